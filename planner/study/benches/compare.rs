@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long comparisons take. One line a case: what, seconds of processor time over all threads,
-//! seconds on the clock.
+//! Measures the time of comparisons. Prints one line per case: name, processor seconds over all
+//! threads, wall-clock seconds.
 //!
 //! `cargo bench -p lightloom-study --bench compare`
 
@@ -63,7 +63,7 @@ fn timed(what: &str, most_seconds: f64, work: impl FnOnce()) {
     );
 }
 
-/// Processor time of this process so far, in seconds, to the hundredth.
+/// Returns the processor time of this process so far, in seconds with a resolution of 0.01.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // After the name in brackets: state is field 3, user and system ticks are fields 14 and 15.

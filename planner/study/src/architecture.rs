@@ -2,9 +2,8 @@
 //! The designs that lightloom compares, one small file each: high-bandwidth domains (HBD) and, for
 //! their price, data-centre networks.
 //!
-//! A design says two things: which GPUs can still work when nodes fail ([`Architecture::usable`]),
-//! and what it is made of ([`Architecture::bill`]). What a design can do to count is in three
-//! parts that the files share:
+//! A design defines which GPUs still work when nodes fail ([`Architecture::usable`]) and its bill
+//! of materials ([`Architecture::bill`]). Counting usable GPUs has three shared implementations:
 //!
 //! | part | counts | used by |
 //! | --- | --- | --- |
@@ -49,54 +48,56 @@ pub use registry::{UnknownArchitecture, parse, parse_network};
 /// The size of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Nodes, in the order in which they are cabled.
+    /// Number of nodes, in cabling order.
     pub nodes: u32,
-    /// GPUs of a node. A node is healthy or faulty as a whole.
+    /// GPUs per node. A node is healthy or faulty as a whole.
     pub gpus_per_node: u32,
 }
 
 impl Cluster {
-    /// GPUs in all.
     #[must_use]
     pub const fn gpus(self) -> u32 {
         self.nodes * self.gpus_per_node
     }
 
-    /// What its bill depends on, with these network cards.
+    /// Returns the site for a bill, with these network cards.
     #[must_use]
     pub const fn site(self, nic: NicRate) -> Site {
         Site { gpus: self.gpus(), gpus_per_node: self.gpus_per_node, nic }
     }
 }
 
-/// Why a design can never hold a tensor-parallel group of some size, whatever the faults.
+/// The reason why a design can never hold a tensor-parallel group of some size, even without
+/// faults.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CannotHold(pub String);
 
 /// A design of the network between GPUs.
 pub trait Architecture: fmt::Debug + Send + Sync {
-    /// How it is written on the command line, and shown in results.
+    /// Returns the name on the command line and in results.
     fn name(&self) -> String;
 
-    /// Counts the GPUs that groups of `tp` GPUs can use, from a state without faults.
+    /// Counts the GPUs that groups of `tp` GPUs can use, starting without faults.
     ///
     /// # Errors
     /// If no group of `tp` GPUs ever fits.
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold>;
 
-    /// What theory says about the waste while a share `node_fault_ratio` of the nodes is faulty, where
-    /// it says anything.
+    /// Returns theoretical bounds on the waste if a share `node_fault_ratio` of the nodes is
+    /// faulty. `None` if there are none.
     fn waste_bounds(&self, _: Cluster, _tp: u32, _node_fault_ratio: f64) -> Option<WasteBounds> {
         None
     }
 
-    /// What it can do about a faulty node; the first is what it was made for.
+    /// Returns the policies for a faulty node that the design supports. The first is the one it was
+    /// designed for.
     fn fault_policies(&self) -> &'static [FaultPolicy] {
         &[FaultPolicy::Regroup]
     }
 
-    /// As [`usable`](Self::usable), under one of its policies; under [`FaultPolicy::Backup`] each domain keeps back `spares` nodes.
+    /// Like [`usable`](Self::usable), under a policy. Under [`FaultPolicy::Backup`] each domain
+    /// reserves `spares` nodes.
     ///
     /// # Errors
     /// If no group of `tp` GPUs ever fits.
@@ -110,28 +111,31 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         self.usable(cluster, tp)
     }
 
-    /// Mean links that a byte of an all-to-all takes among `tp` GPUs of a group, 1 through a switch.
+    /// Returns the mean number of links per byte of an all-to-all among `tp` GPUs of a group; 1
+    /// through a switch.
     fn all_to_all_hops(&self, _tp: u32) -> f64 {
         1.0
     }
 
-    /// What it does without one part of this name of its bill: shares of these parts, each with what their loss costs.
+    /// Returns the effects of losing one part of this name: shares of these parts, each with the
+    /// effect of its loss.
     fn without(&self, _part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         vec![(1.0, PartLoss::Out { gpus: 1 })]
     }
 
-    /// Time of a step ÷ time without it, of a network whose circuits follow the phases of a step.
+    /// Returns the ratio of the step times with and without the network, if its circuits follow the
+    /// phases of a step.
     fn step_stretch(&self) -> f64 {
         1.0
     }
 
-    /// How many nodes on a closed line of nodes is joined, if groups lie along one that the planner places over
-    /// ToRs. `None` for all others.
+    /// Returns the reach of a node on a closed line, if the planner places groups along one over
+    /// ToRs. `None` for other designs.
     fn reach(&self) -> Option<u8> {
         None
     }
 
-    /// The parts of the interconnect for each GPU.
+    /// Returns the interconnect parts per GPU.
     ///
     /// # Errors
     /// If no parts list is known, or the design cannot be built for this site.
@@ -140,7 +144,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     }
 }
 
-/// How the high-bandwidth domain of `fabric` is written among the designs. `None` if none of them is like it.
+/// Returns the design name of the high-bandwidth domain of `fabric`. `None` if no design matches.
 #[must_use]
 pub fn name_of(fabric: &Fabric) -> Option<String> {
     let hbd = &fabric.hbd;
@@ -153,23 +157,22 @@ pub fn name_of(fabric: &Fabric) -> Option<String> {
     }
 }
 
-/// A cluster whose nodes fail and come back, and the GPUs it can use meanwhile.
+/// The GPUs that a cluster can use while its nodes fail and return.
 ///
-/// The caller tells of changes only: a node that fails was healthy, one that is repaired was not.
+/// The caller reports only changes: a node that fails was healthy before, and a repaired node was
+/// faulty.
 pub trait UsableGpus {
-    /// A healthy node fails.
     fn fail(&mut self, node: NodeId);
-    /// A faulty node comes back.
     fn repair(&mut self, node: NodeId);
-    /// GPUs that are in a full group now.
+    /// Returns the number of GPUs in full groups.
     fn usable_gpus(&self) -> u32;
-    /// Whether a warm spare takes the place of this healthy node if it fails now.
+    /// Returns whether a warm spare would replace this healthy node if it failed now.
     fn has_spare_for(&self, _: NodeId) -> bool {
         false
     }
 }
 
-/// Refuses a group of no GPU, and one larger than the cluster.
+/// Rejects an empty group, and one larger than the cluster.
 fn check_size(cluster: Cluster, tp: u32) -> Result<(), CannotHold> {
     if tp == 0 {
         return Err(CannotHold("a group has at least one GPU".to_owned()));

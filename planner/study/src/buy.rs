@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to buy: one simulation of months a design, and the cost of a useful PFLOP-year that comes out.
+//! Recommends a design: simulates months of operation per design and computes its cost per useful
+//! PFLOP-year.
 //!
 //! ```text
 //!   buy file ──▶ Question ──┬─▶ faults, arrivals: drawn once, the same for all designs
@@ -7,8 +8,9 @@
 //!   designs × policies ─────┴──▶ run (jobs over faults) ──▶ Spent ──▶ Row ──▶ winner, Pareto, flips
 //! ```
 //!
-//! Every GPU-picosecond of the window is in exactly one account of [`Spent`], so waiting, faults and
-//! fragmentation are counted once, under the causes of a scenario's months. Crossing traffic and slower links stretch the step of the jobs.
+//! Every GPU-picosecond of the window is in exactly one account of [`Spent`], so waiting, faults
+//! and fragmentation are counted once, by the causes of a monthly scenario. Crossing traffic and
+//! slower links lengthen the steps of the jobs.
 
 mod faults;
 mod file;
@@ -39,15 +41,14 @@ pub use verdict::{DrawFlip, FaultFlip, NextDesign, PriceFlip, Rival, Verdict};
 
 /// Factors of the fault rate at which the designs are compared again.
 pub const FAULT_FACTORS: [f64; 6] = [0.0, 0.25, 0.5, 2.0, 4.0, 8.0];
-/// Seeds after the one given from which faults and arrivals are drawn again.
+/// Number of additional seeds with which faults and arrivals are drawn again.
 pub const OTHER_DRAWS: u64 = 4;
 
-/// A job that comes again and again.
+/// A recurring job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobKind {
-    /// Its name.
     pub name: String,
-    /// GPUs it holds, in whole groups.
+    /// GPUs held, in whole groups.
     pub gpus: u32,
     /// Milliseconds of its steps on the reference network, without faults and checkpoints.
     pub work_ms: u64,
@@ -55,10 +56,10 @@ pub struct JobKind {
     pub every_ms: f64,
 }
 
-/// How often a part of a bill fails, each by itself with exponential times.
+/// The fault rate of a part of a bill. Parts fail independently with exponential times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartRate {
-    /// Its name in the price file.
+    /// Name in the price file.
     pub part: String,
     /// Mean milliseconds from repair to fault.
     pub mtbf_ms: f64,
@@ -69,81 +70,79 @@ pub struct PartRate {
 /// A design under a policy.
 #[derive(Debug)]
 pub struct Candidate {
-    /// The design.
     pub design: Box<dyn Architecture>,
-    /// The data-centre network that it has besides. `None` if it is left out of the cost.
+    /// Its data-centre network. `None` if that is not part of the cost.
     pub network: Option<Arc<dyn Architecture>>,
-    /// What the design does about a faulty node.
+    /// Response of the design to a faulty node.
     pub policy: FaultPolicy,
-    /// Nodes that each domain keeps back, under [`FaultPolicy::Backup`].
+    /// Nodes that each domain reserves under [`FaultPolicy::Backup`].
     pub spares: u32,
-    /// What a job does that has lost a node.
+    /// Response of a job to the loss of a node.
     pub answer: JobAnswer,
-    /// Share of its parts that an elastic job goes on with at least.
+    /// Minimum share of its parts with which an elastic job continues.
     pub least: f64,
-    /// Milliseconds from a start, or from a fault that the answer does not cover, to the next step.
+    /// Milliseconds from a start, or from a fault that the response does not cover, to the next
+    /// step.
     pub restart_ms: u64,
 }
 
-/// What running costs.
+/// The operating cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Running {
-    /// Years over which what is bought is paid.
+    /// Years over which the purchase is written off.
     pub service_years: f64,
-    /// Watts of a GPU with its share of the server.
+    /// Watts per GPU with its share of the server.
     pub gpu_watts: f64,
-    /// US dollars of a kilowatt-hour.
+    /// US dollars per kilowatt-hour.
     pub usd_per_kwh: f64,
-    /// Power of the site ÷ power of what it runs.
+    /// Power of the site ÷ power of its equipment.
     pub pue: f64,
 }
 
-/// All that is asked.
+/// The complete question.
 #[derive(Debug)]
 pub struct Question {
-    /// Its name.
     pub name: String,
-    /// The cluster that is asked for.
+    /// The requested cluster.
     pub cluster: Cluster,
-    /// Milliseconds simulated.
+    /// Simulated time in milliseconds.
     pub window_ms: u64,
-    /// Dollars that may be spent on purchase. `None` if any.
+    /// Maximum purchase price in dollars. `None` for no limit.
     pub budget_usd: Option<f64>,
-    /// Name of the network of every design that names none.
+    /// Name of the network for designs that name none.
     pub usual_network: Option<String>,
     /// Network card of a GPU.
     pub nic: NicRate,
-    /// What is compared.
     pub candidates: Vec<Candidate>,
-    /// GPUs of a group.
+    /// GPUs per group.
     pub tp: u32,
     /// Peak of a GPU in TFLOP/s.
     pub peak_tflops: f64,
     /// Share of the peak that the jobs reach on the reference network.
     pub mfu: f64,
-    /// Picoseconds of a step on the reference network.
+    /// Picoseconds per step on the reference network.
     pub step: i128,
-    /// The result that the step is taken from with [`Question::take_step`]. `None` if it is written in the file.
+    /// The result from which [`Question::take_step`] takes the step. `None` if the file states the
+    /// step.
     pub step_from: Option<String>,
-    /// How the network stretches a step.
+    /// How the network lengthens a step.
     pub speed: Speed,
-    /// The jobs.
     pub jobs: Vec<JobKind>,
     /// Milliseconds of work between checkpoints.
     pub checkpoint_every_ms: u64,
-    /// Milliseconds a checkpoint takes.
+    /// Milliseconds per checkpoint.
     pub checkpoint_ms: u64,
-    /// Milliseconds until a job knows that it has lost a node.
+    /// Milliseconds until a job detects the loss of a node.
     pub outage_ms: u64,
-    /// Which nodes fail.
+    /// The fault model of nodes.
     pub faults: FaultModel,
-    /// Which other parts fail, by their name in the bill.
+    /// The fault rates of other parts, by their name in the bill.
     pub parts: Vec<PartRate>,
-    /// What running costs.
     pub running: Running,
 }
 
-/// A row of the result of `lightloom mfu`, as far as it is read: a step, and what exchange takes of it that nothing hides.
+/// The fields read from a row of the result of `lightloom mfu`: a step and its exposed
+/// communication.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedStep {
     /// GPUs of the job.
@@ -161,11 +160,11 @@ pub struct PlannedStep {
 /// A result of `lightloom mfu`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedSteps {
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// The accelerator, whose peak the MFU is a share of.
+    /// The accelerator whose peak is the reference of the MFU.
     pub accelerator: String,
-    /// Best first.
+    /// The rows, best first.
     pub rows: Vec<PlannedStep>,
 }
 
@@ -173,7 +172,7 @@ impl Question {
     /// Takes seconds, shares and MFU of a step from a planned one.
     ///
     /// # Errors
-    /// If its groups, or the rate and hops of its domain, are others than those of the workload.
+    /// If its groups, or the rate and hops of its domain, differ from those of the workload.
     pub fn take_step(&mut self, planned: &PlannedStep) -> Result<(), String> {
         if planned.tp != self.tp {
             let (theirs, ours) = (planned.tp, self.tp);
@@ -205,7 +204,7 @@ impl Question {
         let share = |seconds: f64| seconds / planned.step_seconds;
         let before = self.step as f64 / 1e12;
         for candidate in &mut self.candidates {
-            // Copies are so many seconds apart, whatever a step takes.
+            // The interval between copies is fixed in seconds, so its number of steps changes.
             if let JobAnswer::InMemory { every, .. } = &mut candidate.answer {
                 let steps = f64::from(*every) * before / planned.step_seconds;
                 *every = steps.round().clamp(1.0, 1e9) as u32;
@@ -220,7 +219,7 @@ impl Question {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuyError {
     /// A part has no price.
@@ -229,7 +228,7 @@ pub enum BuyError {
     /// A GPU has no price.
     #[error("the price file has no part `gpu`: add its price in US dollars")]
     NoGpuPrice,
-    /// The network ends below the size asked.
+    /// The network cannot connect the requested number of GPUs.
     #[error("network `{0}`: {1}: name a larger network, or leave `network` out")]
     Network(String, String),
     /// The trace does not fit.
@@ -237,27 +236,24 @@ pub enum BuyError {
     Trace(#[from] NodesError),
 }
 
-/// A design that is left out, and why.
+/// A design that was left out, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// The design.
     pub design: String,
-    /// Why.
     pub why: String,
 }
 
-/// How a design under a policy fares.
+/// The result of a design under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The design.
     pub design: String,
-    /// What it does about a faulty node, with what its jobs do where that is not what they do anyway.
+    /// Response to a faulty node, and the response of its jobs if it is not the usual one.
     pub policy: String,
-    /// GPUs bought: as many as asked, or as the budget allows.
+    /// GPUs bought: the requested number, or as many as the budget allows.
     pub gpus: u32,
-    /// Dollars of the whole purchase.
+    /// Total purchase price in dollars.
     pub capex_usd: f64,
-    /// Dollars of the window: its share of the purchase, and energy.
+    /// Cost of the window in dollars: its share of the purchase, and energy.
     pub cost_usd: f64,
     /// The same with every price at its low end.
     pub cost_low_usd: f64,
@@ -267,11 +263,11 @@ pub struct Row {
     pub power_mw: f64,
     /// Useful PFLOP/s, summed over the window, in PFLOP-years (a PFLOP/s for a year).
     pub useful_pflop_years: f64,
-    /// `cost_usd / useful_pflop_years`. `None` if nothing useful was done.
+    /// `cost_usd / useful_pflop_years`. `None` without useful work.
     pub usd_per_pflop_year: Option<f64>,
-    /// Time of a step ÷ time on the reference network.
+    /// Step time ÷ step time on the reference network.
     pub step_stretch: f64,
-    /// Share of inner hops that cross ToRs, of which the stretch is counted.
+    /// Share of inner hops that cross ToRs, which enters `step_stretch`.
     pub cross_tor_share: f64,
     /// Jobs finished in the window.
     pub jobs_finished: u32,
@@ -279,7 +275,7 @@ pub struct Row {
     pub interruptions: u64,
     /// Shares of all GPU-hours, which sum to 1.
     pub shares: Shares,
-    /// Goodput, in the words of scenarios over months.
+    /// Goodput, in the terms of monthly scenarios.
     pub goodput: Goodput,
     /// Whether no other design costs less and does more.
     pub is_pareto: bool,
@@ -287,24 +283,24 @@ pub struct Row {
     pub(crate) parts: Vec<(String, f64)>,
 }
 
-/// Where the GPU-hours of the window went, as shares.
+/// Use of the window's GPU-hours, as shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
     /// In steps that count.
     pub useful: f64,
-    /// In steps lost to a fault and done again.
+    /// In steps lost to a fault and repeated.
     pub redone: f64,
     /// From a start or a fault to the next step.
     pub restarting: f64,
-    /// Writing checkpoints, and copies in memory.
+    /// Writing checkpoints and in-memory copies.
     pub checkpoint: f64,
-    /// What steps took longer without a link, a transceiver or a switch.
+    /// Extra step time without a link, a transceiver or a switch.
     pub slower: f64,
-    /// In full groups, free, and wanted by jobs that wait for more of them.
+    /// Free in full groups, and needed by jobs that wait for more.
     pub waiting: f64,
-    /// In full groups, free, and wanted by no job.
+    /// Free in full groups, and not needed by any job.
     pub idle: f64,
-    /// Healthy and in no full group.
+    /// Healthy but not in a full group.
     pub fragmented: f64,
     /// On faulty nodes.
     pub faulty: f64,
@@ -313,27 +309,27 @@ pub struct Shares {
 /// The answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
-    /// The sentence.
+    /// The recommendation.
     pub verdict: Verdict,
-    /// Nodes out of service.
+    /// Share of nodes out of service.
     pub node_fault_ratio: NodeFaultRatio,
-    /// A row for each design, cheapest useful PFLOP-year first.
+    /// One row per design, cheapest useful PFLOP-year first.
     pub rows: Vec<Row>,
-    /// What was not simulated.
+    /// Designs that were not simulated.
     pub left_out: Vec<LeftOut>,
-    /// Parts without watts: the power above is without them.
+    /// Parts without watts, which the stated power excludes.
     pub parts_without_watts: Vec<String>,
 }
 
 impl Answer {
-    /// The designs that win, with their policies: those whose useful PFLOP-year costs the same.
+    /// Returns the winning designs with their policies: those with the same cost per useful
+    /// PFLOP-year.
     #[must_use]
     pub fn winners(&self) -> Vec<String> {
         verdict::winners(&self.rows)
     }
 }
 
-/// A candidate with its price.
 pub(crate) struct Priced<'a> {
     pub(crate) candidate: &'a Candidate,
     pub(crate) cluster: Cluster,
@@ -342,10 +338,10 @@ pub(crate) struct Priced<'a> {
     pub(crate) gpu_usd: [f64; 3],
 }
 
-/// Answers a question. `trace` is that of [`FaultModel::Trace`].
+/// Answers a question. `trace` is the trace of [`FaultModel::Trace`].
 ///
 /// # Errors
-/// If prices are missing, or the network ends below the size asked.
+/// If prices are missing, or the network cannot connect the requested number of GPUs.
 pub fn buy(
     question: &Question,
     prices: &PriceList,
@@ -366,7 +362,7 @@ pub fn buy(
     let tasks: Vec<(usize, usize)> = (0..histories.len())
         .flat_map(|history| (0..priced.len()).map(move |design| (history, design)))
         .collect();
-    // Of one design under several policies the step is the same.
+    // The step of a design is the same under all its policies.
     let same = |design: usize| {
         let name = |at: usize| priced[at].candidate.name(question);
         (0..=design)
@@ -419,7 +415,8 @@ pub fn buy(
     })
 }
 
-/// Every candidate with its bill; those that cannot be built or cannot hold the jobs, with the reason.
+/// Prices every candidate. Those that cannot be built or cannot hold the jobs are returned with the
+/// reason.
 fn price<'a>(
     question: &'a Question,
     prices: &PriceList,
@@ -467,12 +464,12 @@ fn price<'a>(
     if missing.0.is_empty() { Ok((priced, left_out)) } else { Err(missing.into()) }
 }
 
-/// The nodes that the budget buys at `each` dollars a GPU, if they hold every job.
+/// Returns the nodes that the budget buys at `each` dollars per GPU, if they hold every job.
 fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<Cluster, String> {
     let asked = question.cluster;
     let bought = question.budget_usd.map_or(asked.nodes, |budget| {
         let nodes = budget / each / f64::from(asked.gpus_per_node);
-        // A budget that is the price of so many is enough for them, whatever rounding says.
+        // A budget equal to the price of n nodes must suffice for them despite rounding.
         ((nodes * (1.0 + 1e-12)).floor() as u32).min(asked.nodes)
     });
     let cluster = Cluster { nodes: bought, ..asked };
@@ -494,7 +491,7 @@ fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<C
     Ok(cluster)
 }
 
-/// One design over one history.
+/// Simulates one design over one history.
 fn row(
     question: &Question,
     priced: &Priced<'_>,
@@ -525,7 +522,7 @@ fn row(
 }
 
 impl Candidate {
-    /// The design, and its network where that is not the one of the file.
+    /// Returns the design, and its network if it differs from that of the file.
     fn name(&self, question: &Question) -> String {
         match &self.network {
             Some(network) if Some(network.name()) != question.usual_network => {
@@ -535,7 +532,7 @@ impl Candidate {
         }
     }
 
-    /// Milliseconds that a job loses to a node that is taken out of service, in the mean.
+    /// Returns the mean milliseconds that a job loses when a node is taken out of service.
     fn interruption_ms(&self, question: &Question) -> f64 {
         let ms = |ps: i128| ps as f64 / run::MILLISECOND as f64;
         let again = question.checkpoint_every_ms as f64 / 2.0;
@@ -551,7 +548,7 @@ impl Candidate {
         question.outage_ms as f64 + answered
     }
 
-    /// How its policy is shown: with what is not the rule for it.
+    /// Returns the policy, with any settings that differ from its defaults.
     fn label(&self) -> String {
         let mut label = self.policy.to_string();
         if self.policy == FaultPolicy::Backup && self.spares != 1 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One ideal switch over the whole cluster, `big-switch`: the bound that nobody can beat.
+//! One ideal switch over the whole cluster, `big-switch`: the bound that no design can beat.
 //!
 //! Any healthy GPUs form a group, so only the remainder of the division by the group size is
 //! wasted.
@@ -8,11 +8,9 @@ use super::domains::domains;
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// The ideal switch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BigSwitch;
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[("big-switch", "one ideal switch: the bound that no design beats")],
     parse: |text| (text == "big-switch").then(|| Box::new(BigSwitch) as _),

@@ -1,40 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bills of materials: how many of which part a design needs for each GPU.
+//! Bills of materials: the number of each part per GPU.
 //!
-//! A design derives its counts from what it is (bandwidth of a GPU, ports of a switch chip, K and R
-//! of a k-hop ring); prices and watts are not known here, but in a price file.
+//! A design derives its counts from its own properties (bandwidth of a GPU, ports of a switch chip,
+//! K and R of a k-hop ring). Prices and watts come from a price file.
 
 use serde::Serialize;
 
-/// What a bill depends on besides the design.
+/// The inputs of a bill in addition to the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// GPUs, where the size matters (tiers of a fat-tree).
+    /// GPUs, which decide the tiers of a fat-tree.
     pub gpus: u32,
-    /// GPUs of a node, where it matters (k-hop ring).
+    /// GPUs per node, for the k-hop ring.
     pub gpus_per_node: u32,
-    /// Rate of the one network card that each GPU has, for data-centre networks.
+    /// Rate of each GPU's single network card, for data-centre networks.
     pub nic: NicRate,
 }
 
-/// Rates of network cards that there are prices for.
+/// The rates of network cards with known prices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NicRate {
-    /// 100 Gb/s.
     G100,
-    /// 200 Gb/s.
     G200,
-    /// 400 Gb/s.
     G400,
-    /// 800 Gb/s.
     G800,
 }
 
 impl NicRate {
-    /// All of them, slowest first.
+    /// All rates, slowest first.
     pub const ALL: [Self; 4] = [Self::G100, Self::G200, Self::G400, Self::G800];
 
-    /// The rate in Gb/s, each direction.
+    /// Returns the rate in Gb/s per direction.
     #[must_use]
     pub const fn gbps(self) -> u32 {
         match self {
@@ -45,7 +41,7 @@ impl NicRate {
         }
     }
 
-    /// The name of the part `kind` at this rate: `nic-400g`.
+    /// Returns the name of the part `kind` at this rate, such as `nic-400g`.
     pub(super) fn part(self, kind: &str) -> String {
         format!("{kind}-{}g", self.gbps())
     }
@@ -54,22 +50,21 @@ impl NicRate {
 /// The interconnect of one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bill {
-    /// What it connects a GPU with: gigabytes per second, each direction.
+    /// Bandwidth per GPU in gigabytes per second per direction.
     pub gbytes_per_s_per_gpu: f64,
-    /// What size of system the counts are averages over.
+    /// The system size over which counts are averaged.
     pub basis: String,
-    /// The parts.
     pub lines: Vec<BillLine>,
 }
 
 /// One part of a bill.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BillLine {
-    /// The name of the part in the price file.
+    /// Name of the part in the price file.
     pub part: String,
-    /// How many, on average.
+    /// Average number per GPU.
     pub count_per_gpu: f64,
-    /// Where the count comes from.
+    /// Derivation of the count.
     pub formula: String,
 }
 
@@ -83,12 +78,12 @@ impl BillLine {
     }
 }
 
-/// Why a design has no bill.
+/// The reason why a design has no bill.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoBill(pub String);
 
-/// A fibre to every optical module.
+/// Returns one fibre per optical module.
 pub(super) fn fibres(modules_per_gpu: f64) -> BillLine {
     BillLine::new("fibre", modules_per_gpu, "one to every optical module")
 }

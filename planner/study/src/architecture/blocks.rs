@@ -1,45 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks of a fixed place: a block with any faulty node in it is lost as a whole.
+//! Blocks at fixed places. A block with any faulty node is lost as a whole.
 
 use lightloom_units::id::NodeId;
 
 use super::{Cluster, UsableGpus};
 
-/// Where the blocks lie and what healthy ones are good for.
+/// The layout of blocks and the use of healthy ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Blocks are laid from the start of each domain of this many GPUs and never cross its end.
+    /// Size of a domain. Blocks start at the beginning of each domain and never cross its end.
     pub(super) gpus_per_domain: u32,
-    /// GPUs of a block.
     pub(super) gpus_per_block: u32,
-    /// Healthy blocks that are joined to be of use.
+    /// Number of healthy blocks joined for one use.
     pub(super) blocks_joined: u32,
-    /// GPUs in groups that so many blocks give.
+    /// GPUs in groups per set of joined blocks.
     pub(super) gpus_joined: u32,
-    /// Blocks that can be joined with each other.
+    /// Number of blocks that can be joined with each other.
     pub(super) blocks_per_pod: u32,
 }
 
 impl Layout {
-    /// GPUs in groups of so many healthy blocks of a pod.
+    /// Returns the GPUs in groups of `healthy` blocks of a pod.
     const fn joined(&self, healthy: u32) -> u32 {
         healthy / self.blocks_joined * self.gpus_joined
     }
 }
 
-/// Faulty nodes of every block.
+/// Counts the faulty nodes of every block.
 pub(super) struct Blocks {
     layout: Layout,
     blocks_per_domain: u32,
     gpus_per_node: u32,
     faulty_nodes: Vec<u32>,
-    /// Of every pod.
+    /// By pod.
     healthy_blocks: Vec<u32>,
     usable: u32,
 }
 
 impl Blocks {
-    /// Lays blocks over a cluster; a block that the cluster does not fill does not exist.
+    /// Lays blocks over a cluster. Partially filled blocks do not exist.
     pub(super) fn new(cluster: Cluster, layout: Layout) -> Self {
         let blocks_per_domain = layout.gpus_per_domain / layout.gpus_per_block;
         let whole_domains = cluster.gpus() / layout.gpus_per_domain;
@@ -60,7 +59,7 @@ impl Blocks {
         }
     }
 
-    /// Sets how many blocks of the pod of a block are healthy.
+    /// Changes the number of healthy blocks in the pod of a block.
     fn set(&mut self, block: usize, change: i32) {
         let healthy = &mut self.healthy_blocks[block / self.layout.blocks_per_pod as usize];
         self.usable -= self.layout.joined(*healthy);
@@ -68,7 +67,7 @@ impl Blocks {
         self.usable += self.layout.joined(*healthy);
     }
 
-    /// The blocks that a node has GPUs in.
+    /// Iterates over the blocks in which a node has GPUs.
     fn blocks_of(&self, node: NodeId) -> impl Iterator<Item = usize> + use<> {
         let Layout { gpus_per_domain, gpus_per_block, .. } = self.layout;
         let (blocks_per_domain, blocks) = (self.blocks_per_domain, self.faulty_nodes.len());

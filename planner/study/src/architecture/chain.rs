@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A closed line of nodes in which short runs of faulty nodes are bypassed, updated node by node.
+//! A closed line of nodes that bypasses short runs of faulty nodes, updated node by node.
 //!
-//! Each healthy node reaches the next healthy one if that stands at most `reach` places on; else
-//! the line breaks there. Between breaks lie *components*, and a component of c nodes holds
-//! floor(c / m) groups of m nodes. A change touches one or two components, so it takes
-//! O(log n) time, plus the length of the run of faulty nodes it stands in.
+//! Each healthy node reaches the next healthy one if it is at most `reach` places away; otherwise
+//! the line breaks there. *Components* lie between breaks, and a component of c nodes holds floor(c
+//! / m) groups of m nodes. A change affects one or two components, so it takes O(log n) time plus
+//! the length of the adjacent run of faulty nodes.
 
 use std::collections::BTreeMap;
 
-/// Places on a closed line, each with a healthy node or not.
+/// Places on a closed line, each with or without a healthy node.
 #[derive(Clone, Debug)]
 pub(super) struct Chain {
     healthy: Vec<bool>,
@@ -16,14 +16,14 @@ pub(super) struct Chain {
     healthy_count: u32,
     reach: u32,
     nodes_per_group: u32,
-    /// The last node of each component and the number of its nodes. Empty while the closed line is
-    /// not broken anywhere, or has no node.
+    /// The size of each component, by its last node. Empty while the closed line is unbroken or has
+    /// no node.
     sizes_by_end: BTreeMap<u32, u32>,
     groups: u32,
 }
 
 impl Chain {
-    /// A closed line of `nodes` healthy nodes.
+    /// Creates a closed line of `nodes` healthy nodes.
     pub(super) fn ring(nodes: u32, reach: u32, nodes_per_group: u32) -> Self {
         let mut chain = Self {
             healthy: vec![true; nodes as usize],
@@ -38,8 +38,8 @@ impl Chain {
         chain
     }
 
-    /// A line of `nodes` healthy nodes that is not closed: after its last node come as many places
-    /// that never hold a node as a node can reach.
+    /// Creates an open line of `nodes` healthy nodes. After the last node come `reach` places that
+    /// never hold a node.
     pub(super) fn line(nodes: u32, reach: u32, nodes_per_group: u32) -> Self {
         let mut chain = Self::ring(nodes + reach, reach, nodes_per_group);
         for place in nodes..nodes + reach {
@@ -48,12 +48,11 @@ impl Chain {
         chain
     }
 
-    /// Groups that fit now.
+    /// Returns the number of groups that fit now.
     pub(super) fn groups(&self) -> u32 {
         self.groups
     }
 
-    /// Takes the node at `place` out.
     pub(super) fn remove(&mut self, place: u32) {
         assert!(self.healthy[place as usize], "only a healthy node fails");
         let (before, to_before) = self.neighbour(place, Step::Back);
@@ -71,7 +70,6 @@ impl Chain {
         }
     }
 
-    /// Puts a node back at `place`.
     pub(super) fn insert(&mut self, place: u32) {
         assert!(!self.healthy[place as usize], "only a faulty node comes back");
         self.set(place, true);
@@ -116,10 +114,10 @@ impl Chain {
         size
     }
 
-    /// Changes the size of the component that `place` stands in.
+    /// Changes the size of the component that contains `place`.
     fn resize(&mut self, place: u32, change: impl Fn(u32) -> u32) {
         match self.end_of(place) {
-            // The line is unbroken, so its one component has all nodes, the change included.
+            // The line is unbroken, so its single component already has all nodes.
             None => self.groups = self.groups_of(self.healthy_count),
             Some(end) => {
                 let size = self.drop_component(end);
@@ -128,7 +126,7 @@ impl Chain {
         }
     }
 
-    /// The component that ended at `place` now ends at `before`, if it has any node left.
+    /// Moves the end of a component from `place` to `before`, if the component has any node left.
     fn shorten_at_end(&mut self, place: u32, before: u32) {
         let size = self.drop_component(place);
         if size > 1 {
@@ -141,7 +139,8 @@ impl Chain {
         self.add_component(place, size + 1);
     }
 
-    /// The node at `place`, now gone, held together what ends at `before` and what follows.
+    /// Splits a component at `place`, whose removed node joined the part that ends at `before` and
+    /// the part after it.
     fn split(&mut self, place: u32, before: u32) {
         let Some(end) = self.end_of(place) else {
             self.groups = 0;
@@ -154,7 +153,7 @@ impl Chain {
         self.add_component(end, size - first_part);
     }
 
-    /// A new node joins the component that ended at `before` with the one that holds `after`.
+    /// Joins the component that ends at `before` with the one that contains `after`.
     fn join(&mut self, before: u32, after: u32) {
         let first_part = self.drop_component(before);
         match self.end_of(after) {
@@ -166,27 +165,29 @@ impl Chain {
         }
     }
 
-    /// The last node of the component that `place` stands in; none while the line is unbroken.
+    /// Returns the last node of the component that contains `place`. `None` while the line is
+    /// unbroken.
     fn end_of(&self, place: u32) -> Option<u32> {
         let onward = self.sizes_by_end.range(place..).next();
         onward.or_else(|| self.sizes_by_end.first_key_value()).map(|(end, _)| *end)
     }
 
-    /// The end of the component before the one that ends at `end`: itself where it is alone.
+    /// Returns the end of the component before the one that ends at `end`, or `end` if there is no
+    /// other.
     fn end_before(&self, end: u32) -> u32 {
         let back = self.sizes_by_end.range(..end).next_back();
         let found = back.or_else(|| self.sizes_by_end.last_key_value());
         *found.expect("there is at least the one that ends here").0
     }
 
-    /// Healthy nodes after place `from`, up to and including place `to`, going on from `from`.
+    /// Counts healthy nodes after `from`, up to and including `to`, in the direction of the line.
     fn healthy_between(&self, from: u32, to: u32) -> u32 {
         let (up_to_from, up_to_to) = (self.healthy_up_to.sum(from), self.healthy_up_to.sum(to));
         if from < to { up_to_to - up_to_from } else { self.healthy_count - up_to_from + up_to_to }
     }
 
-    /// The next healthy node in a direction, and how far it is; `place` itself where there is
-    /// no other.
+    /// Returns the next healthy node in a direction and its distance, or `place` if there is no
+    /// other.
     fn neighbour(&self, place: u32, step: Step) -> (u32, u32) {
         let places = u32::try_from(self.healthy.len()).expect("made from a u32");
         let mut here = place;
@@ -221,13 +222,13 @@ enum Step {
     Back,
 }
 
-/// Sums of a prefix of counters, each of which changes (P. M. Fenwick, "A new data structure for
-/// cumulative frequency tables", 1994).
+/// Prefix sums over changing counters (P. M. Fenwick, "A new data structure for cumulative
+/// frequency tables", 1994).
 #[derive(Clone, Debug)]
 struct Fenwick(Vec<u32>);
 
 impl Fenwick {
-    /// Counters that are all one. Entry n sums as many counters as n's lowest set bit says.
+    /// Creates counters with value one. Entry n sums as many counters as the lowest set bit of n.
     fn ones(counters: u32) -> Self {
         Self((0..=counters).map(|n| n & n.wrapping_neg()).collect())
     }
@@ -240,7 +241,7 @@ impl Fenwick {
         }
     }
 
-    /// The sum of the counters up to and including `counter`.
+    /// Returns the sum of the counters up to and including `counter`.
     fn sum(&self, counter: u32) -> u32 {
         let mut at = counter as usize + 1;
         let mut sum = 0;

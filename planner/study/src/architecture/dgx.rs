@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Servers of 8 GPUs under their own switches, `dgx`: a group cannot leave its server.
+//! Servers of 8 GPUs with their own switches, `dgx`. A group cannot span servers.
 
 use super::domains::domains;
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// GPUs of a DGX server.
 const GPUS_PER_SERVER: u32 = 8;
 
-/// A DGX cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dgx;
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[("dgx", "servers of 8 GPUs")],
     parse: |text| (text == "dgx").then(|| Box::new(Dgx) as _),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switch domains of a fixed size: any healthy GPUs of one domain can form a group.
+//! Switch domains of a fixed size. Any healthy GPUs of one domain can form a group.
 
 use lightloom_units::id::NodeId;
 
 use super::{CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
-/// Healthy GPUs of every domain. The last domain may be filled in part, and a node may stand in
-/// two domains where its size does not divide theirs.
+/// Counts the healthy GPUs of every domain. The last domain may be partially filled. A node may
+/// belong to two domains if its size does not divide theirs.
 pub(super) struct Domains {
     healthy: Vec<u32>,
     gpus: u32,
@@ -14,12 +14,12 @@ pub(super) struct Domains {
     gpus_per_node: u32,
     tp: u32,
     policy: FaultPolicy,
-    /// GPUs of a domain that replace faulty ones.
+    /// GPUs of a domain reserved as replacements.
     kept_back: u32,
     usable: u32,
 }
 
-/// A cluster of domains of `gpus_per_domain` GPUs each, whose groups are formed anew after a fault.
+/// Creates domains of `gpus_per_domain` GPUs each, whose groups are formed again after a fault.
 pub(super) fn domains(
     cluster: Cluster,
     gpus_per_domain: u32,
@@ -28,11 +28,12 @@ pub(super) fn domains(
     domains_under((FaultPolicy::Regroup, 0), cluster, gpus_per_domain, tp)
 }
 
-/// What [`domains_under`] tells apart.
+/// The policies that [`domains_under`] distinguishes.
 pub(super) const DOMAIN_POLICIES: &[FaultPolicy] =
     &[FaultPolicy::Regroup, FaultPolicy::Backup, FaultPolicy::ReducedTp];
 
-/// The same under a policy; under [`FaultPolicy::Backup`] each domain keeps back so many nodes.
+/// Like [`domains`], under a policy. Under [`FaultPolicy::Backup`] each domain reserves `spares`
+/// nodes.
 pub(super) fn domains_under(
     (policy, spares): (FaultPolicy, u32),
     cluster: Cluster,
@@ -61,7 +62,7 @@ pub(super) fn domains_under(
 }
 
 impl Domains {
-    /// GPUs of one domain that are in groups.
+    /// Returns the GPUs of one domain that are in groups.
     fn in_groups(&self, domain: usize) -> u32 {
         let healthy = self.healthy[domain];
         let first = u32::try_from(domain).expect("fewer domains than GPUs") * self.gpus_per_domain;
@@ -79,7 +80,7 @@ impl Domains {
         }
     }
 
-    /// For each domain that a node has GPUs in, sets the healthy count anew.
+    /// Updates the healthy count of each domain in which a node has GPUs.
     fn update(&mut self, node: NodeId, new_count: impl Fn(u32, u32) -> u32) {
         let first = node.0 * self.gpus_per_node;
         let end = first + self.gpus_per_node;
@@ -104,7 +105,7 @@ impl UsableGpus for Domains {
     fn usable_gpus(&self) -> u32 {
         self.usable
     }
-    /// While the faulty GPUs of its domain, its own among them, are no more than were kept back.
+    /// True while the faulty GPUs of its domain, including its own, do not exceed the reserve.
     fn has_spare_for(&self, node: NodeId) -> bool {
         let first = node.0 * self.gpus_per_node;
         let end = first + self.gpus_per_node;

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Electrical fat-trees of k-port switches, `fat-tree:64` and `fat-tree:64:3`, as a data-centre network.
+//! Electrical fat-trees of k-port switches, `fat-tree:64` and `fat-tree:64:3`, as a data-centre
+//! network.
 //!
-//! A non-blocking tree of n tiers connects 2·(k/2)^n end points: k, k²/2, k³/4. Each end
-//! point takes one port of the top tier and two of every tier below, and two optical modules a
-//! link. Only ports in use are counted.
+//! A non-blocking tree of n tiers connects 2·(k/2)^n end points: k, k²/2, k³/4. Each end point uses
+//! one port of the top tier, two ports of every tier below, and two optical modules per link. Only
+//! ports in use are counted.
 
 use super::bill::{Bill, BillLine, NicRate, NoBill, Site};
 use super::part_loss::{PartLoss, of_links_to_hosts};
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// More tiers are not built.
+/// Maximum number of tiers.
 const MOST_TIERS: u32 = 3;
 
-/// A fat-tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FatTree {
-    /// Ports of a switch.
+    /// Ports per switch.
     pub(super) radix: u32,
-    /// Tiers; the fewest that do, where not given.
+    /// Number of tiers. `None` for as few as suffice.
     pub(super) tiers: Option<u32>,
 }
 
 impl FatTree {
-    /// End points of a non-blocking tree.
+    /// Returns the end points of a non-blocking tree.
     fn end_points(self, tiers: u32) -> u64 {
         2 * u64::from(self.radix / 2).pow(tiers)
     }
@@ -42,7 +42,6 @@ impl FatTree {
     }
 }
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("fat-tree:K", "electrical fat-tree of K-port switches, as few tiers as do; price only"),
@@ -72,7 +71,8 @@ impl Architecture for FatTree {
         Err(not_a_domain())
     }
 
-    /// Without its one link a host is out; between switches other paths carry its traffic.
+    /// Without its only link a host is out of service. Between switches, other paths carry the
+    /// traffic.
     fn without(&self, part: &str, site: &Site) -> Vec<(f64, PartLoss)> {
         let tiers = f64::from(self.tiers_for(site.gpus).unwrap_or(MOST_TIERS));
         let out = PartLoss::Out { gpus: 1 };
@@ -101,19 +101,19 @@ impl Architecture for FatTree {
     }
 }
 
-/// Why data-centre networks have no waste ratio.
+/// The reason why data-centre networks have no waste ratio.
 pub(super) fn not_a_domain() -> CannotHold {
     CannotHold("a data-centre network holds no tensor-parallel groups; it has a price only".into())
 }
 
-/// Counts for one GPU with one network card, each with its reason.
+/// Counts per GPU with one network card, each with its derivation.
 pub(super) struct DcnCounts {
     pub(super) switch_ports: (f64, String),
     pub(super) optics: (f64, String),
     pub(super) ocs_ports: Option<(f64, String)>,
 }
 
-/// The bill of a data-centre network, the network card included.
+/// Returns the bill of a data-centre network, including the network card.
 pub(super) fn dcn_bill(nic: NicRate, basis: String, counts: DcnCounts) -> Bill {
     let mut lines = vec![
         BillLine::new(nic.part("nic"), 1.0, "one a GPU"),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ironwood (TPU v7): superpods of 144 cubes of 64, joined by optical circuit switches: `ironwood`.
+//! Ironwood (TPU v7): superpods of 144 cubes of 64 chips, joined by optical circuit switches:
+//! `ironwood`.
 //!
-//! A fault loses its cube, as the switches join whole cubes; a group of more than a cube takes any healthy ones of one superpod.
-//! Read in Google's documentation of TPU7x: 9,216 chips a pod, 4 to a host, 1,200 GB/s of a chip in both directions. The counts
-//! are those of TPUv4's cubes, whose 1.5 optical modules a chip are published for Ironwood too.
+//! A fault loses its cube, because the switches join whole cubes. A group of more than one cube
+//! uses any healthy cubes of one superpod. From Google's documentation of TPU7x: 9,216 chips per
+//! pod, 4 per host, 1,200 GB/s per chip over both directions. The counts are those of TPUv4's
+//! cubes, whose 1.5 optical modules per chip are also published for Ironwood.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
@@ -12,17 +14,15 @@ use super::registry::DesignKind;
 use super::tpuv4::{CUBE, INNER_CABLES, MODULES};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size, tpuv4};
 
-/// Cubes of a superpod.
+/// Cubes per superpod.
 const CUBES: u32 = 144;
 const GBYTES_PER_S_PER_GPU: f64 = 600.0;
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[("ironwood", "TPU v7: superpods of 144 cubes of 64, a fault loses its cube")],
     parse: |text| (text == "ironwood").then(|| Box::new(Ironwood) as _),
 };
 
-/// Superpods.
 #[derive(Clone, Copy, Debug)]
 struct Ironwood;
 
@@ -59,7 +59,7 @@ impl Architecture for Ironwood {
         tpuv4::torus_hops(tp)
     }
 
-    /// A torus that does not close is a cube less.
+    /// A torus that cannot be closed loses a cube.
     fn without(&self, _: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         vec![(1.0, PartLoss::Out { gpus: CUBE })]
     }
@@ -92,8 +92,9 @@ mod tests {
 
     use super::*;
 
-    /// Google states that 130 of 144 cubes are there with 95 % confidence. Hosts that are each out with 0.42 %, which is what
-    /// that says of independent hosts, come to it in this model, by chance and in closed form; half as many faults, or twice, do not.
+    /// Google states that 130 of 144 cubes are available with 95 % confidence. For independent
+    /// hosts this implies that 0.42 % of hosts are out. This model agrees, by simulation and in
+    /// closed form; with half or twice the faults it does not.
     #[test]
     fn of_144_cubes_130_work_with_95_percent_confidence() {
         let cluster = Cluster { nodes: CUBES * CUBE / 4, gpus_per_node: 4 };
@@ -108,7 +109,7 @@ mod tests {
             });
             enough.count() as f64 / f64::from(months)
         };
-        // Of 16 hosts a cube all work with (1 − p)^16; at most 14 cubes may be out.
+        // All 16 hosts of a cube work with probability (1 − p)^16; at most 14 cubes may be out.
         let closed = |host_out: f64| {
             let up = (1.0 - host_out).powi(16);
             let mut term = up.powi(144);
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(pods.usable_gpus(), 4 * 72 * CUBE);
         pods.fail(NodeId(0));
         assert_eq!(pods.usable_gpus(), 3 * 72 * CUBE);
-        // The healthy rests of two superpods do not make a group.
+        // The healthy remainders of two superpods do not form a group.
         pods.fail(NodeId(CUBES * CUBE / 4));
         assert_eq!(pods.usable_gpus(), 2 * 72 * CUBE);
     }

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The k-hop ring of optical-circuit-switching transceivers: `khop:K`, `khop:K:line` and `khop:K:spare`.
+//! The k-hop ring of optical-circuit-switching transceivers: `khop:K`, `khop:K:line` and
+//! `khop:K:spare`.
 //!
-//! Nodes stand in one line, closed (ring) or not (line). A healthy node reaches its next healthy
-//! neighbour over up to K-1 faulty nodes; K in a row break the line. A group takes
-//! consecutive healthy nodes. (InfiniteHBD, arXiv 2502.03885; the counting rule is recalled and
-//! reproduces the recalled figures.)
+//! Nodes form a closed line (ring) or an open one (line). A healthy node reaches its next healthy
+//! neighbour over up to K-1 faulty nodes; K in a row break the line. A group uses consecutive
+//! healthy nodes. (InfiniteHBD, arXiv 2502.03885; the counting rule is recalled and reproduces the
+//! recalled figures.)
 //!
-//! `khop:K:spare` has a node more in each ring, which passes light on (`spare_per_ring: 1`). Rings are runs of N + 1
-//! nodes from the start of the line; one in which a single node is faulty works on, one with two or more is lost, and no
-//! node moves to another ring.
+//! In `khop:K:spare`, each ring has an additional node that passes light through (`spare_per_ring:
+//! 1`). Rings are runs of N + 1 nodes from the start of the line. A ring with a single faulty node
+//! keeps working, one with two or more is lost, and no node moves to another ring.
 //!
-//! For odd K the one bundle that carries `+K` and `-K` cannot do both at once; the one arrangement
-//! that would need it, K-1 faulty nodes on either side of one node, is counted as usable here.
+//! For odd K, the single bundle for `+K` and `-K` cannot do both simultaneously. The only
+//! arrangement that would need it, K-1 faulty nodes on either side of one node, is counted as
+//! usable here.
 
 use lightloom_units::id::NodeId;
 use serde::Serialize;
@@ -22,13 +24,13 @@ use super::part_loss::PartLoss;
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
-/// Gigabytes per second that a GPU sends and receives in the ring: eight modules of 800 Gb/s. (Recalled;
-/// implied by the recalled cost per GPU and per GB/s.)
+/// Ring bandwidth per GPU in gigabytes per second: eight modules of 800 Gb/s. (Recalled; implied by
+/// the recalled cost per GPU and per GB/s.)
 const GBYTES_PER_S_PER_GPU: f64 = 800.0;
-/// OCSTrx modules of a bundle: a ring edge is half the bandwidth of a GPU, so four modules
-/// at each of its two GPUs.
+/// OCSTrx modules per bundle. A ring edge has half the bandwidth of a GPU, so four modules at each
+/// of its two GPUs.
 const MODULES_PER_BUNDLE: u32 = 8;
-/// Copper cables of 1.6 Tb/s of a ring edge that never leaves the node.
+/// Copper cables of 1.6 Tb/s per ring edge within a node.
 const CABLES_PER_EDGE: u32 = 2;
 
 /// Whether the line of nodes is closed.
@@ -38,32 +40,30 @@ pub(super) enum Shape {
     Line,
 }
 
-/// A k-hop ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Khop {
     pub(super) k: u32,
     pub(super) shape: Shape,
-    /// Whether every ring has a node more that passes light on.
+    /// Whether every ring has an additional node that passes light through.
     pub(super) has_spares: bool,
 }
 
-/// What theory says about the mean waste of a k-hop ring, as shares of all GPUs.
+/// Theoretical bounds on the mean waste of a k-hop ring, as shares of all GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WasteBounds {
-    /// The share of faulty nodes that the bounds are for.
+    /// The share of faulty nodes for which the bounds hold.
     pub node_fault_ratio: f64,
-    /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P: recalled from the paper's
+    /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P. Recalled from the paper's
     /// appendix, and reproduced by its recalled values.
     pub recalled: f64,
-    /// `2 (N_t/R − 1) P^K`: our derivation. A node is wasted by a break only if the break lies within
-    /// N_t/R − 1 nodes on one side of it.
+    /// `2 (N_t/R − 1) P^K`, our own derivation. A break wastes a node only if it lies within N_t/R
+    /// − 1 nodes on one side of it.
     pub derived: f64,
-    /// `(N_t/R − 1) / N`: what the division of N nodes by the group size may waste on top, even
-    /// under an ideal switch.
+    /// `(N_t/R − 1) / N`, the additional waste from dividing N nodes by the group size, even under
+    /// an ideal switch.
     pub remainder: f64,
 }
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("khop:K", "k-hop ring of OCS transceivers, closed; `khop:2`"),
@@ -145,7 +145,7 @@ impl Architecture for Khop {
         }
     }
 
-    /// A ring of t GPUs: t/4 in the mean, both ways round.
+    /// In a ring of t GPUs, t/4 on average with both directions.
     fn all_to_all_hops(&self, tp: u32) -> f64 {
         (f64::from(tp) / 4.0).max(1.0)
     }
@@ -155,8 +155,8 @@ impl Architecture for Khop {
         plans.then(|| u8::try_from(self.k).expect("K is at most 64"))
     }
 
-    /// A ring is as fast as its slowest edge, which has four modules at either end, or two cables within a node. Of a node's K
-    /// hops one is lit; a fibre of another carries nothing.
+    /// A ring is as fast as its slowest edge, which has four modules at either end, or two cables
+    /// within a node. Only one of a node's K hops is lit; the fibres of the others carry nothing.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let of = if part == "dac-1.6t" { CABLES_PER_EDGE } else { MODULES_PER_BUNDLE / 2 };
         let slower = PartLoss::Slower { share: 1.0 / f64::from(of), around: Some(1) };
@@ -216,7 +216,7 @@ impl Khop {
 struct SpareRings {
     nodes_per_ring: u32,
     tp: u32,
-    /// Faulty nodes of each ring.
+    /// Faulty nodes per ring.
     faulty: Vec<u32>,
     /// Rings with at most one faulty node.
     working: u32,
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_bounds_have_their_recalled_values() {
-        // (GPUs a node, P99 of the node fault ratio, K, recalled %)
+        // (GPUs per node, P99 of the node fault ratio, K, recalled %)
         let recalled = [(4, 0.036_7, 2, 7.54), (4, 0.036_7, 3, 0.28), (8, 0.072_2, 2, 25.02)];
         for (gpus_per_node, ratio, k, percent) in recalled {
             let cluster = Cluster { nodes: 2_880 / gpus_per_node, gpus_per_node };
@@ -277,7 +277,8 @@ mod tests {
         }
     }
 
-    /// 1/5 of the GPUs at TP-16 and 1/9 at TP-32; a second death in a ring loses it, a repair brings it back.
+    /// 1/5 of the GPUs at TP-16 and 1/9 at TP-32. A second fault in a ring loses it, and a repair
+    /// restores it.
     #[test]
     fn a_spare_node_costs_its_share_and_covers_one_death() {
         for (nodes, tp, usable) in [(320, 16, 1024), (720, 32, 2560)] {
@@ -300,7 +301,7 @@ mod tests {
         for (k, run, usable) in [(2, 1, 56), (2, 2, 48), (3, 2, 56), (3, 3, 48)] {
             let line = Khop { k, shape: Shape::Line, has_spares: false };
             let mut gpus = line.usable(cluster, 8).unwrap();
-            // Nodes 5, 6, … fail: five nodes are left before them, an odd number.
+            // Nodes 5, 6, … fail, which leaves five nodes before them, an odd number.
             (5..5 + run).for_each(|node| gpus.fail(NodeId(node)));
             assert_eq!(gpus.usable_gpus(), usable, "K = {k}, {run} faulty");
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A network like MixNet's, `mixnet`: two of eight network cards on a three-tier fat-tree, six
-//! straight on optical circuit switches.
+//! directly on optical circuit switches.
 //!
-//! The counts are our derivation; with the prices of MixNet's table 4 they reproduce its
+//! The counts are our own derivation. With the prices of MixNet's table 4 they reproduce its
 //! published cost ratio to a fat-tree (2.0 on average, 2.3 at 400 Gb/s).
 
 use super::bill::{Bill, NoBill, Site};
@@ -12,15 +12,13 @@ use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 /// Share of the network cards on the electrical tree.
 const ELECTRICAL: f64 = 2.0 / 8.0;
-/// Ports of a three-tier tree for each end point, and optical modules.
+/// Ports and optical modules of a three-tier tree per end point.
 const TREE_PORTS: f64 = 5.0;
 const TREE_OPTICS: f64 = 6.0;
 
-/// A network like MixNet's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mixnet;
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[("mixnet", "2 of 8 network cards on a fat-tree, 6 on optical switches; price only")],
     parse: |text| (text == "mixnet").then(|| Box::new(Mixnet) as _),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two-tier Clos networks of several planes, `multi-plane:8`: a network card is split into as many planes, each a tree of its own.
+//! Two-tier Clos networks of several planes, `multi-plane:8`. A network card is split into planes,
+//! each with a separate tree.
 //!
-//! Switches of 51.2 Tb/s have as many more ports as planes are slower, and a tree of two tiers ends at k²/2: 131,072 with 512
-//! ports of 100 Gb/s. Published of it (MRC): 2/3 of the optics and 3/5 of the switches of three tiers.
+//! A switch of 51.2 Tb/s has more ports at the lower rate of a plane. A tree of two tiers has k²/2
+//! end points: 131,072 with 512 ports of 100 Gb/s. Published figures (MRC): 2/3 of the optics and
+//! 3/5 of the switches of three tiers.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
@@ -10,12 +12,11 @@ use super::part_loss::{PartLoss, of_links_to_hosts};
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// Gb/s of a switch.
+/// Switch capacity in Gb/s.
 const SWITCH_GBPS: u32 = 51_200;
-/// Gb/s of a lane, below which no plane is.
+/// Lane rate in Gb/s, the minimum rate of a plane.
 const LANE_GBPS: u32 = 100;
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[("multi-plane:P", "two tiers, P planes a network card; `multi-plane:8`; price only")],
     parse: |text| {
@@ -24,7 +25,6 @@ pub(super) const KIND: DesignKind = DesignKind {
     },
 };
 
-/// A network of planes.
 #[derive(Clone, Copy, Debug)]
 struct MultiPlane {
     planes: u32,
@@ -39,7 +39,8 @@ impl Architecture for MultiPlane {
         Err(not_a_domain())
     }
 
-    /// Without a link to a host, or its port, its GPU is on one plane less; between switches other paths carry its traffic.
+    /// Without a link or port to a host, its GPU has one plane less. Between switches, other paths
+    /// carry the traffic.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let slower =
             PartLoss::Slower { share: 1.0 / f64::from(self.planes.max(2)), around: Some(1) };

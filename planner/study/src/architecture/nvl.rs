@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NVLink switch domains of X GPUs: `nvl:72`, `nvl:36x2` (two racks of 36 as one domain), any size.
 //!
-//! A group takes any healthy GPUs of one domain. (Counting rule recalled for NVL-72; it reproduces
-//! the recalled mean waste.)
+//! A group uses any healthy GPUs of one domain. (The counting rule is recalled for NVL-72; it
+//! reproduces the recalled mean waste.)
 //!
-//! `nvl:144` is Rubin Ultra NVL144 (Kyber), one rack under one tier behind a midplane. Published: 3.6 TB/s of a GPU in both
-//! directions, and 260 TB/s of the 72 GPUs of the generation before, so 7.2 TB/s a switch chip is half a chip a GPU. How many
-//! chips it has was not published: the count is derived, the chip and the lanes of the midplane cost what those of NVL72
-//! cost. No optical module leaves the rack.
+//! `nvl:144` is Rubin Ultra NVL144 (Kyber), one rack under one tier behind a midplane. Published:
+//! 3.6 TB/s per GPU over both directions, and 260 TB/s for the 72 GPUs of the previous generation.
+//! At 7.2 TB/s per switch chip, that is half a chip per GPU. The number of chips is not published,
+//! so the count is derived. The chip and the lanes of the midplane have the prices of NVL72's. No
+//! optical module leaves the rack.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::domains::{DOMAIN_POLICIES, domains, domains_under};
@@ -15,35 +16,32 @@ use super::part_loss::PartLoss;
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
-/// Gigabytes per second of a GPU, each direction.
+/// Gigabytes per second per GPU per direction.
 const GBYTES_PER_S_PER_GPU: f64 = 900.0;
 /// A switch chip has 72 ports of 50 GB/s, four times the bandwidth of a GPU.
 const PORTS_PER_CHIP: u32 = 72;
 const CHIPS_PER_TIER_SIDE: f64 = 0.25;
-/// Copper cables of 200 Gb/s: 36 lanes each direction. (NVL72 has 5,184, as published.)
+/// Copper cables of 200 Gb/s: 36 lanes per direction. (NVL72 has 5,184, as published.)
 const CABLES_PER_GPU: f64 = 72.0;
-/// Cables of 1.6 Tb/s that carry the bandwidth of a GPU.
+/// Cables of 1.6 Tb/s for the bandwidth of a GPU.
 const TRUNKS_PER_GPU: f64 = 7.2 / 1.6;
-/// Optical modules of 1.6 Tb/s between two tiers. The recalled total needs 8; carrying
-/// all of 900 GB/s at both ends would need 9.
+/// Optical modules of 1.6 Tb/s between two tiers. The recalled total needs 8; the full 900 GB/s at
+/// both ends would need 9.
 const OPTICS_PER_GPU: f64 = 8.0;
 
-/// GPUs of Kyber, and gigabytes per second of one, each direction.
+/// GPUs of Kyber, and gigabytes per second per GPU per direction.
 const KYBER: (u32, f64) = (144, 1_800.0);
 const KYBER_CHIPS_PER_GPU: f64 = 0.5;
-/// Lanes of 400 Gb/s, 36 each direction, priced as two cables of 200 Gb/s.
+/// Lanes of 400 Gb/s, 36 per direction, priced as two cables of 200 Gb/s.
 const KYBER_LANES_PER_GPU: f64 = 72.0;
 
-/// A switch domain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Nvl {
-    /// GPUs of a rack.
     pub(super) gpus_per_rack: u32,
-    /// Racks that are one domain by cables between them.
+    /// Racks joined into one domain by cables.
     pub(super) racks: u32,
 }
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("nvl:144", "Rubin Ultra NVL144: one tier behind a midplane"),
@@ -84,7 +82,8 @@ impl Architecture for Nvl {
         domains_under((policy, spares), cluster, self.gpus_per_rack * self.racks, tp)
     }
 
-    /// A chip is one of a quarter of the GPUs' number (Kyber: half), a cable one of 36 each direction (Kyber: two a lane).
+    /// The number of chips is a quarter of the number of GPUs (Kyber: half). A cable is one of 36
+    /// per direction (Kyber: two per lane).
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let (chips, cables) = match self.is_kyber() {
             true => (KYBER_CHIPS_PER_GPU, KYBER_LANES_PER_GPU),
@@ -92,7 +91,7 @@ impl Architecture for Nvl {
         };
         let chips = f64::from(self.gpus_per_rack * self.racks) * chips;
         let of = if part == "nvlink-switch" { chips } else { cables };
-        // A cable is one GPU's, a chip all GPUs'.
+        // A cable affects one GPU, a chip all GPUs.
         let domain = self.gpus_per_rack * self.racks;
         let around = Some(if part == "nvlink-switch" { domain } else { 1 });
         vec![(1.0, PartLoss::Slower { share: 1.0 / of.max(2.0), around })]

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a design does without one part of its bill, until that is repaired.
+//! The effect of losing one part of a design's bill until its repair.
 
-/// What one part that is out costs.
+/// The effect of one failed part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PartLoss {
-    /// Nothing: other paths carry its traffic.
+    /// None: other paths carry its traffic.
     Nothing,
-    /// So many GPUs around it are out of service, in whole nodes: 1 is the node of the part.
+    /// GPUs around the part are out of service, in whole nodes.
     Out {
-        /// GPUs.
+        /// Number of GPUs; 1 means the node of the part.
         gpus: u32,
     },
-    /// The job on it has this much less bandwidth: of its groups where the part is in their domain, between them where it is in
-    /// the data-centre network. Where that costs more than the GPUs around it, these are taken out of service.
+    /// The job has less bandwidth: within its groups if the part is in their domain, between them
+    /// if it is in the data-centre network. If that costs more than the GPUs around the part, those
+    /// are taken out of service instead.
     Slower {
-        /// Share that is lost.
+        /// Share of the bandwidth that is lost.
         share: f64,
-        /// GPUs without which nothing is slower, in whole nodes. `None` if taking any out does not help.
+        /// GPUs whose removal avoids the slowdown, in whole nodes. `None` if removing GPUs does not
+        /// help.
         around: Option<u32>,
     },
 }
 
-/// A part of which so many do, and the others nothing: links to hosts among all links of a network.
+/// Returns the losses of a part of which only a share, such as links to hosts among all links, has
+/// this effect.
 pub(super) fn of_links_to_hosts(share: f64, loss: PartLoss) -> Vec<(f64, PartLoss)> {
     vec![(share, loss), (1.0 - share, PartLoss::Nothing)]
 }

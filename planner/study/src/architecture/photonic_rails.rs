@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rails of optical circuit switches in place of packet switches, `photonic-rails`: circuits follow the phases of a step.
+//! Rails of optical circuit switches instead of packet switches, `photonic-rails`. Circuits follow
+//! the phases of a step.
 //!
-//! Published of it (Opus, arXiv 2602.12521, abstract): the network's power ÷ 23, its cost ÷ 4, a step less than 6 % longer. The
-//! counts are ours: a module and a port of an optical switch for each network card. A step is counted 6 % longer.
+//! Published figures (Opus, arXiv 2602.12521, abstract): 1/23 of the network's power, 1/4 of its
+//! cost, a step less than 6 % longer. The counts are our own: a module and a port of an optical
+//! switch per network card. A step counts as 6 % longer.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[("photonic-rails", "rails of optical switches; a step is 6 % longer; price only")],
     parse: |text| (text == "photonic-rails").then(|| Box::new(PhotonicRails) as _),
 };
 
-/// Rails.
 #[derive(Clone, Copy, Debug)]
 struct PhotonicRails;
 

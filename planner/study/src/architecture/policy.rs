@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a design does about a faulty node.
+//! The responses of a design to a faulty node.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of the group of a faulty node.
+/// What happens to the group of a faulty node.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultPolicy {
-    /// The ring bypasses the node: k-hop rings.
+    /// The ring bypasses the node (k-hop rings).
     Bypass,
-    /// The node that passed light on takes its place: rings of N + 1.
+    /// The node that passed light through replaces it (rings of N + 1).
     SpareNode,
-    /// Another whole cube or block takes the place of the faulty one.
+    /// Another whole cube or block replaces the faulty one.
     SpareCubes,
-    /// Groups are formed anew of what is healthy in each domain.
+    /// Groups are formed again from the healthy GPUs of each domain.
     Regroup,
-    /// Every domain keeps nodes back that replace faulty ones: 64 + 1.
+    /// Every domain reserves nodes that replace faulty ones (64 + 1).
     Backup,
-    /// A group goes on with at least half of its GPUs.
+    /// A group continues with at least half of its GPUs.
     ReducedTp,
 }
 
 impl FaultPolicy {
-    /// What a job usually does under it that has lost a node, as [`lightloom_planner::goodput::Answer`] calls it: it moves to a
-    /// warm spare, goes on with fewer GPUs, or starts again.
+    /// Returns the usual response of a job that lost a node under this policy, by its name in
+    /// [`lightloom_planner::goodput::Answer`]. The job moves to a warm spare, continues with fewer
+    /// GPUs, or restarts.
     #[must_use]
     pub const fn usual_answer(self) -> &'static str {
         match self {

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the name of a design: `khop:2`, `nvl:72`, `tpuv4`.
+//! Parses design names such as `khop:2`, `nvl:72`, `tpuv4`.
 
 use super::{
     Architecture, big_switch, dgx, fat_tree, ironwood, khop, mixnet, multi_plane, nvl,
     photonic_rails, rfabric, sip_ring, torus, tpuv4,
 };
 
-/// A kind of design: how it is written, and how that is read.
+/// A kind of design with its accepted names.
 pub(super) struct DesignKind {
-    /// The forms that are read, each with what it is.
+    /// The accepted forms, each with a description.
     pub(super) forms: &'static [(&'static str, &'static str)],
-    /// Reads one of them.
     pub(super) parse: fn(&str) -> Option<Box<dyn Architecture>>,
 }
 
-/// All of them; the first that reads a text has it.
+/// All kinds. The first that parses a name wins.
 const KINDS: [&DesignKind; 13] = [
     &khop::KIND,
     &big_switch::KIND,
@@ -31,32 +30,31 @@ const KINDS: [&DesignKind; 13] = [
     &rfabric::KIND,
 ];
 
-/// Those that join hosts, beside a domain.
+/// Networks that join hosts, in addition to a domain.
 const NETWORKS: [&DesignKind; 5] =
     [&fat_tree::KIND, &multi_plane::KIND, &photonic_rails::KIND, &mixnet::KIND, &rfabric::KIND];
 
-/// A text that names no design.
+/// The text does not name a design.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an architecture; known: {known}")]
 pub struct UnknownArchitecture {
-    /// As read.
     pub text: String,
-    /// What would be read, comma-separated.
+    /// The accepted forms, comma-separated.
     pub known: String,
 }
 
-/// Reads the name of a design.
+/// Parses the name of a design.
 ///
 /// # Errors
-/// If it names none; the error lists the forms that do.
+/// If the name is unknown; the error lists the known forms.
 pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&KINDS, text)
 }
 
-/// Reads the name of a data-centre network.
+/// Parses the name of a data-centre network.
 ///
 /// # Errors
-/// If it names none; the error lists the forms that do.
+/// If the name is unknown; the error lists the known forms.
 pub fn parse_network(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&NETWORKS, text)
 }
@@ -72,7 +70,7 @@ fn parse_of(
     })
 }
 
-/// A whole number from 1 to `most`.
+/// Parses an integer from 1 to `most`.
 pub(super) fn number(text: &str, most: u32) -> Option<u32> {
     text.parse().ok().filter(|number| (1..=most).contains(number))
 }

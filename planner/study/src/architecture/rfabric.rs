@@ -2,32 +2,30 @@
 //! Fat-trees with optical circuit switches in their upper tiers: `rfabric`, `rfabric:thin`,
 //! `rfabric:core`.
 //!
-//! The counts are our derivation from a three-tier tree (5 switch ports and 6 optical modules an
-//! end point); the parts list of the RFabric paper was not available.
+//! The counts are our own derivation from a three-tier tree (5 switch ports and 6 optical modules
+//! per end point). The parts list of the RFabric paper was not available.
 
 use super::bill::{Bill, NoBill, Site};
 use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// What is optical.
+/// The optical tiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Optical {
-    /// Everything above the leaves.
+    /// All tiers above the leaves.
     AboveLeaves,
-    /// That, with an electrical core of a quarter of the bandwidth beside it.
+    /// All tiers above the leaves, next to an electrical core with a quarter of the bandwidth.
     AboveLeavesThinCore,
-    /// The core only; leaves and aggregation switch packets.
+    /// Only the core; leaves and aggregation switch packets.
     Core,
 }
 
-/// A fat-tree with optical upper tiers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rfabric {
     pub(super) optical: Optical,
 }
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("rfabric", "electrical leaves, optical switches above; price only"),

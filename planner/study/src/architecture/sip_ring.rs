@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SiP-Ring, `sip-ring`: fixed rings of as many GPUs as a group has; any fault loses the ring.
-//!
-//! (The rule is our derivation.)
+//! SiP-Ring, `sip-ring`: fixed rings with the size of a group. Any fault loses the ring. (The rule
+//! is our own derivation.)
 
 use super::blocks::{Blocks, Layout};
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
 
-/// Fixed rings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SipRing;
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[("sip-ring", "fixed rings of the group size")],
     parse: |text| (text == "sip-ring").then(|| Box::new(SipRing) as _),

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Static three-dimensional tori of X·Y·Z GPUs, `torus:8x8x8`: no switch of any kind.
+//! Static three-dimensional tori of X·Y·Z GPUs without switches, `torus:8x8x8`.
 //!
-//! A group is a box a·b·c of the torus, with a dividing X, b dividing Y and c dividing Z, so that the boxes
-//! tile it; a box with a faulty node is lost. Nodes are numbered box by box. Unlike TPUv4,
-//! nothing joins two tori: a group larger than one never fits. (The rule is our derivation.)
+//! A group is a box a·b·c of the torus, with a dividing X, b dividing Y and c dividing Z, so that
+//! the boxes tile it. A box with a faulty node is lost. Nodes are numbered box by box. Unlike
+//! TPUv4, tori cannot be joined, so a group larger than one never fits. (The rule is our own
+//! derivation.)
 
 use super::blocks::{Blocks, Layout};
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus, check_size};
 
-/// Static tori.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Torus {
     pub(super) sides: [u32; 3],
 }
 
 impl Torus {
-    /// Whether a box of `gpus` GPUs tiles the torus.
+    /// Returns whether a box of `gpus` GPUs tiles the torus.
     fn has_box_of(&self, gpus: u32) -> bool {
         let [x, y, z] = self.sides;
         let divides = |a: u32, b: u32| b.is_multiple_of(a);
@@ -28,7 +28,6 @@ impl Torus {
     }
 }
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[("torus:XxYxZ", "static tori; `torus:8x8x8`")],
     parse: |text| Some(Box::new(parse(text.strip_prefix("torus:")?)?)),

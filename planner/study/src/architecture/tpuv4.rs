@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! TPUv4: cubes of 64 GPUs joined by optical circuit switches: `tpuv4`, `tpuv4:strict`.
 //!
-//! Two rules for what a fault costs:
+//! Two rules for the cost of a fault:
 //!
-//! - block rule: a cube is cut into fixed blocks of one group each, and a block with a faulty node is
-//!   lost. It reproduces the recalled mean waste.
+//! - block rule: a cube is divided into fixed blocks of one group each, and a block with a faulty
+//!   node is lost. It reproduces the recalled mean waste.
 //! - strict rule: any fault loses the cube (the paper's abstract calls the cube the fault radius).
 //!
-//! Groups of 64 GPUs or more take whole cubes, any healthy ones, as the optical switches join them.
+//! Groups of 64 GPUs or more use any healthy whole cubes, which the optical switches join.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};
@@ -16,36 +16,33 @@ use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size};
 
 pub(super) const CUBE: u32 = 64;
-/// Side of a cube.
 const SIDE: u32 = 4;
-/// Cubes of a full system: an optical switch has 128 usable ports, two for each cube.
+/// Cubes per full system. An optical switch has 128 usable ports, two for each cube.
 const CUBES: u32 = 64;
-/// Gigabytes per second of a GPU, each direction.
+/// Gigabytes per second per GPU per direction.
 const GBYTES_PER_S_PER_GPU: f64 = 300.0;
 /// Links on the board of a tray of 2·2·1 GPUs.
 const BOARD_LINKS_PER_TRAY: u32 = 4;
 const GPUS_PER_TRAY: u32 = 4;
-/// Optical modules of a GPU: 6 faces of 4·4 links.
+/// Optical modules per GPU: 6 faces of 4·4 links.
 pub(super) const MODULES: f64 = (6 * SIDE * SIDE) as f64 / CUBE as f64;
-/// Copper cables of a GPU: 144 links within a cube less 64 on boards.
+/// Copper cables per GPU: 144 links within a cube minus 64 on boards.
 pub(super) const INNER_CABLES: f64 = (3 * SIDE * SIDE * (SIDE - 1)
     - CUBE / GPUS_PER_TRAY * BOARD_LINKS_PER_TRAY) as f64
     / CUBE as f64;
 
-/// What a faulty node takes with it.
+/// The scope that a faulty node takes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
     Block,
     Cube,
 }
 
-/// TPUv4 cubes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tpuv4 {
     pub(super) loss: Loss,
 }
 
-/// How it is written.
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("tpuv4", "cubes of 64, a fault loses its block"),
@@ -95,7 +92,7 @@ impl Architecture for Tpuv4 {
         torus_hops(tp)
     }
 
-    /// A torus that does not close is a cube less; an optical switch is one of 48.
+    /// A torus that cannot be closed loses a cube. An optical switch is one of 48.
     fn without(&self, part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         let loss = match part {
             "palomar-ocs" => PartLoss::Slower { share: 1.0 / 48.0, around: None },
@@ -104,8 +101,8 @@ impl Architecture for Tpuv4 {
         vec![(1.0, loss)]
     }
 
-    /// A cube has 6 faces of 4·4 links that leave it as light, and 3 axes of 4·4 rows of 3
-    /// links within, some of which are traces on the board of a tray.
+    /// A cube has 6 faces of 4·4 links that leave it optically, and 3 axes of 4·4 rows of 3
+    /// internal links, some of which are traces on the board of a tray.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         let lines = vec![
             BillLine::new(
@@ -126,8 +123,9 @@ impl Architecture for Tpuv4 {
     }
 }
 
-/// Mean links that a byte of an all-to-all takes. From 64 GPUs on sides are closed by light: 1 in the mean for each of three;
-/// below, a mesh of side s has (s − 1/s)/3 for each.
+/// Returns the mean number of links per byte of an all-to-all. From 64 GPUs on, sides are closed
+/// optically and add 1 on average for each of three. Below, a mesh of side s adds (s − 1/s)/3 for
+/// each.
 pub(super) fn torus_hops(tp: u32) -> f64 {
     let side = f64::from(tp.min(CUBE)).cbrt();
     if tp >= CUBE {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults and arrivals of a window, drawn once for all designs: by rates, or from a trace resampled to any size.
+//! Faults and arrivals of a window, drawn once for all designs: from rates, or from a trace
+//! resampled to any size.
 
 use lightloom_fabric::trace::{
     FaultTrace, Health, NodesError, Synthesis, Timeline, TraceTime, part_fault_probability,
@@ -12,30 +13,30 @@ use super::speed::StepTime;
 use super::{Arrival, History, JobKind, Priced, Question, SlowExchange, SlowPart};
 use crate::architecture::{Architecture, Cluster, PartLoss};
 
-/// Where faults come from.
+/// The source of faults.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultModel {
-    /// Nodes fail and are repaired, each by itself, with exponential times.
+    /// Nodes fail and are repaired independently, with exponential times.
     Exponential {
         /// Mean time from repair to fault.
         mtbf_ms: f64,
         /// Mean time from fault to repair.
         repair_ms: f64,
     },
-    /// Servers of a synthetic trace with the published rate, durations and months, resampled.
+    /// Resamples servers of a synthetic trace with the published rate, durations and months.
     Published,
-    /// Servers of this trace, resampled.
+    /// Resamples servers of this trace.
     Trace(String),
 }
 
 const DAY_MS: u64 = 86_400_000;
-/// Servers of the synthetic trace that is resampled.
+/// Servers of the synthetic trace before resampling.
 const SERVERS: u32 = 400;
 
-/// One history for every factor of the fault rate. Arrivals are the same in all of them.
+/// Returns one history per factor of the fault rate, with the same arrivals in all of them.
 ///
 /// # Errors
-/// If nodes are no part of a trace's servers.
+/// If a server of the trace does not divide into nodes.
 pub fn histories(
     question: &Question,
     trace: Option<&FaultTrace>,
@@ -68,7 +69,8 @@ pub fn histories(
     factors.iter().map(history).collect()
 }
 
-/// Jobs of every kind, in order of arrival: the first at the start, then after exponential times.
+/// Returns the jobs of every kind in order of arrival: the first at the start, then after
+/// exponential times.
 #[must_use]
 pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
     let mut arrivals = Vec::new();
@@ -85,7 +87,7 @@ pub fn arrivals(jobs: &[JobKind], window_ms: u64, seed: Seed) -> Vec<Arrival> {
     arrivals.into_iter().map(|(_, _, arrival)| arrival).collect()
 }
 
-/// An exponential time of this mean, of a millisecond or more.
+/// Draws an exponential time with this mean, at least one millisecond.
 fn drawn(random: &mut Stream, mean_ms: f64) -> f64 {
     (-(1.0 - random.random::<f64>()).ln() * mean_ms).max(1.0)
 }
@@ -114,9 +116,10 @@ fn exponential(
     Timeline::from_intervals(cluster.nodes, window, intervals)
 }
 
-/// Each server of the cluster takes the faults of servers of the trace, drawn with replacement and begun at
-/// one drawn day of the trace for all, so that faults that came together still do; each at an hour of its own, so that copies of
-/// one server do not fail at one instant. `factor` servers in the mean.
+/// Gives each server of the cluster the faults of servers of the trace, drawn with replacement. All
+/// start at the same drawn day of the trace, so that simultaneous faults stay together. Each has
+/// its own hour, so that copies of one server do not fail at the same instant. On average, `factor`
+/// servers of the trace are used per server.
 fn resampled(
     trace: &FaultTrace,
     cluster: Cluster,
@@ -161,7 +164,7 @@ fn resampled(
     Ok(Timeline::from_intervals(cluster.nodes, window, intervals))
 }
 
-/// Where the randomness of a history comes from, and how many times the faults asked for it has.
+/// The seed of a history and its factor of the fault rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
     pub(super) factor: f64,
@@ -169,7 +172,7 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// A history with the faults of the other parts of a candidate's bills.
+    /// Returns a history with the faults of the other parts of a candidate's bills.
     pub(super) fn with_parts(
         self,
         question: &Question,
@@ -205,7 +208,8 @@ impl Draw {
         history
     }
 
-    /// Faults of all parts of one name: a process of the summed rate, each at a drawn GPU.
+    /// Adds the faults of all parts of one name: a process with the summed rate, each at a random
+    /// GPU.
     fn of_part(
         self,
         question: &Question,
@@ -264,7 +268,7 @@ impl Draw {
     }
 }
 
-/// Which GPU each change hits: nodes that fail at one instant hit the same.
+/// Draws the GPU that each change hits. Nodes that fail at the same instant hit the same GPU.
 fn hits(faults: &Timeline, seed: Seed) -> Vec<f64> {
     let mut random = seed.stream("which GPU a fault hits", 0);
     let mut last: Option<(TraceTime, f64)> = None;
@@ -278,7 +282,7 @@ fn hits(faults: &Timeline, seed: Seed) -> Vec<f64> {
     faults.changes().iter().map(hit).collect()
 }
 
-/// The outages of a timeline.
+/// Returns the outages of a timeline.
 fn intervals_of(faults: &Timeline) -> Vec<(NodeId, TraceTime, TraceTime)> {
     let mut open: Vec<Option<TraceTime>> = vec![None; faults.nodes() as usize];
     let mut intervals = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The buy file: what is asked, as people write it, and every mistake in it.
+//! The buy file: its format and the checks that report every mistake in it.
 
 mod answer;
 mod parts;
@@ -18,134 +18,137 @@ use crate::architecture::{Architecture, Cluster, FaultPolicy, NicRate, parse, pa
 
 const MS_PER_DAY: f64 = 86_400_000.0;
 
-/// What to buy: workload, size, budget, prices of running, faults, and the designs to choose from.
+/// What to buy: workload, size, budget, operating cost, faults, and the candidate designs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuyFile {
-    /// What it is called.
+    /// Name of the question.
     pub name: String,
     /// GPUs wanted.
     pub gpus: u32,
-    /// GPUs of a node, which fails as a whole.
+    /// GPUs per node. A node fails as a whole.
     #[serde(default = "four")]
     pub gpus_per_node: u32,
-    /// Days that are simulated.
+    /// Simulated days.
     #[serde(default = "year")]
     pub days: f64,
-    /// US dollars that the purchase may cost; a design that costs more is bought smaller.
+    /// Maximum purchase price in US dollars. A design that costs more is bought in a smaller size.
     #[serde(default)]
     pub budget_usd: Option<f64>,
-    /// The data-centre network that every design has besides its domains, such as `fat-tree:128`; left out of
-    /// the cost if not given.
+    /// The data-centre network of every design in addition to its domains, such as `fat-tree:128`.
+    /// Not part of the cost if absent.
     #[serde(default)]
     pub network: Option<String>,
-    /// Gb/s of the one network card of a GPU: 100, 200, 400 or 800.
+    /// Rate of each GPU's single network card in Gb/s: 100, 200, 400 or 800.
     #[serde(default = "four_hundred")]
     pub nic_gbps: u32,
-    /// The designs to choose from.
+    /// The candidate designs.
     pub designs: Vec<DesignRecord>,
-    /// What shall run.
+    /// The workload.
     pub workload: WorkloadRecord,
-    /// How jobs keep their work.
+    /// How jobs save their work.
     pub checkpoint: CheckpointRecord,
-    /// What fails.
+    /// The fault model of nodes.
     pub faults: FaultsRecord,
-    /// Which other parts of a bill fail, by their names in the price file: transceivers, cables, switches.
+    /// Fault rates of other parts of a bill, by their names in the price file: transceivers,
+    /// cables, switches.
     #[serde(default)]
     pub part_faults: Vec<PartFaultRecord>,
-    /// What running costs.
+    /// The operating cost.
     pub running: RunningRecord,
 }
 
-/// Parts of one name, each by itself with exponential times.
+/// The fault rate of one kind of part. Parts fail independently with exponential times.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartFaultRecord {
-    /// Its name in the price file.
+    /// Name in the price file.
     pub part: String,
-    /// Mean hours from repair to fault of one.
+    /// Mean hours from repair to fault of one part.
     pub mtbf_hours: f64,
     /// Mean hours from fault to repair.
     pub repair_hours: f64,
 }
 
-/// A design and what it does about faults.
+/// A design and its responses to faults.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DesignRecord {
-    /// Its name, as `lightloom compare --arch` reads it: `khop:3`, `nvl:72`.
+    /// Name, as accepted by `lightloom compare --arch`: `khop:3`, `nvl:72`.
     pub design: String,
-    /// Its data-centre network, if not that of the file.
+    /// Its data-centre network, if it differs from that of the file.
     #[serde(default)]
     pub network: Option<String>,
-    /// What it does about a faulty node; by default what the design was made for.
+    /// Response to a faulty node. Default: the policy that the design was made for.
     #[serde(default)]
     pub policy: Option<FaultPolicy>,
-    /// Warm spare nodes of each domain, under `policy: backup`.
+    /// Warm spare nodes per domain, with `policy: backup`.
     #[serde(default)]
     pub spares: Option<u32>,
-    /// What its jobs do that have lost a node, if not what they usually do under this policy.
+    /// Response of its jobs to the loss of a node. Default: the usual response under this policy.
     #[serde(default)]
     pub answer: Option<AnswerRecord>,
-    /// Minutes from a fault to the next step, if not those of `checkpoint`.
+    /// Minutes from a fault to the next step, if different from `checkpoint`.
     #[serde(default)]
     pub restart_minutes: Option<f64>,
 }
 
-/// What shall run.
+/// The workload.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkloadRecord {
-    /// GPUs of a tensor-parallel group.
+    /// GPUs per tensor-parallel group.
     pub tp: u32,
     /// Peak of a GPU in TFLOP/s.
     pub peak_tflops: f64,
-    /// Share of the peak that jobs reach on the reference network, without faults; of `step.from` if that is given.
+    /// Share of the peak that jobs reach on the reference network without faults. Taken from
+    /// `step.from` if that is given.
     #[serde(default)]
     pub mfu: Option<f64>,
-    /// Shares of a step on the reference network that communication takes.
+    /// The step on the reference network and its shares of communication.
     pub step: StepRecord,
     /// The jobs.
     pub jobs: Vec<JobRecord>,
 }
 
-/// Shares of a step on a network that joins all GPUs at one rate. The rest is computing.
+/// Shares of a step on a network that joins all GPUs at one rate. The rest is computation.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepRecord {
-    /// The result of `lightloom mfu --format json` for the planned job, or with the constants of measured runs, beside this
-    /// file: seconds, shares and `mfu` are those of its first row, and none is written here.
+    /// Path of a result of `lightloom mfu --format json` next to this file, for the planned job or
+    /// with the constants of measured runs. Seconds, shares and `mfu` are taken from its first row
+    /// and must not be set here.
     #[serde(default)]
     pub from: Option<String>,
-    /// Seconds of a step, which decide how much of one a fault costs.
+    /// Seconds per step, which decide how much of a step a fault costs.
     #[serde(default = "ten")]
     pub seconds: f64,
-    /// GB/s of a GPU, each direction, at which the shares hold.
+    /// Bandwidth per GPU and direction at which the shares hold, in GB/s.
     pub at_gbytes_per_s: f64,
-    /// Tensor-parallel communication.
+    /// Share of tensor-parallel communication.
     #[serde(default)]
     pub tensor_parallel: f64,
-    /// All-to-all among the GPUs of a group: experts.
+    /// Share of all-to-all among the GPUs of a group (experts).
     #[serde(default)]
     pub all_to_all: f64,
-    /// Data-parallel communication.
+    /// Share of data-parallel communication.
     #[serde(default)]
     pub data_parallel: f64,
-    /// Time of data-parallel traffic across ToRs ÷ under one ToR.
+    /// Time of data-parallel traffic across ToRs ÷ time under one ToR.
     #[serde(default = "one")]
     pub cross_tor_slowdown: f64,
-    /// Nodes under a ToR.
+    /// Nodes per ToR.
     #[serde(default = "four")]
     pub nodes_per_tor: u32,
 }
 
-/// A job that comes again and again; the first arrives at the start.
+/// A recurring job. The first arrives at the start.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobRecord {
-    /// What it is called.
+    /// Name of the job.
     pub name: String,
-    /// GPUs it holds: whole groups.
+    /// GPUs held, in whole groups.
     pub gpus: u32,
     /// Days of its steps on the reference network, without faults and checkpoints.
     pub days: f64,
@@ -153,36 +156,36 @@ pub struct JobRecord {
     pub every_days: f64,
 }
 
-/// How jobs keep their work.
+/// How jobs save their work.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointRecord {
     /// Minutes of work between checkpoints.
     pub every_minutes: f64,
-    /// Seconds a checkpoint takes, in which no step is made.
+    /// Seconds per checkpoint, during which the job makes no steps.
     pub seconds: f64,
     /// Minutes from a start or a fault to the next step.
     pub restart_minutes: f64,
-    /// Minutes that moving to a warm spare takes.
+    /// Minutes to move to a warm spare.
     #[serde(default = "two_minutes")]
     pub migrate_minutes: f64,
-    /// Minutes until a job goes on with fewer GPUs, and again until it is whole.
+    /// Minutes until a job continues with fewer GPUs, and again until it is complete.
     #[serde(default = "one")]
     pub reform_minutes: f64,
-    /// Seconds until a job knows that it has lost a node.
+    /// Seconds until a job detects the loss of a node.
     #[serde(default)]
     pub outage_seconds: f64,
 }
 
-/// What fails: exactly one of these.
+/// The fault model. Set exactly one of these.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FaultsRecord {
-    /// Each node by itself, with exponential times.
+    /// Nodes fail independently, with exponential times.
     Exponential(ExponentialRecord),
-    /// The published rate, durations and months (docs/traces.md), on as many servers as needed.
+    /// The published rate, durations and months (docs/traces.md), for any number of servers.
     Published(NothingRecord),
-    /// The servers of a trace file beside this one, drawn for as many as needed.
+    /// Servers of a trace file next to this one, resampled to any number.
     Trace(String),
 }
 
@@ -196,22 +199,22 @@ pub struct ExponentialRecord {
     pub repair_hours: f64,
 }
 
-/// Nothing to choose.
+/// An empty record without settings.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NothingRecord {}
 
-/// What running costs.
+/// The operating cost.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunningRecord {
-    /// Years over which the purchase is paid, in equal parts.
+    /// Years over which the purchase is written off, in equal parts.
     pub service_years: f64,
-    /// Watts of a GPU with its share of the server.
+    /// Watts per GPU with its share of the server.
     pub gpu_watts: f64,
-    /// US dollars of a kilowatt-hour.
+    /// US dollars per kilowatt-hour.
     pub usd_per_kwh: f64,
-    /// Power of the site ÷ power of what it runs, from 1 up.
+    /// Power of the site ÷ power of its equipment, at least 1.
     #[serde(default = "one")]
     pub pue: f64,
 }
@@ -235,15 +238,15 @@ const fn one() -> f64 {
     1.0
 }
 
-/// Reads a buy file. `file` is what the user calls it; a trace that it names is not opened.
+/// Reads a buy file. `file` is its name in messages. A trace that it names is not opened.
 pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>) {
     document::load(file, bytes, question)
 }
 
-/// What may be done about what stands in a file and cannot be used.
+/// The help text for an unusable value in a file.
 const REMEDY: &str = "docs/buy.md says what belongs here";
 
-/// Refuses what stands at `path` of a buy file that was read, for a reason outside it.
+/// Reports an error at `path` of a buy file that was read, for a reason outside the file.
 #[must_use]
 pub fn refuse_buy(file: &str, bytes: &[u8], path: &str, message: String) -> Vec<Diagnostic> {
     let refuse = |_: BuyFile, check: &mut Check<'_>| -> Option<()> {
@@ -347,7 +350,7 @@ fn check_size(file: &BuyFile, check: &mut Check<'_>) {
     }
 }
 
-/// A number that must lie in a range: where it is, what it is, the range.
+/// Checks numbers against their ranges.
 fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
     const ANY: f64 = 1e15;
     let (step, running) = (&file.workload.step, &file.running);
@@ -532,7 +535,7 @@ fn candidates(
     candidates
 }
 
-/// Whether any share is written.
+/// Returns whether the file sets any share.
 fn shares_typed(step: &StepRecord) -> bool {
     [step.tensor_parallel, step.all_to_all, step.data_parallel].iter().any(|share| *share != 0.0)
 }

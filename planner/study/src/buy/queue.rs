@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which waiting jobs start: in the order of arrival, and later ones before where they delay no earlier one (EASY backfill).
+//! Chooses the waiting jobs that start: in order of arrival, with later jobs first if they delay no
+//! earlier one (EASY backfill).
 //!
-//! The first that does not fit gets a reservation at the instant at which enough running jobs have ended. A later one starts if it
-//! fits now, and either ends by then or leaves enough GPUs for the first. Ends are those without further faults.
+//! The first job that does not fit gets a reservation for the time at which enough running jobs
+//! have ended. A later job starts if it fits now, and either ends by then or leaves enough GPUs for
+//! the first. End times assume no further faults.
 
-/// A job that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
-    /// Its number of arrival.
+    /// Number in order of arrival.
     pub(super) id: u32,
-    /// GPUs it wants.
     pub(super) gpus: u32,
-    /// How long it then runs without a fault.
+    /// Run time without a fault.
     pub(super) takes: i128,
 }
 
-/// The jobs that start now. `waiting` is in order of arrival; `running` gives the end and the GPUs of each; `free` GPUs are free.
+/// Returns the jobs that start now. `waiting` is in order of arrival, `running` gives the end and
+/// the GPUs of each job, and `free` is the number of free GPUs.
 pub(super) fn starts(
     waiting: impl IntoIterator<Item = Waiting>,
     mut running: impl Iterator<Item = (i128, u32)>,
@@ -49,7 +50,8 @@ pub(super) fn starts(
     started
 }
 
-/// When `gpus` are free, and how many more than these then are. Never, and all that are free now, if too few work for that.
+/// Returns when `gpus` are free, and how many more are free then. If too few GPUs work, returns the
+/// maximum time and all GPUs that are free now.
 fn reservation(ends: &[(i128, u32)], free: u32, gpus: u32) -> (i128, u32) {
     let mut then = free;
     for (end, more) in ends {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs over months of faults on one design: who holds which GPUs, and what became of every GPU-picosecond.
+//! Simulates jobs over months of faults on one design: which job holds which GPUs, and the use of
+//! every GPU-picosecond.
 //!
-//! A job under way, its policy and the causes of lost time are those of a scenario's months ([`lightloom_planner::goodput`]).
-//! Here is what a fleet has besides: arrivals, a queue with backfill, and groups that a fault takes away. A fault costs the job
-//! that holds the node what its policy says. Where groups are lost, the jobs that arrived last stop until the others fit.
+//! Training progress, policies and causes of lost time are those of monthly scenarios
+//! ([`lightloom_planner::goodput`]). This module adds the parts of a fleet: arrivals, a queue with
+//! backfill, and groups lost to faults. A fault costs the job on the node the time of its policy.
+//! If groups are lost, the jobs that arrived last stop until the others fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,36 +15,35 @@ use lightloom_planner::goodput::{Answer, Cause, Policy, Replicas, TrainedJob, Tr
 use super::queue::{self, Waiting};
 use crate::architecture::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
-/// Picoseconds of a millisecond.
+/// Picoseconds per millisecond.
 pub(super) const MILLISECOND: i128 = 1_000_000_000;
 
-/// A job that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, in milliseconds.
+    /// Time in milliseconds.
     pub at_ms: u64,
-    /// GPUs it holds.
+    /// GPUs held.
     pub gpus: u32,
     /// Milliseconds of its steps on the reference network.
     pub work_ms: u64,
 }
 
-/// A part that is out and makes a job slower until it is repaired.
+/// A failed part that slows a job until it is repaired.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowPart {
-    /// Since when, in milliseconds.
+    /// Start in milliseconds.
     pub from_ms: u64,
-    /// Until when.
+    /// End in milliseconds.
     pub until_ms: u64,
-    /// Which of the healthy GPUs it is at: from 0 to 1 along the running jobs.
+    /// Position among the healthy GPUs: from 0 to 1 along the running jobs.
     pub place: f64,
-    /// What a step of the job takes longer, of its time.
+    /// Increase of the job's step time, as a share.
     pub slower: f64,
-    /// Which exchange it is that takes longer.
+    /// The communication that it slows.
     pub exchange: SlowExchange,
 }
 
-/// What a job exchanges, one after the other in a step.
+/// The communication of a job; both kinds follow each other in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowExchange {
     /// Within groups, in the domain.
@@ -51,42 +52,44 @@ pub enum SlowExchange {
     Between,
 }
 
-/// What happens to every design alike; nodes that are out and slow parts for other parts of a bill are its own.
+/// Events that are the same for every design, except that faults of other parts of a bill are
+/// specific to a design.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Nodes that fail and come back.
+    /// Node faults and repairs.
     pub faults: Timeline,
-    /// For every change of `faults`, which of the healthy GPUs a fault hits: from 0 to 1 along the running jobs.
+    /// The GPU that each change of `faults` hits, as a position among the healthy GPUs from 0 to 1
+    /// along the running jobs.
     pub hits: Vec<f64>,
     /// Jobs in order of arrival.
     pub arrivals: Vec<Arrival>,
-    /// Parts whose loss makes a job slower.
+    /// Failed parts that slow a job.
     pub slow: Vec<SlowPart>,
 }
 
-/// How jobs run on a design.
+/// The rules of jobs on a design.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// GPUs of a group.
+    /// GPUs per group.
     pub tp: u32,
-    /// What the design does about a faulty node.
+    /// Response of the design to a faulty node.
     pub policy: FaultPolicy,
-    /// Nodes that each domain keeps back, under [`FaultPolicy::Backup`].
+    /// Nodes that each domain reserves under [`FaultPolicy::Backup`].
     pub spares: u32,
-    /// Time of a step ÷ time on the reference network.
+    /// Step time ÷ step time on the reference network.
     pub stretch: f64,
-    /// Picoseconds of a step on the reference network.
+    /// Picoseconds per step on the reference network.
     pub step: i128,
-    /// What a job does that has lost a node; its checkpoints count steps of this design.
+    /// Recovery policy of a job; its checkpoint interval counts steps of this design.
     pub job: Policy,
-    /// Share of its parts that an elastic job goes on with at least.
+    /// Minimum share of its parts with which an elastic job continues.
     pub least: f64,
-    /// Picoseconds until a job knows that it has lost a node.
+    /// Picoseconds until a job detects the loss of a node.
     pub outage: i128,
 }
 
 impl Rules {
-    /// A job of so many GPUs under these rules.
+    /// Returns a job of `gpus` GPUs under these rules.
     fn trained(&self, gpus: u32, gpus_per_node: u32) -> TrainedJob {
         let step = ((self.step as f64 * self.stretch).round() as i128).max(1);
         let part = if self.policy == FaultPolicy::ReducedTp { gpus_per_node } else { self.tp };
@@ -110,31 +113,30 @@ impl Rules {
     }
 }
 
-/// Picoseconds of one GPU by what became of them, and what was counted on the way.
+/// Picoseconds of one GPU by use, with other counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// In steps that count, in the time that they take without faults.
+    /// In steps that count, at the speed without faults.
     pub useful: i128,
-    /// For what the others were lost; with `useful` they add up to all GPUs, all the time.
+    /// Lost time by cause. Together with `useful` it covers all GPUs all the time.
     pub lost: BTreeMap<Cause, i128>,
-    /// In which jobs had their GPUs.
+    /// Time in which jobs had their GPUs.
     pub allocated: i128,
-    /// Jobs that finished.
+    /// Finished jobs.
     pub finished: u32,
     /// Faults that hit a job.
     pub interruptions: u64,
-    /// Times that a job lost its GPUs, and waited.
+    /// Times that a job lost its GPUs and waited.
     pub stops: u64,
 }
 
 impl Spent {
-    /// All of them.
     #[must_use]
     pub fn total(&self) -> i128 {
         self.useful + self.lost.values().sum::<i128>()
     }
 
-    /// What was lost for one of these causes.
+    /// Returns the time lost to these causes.
     #[must_use]
     pub fn lost_for(&self, causes: &[Cause]) -> i128 {
         causes.iter().filter_map(|cause| self.lost.get(cause)).sum()
@@ -147,25 +149,26 @@ impl Spent {
     }
 }
 
-/// A job that has arrived.
 struct Arrived<'a> {
     training: Training<'a>,
-    /// Useful picoseconds of each GPU after which it ends.
+    /// Useful picoseconds per GPU after which it ends.
     work: i128,
-    /// Until when its time is counted.
+    /// Time up to which it is accounted.
     counted: i128,
-    /// When it ends without another fault, while it runs; how long it then runs, while it waits.
+    /// While running: end time without another fault. While waiting: run time.
     ends: i128,
-    /// When a node of it died last: a server's nodes that die at once are one interruption.
+    /// Time of its last node failure. Nodes of a server that fail simultaneously are one
+    /// interruption.
     hit_at: Option<i128>,
     /// Times that it gave up its groups, and with them the slow parts there.
     moves: u32,
-    /// Slow parts that are out, and what each makes a step longer.
+    /// Its failed slow parts, each with the increase of the step time.
     slow: BTreeMap<usize, (SlowExchange, i128)>,
 }
 
 impl Arrived<'_> {
-    /// All wait for the slowest in an exchange: of several parts one counts.
+    /// In each kind of communication the slowest part determines the speed, so only one of several
+    /// parts counts.
     fn slower(&self) -> i128 {
         let most = |exchange| {
             let of = self.slow.values().filter(|(of, _)| *of == exchange);
@@ -178,17 +181,17 @@ impl Arrived<'_> {
         u32::try_from(self.training.held()).expect("a job holds GPUs of the cluster")
     }
 
-    /// Counts its time until `now`.
+    /// Accounts its time until `now`.
     fn count(&mut self, now: i128) {
         self.training.advance(now - std::mem::replace(&mut self.counted, now));
     }
 
-    /// GPUs of a part that it can leave out.
+    /// Returns the GPUs of a part that it can leave out.
     fn part(&self) -> u32 {
         self.training.job.gpus as u32 / self.training.job.replicas.count
     }
 
-    /// Leaves one more part out. Whether enough of it is left.
+    /// Leaves one more part out. Returns whether enough is left.
     fn leave_out(&mut self) -> bool {
         self.training.left_out += 1;
         if self.training.has_too_few() {
@@ -212,7 +215,8 @@ struct Fleet<'a> {
     waiting: BTreeSet<u32>,
     /// GPUs that waiting jobs want.
     wanted: u64,
-    /// For every slow part that is out, the job it makes slower, if it had not moved more often than this.
+    /// For every failed slow part: the job that it slows, and the job's number of moves at that
+    /// time.
     slowed: Vec<Option<(u32, u32)>>,
     spent: Spent,
 }
@@ -270,7 +274,7 @@ pub fn run(
         let soonest = [next_end, next_change, next_slow, next_arrival].into_iter().flatten().min();
         let Some(at) = soonest.filter(|at| *at < window) else { break };
         fleet.pass_until(at);
-        // Of one instant: jobs that finish, then nodes, then slow parts, then arrivals.
+        // Order at the same instant: jobs that finish, then nodes, then slow parts, then arrivals.
         if next_end == Some(at) {
             fleet.finish();
         } else if next_change == Some(at) {
@@ -326,7 +330,7 @@ impl<'a> Fleet<'a> {
         self.wanted += self.jobs[id as usize].training.job.gpus;
     }
 
-    /// Every job that ends now.
+    /// Finishes every job that ends now.
     fn finish(&mut self) {
         let now = self.now;
         let has_ended = |id: &u32| self.jobs[*id as usize].ends == now;
@@ -362,7 +366,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// The job that holds the GPU at `place` along the jobs in order of arrival.
+    /// Returns the job that holds the GPU at `place`, counted along the jobs in order of arrival.
     fn holder(&self, place: u32) -> Option<u32> {
         let mut end = 0;
         self.running.iter().copied().find(|id| {
@@ -371,7 +375,7 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    /// A part is out that makes the job on it slower, or works again.
+    /// Handles the failure or repair of a part that slows the job on it.
     fn slow(&mut self, at: usize, part: &SlowPart, begins: bool) {
         let slowed = match begins {
             true => {
@@ -398,7 +402,8 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// A node of a running job dies; `has_spare` if its domain has a warm one.
+    /// Handles the failure of a node of a running job. `has_spare` says whether its domain has a
+    /// warm spare.
     fn hit(&mut self, id: u32, has_spare: bool) {
         let usable = self.state.usable_gpus();
         let job = &mut self.jobs[id as usize];
@@ -419,7 +424,7 @@ impl<'a> Fleet<'a> {
         if is_known {
             return;
         }
-        // Without a warm spare in the domain there is none to move to; no other answer needs one.
+        // Without a warm spare in the domain the job cannot move. No other response needs one.
         let has_none = !has_spare && matches!(self.rules.job.answer, Answer::Migrate { .. });
         let dead = if has_none { job.training.job.replicas.count } else { 1 };
         let step = job.training.in_step().max(1);
@@ -472,7 +477,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Elastic jobs take up what they left out, in order of arrival.
+    /// Lets elastic jobs take back the parts they left out, in order of arrival.
     fn take_up(&mut self) {
         let Answer::Elastic { rejoin, .. } = self.rules.job.answer else { return };
         for id in &self.running {
@@ -489,7 +494,7 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// All accounts, at the end of the window.
+    /// Closes all accounts at the end of the window.
     fn spent(mut self) -> Spent {
         for (id, job) in (0..).zip(&mut self.jobs) {
             if self.running.contains(&id) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a design's links and placement stretch the step of a job.
+//! Computes how a design's links and placement lengthen the step of a job.
 //!
-//! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`: shares of a step on the reference network,
-//! whose every GPU has B GB/s to any other; b is the design's rate, h the mean hops of an all-to-all in a group,
-//! cross the share of inner data-parallel hops that leave their ToR. A network whose circuits follow the phases of a step
-//! stretches all of it.
+//! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`. The shares are those
+//! of a step on the reference network, on which every GPU has B GB/s to any other. b is the
+//! design's rate, h the mean hops of an all-to-all in a group, and cross the share of inner
+//! data-parallel hops that leave their ToR. A network whose circuits follow the phases of a step
+//! lengthens all of it.
 
 use lightloom_units::seed::Seed;
 
@@ -12,41 +13,41 @@ use super::{Candidate, History, Priced, Question};
 use crate::architecture::Cluster;
 use crate::compare::{CrossTorQuestion, NodeFaultRatio, cross_tor_shares};
 
-/// Snapshots that the crossing share is the mean of.
+/// Number of snapshots averaged for the crossing share.
 const SNAPSHOTS: u64 = 2;
 
-/// Shares of a step on the reference network, and what it is compared at.
+/// Shares of a step on the reference network, with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// Share of tensor-parallel communication that no computing hides.
+    /// Share of exposed tensor-parallel communication.
     pub tensor_parallel: f64,
     /// Share of all-to-all among the GPUs of a group.
     pub all_to_all: f64,
     /// Share of data-parallel communication.
     pub data_parallel: f64,
-    /// The rate at which these shares hold, each direction.
+    /// The rate per direction at which these shares hold.
     pub at_gbytes_per_s: f64,
     /// Time of data-parallel traffic across ToRs ÷ time under one ToR.
     pub cross_tor_slowdown: f64,
-    /// Nodes under a ToR.
+    /// Nodes per ToR.
     pub nodes_per_tor: u32,
 }
 
-/// The time of a step of a candidate.
+/// The step time of a candidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct StepTime {
-    /// ÷ that on the reference network.
+    /// Ratio to the step time on the reference network.
     pub(super) stretch: f64,
     /// Share of inner hops that cross ToRs.
     pub(super) cross_tor_share: f64,
-    /// Share of it that exchange within groups takes.
+    /// Share of the step in communication within groups.
     pub(super) inside: f64,
-    /// Share of it that exchange between groups takes.
+    /// Share of the step in communication between groups.
     pub(super) between: f64,
 }
 
 impl Speed {
-    /// The stretch of a candidate's step, with what the loss of parts makes longer.
+    /// Returns the step time of a candidate.
     pub(super) fn step(
         &self,
         question: &Question,
@@ -82,8 +83,8 @@ impl Speed {
         }
     }
 
-    /// The crossing share that the planner reaches at the mean share of faulty nodes; zero for designs that
-    /// do not share a line between ToRs.
+    /// Returns the planner's crossing share at the mean share of faulty nodes. Zero for designs
+    /// without a line along ToRs.
     fn crossing(
         &self,
         question: &Question,
@@ -112,7 +113,7 @@ impl Speed {
         };
         match cross_tor_shares(&asked).as_deref() {
             Ok([point]) if point.fits > 0.0 => point.orchestrated_mean,
-            // Where the largest job does not fit at the mean, every hop is counted as crossing.
+            // If the largest job does not fit at the mean, every hop counts as crossing.
             _ => 1.0,
         }
     }

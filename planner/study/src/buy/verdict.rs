@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what was spent to what it costs: rows, the Pareto front, the winner and where that flips.
+//! Turns the accounts into a recommendation: rows, the Pareto front, the winner and the conditions
+//! under which it changes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -14,108 +15,110 @@ use crate::cost::{CostFigures, PriceList};
 const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
 const PS_PER_YEAR: f64 = 1e9 * MS_PER_YEAR;
 const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
-/// What a kilowatt-hour is called among the prices.
+/// The price name of a kilowatt-hour.
 const ENERGY: &str = "kilowatt-hour";
-/// Prices are changed alone by at most this factor.
+/// Maximum factor by which a single price is changed.
 const WIDEST: f64 = 10.0;
-/// From this share of GPU-hours that no job wants, the sentence says so.
+/// Share of unneeded GPU-hours above which the sentence mentions them.
 const UNWANTED: f64 = 0.05;
-/// Designs that differ by less of their price cost the same.
+/// Relative difference below which designs cost the same.
 const SAME: f64 = 1e-6;
-/// Designs that draws do not tell apart which are named.
+/// Maximum number of indistinguishable designs named in the sentence.
 const LEVEL: usize = 3;
-/// The nearest flips that are shown.
+/// Number of nearest flips shown.
 const FLIPS: usize = 6;
 
-/// Which design wins, and where another would.
+/// The recommended design, and the conditions under which another one wins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// One sentence, with its range of validity.
     pub sentence: String,
-    /// The design that wins. `None` if none can be bought.
+    /// The winning design. `None` if none can be bought.
     pub winner: Option<String>,
-    /// What its useful PFLOP-year costs in the least and the dearest draw. `None` if none can be bought.
+    /// Its cost per useful PFLOP-year in the cheapest and the most expensive draw. `None` if none
+    /// can be bought.
     pub usd_over_draws: Option<[f64; 2]>,
-    /// Designs that are cheaper than the winner in another draw: these draws do not tell them apart. In the order of the rows.
+    /// Designs that are cheaper than the winner in another draw, so that the draws cannot
+    /// distinguish them. In the order of the rows.
     pub level: Vec<NextDesign>,
-    /// The cheapest of those that cost more in every draw.
+    /// The cheapest design that costs more in every draw.
     pub next: Option<NextDesign>,
-    /// The winner with faults and arrivals drawn again, from the next seeds.
+    /// The winner in the other draws of faults and arrivals, from the next seeds.
     pub by_draw: Vec<DrawFlip>,
-    /// How far the price ranges leave it open that another design is cheaper. Nearest first.
+    /// Other designs that may be cheaper within the price ranges, nearest first.
     pub within_prices: Vec<Rival>,
     /// The winner at other fault rates.
     pub by_fault_rate: Vec<FaultFlip>,
-    /// Prices at which another design wins, each changed alone: nearest to today's first.
+    /// Single prices at which another design wins, nearest to the current price first.
     pub by_price: Vec<PriceFlip>,
 }
 
-/// A design beside the winner, in all draws.
+/// A design compared with the winner over all draws.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NextDesign {
     /// The design, with its policy.
     pub design: String,
-    /// Share of its price by which the winner is below it.
+    /// Relative distance by which the winner's price is lower.
     pub below: f64,
-    /// The least and the most of that over all draws, both designs over the same faults and arrivals in each.
+    /// Minimum and maximum of that distance over all draws, with the same faults and arrivals for
+    /// both designs.
     pub below_over_draws: [f64; 2],
 }
 
 /// The winner in another draw.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DrawFlip {
-    /// Where the randomness came from.
     pub seed: u64,
-    /// The design that wins there. `None` if nothing useful is done.
+    /// The winner. `None` without useful work.
     pub winner: Option<String>,
 }
 
-/// Another design beside the winner, with every price anywhere in its range: a part costs the same in both.
+/// Another design compared with the winner, over the price ranges. A part costs the same in both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rival {
     /// The design, with its policy.
     pub design: String,
-    /// Dollars that its useful PFLOP-year costs more than the winner's, at the prices that favour it most.
-    /// Below zero where it may be the cheaper one.
+    /// Additional dollars per useful PFLOP-year compared with the winner, at the prices most
+    /// favourable to it. Negative if it may be cheaper.
     pub least_more_usd: f64,
-    /// The same at the prices that favour it least.
+    /// The same at the least favourable prices.
     pub most_more_usd: f64,
 }
 
 /// The winner at another fault rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FaultFlip {
-    /// Times the faults asked for.
+    /// Factor of the requested fault rate.
     pub factor: f64,
-    /// The design that wins there. `None` if nothing useful is done.
+    /// The winner. `None` without useful work.
     pub winner: Option<String>,
 }
 
-/// A price from which on another design wins.
+/// A price beyond which another design wins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PriceFlip {
     /// The part, or `kilowatt-hour`.
     pub part: String,
-    /// Times today's price.
+    /// Factor of the current price.
     pub factor: f64,
     /// That price in US dollars.
     pub usd: f64,
-    /// Who wins beyond it.
+    /// The winner beyond it.
     pub winner: String,
 }
 
-/// The cost of a useful PFLOP-year, infinite where nothing useful is done.
+/// Returns the cost per useful PFLOP-year, infinite without useful work.
 pub(super) fn price_of(row: &Row) -> f64 {
     row.usd_per_pflop_year.unwrap_or(f64::INFINITY)
 }
 
-/// Cheapest useful PFLOP-year first; of equal ones by name, in whatever order the designs were written.
+/// Orders rows by the cost per useful PFLOP-year, then by name, independent of their order in the
+/// file.
 pub(super) fn cheaper(a: &Row, b: &Row) -> Ordering {
     let text = |row: &Row| (row.design.clone(), row.policy.clone());
     price_of(a).total_cmp(&price_of(b)).then_with(|| text(a).cmp(&text(b)))
 }
 
-/// How a row is called.
 fn name(row: &Row) -> String {
     format!("{} ({})", row.design, row.policy)
 }
@@ -177,7 +180,7 @@ pub(super) fn row(
     }
 }
 
-/// Watts of the parts of a bill that have some.
+/// Returns the watts of the parts with known watts.
 fn watts_of(bill: &CostFigures) -> f64 {
     bill.bill.iter().filter_map(|line| Some(line.unit_w? * line.count_per_gpu)).sum()
 }
@@ -205,7 +208,7 @@ fn shares(spent: &Spent) -> Shares {
     }
 }
 
-/// Marks the rows that no other row beats in cost and in useful work.
+/// Marks the rows that no other row beats in both cost and useful work.
 pub(super) fn mark_pareto(rows: &mut [Row]) {
     let points: Vec<(f64, f64)> =
         rows.iter().map(|row| (row.cost_usd, row.useful_pflop_years)).collect();
@@ -226,7 +229,7 @@ pub(super) struct Elsewhere {
     pub(super) rates: Vec<(f64, Vec<Row>)>,
 }
 
-/// The verdict on `rows`, which are sorted.
+/// Builds the verdict from `rows`, which are sorted.
 pub(super) fn judge(
     question: &Question,
     rows: &[Row],
@@ -236,7 +239,7 @@ pub(super) fn judge(
     let (level, next) = beside(rows, elsewhere);
     let mut tied = winners(rows);
     tied.extend(level.iter().map(|one| one.design.clone()));
-    // Of designs that cost the same elsewhere, one that wins here.
+    // If designs cost the same elsewhere, prefer one that wins here.
     let best = |rows: &[Row]| {
         let first = rows
             .iter()
@@ -271,7 +274,8 @@ pub(super) fn judge(
     verdict
 }
 
-/// The least and the most of a figure of two rows' prices, in this draw and all others. `None` if a row has no price in one.
+/// Returns the minimum and maximum of a figure of two rows' prices over all draws. `None` if a row
+/// has no price in one of them.
 fn over_draws(
     elsewhere: &Elsewhere,
     first: &Row,
@@ -293,7 +297,8 @@ fn over_draws(
     range
 }
 
-/// The designs that are cheaper than the winner in a draw, and the cheapest of the others.
+/// Returns the designs that are cheaper than the winner in some draw, and the cheapest of the
+/// others.
 fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextDesign>) {
     let Some(first) = rows.first() else { return Default::default() };
     let below = |first: f64, next: f64| 1.0 - first / next;
@@ -310,8 +315,9 @@ fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextD
     (level, dearer.into_iter().next())
 }
 
-/// Every other design that does useful work, with what the ranges of the prices make of its distance. The difference
-/// is a sum over parts, so each price is at that end of its range which favours the one or the other.
+/// Returns every other design with useful work, and its distance over the price ranges. The
+/// difference is a sum over parts, so each price takes the end of its range that favours one or the
+/// other.
 fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
     let Some(first) = rows.first().filter(|row| row.useful_pflop_years > 0.0) else {
         return Vec::new();
@@ -343,18 +349,19 @@ fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
     rivals
 }
 
-/// The designs that win, with their policies: what is the same in the table is the same here.
+/// Returns the winning designs with their policies, consistent with ties in the table.
 pub(super) fn winners(rows: &[Row]) -> Vec<String> {
     let first = rows.first().map_or(f64::INFINITY, price_of);
     rows.iter().take_while(|row| is_as_cheap(row, first)).map(name).collect()
 }
 
-/// Whether a row costs no more than this, to a millionth.
+/// Returns whether a row costs at most `usd`, within one part per million.
 fn is_as_cheap(row: &Row, usd: f64) -> bool {
     price_of(row).is_finite() && price_of(row) <= usd * (1.0 + SAME)
 }
 
-/// `beyond`: prices at which a design that the sentence does not name as a choice is the cheapest.
+/// Builds the sentence. `beyond` lists prices at which a design that the sentence does not offer is
+/// cheapest.
 fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) -> String {
     let mut tied = winners(rows);
     let mut text = format!("Buy {}", tied.join(" or "));
@@ -397,7 +404,7 @@ fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) 
     text + &inside(verdict, &tied) + &outside(verdict, &tied, beyond) + "."
 }
 
-/// Returns which of the designs that the sentence offers win where, if not the first everywhere.
+/// Describes where another of the offered designs wins.
 fn inside(verdict: &Verdict, tied: &[String]) -> String {
     let rest = |winner: &String| winner != &tied[0] && tied.contains(winner);
     let rates = verdict.by_fault_rate.iter().filter_map(|flip| flip.winner.as_ref());
@@ -414,7 +421,7 @@ fn inside(verdict: &Verdict, tied: &[String]) -> String {
     format!("; {who} is the cheapest {text}")
 }
 
-/// Returns where a design that the sentence does not offer wins.
+/// Describes where a design that the sentence does not offer wins.
 fn outside(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> String {
     let is_other = |rival: &&Rival| rival.least_more_usd < 0.0 && !tied.contains(&rival.design);
     let open: Vec<&str> =
@@ -439,7 +446,7 @@ fn outside(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> String {
     text
 }
 
-/// Whole dollars, with a comma between thousands.
+/// Formats whole dollars with a comma between thousands.
 fn whole(usd: f64) -> String {
     let digits = format!("{usd:.0}");
     let mut text = String::new();
@@ -452,7 +459,7 @@ fn whole(usd: f64) -> String {
     text
 }
 
-/// The nearest fault rates and prices at which a design beyond the choice wins, in words.
+/// Describes the nearest fault rates and prices at which a design beyond the choice wins.
 fn flips(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> Vec<String> {
     let other = |flip: &&FaultFlip| flip.winner.as_ref().is_some_and(|other| !tied.contains(other));
     let rates = &verdict.by_fault_rate;
@@ -471,8 +478,9 @@ fn beyond_price(flip: &PriceFlip) -> String {
     format!("at {} {side} ${:.2} ({:.2} ×)", flip.part, flip.usd, flip.factor)
 }
 
-/// For every price, changed alone, the nearest factor on either side at which a design is cheaper than all of `choice`,
-/// which are designs that cost the least today or that draws do not tell apart from them.
+/// Returns, for every single price, the nearest factor on either side at which a design is cheaper
+/// than all of `choice`. Those are the cheapest designs, and those that the draws cannot
+/// distinguish from them.
 fn price_flips(
     question: &Question,
     rows: &[Row],
@@ -516,8 +524,9 @@ fn price_flips(
     flips
 }
 
-/// Returns the factor nearest to 1, within [`WIDEST`], at which `row` is as cheap as the cheapest of `chosen`, and cheaper
-/// beyond. Costs are linear in a price, so `row` is the cheaper one in an interval of factors.
+/// Returns the factor nearest to 1, within [`WIDEST`], at which `row` is as cheap as the cheapest
+/// of `chosen`, and cheaper beyond. Costs are linear in a price, so `row` is cheaper in an interval
+/// of factors.
 fn nearest_factor(row: &Row, chosen: &[&Row], part: &str) -> Option<f64> {
     let line = |row: &Row| {
         let usd = row.parts.iter().find(|(name, _)| name == part).map_or(0.0, |(_, usd)| *usd);

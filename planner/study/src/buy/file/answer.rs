@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What jobs do that have lost a node, as people write it.
+//! The file format for a job's response to the loss of a node.
 
 use lightloom_fabric::document::{Check, codes};
 use lightloom_planner::goodput::Answer;
@@ -16,57 +16,59 @@ const fn half() -> f64 {
     0.5
 }
 
-/// What a job does that has lost a node: exactly one of these, as in `restart` of a scenario.
+/// Response of a job to the loss of a node. Set exactly one of these, as in `restart` of a
+/// scenario.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum AnswerRecord {
-    /// It begins again at its checkpoint.
+    /// Restart from the last checkpoint.
     Restart(NothingRecord),
-    /// It begins again at a copy in the memory of other nodes.
+    /// Restart from a copy in the memory of other nodes.
     InMemory(InMemoryRecord),
-    /// It moves to a spare node with the state of its replicas, under `policy: backup`.
+    /// Move to a spare node with the state of its replicas, with `policy: backup`.
     Migrate(MigrateRecord),
-    /// It goes on without the group of the node, or the node where the policy is `reduced-tp`, until others are free.
+    /// Continue without the node's group, or without the node if the policy is `reduced-tp`, until
+    /// others are free.
     Elastic(ElasticRecord),
 }
 
-/// Copies in memory.
+/// In-memory copies.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InMemoryRecord {
     /// Minutes between two copies.
     pub every_minutes: f64,
-    /// Seconds that taking one takes.
+    /// Seconds to take a copy.
     pub seconds: f64,
     /// Minutes from a fault to the next step.
     pub load_minutes: f64,
-    /// With so many nodes dead at once the copies are gone, from 1 up.
+    /// Number of simultaneous node failures that destroys the copies, at least 1.
     #[serde(default = "two")]
     pub copies: u32,
 }
 
-/// Moving to a spare node.
+/// Move to a spare node.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MigrateRecord {
-    /// Minutes that it takes.
+    /// Minutes for the move.
     pub minutes: f64,
 }
 
-/// Going on with less.
+/// Continue with fewer GPUs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElasticRecord {
-    /// Minutes until it goes on with less.
+    /// Minutes until it continues with fewer GPUs.
     pub reform_minutes: f64,
-    /// Minutes that it stands still to be whole again.
+    /// Minutes that it stops to become complete again.
     pub rejoin_minutes: f64,
-    /// With a smaller share of its parts it stops.
+    /// Minimum share of its parts. With less, it stops.
     #[serde(default = "half")]
     pub least: f64,
 }
 
-/// What its jobs do that have lost a node, and the share of its parts that an elastic one goes on with.
+/// Returns the response of a design's jobs, and the minimum share of parts of an elastic one.
 pub(super) fn answer(
     record: &DesignRecord,
     policy: FaultPolicy,

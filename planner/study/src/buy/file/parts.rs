@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often parts other than nodes fail, as people write it.
+//! The file format for fault rates of parts other than nodes.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::super::{Candidate, PartRate};
 use super::{MS_PER_DAY, PartFaultRecord, check_range};
 use crate::architecture::Site;
 
-/// The rates; a part that is in no bill of the designs asked for is refused.
+/// Returns the rates. Reports parts that are not in any bill of the candidate designs.
 pub(super) fn rates(
     records: &[PartFaultRecord],
     candidates: &[Candidate],

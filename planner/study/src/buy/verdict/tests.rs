@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sentence of a verdict, and where prices turn it round.
 
 use super::*;
 
@@ -26,7 +25,7 @@ fn row(design: &str, usd: f64) -> Row {
     }
 }
 
-/// A lead of 2 % in one draw was stated without what four others make of it.
+/// Regression test: a lead of 2 % in one draw was stated without the four other draws.
 #[test]
 fn a_lead_that_a_draw_turns_round_is_no_lead() {
     let said = |draws: &[[f64; 2]]| {
@@ -61,7 +60,8 @@ fn a_lead_that_a_draw_turns_round_is_no_lead() {
     assert!(led.starts_with(begin), "{led}");
 }
 
-/// The sentence denied a flip that its own table showed: the winner there was among the designs it offers.
+/// Regression test: the sentence denied a flip that its own table showed, because the winner was
+/// among the offered designs.
 #[test]
 fn sentence_names_the_price_at_which_another_offered_design_wins() {
     let flip = |winner: &str| PriceFlip {
@@ -99,7 +99,7 @@ fn price_at_which_a_design_wins_is_where_it_is_as_cheap_as_the_cheapest() {
         parts: vec![("gpu".to_owned(), part)],
         ..row(design, usd)
     };
-    // Beside the part: 50, 60 and 90 dollars.
+    // Other costs: 50, 60 and 90 dollars.
     let (a, b, c) =
         (with_part("a", 100.0, 50.0), with_part("b", 102.0, 42.0), with_part("c", 120.0, 30.0));
     let factor = nearest_factor(&c, &[&a, &b], "gpu").expect("c has the least of that part");
