@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compares designs under faults: how many GPUs each wastes, and how large a job it carries.
+//! Compares designs under faults: the GPUs that each wastes, and the largest job that it carries.
 //!
 //! ```text
-//!   FaultSource ──▶ one Timeline a sample ──┐
-//!   designs × TP sizes ─────────────────────┴─▶ replay, change by change ──▶ Tally ──▶ Row
+//!   FaultSource ──▶ one Timeline per sample ─┐
+//!   designs × TP sizes ──────────────────────┴─▶ replay, change by change ──▶ Tally ──▶ Row
 //! ```
 //!
-//! A GPU is *wasted* when it is healthy and in no full group; the *waste ratio* divides by all GPUs of
-//! the cluster, faulty ones included. All figures are weighted by time, exactly: between two
-//! changes nothing changes, and times are integers. Samples differ in which servers of the trace
-//! take part, where they stand, and which part of them a fault hits; every design sees
+//! A GPU is *wasted* if it is healthy but not in a full group. The *waste ratio* divides by all
+//! GPUs of the cluster, including faulty ones. All figures are weighted by time, exactly: the state
+//! is constant between two changes, and times are integers. Samples differ in the servers of the
+//! trace that take part, their positions, and the part of them that a fault hits. Every design sees
 //! the same samples. The result does not depend on the number of threads.
 
 mod cross_tor;
@@ -32,50 +32,44 @@ pub use faults::{FaultSource, NodeFaultRatio, snapshots};
 pub use history::{Moment, history, share_of_time_above};
 pub use on_fabric::{FabricFigures, on_fabric};
 
-/// Samples that one task replays; small, so that few designs keep many threads busy.
+/// Samples replayed per task. A small number keeps many threads busy even with few designs.
 const SAMPLES_PER_TASK: usize = 8;
 /// Default job sizes as 45ths of the cluster: 2,304 … 2,816 of 2,880 GPUs.
 const DEFAULT_JOBS: [u32; 6] = [36, 38, 40, 42, 43, 44];
-/// A job may wait for this share of the time in [`Figures::max_job_gpus_waiting_1pct`].
+/// Share of the time that a job may wait in [`Figures::max_job_gpus_waiting_1pct`].
 const SMALL_WAIT: f64 = 0.01;
 
-/// What is to be compared.
+/// The input of a comparison.
 #[derive(Debug)]
 pub struct Study<'a> {
-    /// The size of the cluster.
     pub cluster: Cluster,
-    /// The designs.
     pub architectures: &'a [Box<dyn Architecture>],
     /// Group sizes in GPUs.
     pub tp: &'a [u32],
-    /// Job sizes in GPUs, rounded down to whole groups; where empty, six between 80 % and
-    /// 98 % of the cluster.
+    /// Job sizes in GPUs, rounded down to whole groups. If empty, six sizes between 80 % and 98 %
+    /// of the cluster.
     pub jobs: &'a [u32],
-    /// One history of the nodes a sample.
+    /// One history of the nodes per sample.
     pub samples: &'a [Timeline],
 }
 
-/// How a design with groups of one size fares.
+/// The result of a design with one group size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The design.
     pub arch: String,
-    /// GPUs of a group.
+    /// GPUs per group.
     pub tp: u32,
-    /// How it fares, or why it cannot.
     #[serde(flatten)]
     pub outcome: RowOutcome,
 }
 
-/// What is known of a design with groups of one size.
+/// The figures of a design with one group size, or the reason why there are none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum RowOutcome {
-    /// It holds such groups.
     Held(Box<Figures>),
-    /// It never does.
+    /// No such group ever fits.
     CannotHold {
-        /// Why.
         cannot_hold: String,
     },
 }
@@ -89,45 +83,44 @@ pub struct Figures {
     pub waste_mean: f64,
     /// Standard deviation of the samples' means.
     pub waste_stddev: f64,
-    /// For half of the time the waste is at most this.
+    /// Waste that is not exceeded half of the time.
     pub waste_p50: f64,
-    /// For 99 % of the time the waste is at most this.
+    /// Waste that is not exceeded 99 % of the time.
     pub waste_p99: f64,
-    /// The most that is ever wasted.
+    /// Maximum waste.
     pub waste_max: f64,
-    /// Wasted while no node is faulty: the domain size is not a multiple of the group size.
+    /// Waste without faults, if the domain size is not a multiple of the group size.
     pub waste_arithmetic: f64,
-    /// The rest, `waste_mean − waste_arithmetic`. Negative where faults fall on GPUs that
-    /// arithmetic had already wasted.
+    /// The rest, `waste_mean − waste_arithmetic`. Negative if faults hit GPUs that were already
+    /// wasted.
     pub waste_from_faults: f64,
     /// Mean waste of one ideal switch over the same samples.
     pub lower_bound_mean: f64,
-    /// Mean of the GPUs in full groups.
+    /// Mean number of GPUs in full groups.
     pub usable_mean_gpus: f64,
-    /// GPUs in full groups for 99 % of the time.
+    /// GPUs that are in full groups 99 % of the time.
     pub usable_p1_gpus: u32,
-    /// The largest job that never waits: the least that is ever usable.
+    /// The largest job that never waits: the minimum of usable GPUs.
     pub max_job_gpus: u32,
-    /// The largest job that waits for at most 1 % of the time.
+    /// The largest job that waits at most 1 % of the time.
     pub max_job_gpus_waiting_1pct: u32,
-    /// How long jobs of several sizes wait.
+    /// Waiting times of jobs of several sizes.
     pub waiting_share: Vec<Waiting>,
-    /// Theoretical bounds at the 99th percentile of the node fault ratio, where there are any.
+    /// Theoretical bounds at the 99th percentile of the node fault ratio, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounds: Option<WasteBounds>,
 }
 
-/// How long a job waits for faulty nodes.
+/// The share of time that a job waits for faulty nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Waiting {
-    /// The size of the job.
     pub job_gpus: u32,
-    /// The share of the time in which fewer GPUs are usable.
+    /// Share of the time in which fewer GPUs are usable.
     pub share: f64,
 }
 
-/// Replays all samples against all designs and group sizes. Rows come by group size, then in the
-/// order of the designs. `replayed` is called with progress, in (design, group size, sample) triples.
+/// Replays all samples against all designs and group sizes. Rows are ordered by group size, then as
+/// the designs. `replayed` receives the progress in (design, group size, sample) triples.
 #[must_use]
 pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
     let bound = parse("big-switch").expect("the ideal switch is in the registry");
@@ -162,8 +155,8 @@ pub fn compare(study: &Study<'_>, replayed: &(dyn Fn(u64) + Sync)) -> Vec<Row> {
     rows
 }
 
-/// The tally of every design over all samples. Tallies are sums of integers, and tasks are
-/// merged in order, so threads leave no trace.
+/// Returns the tally of every design over all samples. Tallies are sums of integers and tasks are
+/// merged in order, so threads do not affect the result.
 fn replay_all(
     study: &Study<'_>,
     designs: &[(&dyn Architecture, u32)],
@@ -200,7 +193,7 @@ fn figures(study: &Study<'_>, tp: u32, tally: &Tally) -> Figures {
     });
     let jobs = if study.jobs.is_empty() { &default_jobs[..] } else { study.jobs };
     let mut jobs: Vec<u32> = jobs.iter().map(|job| job / tp * tp).collect();
-    // Large groups round several sizes to one.
+    // Large groups round several sizes to the same one.
     jobs.dedup();
     Figures {
         samples: study.samples.len(),

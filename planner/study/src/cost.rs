@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a design costs and how much power it takes: bills of materials times a price file.
+//! Computes the cost and power of a design from its bill of materials and a price file.
 //!
 //! ```text
 //!   design ──bill──▶ parts and counts ─┐
@@ -9,8 +9,8 @@
 //!                                            └─▶ sensitivity of the ranking to each price
 //! ```
 //!
-//! No price, no watt and no count is a constant of this module: counts come from the designs, the
-//! rest from the file.
+//! This module contains no prices, watts or counts. Counts come from the designs, and prices and
+//! watts from the file.
 
 mod aggregate;
 mod prices;
@@ -30,36 +30,29 @@ pub use prices::{
 };
 pub use sensitivity::{PriceSwing, Sensitivity, sensitivity};
 
-/// Which of the three figures of a quote is taken.
+/// The figure of a quote to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// The lowest.
     Low,
-    /// The mean.
     Mean,
-    /// The highest.
     High,
 }
 
-/// The cost of a design, or why it has none.
+/// The cost of a design, or the reason why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostRow {
-    /// The design.
     pub arch: String,
-    /// Its figures.
     #[serde(flatten)]
     pub outcome: CostOutcome,
 }
 
-/// What is known of the cost of a design.
+/// The cost figures of a design, or the reason why there are none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum CostOutcome {
-    /// It has a bill.
     Priced(Box<CostFigures>),
-    /// It has none.
+    /// The design has no bill.
     CannotPrice {
-        /// Why.
         cannot_price: String,
     },
 }
@@ -67,9 +60,9 @@ pub enum CostOutcome {
 /// The interconnect of one GPU in dollars and watts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostFigures {
-    /// The system that the counts are averages over.
+    /// The system over which the counts are averaged.
     pub basis: String,
-    /// Bandwidth of a GPU, each direction.
+    /// Bandwidth per GPU and direction.
     pub gbytes_per_s_per_gpu: f64,
     /// At mean prices.
     pub cost_per_gpu_usd: f64,
@@ -79,38 +72,37 @@ pub struct CostFigures {
     pub cost_per_gpu_high_usd: f64,
     /// At mean prices.
     pub cost_per_gbytes_per_s_usd: f64,
-    /// At mean watts; none where the file has no watts for some part.
+    /// At mean watts. `None` if the file lacks watts for some part.
     pub power_per_gpu_w: Option<f64>,
     /// At mean watts.
     pub power_per_gbytes_per_s_w: Option<f64>,
     /// Parts without watts in the file.
     pub parts_without_watts: Vec<String>,
-    /// The least sure of the prices.
+    /// The lowest confidence among the prices.
     pub confidence: Confidence,
-    /// The parts.
     pub bill: Vec<PricedLine>,
 }
 
 /// A part of a bill with its price.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PricedLine {
-    /// Its name in the price file.
+    /// Name in the price file.
     pub part: String,
-    /// How many, on average.
+    /// Average number per GPU.
     pub count_per_gpu: f64,
-    /// Where the count comes from.
+    /// Derivation of the count.
     pub formula: String,
-    /// Price of one, mean.
+    /// Mean price of one part.
     pub unit_usd: f64,
-    /// Power of one, mean.
+    /// Mean power of one part.
     pub unit_w: Option<f64>,
     /// Count times price.
     pub usd_per_gpu: f64,
-    /// How sure the price is.
+    /// Confidence in the price.
     pub confidence: Confidence,
 }
 
-/// Parts that bills need and the price file lacks, each with the designs that need it.
+/// Parts of bills that the price file lacks, each with the designs that need it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the price file lacks {}", self.describe())]
 pub struct MissingPrices(pub BTreeMap<String, Vec<String>>);
@@ -170,7 +162,7 @@ pub fn cost_of_one(
     }
 }
 
-/// The figures of a bill whose parts all have a price.
+/// Returns the figures of a bill whose parts all have a price.
 fn figures(bill: &Bill, prices: &PriceList) -> CostFigures {
     let lines: Vec<PricedLine> = bill.lines.iter().map(|line| priced(line, prices)).collect();
     let cost = lines.iter().map(|line| line.usd_per_gpu).sum::<f64>();
@@ -210,7 +202,7 @@ fn priced(line: &BillLine, prices: &PriceList) -> PricedLine {
     }
 }
 
-/// Dollars for each GPU of a line of a bill.
+/// Returns the dollars per GPU of a line of a bill.
 fn usd(line: &BillLine, prices: &PriceList, level: Level) -> f64 {
     let quote = prices.quote(&line.part).expect("missing prices were refused");
     line.count_per_gpu * quote.usd.at(level)

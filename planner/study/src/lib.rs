@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From designs to figures: what they waste under faults, what they cost, how they compare, what papers claim.
+//! Evaluates designs: their waste under faults, their cost, their comparison, and the claims of
+//! papers.
 //!
-//! * [`architecture`] – the designs, one file each;
-//! * [`buy`] – months of jobs over faults on each, and the cost of what is useful of them;
-//! * [`compare`] – what they waste under the same faults, and the largest jobs they carry;
-//! * [`cost`] – what their interconnect costs and draws;
-//! * [`rfabric`] – the reconfigurable fat-tree beside what it is compared with;
-//! * [`reproduce`] – published claims, recomputed;
-//! * [`results`] – the documents that these figures are printed as.
+//! * [`architecture`] contains the designs, one file each.
+//! * [`buy`] simulates months of jobs over faults on each design, and computes the cost of the
+//!   useful work.
+//! * [`compare`] compares the waste of designs under the same faults, and the largest jobs they
+//!   carry.
+//! * [`cost`] computes cost and power of their interconnect.
+//! * [`rfabric`] compares the reconfigurable fat-tree with other designs.
+//! * [`reproduce`] recomputes published claims.
+//! * [`results`] defines the documents that print these figures.
 //!
-//! Like the planner it is pure: no file, no clock, one seed one figure.
+//! Like the planner it is pure: it uses no files and no clock, and a seed determines every figure.
 
 pub mod architecture;
 pub mod buy;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Published claims, recomputed: claim, published value, ours, verdict.
+//! Recomputes published claims: claim, published value, our value, verdict.
 //!
-//! Each claim carries how sure it is that it was published at all ([`Label`]); only what was read
-//! may be called a paper's. A claim that cannot be computed yet is listed as such, not left out.
+//! Each claim states the evidence that it was published ([`Label`]); only claims that were read are
+//! attributed to a paper. A claim that cannot be computed yet is listed as such instead of being
+//! left out.
 
 mod claims;
 mod infinitehbd;

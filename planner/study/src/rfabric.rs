@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reconfigurable fat-tree beside other designs: [`baselines`] is what it is compared with, [`claims`] what papers
-//! claim of it.
+//! Compares the reconfigurable fat-tree with other designs ([`baselines`]) and with the claims of
+//! papers ([`claims`]).
 
 pub mod baselines;
 pub mod claims;

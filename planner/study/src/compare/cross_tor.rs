@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much data-parallel traffic leaves its ToR as nodes fail, and what no placement goes below.
+//! Measures the data-parallel traffic that leaves its ToR as nodes fail, with a lower bound over
+//! all placements.
 //!
-//! The metric is that of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md): hops of the inner
-//! data-parallel rings whose two ends stand under different ToRs, ÷ all such hops.
+//! The metric is that of [`lightloom_planner::khop::cross_tor`] (docs/metrics.md): hops of the
+//! inner data-parallel rings between different ToRs ÷ all such hops.
 
 use lightloom_fabric::dcn::{FatTree, Order};
 use lightloom_fabric::fabric::{Fabric, Job, JobSize};
@@ -16,33 +17,29 @@ use super::snapshots;
 use crate::architecture::Cluster;
 use lightloom_planner::khop::{CrossTor, Method, plan};
 
-/// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CrossTorQuestion<'a> {
-    /// The cluster.
     pub cluster: Cluster,
     /// Reach of the k-hop ring.
     pub k: u8,
-    /// Nodes under a ToR.
+    /// Nodes per ToR.
     pub nodes_per_tor: u32,
-    /// GPUs of a group.
+    /// GPUs per group.
     pub tp: u32,
-    /// The job's share of all GPUs; rounded down to whole groups.
+    /// The job's share of all GPUs, rounded down to whole groups.
     pub job_share: f64,
-    /// Shares of faulty nodes; nodes are faulty independently.
+    /// Shares of faulty nodes. Nodes fail independently.
     pub node_fault_ratios: &'a [f64],
-    /// Snapshots for each ratio.
+    /// Snapshots per ratio.
     pub samples: u64,
-    /// Where the randomness comes from.
     pub seed: Seed,
 }
 
-/// The answer at one share of faulty nodes.
+/// The result at one share of faulty nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CrossTorPoint {
-    /// Share of faulty nodes.
     pub node_fault_ratio: f64,
-    /// Share of the snapshots in which the job fits; the means are over these.
+    /// Share of the snapshots in which the job fits. The means are over these.
     pub fits: f64,
     /// Mean crossing share of the orchestrated placement.
     pub orchestrated_mean: f64,
@@ -50,18 +47,18 @@ pub struct CrossTorPoint {
     pub bound_mean: f64,
 }
 
-/// The node fault ratio up to which placement without any crossing can be had, fragmentation not
-/// counted: `1 − share^(1/p)`, as whole ToRs of p nodes are healthy with probability `(1 − f)^p`. Our
-/// derivation.
+/// Returns the node fault ratio up to which a placement without crossing is possible, ignoring
+/// fragmentation: `1 − share^(1/p)`, because whole ToRs of p nodes are healthy with probability `(1
+/// − f)^p`. Our own derivation.
 #[must_use]
 pub fn aligned_limit(job_share: f64, nodes_per_tor: u32) -> f64 {
     1.0 - job_share.powf(1.0 / f64::from(nodes_per_tor))
 }
 
-/// Crossing shares for each fault ratio.
+/// Returns the crossing shares for each fault ratio.
 ///
 /// # Errors
-/// If there is no such k-hop ring.
+/// If no such k-hop ring exists.
 pub fn cross_tor_shares(question: &CrossTorQuestion<'_>) -> Result<Vec<CrossTorPoint>, KhopError> {
     let fabric = fabric(question)?;
     Ok(question.node_fault_ratios.iter().map(|&ratio| point(question, &fabric, ratio)).collect())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waste against the share of nodes that are out: one curve a design.
+//! Waste as a function of the share of failed nodes: one curve per design.
 
 use lightloom_units::seed::Seed;
 use serde::Serialize;
@@ -7,25 +7,21 @@ use serde::Serialize;
 use super::{RowOutcome, Study, compare, snapshots};
 use crate::architecture::{Architecture, Cluster};
 
-/// What the curves are asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct RatioQuestion<'a> {
-    /// The cluster.
     pub cluster: Cluster,
-    /// GPUs of a group.
+    /// GPUs per group.
     pub tp: u32,
-    /// Shares of faulty nodes; nodes are faulty independently.
+    /// Shares of faulty nodes. Nodes fail independently.
     pub node_fault_ratios: &'a [f64],
-    /// Snapshots for each ratio.
+    /// Snapshots per ratio.
     pub samples: u64,
-    /// Where the randomness comes from.
     pub seed: Seed,
 }
 
-/// The waste of a design against the share of faulty nodes.
+/// The waste of a design as a function of the share of faulty nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RatioCurve {
-    /// The design.
     pub arch: String,
     /// By fault ratio.
     pub points: Vec<RatioPoint>,
@@ -36,13 +32,13 @@ pub struct RatioCurve {
 pub struct RatioPoint {
     /// The probability that a node is faulty.
     pub node_fault_ratio: f64,
-    /// Mean waste ratio.
     pub waste_mean: f64,
-    /// Standard deviation of the snapshots.
+    /// Standard deviation over the snapshots.
     pub waste_stddev: f64,
 }
 
-/// The curve of every design that holds groups of this size. All designs see the same snapshots.
+/// Returns the curve of every design that holds groups of this size. All designs see the same
+/// snapshots.
 #[must_use]
 pub fn against_fault_ratio(
     designs: &[Box<dyn Architecture>],

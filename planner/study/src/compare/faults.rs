@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the faults of a comparison come from.
+//! The sources of faults in a comparison.
 
 use lightloom_fabric::trace::{FaultTrace, NodesError, Synthesis, Timeline};
 use lightloom_units::id::NodeId;
@@ -10,19 +10,19 @@ use serde::Serialize;
 
 use crate::architecture::Cluster;
 
-/// Where faults come from.
+/// A source of faults.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultSource {
-    /// A trace; each sample draws servers, their places, and the parts that faults hit.
+    /// A trace. Each sample draws servers, their positions, and the parts that faults hit.
     Trace(FaultTrace),
     /// A synthetic trace with a tenth more servers than the cluster needs.
     Synthetic,
-    /// Each node is faulty with this probability, on its own; a sample is one snapshot.
+    /// Each node is faulty with this probability, independently. A sample is one snapshot.
     Independent(f64),
 }
 
 impl FaultSource {
-    /// The histories of the nodes of a cluster, one a sample.
+    /// Returns the histories of the nodes of a cluster, one per sample.
     ///
     /// # Errors
     /// If the trace does not fit the cluster.
@@ -58,7 +58,8 @@ fn draws(
         .collect()
 }
 
-/// Snapshots of a cluster in which each node is faulty with probability `ratio`, on its own.
+/// Returns snapshots of a cluster in which each node is independently faulty with probability
+/// `ratio`.
 #[must_use]
 pub fn snapshots(cluster: Cluster, ratio: f64, samples: u64, seed: Seed) -> Vec<Timeline> {
     (0..samples).map(|sample| snapshot(cluster, ratio, seed, sample)).collect()
@@ -71,21 +72,19 @@ fn snapshot(cluster: Cluster, ratio: f64, seed: Seed, sample: u64) -> Timeline {
     Timeline::constant(cluster.nodes, faulty)
 }
 
-/// The share of the nodes that are faulty, weighted by time over all samples.
+/// The share of faulty nodes, weighted by time over all samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NodeFaultRatio {
-    /// Mean.
     pub mean: f64,
-    /// Half of the time at most this.
+    /// Value that is not exceeded half of the time.
     pub p50: f64,
-    /// 99 % of the time at most this.
+    /// Value that is not exceeded 99 % of the time.
     pub p99: f64,
-    /// Never more.
     pub max: f64,
 }
 
 impl NodeFaultRatio {
-    /// The ratio over `samples` of one cluster.
+    /// Computes the ratio over `samples` of one cluster.
     #[must_use]
     pub fn of(samples: &[Timeline]) -> Self {
         let nodes = samples.first().map_or(1.0, |sample| f64::from(sample.nodes().max(1)));

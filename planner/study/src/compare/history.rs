@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One design over one history of faults, change by change: what a plot over time shows.
+//! Replays one history of faults against one design, change by change, for plots over time.
 
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 
 use crate::architecture::{Architecture, CannotHold, Cluster};
 
-/// A cluster from one change to the next.
+/// The state of a cluster between two changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// When this began.
+    /// Start of this state.
     pub from: TraceTime,
-    /// Nodes out of service.
     pub nodes_faulty: u32,
     /// Healthy GPUs in no full group.
     pub gpus_wasted: u32,
 }
 
-/// Replays `timeline` against a design. The first moment begins with the window, each later one with a
-/// change; changes of one instant are one moment, so moments are in order and none is empty.
+/// Replays `timeline` against a design. The first moment starts with the window, and each later one
+/// with a change. Changes at the same instant form one moment, so moments are in order and not
+/// empty.
 ///
 /// # Errors
 /// If the design never holds a group of `tp` GPUs.
@@ -56,11 +56,10 @@ pub fn history(
     Ok(moments)
 }
 
-/// The share of the window `[0, end)` during which `ours` wastes more than `theirs`: two histories of the
-/// same timeline.
+/// Returns the share of the window `[0, end)` during which `ours` wastes more than `theirs`.
 ///
 /// # Panics
-/// If the histories are not of one timeline.
+/// If the histories are not of the same timeline.
 #[must_use]
 pub fn share_of_time_above(ours: &[Moment], theirs: &[Moment], end: TraceTime) -> f64 {
     assert!(ours.iter().map(|m| m.from).eq(theirs.iter().map(|m| m.from)), "one timeline");

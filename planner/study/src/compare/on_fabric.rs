@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One fabric under faults: what the planner makes of it at moments of the histories that designs are compared over.
+//! Plans one fabric at moments of the histories over which designs are compared.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -11,37 +11,37 @@ use rand::RngExt;
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// What a fabric's own plans come to, as means over the moments at which its jobs could be planned.
+/// Means over the plans of a fabric, at the moments at which its jobs could be planned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FabricFigures {
-    /// Name of the fabric.
     pub name: String,
-    /// Moments looked at: one of each history.
+    /// Moments examined, one per history.
     pub moments: usize,
     /// Share of the moments at which every job could be planned.
     pub planned: f64,
-    /// Why the first that could not be planned could not. `None` if all could.
+    /// Reason of the first failed plan. `None` if all succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_refusal: Option<String>,
     /// Healthy GPUs without a rank in a complete ring or group, as a share of all GPUs.
     pub waste_mean: f64,
-    /// The most of it.
+    /// Maximum of that share.
     pub waste_max: f64,
-    /// What even one ideal switch would waste.
+    /// Waste of one ideal switch.
     pub lower_bound_mean: f64,
-    /// Share of GPUs that pass the light of a ring on, within the waste. `None` where no ring has such a node by design.
+    /// Share of GPUs that pass the light of a ring through, part of the waste. `None` if the design
+    /// has no such nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passing_mean: Option<f64>,
     /// Share of inner data-parallel hops that cross ToRs.
     pub cross_tor_share_mean: f64,
-    /// What no placement goes below.
+    /// Lower bound of that share over all placements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound_mean: Option<f64>,
-    /// Share of the communication time between leaves that planning rings and network together saves. `None` where no
-    /// job has a step.
+    /// Share of the communication time between leaves saved by planning rings and network together.
+    /// `None` if no job has a step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_mean: Option<f64>,
-    /// What no placement exceeds.
+    /// Upper bound of that gain over all placements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_upper_bound_mean: Option<f64>,
 }
@@ -82,7 +82,7 @@ pub fn on_fabric(fabric: &Fabric, samples: &[Timeline], seed: Seed) -> FabricFig
     }
 }
 
-/// The nodes that are out at a moment drawn evenly from a history.
+/// Returns the failed nodes at a moment drawn uniformly from a history.
 fn at_a_moment(timeline: &Timeline, seed: Seed, sample: u64) -> FaultSet {
     let last = timeline.changes().last().map_or(0.0, |change| change.at.as_days());
     let mut draws = seed.stream("compare.moments", sample);

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replays histories of nodes against a design and adds up the time spent in each state.
+//! Replays node histories against a design and sums the time spent in each state.
 
 use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 
 use crate::architecture::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// Milliseconds by number of GPUs, over all samples; all sums are exact.
+/// Milliseconds by number of GPUs, over all samples. All sums are exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
     gpus: u32,
-    /// Wasted while no node is faulty.
+    /// GPUs wasted while no node is faulty.
     pub(super) wasted_without_faults: u32,
     ms_by_wasted: Vec<u64>,
     ms_by_usable: Vec<u64>,
-    /// For each sample, wasted GPU-milliseconds and milliseconds.
+    /// Wasted GPU-milliseconds and milliseconds of each sample.
     by_sample: Vec<(u64, u64)>,
 }
 
 impl Tally {
-    /// Replays `samples` against a design.
     pub(super) fn of(
         architecture: &dyn Architecture,
         cluster: Cluster,
@@ -91,17 +90,15 @@ impl Tally {
         sum as f64 / self.total_ms() as f64
     }
 
-    /// Mean waste ratio.
     pub(super) fn waste_mean(&self) -> f64 {
         self.mean_of(&self.ms_by_wasted) / f64::from(self.gpus)
     }
 
-    /// Mean of the usable GPUs.
     pub(super) fn usable_mean(&self) -> f64 {
         self.mean_of(&self.ms_by_usable)
     }
 
-    /// Standard deviation of the samples' mean waste ratios; zero for one sample.
+    /// Returns the standard deviation of the samples' mean waste ratios; zero for one sample.
     pub(super) fn waste_stddev(&self) -> f64 {
         let count = self.by_sample.len() as f64;
         if count < 2.0 {
@@ -113,26 +110,26 @@ impl Tally {
         (squares / (count - 1.0)).sqrt()
     }
 
-    /// The number of GPUs that the waste does not exceed for a `share` of the time.
+    /// Returns the number of wasted GPUs that is not exceeded for a `share` of the time.
     pub(super) fn wasted_at(&self, share: f64) -> u32 {
         let wanted = (share * self.total_ms() as f64).ceil() as u64;
         reached(self.ms_by_wasted.iter().zip(0..), wanted.max(1))
     }
 
-    /// The largest job that waits for at most a `share` of the time.
+    /// Returns the largest job that waits at most a `share` of the time.
     pub(super) fn largest_job(&self, share: f64) -> u32 {
         let may_wait = (share * self.total_ms() as f64).floor() as u64;
         reached(self.ms_by_usable.iter().zip(0..), may_wait + 1)
     }
 
-    /// The share of the time in which fewer than `job_gpus` are usable.
+    /// Returns the share of the time in which fewer than `job_gpus` are usable.
     pub(super) fn waiting_share(&self, job_gpus: u32) -> f64 {
         let below = (job_gpus as usize).min(self.ms_by_usable.len());
         self.ms_by_usable[..below].iter().sum::<u64>() as f64 / self.total_ms() as f64
     }
 }
 
-/// The first number of GPUs at which the time adds up to `wanted_ms`.
+/// Returns the first number of GPUs at which the accumulated time reaches `wanted_ms`.
 fn reached<'a>(ms_by_gpus: impl Iterator<Item = (&'a u64, u32)>, wanted_ms: u64) -> u32 {
     let mut so_far = 0;
     let mut last = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What faults add to the bill: the price of GPUs that are faulty or wasted.
+//! Adds the cost of faults to the bill: the price of GPUs that are faulty or wasted.
 
 use serde::Serialize;
 
@@ -7,26 +7,23 @@ use super::{CostOutcome, CostRow};
 use crate::architecture::Architecture;
 use crate::compare::{RatioCurve, RatioPoint, RatioQuestion, against_fault_ratio};
 
-/// The interconnect's cost for each GPU that can be used: the whole bill over the GPUs that are neither faulty nor
-/// wasted, in the mean; `None` if there are none.
+/// Returns the interconnect cost per usable GPU: the whole bill divided by the mean number of GPUs
+/// that are neither faulty nor wasted. `None` if there are none.
 #[must_use]
 pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, gpus: u32, usable_mean_gpus: f64) -> Option<f64> {
     (usable_mean_gpus > 0.0).then(|| cost_per_gpu_usd * f64::from(gpus) / usable_mean_gpus)
 }
 
-/// What the aggregate cost is asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct AggregateQuestion<'a> {
     /// The cluster and its faults.
     pub faults: RatioQuestion<'a>,
-    /// The price of a GPU.
     pub gpu_usd: f64,
 }
 
-/// The aggregate cost of a design against the share of faulty nodes.
+/// The aggregate cost of a design as a function of the share of faulty nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Aggregate {
-    /// The design.
     pub arch: String,
     /// By fault ratio.
     pub points: Vec<AggregatePoint>,
@@ -35,15 +32,13 @@ pub struct Aggregate {
 /// The aggregate cost at one share of faulty nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AggregatePoint {
-    /// Share of faulty nodes.
     pub node_fault_ratio: f64,
-    /// Mean waste ratio.
     pub waste_mean: f64,
-    /// `interconnect + price of a GPU · (waste + faulty)`, for each GPU of the cluster.
+    /// `interconnect + price of a GPU · (waste + faulty)`, per GPU of the cluster.
     pub usd_per_gpu: f64,
 }
 
-/// The aggregate cost of every design that has both a bill and a waste ratio.
+/// Returns the aggregate cost of every design that has both a bill and a waste ratio.
 #[must_use]
 pub fn aggregate(
     designs: &[Box<dyn Architecture>],
@@ -53,7 +48,7 @@ pub fn aggregate(
     aggregate_of(&against_fault_ratio(designs, &question.faults), costs, question.gpu_usd)
 }
 
-/// The same from curves of the waste that are there already.
+/// The same from existing curves of the waste.
 #[must_use]
 pub fn aggregate_of(curves: &[RatioCurve], costs: &[CostRow], gpu_usd: f64) -> Vec<Aggregate> {
     let priced = |curve: &RatioCurve| {

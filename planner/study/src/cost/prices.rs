@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The price file: what a part costs and draws, how sure that is, and who says so.
+//! The price file: price and power of parts, with confidence and source.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Level;
 
-/// Prices and watts of parts. In US dollars.
+/// Prices in US dollars and power in watts of parts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriceFile {
-    /// The parts, each named once.
+    /// The parts, each listed once.
     pub quotes: Vec<PriceRecord>,
 }
 
@@ -21,48 +21,48 @@ pub struct PriceFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriceRecord {
-    /// The name that designs call it by, such as `ocstrx-800g`.
+    /// Name used by designs, such as `ocstrx-800g`.
     pub part: String,
-    /// What it is, for people.
+    /// Description of the part.
     pub what: String,
-    /// US dollars for one.
+    /// Price of one part in US dollars.
     pub usd: QuoteRecord,
-    /// Watts of one.
+    /// Power of one part in watts.
     #[serde(default)]
     pub watts: Option<QuoteRecord>,
 }
 
-/// A figure, its range, and where it comes from.
+/// A figure with its range and source.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QuoteRecord {
-    /// The lowest that is likely.
+    /// The lowest likely figure.
     pub low: f64,
-    /// The figure to calculate with.
+    /// The figure used in calculations.
     pub mean: f64,
-    /// The highest that is likely.
+    /// The highest likely figure.
     pub high: f64,
-    /// Whether low and high were quoted by the source, or assumed here.
+    /// Whether the range is from the source or an assumption.
     pub spread: Spread,
-    /// When the figure held: `2025-08`.
+    /// Date of the figure, such as `2025-08`.
     pub date: String,
-    /// Who says so.
+    /// Source of the figure.
     pub source: String,
-    /// How sure the mean is.
+    /// Confidence in the mean.
     pub confidence: Confidence,
 }
 
-/// Where the range of a quote comes from.
+/// The origin of a quote's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Spread {
-    /// The sources name it.
+    /// Stated by the sources.
     Quoted,
-    /// Taken for the sake of the sensitivity table.
+    /// Assumed for the sensitivity table.
     Assumed,
 }
 
-/// How sure a figure is, the surest first.
+/// Confidence in a figure, highest first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
@@ -72,18 +72,18 @@ pub enum Confidence {
     Read,
     /// Read in a third party's note on the source.
     ReadNote,
-    /// Arithmetic from figures that were read.
+    /// Calculated from figures that were read.
     Derived,
     /// Recalled from a paper, and reproduced by an independent calculation.
     RecalledReproduced,
-    /// The residual of a recalled total: it makes the sum come out.
+    /// The residual of a recalled total, fitted to make the sum match.
     Fitted,
-    /// Assumed here.
+    /// An assumption.
     Assumed,
 }
 
 impl Confidence {
-    /// As written in the file.
+    /// Returns the name used in the file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ impl Confidence {
 }
 
 impl QuoteRecord {
-    /// The figure at a level.
+    /// Returns the figure at a level.
     #[must_use]
     pub const fn at(&self, level: Level) -> f64 {
         match level {
@@ -112,40 +112,40 @@ impl QuoteRecord {
 /// A part's price and power.
 #[derive(Clone, Debug)]
 pub struct Quote {
-    /// What it is.
+    /// Description of the part.
     pub what: String,
-    /// US dollars for one.
+    /// US dollars per part.
     pub usd: QuoteRecord,
-    /// Watts of one.
+    /// Watts per part.
     pub watts: Option<QuoteRecord>,
 }
 
-/// Prices by part, checked.
+/// Checked prices by part.
 #[derive(Clone, Debug, Default)]
 pub struct PriceList {
     quotes: BTreeMap<String, Quote>,
 }
 
 impl PriceList {
-    /// The price and power of a part.
     #[must_use]
     pub fn quote(&self, part: &str) -> Option<&Quote> {
         self.quotes.get(part)
     }
 
-    /// All parts, by name.
+    /// Iterates over all parts, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Quote)> {
         self.quotes.iter().map(|(part, quote)| (part.as_str(), quote))
     }
 }
 
-/// Reads a price file; `name` is what the user calls it. The list is there exactly when no
-/// diagnostic is an error.
+/// Reads a price file. `name` is its name in messages. Returns a list exactly if no diagnostic is
+/// an error.
 pub fn read_prices(name: &str, bytes: &[u8]) -> (Option<PriceList>, Vec<Diagnostic>) {
     document::load(name, bytes, price_list)
 }
 
-/// Makes a list of the records of a file: each part once, each range in order.
+/// Builds a list from the records of a file. Checks that each part occurs once and each range is in
+/// order.
 fn price_list(file: PriceFile, check: &mut Check<'_>) -> Option<PriceList> {
     let mut quotes: BTreeMap<String, Quote> = BTreeMap::new();
     let mut first_at: BTreeMap<String, usize> = BTreeMap::new();

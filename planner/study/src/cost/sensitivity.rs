@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How each price moves each design, and whether it turns their order round (tornado chart).
+//! Computes the effect of each price on each design, and whether it changes their order (tornado
+//! chart).
 
 use std::collections::BTreeSet;
 
@@ -10,13 +11,12 @@ use super::{CostFigures, CostOutcome, CostRow, PriceList};
 /// The effect of one price.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sensitivity {
-    /// The part.
     pub part: String,
-    /// Its price at the low end, the mean, the high end.
+    /// Its price at the low end, the mean and the high end.
     pub unit_usd: [f64; 3],
-    /// The designs that use it, the most affected first.
+    /// The designs that use it, most affected first.
     pub designs: Vec<PriceSwing>,
-    /// Designs by cost per GB/s, the cheapest first, with this price at its low end.
+    /// Designs by cost per GB/s, cheapest first, with this price at its low end.
     pub order_at_low: Vec<String>,
     /// The same at its high end.
     pub order_at_high: Vec<String>,
@@ -24,19 +24,18 @@ pub struct Sensitivity {
     pub changes_order: bool,
 }
 
-/// What one price does to one design, other prices at their mean.
+/// The effect of one price on one design, with other prices at their mean.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PriceSwing {
-    /// The design.
     pub arch: String,
     /// Cost per GB/s with the price at its low end.
     pub low_usd: f64,
-    /// With the price at its high end.
+    /// Cost per GB/s with the price at its high end.
     pub high_usd: f64,
 }
 
-/// The effect of every price that some design uses, the widest swing first. Designs are ordered by
-/// cost per GB/s of bandwidth, for they differ in bandwidth.
+/// Returns the effect of every price used by some design, widest swing first. Designs differ in
+/// bandwidth, so they are ordered by cost per GB/s.
 #[must_use]
 pub fn sensitivity(rows: &[CostRow], prices: &PriceList) -> Vec<Sensitivity> {
     let priced: Vec<(&str, &CostFigures)> = rows
@@ -89,14 +88,14 @@ fn effect(
     })
 }
 
-/// Cost per GB/s with the price of `part` changed by `change_usd`.
+/// Returns the cost per GB/s with the price of `part` changed by `change_usd`.
 fn per_gbytes_per_s(figures: &CostFigures, part: &str, change_usd: f64) -> f64 {
     let count: f64 =
         figures.bill.iter().filter(|line| line.part == part).map(|line| line.count_per_gpu).sum();
     (figures.cost_per_gpu_usd + count * change_usd) / figures.gbytes_per_s_per_gpu
 }
 
-/// The designs, the cheapest first, with the price of `part` changed.
+/// Returns the designs, cheapest first, with the price of `part` changed.
 fn order(priced: &[(&str, &CostFigures)], part: &str, change_usd: f64) -> Vec<String> {
     let mut order: Vec<(f64, &str)> = priced
         .iter()

@@ -1,38 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a claim is, and when it counts as reproduced.
+//! Claims, and the criterion for a reproduced claim.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How sure it is that a value was published.
+/// The evidence that a value was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Label {
     /// Read in a public source.
     Read,
-    /// A statement in words, read in a public source; the figures that count as agreeing are ours.
+    /// A verbal statement read in a public source; the range that counts as agreement is ours.
     ReadBandOurs,
-    /// Computed before by others from the authors' public fault trace.
+    /// Computed earlier by others from the authors' public fault trace.
     Trace,
-    /// Recalled from the paper, and reproduced by an independent calculation before.
+    /// Recalled from the paper, and reproduced earlier by an independent calculation.
     RecalledReproduced,
-    /// Not the paper's: an earlier derivation or simulation of our own, by another program.
+    /// Not from the paper: an earlier derivation or simulation of our own, by another program.
     Derived,
 }
 
 impl Label {
-    /// Every kind, the surest first.
+    /// Every label, strongest evidence first.
     pub const ALL: [Self; 5] =
         [Self::Read, Self::ReadBandOurs, Self::Trace, Self::RecalledReproduced, Self::Derived];
 
-    /// Whether it is shown to readers: it was published, or rests on what is public. Others are targets of tests.
+    /// Returns whether readers see the claim, because it was published or is based on public data.
+    /// Other claims are test targets.
     #[must_use]
     pub const fn is_public(self) -> bool {
         matches!(self, Self::Read | Self::ReadBandOurs | Self::Trace)
     }
 
-    /// As shown to people.
+    /// Returns the label for text output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,32 +46,29 @@ impl Label {
     }
 }
 
-/// What a figure counts, which decides how it is shown. In JSON it is the bare number.
+/// The quantity of a figure, which decides its format. In JSON it is the bare number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// A fraction, shown in percent.
     Ratio,
-    /// A whole number of things.
     Count,
     /// Days of servers out of service.
     ServerDays,
-    /// GPUs.
     Gpus,
-    /// US dollars for each GPU.
+    /// US dollars per GPU.
     UsdPerGpu,
-    /// US dollars for each GB/s.
+    /// US dollars per GB/s.
     UsdPerGbytesPerS,
-    /// Watts for each GPU.
+    /// Watts per GPU.
     WattsPerGpu,
-    /// So many times as much.
+    /// A factor.
     Times,
-    /// Days.
     Days,
 }
 
 impl Unit {
-    /// A figure with its unit.
+    /// Formats a figure with its unit.
     #[must_use]
     pub fn show(self, figure: f64) -> String {
         match self {
@@ -85,31 +83,28 @@ impl Unit {
     }
 }
 
-/// What was published, and how near is near enough.
+/// A published value and the criterion for agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "relation", rename_all = "snake_case")]
 pub enum Published {
-    /// A value; ours may differ by the tolerance.
+    /// A value with a tolerance.
     Near {
-        /// The value.
         value: f64,
-        /// The most that ours may differ.
+        /// Maximum difference.
         tolerance: f64,
     },
-    /// Ours must not be above.
+    /// Our figure must not exceed the bound.
     AtMost {
-        /// The bound.
         value: f64,
     },
-    /// Ours must not be below.
+    /// Our figure must not be below the bound.
     AtLeast {
-        /// The bound.
         value: f64,
     },
 }
 
 impl Published {
-    /// Whether our figure agrees.
+    /// Returns whether our figure agrees.
     #[must_use]
     pub fn agrees(self, ours: f64) -> bool {
         match self {
@@ -120,7 +115,7 @@ impl Published {
         }
     }
 
-    /// The value or bound with its unit.
+    /// Formats the value or bound with its unit.
     #[must_use]
     pub fn show(self, unit: Unit) -> String {
         match self {
@@ -130,7 +125,7 @@ impl Published {
         }
     }
 
-    /// The tolerance with its unit; empty for a bound.
+    /// Formats the tolerance with its unit; empty for a bound.
     #[must_use]
     pub fn show_tolerance(self, unit: Unit) -> String {
         match self {
@@ -140,17 +135,17 @@ impl Published {
     }
 }
 
-/// What came of a claim.
+/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Ours agrees within the tolerance.
+    /// Our figure agrees within the tolerance.
     Reproduced,
-    /// Ours does not.
+    /// Our figure does not agree.
     Differs,
-    /// It was not computed; the note says why.
+    /// Not computed; the note states the reason.
     NotComputed,
-    /// It was not computed because the public fault trace was not given.
+    /// Not computed, because the public fault trace was not given.
     NeedsFaults,
 }
 
@@ -164,34 +159,30 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A claim and what came of it.
+/// A claim and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
-    /// What it belongs to.
     pub section: &'static str,
-    /// What is claimed.
     pub claim: String,
-    /// The published sentence that it stands for, alone or with others; `None` if no sentence that was read says it.
+    /// The published sentence that the claim stands for, possibly together with others. `None` if
+    /// no sentence that was read states it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentence: Option<&'static str>,
-    /// How sure it is that it was published.
     pub label: Label,
-    /// What its figures count.
     pub unit: Unit,
     /// The published figure.
     pub published: Published,
     /// Our figure.
     pub ours: Option<f64>,
-    /// What came of it.
     pub verdict: Verdict,
-    /// Why it was not computed, or what to know.
+    /// The reason why it was not computed, or a remark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Claim {
-    /// How much of the tolerance our figure takes up; `None` for a bound, and where none is allowed or nothing was
-    /// computed.
+    /// Returns the share of the tolerance that our figure uses. `None` for a bound, without a
+    /// tolerance, or if nothing was computed.
     #[must_use]
     pub fn share_of_tolerance(&self) -> Option<f64> {
         match self.published {
@@ -203,7 +194,7 @@ impl Claim {
     }
 }
 
-/// Claims of one section, as they are put together.
+/// Collects the claims of one section.
 pub(super) struct Section {
     pub(super) name: &'static str,
     pub(super) label: Label,
@@ -216,7 +207,7 @@ impl Section {
         Self { name, label, claims: Vec::new(), sentence: None }
     }
 
-    /// What follows stands for this published sentence.
+    /// Sets the published sentence of the following claims.
     pub(super) fn stands_for(&mut self, sentence: impl Into<Option<&'static str>>) {
         self.sentence = sentence.into();
     }
@@ -233,7 +224,7 @@ impl Section {
         self.push(claim.into(), unit, published, Some(ours), verdict)
     }
 
-    /// Adds a claim that is not computed, and why.
+    /// Adds a claim that is not computed, with the reason.
     pub(super) fn not_computed(
         &mut self,
         claim: impl Into<String>,
@@ -281,7 +272,7 @@ impl Section {
     }
 }
 
-/// A published value with a tolerance.
+/// Returns a published value with a tolerance.
 pub(super) const fn near(value: f64, tolerance: f64) -> Published {
     Published::Near { value, tolerance }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025) claims, as far as it can be computed.
+//! The claims of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025), as far as they can be
+//! computed.
 //!
-//! The paper's full text was not available. Its abstract was read; tables and figures were recalled,
-//! and those that an independent calculation had reproduced are targets here.
+//! The paper's full text was not available. Its abstract was read. Tables and figures were
+//! recalled, and those that an independent calculation had reproduced are targets here.
 
 use lightloom_fabric::trace::{FaultTrace, NodesError, Timeline, part_fault_probability};
 use lightloom_units::id::NodeId;
@@ -17,39 +18,36 @@ use crate::compare::{
 };
 use crate::cost::{CostFigures, CostOutcome, CostRow, MissingPrices, PriceList, cost};
 
-/// What the claims are computed from.
+/// The inputs of the claims.
 #[derive(Debug)]
 pub struct Inputs<'a> {
-    /// The public fault trace; without it, claims about it are not computed.
+    /// The public fault trace. Without it, claims about it are not computed.
     pub trace: Option<&'a FaultTrace>,
-    /// Prices.
     pub prices: &'a PriceList,
-    /// Random draws of servers and places.
+    /// Random draws of servers and their positions.
     pub samples: u64,
-    /// Where the randomness comes from.
     pub seed: Seed,
 }
 
-/// Why the study cannot be run.
+/// The reason why the study cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StudyError {
-    /// The trace is not of 400 servers of 8 GPUs.
+    /// The trace does not have 400 servers of 8 GPUs.
     #[error(transparent)]
     Trace(#[from] NodesError),
-    /// A price is missing.
     #[error(transparent)]
     Prices(#[from] MissingPrices),
 }
 
-/// 2,880 GPUs in nodes of four, and of eight: the cluster of the study.
+/// 2,880 GPUs in nodes of four and of eight: the cluster of the study.
 const R4: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 const R8: Cluster = Cluster { nodes: 360, gpus_per_node: 8 };
 const COST: &str = "InfiniteHBD: the cost of an interconnect is 31 % of NVL-72's";
 const CROSSING: &str = "InfiniteHBD: cross-ToR traffic near zero with up to 7 % faulty nodes";
-/// The sentence on MFU, which is computed with the training model.
+/// The sentence on MFU, which the training model computes.
 pub const MFU: &str = "InfiniteHBD: MFU up to 3.37 times that of DGX";
 
-/// Every claim that was read, or recalled and reproduced, with our figure where there is one.
+/// Returns every claim that was read, or recalled and reproduced, with our figure if there is one.
 ///
 /// # Errors
 /// If the trace or the prices do not fit the study.
@@ -74,7 +72,7 @@ pub fn infinitehbd(inputs: &Inputs<'_>) -> Result<Vec<Claim>, StudyError> {
     Ok(sections.into_iter().flat_map(|section| section.claims).collect())
 }
 
-/// The comparison on the trace, for nodes of four GPUs, and the fault ratios of both node sizes.
+/// The comparison on the trace for nodes of four GPUs, and the fault ratios of both node sizes.
 struct Waste {
     rows: Vec<Row>,
     rows_r8: Vec<Row>,
@@ -174,8 +172,9 @@ fn headlines(waste: Option<&Waste>, costs: &[CostRow], inputs: &Inputs<'_>) -> S
     section
 }
 
-/// The paper says "near zero while the node fault ratio is under 7 %", but the nodes under a ToR and
-/// the job's share of the cluster, on which it depends, were not recovered: two cases, at 7 %.
+/// The paper says "near zero while the node fault ratio is under 7 %". The result depends on the
+/// nodes per ToR and the job's share of the cluster, which were not recovered, so this computes two
+/// cases at 7 %.
 fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f64, ratio: f64) {
     let question = CrossTorQuestion {
         cluster: Cluster { nodes: 2_048, gpus_per_node: 4 },
@@ -204,8 +203,9 @@ fn cross_tor(section: &mut Section, seed: Seed, nodes_per_tor: u32, job_share: f
     ));
 }
 
-/// What the abstract leaves open: nodes under a ToR, the job's share of the cluster and its size; and what else the cost could be.
-/// The study's own prices come out to the cent, so that sentence rests on its rows.
+/// Explores what the abstract leaves open: nodes per ToR, the job's share of the cluster and its
+/// size, and alternatives for the cost. The study's own prices match to the cent, so that sentence
+/// is based on its rows.
 #[must_use]
 pub fn why(prices: &PriceList, seed: Seed) -> Vec<Why> {
     vec![cost_why(prices), crossing_why(seed)]
@@ -350,7 +350,7 @@ fn fault_ratios(trace: Option<&FaultTrace>, waste: Option<&Waste>) -> Section {
         section.needs_faults("mean, nodes of 8 GPUs", Unit::Ratio, near(0.0233, 0.0));
         return section;
     };
-    // Tolerances: what draws of 360 of the 400 servers differ by.
+    // The tolerances are the variation between draws of 360 of the 400 servers.
     let mut add = |claim: &str, value, tolerance, ours| {
         section.add(claim, Unit::Ratio, near(value, tolerance), ours);
     };
@@ -388,8 +388,8 @@ fn mean_waste(waste: Option<&Waste>) -> Section {
 
 /// TP sizes of [`MEAN_WASTE_PERCENT`].
 pub const MEAN_WASTE_TP: [u32; 4] = [8, 16, 32, 64];
-/// Mean waste on the public trace in percent, by design and TP size: nodes of four GPUs, 40 random draws by
-/// another program; NaN where the design never holds such a group.
+/// Mean waste on the public trace in percent, by design and TP size: nodes of four GPUs, 40 random
+/// draws by another program. NaN if the design never holds such a group.
 pub const MEAN_WASTE_PERCENT: [(&str, [f64; 4]); 11] = [
     ("big-switch", [0.069, 0.209, 0.518, 1.332]),
     ("khop:3", [0.069, 0.209, 0.518, 1.332]),
@@ -437,8 +437,8 @@ fn waste_table(waste: Option<&Waste>) -> Section {
     section
 }
 
-/// A mean of random draws, in percent. Ours is one too: the difference has the sum of both
-/// variances, and the table is rounded.
+/// Compares means of random draws, in percent. Both are random, so the difference has the sum of
+/// both variances, and the table is rounded.
 fn drawn(percent: f64, ours: &Figures) -> Published {
     let draws = 1.0 / TABLE_DRAWS + 1.0 / ours.samples as f64;
     near(percent / 100.0, 3.5 * ours.waste_stddev * draws.sqrt() + 5e-5)
@@ -447,7 +447,7 @@ fn drawn(percent: f64, ours: &Figures) -> Published {
 fn waiting(waste: Option<&Waste>) -> Section {
     let mut section = Section::new("Share of time that a job waits, TP-32", Label::Derived);
     let Some(waste) = waste else { return section };
-    // From ten draws whose spread is not stated: the tolerances are our judgement.
+    // From ten draws of unknown variance; the tolerances are our judgement.
     for (arch, shares) in [
         ("khop:3", [(0.0, 0.0), (0.004, 0.004)]),
         ("khop:2", [(0.0, 0.001), (0.014, 0.01)]),
@@ -512,7 +512,7 @@ fn bounds(inputs: &Inputs<'_>) -> Section {
     section
 }
 
-/// Dollars and watts for each GPU, and dollars for each GB/s.
+/// Dollars and watts per GPU, and dollars per GB/s.
 const COSTS: [(&str, f64, f64, f64); 7] = [
     ("tpuv4", 1_567.20, 19.39, 5.22),
     ("nvl:36", 9_563.20, 75.95, 10.63),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cost ratios that MixNet reports against a three-tier fat-tree.
+//! The cost ratios that MixNet reports relative to a three-tier fat-tree.
 
 use super::claims::{Claim, Label, Section, Unit, near};
 use super::why::{PublishedRange, Why, assumption, explain};
@@ -9,12 +9,12 @@ use crate::cost::{CostOutcome, MissingPrices, PriceList, cost};
 const SENTENCE: &str =
     "MixNet: 2.3 times cheaper than a fat-tree at 400 Gb/s, twice in the mean over rates";
 
-/// Published ratios by rate, of which the one at 400 Gb/s and the mean were read; the others are
-/// arithmetic with the prices of the paper's table 4.
+/// Published ratios by rate. The ratio at 400 Gb/s and the mean were read; the others are
+/// calculated from the prices of the paper's table 4.
 const RATIOS: [(NicRate, f64); 4] =
     [(NicRate::G100, 1.45), (NicRate::G200, 1.77), (NicRate::G400, 2.30), (NicRate::G800, 2.34)];
 
-/// Cost of a three-tier fat-tree ÷ cost of a network like MixNet's.
+/// Computes the cost of a three-tier fat-tree ÷ the cost of a network like MixNet's.
 ///
 /// # Errors
 /// If the price file lacks a part.
@@ -46,7 +46,8 @@ pub fn mixnet(prices: &PriceList) -> Result<Vec<Claim>, MissingPrices> {
     Ok([read.claims, derived.claims].concat())
 }
 
-/// What else the ratio at 400 Gb/s could be. The paper's own table has prices and network cards, so the sentence rests on its rows.
+/// Explores alternatives for the ratio at 400 Gb/s. The paper's own table includes prices and
+/// network cards, so the sentence is based on its rows.
 #[must_use]
 pub fn why(prices: &PriceList) -> Vec<Why> {
     let ports = [(1, "that of the paper"), (0, "the lowest quoted"), (2, "the highest quoted")];
@@ -72,7 +73,8 @@ pub fn why(prices: &PriceList) -> Vec<Why> {
     vec![why]
 }
 
-/// A three-tier tree has 5 switch ports and 6 modules an end point; 2 of MixNet's 8 network cards are on one.
+/// A three-tier tree has 5 switch ports and 6 modules per end point; 2 of MixNet's 8 network cards
+/// use one.
 const TREE_PORTS: f64 = 5.0;
 const TREE_MODULES: f64 = 6.0;
 const ELECTRICAL: f64 = 2.0 / 8.0;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Photonic rails (Opus, arXiv 2602.12521, abstract): optical switches in place of the packet switches of rails.
+//! Photonic rails (Opus, arXiv 2602.12521, abstract): optical switches instead of the packet
+//! switches of rails.
 //!
-//! The abstract gives ratios and no bill: which packet network stands beside, at which rate and prices, and whether modules and
-//! network cards are in it, is open, and every combination is computed.
+//! The abstract gives ratios but no bill. It leaves open the packet network used for comparison,
+//! its rate and prices, and whether modules and network cards are included. Every combination is
+//! computed.
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
 use super::why::{Assumption, PublishedRange, Why, assumption, explain};
@@ -12,10 +14,10 @@ const COST: &str = "Opus: a network of photonic rails costs a quarter";
 const POWER: &str = "Opus: a network of photonic rails takes 23 times less power";
 const TIME: &str = "Opus: a step is less than 6 % longer";
 
-/// Of a quotient that is published as a whole number.
+/// Rounding of a quotient that is published as a whole number.
 const HALF: f64 = 0.5;
 
-/// What is open about a bill.
+/// The open parameters of a bill.
 #[derive(Clone, Copy)]
 struct OpenBill {
     tiers: f64,
@@ -36,7 +38,8 @@ const RATES: [(&str, &str); 4] =
 const LEVELS: [(usize, &str); 3] = [(1, "mean"), (0, "low"), (2, "high")];
 
 impl OpenBill {
-    /// A packet network ÷ photonic rails, each part at what `of` says it costs or takes. `None` where it does not say.
+    /// Returns a packet network ÷ photonic rails, with the cost or power of each part from `of`.
+    /// `None` if `of` lacks a part.
     fn ratio(self, of: impl Fn(&str, usize) -> Option<f64>) -> Option<f64> {
         let part = |kind: &str| of(&format!("{kind}-{}", self.rate), 1);
         let nic = if self.bills_nic { part("nic")? } else { 0.0 };
@@ -68,7 +71,7 @@ fn assumptions() -> Vec<Assumption> {
     ]
 }
 
-/// Cost and power under every combination of what the abstract leaves open.
+/// Returns cost and power for every combination of the open parameters.
 #[must_use]
 pub fn why(prices: &PriceList) -> Vec<Why> {
     let usd = |part: &str, level: usize| {
@@ -99,7 +102,8 @@ pub fn why(prices: &PriceList) -> Vec<Why> {
     vec![cost, power]
 }
 
-/// The three sentences, with ours at the first choice of all that is open.
+/// Returns the claims of the three sentences, with our figure at the first choice of every open
+/// parameter.
 #[must_use]
 pub fn opus(whys: &[Why]) -> Vec<Claim> {
     let mut section = Section::new("Photonic rails, as the abstract has them", Label::Read);

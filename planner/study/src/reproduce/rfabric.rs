@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What papers on reconfigurable data-centre fabrics claim, from the planner's acceptance list.
+//! The claims of papers on reconfigurable data-centre fabrics, from the planner's acceptance list.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use lightloom_fabric::fat_tree::{FatTreeSpec, ReconfigurableFatTree};
 use lightloom_planner::rfabric::phases::Phase;
 use lightloom_units::{Bytes, Picoseconds};
 
-/// The acceptance list on `network` with a step of `phases`.
+/// Returns the acceptance list on `network` with a step of `phases`.
 #[must_use]
 pub fn rfabric(
     network: &ReconfigurableFatTree,
@@ -36,7 +36,7 @@ pub fn rfabric(
         };
         add(section, claim);
     }
-    // The other half of the paper that RFabric is of.
+    // The other half of the paper that contains RFabric.
     read.stands_for("OrchestrRL: 1.42 times the throughput on 64 GPUs");
     read.not_computed(
         "OrchestrRL: throughput on 64 H800 ÷ that of a static cluster, at most",
@@ -60,7 +60,8 @@ fn add(section: &mut Section, claim: RfabricClaim) {
     section.add(claim, unit, published, ours).note = Some(note);
 }
 
-/// What a paper says in the words of its abstract. RFabric compares itself with fat-trees alone, MixNet in one setting.
+/// Returns the sentence of the paper's abstract. RFabric only compares itself with fat-trees, and
+/// MixNet in one setting.
 fn sentence_of(claim: &str) -> Option<&'static str> {
     const SENTENCES: [(&str, &str, &str); 4] = [
         (
@@ -81,8 +82,8 @@ fn sentence_of(claim: &str) -> Option<&'static str> {
     SENTENCES.iter().find(is).map(|(.., sentence)| *sentence)
 }
 
-/// Why published figures are not ours: what their papers leave open, in all combinations. Ours is the first choice of
-/// each. None where the price file lacks a part.
+/// Explains why published figures differ from ours, over all combinations of the open parameters.
+/// Ours is the first choice of each. `None` if the price file lacks a part.
 #[must_use]
 pub fn why(
     network: &ReconfigurableFatTree,
@@ -167,7 +168,7 @@ fn one_shot() -> Why {
     )
 }
 
-/// MixNet's models compute 100 ms before a layer; how long others do is open.
+/// MixNet's models compute for 100 ms before a layer; the time of other models is open.
 fn delay(spec: &FatTreeSpec) -> Why {
     let compute = [(100, "100 ms"), (50, "50 ms"), (25, "25 ms"), (0, "none")];
     explain(
@@ -183,7 +184,8 @@ fn delay(spec: &FatTreeSpec) -> Why {
     )
 }
 
-/// The switching time at which changes stop paying grows with what a shift carries, which ACTINA's abstract does not give.
+/// The switching time up to which changes pay off grows with the bytes of a shift, which ACTINA's
+/// abstract does not state.
 fn shifts(spec: &FatTreeSpec) -> Why {
     let sizes = [(4_096, "4 MiB"), (256, "256 KiB"), (1_024, "1 MiB"), (16_384, "16 MiB")];
     explain(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numeric sentences of systems for reinforcement learning, long contexts and serving, from their abstracts: those that a step in
-//! time can be held against, and those that it cannot, with the reason.
+//! Numeric claims from the abstracts of systems for reinforcement learning, long contexts and
+//! serving. Some can be compared with a simulated step; the others are listed with the reason why
+//! not.
 
 use super::claims::{Claim, Label, Published, Section, Unit, near};
 use super::why::Why;
@@ -12,12 +13,11 @@ pub const ORCHESTRRL: &str =
 pub const STREAMRL: &str = "StreamRL: up to 2.66 times the throughput of existing systems";
 /// Step-3 (arXiv 2507.19427).
 pub const STEP3: &str = "Step-3: 4,039 tokens a second and GPU at 50 ms a token";
-/// TokenLake (arXiv 2508.17219), against cache-aware routing.
+/// TokenLake (arXiv 2508.17219), compared with cache-aware routing.
 pub const TOKENLAKE: &str = "TokenLake: up to 2.6 times the throughput of cache-aware routing";
-/// The same.
 pub const TOKENLAKE_HITS: &str = "TokenLake: 2.0 times the hit rate of cache-aware routing";
 
-/// What is not computed: sentence, claim, published, why.
+/// Claims that are not computed: sentence, claim, published value, reason.
 const NOT_COMPUTED: [(&str, &str, f64, &str); 6] = [
     (
         "StreamRL: up to 1.33 times the throughput per cost across data centres",
@@ -57,7 +57,7 @@ const NOT_COMPUTED: [(&str, &str, f64, &str); 6] = [
     ),
 ];
 
-/// The sentences, with ours at the first choice of all that is open.
+/// Returns the claims, with our figure at the first choice of every open parameter.
 #[must_use]
 pub fn seeds(whys: &[Why]) -> Vec<Claim> {
     let mut section =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Claims counted as a reader of a paper would: each published sentence once, over all cases that its wording allows.
+//! Counts claims as a reader of a paper would: each published sentence once, over all cases that
+//! its wording allows.
 
 use std::fmt;
 
@@ -8,26 +9,25 @@ use serde::Serialize;
 use super::claims::{Claim, Verdict};
 use super::why::Why;
 
-/// What came of a sentence.
+/// The outcome of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SentenceVerdict {
-    /// Every case comes out as published.
+    /// Every case agrees with the published figure.
     Reproduced,
-    /// Some cases do, and the range of all does not reach the figure that means no effect.
+    /// Some cases agree, and the range of all cases excludes "no effect".
     InPart,
-    /// None does, and the range does not reach no effect.
+    /// No case agrees, and the range excludes "no effect".
     Contradicted,
-    /// The cases reach no effect at all: what the paper leaves open decides.
+    /// The range includes "no effect", so the outcome depends on what the paper leaves open.
     Undetermined,
-    /// Nothing here can compute it; the note of its row says why.
+    /// It cannot be computed here; the note of its row states the reason.
     NotByOurMeans,
-    /// No verdict: it needs the public fault trace, which was not given.
+    /// No verdict, because the public fault trace was not given.
     NeedsFaults,
 }
 
 impl SentenceVerdict {
-    /// All verdicts.
     pub const ALL: [Self; 5] = [
         Self::Reproduced,
         Self::InPart,
@@ -36,7 +36,7 @@ impl SentenceVerdict {
         Self::NotByOurMeans,
     ];
 
-    /// What makes a sentence count so, as pages define it.
+    /// Returns the definition of the verdict, for documentation pages.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -68,21 +68,19 @@ impl fmt::Display for SentenceVerdict {
     }
 }
 
-/// A sentence that was read in a public source, and what came of it.
+/// A sentence read in a public source, with its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sentence {
-    /// What it says.
     pub sentence: String,
-    /// What came of it.
     pub verdict: SentenceVerdict,
-    /// Cases that were computed: combinations of what the paper leaves open, or else rows.
+    /// Number of computed cases: combinations of open parameters, or rows.
     pub cases: usize,
-    /// Those that come out as published.
+    /// Number of cases that agree.
     pub agree: usize,
-    /// The figures of the cases, where they are of one kind: the least and the most.
+    /// Minimum and maximum over the cases, if they have the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
-    /// What stands behind these figures.
+    /// Unit of these figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<&'static str>,
 }
@@ -106,7 +104,8 @@ impl fmt::Display for Sentence {
     }
 }
 
-/// The published sentences in the order of the claims; `whys` vary what their papers leave open.
+/// Returns the published sentences in the order of the claims. `whys` vary what their papers leave
+/// open.
 #[must_use]
 pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     let mut names: Vec<&'static str> = Vec::new();
@@ -122,7 +121,7 @@ pub fn sentences(claims: &[Claim], whys: &[Why]) -> Vec<Sentence> {
     names.iter().map(of).collect()
 }
 
-/// A sentence without open parameters: its rows are its cases.
+/// Evaluates a sentence without open parameters: its rows are its cases.
 fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
     let rows = || claims.iter().filter(|claim| claim.sentence == Some(name));
     let with = |verdict| rows().filter(|claim| claim.verdict == verdict).count();
@@ -138,7 +137,7 @@ fn of_rows(name: &'static str, claims: &[Claim]) -> Sentence {
     Sentence { sentence, verdict, cases: agree + differ, agree, range: None, unit: None }
 }
 
-/// A sentence over all cases of what its paper leaves open.
+/// Evaluates a sentence over all cases of the open parameters.
 #[must_use]
 pub fn sentence_of(name: &str, why: &Why) -> Sentence {
     let Why { published, least, most, within, combinations, .. } = *why;
@@ -157,7 +156,7 @@ pub fn sentence_of(name: &str, why: &Why) -> Sentence {
     Sentence { sentence, verdict, cases: combinations, agree: within, range, unit }
 }
 
-/// The line that a result leads with.
+/// Returns the summary line of a result.
 #[must_use]
 pub fn summary(sentences: &[Sentence]) -> String {
     let with = |verdict| sentences.iter().filter(|sentence| sentence.verdict == verdict).count();
@@ -186,7 +185,7 @@ mod tests {
         sentence_of("t", &explain("t", Some("t"), published, open, |at| figures[at[0]]))
     }
 
-    /// 10.45 to 210.94 times with no case as published was undetermined, and docs defined no verdict.
+    /// Regression test: 10.45 to 210.94 times with no agreeing case counted as undetermined.
     #[test]
     fn a_verdict_is_over_all_cases_by_one_rule() {
         let verdict_of = |figures, no_effect| of_figures(figures, no_effect).verdict;
@@ -196,14 +195,14 @@ mod tests {
         assert_eq!(verdict_of([0.9, 1.9, 1.5], Some(1.0)), SentenceVerdict::Undetermined);
         assert_eq!(verdict_of([2.1, 0.9, 1.5], None), SentenceVerdict::InPart);
         assert_eq!(verdict_of([1.9, 1.5, 1.7], Some(1.0)), SentenceVerdict::Contradicted);
-        // No case is 2 to 3, and the range goes over it.
+        // No case is within 2 to 3, but the range includes it.
         assert_eq!(verdict_of([1.9, 3.5, 1.7], Some(1.0)), SentenceVerdict::Undetermined);
         assert_eq!(verdict_of([f64::NAN; 3], None), SentenceVerdict::NotByOurMeans);
         let shown = of_figures([1.9, 1.5, 1.7], Some(1.0)).to_string();
         assert_eq!(shown, "contradicted: t (1.50× to 1.90× in 3 cases, 0 as published)");
     }
 
-    /// Without the trace a sentence was counted as not by our means.
+    /// Regression test: without the trace, a sentence counted as impossible to compute.
     #[test]
     fn a_sentence_that_needs_the_trace_is_no_verdict_without_it() {
         let mut section = Section::new("s", Label::Read);

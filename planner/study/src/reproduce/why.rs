@@ -1,93 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a figure is not the published one: every combination of what the paper leaves open, and the fewest
-//! departures from ours that enter its range.
+//! Explains why a figure differs from the published one: evaluates every combination of what the
+//! paper leaves open, and finds the fewest departures from our choices that reach the published
+//! range.
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Something that a paper leaves open.
+/// A parameter that a paper leaves open.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assumption {
-    /// What it is about.
+    /// The subject.
     pub about: &'static str,
-    /// What may be assumed; ours first.
+    /// The possible choices, ours first.
     pub choices: Vec<String>,
 }
 
-/// A choice, mostly one that departs from ours.
+/// A choice for an open parameter, usually one that differs from ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Departure {
-    /// What it is about.
+    /// The subject.
     pub about: &'static str,
-    /// What is assumed instead.
     pub choice: String,
 }
 
-/// Departures together, and the figure that they give.
+/// A set of departures and the resulting figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The departures; none is ours as it stands.
+    /// The departures. Empty for our own figure.
     pub departures: Vec<Departure>,
-    /// What comes out.
     pub figure: f64,
 }
 
-/// What agrees with a sentence, and what would mean that it is about nothing.
+/// The range that agrees with a sentence, and the value that would mean no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PublishedRange {
-    /// The least that agrees.
+    /// Minimum that agrees.
     pub low: f64,
-    /// The most that agrees.
+    /// Maximum that agrees.
     pub high: f64,
-    /// The figure that would mean that there is no effect. `None` if none does.
+    /// The value that means no effect. `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_effect: Option<f64>,
-    /// What stands behind a figure, with a space where one belongs.
+    /// Unit after a figure, with a leading space if needed.
     pub unit: &'static str,
 }
 
 impl PublishedRange {
-    /// A quotient, which has no effect at one.
+    /// Returns the range of a quotient, which has no effect at one.
     #[must_use]
     pub const fn times(low: f64, high: f64) -> Self {
         Self { low, high, no_effect: Some(1.0), unit: "×" }
     }
 }
 
-/// Why a figure is not the published one.
+/// Why a figure differs from the published one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Why {
-    /// The claim.
     pub claim: String,
-    /// The published sentence that it is about. `None` if it is about none.
+    /// The published sentence. `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sentence: Option<&'static str>,
-    /// What agrees.
     #[serde(flatten)]
     pub published: PublishedRange,
-    /// Ours.
+    /// Our figure.
     pub ours: f64,
-    /// What was varied.
     pub assumptions: Vec<Assumption>,
-    /// Combinations computed; those that nothing can be computed of are left out.
+    /// Combinations computed. Those that cannot be computed are not counted.
     pub combinations: usize,
-    /// Those within the published range.
+    /// Combinations within the published range.
     pub within: usize,
-    /// The least figure of any combination.
+    /// Minimum over all combinations.
     pub least: f64,
-    /// The most.
+    /// Maximum over all combinations.
     pub most: f64,
-    /// Each departure alone.
+    /// Each single departure.
     pub alone: Vec<Outcome>,
-    /// Sets of departures that enter the range while no part of the set does, the fewest departures first.
+    /// Sets of departures that reach the range while no subset does, fewest departures first.
     pub minimal: Vec<Outcome>,
-    /// Choices, ours among them, with which no combination enters the range.
+    /// Choices, including ours, with which no combination reaches the range.
     pub never: Vec<Departure>,
 }
 
-/// Computes `figure` for every combination of choices, given as one index an assumption.
-///
-/// What is not a number cannot be computed.
+/// Computes `figure` for every combination of choices, given as one index per assumption. NaN means
+/// that it cannot be computed.
 #[must_use]
 pub fn explain(
     claim: &str,
@@ -151,13 +146,13 @@ pub fn explain(
     }
 }
 
-/// An assumption from choices with their names.
+/// Builds an assumption from choices with their names.
 #[must_use]
 pub fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {
     Assumption { about, choices: choices.iter().map(|(_, name)| (*name).to_owned()).collect() }
 }
 
-/// Whether `less` is `more` with one departure or several taken back.
+/// Returns whether `less` is `more` without some of its departures.
 fn is_part(less: &[usize], more: &[usize]) -> bool {
     less != more && less.iter().zip(more).all(|(less, more)| *less == 0 || less == more)
 }
@@ -178,7 +173,7 @@ mod tests {
         ]
     }
 
-    /// The product of three factors, of which 2·3, and 5 alone, enter 5 to 6, and 10 never does.
+    /// The product of three factors. Both 2·3 and a single 5 reach 5 to 6, and 10 never does.
     #[test]
     fn the_fewest_departures_are_found_and_what_never_helps_is_named() {
         let factors = [vec![1.0, 2.0, 5.0], vec![1.0, 3.0], vec![1.0, 10.0]];
@@ -197,7 +192,7 @@ mod tests {
         assert_eq!((why.ours, why.least, why.most), (1.0, 1.0, 150.0));
     }
 
-    /// What is within already needs no departure.
+    /// A figure within the range needs no departure.
     #[test]
     fn ours_within_the_range_is_the_only_minimal_set() {
         let why = explain("x", None, PublishedRange::times(0.0, 1.0), three(), |_| 1.0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a reconfigurable fabric is compared with: the communication time of a step, and the bill.
+//! The baselines of a reconfigurable fabric: the communication time of a step, and the bill.
 //!
-//! All have GPUs, leaves and demand in common. Electrical trees are the same evaluation without
-//! circuits and with a wider core; optical ones are other ways to choose the circuits.
+//! All have the same GPUs, leaves and demand. Electrical trees use the same evaluation without
+//! circuits and with a wider core. Optical baselines choose the circuits differently.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use lightloom_units::BitsPerSecond;
@@ -15,32 +15,33 @@ use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::rfabric::phases::{Phase, best_static, candidates, hedged};
 use lightloom_planner::rfabric::topology::{Ports, Topology};
 
-/// Something to compare with.
+/// A baseline for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
-    /// A three-tier electrical fat-tree, its leaves oversubscribed this many times; 1 for none.
+    /// A three-tier electrical fat-tree.
     FatTree {
-        /// Downlink over uplink of a leaf.
+        /// Downlink over uplink of a leaf; 1 for non-blocking.
         oversubscription: u32,
     },
-    /// A two-tier electrical tree, non-blocking, one rail a GPU of a node.
+    /// A two-tier electrical tree, non-blocking, with one rail per GPU of a node.
     RailOptimised,
-    /// One rail switch tier and nothing above. A simplification in its favour: demand is known by leaf, not
-    /// by rail, so all traffic is taken to stay in its rail.
+    /// A single tier of rail switches. A simplification in its favour: demand is known by leaf and
+    /// not by rail, so all traffic is assumed to stay in its rail.
     RailOnly,
     /// Our fabric with the same share of circuits to every leaf, never changed.
     UniformMesh,
-    /// Our fabric with the one topology that is best over the whole step (as TopoOpt has one a job).
+    /// Our fabric with the single best topology over the whole step (like TopoOpt with one per
+    /// job).
     OneShot,
     /// Our fabric with one topology hedged against every phase.
     Hedged,
-    /// Our fabric, each phase greedily: the next circuit to the pair that would finish last, blind to the
-    /// electrical core (as MixNet), changed for nothing. Over all leaves, where MixNet's regions are
-    /// smaller: a simplification in its favour.
+    /// Our fabric with a greedy choice per phase: the next circuit goes to the pair that would
+    /// finish last, ignoring the electrical core (like MixNet). Changes are free and span all
+    /// leaves, while MixNet's regions are smaller: simplifications in its favour.
     GreedyBlind,
 }
 
-/// All of them, with their names in tables.
+/// All baselines, with their names in tables.
 pub const BASELINES: [(&str, Baseline); 8] = [
     ("3-tier fat-tree 1:1", Baseline::FatTree { oversubscription: 1 }),
     ("3-tier fat-tree 3:1", Baseline::FatTree { oversubscription: 3 }),
@@ -53,7 +54,7 @@ pub const BASELINES: [(&str, Baseline); 8] = [
 ];
 
 impl Baseline {
-    /// Communication time of one step, in seconds.
+    /// Returns the communication time of one step, in seconds.
     #[must_use]
     pub fn step_seconds(
         self,
@@ -79,7 +80,7 @@ impl Baseline {
         }
     }
 
-    /// The parts of its network for one GPU; `fabric` is what the optical ones are built on.
+    /// Returns the parts of its network per GPU. Optical baselines are built on `fabric`.
     #[must_use]
     pub fn parts(self, fabric: &ReconfigurableFatTree) -> Parts {
         match self {
@@ -96,29 +97,26 @@ impl Baseline {
     }
 }
 
-/// What a port of an optical switch is taken to cost: sources are furthest apart on it.
+/// The assumed price of a port of an optical switch, on which sources differ most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OcsPrice {
-    /// The lowest that is likely.
+    /// The lowest likely price.
     Low,
-    /// The mean.
     Mean,
-    /// The highest that is likely.
+    /// The highest likely price.
     High,
 }
 
 impl OcsPrice {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Low, Self::Mean, Self::High];
 }
 
-/// Network parts for one GPU, all of the rate of its one network card.
+/// Network parts per GPU, all at the rate of its single network card.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
     /// Ports of electrical switches.
     pub switch_ports: f64,
-    /// Optical modules.
     pub modules: f64,
     /// Ports of optical switches.
     pub ocs_ports: f64,
@@ -129,9 +127,10 @@ impl Parts {
         Self { switch_ports, modules, ocs_ports }
     }
 
-    /// A reconfigurable fat-tree: the leaf's port to the GPU with both modules; for each optical port
-    /// of the leaf its switch port, its module and the port of the optical switch; and three ports
-    /// and modules for what of a GPU's rate the packet core carries.
+    /// Returns the parts of a reconfigurable fat-tree. They are the leaf's port to the GPU with
+    /// both modules, and for each optical port of the leaf its switch port, its module and the port
+    /// of the optical switch. The share of a GPU's rate on the packet core adds three ports and
+    /// modules.
     #[must_use]
     pub fn of(fabric: &ReconfigurableFatTree) -> Self {
         let spec = fabric.spec();
@@ -140,8 +139,8 @@ impl Parts {
         Self::new(1.0 + optical + 3.0 * core, 2.0 + optical + 3.0 * core, optical)
     }
 
-    /// Dollars for one GPU at mean prices but for optical switches, the network card included; none where
-    /// a price is missing.
+    /// Returns the dollars per GPU including the network card, at mean prices except for optical
+    /// switches. `None` if a price is missing.
     #[must_use]
     pub fn dollars(&self, prices: &PriceList, rate: NicRate, ocs: OcsPrice) -> Option<f64> {
         let mean = |part: &str| prices.quote(part).map(|quote| quote.usd.mean);
@@ -160,7 +159,8 @@ impl Parts {
     }
 }
 
-/// A tree whose leaves have all of their GPUs' rate upwards, divided by the oversubscription.
+/// Evaluates a tree whose leaves have the full rate of their GPUs upwards, divided by the
+/// oversubscription.
 fn electrical(fabric: &ReconfigurableFatTree, phases: &[Phase], oversubscription: u32) -> f64 {
     let mut spec = fabric.spec().clone();
     spec.electrical.rate_per_leaf = BitsPerSecond(fabric.host_rate() as u64);
@@ -173,7 +173,8 @@ fn on(fabric: &ReconfigurableFatTree, phases: &[Phase], topology: &Topology) -> 
     phases.iter().map(|phase| 1.0 / Evaluator::new(fabric, &phase.demand).lambda(topology)).sum()
 }
 
-/// MixNet's rule (arXiv 2501.03905): the next circuit goes to the pair with the most bytes a circuit.
+/// Applies MixNet's rule (arXiv 2501.03905): the next circuit goes to the pair with the most bytes
+/// per circuit.
 fn greedy_blind(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Topology {
     let mut topology = Topology::dark(fabric.leaves());
     let mut ports = Ports::new(fabric, &topology);

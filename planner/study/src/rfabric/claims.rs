@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What papers on reconfigurable fabrics claim, computed with this planner: the acceptance list.
+//! Claims of papers on reconfigurable fabrics, computed with this planner: the acceptance list.
 //!
 //! The originals are measurements and simulations of whole systems; ours are communication times
-//! from demand matrices. A verdict says whether the *shape* of a claim comes out, and the note what
-//! was assumed to get there. RFabric's own evaluation is a simulation too.
+//! from demand matrices. A verdict states whether the *shape* of a claim holds, and the note states
+//! the assumptions. RFabric's own evaluation is also a simulation.
 
 mod performance_per_cost;
 mod why;
@@ -28,45 +28,44 @@ use lightloom_planner::rfabric::workload::shapes;
 pub use performance_per_cost::{Comparison, sensitivity};
 pub use why::{OneShot, Open, PerCost};
 
-/// Where the range of a claim comes from.
+/// The origin of a claim's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The range itself was read in the paper or its abstract.
+    /// The range was read in the paper or its abstract.
     Read,
-    /// The direction was read in a paper; the numbers that count as agreeing are ours.
+    /// The direction was read in a paper; the range that counts as agreement is ours.
     BandOurs,
-    /// No paper's: derived before with another program.
+    /// Not from a paper: derived earlier with another program.
     Derived,
 }
 
 /// A published range and our figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RfabricClaim {
-    /// What is claimed, and by whom.
+    /// The claim and its paper.
     pub claim: String,
-    /// Where the range comes from.
     pub source: Source,
-    /// The least that agrees.
+    /// Minimum that agrees.
     pub low: f64,
-    /// The most that agrees; nothing where there is no upper end.
+    /// Maximum that agrees. `None` if there is no upper end.
     pub high: Option<f64>,
-    /// Ours.
+    /// Our figure.
     pub ours: f64,
-    /// What was assumed.
+    /// The assumptions.
     pub note: String,
 }
 
 impl RfabricClaim {
-    /// Whether ours lies within the published range.
+    /// Returns whether our figure lies within the published range.
     #[must_use]
     pub fn agrees(&self) -> bool {
         self.ours >= self.low && self.high.is_none_or(|high| self.ours <= high)
     }
 }
 
-/// The acceptance list, computed on `base` (its ports and core; timing and demands are those of each
-/// claim) and, for performance per cost, on `phases`.
+/// Computes the acceptance list on `base` (its ports and core; each claim has its own timing and
+/// demands) and, for performance per cost, on `phases`.
 #[must_use]
 pub fn rfabric(
     base: &ReconfigurableFatTree,
@@ -124,12 +123,12 @@ fn mesh_claims(base: &ReconfigurableFatTree) -> Vec<RfabricClaim> {
         .collect()
 }
 
-/// Layers of a mixture with gates of their own, each after 100 ms of expert computation.
+/// Returns layers of a mixture with separate gates, each after 100 ms of expert computation.
 fn gated_layers(leaves: usize, count: u64, compute: Picoseconds) -> Vec<Phase> {
     layers_spread(leaves, count, compute, shapes::GATE_SPREAD)
 }
 
-/// The same with gates that spread so far.
+/// The same with another spread of the gates.
 fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -> Vec<Phase> {
     (0..count)
         .map(|layer| Phase {
@@ -141,7 +140,7 @@ fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -
         .collect()
 }
 
-/// Step time, computation included, when circuits follow every layer whatever it costs.
+/// Returns the step time, including computation, if circuits follow every layer at any cost.
 pub(crate) fn forced_seconds(spec: &FatTreeSpec, delay: Picoseconds, compute: Picoseconds) -> f64 {
     let mut spec = spec.clone();
     spec.timing.control = Picoseconds::ZERO;
@@ -187,11 +186,11 @@ fn delay_claims(spec: &FatTreeSpec) -> Vec<RfabricClaim> {
         .collect()
 }
 
-/// Layers over which one topology has to serve on average.
+/// Number of layers that one topology has to serve on average.
 const ONE_SHOT_LAYERS: u64 = 8;
 
-/// A region as MixNet wires it (section 5): leaves are servers of 8 GPUs, of whose interfaces 2 are on a
-/// packet network that blocks nothing and 6 on circuits; 25 ms to switch.
+/// Returns a region wired like MixNet's (section 5). Leaves are servers of 8 GPUs, with 2
+/// interfaces on a non-blocking packet network and 6 on circuits; switching takes 25 ms.
 fn mixnet_region() -> ReconfigurableFatTree {
     let rate = BitsPerSecond::from_gbps(400);
     let spec = FatTreeSpec {
@@ -243,7 +242,7 @@ fn one_shot_claim(
     }
 }
 
-/// A whole step of a mixture, where phases differ in more than their gates.
+/// Evaluates a whole step of a mixture, whose phases differ in more than their gates.
 fn mixture_step_claim(base: &ReconfigurableFatTree) -> Option<RfabricClaim> {
     let gpus_per_leaf = base.spec().gpus_per_leaf;
     let half = base.leaves() as u32 / 2 * gpus_per_leaf;
@@ -305,8 +304,8 @@ fn slow_link_claim(base: &ReconfigurableFatTree, phases: &[Phase]) -> RfabricCla
     }
 }
 
-/// The longest switching time at which the planner still changes circuits between shift steps of `size`
-/// a leaf.
+/// Returns the longest switching time at which the planner still changes circuits between shift
+/// steps of `size` per leaf.
 pub(crate) fn break_even_seconds(spec: &FatTreeSpec, size: Bytes) -> f64 {
     let mut spec = spec.clone();
     spec.leaves = 8;

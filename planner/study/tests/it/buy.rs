@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `buy`: prices by hand, what price ranges leave open, what is refused, who wins.
+//! The buy simulation: prices computed by hand, open price ranges, rejected input, and the winner.
 
 use std::collections::BTreeSet;
 
@@ -25,14 +25,15 @@ fn file(designs: &str, more: &str) -> String {
     )
 }
 
-/// Without faults every GPU computes all the time: the price is cost ÷ (peak · MFU), by hand.
+/// Without faults every GPU always computes, so the price is cost ÷ (peak · MFU).
 #[test]
 fn without_faults_the_price_is_cost_over_peak() {
     let (question, mistakes) = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes());
     assert!(mistakes.is_empty(), "{mistakes:?}");
     let answer = buy(&question.unwrap(), &prices(), None, Seed(1)).unwrap();
     let row = &answer.rows[0];
-    // 2,626.80 dollars and 48.10 W are the design's published figures; the GPU is in the price file.
+    // 2,626.80 dollars and 48.10 W are the design's published figures; the GPU is in the price
+    // file.
     let capex = 44_962.0 + 2_626.8;
     let energy = (1_000.0 + 48.1) / 1e3 * 1.5 * 365.25 * 24.0 * 0.1;
     let by_hand = (capex / 4.0 + energy) / (1.0 * 0.5);
@@ -41,7 +42,8 @@ fn without_faults_the_price_is_cost_over_peak() {
     assert_eq!((row.shares.useful, row.is_pareto), (1.0, true));
 }
 
-/// A price list in which the parts of `high` cost what is at the high end of their range, all others the low end.
+/// Returns a price list in which the parts of `high` are at the high end of their range and all
+/// others at the low end.
 fn corner(prices: &PriceList, high: &BTreeSet<&str>) -> PriceList {
     let figure = |at: f64| {
         format!(
@@ -62,7 +64,8 @@ fn corner(prices: &PriceList, high: &BTreeSet<&str>) -> PriceList {
     list.unwrap_or_else(|| panic!("{mistakes:?}"))
 }
 
-/// Everything is asked again with every price at one of its two ends, in all ways: the extremes are those stated.
+/// Repeats the calculation with every combination of low and high prices. The extremes must match
+/// the stated range.
 #[test]
 fn what_price_ranges_leave_open_is_what_all_their_ends_come_to() {
     let prices = prices();
@@ -146,7 +149,8 @@ fn what_cannot_be_bought_is_named() {
     assert!(none.contains("has no part `gpu`"), "{none}");
 }
 
-/// Copies 20,000 minutes apart beside checkpoints of half an hour lose what checkpoints alone lose, or less.
+/// Copies 20,000 minutes apart, in addition to checkpoints every half hour, lose no more than
+/// checkpoints without copies.
 #[test]
 fn answers_are_taken_in_all_their_range_and_refused_beyond() {
     let said = |answer: &str| {
@@ -183,10 +187,12 @@ fn answers_are_taken_in_all_their_range_and_refused_beyond() {
     }
 }
 
-/// Two designs that cost the same win together, in every draw and at every fault rate, whichever is written first.
+/// Two designs with the same cost win together, in every draw and at every fault rate, independent
+/// of their order.
 #[test]
 fn the_answer_does_not_depend_on_the_order_of_the_designs() {
-    // The larger domain leaves nothing over either: without faults that matter both do the same for other money.
+    // The larger domain also leaves no remainder: without significant faults both do the same at
+    // different cost.
     let designs = [
         "{design: nvl:72}",
         "{design: nvl:72, policy: reduced-tp}",
@@ -211,7 +217,7 @@ fn the_answer_does_not_depend_on_the_order_of_the_designs() {
     let mut reversed = designs;
     reversed.reverse();
     assert_eq!(forth, answer(&reversed));
-    // Restarts at checkpoints cost the same by both names.
+    // Restarts at checkpoints cost the same under both names.
     let both = answer(&[designs[2], designs[0]]);
     let sentence = both["verdict"]["sentence"].as_str().unwrap();
     assert!(
@@ -225,7 +231,7 @@ fn the_answer_does_not_depend_on_the_order_of_the_designs() {
     }
 }
 
-/// How far the winner is below the next is a share of what the next costs.
+/// The winner's distance to the next design is a share of that design's cost.
 #[test]
 fn below_the_next_is_a_share_of_the_next() {
     let text = file("{design: khop:2}, {design: nvl:72}", "").replace("gpus: 256, ", "gpus: 128, ");
@@ -258,8 +264,10 @@ fn a_ring_wins_the_dense_workload_and_loses_the_one_of_experts() {
     assert!(dense.verdict.winner.unwrap().starts_with("khop"));
 }
 
-/// Without a transceiver a ring is slower, a switch domain without a chip is, a torus loses its cube, a host behind one plane
-/// its node and behind four a quarter of its rate. What slows the largest job by more than it is worth is taken out.
+/// The effects of part faults: without a transceiver a ring is slower, and without a chip a switch
+/// domain is. A torus loses its cube. A host on one plane loses its node, and a host on four loses
+/// a quarter of its rate. If the slowdown of the largest job costs more than the affected GPUs,
+/// those are taken out of service.
 #[test]
 fn a_part_that_fails_costs_each_design_what_it_does_without_it() {
     let shares = |design: &str, network: &str, part: &str, exchange: f64| {
@@ -296,7 +304,7 @@ fn a_part_that_fails_costs_each_design_what_it_does_without_it() {
         ("nvl:72", "photonic-rails", "ocs-port", 0.2, false, true),
     ] {
         let of = shares(design, network, part, exchange);
-        // Of slow parts those stay that are repaired soon.
+        // Slow parts that are repaired soon stay in service.
         let is_out_too = of.faulty > 0.0;
         assert_eq!(is_out_too, is_out, "{design} on {network} without {part}: {of:?}");
         assert_eq!(
@@ -307,7 +315,8 @@ fn a_part_that_fails_costs_each_design_what_it_does_without_it() {
     }
 }
 
-/// 4,096 servers are drawn from 400: their faults come on the same days, and each at an instant of its own.
+/// 4,096 servers are drawn from 400. Their faults occur on the same days, but each at a different
+/// instant.
 #[test]
 fn copies_of_a_server_of_the_trace_do_not_fail_at_one_instant() {
     let text = file("{design: khop:2}", "")
@@ -320,12 +329,13 @@ fn copies_of_a_server_of_the_trace_do_not_fail_at_one_instant() {
         let faults = faults.filter(|change| change.health == Health::Faulty && change.at.0 > 0);
         faults.map(|change| of(change.at.0, change.node.0 / 2)).collect::<BTreeSet<_>>().len()
     };
-    // A server has two nodes, which fail together where both do.
+    // A server has two nodes, which fail together if both do.
     let (servers, instants) = (of_faults(&|at, server| (at, server)), of_faults(&|at, _| (at, 0)));
     assert!(servers > 1_000 && instants * 100 > servers * 99, "{instants} {servers}");
 }
 
-/// The step of a planned job: its exposed exchange over its seconds, its MFU, and nothing typed beside it.
+/// The step of a planned job: its exposed communication over its seconds, its MFU, and no other
+/// values in the file.
 #[test]
 fn the_step_is_that_of_the_planned_job() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 32, "ep": 32, "step_seconds": 5.0, "mfu": 0.4, "tp_exposed_seconds": 1.0,
@@ -354,7 +364,7 @@ fn the_step_is_that_of_the_planned_job() {
     }
 }
 
-/// A step of other groups than the workload's was taken in silence.
+/// Regression test: a step with other group sizes than the workload's was accepted.
 #[test]
 fn a_step_of_other_groups_is_refused() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 8, "ep": 1, "step_seconds": 5.0, "mfu": 0.4,
@@ -366,7 +376,7 @@ fn a_step_of_other_groups_is_refused() {
     assert_eq!(question.mfu, 0.5);
 }
 
-/// With a ToR a node all hops of a ring cross; they were free.
+/// Regression test: with one node per ToR all hops of a ring cross, but they were free.
 #[test]
 fn with_a_node_a_tor_every_hop_crosses() {
     let share = |nodes_per_tor: u32| {
@@ -381,7 +391,7 @@ fn with_a_node_a_tor_every_hop_crosses() {
     assert_eq!((share(1), share(4)), (1.0, 0.0));
 }
 
-/// One of K hops is lit: a fault of a fibre of another does nothing.
+/// One of K hops is lit, so a fault of another fibre has no effect.
 #[test]
 fn a_dark_fibre_slows_no_ring() {
     let site = Site { gpus: 256, gpus_per_node: 4, nic: NicRate::G400 };

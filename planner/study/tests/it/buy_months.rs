@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months of jobs on a design: against a closed form, conservation, and a replay in another language (`months.py`).
+//! Months of jobs on a design, checked against a closed form, conservation, and a replay in another
+//! language (`months.py`).
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -31,14 +32,15 @@ fn rules(tp: u32) -> Rules {
     }
 }
 
-/// One job, spares without end, repair that outlasts the window: T. Daly's renewal formula.
+/// One job, unlimited spares, and repair longer than the window give T. Daly's renewal formula.
 #[test]
 fn exponential_faults_give_the_renewal_formula() {
     let (nodes, used) = (4_000_u32, 1_000_u32);
     let cluster = Cluster { nodes, gpus_per_node: 4 };
     let mut random = Seed(5).stream("renewal", 0);
-    // A fault hits the job with probability used/healthy, so faults of the whole come nodes/used times as often
-    // as those of the job; nodes come back at once, so that the share stays.
+    // A fault hits the job with probability used/healthy, so faults of the cluster occur nodes/used
+    // times as often as faults of the job. Nodes return immediately, so that the share stays
+    // constant.
     let job_mtbf = 6.0 * 60.0 * MINUTE as f64;
     let mean = job_mtbf * f64::from(used) / f64::from(nodes);
     let window = 40_000 * DAY / 10;
@@ -70,7 +72,7 @@ fn exponential_faults_give_the_renewal_formula() {
     assert!((ours / formula - 1.0).abs() < 0.01, "{ours} {formula}");
 }
 
-/// A drawn month of jobs that do not all fit, with faults of nodes.
+/// Draws a month of jobs that do not all fit, with node faults.
 fn drawn(seed: u64) -> History {
     let mut random = Seed(seed).stream("small", 0);
     let window = 3 * DAY;
@@ -123,7 +125,7 @@ fn drawn_answer(random: &mut Stream) -> Answer {
     }
 }
 
-/// Designs with islands of so many GPUs, and their policies.
+/// Draws a design with its island size and policy.
 fn drawn_case(random: &mut Stream) -> (&'static str, u32, FaultPolicy) {
     let cases = [
         ("big-switch", 60, FaultPolicy::Regroup),
@@ -175,7 +177,7 @@ fn month(history: &History, rules: &Rules, island: u32) -> Value {
     })
 }
 
-/// By the names of `months.py`, in GPU-seconds.
+/// Returns the accounts under the names of `months.py`, in GPU-seconds.
 fn accounts(spent: &Spent) -> Vec<(&'static str, f64)> {
     let of = |causes: &[Cause]| spent.lost_for(causes) as f64 / 1e12;
     vec![
@@ -204,7 +206,7 @@ fn accounts(spent: &Spent) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// What `months.py` says of these months. `None` if there is no Python.
+/// Returns the results of `months.py` for these months. `None` if Python is not available.
 fn replayed(months: &[Value]) -> Option<Vec<Value>> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/months.py");
     let python =
@@ -272,7 +274,7 @@ fn every_gpu_picosecond_is_in_one_account() {
     }
 }
 
-/// Three kinds of jobs, of which any that waits would fit with what is free: nothing ever waits.
+/// Three kinds of jobs, of which any waiting job would fit in the free GPUs, so none ever waits.
 #[test]
 fn nothing_waits_where_the_load_fits() {
     let window = 30 * DAY;
@@ -290,7 +292,8 @@ fn nothing_waits_where_the_load_fits() {
     assert!(spent.finished > 55);
 }
 
-/// 40 of 60 GPUs are taken for a day. 48 wait; 16 that end before then run meanwhile, 16 that do not would delay them.
+/// 40 of 60 GPUs are used for a day, and a job of 48 waits. A job of 16 that ends before then runs;
+/// one of 16 that does not would delay it.
 #[test]
 fn a_short_job_runs_before_a_large_one_that_waits_and_a_long_one_does_not() {
     let finished_in = |work_ms: u64, window: u64| {
@@ -303,11 +306,12 @@ fn a_short_job_runs_before_a_large_one_that_waits_and_a_long_one_does_not() {
         run(design.as_ref(), CLUSTER, &rules(8), &history).unwrap().finished
     };
     assert_eq!([finished_in(DAY / 2, DAY), finished_in(DAY / 2, 2 * DAY + DAY / 4)], [1, 3]);
-    // It starts after the large one, which nothing delays.
+    // It starts after the large one, which is not delayed.
     assert_eq!([finished_in(2 * DAY, 2 * DAY + DAY / 4), finished_in(2 * DAY, 5 * DAY)], [2, 3]);
 }
 
-/// A second node dies in a domain whose one spare is taken; the job has others to go on, and its copies in memory.
+/// A second node fails in a domain whose only spare is in use. The job continues on other nodes
+/// from its in-memory copies.
 #[test]
 fn copies_in_memory_need_no_spare_in_the_domain() {
     let fault = |node, at| (NodeId(node), TraceTime(at), TraceTime(3 * DAY));
@@ -326,7 +330,8 @@ fn copies_in_memory_need_no_spare_in_the_domain() {
     assert_eq!(useful(FaultPolicy::Backup), useful(FaultPolicy::Regroup));
 }
 
-/// Of two policies, or two answers to a fault, of one design the figures differ wherever a fault hits a job.
+/// For two policies, or two responses to a fault, of one design the figures differ whenever a fault
+/// hits a job.
 #[test]
 fn a_policy_changes_a_figure_wherever_it_changes_what_happens() {
     let fault = |node| (NodeId(node), TraceTime(DAY), TraceTime(2 * DAY));
@@ -364,17 +369,17 @@ fn a_policy_changes_a_figure_wherever_it_changes_what_happens() {
             assert_ne!(one, two, "{name} and {other} under a fault");
         }
     }
-    // Where no spares are kept there is none to move to.
+    // Without reserved spares a job cannot migrate.
     let regroup = |answer| useful(&hit, "nvl:20", FaultPolicy::Regroup, 1, answer);
     assert_eq!(regroup(migrate(120)), regroup(Answer::Restart));
-    // Without a fault only what is written meanwhile and what is kept back can differ.
+    // Without a fault only the time for copies and the reserved nodes can differ.
     let restart = useful(&calm, "nvl:20", FaultPolicy::Regroup, 1, Answer::Restart);
     for (name, policy, spares, answer) in &cases {
         let writes_copies = matches!(answer, Answer::InMemory { .. });
         let same = useful(&calm, "nvl:20", *policy, *spares, *answer) == restart;
         assert_eq!(same, !writes_copies, "{name} without a fault");
     }
-    // Of a second node that dies in a domain, a second spare takes the place.
+    // If a second node fails in a domain, a second spare replaces it.
     let mut two = hit.clone();
     let faults = [fault(0), (NodeId(1), TraceTime(DAY + 9_999), TraceTime(2 * DAY))];
     two.faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(3 * DAY), faults);

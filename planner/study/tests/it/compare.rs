@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the comparison promises: the figures of the InfiniteHBD study within their spread, the
-//! theoretical bounds, and the same result on any number of threads.
+//! Checks that the comparison reproduces the figures of the InfiniteHBD study within their
+//! variance, respects the theoretical bounds, and does not depend on the number of threads.
 
 use lightloom_fabric::trace::{FaultTrace, Observation, Timeline};
 use lightloom_study::architecture::{Architecture, Cluster, parse};
@@ -64,9 +64,9 @@ fn mean_waste_on_the_trace_is_the_recalled_one() {
     assert!(10.0 * waste("khop:2") < waste("nvl:72").min(waste("tpuv4")), "ten times below");
 }
 
-/// The table of our own reproduction, made by another program with other random draws: mean waste
-/// in %, by TP size. Both are means of 40 samples, so they may differ by a few standard
-/// errors of such a mean, plus the rounding of the table.
+/// The table of our own reproduction, by another program with other random draws: mean waste in %,
+/// by TP size. Both are means of 40 samples, so they may differ by a few standard errors of such a
+/// mean, plus the rounding of the table.
 #[test]
 fn the_whole_table_of_means_is_reproduced() {
     let Some(source) = public_trace() else { return };
@@ -223,7 +223,7 @@ fn the_result_is_the_same_on_any_number_of_threads() {
     assert_eq!(alone, run(7));
 }
 
-/// Another replay of ours, by another program: all 400 servers of eight GPUs, 20 random orders.
+/// A replay of our own by another program: all 400 servers of eight GPUs, 20 random orders.
 #[test]
 fn whole_servers_waste_what_the_yardstick_says() {
     let Some(source) = public_trace() else { return };

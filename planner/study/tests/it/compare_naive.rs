@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The comparison against a second one, written from the definitions and slow on purpose: no
-//! state is kept between two instants, and no code is shared with the first.
+//! Checks the comparison against a second, deliberately slow implementation of the definitions. It
+//! keeps no state between two instants and shares no code with the first.
 
 use lightloom_fabric::trace::{Timeline, TraceTime};
 use lightloom_study::architecture::{Cluster, parse};
@@ -8,7 +8,6 @@ use lightloom_study::compare::{self, Figures, RowOutcome, Study, compare};
 use lightloom_units::id::NodeId;
 use proptest::prelude::*;
 
-/// A cluster at one instant.
 struct Snapshot<'a> {
     healthy: &'a [bool],
     gpus_per_node: usize,
@@ -23,7 +22,7 @@ impl Snapshot<'_> {
         self.healthy[gpu / self.gpus_per_node]
     }
 
-    /// Any healthy GPUs of a domain make groups.
+    /// Any healthy GPUs of a domain form groups.
     fn under_switches(&self, domain: usize, tp: usize) -> usize {
         let gpus: Vec<usize> = (0..self.gpus()).collect();
         gpus.chunks(domain)
@@ -32,7 +31,7 @@ impl Snapshot<'_> {
             .sum()
     }
 
-    /// Blocks of a fixed place within domains, complete and without any fault.
+    /// Counts complete blocks at fixed places within domains without any fault.
     fn healthy_blocks(&self, domain: usize, block: usize) -> usize {
         let gpus: Vec<usize> = (0..self.gpus()).collect();
         gpus.chunks(domain)
@@ -41,11 +40,12 @@ impl Snapshot<'_> {
             .count()
     }
 
-    /// Groups on the line, by joining each healthy node with all healthy nodes in its reach.
+    /// Counts groups on the line by joining each healthy node with all healthy nodes within its
+    /// reach.
     fn on_line(&self, k: usize, closed: bool, tp: usize) -> usize {
         let nodes = self.healthy.len();
         let mut component: Vec<usize> = (0..nodes).collect();
-        // To the fixed point, as slowly as one likes.
+        // Iterates to the fixed point; speed does not matter.
         loop {
             let before = component.clone();
             for from in 0..nodes {
@@ -97,7 +97,7 @@ const DESIGNS: [&str; 16] = [
     "torus:4x4x2",
 ];
 
-/// GPUs in full groups, from the definition of a design; none where no group ever fits.
+/// Returns the GPUs in full groups by the definition of a design. `None` if no group ever fits.
 fn usable(design: &str, at: &Snapshot<'_>, tp: usize) -> Option<usize> {
     let node = at.gpus_per_node;
     if tp > at.gpus() {
@@ -139,7 +139,7 @@ fn healthy_at(intervals: &[Interval], nodes: u32, now: u64) -> Vec<bool> {
     (0..nodes).map(|node| !intervals.iter().any(|interval| is_open(node, interval))).collect()
 }
 
-/// The waste at each millisecond of the window, and the usable GPUs; in GPUs.
+/// Returns the wasted and the usable GPUs at each millisecond of the window.
 fn history(
     design: &str,
     cluster: Cluster,
@@ -185,7 +185,8 @@ fn assert_same(design: &str, gpus: u32, ours: &Figures, naive: &[(usize, usize)]
     assert!(ours.lower_bound_mean <= ours.waste_mean + 1e-12, "{design} beats the bound");
 }
 
-/// Every millisecond of the window lies in one moment, which says what the definition says.
+/// Checks that every millisecond of the window lies in one moment, which agrees with the
+/// definition.
 fn assert_same_history(
     design: &str,
     moments: &[compare::Moment],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the cost engine promises: the published tables to the cent, derived from the designs and
+//! Checks that the cost engine reproduces the published tables to the cent, from the designs and
 //! the shipped price file.
 
 use lightloom_study::architecture::{Architecture, Cluster, NicRate, Site, parse};
@@ -60,7 +60,7 @@ fn the_recalled_table_comes_out_to_the_cent_and_the_hundredth_of_a_watt() {
     ];
     for (row, (name, published)) in rows(&HBD, &site(4, NicRate::G400)).iter().zip(table) {
         let figures = figures(row);
-        // Exact in cents: half a millionth covers the floating point.
+        // Exact in cents: half a millionth covers floating-point error.
         near(name, figures.cost_per_gpu_usd, published[1], 5e-7);
         near(name, figures.power_per_gpu_w.unwrap(), published[3], 0.005_000_1);
         near(name, figures.gbytes_per_s_per_gpu, published[0], 0.0);
@@ -186,7 +186,7 @@ fn a_swing_is_the_count_times_the_range_and_orders_are_told() {
     let ocstrx = effects.iter().find(|effect| effect.part == "ocstrx-800g").unwrap();
     let swing = &ocstrx.designs[0];
     near("swing", swing.high_usd - swing.low_usd, 6.0 * 240.0 / 800.0, 1e-9);
-    // 4.68 against 5.22 $/GB/s: dearer modules put the ring behind TPUv4.
+    // 4.68 against 5.22 $/GB/s: with more expensive modules the ring is behind TPUv4.
     assert_eq!(ocstrx.order_at_low, ["khop:3", "tpuv4", "nvl:72"]);
     assert_eq!(ocstrx.order_at_high, ["tpuv4", "khop:3", "nvl:72"]);
     assert!(ocstrx.changes_order);
@@ -209,7 +209,7 @@ fn waste_makes_gpus_dearer() {
     };
     let question = AggregateQuestion { faults, gpu_usd: 40_000.0 };
     let curves = aggregate(&designs(&names), &costs, &question);
-    // The ideal switch has no bill, and DGX no group of 32.
+    // The ideal switch has no bill, and DGX cannot hold a group of 32.
     let named: Vec<&str> = curves.iter().map(|curve| curve.arch.as_str()).collect();
     assert_eq!(named, ["khop:2", "nvl:72"]);
     near("K=2 without faults", curves[0].points[0].usd_per_gpu, 2_626.80, 1e-6);

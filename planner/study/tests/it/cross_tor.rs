@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The orchestrated placement keeps data-parallel traffic under its ToR where that can be done.
+//! Checks that the orchestrated placement keeps data-parallel traffic under its ToR where that is
+//! possible.
 
 use lightloom_study::architecture::Cluster;
 use lightloom_study::compare::{CrossTorPoint, CrossTorQuestion, aligned_limit, cross_tor_shares};
@@ -22,7 +23,7 @@ fn shares(nodes_per_tor: u32, job_share: f64, ratios: &[f64]) -> Vec<CrossTorPoi
 
 #[test]
 fn hardly_anything_crosses_below_7_percent_where_alignment_is_feasible() {
-    // (nodes a ToR, job share, up to which fault ratio)
+    // (nodes per ToR, job share, maximum fault ratio)
     for (nodes_per_tor, job_share, up_to) in [(2, 0.85, 0.065), (4, 0.75, 0.05), (4, 0.85, 0.02)] {
         assert!(up_to < aligned_limit(job_share, nodes_per_tor));
         for point in shares(nodes_per_tor, job_share, &[0.0, 0.02, up_to]) {

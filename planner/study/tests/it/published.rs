@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Figures that are quoted from memory, or our own of before: no reader sees them, and they hold.
+//! Checks figures that are recalled, or are our own earlier results. Readers do not see them.
 
 use lightloom_study::cost::read_prices;
 use lightloom_study::reproduce::{Inputs, Verdict, infinitehbd};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What papers claim of reconfigurable fat-trees, on the one of 2,048 GPUs that comes with lightloom.
+//! Claims of papers on reconfigurable fat-trees, computed on the shipped fabric of 2,048 GPUs.
 
 use lightloom_planner::joint;
 use lightloom_study::cost::read_prices;
@@ -26,10 +26,11 @@ fn the_acceptance_list_says_what_comes_out_and_what_does_not() {
     assert_eq!(agrees("planned ÷ uniform mesh"), [true, true]);
     assert_eq!(agrees("MixNet's delay curve"), [true, true, true, true]);
     assert_eq!(agrees("with 5.7 s"), [true]);
-    // 100 µs is ACTINA's; our break-even on 4 MiB shifts is several times longer.
+    // 100 µs is ACTINA's figure; our break-even on 4 MiB shifts is several times longer.
     assert_eq!(agrees("ACTINA"), [false]);
-    // Price alone does not give RFabric's 2.2 to 3.1 against a tree that blocks nothing; an
-    // oversubscribed one is slow enough. docs/rfabric.md says so; this test notices when it changes.
+    // Price is not enough for RFabric's 2.2 to 3.1 relative to a non-blocking tree; an
+    // oversubscribed tree is slow enough. docs/rfabric.md documents this, and this test fails when
+    // it changes.
     assert_eq!(agrees("RFabric: performance per cost against fat-tree, 100 %"), [false]);
     assert_eq!(
         agrees("RFabric: performance per cost against oversubscribed fat-tree, 100 %"),

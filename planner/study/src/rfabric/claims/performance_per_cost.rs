@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Performance per cost against other fabrics: the whole table, and RFabric's claims out of it.
+//! Performance per cost relative to other fabrics: the whole table, and RFabric's claims from it.
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 use serde::Serialize;
@@ -11,16 +11,15 @@ use crate::rfabric::baselines::{BASELINES, Baseline, OcsPrice, Parts};
 use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::rfabric::phases::{Phase, candidates, schedule};
 
-/// Performance per cost of the planned fabric against a baseline.
+/// Performance per cost of the planned fabric relative to a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The baseline.
     pub baseline: &'static str,
     /// Rate of the network cards, which decides the prices.
     pub nic_gbps: u32,
-    /// How many times the core is oversubscribed.
+    /// Oversubscription of the core.
     pub core_oversubscription: f64,
-    /// Which of the price file's figures a port of an optical switch costs; the rest is at its mean.
+    /// The price level of a port of an optical switch; other prices are at their mean.
     pub ocs_price: OcsPrice,
     /// Share of a step that the 1:1 fat-tree would spend communicating.
     pub communication_share: f64,
@@ -28,12 +27,13 @@ pub struct Comparison {
     pub speedup: f64,
     /// Baseline network cost ÷ ours.
     pub cost_ratio: f64,
-    /// Their product.
+    /// Product of both.
     pub performance_per_cost: f64,
 }
 
-/// Performance per cost over baselines, price lists, core sizes and shares of communication: a table,
-/// since no single number is honest. None where the price file lacks a part.
+/// Returns the performance per cost over baselines, price lists, core sizes and shares of
+/// communication. It is a table because no single number is representative. `None` if the price
+/// file lacks a part.
 #[must_use]
 pub fn sensitivity(
     fabric: &ReconfigurableFatTree,
@@ -77,7 +77,8 @@ pub fn sensitivity(
     Some(rows)
 }
 
-/// RFabric's claims against four baselines at 400G, with the price file's mean figures and a 4:1 core.
+/// Returns RFabric's claims against four baselines at 400G, with the price file's mean figures and
+/// a 4:1 core.
 pub(super) fn claims(
     base: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -88,13 +89,12 @@ pub(super) fn claims(
     pairs.filter_map(|(wanted, share)| claim(&table, wanted, share)).collect()
 }
 
-/// A baseline of a claim.
 struct Wanted {
     /// Its name in [`BASELINES`].
     baseline: &'static str,
-    /// What RFabric calls it.
+    /// RFabric's name for it.
     name: &'static str,
-    /// What decides the figure.
+    /// The factor that determines the figure.
     why: &'static str,
 }
 
@@ -121,7 +121,8 @@ const WANTED: [Wanted; 4] = [
     },
 ];
 
-/// The claim against one baseline, where a step spends `communication_share` of its time communicating.
+/// Returns the claim against one baseline if a step spends `communication_share` of its time
+/// communicating.
 fn claim(table: &[Comparison], wanted: &Wanted, communication_share: f64) -> Option<RfabricClaim> {
     let Wanted { baseline, name, why } = wanted;
     let alike = || {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The figures of two published ratios under what their papers leave open.
+//! Computes two published ratios for all values of the parameters that their papers leave open.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::architecture::NicRate;
 use crate::cost::PriceList;
 use crate::rfabric::baselines::{Baseline, OcsPrice, Parts};
 
-/// What RFabric's abstract leaves open about performance per cost against a fat-tree.
+/// The open parameters of RFabric's performance per cost relative to a fat-tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Open {
-    /// Whether the network card is in the bill.
+    /// Whether the bill includes the network card.
     pub bills_nic: bool,
-    /// Whether hosts are joined to leaves by copper instead of two modules.
+    /// Whether copper instead of two modules joins hosts to leaves.
     pub copper_to_hosts: bool,
-    /// How many times our packet core is oversubscribed.
+    /// Oversubscription of our packet core.
     pub core: f64,
     /// Price of a port of an optical switch.
     pub ocs: OcsPrice,
-    /// Tiers of the fat-tree that blocks nothing.
+    /// Tiers of the non-blocking fat-tree.
     pub tiers: u32,
     /// Share of the tree's step that is communication.
     pub communication: f64,
@@ -32,17 +32,16 @@ pub struct Open {
     pub rate: NicRate,
 }
 
-/// Performance per cost against a fat-tree; plans are made once a core.
+/// Computes performance per cost relative to a fat-tree. Plans once per core size.
 pub struct PerCost<'a> {
     base: &'a ReconfigurableFatTree,
     phases: &'a [Phase],
     prices: &'a PriceList,
-    /// Our fabric, its step and the tree's, by percent of oversubscription.
+    /// Our fabric, its step time and the tree's, by oversubscription in per cent.
     planned: BTreeMap<u64, (ReconfigurableFatTree, f64, f64)>,
 }
 
 impl<'a> PerCost<'a> {
-    /// On this fabric and these phases.
     #[must_use]
     pub fn new(
         base: &'a ReconfigurableFatTree,
@@ -52,7 +51,7 @@ impl<'a> PerCost<'a> {
         Self { base, phases, prices, planned: BTreeMap::new() }
     }
 
-    /// The figure. `None` where the price file lacks a part.
+    /// Returns the figure. `None` if the price file lacks a part.
     pub fn figure(&mut self, open: Open) -> Option<f64> {
         let (base, phases) = (self.base, self.phases);
         let planned = self.planned.entry((open.core * 100.0) as u64).or_insert_with(|| {
@@ -78,7 +77,8 @@ impl<'a> PerCost<'a> {
     }
 }
 
-/// Dollars for one GPU. Copper for a rate both ways is as many cables of 200 Gb/s one way as carry it.
+/// Returns the dollars per GPU. Copper for a bidirectional rate takes as many unidirectional cables
+/// of 200 Gb/s as needed.
 fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
     let of_rate = |part: &str| {
         let part = format!("{part}-{}g", open.rate.gbps());
@@ -95,10 +95,10 @@ fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
     Some(usd)
 }
 
-/// What MixNet leaves open about one topology a job against one a layer.
+/// The open parameters of MixNet's one topology per job compared with one per layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OneShot {
-    /// How far gates spread.
+    /// Spread of the gates.
     pub spread: f64,
     /// Layers that one topology serves.
     pub layers: u64,
@@ -107,7 +107,7 @@ pub struct OneShot {
 }
 
 impl OneShot {
-    /// One topology a job ÷ one a layer, on MixNet's region.
+    /// Returns one topology per job ÷ one per layer, on MixNet's region.
     #[must_use]
     pub fn figure(self) -> f64 {
         let region = mixnet_region();
