@@ -158,7 +158,6 @@ struct Quickest {
 }
 
 impl Quickest {
-    /// Takes `plan` if it is quicker and uses no fewer GPUs.
     fn offer(&mut self, plan: Plan, mappings: &[Mapping]) {
         let (offered, own) = (&plan.metrics, &self.plan.metrics);
         if offered.gpus_used >= own.gpus_used && offered.step_time_ps < own.step_time_ps {
@@ -214,7 +213,6 @@ fn complete(
     Ok((plan, mappings))
 }
 
-/// Returns whether the step of a job sends between placed GPUs.
 fn has_placed_step(fabric: &Fabric) -> bool {
     fabric.jobs.iter().any(|job| job.is_placed() && job.step.is_some())
 }

@@ -19,7 +19,6 @@ const RATE_TOLERANCE: f64 = 1e-6;
 /// Bytes of a phase between pairs of leaves, scaled up to what a link could carry in the same time.
 pub(crate) type Flows = BTreeMap<(u32, u32), f64>;
 
-/// The demand of a phase on a network.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) flows: Flows,

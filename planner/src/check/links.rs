@@ -17,7 +17,6 @@ pub(super) struct Lit {
 }
 
 impl Lit {
-    /// Returns the path the plan gives to a bundle.
     pub(super) fn path(&self, bundle: BundleId) -> Option<Path> {
         self.paths[self.slot(bundle)]
     }

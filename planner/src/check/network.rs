@@ -35,7 +35,6 @@ pub(super) struct Sent {
     usable_share: Option<f64>,
 }
 
-/// The location of a rank.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) leaf: LeafId,
@@ -78,7 +77,6 @@ impl Sent {
     }
 }
 
-/// Traffic of each phase of a job, with its name.
 pub(super) type Named = Vec<(String, Sent)>;
 
 /// Checks the phases of a plan and counts those whose bound is not proven.

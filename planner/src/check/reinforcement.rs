@@ -78,7 +78,6 @@ pub(super) fn expected(
     Some(sends.map(|(name, sent)| (name.to_owned(), sent)).collect())
 }
 
-/// The GPUs that generate samples.
 struct Pool<'a> {
     raw: &'a RlFile,
     card: &'a ModelCard,

@@ -67,7 +67,6 @@ impl<'a> Training<'a> {
         all - all / i128::from(self.job.replicas.count.max(1)) * i128::from(self.left_out)
     }
 
-    /// Returns the current step time.
     fn step(&self) -> i128 {
         let calm = match self.left_out {
             0 => self.job.step + self.slower_elsewhere,

@@ -62,7 +62,6 @@ pub(super) fn quickest(
     Ok(best.layout)
 }
 
-/// The quickest layout so far.
 struct Best {
     seconds: f64,
     layout: Layout,

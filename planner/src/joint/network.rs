@@ -258,7 +258,6 @@ fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
     bits.values().fold(0.0, |most: f64, bits| most.max(bits / rate))
 }
 
-/// Returns the bits that each leaf sends and receives.
 fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
     let mut bits = vec![(0.0, 0.0); demand.leaves()];
     for (from, to, bytes) in demand.flows() {

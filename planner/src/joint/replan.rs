@@ -185,7 +185,6 @@ fn groups_ranked_anew(kept: &[Rank], ranks: &[Rank]) -> usize {
     differ.map(|(_, rank)| rank.group).collect::<BTreeSet<GroupId>>().len()
 }
 
-/// Returns the coordinates of every group of a job.
 fn coordinates(plan: &Plan) -> BTreeMap<GroupId, Coordinates> {
     let at = |rank: &Rank| Coordinates { pp: rank.pp, cp: rank.cp, dp: rank.dp };
     let ranks = plan.ranks.iter().filter(|rank| rank.job.is_some());

@@ -20,7 +20,6 @@ use crate::rfabric::phases::Phase;
 /// Maximum number of paths between two leaves.
 const MOST_PATHS: usize = 4;
 
-/// The working cables by leaf.
 struct Graph<'a> {
     network: &'a DirectNetwork,
     cables: BTreeMap<LeafCable, u32>,

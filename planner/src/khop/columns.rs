@@ -107,7 +107,6 @@ impl<'a> Columns<'a> {
             .then(|| self.fabric.hbd.position_of(NodeId::from_index(node)))
     }
 
-    /// Returns the chains of a set.
     pub(super) fn chains(&self, set: &[(usize, Vec<usize>)]) -> Vec<Chain> {
         let chain = |(slot, columns): &(usize, Vec<usize>)| {
             columns.iter().filter_map(|column| self.position(*column, *slot)).collect()

@@ -131,7 +131,6 @@ fn ranks(hbd: &Hbd, layout: &Layout) -> Vec<Rank> {
     ranks
 }
 
-/// Returns the GPUs of `group` in rank order.
 pub(crate) fn gpus_by_rank(hbd: &Hbd, group: &RingGroup) -> Vec<GpuId> {
     match group.segment {
         Some(Segment { first, gpus }) => (first..first + gpus)

@@ -118,7 +118,6 @@ impl Track<'_> {
 
 const UNREACHED: i32 = -1;
 
-/// The table of [`Track::most_chains`].
 struct Table {
     length: usize,
     finished: Vec<i32>,

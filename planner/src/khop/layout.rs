@@ -54,7 +54,6 @@ impl RingGroup {
         let (id, ranks) = (GroupId::default(), nodes.clone());
         Self { id, job: None, ranks, nodes, hops, segment: None, passing: None }
     }
-    /// Returns a group of some GPUs of one node.
     #[must_use]
     pub(crate) fn inside(node: NodeId, segment: Segment) -> Self {
         Self {

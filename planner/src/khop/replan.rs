@@ -347,7 +347,6 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Returns the leaves of a group.
     fn leaves(&self, group: &RingGroup) -> BTreeSet<TorId> {
         group.ranks.iter().map(|node| self.fabric.dcn.tor_of(*node)).collect()
     }
@@ -511,7 +510,6 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Forms spare rings from nodes without a group.
     fn form_spares(&mut self) {
         for tp in spare_sizes(&self.fabric.jobs) {
             for spare in any_groups(self.fabric, self.survey, &self.idle, tp) {

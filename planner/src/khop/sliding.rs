@@ -19,9 +19,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-/// The columns of nodes that the program reads.
 pub(super) trait Grid: Sync {
-    /// Returns K.
     fn reach(&self) -> usize;
     /// Bit i: the node of slot i in this column is usable.
     fn usable(&self, column: usize) -> u64;
@@ -62,7 +60,6 @@ impl Price {
     }
 }
 
-/// One chain: its slot, and its columns in rising order.
 pub(super) type SlotChain = (usize, Vec<usize>);
 
 #[derive(Clone, Debug, Default)]
@@ -73,7 +70,6 @@ pub(super) struct Found {
     pub(super) cost: u32,
     /// The first column after the last set.
     pub(super) end: usize,
-    /// Whether the demand is met.
     pub(super) complete: bool,
 }
 
@@ -146,7 +142,6 @@ pub(super) struct Search<'a, G, const P: usize> {
     pub(super) width: usize,
 }
 
-/// The states of one column during collection.
 struct Layer<const P: usize> {
     reached: Vec<Reached<P>>,
     index: FxHashMap<Key<P>, usize>,
@@ -412,7 +407,6 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         layer.keep((next, taken));
     }
 
-    /// Returns the sets of `state`.
     fn trace(&self, steps: &[Step], state: &State<P>, wanted: Wanted, begin: usize) -> Found {
         let mut order = Vec::new();
         let mut trail = state.trail;

@@ -123,7 +123,6 @@ fn most_of_piece(
     Some(found.last()?.into_iter().map(|ring| rings[ring].clone()).collect())
 }
 
-/// A choice of the search: nodes that are used together.
 #[derive(Clone)]
 struct Item {
     nodes: u64,
@@ -170,7 +169,6 @@ struct Sets<'a> {
     rings: &'a [RingGroup],
     /// Sets that cost this much are useless.
     most: u64,
-    /// By ring: its nodes.
     nodes: Vec<u64>,
     /// By ring: a number shared by rings with nodes under the same ToRs.
     likeness: Vec<usize>,
@@ -326,7 +324,6 @@ struct Search<'a> {
     items: &'a [Item],
     /// Items by their lowest node, cheapest first.
     by_lowest: Vec<Vec<usize>>,
-    /// Nodes per item of each kind.
     sizes: [usize; 2],
     /// Minimum cost per item of each kind.
     least: [u64; 2],

@@ -57,7 +57,6 @@ pub(super) fn runs(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<usi
     (0..nodes).map(run).collect()
 }
 
-/// Returns every run of `length` places on the line.
 pub(super) fn all(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
     let nodes = survey.hbd().nodes() as usize;
     let runs = runs(survey, free, length).into_iter().enumerate();

@@ -210,9 +210,7 @@ struct LeafView {
     /// (bits sent, bits received) of each peer that a circuit may join, and the number of reaches
     /// that may.
     open: Vec<([f64; 2], usize)>,
-    /// All bits sent and received.
     total: [f64; 2],
-    /// Ports by reach.
     ports: Vec<u32>,
     circuit_rate: f64,
     electrical_rate: f64,

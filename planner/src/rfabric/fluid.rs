@@ -36,7 +36,6 @@ struct Flow {
     route: Option<RoutePlan>,
 }
 
-/// Shared links by index, four per leaf.
 #[derive(Clone, Copy)]
 enum Link {
     /// Into the core.

@@ -51,7 +51,6 @@ struct Patch<'a> {
     books: Vec<PortBook<'a>>,
 }
 
-/// The circuits that a step removes and adds.
 struct Step {
     remove: Vec<usize>,
     add: Vec<CrossConnect>,
@@ -201,7 +200,6 @@ impl<'a> Patch<'a> {
         self.judge(touched);
     }
 
-    /// Adds a circuit that is already in its port book.
     fn add(&mut self, circuit: CrossConnect) {
         let (a, b) = (circuit.a.index(), circuit.b.index());
         self.topology.add(a, b);

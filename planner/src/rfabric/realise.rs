@@ -120,7 +120,6 @@ fn wiring(
         .collect()
 }
 
-/// One switch with its capacity and its present circuits.
 #[derive(Clone, Debug)]
 struct Switch {
     ocs: OcsId,

@@ -147,7 +147,6 @@ pub fn load_any_version(
     })
 }
 
-/// Reports all mistakes in the steps of a fabric file.
 fn report(fabric: &Fabric, check: &mut Check<'_>) {
     for (at, job) in fabric.jobs.iter().enumerate() {
         let path = format!("/jobs/{at}/step");

@@ -118,7 +118,6 @@ pub fn stage_topologies(leaves: usize, before: &[CrossConnect], stages: &[Stage]
         .collect()
 }
 
-/// Returns the change of each switch.
 fn changes(before: &[CrossConnect], after: &[CrossConnect]) -> Vec<Stage> {
     let (old, new): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), after.iter().collect());
     let mut by_switch = BTreeMap::<OcsId, Stage>::new();

@@ -164,7 +164,6 @@ pub fn name_of(fabric: &Fabric) -> Option<String> {
 pub trait UsableGpus {
     fn fail(&mut self, node: NodeId);
     fn repair(&mut self, node: NodeId);
-    /// Returns the number of GPUs in full groups.
     fn usable_gpus(&self) -> u32;
     /// Returns whether a warm spare would replace this healthy node if it failed now.
     fn has_spare_for(&self, _: NodeId) -> bool {
@@ -172,7 +171,6 @@ pub trait UsableGpus {
     }
 }
 
-/// Rejects an empty group, and one larger than the cluster.
 fn check_size(cluster: Cluster, tp: u32) -> Result<(), CannotHold> {
     if tp == 0 {
         return Err(CannotHold("a group has at least one GPU".to_owned()));

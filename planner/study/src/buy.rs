@@ -111,7 +111,6 @@ pub struct Question {
     pub budget_usd: Option<f64>,
     /// Name of the network for designs that name none.
     pub usual_network: Option<String>,
-    /// Network card of a GPU.
     pub nic: NicRate,
     pub candidates: Vec<Candidate>,
     /// GPUs per group.
@@ -259,7 +258,6 @@ pub struct Row {
     pub cost_low_usd: f64,
     /// The same with every price at its high end.
     pub cost_high_usd: f64,
-    /// Megawatts at the meter.
     pub power_mw: f64,
     /// Useful PFLOP/s, summed over the window, in PFLOP-years (a PFLOP/s for a year).
     pub useful_pflop_years: f64,
@@ -491,7 +489,6 @@ fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<C
     Ok(cluster)
 }
 
-/// Simulates one design over one history.
 fn row(
     question: &Question,
     priced: &Priced<'_>,
@@ -548,7 +545,6 @@ impl Candidate {
         question.outage_ms as f64 + answered
     }
 
-    /// Returns the policy, with any settings that differ from its defaults.
     fn label(&self) -> String {
         let mut label = self.policy.to_string();
         if self.policy == FaultPolicy::Backup && self.spares != 1 {

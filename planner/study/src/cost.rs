@@ -202,7 +202,6 @@ fn priced(line: &BillLine, prices: &PriceList) -> PricedLine {
     }
 }
 
-/// Returns the dollars per GPU of a line of a bill.
 fn usd(line: &BillLine, prices: &PriceList, level: Level) -> f64 {
     let quote = prices.quote(&line.part).expect("missing prices were refused");
     line.count_per_gpu * quote.usd.at(level)

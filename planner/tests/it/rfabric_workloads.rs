@@ -49,7 +49,7 @@ fn every_workload_sends_the_bytes_of_its_formula() {
         ("sample-migration", 6.0 * 4096.0 * CACHE_BYTES),
         // Heads stay below a leaf. 16 GPUs each gather an eighth of the heads from the other group.
         ("sparse-attention", 80.0 * 16.0 * 2.0 * 4.0 * 0.1 * 0.25 * 262_144.0 * 128.0 * 2.0),
-        // Eight GPUs hand on 1024 tokens: query, keys and values there, output back.
+        // Eight GPUs send 1024 tokens each: query, keys and values to the server, output back.
         ("core-attention", 80.0 * 8.0 * 1024.0 * (64.0 + 16.0 + 64.0) * 128.0 * 2.0),
         // One byte per element there and two back.
         ("attention-feed-forward", 1000.0 * 3.0 * 7168.0 * 61.0 * 1024.0),

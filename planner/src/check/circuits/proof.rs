@@ -57,7 +57,6 @@ pub(super) fn proven(
     Ok(all / paid)
 }
 
-/// The possible circuits, from the specification.
 struct Optics<'a> {
     spec: &'a FatTreeSpec,
     /// Working ports not held by another job, by bank and leaf.
@@ -102,7 +101,6 @@ impl<'a> Optics<'a> {
         a != b && fits && has_ports && !is_forbidden((one, two)) && !is_forbidden((two, one))
     }
 
-    /// Returns the banks that can join this leaf to another.
     fn banks_of(&self, leaf: usize) -> impl Iterator<Item = usize> + '_ {
         let leaves = self.spec.leaves as usize;
         (0..self.spec.banks.len())

@@ -119,8 +119,8 @@ fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
     was.iter().map(keeps).collect::<Option<Vec<NodeId>>>().unwrap_or_else(|| now.to_vec())
 }
 
-/// By place in `old`: the group of `new`, of the same job and size, that takes it. Those with most nodes in common first;
-/// a spare is taken by one with the same nodes alone.
+/// Maps places in `old` to indices in `new`, for groups of the same job and size. Pairs with the
+/// most nodes in common come first. A spare is only matched to a group with exactly the same nodes.
 pub(super) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
     let mut of_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (place, group) in old.iter().enumerate() {
@@ -152,7 +152,7 @@ pub(super) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, u
             given.insert(place, at);
         }
     }
-    // The rest of a job moves to where none of it was.
+    // The other groups of a job move to entirely new nodes.
     for (at, group) in new.iter().enumerate().filter(|(_, group)| group.job.is_some()) {
         let free = |place: &usize| old[*place].job == group.job && !given.contains_key(place);
         if !is_taken[at]

@@ -32,7 +32,6 @@ pub(super) struct MoveCost {
     pub(super) circuits: u32,
     /// Nodes that take over ranks of another node.
     pub(super) nodes: u32,
-    /// Bundles that switch.
     pub(super) bundles: u32,
 }
 
@@ -60,9 +59,7 @@ pub(super) struct Old {
     ranks: u128,
 }
 
-/// The rings of one job.
 pub(super) struct RegionClass {
-    /// Nodes per ring.
     pub(super) length: usize,
     /// Former rings in this section.
     pub(super) rings: u32,
@@ -133,7 +130,6 @@ struct Chain {
 /// The decisions so far. `left` is the first field so that states sort in the order of decisions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
-    /// Undecided nodes.
     left: u128,
     /// Nodes of new chains with a lit circuit to an undecided node.
     taken: u128,

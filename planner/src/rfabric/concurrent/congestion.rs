@@ -4,7 +4,6 @@
 //! Traffic has its own unit. The fill of a resource is the time in seconds in which it carries the
 //! traffic of all flows once, so the longest fill is the time of the phase.
 
-/// An arc between two nodes and its use of shared resources.
 #[derive(Clone, Debug)]
 pub(super) struct PricedArc {
     pub(super) from: usize,
@@ -13,11 +12,9 @@ pub(super) struct PricedArc {
     pub(super) uses: Vec<(usize, f64)>,
     /// The reverse arc, if both directions use the same ports. The heavier direction then counts.
     pub(super) back: Option<usize>,
-    /// Traffic on the arc.
     pub(super) flow: f64,
 }
 
-/// A network whose arcs carry traffic.
 #[derive(Clone, Debug)]
 pub(super) struct Congestion {
     pub(super) arcs: Vec<PricedArc>,
@@ -153,7 +150,6 @@ impl Congestion {
         share * share * by_fill / self.slack + turning
     }
 
-    /// Adds traffic to an arc, or removes it.
     pub(super) fn load(&mut self, arc: usize, more: f64) {
         let counted = |this: &Self| match this.arcs[arc].back {
             None => this.arcs[arc].flow,

@@ -25,7 +25,6 @@ pub(super) struct PricedPath {
     pub(super) traffic: f64,
 }
 
-/// Traffic from one node to another.
 #[derive(Clone, Debug)]
 pub(super) struct PricedFlow {
     pub(super) from: usize,
@@ -34,7 +33,6 @@ pub(super) struct PricedFlow {
     pub(super) paths: Vec<PricedPath>,
 }
 
-/// The result of settling flows.
 #[derive(Clone, Debug)]
 pub(super) struct Settled {
     pub(super) flows: Vec<PricedFlow>,
@@ -47,7 +45,6 @@ pub(super) struct Settled {
 }
 
 impl Settled {
-    /// Returns the traffic by arc.
     pub(super) fn loads(&self) -> Vec<f64> {
         let mut loads = vec![0.0; self.proof.arcs.len()];
         for path in self.flows.iter().flat_map(|flow| &flow.paths) {

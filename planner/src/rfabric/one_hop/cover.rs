@@ -40,7 +40,6 @@ struct Cover<'a> {
     ports: Ports<'a>,
     topology: Topology,
     pairs: Vec<Pair>,
-    /// Indices into `pairs` by leaf.
     pairs_of: Vec<Vec<usize>>,
     /// Overload of each line (sending 2i, receiving 2i+1) at the trial rate.
     excess: Vec<f64>,
@@ -139,7 +138,6 @@ impl Tournament {
         tournament
     }
 
-    /// Returns the entry with the largest positive score.
     fn winner(&self) -> Option<usize> {
         Some(self.winners[1]).filter(|entry| self.scores[*entry] > 0.0)
     }

@@ -65,7 +65,6 @@ struct Search<'a> {
     evaluator: &'a Evaluator,
     ports: Ports<'a>,
     topology: Topology,
-    /// The limit of each line.
     lambdas: Vec<f64>,
     exchanges_left: u32,
 }

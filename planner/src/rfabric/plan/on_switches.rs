@@ -16,7 +16,6 @@ use super::super::realise::{Realisation, realise, topology_of};
 use super::super::transition;
 use super::{CarriedStep, Options, PhasePlan, PlanError, SolverReport, TransitionPlan};
 
-/// A step's phases with their candidates.
 pub(super) struct Planner<'a> {
     pub(super) fabric: &'a ReconfigurableFatTree,
     pub(super) phases: &'a [Phase],

@@ -9,7 +9,6 @@ use lightloom_units::id::{LeafId, OcsId};
 /// Maximum number of circuits moved to make room for one.
 pub(super) const MOST_MOVED: u32 = 3;
 
-/// All switches with their circuits.
 pub(super) struct Room<'a> {
     books: Vec<PortBook<'a>>,
     pub(super) circuits: BTreeSet<CrossConnect>,

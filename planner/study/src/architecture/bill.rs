@@ -57,7 +57,6 @@ pub struct Bill {
     pub lines: Vec<BillLine>,
 }
 
-/// One part of a bill.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BillLine {
     /// Name of the part in the price file.
@@ -83,7 +82,6 @@ impl BillLine {
 #[error("{0}")]
 pub struct NoBill(pub String);
 
-/// Returns one fibre per optical module.
 pub(super) fn fibres(modules_per_gpu: f64) -> BillLine {
     BillLine::new("fibre", modules_per_gpu, "one to every optical module")
 }

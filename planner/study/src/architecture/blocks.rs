@@ -5,7 +5,6 @@ use lightloom_units::id::NodeId;
 
 use super::{Cluster, UsableGpus};
 
-/// The layout of blocks and the use of healthy ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// Size of a domain. Blocks start at the beginning of each domain and never cross its end.
@@ -20,19 +19,16 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Returns the GPUs in groups of `healthy` blocks of a pod.
     const fn joined(&self, healthy: u32) -> u32 {
         healthy / self.blocks_joined * self.gpus_joined
     }
 }
 
-/// Counts the faulty nodes of every block.
 pub(super) struct Blocks {
     layout: Layout,
     blocks_per_domain: u32,
     gpus_per_node: u32,
     faulty_nodes: Vec<u32>,
-    /// By pod.
     healthy_blocks: Vec<u32>,
     usable: u32,
 }

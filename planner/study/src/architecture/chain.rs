@@ -48,7 +48,6 @@ impl Chain {
         chain
     }
 
-    /// Returns the number of groups that fit now.
     pub(super) fn groups(&self) -> u32 {
         self.groups
     }
@@ -241,7 +240,6 @@ impl Fenwick {
         }
     }
 
-    /// Returns the sum of the counters up to and including `counter`.
     fn sum(&self, counter: u32) -> u32 {
         let mut at = counter as usize + 1;
         let mut sum = 0;

@@ -62,7 +62,6 @@ pub(super) fn domains_under(
 }
 
 impl Domains {
-    /// Returns the GPUs of one domain that are in groups.
     fn in_groups(&self, domain: usize) -> u32 {
         let healthy = self.healthy[domain];
         let first = u32::try_from(domain).expect("fewer domains than GPUs") * self.gpus_per_domain;

@@ -11,7 +11,6 @@ use super::part_loss::{PartLoss, of_links_to_hosts};
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// Maximum number of tiers.
 const MOST_TIERS: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]

@@ -33,7 +33,6 @@ const MODULES_PER_BUNDLE: u32 = 8;
 /// Copper cables of 1.6 Tb/s per ring edge within a node.
 const CABLES_PER_EDGE: u32 = 2;
 
-/// Whether the line of nodes is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Ring,
@@ -216,7 +215,6 @@ impl Khop {
 struct SpareRings {
     nodes_per_ring: u32,
     tp: u32,
-    /// Faulty nodes per ring.
     faulty: Vec<u32>,
     /// Rings with at most one faulty node.
     working: u32,

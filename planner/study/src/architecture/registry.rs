@@ -6,9 +6,7 @@ use super::{
     photonic_rails, rfabric, sip_ring, torus, tpuv4,
 };
 
-/// A kind of design with its accepted names.
 pub(super) struct DesignKind {
-    /// The accepted forms, each with a description.
     pub(super) forms: &'static [(&'static str, &'static str)],
     pub(super) parse: fn(&str) -> Option<Box<dyn Architecture>>,
 }

@@ -10,7 +10,6 @@ use super::fat_tree::{DcnCounts, dcn_bill, not_a_domain};
 use super::registry::DesignKind;
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// The optical tiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Optical {
     /// All tiers above the leaves.

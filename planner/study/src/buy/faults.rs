@@ -282,7 +282,6 @@ fn hits(faults: &Timeline, seed: Seed) -> Vec<f64> {
     faults.changes().iter().map(hit).collect()
 }
 
-/// Returns the outages of a timeline.
 fn intervals_of(faults: &Timeline) -> Vec<(NodeId, TraceTime, TraceTime)> {
     let mut open: Vec<Option<TraceTime>> = vec![None; faults.nodes() as usize];
     let mut intervals = Vec::new();

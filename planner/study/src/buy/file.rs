@@ -350,7 +350,6 @@ fn check_size(file: &BuyFile, check: &mut Check<'_>) {
     }
 }
 
-/// Checks numbers against their ranges.
 fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
     const ANY: f64 = 1e15;
     let (step, running) = (&file.workload.step, &file.running);
@@ -535,7 +534,6 @@ fn candidates(
     candidates
 }
 
-/// Returns whether the file sets any share.
 fn shares_typed(step: &StepRecord) -> bool {
     [step.tensor_parallel, step.all_to_all, step.data_parallel].iter().any(|share| *share != 0.0)
 }

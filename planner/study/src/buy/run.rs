@@ -89,7 +89,6 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Returns a job of `gpus` GPUs under these rules.
     fn trained(&self, gpus: u32, gpus_per_node: u32) -> TrainedJob {
         let step = ((self.step as f64 * self.stretch).round() as i128).max(1);
         let part = if self.policy == FaultPolicy::ReducedTp { gpus_per_node } else { self.tp };
@@ -181,7 +180,6 @@ impl Arrived<'_> {
         u32::try_from(self.training.held()).expect("a job holds GPUs of the cluster")
     }
 
-    /// Accounts its time until `now`.
     fn count(&mut self, now: i128) {
         self.training.advance(now - std::mem::replace(&mut self.counted, now));
     }
@@ -330,7 +328,6 @@ impl<'a> Fleet<'a> {
         self.wanted += self.jobs[id as usize].training.job.gpus;
     }
 
-    /// Finishes every job that ends now.
     fn finish(&mut self) {
         let now = self.now;
         let has_ended = |id: &u32| self.jobs[*id as usize].ends == now;
@@ -494,7 +491,6 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// Closes all accounts at the end of the window.
     fn spent(mut self) -> Spent {
         for (id, job) in (0..).zip(&mut self.jobs) {
             if self.running.contains(&id) {

@@ -33,7 +33,6 @@ pub struct Speed {
     pub nodes_per_tor: u32,
 }
 
-/// The step time of a candidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct StepTime {
     /// Ratio to the step time on the reference network.
@@ -47,7 +46,6 @@ pub(super) struct StepTime {
 }
 
 impl Speed {
-    /// Returns the step time of a candidate.
     pub(super) fn step(
         &self,
         question: &Question,

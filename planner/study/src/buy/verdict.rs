@@ -180,7 +180,6 @@ pub(super) fn row(
     }
 }
 
-/// Returns the watts of the parts with known watts.
 fn watts_of(bill: &CostFigures) -> f64 {
     bill.bill.iter().filter_map(|line| Some(line.unit_w? * line.count_per_gpu)).sum()
 }
@@ -221,15 +220,11 @@ pub(super) fn mark_pareto(rows: &mut [Row]) {
     }
 }
 
-/// The rows of other draws and of other fault rates.
 pub(super) struct Elsewhere {
-    /// By seed.
     pub(super) draws: Vec<(u64, Vec<Row>)>,
-    /// By factor of the fault rate.
     pub(super) rates: Vec<(f64, Vec<Row>)>,
 }
 
-/// Builds the verdict from `rows`, which are sorted.
 pub(super) fn judge(
     question: &Question,
     rows: &[Row],
@@ -404,7 +399,6 @@ fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) 
     text + &inside(verdict, &tied) + &outside(verdict, &tied, beyond) + "."
 }
 
-/// Describes where another of the offered designs wins.
 fn inside(verdict: &Verdict, tied: &[String]) -> String {
     let rest = |winner: &String| winner != &tied[0] && tied.contains(winner);
     let rates = verdict.by_fault_rate.iter().filter_map(|flip| flip.winner.as_ref());

@@ -72,7 +72,6 @@ impl Tally {
         u64::from(wasted) * ms
     }
 
-    /// Adds the tally of later samples of the same design.
     pub(super) fn absorb(&mut self, later: Self) {
         let add = |to: &mut [u64], from: &[u64]| to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
         add(&mut self.ms_by_wasted, &later.ms_by_wasted);

@@ -194,7 +194,6 @@ impl Claim {
     }
 }
 
-/// Collects the claims of one section.
 pub(super) struct Section {
     pub(super) name: &'static str,
     pub(super) label: Label,
@@ -212,7 +211,6 @@ impl Section {
         self.sentence = sentence.into();
     }
 
-    /// Adds a claim with our figure.
     pub(super) fn add(
         &mut self,
         claim: impl Into<String>,
@@ -224,7 +222,6 @@ impl Section {
         self.push(claim.into(), unit, published, Some(ours), verdict)
     }
 
-    /// Adds a claim that is not computed, with the reason.
     pub(super) fn not_computed(
         &mut self,
         claim: impl Into<String>,
@@ -236,7 +233,6 @@ impl Section {
         claim.note = Some(why.to_owned());
     }
 
-    /// Adds a claim that needs the public fault trace, which was not given.
     pub(super) fn needs_faults(
         &mut self,
         claim: impl Into<String>,
@@ -272,7 +268,6 @@ impl Section {
     }
 }
 
-/// Returns a published value with a tolerance.
 pub(super) const fn near(value: f64, tolerance: f64) -> Published {
     Published::Near { value, tolerance }
 }

@@ -412,7 +412,6 @@ const TABLE_R8: [(&str, f64); 6] = [
     ("nvl:576", 2.15),
     ("tpuv4", 6.41),
 ];
-/// Draws behind the tables.
 const TABLE_DRAWS: f64 = 40.0;
 
 fn waste_table(waste: Option<&Waste>) -> Section {

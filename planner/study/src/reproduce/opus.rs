@@ -17,7 +17,6 @@ const TIME: &str = "Opus: a step is less than 6 % longer";
 /// Rounding of a quotient that is published as a whole number.
 const HALF: f64 = 0.5;
 
-/// The open parameters of a bill.
 #[derive(Clone, Copy)]
 struct OpenBill {
     tiers: f64,
