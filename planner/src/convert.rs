@@ -42,8 +42,8 @@ struct CircuitsOfVersion1 {
     dark_port_time_share: f64,
 }
 
-/// Converts the plan in `text` for `fabric`. `before` is the SHA-256 of the fabric file from which
-/// the plan was made. The result is checked and has its digest.
+/// Converts the plan in `text` for `fabric`. `before` is the SHA-256 of the plan's original fabric
+/// file. The result is checked and has its digest.
 ///
 /// # Errors
 /// If `text` is not a plan of version 1 for that fabric.

@@ -24,7 +24,7 @@ pub use training::Training;
 /// Goodput over a span, split into the three factors of arXiv 2502.06982.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
-    /// Share of all GPU time in which jobs had all their GPUs.
+    /// Share of all GPU time during which jobs had all their GPUs.
     pub scheduling: f64,
     /// Share of the scheduled time spent in steps that counted.
     pub runtime: f64,

@@ -176,8 +176,8 @@ fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<
     placed
 }
 
-/// Returns groups for `jobs`. Either all of them have rings larger than a node, or there is only
-/// one.
+/// Returns groups for `jobs`: either several jobs whose rings are larger than a node, or a single
+/// job.
 fn groups_of(
     fabric: &Fabric,
     survey: &Survey<'_>,

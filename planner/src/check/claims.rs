@@ -50,7 +50,7 @@ impl Claims<'_> {
         }
     }
 
-    /// Checks that the jobs are those of the file, as far as the plan lists them.
+    /// Checks that the plan's jobs match the file.
     fn jobs(&mut self, fabric: &Fabric, plan: &Plan) {
         for (job, stated) in fabric.jobs.iter().zip(&plan.jobs) {
             let wanted = match job.size {

@@ -2,7 +2,7 @@
 //! A lower bound over all placements: the minimum time of a training step's traffic between leaves
 //! and at the interfaces of its GPUs.
 //!
-//! A leaf has at most p nodes, and a node works for one group, in which its GPUs have different
+//! A leaf has at most p nodes, and a node works for one group, where its GPUs have different
 //! tensor-parallel ranks. A leaf therefore holds a set S of at most p groups of one tensor-parallel
 //! rank. S is a set of points in the grid of context, data and pipeline ranks. If S has some but
 //! not all points of a line of the grid (a data-parallel ring, a pipeline), that line sends at

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Assigns pipeline stages, context-parallel and data-parallel ranks to the groups of a job.
 //!
-//! Groups of a job are numbered in the order of placement, in which sets of neighbours share a
-//! leaf. A mapping counts through its dimensions in some order. The ranks of the dimension that
-//! changes fastest share leaves.
+//! Groups of a job are numbered in the order of placement, so that sets of neighbours share a leaf.
+//! A mapping counts through its dimensions in some order. The ranks of the dimension that changes
+//! fastest share leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +92,7 @@ pub struct MappingError {
     pub got: u64,
 }
 
-/// The orders in which frameworks and planners count. The first is context, data, pipeline.
+/// The usual orders of frameworks and planners. The first is context, data, pipeline.
 const ORDERS: [[Dimension; 3]; 6] = {
     use Dimension::{Context, Data, Pipeline};
     [

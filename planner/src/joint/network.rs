@@ -153,8 +153,8 @@ impl CarriedStep {
     }
 }
 
-/// Returns the step time if `time` gives the time of each phase. With several jobs, that of the
-/// slowest job. `None` without phases.
+/// Returns the step time if `time` gives the time of each phase. With several jobs, returns the
+/// slowest job's time. `None` without phases.
 pub(super) fn longest(
     phases: &[PhasePlan],
     time: impl Fn(&PhasePlan) -> Picoseconds,
@@ -267,8 +267,8 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
     bits
 }
 
-/// Maximum number of directly joined leaves for which an estimate examines every cable, because
-/// that computes all routes again.
+/// An estimate examines every cable only up to this number of directly joined leaves, because it
+/// recomputes all routes.
 const MOST_ROUTED_LEAVES: u32 = 256;
 
 /// The criterion that compares orders of ranks and sets of idle nodes.

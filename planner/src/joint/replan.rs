@@ -129,7 +129,7 @@ pub fn replan_within(
     Ok(Replanned { plan, change, ranks_changed, circuits_made, circuits_removed })
 }
 
-/// The network and the plan in force from which it continues.
+/// The network with the plan in force.
 struct Network<'a> {
     fabric: &'a Fabric,
     faults: &'a FaultSet,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Routes phases between leaves that are joined directly, over up to four shortest paths per pair.
 //!
-//! A phase takes as long as its busiest cable, the interfaces below its busiest leaf, or those of
-//! its busiest GPU. The bound holds for all routes: every leaf sends all its traffic over its own
-//! cables, and a byte uses at least as many cables as the shortest path.
+//! A phase takes as long as its busiest cable, the interfaces below its busiest leaf, or its
+//! busiest GPU's interfaces. The bound holds for all routes: every leaf sends all its traffic over
+//! its own cables, and a byte uses at least as many cables as the shortest path.
 
 use std::collections::{BTreeMap, VecDeque};
 

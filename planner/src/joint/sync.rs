@@ -135,8 +135,8 @@ fn times(
     times
 }
 
-/// Returns the share of the weights' bytes from which a change pays off. The change delays traffic
-/// by `exposed` seconds, and the phase now sends the share `now`. The time of a phase is
+/// Returns the minimum share of the weights' bytes for a change to pay off. The change delays
+/// traffic by `exposed` seconds, and the phase now sends the share `now`. The time of a phase is
 /// proportional to its bytes: the share s takes s times the time of all bytes with a change that
 /// lasts 1/s as long.
 fn pays_from(

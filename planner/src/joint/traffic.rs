@@ -21,7 +21,7 @@ use crate::rfabric::workload::place::Seats;
 use crate::rfabric::workload::training::Training;
 
 /// Returns the phases of the steps of `fabric`, job after job, for the given ranks. If several jobs
-/// have a step, phases are named `JOB/PHASE`.
+/// have a step, each phase has the name `JOB/PHASE`.
 ///
 /// # Errors
 /// If a step is invalid on this fabric.

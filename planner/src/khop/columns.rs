@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The grid of nodes by ToR and slot, from which placement builds its sets.
+//! The grid of nodes by ToR and slot that placement uses to build its sets.
 
 use lightloom_fabric::dcn::Order;
 use lightloom_fabric::fabric::Fabric;

@@ -251,7 +251,7 @@ pub enum DocumentError {
     },
 }
 
-/// Returns the working form of `plan`, and the faults for which it was made.
+/// Returns the working form of `plan`, and the plan's faults.
 ///
 /// Reads only what replanning needs. The checker decides whether the plan is sound.
 ///

@@ -98,7 +98,7 @@ pub struct Layout {
     k: u8,
     paths: Vec<Path>,
     next_group: u32,
-    /// All rings. Those of jobs come first, in rank order, then the spares.
+    /// All rings: first the rings of jobs in rank order, then the spares.
     pub groups: Vec<RingGroup>,
     /// The result for each job.
     pub jobs: Vec<JobOutcome>,

@@ -6,9 +6,10 @@ use lightloom_units::id::NodeId;
 
 /// Number of hops of the inner data-parallel rings, and of those that cross ToRs.
 ///
-/// A job's groups are taken in rank order in sets of p, the number of nodes per ToR. Data-parallel
-/// reduction is hierarchical: first between the equal-rank GPUs of a set, then between sets. The
-/// inner ring of s equal-rank GPUs has s hops, or none if s is 1. See docs/metrics.md.
+/// A job's groups form sets of p in rank order, where p is the number of nodes per ToR.
+/// Data-parallel reduction is hierarchical: first between the equal-rank GPUs of a set, then
+/// between sets. The inner ring of s equal-rank GPUs has s hops, or none if s is 1. See
+/// docs/metrics.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrossTor {
     /// All inner hops, counted once for every pair of nodes of equal rank.

@@ -122,7 +122,7 @@ fn is_possible(survey: &Survey<'_>, chain: &Chain) -> bool {
     k.is_multiple_of(2) || !chain.windows(3).any(|three| long(&three[..2]) && long(&three[1..]))
 }
 
-/// Returns runs of usable positions in which each reaches the next.
+/// Returns runs of usable positions, each within reach of the next.
 fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
     let single = chains_on_line(survey, free, 1);
     let nodes = survey.hbd().nodes();

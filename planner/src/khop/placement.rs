@@ -194,7 +194,7 @@ fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
 }
 
 /// Returns groups of `tp` GPUs, fewer than a node has: runs of the node's GPU ring without a failed
-/// bundle. Nodes are taken rack by rack, so that neighbouring groups share a ToR.
+/// bundle. The order is rack by rack, so that neighbouring groups share a ToR.
 pub(super) fn inside_nodes(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -132,7 +132,7 @@ struct Work<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,
     layout: &'a mut Layout,
-    /// By position: the node works and is not in a group.
+    /// Whether the node works and is not in a group, by position.
     idle: Vec<bool>,
     /// Original paths of the bundles that were set.
     before: BTreeMap<BundleId, Path>,

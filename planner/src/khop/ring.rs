@@ -46,7 +46,7 @@ pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> 
     ring
 }
 
-/// Leaves `gpu` over ring edge `edge`. Returns the next GPU and the edge on which to leave it.
+/// Leaves `gpu` over ring edge `edge`. Returns the next GPU and the outgoing edge.
 fn step(hbd: &Hbd, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
     let gpus = hbd.gpus_per_node();
     let at_lower_half = gpu.gpu == edge;
@@ -61,7 +61,7 @@ fn step(hbd: &Hbd, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
     (GpuId { node, gpu }, other_edge)
 }
 
-/// Returns the far end of the fibre to which ring edge `edge` of `node` is switched, if any.
+/// Returns the far end of the fibre selected by ring edge `edge` of `node`, if any.
 fn fibre_at(hbd: &Hbd, layout: &Layout, node: NodeId, edge: u8) -> Option<Port> {
     let bundle = BundleId { node, bundle: hbd.bundle_on_edge(edge)? };
     let path = match layout.path(bundle) {

@@ -8,7 +8,7 @@
 //! of the set. A slot may be ahead of the others by up to a whole chain, so a failed node does not
 //! delay the other sub-lines. If a node of every chain passes light through (`spare`), its column
 //! is free; preferably it is a column that not all slots use. One set may have fewer chains than
-//! the others. It is the first for which that is cheapest.
+//! the others. It is the first set where that is cheapest.
 //!
 //! Every column of progress earns a price chosen by the caller. A low price finds cheap sets that
 //! take more columns, and a high price finds more sets. At each column the program keeps the states

@@ -4,8 +4,8 @@
 //!
 //! All possible rings and the costs of all sets of rings are known. The search decides node by
 //! node, lowest first, whether the node stays free or which set or ring uses it. It remembers the
-//! least cost at which it saw the same remaining nodes. It ends after a fixed number of steps with
-//! the best result so far, so its result does not depend on the machine.
+//! least cost seen with the same remaining nodes. It ends after a fixed number of steps with the
+//! best result so far, so its result does not depend on the machine.
 
 use std::collections::BTreeMap;
 
@@ -170,12 +170,11 @@ struct Sets<'a> {
     /// Sets that cost this much are useless.
     most: u64,
     nodes: Vec<u64>,
-    /// By ring: a number shared by rings with nodes under the same ToRs.
+    /// A number per ring, equal for rings with nodes under the same ToRs.
     likeness: Vec<usize>,
-    /// By the likeness of two rings: minimum crossing hops from one to the other and back, in a set
-    /// with both.
+    /// Minimum crossing hops between two rings in both directions, by their likeness.
     apart: Vec<Vec<u64>>,
-    /// By the likeness of each ring: the cheapest order and its cost.
+    /// The cheapest order and its cost, by the likeness of each ring.
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
     looked_at: usize,

@@ -15,7 +15,7 @@ pub struct Survey<'a> {
     faults: &'a FaultSet,
     alive: Vec<bool>,
     whole: Vec<bool>,
-    /// By position: the transceivers can be set.
+    /// Whether the transceivers can be set, by position.
     in_reach: Vec<bool>,
     /// Light may only be cut where it ends on one of these nodes. `None` means anywhere.
     cuts_at: Option<BTreeSet<NodeId>>,
@@ -89,7 +89,7 @@ impl<'a> Survey<'a> {
         self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)
     }
 
-    /// By position: whether the transceivers can be set.
+    /// Returns by position whether the transceivers can be set.
     #[must_use]
     pub fn in_reach(&self) -> &[bool] {
         &self.in_reach
@@ -105,7 +105,7 @@ impl<'a> Survey<'a> {
     pub fn faults(&self) -> &'a FaultSet {
         self.faults
     }
-    /// By position: whether the node works.
+    /// Returns by position whether the node works.
     #[must_use]
     pub fn alive(&self) -> &[bool] {
         &self.alive

@@ -29,7 +29,7 @@ pub use search::{LEAVES_SEARCHED, search};
 /// Above this number of leaves, traffic takes one hop, and a single leaf proves the bound.
 pub const LEAVES_MAX: usize = 32;
 
-/// Relative distance from the bound at which a flow is good enough.
+/// Relative distance from the bound that is good enough.
 const TOLERANCE: f64 = 0.005;
 
 /// Share of the bound above which one hop suffices and no multi-hop routes are tried.
@@ -182,8 +182,8 @@ fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     }
 }
 
-/// Builds a network of arbitrary circuits, in which traffic over a circuit uses fractions of a port
-/// at each end.
+/// Builds a network of arbitrary circuits. Traffic over a circuit uses fractions of a port at each
+/// end.
 fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) -> Congestion {
     let (leaves, reaches) = (fabric.leaves(), fabric.reaches());
     let mut network = Congestion::new(leaves + 1, (2 + reaches) * leaves);

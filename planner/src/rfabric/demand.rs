@@ -183,8 +183,7 @@ impl Demand {
         Self { usable_share: share, ..self }
     }
 
-    /// Returns the bits that a link could carry in the time in which this traffic has `bytes`
-    /// carried.
+    /// Returns the bits that a link could carry while it carries `bytes` of this traffic.
     #[must_use]
     pub fn bits(&self, bytes: Bytes) -> f64 {
         bytes.0 as f64 * 8.0 / self.usable_share
@@ -325,7 +324,7 @@ impl Demand {
     /// Reads one row of comma-separated numbers per line; `#` starts a comment.
     ///
     /// # Errors
-    /// All wrong entries and rows of wrong length.
+    /// If an entry or the length of a row is wrong; all are returned.
     pub fn from_csv(text: &str) -> Result<Self, Vec<DemandError>> {
         let rows: Vec<Vec<(String, Option<f64>)>> = text
             .lines()
@@ -358,7 +357,7 @@ impl Demand {
     /// Converts rows of numbers.
     ///
     /// # Errors
-    /// All wrong entries and rows of wrong length.
+    /// If an entry or the length of a row is wrong; all are returned.
     pub fn from_numbers(rows: &[Vec<f64>]) -> Result<Self, Vec<DemandError>> {
         let numbered = |row: &Vec<f64>| {
             row.iter().map(|entry| (entry.to_string(), Some(*entry))).collect::<Vec<_>>()

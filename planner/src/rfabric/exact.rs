@@ -52,8 +52,8 @@ pub const SOLVER: Solver = Solver::Microlp;
 pub struct Limits {
     /// Relative gap that counts as solved.
     pub gap: f32,
-    /// Seconds after which the solver returns its best solution. A plan that reached this limit
-    /// says so, because it depends on the machine.
+    /// Time limit in seconds; the solver then returns its best solution. A plan that reached this
+    /// limit says so, because it depends on the machine.
     pub seconds: f64,
 }
 
@@ -166,7 +166,7 @@ pub fn relaxation_bound(
 ///
 /// At a given rate each pair needs ceil(lambda·max(d_ij, d_ji)/C) circuits, independent of other
 /// pairs. If all banks have one reach, a rate is feasible exactly if these fit the ports of every
-/// leaf. (ATRO, arXiv 2507.13717, uses the same fact.) The search runs over the rates at which some
+/// leaf. (ATRO, arXiv 2507.13717, uses the same fact.) The search runs over the rates where some
 /// pair needs one more circuit.
 ///
 /// # Errors

@@ -235,7 +235,7 @@ pub(super) struct CandidateRates {
     pub(super) of: Vec<Vec<f64>>,
     /// Upper bound over all circuits and routes, by phase.
     pub(super) bounds: Vec<RateBound>,
-    /// The rate from which multi-hop routes are worthwhile, by phase.
+    /// Minimum rate for multi-hop routes to be worthwhile, by phase.
     worth: Vec<f64>,
 }
 
@@ -249,10 +249,10 @@ fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: 
 /// for the chosen ones.
 const LEAVES_ROUTED: usize = 16;
 
-/// Share of the bound at which a phase needs no better circuits.
+/// A phase at this share of its bound needs no better circuits.
 const NEAR_ENOUGH: f64 = 0.99;
 
-/// Number of candidates from which the search for better circuits starts.
+/// Number of starting candidates in the search for better circuits.
 const BEGINNINGS: usize = 1;
 
 impl CandidateRates {

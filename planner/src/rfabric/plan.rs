@@ -53,8 +53,8 @@ pub struct CarriedStep {
     pub phases: Vec<PhasePlan>,
     /// The changes between phases with different circuits, including from the last to the first.
     pub transitions: Vec<TransitionPlan>,
-    /// Communication time of one step, including the switching that no slack hides. `None` without
-    /// phases.
+    /// Communication time of one step, including switching that is not hidden by slack. `None`
+    /// without phases.
     pub step_time_ps: Option<Picoseconds>,
     /// The same with the best single topology for all phases. `None` if none serves them all.
     pub static_step_time_ps: Option<Picoseconds>,

@@ -27,7 +27,7 @@ use lower::{find_model, lower_phases, lower_rl, seated_rl};
 /// Returns the phases of a job whose step names leaves. Empty for a job without such a step.
 ///
 /// # Errors
-/// All mistakes in the step.
+/// Returns all mistakes in the step.
 pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     let mut read = |name: &str| fabric.neighbour(name);
     let Some(step) = &job.step else { return Ok(Vec::new()) };
@@ -66,7 +66,7 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
 /// these seats.
 ///
 /// # Errors
-/// All mistakes in the step.
+/// Returns all mistakes in the step.
 pub fn rl_phases(
     fabric: &Fabric,
     rl: &RlFile,

@@ -225,8 +225,8 @@ impl<'a> Progress<'a> {
         self.light(&stage.add);
     }
 
-    /// Returns the indices of the next changes: those of the domain in which the most changes fit
-    /// above the floor.
+    /// Returns the indices of the next changes, from the domain where the most changes fit above
+    /// the floor.
     fn best_domain(&mut self, pending: &[Stage], floor_lambda: f64) -> Vec<usize> {
         let mut best: Vec<usize> = Vec::new();
         let mut best_size = 0;

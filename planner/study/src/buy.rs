@@ -39,9 +39,9 @@ use speed::StepTime;
 use verdict::Elsewhere;
 pub use verdict::{DrawFlip, FaultFlip, NextDesign, PriceFlip, Rival, Verdict};
 
-/// Factors of the fault rate at which the designs are compared again.
+/// Factors of the fault rate for repeated comparisons.
 pub const FAULT_FACTORS: [f64; 6] = [0.0, 0.25, 0.5, 2.0, 4.0, 8.0];
-/// Number of additional seeds with which faults and arrivals are drawn again.
+/// Number of additional seeds for faults and arrivals.
 pub const OTHER_DRAWS: u64 = 4;
 
 /// A recurring job.
@@ -79,7 +79,7 @@ pub struct Candidate {
     pub spares: u32,
     /// Response of a job to the loss of a node.
     pub answer: JobAnswer,
-    /// Minimum share of its parts with which an elastic job continues.
+    /// Minimum share of parts that an elastic job needs to continue.
     pub least: f64,
     /// Milliseconds from a start, or from a fault that the response does not cover, to the next
     /// step.
@@ -89,7 +89,7 @@ pub struct Candidate {
 /// The operating cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Running {
-    /// Years over which the purchase is written off.
+    /// Depreciation period of the purchase in years.
     pub service_years: f64,
     /// Watts per GPU with its share of the server.
     pub gpu_watts: f64,
@@ -121,8 +121,7 @@ pub struct Question {
     pub mfu: f64,
     /// Picoseconds per step on the reference network.
     pub step: i128,
-    /// The result from which [`Question::take_step`] takes the step. `None` if the file states the
-    /// step.
+    /// The result that [`Question::take_step`] reads. `None` if the file states the step.
     pub step_from: Option<String>,
     /// How the network lengthens a step.
     pub speed: Speed,
@@ -171,7 +170,7 @@ impl Question {
     /// Takes seconds, shares and MFU of a step from a planned one.
     ///
     /// # Errors
-    /// If its groups, or the rate and hops of its domain, differ from those of the workload.
+    /// If its groups, or the rate and hops of its domain, do not match the workload.
     pub fn take_step(&mut self, planned: &PlannedStep) -> Result<(), String> {
         if planned.tp != self.tp {
             let (theirs, ours) = (planned.tp, self.tp);
@@ -519,7 +518,7 @@ fn row(
 }
 
 impl Candidate {
-    /// Returns the design, and its network if it differs from that of the file.
+    /// Returns the design, and its network if it is not the default network of the file.
     fn name(&self, question: &Question) -> String {
         match &self.network {
             Some(network) if Some(network.name()) != question.usual_network => {

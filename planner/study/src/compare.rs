@@ -115,7 +115,7 @@ pub struct Figures {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Waiting {
     pub job_gpus: u32,
-    /// Share of the time in which fewer GPUs are usable.
+    /// Share of the time with fewer usable GPUs.
     pub share: f64,
 }
 

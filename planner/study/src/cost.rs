@@ -60,15 +60,15 @@ pub enum CostOutcome {
 /// The interconnect of one GPU in dollars and watts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostFigures {
-    /// The system over which the counts are averaged.
+    /// The system size for the average counts.
     pub basis: String,
     /// Bandwidth per GPU and direction.
     pub gbytes_per_s_per_gpu: f64,
     /// At mean prices.
     pub cost_per_gpu_usd: f64,
-    /// With every price at its low end.
+    /// Cost with every price at its low end.
     pub cost_per_gpu_low_usd: f64,
-    /// With every price at its high end.
+    /// Cost with every price at its high end.
     pub cost_per_gpu_high_usd: f64,
     /// At mean prices.
     pub cost_per_gbytes_per_s_usd: f64,

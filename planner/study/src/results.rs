@@ -49,7 +49,7 @@ pub struct CrossTorResult {
     pub nodes_per_tor: u32,
     /// The job's share of all GPUs.
     pub job_share: f64,
-    /// Share of faulty nodes up to which no traffic needs to cross, ignoring fragmentation.
+    /// Maximum share of faulty nodes without crossing traffic, ignoring fragmentation.
     pub aligned_limit: f64,
     /// Crossing shares by fault ratio.
     pub points: Vec<CrossTorPoint>,

@@ -54,7 +54,7 @@ pub(super) struct Old {
     pub(super) class: usize,
     /// Whether it lost a part.
     pub(super) is_hit: bool,
-    /// Its nodes in this section, and those of them with ranks.
+    /// Its nodes in this section, and the subset with ranks.
     nodes: u128,
     ranks: u128,
 }
@@ -97,18 +97,18 @@ pub(super) struct Region<'a> {
     closed: Option<u64>,
     pub(super) olds: Vec<Old>,
     pub(super) classes: Vec<RegionClass>,
-    /// By node: the ring without a fault that has ranks there.
+    /// The ring without a fault that has ranks on each node.
     owner: Vec<Option<usize>>,
-    /// By node: the nodes reached by working fibres, and the hop to each.
+    /// The nodes that working fibres reach from each node, with the hop.
     near: Vec<Vec<(usize, Hop)>>,
-    /// By node: the far ends of its lit bundles, and whether a ring without a fault uses the
+    /// The far ends of each node's lit bundles, and whether a ring without a fault uses the
     /// circuit.
     lit: Vec<Vec<(usize, bool)>>,
-    /// By node: the same far ends as a set.
+    /// The same far ends as a set, by node.
     lit_to: Vec<u128>,
-    /// By node: lit bundles whose far end is outside the search.
+    /// Lit bundles whose far end is outside the search, by node.
     outside: Vec<u32>,
-    /// By node: lit bundles whose far end failed.
+    /// Lit bundles whose far end failed, by node.
     widowed: Vec<u32>,
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Arcs that share resources. The price of a resource is exponential in its fill.
 //!
-//! Traffic has its own unit. The fill of a resource is the time in seconds in which it carries the
-//! traffic of all flows once, so the longest fill is the time of the phase.
+//! Traffic has its own unit. The fill of a resource is the time in seconds that it needs to carry
+//! the traffic of all flows once, so the longest fill is the time of the phase.
 
 #[derive(Clone, Debug)]
 pub(super) struct PricedArc {

@@ -16,7 +16,7 @@ use super::super::topology::{Ports, Topology};
 /// Number of peers tried at each choice of a move.
 const CHOICES: usize = 6;
 
-/// Consecutive kicks without gain after which the search ends.
+/// Maximum number of consecutive kicks without gain.
 const FRUITLESS_KICKS: u32 = 60;
 
 /// Improves `topology` by at most `exchanges` attempted exchanges, or until it reaches `target`.

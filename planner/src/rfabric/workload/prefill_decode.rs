@@ -22,8 +22,8 @@ pub struct Prompt {
 
 /// Returns the traffic pulled in a phase, and the number of prompts that wait for room.
 ///
-/// Prompts go in order to the decode GPU with the most room. A prompt that fits nowhere blocks
-/// those after it (back-pressure).
+/// Prompts go in order to the decode GPU with the most room. A prompt that fits nowhere blocks the
+/// later ones (back-pressure).
 #[must_use]
 pub fn pull(
     leaves: usize,

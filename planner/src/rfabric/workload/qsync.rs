@@ -6,12 +6,12 @@
 
 use lightloom_units::Picoseconds;
 
-/// The time at which the gradients of each rank are ready.
+/// The time when the gradients of each rank are ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrivals(pub Vec<Picoseconds>);
 
 impl Arrivals {
-    /// Returns the time at which the exchange can start.
+    /// Returns the time when the exchange can start.
     #[must_use]
     pub fn start(&self) -> Picoseconds {
         self.0.iter().copied().max().unwrap_or_default()

@@ -3,8 +3,8 @@
 //!
 //! By leaf: each leaf of the trainer holds an equal shard of the weights. Shard s is sent to one
 //! replica, and replicas forward it. The first replica rotates with s, so that no replica's links
-//! carry all trees. The total is params·b × replicas, of which params·b crosses from the trainer
-//! with trees. By GPU: each GPU of a replica receives its part from the trainer ranks that hold it.
+//! carry all trees. The total is params·b × replicas; with trees, only params·b leaves the trainer.
+//! By GPU: each GPU of a replica receives its part from the trainer ranks that hold it.
 //!
 //! RFabric names a tree for this phase; StreamRL (arXiv 2504.15930) uses several balanced ones.
 

@@ -52,7 +52,7 @@ impl NicRate {
 pub struct Bill {
     /// Bandwidth per GPU in gigabytes per second per direction.
     pub gbytes_per_s_per_gpu: f64,
-    /// The system size over which counts are averaged.
+    /// The system size for the average counts.
     pub basis: String,
     pub lines: Vec<BillLine>,
 }

@@ -63,7 +63,7 @@ impl Blocks {
         self.usable += self.layout.joined(*healthy);
     }
 
-    /// Iterates over the blocks in which a node has GPUs.
+    /// Iterates over the blocks that contain GPUs of a node.
     fn blocks_of(&self, node: NodeId) -> impl Iterator<Item = usize> + use<> {
         let Layout { gpus_per_domain, gpus_per_block, .. } = self.layout;
         let (blocks_per_domain, blocks) = (self.blocks_per_domain, self.faulty_nodes.len());

@@ -79,7 +79,7 @@ impl Domains {
         }
     }
 
-    /// Updates the healthy count of each domain in which a node has GPUs.
+    /// Updates the healthy count of each domain that contains GPUs of a node.
     fn update(&mut self, node: NodeId, new_count: impl Fn(u32, u32) -> u32) {
         let first = node.0 * self.gpus_per_node;
         let end = first + self.gpus_per_node;

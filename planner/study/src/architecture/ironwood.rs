@@ -4,8 +4,8 @@
 //!
 //! A fault loses its cube, because the switches join whole cubes. A group of more than one cube
 //! uses any healthy cubes of one superpod. From Google's documentation of TPU7x: 9,216 chips per
-//! pod, 4 per host, 1,200 GB/s per chip over both directions. The counts are those of TPUv4's
-//! cubes, whose 1.5 optical modules per chip are also published for Ironwood.
+//! pod, 4 per host, 1,200 GB/s per chip over both directions. The counts are the same as for
+//! TPUv4's cubes; 1.5 optical modules per chip are also published for Ironwood.
 
 use super::bill::{Bill, BillLine, NoBill, Site, fibres};
 use super::blocks::{Blocks, Layout};

@@ -13,7 +13,7 @@ pub enum PartLoss {
     },
     /// The job has less bandwidth: within its groups if the part is in their domain, between them
     /// if it is in the data-centre network. If that costs more than the GPUs around the part, those
-    /// are taken out of service instead.
+    /// go out of service instead.
     Slower {
         /// Share of the bandwidth that is lost.
         share: f64,
@@ -23,8 +23,8 @@ pub enum PartLoss {
     },
 }
 
-/// Returns the losses of a part of which only a share, such as links to hosts among all links, has
-/// this effect.
+/// Returns the losses of a part if only a share of its units has this effect, such as links to
+/// hosts among all links.
 pub(super) fn of_links_to_hosts(share: f64, loss: PartLoss) -> Vec<(f64, PartLoss)> {
     vec![(share, loss), (1.0 - share, PartLoss::Nothing)]
 }

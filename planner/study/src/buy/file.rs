@@ -76,7 +76,7 @@ pub struct PartFaultRecord {
 pub struct DesignRecord {
     /// Name, as accepted by `lightloom compare --arch`: `khop:3`, `nvl:72`.
     pub design: String,
-    /// Its data-centre network, if it differs from that of the file.
+    /// Its data-centre network, if it is not the network of the file.
     #[serde(default)]
     pub network: Option<String>,
     /// Response to a faulty node. Default: the policy that the design was made for.
@@ -116,14 +116,14 @@ pub struct WorkloadRecord {
 #[serde(deny_unknown_fields)]
 pub struct StepRecord {
     /// Path of a result of `lightloom mfu --format json` next to this file, for the planned job or
-    /// with the constants of measured runs. Seconds, shares and `mfu` are taken from its first row
-    /// and must not be set here.
+    /// with the constants of measured runs. Seconds, shares and `mfu` come from its first row and
+    /// must not be set here.
     #[serde(default)]
     pub from: Option<String>,
     /// Seconds per step, which decide how much of a step a fault costs.
     #[serde(default = "ten")]
     pub seconds: f64,
-    /// Bandwidth per GPU and direction at which the shares hold, in GB/s.
+    /// Bandwidth per GPU and direction on the reference network, in GB/s.
     pub at_gbytes_per_s: f64,
     /// Share of tensor-parallel communication.
     #[serde(default)]
@@ -208,7 +208,7 @@ pub struct NothingRecord {}
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunningRecord {
-    /// Years over which the purchase is written off, in equal parts.
+    /// Depreciation period of the purchase in years, in equal parts.
     pub service_years: f64,
     /// Watts per GPU with its share of the server.
     pub gpu_watts: f64,

@@ -2,9 +2,9 @@
 //! Chooses the waiting jobs that start: in order of arrival, with later jobs first if they delay no
 //! earlier one (EASY backfill).
 //!
-//! The first job that does not fit gets a reservation for the time at which enough running jobs
-//! have ended. A later job starts if it fits now, and either ends by then or leaves enough GPUs for
-//! the first. End times assume no further faults.
+//! The first job that does not fit gets a reservation for the time when enough running jobs have
+//! ended. A later job starts if it fits now, and either ends by then or leaves enough GPUs for the
+//! first. End times assume no further faults.
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {

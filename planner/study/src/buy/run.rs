@@ -2,7 +2,7 @@
 //! Simulates jobs over months of faults on one design: which job holds which GPUs, and the use of
 //! every GPU-picosecond.
 //!
-//! Training progress, policies and causes of lost time are those of monthly scenarios
+//! Training progress, policies and causes of lost time are shared with monthly scenarios
 //! ([`lightloom_planner::goodput`]). This module adds the parts of a fleet: arrivals, a queue with
 //! backfill, and groups lost to faults. A fault costs the job on the node the time of its policy.
 //! If groups are lost, the jobs that arrived last stop until the others fit.
@@ -82,7 +82,7 @@ pub struct Rules {
     pub step: i128,
     /// Recovery policy of a job; its checkpoint interval counts steps of this design.
     pub job: Policy,
-    /// Minimum share of its parts with which an elastic job continues.
+    /// Minimum share of parts that an elastic job needs to continue.
     pub least: f64,
     /// Picoseconds until a job detects the loss of a node.
     pub outage: i128,
@@ -119,7 +119,7 @@ pub struct Spent {
     pub useful: i128,
     /// Lost time by cause. Together with `useful` it covers all GPUs all the time.
     pub lost: BTreeMap<Cause, i128>,
-    /// Time in which jobs had their GPUs.
+    /// Time during which jobs had their GPUs.
     pub allocated: i128,
     /// Finished jobs.
     pub finished: u32,
@@ -150,9 +150,9 @@ impl Spent {
 
 struct Arrived<'a> {
     training: Training<'a>,
-    /// Useful picoseconds per GPU after which it ends.
+    /// Useful picoseconds per GPU until it ends.
     work: i128,
-    /// Time up to which it is accounted.
+    /// End of its accounted time.
     counted: i128,
     /// While running: end time without another fault. While waiting: run time.
     ends: i128,

@@ -2,10 +2,10 @@
 //! Computes how a design's links and placement lengthen the step of a job.
 //!
 //! `stretch = compute + tp·B/b + a2a·h·B/b + dp·(1 + (slowdown − 1)·cross)`. The shares are those
-//! of a step on the reference network, on which every GPU has B GB/s to any other. b is the
-//! design's rate, h the mean hops of an all-to-all in a group, and cross the share of inner
-//! data-parallel hops that leave their ToR. A network whose circuits follow the phases of a step
-//! lengthens all of it.
+//! of a step on the reference network, where every GPU has B GB/s to any other. b is the design's
+//! rate, h the mean hops of an all-to-all in a group, and cross the share of inner data-parallel
+//! hops that leave their ToR. A network whose circuits follow the phases of a step lengthens all of
+//! it.
 
 use lightloom_units::seed::Seed;
 
@@ -25,7 +25,7 @@ pub struct Speed {
     pub all_to_all: f64,
     /// Share of data-parallel communication.
     pub data_parallel: f64,
-    /// The rate per direction at which these shares hold.
+    /// Rate per direction on the reference network.
     pub at_gbytes_per_s: f64,
     /// Time of data-parallel traffic across ToRs ÷ time under one ToR.
     pub cross_tor_slowdown: f64,

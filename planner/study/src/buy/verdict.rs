@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Turns the accounts into a recommendation: rows, the Pareto front, the winner and the conditions
-//! under which it changes.
+//! Turns the accounts into a recommendation: rows, the Pareto front, the winner, and when it
+//! changes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const PS_PER_YEAR: f64 = 1e9 * MS_PER_YEAR;
 const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
 /// The price name of a kilowatt-hour.
 const ENERGY: &str = "kilowatt-hour";
-/// Maximum factor by which a single price is changed.
+/// Maximum factor for changing a single price.
 const WIDEST: f64 = 10.0;
 /// Share of unneeded GPU-hours above which the sentence mentions them.
 const UNWANTED: f64 = 0.05;
@@ -28,7 +28,7 @@ const LEVEL: usize = 3;
 /// Number of nearest flips shown.
 const FLIPS: usize = 6;
 
-/// The recommended design, and the conditions under which another one wins.
+/// The recommended design, and when another one wins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// One sentence, with its range of validity.
@@ -49,7 +49,7 @@ pub struct Verdict {
     pub within_prices: Vec<Rival>,
     /// The winner at other fault rates.
     pub by_fault_rate: Vec<FaultFlip>,
-    /// Single prices at which another design wins, nearest to the current price first.
+    /// Changes of a single price that make another design win, nearest to the current price first.
     pub by_price: Vec<PriceFlip>,
 }
 
@@ -58,7 +58,7 @@ pub struct Verdict {
 pub struct NextDesign {
     /// The design, with its policy.
     pub design: String,
-    /// Relative distance by which the winner's price is lower.
+    /// Relative distance of the winner's lower price.
     pub below: f64,
     /// Minimum and maximum of that distance over all draws, with the same faults and arrivals for
     /// both designs.
@@ -101,7 +101,7 @@ pub struct PriceFlip {
     pub part: String,
     /// Factor of the current price.
     pub factor: f64,
-    /// That price in US dollars.
+    /// The price in US dollars.
     pub usd: f64,
     /// The winner beyond it.
     pub winner: String,
@@ -453,7 +453,7 @@ fn whole(usd: f64) -> String {
     text
 }
 
-/// Describes the nearest fault rates and prices at which a design beyond the choice wins.
+/// Describes the nearest fault rates and prices where a design beyond the choice wins.
 fn flips(verdict: &Verdict, tied: &[String], beyond: &[PriceFlip]) -> Vec<String> {
     let other = |flip: &&FaultFlip| flip.winner.as_ref().is_some_and(|other| !tied.contains(other));
     let rates = &verdict.by_fault_rate;

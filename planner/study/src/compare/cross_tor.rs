@@ -39,7 +39,7 @@ pub struct CrossTorQuestion<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CrossTorPoint {
     pub node_fault_ratio: f64,
-    /// Share of the snapshots in which the job fits. The means are over these.
+    /// Share of the snapshots where the job fits. The means are over these.
     pub fits: f64,
     /// Mean crossing share of the orchestrated placement.
     pub orchestrated_mean: f64,

@@ -58,8 +58,7 @@ fn draws(
         .collect()
 }
 
-/// Returns snapshots of a cluster in which each node is independently faulty with probability
-/// `ratio`.
+/// Returns snapshots of a cluster whose nodes are independently faulty with probability `ratio`.
 #[must_use]
 pub fn snapshots(cluster: Cluster, ratio: f64, samples: u64, seed: Seed) -> Vec<Timeline> {
     (0..samples).map(|sample| snapshot(cluster, ratio, seed, sample)).collect()

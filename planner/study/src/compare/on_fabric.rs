@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans one fabric at moments of the histories over which designs are compared.
+//! Plans one fabric at moments of the histories used to compare designs.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::FaultSet;
@@ -11,13 +11,13 @@ use rand::RngExt;
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// Means over the plans of a fabric, at the moments at which its jobs could be planned.
+/// Means over the plans of a fabric, at the moments when its jobs could be planned.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FabricFigures {
     pub name: String,
     /// Moments examined, one per history.
     pub moments: usize,
-    /// Share of the moments at which every job could be planned.
+    /// Share of the moments when every job could be planned.
     pub planned: f64,
     /// Reason of the first failed plan. `None` if all succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]

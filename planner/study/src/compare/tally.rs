@@ -121,14 +121,14 @@ impl Tally {
         reached(self.ms_by_usable.iter().zip(0..), may_wait + 1)
     }
 
-    /// Returns the share of the time in which fewer than `job_gpus` are usable.
+    /// Returns the share of the time with fewer than `job_gpus` usable GPUs.
     pub(super) fn waiting_share(&self, job_gpus: u32) -> f64 {
         let below = (job_gpus as usize).min(self.ms_by_usable.len());
         self.ms_by_usable[..below].iter().sum::<u64>() as f64 / self.total_ms() as f64
     }
 }
 
-/// Returns the first number of GPUs at which the accumulated time reaches `wanted_ms`.
+/// Returns the first number of GPUs where the accumulated time reaches `wanted_ms`.
 fn reached<'a>(ms_by_gpus: impl Iterator<Item = (&'a u64, u32)>, wanted_ms: u64) -> u32 {
     let mut so_far = 0;
     let mut last = 0;

@@ -77,7 +77,7 @@ pub struct Why {
     pub alone: Vec<Outcome>,
     /// Sets of departures that reach the range while no subset does, fewest departures first.
     pub minimal: Vec<Outcome>,
-    /// Choices, including ours, with which no combination reaches the range.
+    /// Choices, including ours, that never reach the range in any combination.
     pub never: Vec<Departure>,
 }
 

@@ -97,7 +97,7 @@ impl Baseline {
     }
 }
 
-/// The assumed price of a port of an optical switch, on which sources differ most.
+/// The assumed price of a port of an optical switch, where sources differ most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OcsPrice {
