@@ -94,13 +94,9 @@ pub enum Published {
         tolerance: f64,
     },
     /// Our figure must not exceed the bound.
-    AtMost {
-        value: f64,
-    },
+    AtMost { value: f64 },
     /// Our figure must not be below the bound.
-    AtLeast {
-        value: f64,
-    },
+    AtLeast { value: f64 },
 }
 
 impl Published {
