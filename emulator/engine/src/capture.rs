@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking into a run: packets of chosen links as a capture file, flows and ports as a timeline.
+//! Observes a run: packet captures of chosen links, queue histograms and timelines.
 //!
-//! Both write to anything that takes bytes; opening files is for the caller.
+//! The writers accept any [`Write`](std::io::Write); the caller opens the files.
 
 mod pcapng;
 mod queues;
@@ -16,18 +16,17 @@ pub use pcapng::write_pcapng;
 pub use queues::QueueHistograms;
 pub use timeline::{Counter, Slice, TimelineTrack, host_tracks, link_tracks, write_timeline};
 
-/// Keeps the packets that arrive over chosen links, up to a bound.
+/// A probe that keeps the packets arriving over chosen links, up to a limit.
 #[derive(Clone, Debug, Default)]
 pub struct Tap {
-    /// By link: whether it is watched.
     watched: Vec<bool>,
     left: usize,
     kept: Vec<PacketArrival>,
 }
 
 impl Tap {
-    /// Watches `links`; every part of the network keeps at most `most` packets, so that a long run
-    /// does not fill the memory.
+    /// Watches `links`. Each shard of the network keeps at most `most` packets, which bounds the
+    /// memory of a long run.
     #[must_use]
     pub fn new(links: &[LinkId], most: usize) -> Self {
         let length = links.iter().map(|link| link.index() + 1).max().unwrap_or(0);
@@ -38,7 +37,7 @@ impl Tap {
         Self { watched, left: most, kept: Vec::new() }
     }
 
-    /// What several parts have kept, in order of time, then link.
+    /// Merges the packets of several shards, ordered by time, then by link.
     #[must_use]
     pub fn merge<'a>(taps: impl IntoIterator<Item = &'a Self>) -> Vec<PacketArrival> {
         let mut all: Vec<PacketArrival> =
@@ -58,32 +57,32 @@ impl Probe for Tap {
     }
 }
 
-/// What a run is watched with: the packets of chosen links, if any, and the queues of all.
+/// The probe of a scenario: queue histograms of all links and optionally a packet capture.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     tap: Option<Tap>,
     queues: QueueHistograms,
-    /// By link: a sum over its arrivals; empty if runs are not compared.
+    /// Checksum of the arrivals of each link; empty unless two runs are to be compared.
     sums: Vec<u64>,
-    /// Whether arrivals are looked at.
+    /// Whether single arrivals are needed. The engine may skip ahead only if they are not.
     looks: bool,
 }
 
 impl Watch {
-    /// Keeps the packets of `tap` besides.
     #[must_use]
     pub fn with_tap(tap: Tap) -> Self {
         Self { tap: Some(tap), looks: true, ..Self::default() }
     }
 
-    /// Watches the queues before links of these classes, by link.
+    /// Records queue histograms, given the class of each link.
     #[must_use]
     pub fn over(mut self, classes: Vec<u8>) -> Self {
         self.queues = QueueHistograms::new(classes);
         self
     }
 
-    /// Sums up the arrivals of each of so many links, for comparing two runs.
+    /// Computes a checksum over the arrivals of each of the `links` links, so that two runs can be
+    /// compared.
     #[must_use]
     pub fn with_sums(mut self, links: usize) -> Self {
         self.sums = vec![0; links];
@@ -91,7 +90,6 @@ impl Watch {
         self
     }
 
-    /// Whether packets of chosen links are kept.
     pub fn keeps_packets(&self) -> bool {
         self.tap.is_some()
     }
@@ -106,13 +104,13 @@ impl Watch {
         }
     }
 
-    /// What packets found in the queues.
+    /// Returns the backlogs that packets met at output ports.
     #[must_use]
     pub fn queues(&self) -> &QueueHistograms {
         &self.queues
     }
 
-    /// The packets kept by several parts, in order of time, then link.
+    /// Merges the captured packets of several shards, ordered by time, then by link.
     #[must_use]
     pub fn packets<'a>(watches: impl IntoIterator<Item = &'a Self>) -> Vec<PacketArrival> {
         Tap::merge(watches.into_iter().filter_map(|watch| watch.tap.as_ref()))
@@ -157,7 +155,7 @@ impl LocalProbe for Watch {
     }
 }
 
-/// Nanoseconds, rounded down: what capture files and timelines count in.
+/// Converts to nanoseconds, rounded down: the unit of capture files and timelines.
 fn nanoseconds(at: SimTime) -> u64 {
     at.0 / 1_000
 }

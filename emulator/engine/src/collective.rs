@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives on a network: the sendings of a schedule become flows that wait for each other.
+//! Runs collectives on an emulated network.
 //!
-//! Nothing here runs: a [`Schedule`] is added once, as flows whose messages are gated by the messages
-//! that a rank has to receive first, and the engine does the rest.
+//! Each sending of a [`Schedule`] becomes a flow, whose messages are gated by the messages that its
+//! rank must receive first. The flows are added once; the engine then runs them without further
+//! help.
 
 mod bag;
 
@@ -25,27 +26,25 @@ pub use bag::{BagWait, start_bag, start_ordered};
 /// A collective whose flows have been added to an engine.
 #[derive(Clone, Debug)]
 pub struct StartedCollective {
-    /// What it computes.
     pub kind: CollectiveKind,
-    /// How many ranks take part.
     pub ranks: usize,
-    /// Its size, as [`lightloom_collective`] defines it.
+    /// Size in the sense of [`lightloom_collective`].
     pub size: Bytes,
-    /// When it may begin.
+    /// Earliest start.
     pub start: SimTime,
-    /// What it takes when no packet waits for one of another flow, and no acknowledgement takes a
-    /// link from data: a lower bound on these paths.
+    /// Duration if no packet waits for another flow's packet and acknowledgements take no link time
+    /// from data. A lower bound on these paths.
     pub ideal: Picoseconds,
-    /// What the link next to a host takes that has the most to carry: a lower bound too, which may be the higher one.
+    /// Busy time of the most loaded link next to a host. Also a lower bound, sometimes the tighter
+    /// one.
     pub interface: Picoseconds,
-    /// Its flows alone are in this batch.
+    /// A batch that contains exactly these flows.
     pub batch: BatchId,
-    /// Its flows.
     pub flows: Vec<FlowId>,
 }
 
 impl StartedCollective {
-    /// When the last byte of its last flow arrived, or nothing yet.
+    /// Returns when the last byte of the last flow arrived. `None` while a flow is unfinished.
     #[must_use]
     pub fn end<S: Stage>(&self, engine: &S) -> Option<SimTime> {
         self.flows
@@ -53,18 +52,18 @@ impl StartedCollective {
             .map(|flow| engine.record(*flow).end)
             .try_fold(self.start, |last, end| end.map(|end| last.max(end)))
     }
-    /// Stops all its flows.
     pub fn cancel<S: Stage>(&self, engine: &mut S) {
         for flow in &self.flows {
             engine.cancel_flow(*flow);
         }
     }
-    /// Size over time: algorithm bandwidth, bytes a second.
+    /// Returns size divided by duration, in bytes per second.
     #[must_use]
     pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
         self.size.0 as f64 / took.as_secs_f64()
     }
-    /// Algorithm bandwidth times [`CollectiveKind::bus_factor`]: bytes a second, comparable over ranks.
+    /// Returns the algorithm bandwidth times [`CollectiveKind::bus_factor`], in bytes per second.
+    /// Bus bandwidths are comparable across numbers of ranks.
     #[must_use]
     pub fn bus_bandwidth(&self, took: Picoseconds) -> f64 {
         self.algorithm_bandwidth(took) * self.kind.bus_factor(self.ranks)
@@ -74,33 +73,30 @@ impl StartedCollective {
 /// Why a collective cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveStartError {
-    /// Ranks that the collective does not allow.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
-    /// A flow that the engine refuses.
     #[error(transparent)]
     Flow(#[from] EngineError),
 }
 
-/// Where and when a schedule runs.
+/// Hosts, routes, priority and start time of a schedule.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// By rank: its host.
+    /// Host of each rank.
     pub members: Vec<VertexId>,
-    /// How flows of [`NetworkLevel::Inside`] find their way.
+    /// Route of flows of [`NetworkLevel::Inside`].
     pub inside: Route,
-    /// How flows of [`NetworkLevel::Between`] find their way.
+    /// Route of flows of [`NetworkLevel::Between`].
     pub between: Route,
-    /// The priority of all flows at switches with real queues.
+    /// Priority of all flows at switches with bounded queues.
     pub priority: u8,
-    /// Not before this.
     pub start: SimTime,
-    /// By both ends: how flows between them find their way, where it is another.
+    /// Routes of single pairs of hosts, which override `inside` and `between`.
     pub ways: BTreeMap<(VertexId, VertexId), Route>,
 }
 
 impl Placement {
-    /// On these hosts over one kind of route, from the beginning of the run, in the lowest priority.
+    /// Uses one route for all flows, starts at the beginning of the run, in the lowest priority.
     #[must_use]
     pub fn new(members: Vec<VertexId>, route: Route) -> Self {
         let (inside, between) = (route.clone(), route);
@@ -108,21 +104,18 @@ impl Placement {
         Self { members, inside, between, priority: 0, start: SimTime::START, ways }
     }
 
-    /// The same with flows between these ends going these ways.
     #[must_use]
     pub fn along(mut self, ways: BTreeMap<(VertexId, VertexId), Route>) -> Self {
         self.ways = ways;
         self
     }
 
-    /// The same, starting at `start`.
     #[must_use]
     pub fn at(mut self, start: SimTime) -> Self {
         self.start = start;
         self
     }
 
-    /// The same in another priority.
     #[must_use]
     pub fn in_priority(mut self, priority: u8) -> Self {
         self.priority = priority;
@@ -132,10 +125,10 @@ impl Placement {
     /// Adds the flows of `schedule`.
     ///
     /// # Errors
-    /// Flows that the engine refuses. Those before are there.
+    /// Fails if the engine rejects a flow. Flows added before it remain.
     ///
     /// # Panics
-    /// If the schedule has more ranks than there are members.
+    /// Panics if the schedule has more ranks than there are members.
     pub fn start<S: Stage>(
         &self,
         schedule: &Schedule,
@@ -150,7 +143,7 @@ impl Placement {
             let flow = stage.add_flow(self.flow(sending, gates, batch))?;
             flows.push(flow);
         }
-        // Gates on a later sending: round a ring, each flow waits for another.
+        // Gates on later sendings. They occur in rings, where each flow waits for another one.
         for (place, sending) in schedule.sendings.iter().enumerate() {
             for awaits in sending.awaits.iter().filter(|awaits| awaits.sending >= place) {
                 stage.add_gate(flows[place], gate(&flows, awaits))?;
@@ -191,8 +184,9 @@ fn gate(flows: &[FlowId], awaits: &Await) -> FlowGate {
     FlowGate { flow: flows[awaits.sending], ahead: awaits.ahead }
 }
 
-/// How long the link next to a host is busy that has the most to carry, of flows with one path. Both ways round a ring leave
-/// a host by one link where a switch joins all of them.
+/// Returns the busy time of the most loaded link next to a host, counting only flows with a single
+/// path. If one switch joins all members, both directions of a ring leave a host over the same
+/// link.
 fn busiest_end<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Picoseconds {
     let (network, transport) = (stage.network(), &stage.settings().transport);
     let mut busy: FxHashMap<LinkId, Picoseconds> = FxHashMap::default();
@@ -210,12 +204,12 @@ fn busiest_end<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> P
     busy.into_values().max().unwrap_or_default()
 }
 
-/// How long one message of each flow takes on its path while that is idle.
+/// Returns how long one message of each flow takes on its idle path.
 fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<MessageTime> {
     let (network, settings) = (stage.network(), stage.settings());
     let time = |(flow, sending): (&FlowId, &Sending)| {
         let (ways, transport) = (stage.ways(*flow), &settings.transport);
-        // Packets of several paths have the link in common with which they begin, and no other.
+        // Packets sprayed over several paths share only the first link.
         let one_path = stage.takes_one_path(*flow);
         let in_common = |way: &&[LinkId]| if one_path { way.len() } else { 1 };
         let wires = ways
@@ -230,7 +224,7 @@ fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<Mes
     flows.iter().zip(sendings).map(time).collect()
 }
 
-/// How long a message of a flow takes at least on an idle network: exact if it has one path.
+/// Returns the shortest time of one message of `flow` on an idle network. Exact for a single path.
 fn alone<S: Stage>(stage: &S, flow: FlowId, message: Bytes) -> Picoseconds {
     let (network, settings) = (stage.network(), stage.settings());
     if stage.takes_one_path(flow) {

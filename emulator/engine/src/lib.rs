@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet simulator: hosts that send flows over a transport, and switches that queue and forward.
+//! A packet-level network simulator: hosts send flows over a transport, switches queue and forward.
 //!
-//! [`Engine`] takes a [`Network`] of vertices and links, flows, and changes of links at times; it returns events in order:
-//! the ends of flows and batches, and timers. [`transport`] is how hosts send, pace and repeat packets, [`topology`] makes
-//! networks of common shapes, [`collective`] sends schedules, [`capture`] writes packets and timelines as files.
-//! [`steady`] simulates equal and idle parts of a network once, with the same result.
+//! The inputs of an [`Engine`] are a [`Network`] of vertices and links, flows, and timed link
+//! changes. It returns events in order of time: completed flows and batches, and timers.
+//! [`transport`] implements sending, pacing and retransmission at hosts. [`topology`] builds
+//! networks of common shapes, [`collective`] runs collective schedules, and [`capture`] writes
+//! packet captures and timelines. [`steady`] simulates identical and idle parts of a network only
+//! once, with the same result.
 //!
-//! Times are integer picoseconds, sizes bytes. One seed gives one result on any number of threads.
+//! Times are integer picoseconds, sizes are bytes. A seed determines the result on any number of
+//! threads.
 //!
-//! Not here: fabrics, plans, jobs and faults. The caller knows which link a part is, and decides what follows when one fails.
+//! Fabrics, plans, jobs and faults are outside this crate. The caller maps parts to links and
+//! decides how to react when one fails.
 
 pub mod capture;
 pub mod collective;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What packets find in the queues before links: one histogram (HdrHistogram) for each class of links.
+//! Histograms (HdrHistogram) of the backlogs that packets meet before links, one per link class.
 
 use std::sync::Arc;
 
@@ -8,43 +8,43 @@ use lightloom_units::Bytes;
 
 use crate::engine::LinkId;
 
-/// Largest backlog that is kept apart, in bytes; larger ones count as this.
+/// Largest backlog distinguished, in bytes. Larger ones count as this one.
 const MOST_BYTES: u64 = 1 << 32;
-/// Digits that are kept of a backlog.
+/// Significant decimal digits kept of a backlog.
 const DIGITS: u8 = 3;
-/// A histogram of three digits keeps values apart up to two of these, then half of what it kept apart before.
+/// Log2 of half the linear range: a histogram of three digits resolves single bytes up to 2¹¹, and
+/// each further factor of two at half the resolution.
 const HALF_BITS: u32 = 10;
 
-/// Histograms of the bytes that stand before each packet when it comes to an output port.
+/// Histograms of the bytes waiting ahead of each packet that arrives at an output port.
 #[derive(Clone, Debug, Default)]
 pub struct QueueHistograms {
-    /// By link: its class.
+    /// Class of each link.
     classes: Arc<[u8]>,
-    /// How many classes there are.
+    /// Number of classes.
     count: usize,
-    /// Packets by bar of the histogram and class, as many bars as were needed.
+    /// Packet counts, indexed by `bar * count + class` and grown as needed.
     packets: Vec<u64>,
 }
 
 impl QueueHistograms {
-    /// No packet seen, over links of these classes.
     pub(crate) fn new(classes: Vec<u8>) -> Self {
         let count = classes.iter().max().map_or(0, |class| usize::from(*class) + 1);
         Self { classes: classes.into(), count, packets: Vec::new() }
     }
 
-    /// The class of a link; 0 where nothing is kept apart.
+    /// Returns the class of a link, or 0 if no classes are distinguished.
     pub(crate) fn class(&self, link: LinkId) -> u8 {
         self.classes.get(link.index()).copied().unwrap_or_default()
     }
 
-    /// No packet seen, over a network of its own that has these links.
+    /// Returns empty histograms for a subnetwork whose links are `links` of this one.
     pub(crate) fn local(&self, links: &[LinkId]) -> Self {
         let classes: Vec<u8> = links.iter().map(|link| self.class(*link)).collect();
         Self { classes: classes.into(), count: self.count, packets: Vec::new() }
     }
 
-    /// Notes a packet that found `backlog` before it.
+    /// Counts a packet that found `backlog` bytes ahead of it.
     #[inline]
     pub(crate) fn record(&mut self, link: LinkId, backlog: Bytes) {
         let Some(class) = self.classes.get(link.index()) else { return };
@@ -55,7 +55,7 @@ impl QueueHistograms {
         }
     }
 
-    /// What has come since they were `before` has come so many times more.
+    /// Adds the counts gained since `before` another `times` times.
     pub(crate) fn leap(&mut self, before: &Self, times: u32) {
         let known = before.packets.iter().copied().chain(std::iter::repeat(0));
         for (packets, known) in self.packets.iter_mut().zip(known) {
@@ -63,7 +63,7 @@ impl QueueHistograms {
         }
     }
 
-    /// Everything that several parts have seen.
+    /// Adds up the histograms of several shards.
     #[must_use]
     pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut parts = parts.into_iter();
@@ -75,7 +75,8 @@ impl QueueHistograms {
         all
     }
 
-    /// The histogram of a class, empty queues included; nothing if no packet came.
+    /// Returns the histogram of a class, including packets that met an empty queue. `None` if no
+    /// packet arrived.
     #[must_use]
     pub fn of_class(&self, class: usize) -> Option<Histogram<u64>> {
         let of_class = self.packets.iter().skip(class).step_by(self.count.max(1));
@@ -90,7 +91,7 @@ impl QueueHistograms {
     }
 }
 
-/// The bar of a backlog in a histogram of [`DIGITS`] digits.
+/// Returns the histogram bar of a backlog, at a resolution of [`DIGITS`] digits.
 #[inline]
 fn bar_of(backlog: Bytes) -> usize {
     let bytes = backlog.0.min(MOST_BYTES);
@@ -98,7 +99,7 @@ fn bar_of(backlog: Bytes) -> usize {
     ((u64::from(dropped) << HALF_BITS) + (bytes >> dropped)) as usize
 }
 
-/// The least backlog of a bar.
+/// Returns the smallest backlog counted in `bar`.
 fn least_in(bar: usize) -> u64 {
     let dropped = (bar >> HALF_BITS).saturating_sub(1);
     ((bar - (dropped << HALF_BITS)) as u64) << dropped

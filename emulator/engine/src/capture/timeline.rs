@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A run as a timeline in the Trace Event Format, which Perfetto and Chrome open: tracks with slices,
-//! one for each host with the flows it sends, one for each watched link with the times at which it was
-//! busy, counters such as the queue of a port, and whatever else the caller has.
+//! Writes a run in the Trace Event Format, which Perfetto and Chrome open.
+//!
+//! There is a track per host with the flows it sends, a track per watched link with its busy
+//! periods, and counters such as the queue of a port. Callers may add tracks.
 
 use std::io::{self, Write};
 
@@ -9,42 +10,37 @@ use lightloom_units::{Bytes, SimTime};
 
 use crate::engine::{Engine, LinkId, PacketArrival, Probe, VertexId};
 
-/// A line of the timeline.
+/// A row of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineTrack {
-    /// What it stands among: `ranks`, `ports`, ….
+    /// Group of tracks it is shown under, such as `ranks` or `ports`.
     pub process: &'static str,
-    /// Its name.
     pub name: String,
-    /// What happened on it; slices may overlap.
+    /// May overlap.
     pub slices: Vec<Slice>,
 }
 
-/// A stretch of time with a name.
+/// A named interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// What happened.
     pub name: String,
-    /// From when.
     pub begin: SimTime,
-    /// Until when.
     pub end: SimTime,
 }
 
-/// A figure over time, drawn as a curve.
+/// A quantity over time, drawn as a curve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// What it stands among.
+    /// Group of tracks it is shown under.
     pub process: &'static str,
-    /// Whose figure it is.
+    /// Host or port that the quantity belongs to.
     pub name: String,
-    /// The unit.
     pub unit: &'static str,
-    /// It has this value from this moment on, in order of time.
+    /// Each value holds from its time onwards. In order of time.
     pub points: Vec<(SimTime, u64)>,
 }
 
-/// A track for each host with the flows it sends that have ended.
+/// Returns a track per host with the finished flows it sent.
 pub fn host_tracks<P: Probe>(
     engine: &Engine<P>,
     name: &dyn Fn(VertexId) -> String,
@@ -65,8 +61,8 @@ pub fn host_tracks<P: Probe>(
     used.map(track).collect()
 }
 
-/// A track for each link of `arrivals`, which must be in order of time, with the times at which it was
-/// sending without a pause.
+/// Returns a track per link with the periods in which it sent without a gap. `arrivals` must be in
+/// order of time.
 pub fn link_tracks<P: Probe>(
     engine: &Engine<P>,
     arrivals: &[PacketArrival],
@@ -101,10 +97,11 @@ fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&PacketArrival]) -> Vec<
     busy.into_iter().map(slice).collect()
 }
 
-/// Writes tracks and counters. Slices that overlap are drawn below each other under the same name.
+/// Writes tracks and counters. Overlapping slices of a track are drawn on several rows of the same
+/// name.
 ///
 /// # Errors
-/// What `out` reports.
+/// Errors of `out`.
 pub fn write_timeline(
     out: &mut impl Write,
     tracks: &[TimelineTrack],
@@ -141,7 +138,7 @@ pub fn write_timeline(
     write!(events.out, "]}}")
 }
 
-/// Slices in as few rows as it takes for those of a row not to overlap.
+/// Distributes slices over as few rows as possible so that no two slices of a row overlap.
 fn rows(slices: &[Slice]) -> Vec<Vec<&Slice>> {
     let mut sorted: Vec<&Slice> = slices.iter().collect();
     sorted.sort_by_key(|slice| (slice.begin, slice.end));
@@ -205,7 +202,7 @@ impl<W: Write> TimelineEvents<'_, W> {
     }
 }
 
-/// A text as JSON.
+/// Returns `text` as a JSON string; control characters become spaces.
 fn quoted(text: &str) -> String {
     let mut json = String::from("\"");
     for character in text.chars() {
@@ -219,7 +216,7 @@ fn quoted(text: &str) -> String {
     json
 }
 
-/// Picoseconds written as microseconds, exactly.
+/// Picoseconds displayed as microseconds without rounding.
 struct Microseconds(u64);
 
 impl std::fmt::Display for Microseconds {

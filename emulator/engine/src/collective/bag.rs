@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Some flows without order among them: permutations, incasts, files of flows.
+//! Sets of flows without a collective's order: permutations, incasts and flow traces.
 
 use lightloom_units::{Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
@@ -8,23 +8,21 @@ use super::{CollectiveKind, CollectiveStartError, StartedCollective};
 use crate::engine::{BatchId, Engine, FlowGate, FlowId, FlowSpec, LinkId, Probe, wire_time};
 use crate::steady::Stage;
 
-/// What a flow of a bag waits for, by their places in it.
+/// A dependency between two flows of a set, given by their indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BagWait {
-    /// The flow that waits.
     pub flow: usize,
-    /// The flow waited for.
     pub awaited: usize,
-    /// Until its data is acknowledged, at the host where both begin; otherwise until it is received, at the host
-    /// where the one ends and the other begins.
+    /// If set, the flow waits until the other's data is acknowledged; both must start at the same
+    /// host. Otherwise it waits until the data is received, at the host where the other one ends.
     pub acknowledged: bool,
 }
 
-/// Adds `flows` as one batch, with a lower bound of its time on these paths from the start of the first:
-/// the longest flow alone, or the link before or after a host that has the most to carry.
+/// Adds `specs` as one batch and computes a lower bound of its duration on these paths, measured
+/// from the first start: the longest single flow or the most loaded link next to a host.
 ///
 /// # Errors
-/// Flows that the engine refuses.
+/// Fails if the engine rejects a flow.
 pub fn start_bag<S: Stage>(
     stage: &mut S,
     specs: Vec<FlowSpec>,
@@ -34,11 +32,11 @@ pub fn start_bag<S: Stage>(
     Ok(bag)
 }
 
-/// Adds flows of which some wait for others, as [`start_bag`] does. Those that wait for each other in a circle never
-/// begin.
+/// Like [`start_bag`], with dependencies between flows. Flows that wait for each other in a cycle
+/// never start.
 ///
 /// # Errors
-/// Flows that the engine refuses, and hosts that cannot know what they wait for.
+/// Fails if the engine rejects a flow, or if a flow's host cannot observe the event it waits for.
 pub fn start_ordered<P: Probe>(
     engine: &mut Engine<P>,
     specs: Vec<FlowSpec>,
@@ -57,8 +55,7 @@ pub fn start_ordered<P: Probe>(
     Ok(bag)
 }
 
-/// Adds flows as one batch, with what the links next to hosts take for them; by flow, when it begins and what it takes
-/// alone.
+/// Adds flows as one batch. Also returns for each flow its start and its time on an idle network.
 fn add_bag<S: Stage>(
     engine: &mut S,
     specs: Vec<FlowSpec>,
@@ -69,7 +66,7 @@ fn add_bag<S: Stage>(
     let ranks = specs.len();
     let size = specs.iter().map(|spec| spec.message * u64::from(spec.messages)).sum();
     let (mut alone, mut flows) = (Vec::with_capacity(ranks), Vec::with_capacity(ranks));
-    // By link next to a host: its busy time, and the earliest start of those that use it.
+    // Busy time of each link next to a host, and the earliest start among its flows.
     let mut busy: FxHashMap<LinkId, (Picoseconds, SimTime)> = FxHashMap::default();
     for spec in specs {
         let (message, begins) = (spec.message, spec.start.max(now));
@@ -93,7 +90,8 @@ fn add_bag<S: Stage>(
     Ok((StartedCollective { kind, ranks, size, start, ideal, interface, batch, flows }, alone))
 }
 
-/// When the last flow ends if each is alone: flows begin when those they wait for have ended, and last so long.
+/// Returns when the last flow ends if none delays another: each starts when the flows it waits for
+/// have ended.
 fn longest_chain(alone: &[(Picoseconds, Picoseconds)], waits: &[BagWait]) -> Picoseconds {
     let mut awaited_by = vec![Vec::new(); alone.len()];
     let mut open = vec![0_usize; alone.len()];
