@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether everything in a shard does again what it did some time ago, a packet further on, and what it comes to
-//! when it goes on like that.
+//! Detects that a shard repeats its state one packet later, and extrapolates it.
 
 use super::{EndCount, HostState, Probe, Shard};
 use crate::engine::packet::Packet;
 use crate::engine::port::PortCount;
 use crate::engine::ring::PacketFifo;
 
-/// How far one state lies behind another: everything so much later, and every flow that moves so many packets
-/// further on.
+/// The difference between two states of a shard: a time, and a number of packets for each flow that
+/// makes progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateLag {
-    /// In picoseconds.
     pub(crate) time: u64,
     pub(crate) packets: u32,
 }
@@ -25,15 +23,16 @@ impl StateLag {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Whether nothing here draws lots, chooses, or keeps account of packets otherwise than in order.
+    /// Whether the shard uses no random draws, no choices among ports and no out-of-order
+    /// bookkeeping.
     pub(crate) fn may_repeat(&self) -> bool {
         self.switches.iter().all(Option::is_none)
             && self.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())
             && self.senders.iter().all(|sender| sender.is_plain())
     }
 
-    /// How long after one packet of a flow the next one comes over the same wire; nothing: none is on its way
-    /// beside the one after it.
+    /// Returns the time between two consecutive packets of a flow on one wire. `None` if no wire
+    /// holds two consecutive packets.
     pub(crate) fn pace(&self, now: u64) -> Option<StateLag> {
         let follows = |one: &Packet, next: &Packet| {
             !next.is_acknowledgement()
@@ -48,7 +47,7 @@ impl<P: Probe> Shard<P> {
         self.wires.iter().find_map(|wire| of_wire(&wire.queue))
     }
 
-    /// Whether `later` is this state, seen at `now`, moved on by `pace`.
+    /// Checks that `later` is this state, seen at `now`, shifted by `pace`.
     pub(crate) fn becomes(&self, later: &Self, now: u64, pace: StateLag) -> bool {
         let then = now + pace.time;
         let hosts = self.hosts.iter().zip(&later.hosts);
@@ -70,13 +69,13 @@ impl<P: Probe> Shard<P> {
             })
     }
 
-    /// Whether what has been counted is the same.
+    /// Compares the counters.
     pub(crate) fn counts_as(&self, other: &Self) -> bool {
         self.counts == other.counts && self.ends == other.ends
     }
 
-    /// How often it may move on by `pace`, as it has since `before`, until something else happens: a message
-    /// ends, a flow starts, time runs out for one, or it is `until`.
+    /// Returns how often the change since `before` repeats until something else happens: a message
+    /// ends, a flow starts, a timer expires, or `until` is reached.
     pub(crate) fn times(&self, before: &Self, (now, until): (u64, u64), pace: StateLag) -> u32 {
         let starts = self.hosts.iter().map(HostState::next_start);
         let mut until = starts.min().unwrap_or(u64::MAX).min(until);
@@ -97,7 +96,7 @@ impl<P: Probe> Shard<P> {
         u32::try_from(times).unwrap_or(u32::MAX).min(packets / pace.packets)
     }
 
-    /// Moves on by `pace` as it has since `before`, so many times, from `now`.
+    /// Repeats the change since `before` another `times` times, starting at `now`.
     pub(crate) fn leap(&mut self, before: &Self, now: u64, (pace, times): (StateLag, u32)) {
         let far = pace.times(times);
         for (one, sender) in before.senders.iter().zip(&mut self.senders) {
@@ -132,7 +131,7 @@ impl<P: Probe> Shard<P> {
         self.look_when_due(now + far.time);
     }
 
-    /// Finds out anew when something next happens at each vertex.
+    /// Recomputes the next event of each vertex.
     fn look_when_due(&mut self, now: u64) {
         for index in 0..self.vertices.len() {
             self.set_host_due(index, now);
@@ -170,12 +169,12 @@ impl EndCount {
     }
 }
 
-/// What is counted when what has come since `before` comes so many times more.
+/// Extrapolates a counter.
 fn more(now: u64, before: u64, times: u32) -> u64 {
     now + (now - before) * u64::from(times)
 }
 
-/// What a port has done when it does so many times more what it has done since `before`.
+/// Extrapolates the counters of a port.
 fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
     let more = |now, before| more(now, before, times);
     PortCount {
@@ -186,17 +185,17 @@ fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
         lost: more(now.lost, before.lost),
         trimmed: more(now.trimmed, before.trimmed),
         pauses: more(now.pauses, before.pauses),
-        // Nothing is leapt over while something is paused.
+        // No skipping takes place while a port is paused.
         paused_ps: now.paused_ps,
     }
 }
 
-/// A flow's end that may stand still or move.
+/// A sender or receiver, which may be idle or make progress.
 pub(crate) trait End {
-    /// Up to which packet it has come.
+    /// Returns the number of packets processed.
     fn reached(&self) -> u32;
 
-    /// How it moves on to `later`: with everybody else, or not at all.
+    /// Returns its expected change until `later`: that of all active flows, or none.
     fn pace_to(&self, later: &Self, pace: StateLag) -> StateLag {
         if self.reached() == later.reached() { StateLag::NONE } else { pace }
     }

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When something next happens at each vertex of a part of the network, so that a large part in which little happens is
-//! not looked through in every window.
+//! Keeps the next event time of each vertex, so that the engine need not visit every vertex of a
+//! mostly idle shard in every window.
 
 use std::ops::Range;
 
-/// Vertices that are looked at together.
+/// Vertices per block.
 const BLOCK: usize = 32;
 
-/// By vertex, a time before which nothing happens there.
+/// For each vertex, a time before which nothing happens there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Agenda {
     due: Vec<u64>,
-    /// By block of vertices: the earliest of them, or an earlier time until it is settled.
+    /// Earliest time in each block. Until the block is settled it may be too early.
     blocks: Vec<u64>,
 }
 
 impl Agenda {
-    /// Nothing happens at any of `vertices`.
+    /// Creates an agenda without events.
     pub(super) fn new(vertices: usize) -> Self {
         Self { due: vec![u64::MAX; vertices], blocks: vec![u64::MAX; vertices.div_ceil(BLOCK)] }
     }
 
-    /// When something next happens anywhere; [`u64::MAX`]: never.
+    /// Returns the earliest event time, or [`u64::MAX`] if there is none.
     pub(super) fn earliest(&self) -> u64 {
         self.blocks.iter().copied().min().unwrap_or(u64::MAX)
     }
 
-    /// The blocks in which these vertices lie.
     pub(super) fn blocks(vertices: &Range<usize>) -> Range<usize> {
         vertices.start / BLOCK..vertices.end.div_ceil(BLOCK)
     }
 
-    /// Those of `vertices` that lie in a block in which something happens before `end`; none otherwise.
+    /// Returns the part of `vertices` in `block` if the block has an event before `end`. Otherwise
+    /// empty.
     #[inline(always)]
     pub(super) fn vertices_before(
         &self,
@@ -50,13 +50,12 @@ impl Agenda {
         self.due[vertex] < end
     }
 
-    /// Where the time of a vertex stands.
     #[inline(always)]
     pub(super) fn of(&mut self, vertex: usize) -> Due<'_> {
         Due { own: &mut self.due[vertex], block: &mut self.blocks[vertex / BLOCK] }
     }
 
-    /// From now on nothing happens at `vertex` before `time`. Where that is later than before, its block is to be settled.
+    /// Sets the next event time of `vertex`. If the time moves back, its block must be settled.
     #[inline(always)]
     pub(super) fn set(&mut self, vertex: usize, time: u64) {
         let Due { own, block } = self.of(vertex);
@@ -75,14 +74,14 @@ impl Agenda {
     }
 }
 
-/// The time of one vertex.
+/// Access to the event time of one vertex.
 pub(crate) struct Due<'s> {
     own: &'s mut u64,
     block: &'s mut u64,
 }
 
 impl Due<'_> {
-    /// Something happens there at `time`.
+    /// Adds an event at `time`.
     #[inline(always)]
     pub(super) fn no_later_than(&mut self, time: u64) {
         *self.own = (*self.own).min(time);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A receiving host gives credit: a packet each, at the pace of its interfaces, flows in turn.
+//! Paces credits at a receiving host. Each credit allows one packet, at the rate of the host's
+//! interfaces and round robin among flows.
 //!
-//! While no flow waits, a credit goes with the acknowledgement of the packet that earned it, so that a flow alone costs
-//! no packet more. Otherwise it waits for its turn and goes as a packet of its own.
+//! While no flow waits, a credit travels on the acknowledgement of the packet that earned it, so a
+//! single flow needs no extra packets. Otherwise it waits for its turn and becomes a packet.
 
 use std::collections::VecDeque;
 
@@ -12,26 +13,27 @@ use super::{Probe, Shard};
 use crate::engine::packet::{Packet, flag};
 use crate::transport::Receiver;
 
-/// When a host may give its next credit, and to whom.
+/// Schedules the credits of a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pacer {
-    /// Between two credits, in picoseconds.
+    /// Time between two credits, in picoseconds.
     gap: u64,
-    /// How far credits may come together, in picoseconds.
+    /// Allowed burst of credits, in picoseconds.
     burst: u64,
-    /// The next credit may be given then.
+    /// Earliest time of the next credit.
     next: u64,
-    /// Receiving ends that have earned credit, the next one first.
+    /// Receivers that have earned credit, in order of service.
     queue: VecDeque<u32>,
 }
 
 impl Pacer {
-    /// When a credit that waits is to be given; `u64::MAX`: none waits.
+    /// Returns when the next waiting credit is due, or `u64::MAX` if none waits.
     fn due(&self, now: u64) -> u64 {
         if self.queue.is_empty() { u64::MAX } else { self.next.max(now) }
     }
 
-    /// A packet came marked: as long as a flow waits, the queue before it is let run down by a sixteenth of a packet.
+    /// Reacts to a marked packet: while a flow waits, one credit is delayed by a sixteenth of a
+    /// packet time to drain the queue in the network.
     fn slow_down(&mut self) {
         if !self.queue.is_empty() {
             self.next += self.gap / 16;
@@ -44,21 +46,21 @@ impl Pacer {
 }
 
 impl<P> Shard<P> {
-    /// Hosts give credits for packets of `bits` at the pace at which their links bring them.
+    /// Sets the credit rate of each host to that of its links, for packets of `bits`.
     pub(crate) fn pace_credits(&mut self, bits: u64) {
         for (vertex, host) in self.vertices.iter().zip(&mut self.hosts) {
             let rates = &self.wire_rates[vertex.wires()];
             let rate: u128 = rates.iter().map(|rate| u128::from(rate.get())).sum();
             let gap = u128::from(bits) * 1_000_000_000_000 / rate.max(1);
             host.pacer.gap = u64::try_from(gap).unwrap_or(u64::MAX / 4);
-            // Interfaces that bring a packet at one instant are answered at one instant.
+            // Packets that arrive on all interfaces at one instant are credited at one instant.
             host.pacer.burst = host.pacer.gap * (rates.len() as u64).saturating_sub(1);
         }
     }
 }
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// The acknowledgement of a packet that came for this end, with the credit that it earned if no flow waits.
+    /// Adds to an acknowledgement the credit that its packet earned, if no flow waits.
     pub(super) fn with_credit(
         &mut self,
         end: u32,
@@ -85,7 +87,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         acknowledgement
     }
 
-    /// Gives the credit whose turn it is.
+    /// Sends the next waiting credit.
     #[cold]
     pub(super) fn give_credit(&mut self, now: u64) {
         let pacer = &mut self.host.pacer;
@@ -104,7 +106,8 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     }
 }
 
-/// The packet, which says so if no credit of this flow waits: the sender may then know what was lost.
+/// Sets [`flag::SETTLED`] if the flow has no outstanding credit, which lets the sender detect
+/// losses.
 fn settled(packet: Packet, receiver: &Receiver) -> Packet {
     if receiver.awaits_no_credit() { packet.with(flag::SETTLED) } else { packet }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches with one first-in first-out queue a port: departures are known on arrival.
+//! Switches with one first-in first-out queue per port, whose departures are known on arrival.
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
@@ -9,8 +9,8 @@ use crate::engine::packet::Packet;
 use crate::engine::port::SendingPort;
 
 impl<P: Probe> Shard<P> {
-    /// Advances a switch that stores packets before it sends them, or one that cuts through: two loops, so that
-    /// the first does not ask.
+    /// Processes a window of a switch. Store-and-forward and cut-through switches get separate
+    /// loops, which saves a test per packet.
     pub(super) fn advance_switch<const CUTS_THROUGH: bool>(
         &mut self,
         shared: &Shared,
@@ -37,7 +37,7 @@ impl<P: Probe> Shard<P> {
             });
             due = due.min(next);
             if CUTS_THROUGH {
-                // A packet's time stands in its key as well: its place is free.
+                // The packet's time is also in its key, so the field can hold the ingress port.
                 arrivals[before..count]
                     .iter_mut()
                     .for_each(|packet| *packet = packet.came_by(number));
@@ -52,7 +52,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Sends the arrivals listed for one output port, in order.
+    /// Sends the arrivals listed for one output port in order.
     fn forward<const CUTS_THROUGH: bool>(
         &mut self,
         shared: &Shared,
@@ -76,15 +76,15 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// What has come for one port in a window that begins at `start`.
+/// Arrivals for one port in a window that starts at `start`.
 struct List<'s, const CUTS_THROUGH: bool> {
     keys: &'s [u64],
     arrivals: &'s [Packet],
     start: u64,
     link: LinkId,
-    /// How fast packets came in, by wire.
+    /// Rate of each ingress wire.
     wire_rates: &'s [BitsPerSecond],
-    /// How much of a packet must be in before it may go on.
+    /// Part of a packet that must arrive before the switch can forward it.
     header: Bytes,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hosts: flows begin and end here.
+//! Hosts, where flows start and end.
 
 use std::cmp::Reverse;
 
@@ -61,8 +61,8 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// The wire from which all that a host acts on can be read as it comes: the only one, and the host does not
-    /// let packets wait.
+    /// Returns the wire whose packets the host can process in place. This requires that it has only
+    /// one wire and no host delay.
     fn comes_straight(&mut self, shared: &Shared, index: usize, span: SimSpan) -> Option<usize> {
         let wires = self.vertices[index].wires();
         if wires.len() != 1 || shared.host_delay > 0 {
@@ -79,7 +79,7 @@ impl<P: Probe> Shard<P> {
         Some(wires.start)
     }
 
-    /// Lists the arrivals of the window in order.
+    /// Collects the arrivals of the window in order of time.
     fn collect_in_order(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
@@ -106,8 +106,8 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// When a host acts on the `nth` packet of data, from 1, that comes for a receiving end of it. `None` if not in `span`,
-    /// at whose beginning nothing before has yet to happen.
+    /// Returns when a host processes the `nth` data packet (from 1) that arrives for one of its
+    /// receivers. `None` if that is not in `span`. All earlier events must have been processed.
     pub(crate) fn nth_arrival(
         &self,
         (shared, span): (&Shared, SimSpan),
@@ -139,8 +139,8 @@ impl<P: Probe> Shard<P> {
         Some(*time)
     }
 
-    /// Puts what ends at this host aside for its delay, and lists what it acts on in this window instead.
-    /// Its interface passes on what only comes through, and obeys pauses, at once.
+    /// Delays packets for this host by its host delay and collects those due in this window. The
+    /// interface forwards transit packets and applies pause frames without delay.
     fn hold_back(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let Scratch { arrivals, acted_on, .. } = &mut self.scratch;
         let inside = &mut self.hosts[index].inside;
@@ -173,21 +173,21 @@ impl<P: Probe> Shard<P> {
         self.due.set(index, due);
     }
 
-    /// Plans the start of the flow of `sender` at its host.
+    /// Schedules the start of a sender's flow.
     pub(crate) fn plan_start(&mut self, vertex: u32, sender: u32, time: u64) {
         let flow = self.senders[sender as usize].flow;
         self.hosts[vertex as usize].starts.push(Reverse((time, flow, sender)));
         self.due.of(vertex as usize).no_later_than(time);
     }
 
-    /// A port of a vertex has come up: what waits for it may go.
+    /// Schedules a host whose port has come up, so that waiting packets can leave.
     pub(crate) fn wake(&mut self, vertex: u32, now: u64) {
         let host = &mut self.hosts[vertex as usize];
         host.pull_due = host.pull_due.min(now);
         self.due.of(vertex as usize).no_later_than(now);
     }
 
-    /// A flow that waits for a port which is down waits for another one from now on.
+    /// Moves a flow that waits for a port that is down to another port.
     pub(crate) fn leave_dark_port(&mut self, vertex: u32, sender: u32, ports: [u32; 2], now: u64) {
         let [from, to] = ports.map(|port| port as usize);
         let waits = self.ready[from].iter().position(|waiting| *waiting == sender);
@@ -198,14 +198,15 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// A port has gone dark: flows that were led to another one while they waited for it wait there from now on.
+    /// Reassigns the flows that wait for a port that went down to the ports of their new routes.
     pub(crate) fn leave_cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         if self.ready[port as usize].is_empty() {
             return;
         }
         for sender in std::mem::take(&mut self.ready[port as usize]) {
             if self.senders[sender as usize].is_striped() {
-                // Its other interfaces go on; it waits here until this one comes back.
+                // A striped flow continues on its other interfaces and waits here until this one
+                // returns.
                 self.ready[port as usize].push_back(sender);
                 continue;
             }
@@ -216,7 +217,7 @@ impl<P: Probe> Shard<P> {
         self.wake(vertex, now);
     }
 
-    /// Stops a flow's sending end.
+    /// Stops a sender.
     pub(crate) fn cancel(&mut self, vertex: u32, sender: u32) {
         self.senders[sender as usize].cancel();
         self.hosts[vertex as usize].active.retain(|active| *active != sender);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The network interfaces of a host: its ports, each with the flows that wait for it.
 //!
-//! Most hosts have one, and nothing then needs to be looked up by port: [`One`] is [`Many`] without the asking.
+//! Most hosts have one interface. [`One`] is a version of [`Many`] that avoids all lookups by port.
 
 use std::collections::VecDeque;
 
@@ -11,19 +11,18 @@ use crate::engine::packet::Packet;
 use crate::engine::port::{Port, PortCount};
 use crate::engine::routes::Routes;
 
-/// One interface.
 pub(super) struct Interface<'s> {
     pub(super) port: &'s mut Port,
     pub(super) count: &'s mut PortCount,
     pub(super) link: LinkId,
-    /// Sending ends that have data for it, the next one first.
+    /// Senders with data for this interface, in order of service.
     pub(super) ready: &'s mut VecDeque<u32>,
-    /// What has been put on the wire behind it.
+    /// Packets put on its wire.
     pub(super) sent: &'s mut Vec<Packet>,
 }
 
 impl Interface<'_> {
-    /// Puts a packet into the port.
+    /// Passes a packet to the port.
     #[inline(always)]
     pub(super) fn transmit<P: Probe>(&mut self, now: u64, packet: Packet, probe: &mut P) {
         let sent = put((self.port, self.count, self.link), (now, 0), packet, probe);
@@ -33,8 +32,8 @@ impl Interface<'_> {
     }
 }
 
-/// Puts a packet that comes at `now`, and may have begun `head_start` before, into an output port. Returns it as
-/// it will reach the far end, or nothing when it is dropped or lost.
+/// Passes a packet to an output port at `now`, or up to `head_start` earlier if it cuts through.
+/// Returns the packet as it will arrive at the far end. `None` if it is dropped or lost.
 #[inline(always)]
 pub(super) fn put<P: Probe>(
     (port, count, link): (&mut Port, &mut PortCount, LinkId),
@@ -55,19 +54,18 @@ pub(super) fn put<P: Probe>(
     sent
 }
 
-/// The interfaces of a host, by their places.
+/// The interfaces of a host, by index.
 pub(super) trait Interfaces {
     fn count(&self) -> usize;
     fn at(&mut self, place: usize) -> Interface<'_>;
-    /// The place of the port that `cursor` leads to.
+    /// Returns the index of the port that `cursor` leads to.
     fn place(&self, routes: &Routes, cursor: u32) -> usize;
-    /// The place of the port with this number in the shard.
+    /// Returns the index of a port from its number in the shard.
     fn place_of(&self, port: u32) -> usize;
-    /// The port at a place.
     fn port(&self, place: u32) -> &Port;
 }
 
-/// The interface of a host that has one.
+/// A single interface.
 pub(super) struct One<'s>(pub(super) Interface<'s>);
 
 impl Interfaces for One<'_> {
@@ -92,9 +90,9 @@ impl Interfaces for One<'_> {
     }
 }
 
-/// The interfaces of a host that has several, or none.
+/// Any number of interfaces.
 pub(super) struct Many<'s> {
-    /// The number that the port at place zero has in the shard.
+    /// Number of the first port in the shard.
     pub(super) first_port: u32,
     pub(super) ports: &'s mut [Port],
     pub(super) counts: &'s mut [PortCount],
@@ -104,7 +102,7 @@ pub(super) struct Many<'s> {
 }
 
 impl<'s> Many<'s> {
-    /// Itself as one interface, if it is one.
+    /// Converts to [`One`] if there is exactly one interface.
     pub(super) fn into_one(self) -> Result<One<'s>, Self> {
         match self {
             Self {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two windows at a time, one pod after the other, so that a pod stays in the nearest caches for both.
+//! Processes two windows at a time, one pod after another, so that a pod stays in the fastest
+//! caches for both.
 //!
 //! ```text
 //!   spine        ────▶ s+L                                  ────▶ s+2L
 //!   pod 1                   ────▶ s+L ────▶ s+2L
 //!   pod 2                                     ────▶ s+L ────▶ s+2L
 //! ```
-//! Pods meet only through the spine, over links of at least L: what one sends at t comes back to another no earlier than
-//! t + 2L. So once the spine has done everything before s + L, each pod has all that reaches it before s + 2L but what it
-//! sends itself.
+//! Pods meet only through the spine, over links with a delay of at least L. A packet sent by one
+//! pod at t reaches another no earlier than t + 2L. Once the spine has been processed up to s + L,
+//! each pod therefore has every arrival before s + 2L, except those it sends itself.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,17 +17,18 @@ use std::ops::Range;
 use super::{Probe, Shard, Shared, SimSpan};
 use crate::engine::network::{Network, VertexId};
 
-/// Where the pods of a network stand among its vertices, and its spine.
+/// Positions of the pods and of the spine in the order of vertices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods {
-    /// None: the network has none, or is cut into parts otherwise.
+    /// Empty if the network has no pods or is partitioned otherwise.
     pods: Vec<Range<usize>>,
     spine: Range<usize>,
 }
 
 impl Pods {
-    /// The vertices of `network`, pod by pod and the spine last, and where each stands in this order. The spine is what
-    /// is farthest from all hosts; pods are what holds together without it.
+    /// Orders the vertices of `network` pod by pod, the spine last, and returns the ranges. The
+    /// spine is the set of vertices farthest from all hosts. Pods are the connected components
+    /// without it.
     pub(crate) fn of(network: &Network) -> (Vec<VertexId>, Self) {
         let all = || (0..network.vertex_count()).map(VertexId::from_index);
         let far = distances(network);
@@ -49,13 +51,12 @@ impl Pods {
         (order, Self { pods, spine })
     }
 
-    /// Whether there are any.
     pub(crate) fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
 }
 
-/// By vertex: links to the nearest host. What no host reaches is as far as a host is from itself.
+/// Returns the hop count from each vertex to the nearest host; 0 if no host is reachable.
 fn distances(network: &Network) -> Vec<u32> {
     let vertices = (0..network.vertex_count()).map(VertexId::from_index);
     let mut far = vec![u32::MAX; network.vertex_count()];
@@ -74,8 +75,8 @@ fn distances(network: &Network) -> Vec<u32> {
     far.iter().map(|far| if *far == u32::MAX { 0 } else { *far }).collect()
 }
 
-/// By vertex: the number of the component to which it belongs when only vertices that are `kept` count, in order of
-/// their first vertices; `u32::MAX`: it is not kept.
+/// Numbers the connected components among the vertices that are `kept`, in order of their first
+/// vertices. Other vertices get `u32::MAX`.
 fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
     let mut number = vec![u32::MAX; network.vertex_count()];
     let mut count = 0;
@@ -100,7 +101,7 @@ fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Does everything that happens in `span`, which is a window up to `middle` and no more than a second one.
+    /// Processes `span`, which is one window up to `middle` and at most a second one.
     pub(crate) fn advance_by_pods(&mut self, shared: &Shared, span: SimSpan, middle: u64) {
         let windows = [SimSpan { end: middle, ..span }, SimSpan { start: middle, ..span }];
         let Pods { pods, spine } = std::mem::take(&mut self.pods);

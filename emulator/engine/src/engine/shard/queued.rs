@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Switches with real queues: each port on its own while nothing that ports share can matter, otherwise
-//! arrivals and ends of transmissions of all ports in order of time.
+//! Switches with bounded queues. Each port is processed separately unless shared state can matter;
+//! otherwise arrivals and departures of all ports are processed in order of time.
 
 use std::ops::Range;
 
@@ -51,8 +51,8 @@ impl<P: Probe> Shard<P> {
         self.switches[index] = Some(switch);
     }
 
-    /// Lists the arrivals of the window by port. Returns when the next one comes after it, and the classes of
-    /// what is no control packet, a bit each.
+    /// Lists the arrivals of the window by port. Returns the time of the first arrival after it,
+    /// and the classes of all packets except control packets, a bit each.
     fn sort_out(&mut self, shared: &Shared, index: usize, span: SimSpan) -> (u64, u16) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
@@ -80,7 +80,8 @@ impl<P: Probe> Shard<P> {
                     self.probe.arrived(seen(&packet, at, wire.link, short));
                     match shared.routes.next(packet.cursor()) {
                         NextHop::Port(place) => place,
-                        // All ports are then worked off together, whatever list it is on.
+                        // With choices, all ports are processed together and the list does not
+                        // matter.
                         NextHop::Choice(_) => 0,
                     }
                 };
@@ -94,14 +95,14 @@ impl<P: Probe> Shard<P> {
                 count += 1;
             });
             due = due.min(next);
-            // Acknowledgements bear something else than their size: a little too much.
+            // An acknowledgement uses its size field otherwise. The sum is slightly too high.
             came[ingress as usize] = bytes + (count - before) as u64 * u64::from(short);
         }
         self.worked += count as u64;
         (due, classes)
     }
 
-    /// Works off one port, whatever the others do.
+    /// Processes one port independently of the others.
     fn advance_port(
         &mut self,
         shared: &Shared,
@@ -146,7 +147,7 @@ impl<P: Probe> Shard<P> {
         switch.note_waiting(place);
     }
 
-    /// Works off all ports in order of time.
+    /// Processes all ports in order of time.
     fn advance_together(
         &mut self,
         shared: &Shared,
@@ -200,7 +201,6 @@ impl<P: Probe> Shard<P> {
         self.scratch.arrivals = packets;
     }
 
-    /// The ports of a vertex, for its queues.
     fn outlet(&mut self, shared: &Shared, index: usize) -> VertexOutlet<'_, P> {
         let (ports, wires) = (self.vertices[index].ports(), self.vertices[index].wires());
         VertexOutlet {
@@ -218,8 +218,8 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// The link behind a port has changed: what waits in its queues is lost, and what it has asked of
-    /// the far end is void.
+    /// Handles a change of the link behind a port: drops its queues and cancels the pauses it
+    /// requested.
     pub(crate) fn cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let Some(mut switch) = self.switches[vertex as usize].take() else { return };
         let place = port - self.vertices[vertex as usize].first_port;
@@ -229,7 +229,7 @@ impl<P: Probe> Shard<P> {
         self.keep(vertex, switch, now);
     }
 
-    /// The link that comes in beside a port has changed: the pauses it has carried here are void.
+    /// Handles a change of the incoming link of a port: cancels the pauses received over it.
     pub(crate) fn forget_pauses(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let before = std::mem::take(&mut self.ports[port as usize].paused);
         self.counts[port as usize].note_paused((before, 0), now);
@@ -250,22 +250,21 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// Pauses are seldom: the loop over packets does not count on them.
+/// Pause frames are rare, so this is kept out of the packet loop.
 #[cold]
 fn frame_delivered(ends: &mut EndCount) {
     ends.delivered += 1;
 }
 
 impl Scratch {
-    /// Whether something is listed for the port at `place`.
     #[inline(always)]
     fn has_listed(&self, place: u32) -> bool {
         let list = 2 * place as usize;
         !self.by_port.is_empty(list) || !self.by_port.is_empty(list + 1)
     }
 
-    /// The classes of what is listed for the port at `place` and is no control packet, a bit each; all that is
-    /// listed is of `classes`.
+    /// Returns the classes, except control, of the packets listed for port `place`, a bit each.
+    /// `classes` are those of all packets in the window.
     #[inline(always)]
     fn classes_at(&self, place: u32, classes: u16) -> u16 {
         let keys = self.by_port.keys(2 * place as usize);
@@ -280,7 +279,7 @@ impl Scratch {
     }
 }
 
-/// What a switch has to know by whose wires packets come in at `rates`, if it cuts through.
+/// Returns the settings of a switch that cuts through, with the rates of its ingress wires.
 fn cut_through<'s>(shared: &Shared, rates: &'s [BitsPerSecond]) -> Option<CutThrough<'s>> {
     let cuts = shared.switching == Switching::CutThrough;
     cuts.then(|| CutThrough { rates, header: Bytes(shared.header_bytes.into()) })
@@ -302,7 +301,7 @@ struct VertexOutlet<'s, P> {
 }
 
 impl<P: Probe> VertexOutlet<'_, P> {
-    /// Shows what stands before a packet that comes to the port at `place` at `now`.
+    /// Passes the backlog that a packet meets at port `place` to the probe.
     fn see(&mut self, place: u32, now: u64, switch: &SwitchQueues) {
         let port = &self.ports[place as usize];
         if P::SEES_QUEUES && port.up {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A host's network stack, in hand for one window: what it does when packets arrive, flows start, time runs out
-//! and ports are free.
+//! The network stack of a host during one window: its reactions to arrivals, flow starts, timeouts
+//! and free ports.
 //!
-//! What it sends is listed by port and goes on the wires when the window is done.
+//! Outgoing packets are collected per port and put on the wires after the window.
 
 use std::cmp::Reverse;
 
@@ -13,12 +13,12 @@ use crate::engine::packet::{Contents, Packet, flag};
 use crate::engine::routes::Routes;
 use crate::transport::{Outgoing, Receiver, Sender};
 
-/// A host at work. Its interfaces are known by their places, from zero.
+/// A host in operation. Its interfaces are indexed from zero.
 pub(super) struct Stack<'s, P, I> {
     pub(super) shared: &'s Shared,
     pub(super) host: &'s mut HostState,
     pub(super) interfaces: I,
-    /// All of the shard.
+    /// All senders and receivers of the shard.
     pub(super) senders: &'s mut [Sender],
     pub(super) receivers: &'s mut [Receiver],
     pub(super) completions: &'s mut Vec<Completion>,
@@ -27,7 +27,6 @@ pub(super) struct Stack<'s, P, I> {
 }
 
 impl<'s, P> Stack<'s, P, ()> {
-    /// The stack over these interfaces.
     pub(super) fn over<I>(self, interfaces: I) -> Stack<'s, P, I> {
         let Self { shared, host, senders, receivers, completions, ends, probe, .. } = self;
         Stack { shared, host, interfaces, senders, receivers, completions, ends, probe }
@@ -35,8 +34,9 @@ impl<'s, P> Stack<'s, P, ()> {
 }
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// Does everything that happens in `span`, in which some of `arrivals` come, in order, those of the first
-    /// stretch before those of the second. Returns how many that are.
+    /// Processes all events in `span`, including those of `arrivals` that fall into it. Arrivals
+    /// are in order, those of the first slice before those of the second. Returns how many it
+    /// processed.
     pub(super) fn work_off(mut self, [first, second]: [&[Packet]; 2], span: SimSpan) -> usize {
         let mut arrivals = first.iter().chain(second);
         let (mut next, mut taken) = (arrivals.next(), 0);
@@ -69,7 +69,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         let Some(Reverse((now, _, sender))) = self.host.starts.pop() else { return };
         let end = &mut self.senders[sender as usize];
         if end.started {
-            // It has waited for its rate to let it send again.
+            // The flow waited until its rate allowed the next packet.
             end.enlisted = false;
             end.wakes_up(now);
             return self.enlist(sender, now);
@@ -83,7 +83,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         self.enlist(sender, now);
     }
 
-    /// Lets go the messages whose gates are open.
+    /// Releases the messages whose gates are open.
     fn release(&mut self, sender: u32) {
         let awaits = &self.senders[sender as usize].waits.awaits;
         if awaits.iter().any(|awaited| self.senders[*awaited as usize].finished().is_none()) {
@@ -123,7 +123,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Lets go the flows that waited until all of this one is acknowledged.
+    /// Releases the flows that waited until all data of this one was acknowledged.
     #[cold]
     fn let_go_after(&mut self, end: u32, now: u64) {
         for dependent in std::mem::take(&mut self.senders[end as usize].waits.dependents) {
@@ -144,7 +144,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Sends on what only comes through.
+    /// Forwards a packet in transit.
     #[cold]
     fn pass_on(&mut self, packet: Packet, now: u64) {
         let interfaces = &self.interfaces;
@@ -176,7 +176,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
             for index in 0..self.receivers[end as usize].dependents.len() {
                 let sender = self.receivers[end as usize].dependents[index];
                 self.release(sender);
-                // A flow that has not started yet looks at its gates when it does.
+                // A flow that has not started checks its gates when it does.
                 if self.senders[sender as usize].started {
                     self.enlist(sender, now);
                 }
@@ -184,7 +184,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Lets the flow of `index` take its turns at its port, if it has something to send.
+    /// Queues a flow at its port if it has something to send.
     #[inline(always)]
     fn enlist(&mut self, index: u32, now: u64) {
         let sender = &mut self.senders[index as usize];
@@ -205,7 +205,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Puts a packet of data on each port that is free at `now`.
+    /// Sends a data packet on each port that is free at `now`.
     #[inline(always)]
     fn pull(&mut self, now: u64) {
         self.host.pull_due = u64::MAX;
@@ -215,8 +215,8 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Puts a packet of data on a port, if it is free and a flow waits for it. Returns when it is free for the
-    /// next one; [`u64::MAX`]: none waits.
+    /// Sends a data packet on a port if it is free and a flow waits for it. Returns when the port
+    /// is free for the next packet, or [`u64::MAX`] if no flow waits.
     #[inline(always)]
     fn serve(&mut self, place: usize, now: u64) -> u64 {
         loop {
@@ -231,7 +231,8 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Sends the next packet of the flow whose turn it is at a port, if it still has one for it.
+    /// Sends the next packet of the flow that a port serves next, if the flow still has one for
+    /// this port.
     #[inline(always)]
     fn take_turn(&mut self, place: usize, turn: usize, now: u64) {
         let Interface { ready, .. } = self.interfaces.at(place);
@@ -246,7 +247,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         let goes_on = outgoing.is_some() && sender.wants_to_send();
         let waits = goes_on && sender.next_send() > now;
         sender.enlisted = goes_on;
-        // A flow alone keeps its place.
+        // A single flow keeps its place in the queue.
         if !goes_on || waits || ready.len() > 1 {
             if turn == 0 {
                 ready.pop_front()
@@ -261,7 +262,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
         match outgoing {
             Some(outgoing) => self.send(place, index, outgoing, now),
-            // The flow has been given another path while it waited.
+            // The flow was rerouted while it waited.
             None if !leads_here => self.enlist(index, now),
             None => {}
         }
@@ -287,7 +288,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         self.transmit(place, now, packet);
     }
 
-    /// Lets the flow with the earliest deadline before or at `now` time out, if there is one.
+    /// Runs the timeout of the sender with the earliest deadline if it is due at `now`.
     #[cold]
     fn time_out(&mut self, now: u64) {
         let senders = &self.senders;
@@ -313,7 +314,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     }
 }
 
-/// Where the flow whose turn it is stands in the line for an interface: the first whose priority is not paused.
+/// Returns the queue position of the first flow whose priority is not paused.
 #[inline(always)]
 fn turn(interface: &Interface, senders: &[Sender]) -> Option<usize> {
     let (ready, paused) = (&interface.ready, interface.port.paused);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that leave by several interfaces of their host: they wait at each of them, and each takes the next packet
-//! when it is free.
+//! Flows striped over several interfaces of their host. They wait at each interface, and each takes
+//! the next packet when it is free.
 
 use std::cmp::Reverse;
 
@@ -9,7 +9,7 @@ use super::stack::Stack;
 use super::{Probe, Shard};
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// Lets the flow of `index` take its turns at all its interfaces, if it has something to send.
+    /// Queues a flow at all its interfaces if it has something to send.
     pub(super) fn enlist_striped(&mut self, index: u32, now: u64) {
         let sender = &mut self.senders[index as usize];
         if !sender.wants_to_send() {
@@ -32,7 +32,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Sends the next packet of a flow by the interface at `place`, if the flow still has one for it.
+    /// Sends the next packet of a flow on interface `place`, if the flow still has one for it.
     pub(super) fn take_striped_turn(
         &mut self,
         place: usize,
@@ -62,14 +62,14 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
             self.send(place, index, outgoing, now);
         }
         if !stays && wants {
-            // It may rest until its rate or a probe lets it go on.
+            // Its rate or a pending probe may delay it.
             self.enlist_striped(index, now);
         }
     }
 }
 
 impl<P: Probe> Shard<P> {
-    /// A striped flow has been given other paths: it waits at their interfaces from now on.
+    /// Requeues a striped flow at the interfaces of its new paths.
     pub(crate) fn wait_anew(&mut self, vertex: u32, sender: u32, now: u64) {
         let ports = self.vertices[vertex as usize].ports();
         for ready in &mut self.ready[ports] {
