@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finding ports that pause each other in a circle.
+//! Detects ports that pause each other in a cycle.
 //!
-//! A port that is paused waits until the far end has passed on enough of what came from it. If what
-//! is left there waits for ports that are themselves paused, and those wait for it in the end,
-//! no packet moves again: the circular buffer dependency of Hu et al. ("Deadlocks in datacenter networks:
-//! why do they form, and how to avoid them", HotNets 2016).
+//! A paused port waits until the switch at the far end has forwarded enough of the packets it sent
+//! there. If those packets wait for ports that are themselves paused, and the chain of waits
+//! closes, no packet moves again. This is the cyclic buffer dependency of Hu et al., "Deadlocks in
+//! datacenter networks: why do they form, and how to avoid them", HotNets 2016.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +15,20 @@ use super::queueing::CONTROL_PRIORITY;
 use super::run::Engine;
 use super::switch::SwitchQueues;
 
-/// A paused priority of the port before a link.
+/// The port before a link and its paused priority.
 type Paused = (LinkId, u8);
 
 impl<P: Probe> Engine<P> {
-    /// Links whose ports wait for each other in a circle, each for the next one and the last for the
-    /// first, now and for ever unless a link changes or packets are dropped. `None`: there is no
-    /// such circle.
+    /// Returns links whose ports wait for each other in a cycle: each for the next one, the last
+    /// for the first. The state is permanent unless a link changes or packets are dropped. `None`
+    /// if there is no cycle.
     #[must_use]
     pub fn deadlock(&self) -> Option<Vec<LinkId>> {
         let resume_at = self.settings().queueing?.pause?.resume_at.0;
         let mut stuck: BTreeMap<Paused, BTreeMap<Paused, u64>> =
             self.paused().into_iter().map(|paused| (paused, self.waits_for(paused))).collect();
-        // Whoever waits for less than keeps it paused from ports that will move, moves too.
+        // A port resumes once the backlog it waits for is at most `resume_at`. So remove the ports
+        // whose backlog behind stuck ports is that small, until none is left to remove.
         loop {
             let known: BTreeSet<Paused> = stuck.keys().copied().collect();
             stuck.retain(|_, waits_for| {
@@ -48,7 +49,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Ports of switches that hold something of a priority that the far end has asked to pause.
+    /// Returns switch ports that hold packets of a priority paused by the far end.
     fn paused(&self) -> Vec<Paused> {
         let links = (0..self.network().links().len()).map(LinkId::from_index);
         let all = links.flat_map(|link| (0..CONTROL_PRIORITY).map(move |p| (link, p)));
@@ -61,7 +62,8 @@ impl<P: Probe> Engine<P> {
         .collect()
     }
 
-    /// The ports at the far end of a link that hold what came by it, and how much.
+    /// Returns the ports at the far end of a link that hold packets received over it, with their
+    /// bytes.
     fn waits_for(&self, (link, priority): Paused) -> BTreeMap<Paused, u64> {
         let Some((far, ingress)) = self.switch_before(link.reverse()) else {
             return BTreeMap::new();
@@ -73,7 +75,7 @@ impl<P: Probe> Engine<P> {
         held.filter(|(_, bytes)| *bytes > 0).collect()
     }
 
-    /// The queues that the port before a link is part of, and its place there.
+    /// Returns the queues of the switch before `link` and the index of its port there.
     fn switch_before(&self, link: LinkId) -> Option<(&SwitchQueues, u32)> {
         let vertex = self.layout().vertices[self.network().link(link).from.index()];
         let shard = &self.shards()[vertex.shard as usize];

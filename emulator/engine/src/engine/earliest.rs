@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The earliest of a number of times, which change one at a time: a tournament (Knuth, TAOCP 3, 5.2.3).
+//! The minimum of a set of times that change one at a time, as a tournament tree (Knuth, TAOCP 3,
+//! 5.2.3).
 
-/// Times by place, and which is the earliest. A time of [`u64::MAX`] is none.
+/// Times by index, with their minimum. [`u64::MAX`] means that there is no time.
 #[derive(Clone, Debug)]
 pub(crate) struct Earliest {
-    /// Those of the places stand in the second half; before, each is the earlier of two.
+    /// A binary heap layout: leaves in the second half, each inner node the minimum of its two
+    /// children.
     times: Vec<u64>,
 }
 
@@ -17,7 +19,7 @@ impl Earliest {
         self.times.len() / 2
     }
 
-    /// Takes the times of all places.
+    /// Sets all times.
     pub(crate) fn take(&mut self, times: &[u64]) {
         let width = self.width();
         self.times[width..][..times.len()].copy_from_slice(times);
@@ -26,7 +28,6 @@ impl Earliest {
         }
     }
 
-    /// Takes the time of one.
     #[inline]
     pub(crate) fn set(&mut self, place: usize, time: u64) {
         let mut at = self.width() + place;
@@ -46,7 +47,7 @@ impl Earliest {
         self.times[1]
     }
 
-    /// The first place that has it.
+    /// Returns the first index that has the earliest time.
     #[inline]
     pub(crate) fn place(&self) -> usize {
         let (mut at, earliest) = (1, self.time());

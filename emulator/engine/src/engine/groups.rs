@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ways from group to group, as on a dragonfly: which vertices belong together, and which cables join two groups.
+//! Routes between groups of vertices, as on a dragonfly.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,27 @@ use rand::Rng;
 
 use super::network::{LinkId, Network, VertexId};
 
-/// Which vertices belong together, and what leads from one group to another.
+/// The group of each vertex and the links between groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VertexGroups {
-    /// By vertex.
     of: Vec<u32>,
     count: u32,
-    /// From group to group, in order of the links.
+    /// Links from one group to another, in order of link ids.
     between: BTreeMap<(u32, u32), Vec<LinkId>>,
 }
 
-/// How a flow goes from the group of one end to that of the other (Kim, Dally, Scott, Abts: "Technology-driven,
-/// highly-scalable dragonfly topology", ISCA 2008).
+/// How a flow crosses from the source's group to the destination's (Kim, Dally, Scott, Abts:
+/// "Technology-driven, highly-scalable dragonfly topology", ISCA 2008).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Crossing {
-    /// Over a cable between the two groups.
+    /// Over a direct link between the two groups.
     Minimal,
-    /// By way of a third group, drawn for each path (Valiant: "A scheme for fast parallel communication", SIAM Journal
-    /// on Computing 11, 1982, for groups).
+    /// Through a third group, drawn for each path (Valiant: "A scheme for fast parallel
+    /// communication", SIAM Journal on Computing 11, 1982, applied to groups).
     Valiant,
 }
 
 impl VertexGroups {
-    /// The groups of a network, by the number of each vertex's group.
     #[must_use]
     pub fn new(network: &Network, group_of: impl Fn(VertexId) -> u32) -> Self {
         let vertices = (0..network.vertex_count()).map(VertexId::from_index);
@@ -45,7 +43,7 @@ impl VertexGroups {
         Self { of, count, between }
     }
 
-    /// The groups that a path passes through, one after the other; one where both ends are in it.
+    /// Returns the groups that a path traverses in order. Only one if both ends are in it.
     pub(super) fn way(
         &self,
         ends: (VertexId, VertexId),
@@ -66,7 +64,6 @@ impl VertexGroups {
         }
     }
 
-    /// The links from one group to another.
     pub(super) fn between(&self, from: u32, to: u32) -> &[LinkId] {
         self.between.get(&(from, to)).map_or(&[], Vec::as_slice)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a message takes on an idle network: the closed form beside every measured time.
+//! Message times on an idle network in closed form, to compare with simulated times.
 
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -7,17 +7,17 @@ use super::network::{Link, LinkId, Network};
 use super::settings::EngineSettings;
 use crate::transport::Transport;
 
-/// From the moment a message may be sent until the far host has its last byte, over an idle path whose
-/// window does not hold it up.
+/// Returns the time from when a message may be sent until the far host has its last byte, over an
+/// idle path with a large enough window.
 ///
-/// Of `k` full packets that take `f_h` on hop `h`, the last has left
-/// hop `h` at `Σ f + (k-1)·max f + Σ delay`, sums and maximum over the hops so far: a line of servers
-/// with fixed service times. The last packet may be short and follows the one before it. Where a switch cuts
-/// through ([`Switching`](crate::engine::Switching)), a packet begins hop `h` before it is in, which is
-/// subtracted from the sum.
+/// Of `k` full packets that take `f_h` on hop `h`, the last leaves hop `h` at `Σ f + (k-1)·max f +
+/// Σ delay`, with sums and maximum over the hops so far: servers in series with fixed service
+/// times. The last packet may be short and follows the one before it. Where a switch cuts through
+/// ([`Switching`](crate::engine::Switching)), a packet starts on hop `h` before it has fully
+/// arrived, which reduces the sum by that head start.
 ///
 /// # Panics
-/// If the path is empty.
+/// Panics if the path is empty.
 #[must_use]
 pub fn message_time(
     network: &Network,
@@ -50,11 +50,12 @@ pub fn message_time(
     Picoseconds(last) + settings.host_delay
 }
 
-/// No message by several paths takes less than this: as [`message_time`], but packets meet on the first link alone, and
-/// a short last one may pass the others on another path. Of those paths, the quickest.
+/// Returns a lower bound for a message sprayed over several paths. It follows [`message_time`] on
+/// the quickest path, but packets queue behind each other only on the first link, and a short last
+/// packet may overtake on another path.
 ///
 /// # Panics
-/// If there is no path, or an empty one.
+/// Panics if there is no path or one is empty.
 #[must_use]
 pub fn soonest(
     network: &Network,
@@ -76,8 +77,9 @@ pub fn soonest(
     unlike.iter().map(by).min().expect("a flow has a path")
 }
 
-/// What the fastest of some interfaces carries at least of a message that is sent by all of them: `ways` are paths
-/// by each of them. At least one carries no less than its share of the packets.
+/// Returns how much of a message the busiest interface carries at least when all interfaces share
+/// it. `ways` holds a path per interface. By the pigeonhole principle, at least one interface
+/// carries no less than its share of the packets.
 #[must_use]
 pub fn share_of(
     network: &Network,
@@ -99,12 +101,12 @@ pub fn share_of(
     } else {
         packets * own / all
     };
-    // One of them may be the short one.
+    // One of these packets may be the short last one.
     let last = message.0 - (transport.packets_for(message) - 1) * transport.payload.0;
     Bytes((share.max(1) as u64 - 1) * transport.payload.0 + last)
 }
 
-/// How long a message occupies the slowest link of a path.
+/// Returns how long a message occupies the slowest link of a path.
 #[must_use]
 pub fn wire_time(
     network: &Network,

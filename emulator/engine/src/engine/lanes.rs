@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A port where nothing but control packets overtakes, and no queue can come to a bound in this window: what is
-//! sent when follows from the two lists of arrivals, without a queue for each packet to go through.
+//! Processes a window of a port without running each packet through its queues.
+//!
+//! This works if only control packets overtake and no queue can reach a limit in the window. The
+//! departures then follow from the two lists of arrivals:
 //!
 //! ```text
 //!   control  ──c1─────c2──▶ ┐
-//!                           ├─▶ whenever the port is free: control if some waits, else data if some waits,
-//!   data  d0─d1──d2───d3──▶ ┘   else what comes first
+//!                           ├─▶ whenever the port is free: waiting control, else waiting data,
+//!   data  d0─d1──d2───d3──▶ ┘   else the next arrival
 //! ```
-//! What waits from before goes first, straight from its queue: until it is gone the port is never idle. What has
-//! not begun by the end of the window goes into the queues ([`super::one_port`] is for all else).
+//! Packets left from earlier windows leave first, straight from their queue; until it is empty the
+//! port is never idle. Packets not started by the end of the window go into the queues. All other
+//! cases are handled by [`super::one_port`].
 
 use std::hint::select_unpredictable;
 
@@ -24,22 +27,23 @@ use super::sink::Sink;
 
 const CONTROL: usize = CONTROL_PRIORITY as usize;
 
-/// What a window brings for one port, data and control: each packet by its time in the window and its place,
-/// in order, ended by [`u64::MAX`].
+/// Arrivals of data and of control packets at one port in a window. A key holds a packet's time in
+/// the window and its index. Each list is sorted and ends with [`u64::MAX`].
 pub(crate) type WindowArrivals<'s> = [&'s [u64]; 2];
 
-/// What a port that can be done without queues has to know.
+/// State of a port that can be processed without queues.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain {
-    /// The one priority of data.
+    /// Priority of the data, of which there is only one.
     class: usize,
-    /// Whether all data that comes is marked, or none.
+    /// Whether all data that arrives is marked. Otherwise none is.
     marked: bool,
 }
 
 impl OnePort<'_> {
-    /// Whether everything in a window of `length` picoseconds that brings so many packets, of data and of control
-    /// and of these `classes` (a bit each), can be done without queues.
+    /// Checks whether a window of `length` picoseconds can be processed without queues. `counts`
+    /// are the numbers of data and control packets that arrive in it, `classes` a bit per class
+    /// among them.
     #[inline(always)]
     pub(crate) fn is_plain(&self, counts: [usize; 2], classes: u16, length: u64) -> Option<Plain> {
         let plain = matches!(self.schedule, Schedule::Strict) & self.up & (*self.paused == 0);
@@ -57,7 +61,7 @@ impl OnePort<'_> {
         Some(Plain { class, marked })
     }
 
-    /// Does everything in `span`, in which the port [is plain](Self::is_plain).
+    /// Processes the window `span` of a port that [is plain](Self::is_plain).
     #[inline(always)]
     pub(crate) fn advance_lanes(
         &mut self,
@@ -74,8 +78,8 @@ impl OnePort<'_> {
         self.put_back(plain, left, packets);
     }
 
-    /// Calls `queued` with what stands before each packet that comes in `span`. The work before a port that is never
-    /// idle while something waits does not hang on the order in which it is done.
+    /// Calls `queued` with the backlog that each arrival in `span` meets. The backlog does not
+    /// depend on the order of service, because the port is never idle while a packet waits.
     pub(crate) fn see_lanes(
         &self,
         ([data, control], packets): (WindowArrivals, &[Packet]),
@@ -101,14 +105,14 @@ impl OnePort<'_> {
         }
     }
 
-    /// Whether no queue can come to a bound, even if every packet is a long one and nothing leaves, and all data
-    /// that comes is marked, or none: then which.
+    /// Checks that no queue can reach a limit even if every packet is of full size and none leaves,
+    /// and that either all or no data is marked. Returns whether it is marked.
     #[inline(always)]
     fn meets_no_bound(&self, class: usize, counts: [usize; 2], length: u64) -> Option<bool> {
         let queues = &*self.queues;
         let [more, answers] = counts.map(|count| count as u64 * self.sending.longest());
         if queues.is_empty() {
-            // The classes, which lie elsewhere in memory, need not be looked at.
+            // Reading the classes would cost a cache miss.
             let lossless = self.store.is_lossless(class as u8);
             let held =
                 more.max(answers) <= queues.capacity || lossless && answers <= queues.capacity;
@@ -121,14 +125,15 @@ impl OnePort<'_> {
         (held & (marked == marks_some)).then_some(marked)
     }
 
-    /// Whether so much data waits that it marks until the end of the window, however much leaves.
+    /// Checks that enough data waits to keep the queue above the marking threshold until the end of
+    /// the window.
     fn marks_all(&self, class: usize, length: u64) -> bool {
         let left = self.queues.bytes(class).saturating_sub(self.sending.most_sent_in(length));
         left > 0 && self.queues.would_mark(left)
     }
 
-    /// Sends what has waited, and control packets that come meanwhile, before the end of `span`. Returns the
-    /// rest of these.
+    /// Sends waiting packets, and control packets that arrive meanwhile, until the end of `span`.
+    /// Returns the remaining control packets.
     fn send_waiting<'k>(
         &mut self,
         class: usize,
@@ -155,7 +160,7 @@ impl OnePort<'_> {
         control
     }
 
-    /// Sends what begins in `span`. Returns the rest of each lane.
+    /// Sends packets whose transmission starts in `span`. Returns the rest of each list.
     #[inline(always)]
     fn work_off<'k>(
         &mut self,
@@ -192,7 +197,7 @@ impl OnePort<'_> {
         [&data[next_data..], &control[next_control..]]
     }
 
-    /// The first packet that waits in `class`, with the place it came in by.
+    /// Removes the first waiting packet of `class` and frees its buffer space.
     #[inline]
     fn take_back(&mut self, class: usize) -> Packet {
         let packet = self.queues.pull(class, |packet| self.sending.size(packet));
@@ -200,7 +205,7 @@ impl OnePort<'_> {
         packet
     }
 
-    /// Puts what is left of each lane into its queue.
+    /// Queues the rest of each list.
     #[inline(always)]
     fn put_back(&mut self, plain: Plain, left: WindowArrivals, packets: &[Packet]) {
         let classes = [(plain.class, plain.marked), (CONTROL, false)];
@@ -215,7 +220,7 @@ impl OnePort<'_> {
         }
     }
 
-    /// Puts the port down.
+    /// Writes the port's state back.
     #[inline(always)]
     pub(crate) fn close(self) {
         *self.kept_room = self.room;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where everything of a network lies: which shard, and which place in it.
+//! Maps vertices, ports and wires of a network to shards and indices in them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,29 +14,28 @@ use super::settings::EngineSettings;
 use super::shard::{LinkWire, Pods, Shard, Vertex};
 use super::switch::SwitchQueues;
 
-/// A place in one shard.
+/// An index in a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) shard: u32,
     pub(crate) index: u32,
 }
 
-/// The places of vertices, ports and wires.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) vertices: Vec<Place>,
-    /// By link: its output port.
+    /// Output port of each link.
     pub(crate) ports: Vec<Place>,
-    /// By link: the place of that port at its vertex.
+    /// Index of that port at its vertex.
     pub(crate) places: Vec<u16>,
-    /// By link: its wire, in the shard of its far end.
+    /// Wire of each link, in the shard of its far end.
     pub(crate) wires: Vec<Place>,
-    /// By shard and port: the link.
+    /// Link of each port, per shard.
     pub(crate) links: Vec<Vec<LinkId>>,
 }
 
 impl Layout {
-    /// Cuts the network into parts for `Settings::threads`.
+    /// Partitions the network for `EngineSettings::threads` threads.
     pub(crate) fn new<P: Probe>(
         network: &Network,
         settings: &EngineSettings,
@@ -87,7 +86,7 @@ impl Layout {
             let link = network.link(out);
             let line = lines.of(link.spec, role, settings);
             shard.ports.push(Port::new((out, link), role, line, settings));
-            // In order of link: ties between arrivals are broken by it.
+            // In order of link ids, which break ties between arrivals.
             let link = out.reverse();
             let index = shard.wires.len() as u32;
             self.wires[link.index()] = Place { shard: shard.index, index };
@@ -108,7 +107,7 @@ impl Layout {
         });
     }
 
-    /// Tells every port where its wire ends.
+    /// Tells each port where its wire ends.
     fn join<P>(&self, network: &Network, shards: &mut [Shard<P>]) {
         for (index, link) in network.links().iter().enumerate() {
             let (port, wire) = (self.ports[index], self.wires[index]);
@@ -121,7 +120,7 @@ impl Layout {
     }
 }
 
-/// Lines of the network, one for all ports that are alike.
+/// Shares one [`Line`] among all ports with the same link properties and role.
 #[derive(Default)]
 struct LineTable(FxHashMap<(LinkSpec, bool), Arc<Line>>);
 
@@ -132,9 +131,9 @@ impl LineTable {
     }
 }
 
-/// Parts with about equally much work, each grown from a vertex by what is most tied to it, so that few links
-/// lead from one to another. A host does with each packet about twice what a switch does. A single part is in order of
-/// its pods.
+/// Partitions the network into `count` parts of about equal work with few links between them. Each
+/// part grows from a vertex along its strongest ties. A host costs about twice as much per packet
+/// as a switch. A single part is ordered by pods.
 fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
     let work = |vertex: VertexId| {
         network.outgoing(vertex).len() * if network.role(vertex).is_host() { 2 } else { 1 }
@@ -158,7 +157,8 @@ fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
     (parts, Pods::default())
 }
 
-/// All vertices, the next one always that with the largest share of its links to those before it.
+/// Orders all vertices: the next one always has the largest share of its links to those already
+/// placed.
 fn by_ties(network: &Network) -> Vec<VertexId> {
     let vertices = network.vertex_count();
     let mut tied = vec![0u64; vertices];
@@ -205,7 +205,8 @@ mod tests {
         assert_eq!(all.len(), network.vertex_count(), "each vertex is in one part");
         let first = |vertex: VertexId| parts[0].contains(&vertex);
         let between = network.links().iter().filter(|link| first(link.from) != first(link.to));
-        // Four of eight pods lie in each part; half of the links to the core, both ways, lead across.
+        // Each part holds four of eight pods. Half of the core links, in both directions, cross the
+        // cut.
         assert!(between.count() <= 128 + 16, "of {} links", network.links().len());
     }
 }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arrivals of a window listed by output port and put in order of time, without guesses: lists are short, and a
-//! processor that guesses wrong which of two packets came first loses more than the comparison takes.
+//! Groups the arrivals of a window by output port and sorts them by time without branches. The
+//! lists are short, so a mispredicted branch costs more than the comparison itself.
 
 use std::hint::select_unpredictable;
 
-/// A list of keys for each port. A key is a time in the upper half and an index in the lower one.
+/// A list of keys per port. A key has a time in its upper half and an index in its lower half.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
     keys: Vec<u64>,
     lengths: Vec<u32>,
-    /// From one list to the next.
     stride: usize,
 }
 
-/// Lists begin in different lines of the cache.
+/// Gap that makes lists start in different cache lines.
 const BETWEEN: usize = 8;
 
 impl Lists {
@@ -21,7 +20,7 @@ impl Lists {
         Self { keys: Vec::new(), lengths: vec![0; count], stride: 0 }
     }
 
-    /// All lists, in hand for adding keys, with room for `count` keys in each.
+    /// Gives access to all lists for adding keys, with room for `count` keys in each.
     #[inline(always)]
     pub(crate) fn with_room(&mut self, count: usize) -> Adding<'_> {
         if count + BETWEEN > self.stride {
@@ -35,7 +34,7 @@ impl Lists {
         self.lengths[list] == 0
     }
 
-    /// The keys of a list, the smallest first. The list is empty afterwards.
+    /// Empties a list and returns its keys in ascending order.
     #[inline(always)]
     pub(crate) fn take_in_order(&mut self, list: usize) -> &[u64] {
         let length = std::mem::take(&mut self.lengths[list]) as usize;
@@ -44,20 +43,17 @@ impl Lists {
         &keys[..length]
     }
 
-    /// How many keys a list holds.
     #[inline(always)]
     pub(crate) fn len(&self, list: usize) -> usize {
         self.lengths[list] as usize
     }
 
-    /// The keys of a list, in no order.
     #[inline(always)]
     pub(crate) fn keys(&self, list: usize) -> &[u64] {
         &self.keys[list * self.stride..][..self.lengths[list] as usize]
     }
 
-    /// The keys of a list and of the one after it, each in order and followed by [`u64::MAX`]. Both are empty
-    /// afterwards.
+    /// Empties a list and the one after it. Returns both sorted, each terminated by [`u64::MAX`].
     #[inline(always)]
     pub(crate) fn take_two_in_order(&mut self, list: usize) -> [&[u64]; 2] {
         let lengths = [list, list + 1].map(|list| self.lengths[list] as usize);
@@ -70,7 +66,7 @@ impl Lists {
         [&one[..=lengths[0]], &other[..=lengths[1]]]
     }
 
-    /// Appends all keys of a list to `all`. The list is empty afterwards.
+    /// Moves all keys of a list to the end of `all`.
     pub(crate) fn append_to(&mut self, list: usize, all: &mut Vec<u64>) {
         let length = std::mem::take(&mut self.lengths[list]) as usize;
         let first = list * self.stride;
@@ -89,7 +85,6 @@ impl Lists {
     }
 }
 
-/// Lists to which keys are added.
 pub(crate) struct Adding<'l> {
     keys: &'l mut [u64],
     lengths: &'l mut [u32],
@@ -97,7 +92,7 @@ pub(crate) struct Adding<'l> {
 }
 
 impl Adding<'_> {
-    /// Adds a key for which there is room.
+    /// Adds a key. The list must have room for it.
     #[inline(always)]
     pub(crate) fn push(&mut self, list: usize, key: u64) {
         let length = &mut self.lengths[list];
@@ -106,8 +101,8 @@ impl Adding<'_> {
     }
 }
 
-/// Sorts the first `length` keys, up to sixteen of them by a network of comparisons that are always the same
-/// (Knuth, TAOCP 3, 5.3.4). There is room for sixteen.
+/// Sorts the first `length` keys. Up to sixteen keys go through a sorting network (Knuth, TAOCP 3,
+/// 5.3.4), for which the slice must have room.
 #[inline(always)]
 fn sort(keys: &mut [u64], length: usize) {
     match length {
@@ -127,7 +122,7 @@ fn in_order(one: u64, other: u64) -> (u64, u64) {
     (select_unpredictable(right, one, other), select_unpredictable(right, other, one))
 }
 
-/// Sends `length` of `count` keys through a network; places without a key hold what is larger than any.
+/// Applies a sorting network of `count` inputs to `length` keys, padded with the largest key.
 macro_rules! network {
     ($count:literal, $keys:ident, $length:ident: $($low:literal $high:literal),*) => {
         let Some(keys) = $keys.first_chunk_mut::<$count>() else { return };
@@ -174,7 +169,8 @@ mod tests {
 
     #[test]
     fn networks_sort_everything() {
-        // What sorts all sequences of zeros and ones sorts everything (TAOCP 3, 5.3.4, theorem Z).
+        // By the zero-one principle, a network that sorts all sequences of zeros and ones sorts
+        // every sequence (TAOCP 3, 5.3.4, theorem Z).
         for bits in 0u32..1 << 16 {
             for length in 0..=16 {
                 let keys = (0..length).map(|place| u64::from(bits >> place & 1));

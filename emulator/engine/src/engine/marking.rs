@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which packets a long queue marks.
+//! ECN marking of packets that meet a long queue.
 
 use lightloom_units::Bytes;
 use lightloom_units::seed::Seed;
@@ -7,36 +7,37 @@ use rand::Rng;
 
 use super::network::LinkId;
 
-/// How a queue marks from [`LinkSpec::mark_from`](super::LinkSpec) on.
+/// How a queue marks packets above [`LinkSpec::mark_from`](super::LinkSpec).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Marking {
-    /// Every packet that finds as much before it (DCTCP's switches).
+    /// Marks every packet that meets at least that backlog, as switches do for DCTCP.
     #[default]
     Threshold,
-    /// With a chance that rises with what a packet finds before it, from nothing at the threshold (Kmin)
-    /// to the most (Pmax) at a second one (Kmax), from which on every packet is marked (Zhu et al.:
-    /// "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.1). Draws come
-    /// from the seed, the link and the number of the packet on it.
+    /// Marks with a probability that rises linearly with the backlog: from zero at the threshold
+    /// (Kmin) to Pmax at a second one (Kmax), above which every packet is marked. See Zhu et al.,
+    /// "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.1. Draws
+    /// depend on the seed, the link and the number of the packet on it.
     Ramp {
-        /// Kmax, in percent of the threshold; at most 100 is a threshold.
+        /// Kmax in percent of the threshold. Up to 100 it acts like a plain threshold.
         full_at_percent: u32,
-        /// Pmax, in percent.
+        /// Pmax in percent.
         most_percent: u32,
     },
 }
 
-/// A chance that rises between two backlogs, in bytes or in time to send them.
+/// A marking probability between two backlogs, given in bytes or in transmission time.
 #[derive(Clone, Debug)]
 pub(crate) struct Ramp {
     from: u64,
     full_at: u64,
-    /// At `full_at`, in units of 2⁻³².
+    /// Probability at `full_at`, in units of 2⁻³².
     most: u64,
     salt: u64,
 }
 
 impl Ramp {
-    /// Of the queue before `link`, if its marking has one. `measure` turns a backlog into its unit.
+    /// Returns the ramp of the queue before `link` if `marking` is a ramp and the link marks at
+    /// all. `measure` converts a backlog to the unit used.
     pub(crate) fn new(
         (marking, seed): (Marking, Seed),
         (link, mark_from): (LinkId, Option<Bytes>),
@@ -54,8 +55,8 @@ impl Ramp {
         })
     }
 
-    /// Whether the `number`th packet is marked that finds `backlog` before it, which is no less than the
-    /// threshold.
+    /// Decides whether the `number`th packet, which met a backlog of at least the threshold, is
+    /// marked.
     #[cold]
     pub(crate) fn marks(&self, backlog: u64, number: u64) -> bool {
         if backlog >= self.full_at {
@@ -67,7 +68,7 @@ impl Ramp {
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// Finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 pub(crate) fn mix(value: u64) -> u64 {
     let value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

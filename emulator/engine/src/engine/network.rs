@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The graph packets travel on: hosts and switches joined by cables of two directed links.
+//! The network graph: hosts and switches joined by cables, each of two directed links.
 //!
-//! Every link is one output queue at its sending end followed by a wire. A host's own output queue
-//! is its memory: it never drops and never marks. Hosts do not forward, unless set to, so a
-//! shortest path runs over switches only.
+//! A link is an output queue at its sending end followed by a wire. The output queue of a host is
+//! its memory, which never drops and never marks. Hosts do not forward packets unless configured
+//! to, so shortest paths run over switches only.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use rustc_hash::FxHashMap;
@@ -15,15 +15,14 @@ macro_rules! dense_index {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The position in arrays indexed by this id.
             #[must_use]
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
-            /// The id of array position `index`.
+            /// Returns the id of array position `index`.
             ///
             /// # Panics
-            /// If `index` does not fit 32 bits.
+            /// Panics if `index` does not fit 32 bits.
             #[must_use]
             pub fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("a run holds fewer than 2^32 of anything"))
@@ -34,82 +33,75 @@ macro_rules! dense_index {
 pub(crate) use dense_index;
 
 dense_index! {
-    /// A host (or GPU, or NIC) or a switch of the engine's graph, in order of creation.
+    /// A host (or GPU, or NIC) or switch of the graph, numbered in order of creation.
     VertexId
 }
 dense_index! {
-    /// One direction of a cable. The two directions of a cable differ in the lowest bit.
+    /// One direction of a cable. The ids of the two directions differ in the lowest bit.
     LinkId
 }
 
 impl LinkId {
-    /// The other direction of the same cable: the way acknowledgements go.
+    /// Returns the other direction of the same cable, used by acknowledgements.
     #[must_use]
     pub const fn reverse(self) -> Self {
         Self(self.0 ^ 1)
     }
 }
 
-/// What a vertex does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VertexRole {
     /// Sends and receives flows.
     Host,
-    /// Sends and receives flows, and lets the flows of others pass through.
+    /// Sends and receives flows and forwards the flows of others.
     ForwardingHost,
-    /// Passes packets on.
     Switch,
 }
 
 impl VertexRole {
-    /// Whether flows may begin and end here.
     #[must_use]
     pub const fn is_host(self) -> bool {
         !matches!(self, Self::Switch)
     }
-    /// Whether shortest paths may lead through.
     #[must_use]
     pub const fn forwards(self) -> bool {
         !matches!(self, Self::Host)
     }
 }
 
-/// Which of several separate networks a link belongs to: the high-bandwidth domain, the
-/// data-centre network, one plane of a multi-plane network. A flow can be kept to one plane.
+/// One of several separate networks: the high-bandwidth domain, the data-centre network, or one
+/// plane of a multi-plane network. A flow can be confined to one plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plane(pub u8);
 
 /// One direction of a cable with the queue before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkSpec {
-    /// How fast bits go onto the wire.
     pub rate: BitsPerSecond,
-    /// How long the wire is. The smallest of a network bounds the engine's window.
+    /// Propagation delay. The shortest one in a network limits the length of the engine's windows.
     pub delay: Picoseconds,
-    /// How much may wait in the queue, the packet being sent included; a packet that does not
-    /// fit is dropped. `None`: what takes two seconds to send. Not used at hosts.
+    /// Capacity of the queue, including the packet in transmission. Packets that do not fit are
+    /// dropped. `None` means the bytes sent in two seconds. Ignored at hosts.
     pub queue: Option<Bytes>,
-    /// Backlog at arrival from which packets are marked (explicit congestion notification).
-    /// `None`: never. Not used at hosts.
+    /// Backlog on arrival from which packets get an ECN mark. `None` disables marking. Ignored at
+    /// hosts.
     pub mark_from: Option<Bytes>,
-    /// The network the link belongs to.
     pub plane: Plane,
 }
 
 impl LinkSpec {
-    /// A link with an unbounded queue that never marks, in plane 0.
+    /// Returns a link in plane 0 with an unbounded queue that never marks.
     #[must_use]
     pub const fn new(rate: BitsPerSecond, delay: Picoseconds) -> Self {
         Self { rate, delay, queue: None, mark_from: None, plane: Plane(0) }
     }
-    /// The same link with a queue of `capacity` that marks from a backlog of `mark_from`.
+    /// Limits the queue to `capacity` and marks from a backlog of `mark_from`.
     #[must_use]
     pub const fn with_queue(mut self, capacity: Bytes, mark_from: Bytes) -> Self {
         self.queue = Some(capacity);
         self.mark_from = Some(mark_from);
         self
     }
-    /// The same link in another plane.
     #[must_use]
     pub const fn in_plane(mut self, plane: Plane) -> Self {
         self.plane = plane;
@@ -117,67 +109,37 @@ impl LinkSpec {
     }
 }
 
-/// A link with its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The vertex whose output port this is.
+    /// The vertex that this link leaves, which holds its output port.
     pub from: VertexId,
-    /// The vertex packets arrive at.
     pub to: VertexId,
-    /// Rate, delay and queue.
     pub spec: LinkSpec,
 }
 
-/// The longest delay of a link or a host that can be emulated.
+/// Longest supported delay of a link or host.
 pub(crate) const LONGEST_DELAY: Picoseconds = Picoseconds::from_micros(1_000_000);
 
 /// Why a network cannot be emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// Windows are as long as the shortest delay.
+    /// A window of the engine is as long as the shortest delay, so zero is not allowed.
     #[error("link {} has no propagation delay: give it at least 1 ps", link.0)]
-    NoDelay {
-        /// The link.
-        link: LinkId,
-    },
+    NoDelay { link: LinkId },
     /// Packets carry their times modulo 4.4 s.
     #[error("link {} takes {delay} from end to end: delays up to {LONGEST_DELAY} can be emulated", link.0)]
-    TooLong {
-        /// The link.
-        link: LinkId,
-        /// Its delay.
-        delay: Picoseconds,
-    },
-    /// Packet times are kept in 32 bits where that is enough.
+    TooLong { link: LinkId, delay: Picoseconds },
+    /// Transmission times are kept in 32 bits where possible.
     #[error("link {} runs at {rate}: rates from 10 Mb/s can be emulated", link.0)]
-    TooSlow {
-        /// The link.
-        link: LinkId,
-        /// Its rate.
-        rate: BitsPerSecond,
-    },
-    /// A cable needs two ends.
+    TooSlow { link: LinkId, rate: BitsPerSecond },
     #[error("link {} leads from vertex {} to itself", link.0, vertex.0)]
-    Loop {
-        /// The link.
-        link: LinkId,
-        /// Both its ends.
-        vertex: VertexId,
-    },
-    /// An end that was never made.
+    Loop { link: LinkId, vertex: VertexId },
     #[error("link {} ends at vertex {}, which does not exist", link.0, vertex.0)]
-    NoSuchVertex {
-        /// The link.
-        link: LinkId,
-        /// The missing end.
-        vertex: VertexId,
-    },
-    /// Nothing to emulate.
+    NoSuchVertex { link: LinkId, vertex: VertexId },
     #[error("the network has no links")]
     Empty,
 }
 
-/// A network under construction.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkBuilder {
     roles: Vec<VertexRole>,
@@ -185,22 +147,20 @@ pub struct NetworkBuilder {
 }
 
 impl NetworkBuilder {
-    /// An empty network.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
-    /// Adds a vertex.
     pub fn add(&mut self, role: VertexRole) -> VertexId {
         self.roles.push(role);
         VertexId::from_index(self.roles.len() - 1)
     }
-    /// Joins `a` and `b` by a cable that is the same in both directions. Returns the link from
-    /// `a` to `b`; [`LinkId::reverse`] is the other one.
+    /// Connects `a` and `b` by a symmetric cable. Returns the link from `a` to `b`, whose
+    /// [`LinkId::reverse`] is the other direction.
     pub fn connect(&mut self, a: VertexId, b: VertexId, spec: LinkSpec) -> LinkId {
         self.connect_unequal(a, b, spec, spec)
     }
-    /// Joins `a` and `b` by a cable with its own properties in each direction.
+    /// Connects `a` and `b` by a cable with different properties in each direction.
     pub fn connect_unequal(
         &mut self,
         a: VertexId,
@@ -213,10 +173,10 @@ impl NetworkBuilder {
         self.links.push(Link { from: b, to: a, spec: back });
         id
     }
-    /// Checks the network and indexes it.
+    /// Validates and indexes the network.
     ///
     /// # Errors
-    /// The first link that cannot be emulated, see [`NetworkError`].
+    /// Returns the first link that cannot be emulated, see [`NetworkError`].
     pub fn build(self) -> Result<Network, NetworkError> {
         if self.links.is_empty() {
             return Err(NetworkError::Empty);
@@ -234,7 +194,7 @@ impl NetworkBuilder {
         Ok(Network { roles: self.roles, links: self.links, kinds, outgoing, shortest_delay })
     }
 
-    /// By link: a number that links have in common which take equally long.
+    /// Numbers the links so that links with equal timing have the same number.
     fn kinds(&self) -> Vec<u32> {
         let mut known = FxHashMap::default();
         let kind = |Link { from, spec, .. }: &Link| {
@@ -267,7 +227,7 @@ fn check(id: LinkId, link: &Link, vertices: usize) -> Result<(), NetworkError> {
     Ok(())
 }
 
-/// A checked network.
+/// A validated network.
 #[derive(Clone, Debug)]
 pub struct Network {
     roles: Vec<VertexRole>,
@@ -278,37 +238,33 @@ pub struct Network {
 }
 
 impl Network {
-    /// How many vertices there are.
     #[must_use]
     pub fn vertex_count(&self) -> usize {
         self.roles.len()
     }
-    /// What `vertex` does.
     #[must_use]
     pub fn role(&self, vertex: VertexId) -> VertexRole {
         self.roles[vertex.index()]
     }
-    /// All links, by id.
     #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links
     }
-    /// One link.
     #[must_use]
     pub fn link(&self, link: LinkId) -> &Link {
         &self.links[link.index()]
     }
-    /// Whether packets take equally long over both paths while they are idle.
+    /// Whether both paths have the same timing when idle.
     pub(crate) fn are_alike(&self, one: &[LinkId], other: &[LinkId]) -> bool {
         let kind = |link: &LinkId| self.kinds[link.index()];
         one.iter().map(kind).eq(other.iter().map(kind))
     }
-    /// The links that leave `vertex`, in order of id. Their reverses are those that enter it.
+    /// Returns the links that leave `vertex`, in order of ids. Their reverses enter it.
     #[must_use]
     pub fn outgoing(&self, vertex: VertexId) -> &[LinkId] {
         &self.outgoing[vertex.index()]
     }
-    /// The shortest propagation delay: nothing sent now arrives anywhere earlier than this.
+    /// Returns the shortest propagation delay. A packet sent now cannot arrive earlier than that.
     #[must_use]
     pub fn shortest_delay(&self) -> Picoseconds {
         self.shortest_delay

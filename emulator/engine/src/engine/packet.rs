@@ -1,54 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet on its way: 16 bytes, plain, copied from queue to queue.
+//! A packet in the network: 16 bytes, copied from queue to queue.
 
 use super::queueing::CONTROL_PRIORITY;
 use super::shard::again::StateLag;
 
-/// What a packet is and what happened to it, one bit each.
+/// Flags of a packet: its kind and what happened to it.
 pub(crate) mod flag {
-    /// Acknowledges data; otherwise the packet carries data.
+    /// An acknowledgement. Without this flag the packet carries data.
     pub(crate) const ACKNOWLEDGEMENT: u16 = 1;
-    /// Met a long queue (congestion experienced).
+    /// Congestion experienced: the packet met a long queue.
     pub(crate) const MARKED: u16 = 1 << 1;
-    /// The data packet this acknowledges was marked.
+    /// The acknowledged data packet was marked.
     pub(crate) const ECHO: u16 = 1 << 2;
-    /// The data packet this answers came after a gap.
+    /// The acknowledged data packet arrived out of order, after a gap.
     pub(crate) const GAP: u16 = 1 << 3;
-    /// Data that had been sent before.
+    /// A retransmission.
     pub(crate) const RESENT: u16 = 1 << 4;
-    /// Data cut to its header, or the acknowledgement that asks for it.
+    /// Data trimmed to its header, or the acknowledgement that requests its retransmission.
     pub(crate) const TRIMMED: u16 = 1 << 5;
-    /// Of data, with [`TRIMMED`]: a header alone that asks whether its path carries packets; `sequence` is the
-    /// path. The acknowledgement of one bears [`RESENT`].
+    /// On data together with [`TRIMMED`]: a bare header that probes whether its path works, with
+    /// the path index in `sequence`. Its acknowledgement carries [`RESENT`].
     pub(crate) const PROBE: u16 = ECHO;
-    /// Asks the port it arrives at to pause a priority; `sequence` is the priority, `cursor` the port.
+    /// Asks the receiving port to pause a priority. `sequence` is the priority, `cursor` the port.
     pub(crate) const PAUSE: u16 = 1 << 6;
-    /// Lets it go on.
+    /// Cancels a pause. Fields as for [`PAUSE`].
     pub(crate) const RESUME: u16 = 1 << 7;
-    /// Of an acknowledgement: a packet more may be sent. With [`RESENT`] it says only that. It stands where data has its
-    /// priority.
+    /// On an acknowledgement: permits one more packet. With [`RESENT`] it acknowledges nothing. The
+    /// bit is one of those that hold the priority on data packets.
     pub(crate) const CREDIT: u16 = 1 << 8;
-    /// Of an acknowledgement or a credit: with this, all credit that the flow has earned has been given.
+    /// On an acknowledgement or credit: the flow has now received all the credit it earned.
     pub(crate) const SETTLED: u16 = 1 << 9;
-    /// Where the priority of data stands, three bits.
+    /// Position of the three priority bits of a data packet.
     pub(crate) const PRIORITY_SHIFT: u32 = 8;
 }
 
-/// How far ahead of the window a packet may arrive: times on packets are kept modulo 2⁴² ps, 4.4 s.
+/// How far ahead of the window a packet may arrive. Times in packets are modulo 2⁴² ps, or 4.4 s.
 pub(crate) const HORIZON_BITS: u32 = 42;
 const TIME_SHIFT: u32 = 64 - HORIZON_BITS;
-/// Where the first six flags and the others stand.
+/// Positions of the first six flags and of the rest.
 const LOW_FLAGS: u32 = 16;
 const HIGH_FLAGS: u32 = 59;
 const LOW_FLAG_COUNT: u32 = 6;
 const CURSOR_BITS: u32 = 28;
-/// Route tables have fewer entries, ports included.
+/// Limit on the entries of a route table, including ports.
 pub(crate) const MOST_CURSORS: u32 = 1 << CURSOR_BITS;
 
 /// A packet between two vertices.
 ///
-/// Two words and no more: what is on its way does not fit the nearest caches, and the engine moves packets
-/// in registers.
+/// It is kept to two words because packets in flight exceed the fastest caches and the engine moves
+/// them in registers.
 ///
 /// ```text
 ///   when   42 bits arrival, modulo 2⁴² ps │ 6 bits flags │ 16 bits size or distance
@@ -60,15 +60,15 @@ pub(crate) struct Packet {
     what: u64,
 }
 
-/// A packet's contents, for making one.
+/// The fields of a new packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents {
-    /// Where in the route table the rest of its way begins; for a pause frame, the port it is for.
+    /// Where the rest of its route starts in the route table. For a pause frame, the paused port.
     pub(crate) cursor: u32,
-    /// Data: number of the packet in its flow. Acknowledgement: the lowest number not received.
+    /// Data: number of the packet in its flow. Acknowledgement: the lowest number not yet received.
     pub(crate) sequence: u32,
-    /// Data: size on the wire in bytes. Acknowledgement: how far the packet that it answers lies
-    /// beyond `sequence` after a gap, before `sequence - 1` otherwise.
+    /// Data: wire size in bytes. Acknowledgement: distance of the acknowledged packet, beyond
+    /// `sequence` after a gap, otherwise before `sequence - 1`.
     pub(crate) extra: u16,
     pub(crate) flags: u16,
 }
@@ -87,17 +87,16 @@ impl Packet {
     pub(crate) const fn cursor(&self) -> u32 {
         self.what as u32 & (MOST_CURSORS - 1)
     }
-    /// How long after `start` it arrives, in picoseconds: less than 2⁴².
+    /// Returns how long after `start` it arrives, in picoseconds, below 2⁴².
     #[inline(always)]
     pub(crate) const fn after(&self, start: u64) -> u64 {
         self.when.wrapping_sub(start << TIME_SHIFT) >> TIME_SHIFT
     }
-    /// The packet one hop on.
     #[inline(always)]
     pub(crate) const fn advanced(self) -> Self {
         Self { what: self.what + 1, ..self }
     }
-    /// The packet with another rest of its way.
+    /// Replaces the rest of its route.
     #[inline(always)]
     pub(crate) const fn led_to(self, cursor: u32) -> Self {
         let rest = self.what & !(MOST_CURSORS as u64 - 1);
@@ -111,7 +110,7 @@ impl Packet {
     pub(crate) const fn extra(&self) -> u16 {
         self.when as u16
     }
-    /// The number of the packet that an acknowledgement answers.
+    /// Returns the number of the data packet that triggered this acknowledgement.
     #[inline]
     pub(crate) const fn answered(&self) -> u32 {
         if self.has(flag::GAP) {
@@ -125,75 +124,74 @@ impl Packet {
         let (low, high) = words_of(flag);
         self.when & low | self.what & high != 0
     }
-    /// The packet arriving at `time`, marked if `marked`.
+    /// Sets the arrival time, and the mark if `marked`.
     #[inline(always)]
     pub(crate) const fn sent(self, time: u64, marked: bool) -> Self {
         self.at(time).marked(marked)
     }
-    /// The packet, marked if `marked`.
+    /// Sets the mark if `marked`.
     #[inline(always)]
     pub(crate) const fn marked(self, marked: bool) -> Self {
         let mark = (marked as u64) << (LOW_FLAGS + flag::MARKED.trailing_zeros());
         Self { when: self.when | mark, ..self }
     }
-    /// The packet with this flag as well.
     pub(crate) const fn with(self, flag: u16) -> Self {
         let (low, high) = words_of(flag);
         Self { when: self.when | low, what: self.what | high }
     }
-    /// The packet arriving at `time`.
+    /// Sets the arrival time.
     #[inline(always)]
     pub(crate) const fn at(self, time: u64) -> Self {
         let rest = self.when & ((1 << TIME_SHIFT) - 1);
         Self { when: time << TIME_SHIFT | rest, ..self }
     }
-    /// The packet, which arrives at `now` or later, so much later and so many numbers on.
+    /// Shifts the packet, which arrives at `now` or later, by a time and a number of packets.
     pub(crate) fn moved(self, now: u64, by: StateLag) -> Self {
         let what = self.what + (u64::from(by.packets) << CURSOR_BITS);
         Self { what, ..self }.at(now + self.after(now) + by.time)
     }
-    /// The packet with the place it came in by where its time was.
+    /// Stores the ingress port in the place of the arrival time.
     #[inline(always)]
     pub(crate) const fn came_by(self, place: u32) -> Self {
         self.at(place as u64)
     }
-    /// The place it came in by, while that stands where its time was.
+    /// Returns the ingress port stored by [`came_by`](Self::came_by).
     #[inline(always)]
     pub(crate) const fn ingress(&self) -> u32 {
         (self.when >> TIME_SHIFT) as u32
     }
-    /// Its priority: data has that of its flow, all else the control priority.
+    /// Returns the flow's priority for data, and the control priority for all other packets.
     #[inline(always)]
     pub(crate) const fn priority(&self) -> u8 {
         if self.is_control() { CONTROL_PRIORITY } else { self.data_priority() }
     }
-    /// Whether it is something else than whole data.
+    /// Whether it is anything but untrimmed data.
     #[inline(always)]
     pub(crate) const fn is_control(&self) -> bool {
         self.has(flag::ACKNOWLEDGEMENT | flag::TRIMMED)
     }
-    /// The priority that data has while it is whole.
+    /// Returns the priority of untrimmed data.
     #[inline(always)]
     pub(crate) const fn data_priority(&self) -> u8 {
         (self.what >> (HIGH_FLAGS + flag::PRIORITY_SHIFT - LOW_FLAG_COUNT)) as u8
     }
-    /// The packet cut to a header of `bytes`.
+    /// Trims the packet to a header of `bytes`.
     pub(crate) const fn trimmed(self, bytes: u16) -> Self {
         let rest = self.when & !0xFFFF | words_of(flag::TRIMMED).0;
         Self { when: rest | bytes as u64, ..self }
     }
-    /// Does to `paused`, by priority one bit, what a pause frame asks. Returns whether something may go on.
+    /// Applies a pause frame to `paused`, which has a bit per priority. Returns whether it resumes
+    /// one.
     pub(crate) const fn obeyed_by(&self, paused: &mut u8) -> bool {
         let bit = 1 << self.sequence();
         let resumes = self.has(flag::RESUME);
         *paused = if resumes { *paused & !bit } else { *paused | bit };
         resumes
     }
-    /// A pause frame: what it asks of which port for which priority.
     pub(crate) const fn is_pause_frame(&self) -> bool {
         self.has(flag::PAUSE | flag::RESUME)
     }
-    /// Data that asks whether its path carries packets.
+    /// Whether it is a data header that probes its path.
     #[inline(always)]
     pub(crate) const fn is_probe(&self) -> bool {
         self.has(flag::TRIMMED) && self.has(flag::PROBE) && !self.is_acknowledgement()
@@ -204,7 +202,7 @@ impl Packet {
     }
 }
 
-/// Flags as they stand in the two words.
+/// Positions the flags in the two words.
 #[inline(always)]
 const fn words_of(flags: u16) -> (u64, u64) {
     let low = flags as u64 & ((1 << LOW_FLAG_COUNT) - 1);

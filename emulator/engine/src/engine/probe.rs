@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking at packets as they arrive. The default probe sees nothing and costs nothing.
+//! Observation of packets as they arrive. The default probe does nothing and costs nothing.
 
 use lightloom_units::{Bytes, SimTime};
 
 use super::network::LinkId;
 
-/// A packet's arrival at the far end of a link.
+/// The arrival of a packet at the far end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketArrival {
     /// When the last bit arrived.
     pub at: SimTime,
-    /// On which link.
     pub link: LinkId,
-    /// Number of the packet in its flow, or of the first packet not received yet for an
-    /// acknowledgement.
+    /// Number of the packet in its flow. For an acknowledgement, the number of the first packet not
+    /// yet received.
     pub sequence: u32,
-    /// Whether it is an acknowledgement.
     pub acknowledgement: bool,
-    /// Whether it was marked on this or an earlier link.
+    /// Whether this or an earlier link marked it.
     pub marked: bool,
-    /// Its size on the wire.
     pub wire_bytes: u16,
-    /// Which flow it belongs to, for [`Engine::flow_of`](super::Engine::flow_of).
+    /// Identifies its flow, through [`Engine::flow_of`](super::Engine::flow_of).
     pub way: Way,
 }
 
-/// Where a packet is on its way; tells the engine whose it is.
+/// Position of a packet on its route, from which the engine finds its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Way(pub(crate) u32);
 
-/// Sees every arrival of one shard, in the order in which the shard handles its links. Arrivals
-/// on one link come in order of time; sort by (time, link) to get the order of the whole network.
+/// Observes all arrivals of one shard, in the order in which the shard processes its links.
+/// Arrivals on one link are in order of time. Sort by (time, link) for the order in the whole
+/// network.
 pub trait Probe: Clone + Send {
-    /// Whether it wants to know what packets find in queues.
+    /// Whether it observes queue backlogs.
     const SEES_QUEUES: bool = false;
 
-    /// Called for each packet at the end of each link.
+    /// Called for each packet that arrives at the end of a link.
     fn arrived(&mut self, arrival: PacketArrival);
 
-    /// Called for each packet that comes to the output port before `link`, with what stands before it.
+    /// Called for each packet that arrives at the output port before `link`, with the backlog it
+    /// meets.
     #[inline(always)]
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
-    /// Whether it can count packets without being shown them, and does not mind in which order vertices are done.
+    /// Whether it can extrapolate its counts without seeing each packet, and does not depend on the
+    /// order in which vertices are processed.
     fn may_leap(&self) -> bool {
         false
     }
 
-    /// What has come since it was `before` has come so many times more.
+    /// Repeats the counts gained since `before` another `times` times.
     fn leap(&mut self, _before: &Self, _times: u32) {}
 }
 
-/// Sees nothing.
+/// A probe that observes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProbe;
 

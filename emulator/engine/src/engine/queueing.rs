@@ -1,79 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What switches with real queues are set to: priorities, one buffer for all ports, pauses, trimming.
+//! Settings of switches with bounded queues: priorities, a shared buffer, pauses and trimming.
 //!
-//! Without it a switch has one first-in first-out queue a port, whose departures are known on
-//! arrival (see `port`), which is faster.
+//! Without these settings a switch has one first-in first-out queue per port. Departure times are
+//! then known on arrival (see `port`), which is faster.
 
 use lightloom_units::Bytes;
 
-/// How many priorities there are: 0 to 6 for data, 7 for acknowledgements and trimmed packets.
+/// Number of priorities: 0 to 6 for data, 7 for acknowledgements and trimmed packets.
 pub const PRIORITIES: usize = 8;
 
-/// The priority of acknowledgements and trimmed packets: sent before all others, never paused.
+/// Priority of acknowledgements and trimmed packets, which precede all others and are never paused.
 pub const CONTROL_PRIORITY: u8 = 7;
 
-/// A pause frame on the wire (IEEE Std 802.3-2022, annex 31D: the shortest frame).
+/// Size of a pause frame on the wire (IEEE Std 802.3-2022, annex 31D: the shortest frame).
 pub const PAUSE_FRAME: Bytes = Bytes(64);
 
-/// How a switch queues.
+/// How a switch queues packets.
 ///
-/// A port has one queue a priority. [`LinkSpec::queue`](super::LinkSpec) bounds each of them, and
-/// [`LinkSpec::mark_from`](super::LinkSpec) marks by each, both without the packet being sent.
+/// A port has one queue per priority. [`LinkSpec::queue`](super::LinkSpec) limits each of them and
+/// [`LinkSpec::mark_from`](super::LinkSpec) marks by each. Neither counts the packet in
+/// transmission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queueing {
-    /// Whose turn it is at a port.
     pub schedule: Schedule,
-    /// One buffer for all ports; nothing: as much as the queues hold.
+    /// A buffer shared by all ports. `None` means that it holds everything the queues can.
     pub buffer: Option<Buffer>,
-    /// Priority flow control; nothing: no queue is ever paused.
+    /// Priority flow control, if used.
     pub pause: Option<Pause>,
-    /// Cuts data that finds no room to its header and sends that with the control priority, so that
-    /// the receiver can ask for it (Handley et al.: "Re-architecting datacenter networks and stacks
-    /// for low latency and high performance", SIGCOMM 2017; Ultra Ethernet 1.0 packet trimming).
+    /// Trims data that finds no room to its header and forwards it with the control priority, so
+    /// that the receiver can request it again (Handley et al., "Re-architecting datacenter networks
+    /// and stacks for low latency and high performance", SIGCOMM 2017; packet trimming of Ultra
+    /// Ethernet 1.0).
     pub trim: bool,
 }
 
-/// Which priority sends next. The control priority always goes first.
+/// Which priority sends next. The control priority always precedes the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
-    /// The highest first.
+    /// The highest priority first.
     #[default]
     Strict,
-    /// Shares by weight: deficit round robin (Shreedhar, Varghese: "Efficient fair queueing using
-    /// deficit round-robin", SIGCOMM 1995). A weight is what a priority may send a round, in bytes;
-    /// a weight of 0 counts as 1.
+    /// Deficit round robin (Shreedhar, Varghese: "Efficient fair queueing using deficit
+    /// round-robin", SIGCOMM 1995). A weight is the number of bytes that a priority may send per
+    /// round; 0 counts as 1.
     Weighted([u32; PRIORITIES]),
 }
 
-/// One buffer for all ports of a switch.
+/// A buffer shared by all ports of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// All of it.
     pub size: Bytes,
-    /// A queue may grow to so many percent of what is free (dynamic thresholds: Choudhury, Hahne,
-    /// IEEE/ACM Transactions on Networking 6(2), 1998). Paused priorities may use all of it.
+    /// Limit of a queue in percent of the free buffer (dynamic thresholds: Choudhury, Hahne,
+    /// IEEE/ACM Transactions on Networking 6(2), 1998). Lossless priorities may use all of it.
     pub alpha_percent: u32,
 }
 
-/// Priority flow control (IEEE Std 802.1Q-2022, clause 36): what has come in by a port and not left
-/// yet is counted by priority; beyond a bound the sender is asked to pause, below it to go on.
+/// Priority flow control (IEEE Std 802.1Q-2022, clause 36). The switch counts the buffered bytes by
+/// ingress port and priority. It pauses the sender when a count exceeds one limit and resumes it at
+/// another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Bit p: priority p is lossless. The control priority is never paused.
+    /// Lossless priorities, one bit each. The control priority is never paused.
     pub priorities: u8,
-    /// Pause when more than this has come in and not left.
+    /// Pauses the sender when more than this is buffered.
     pub pause_above: Bytes,
-    /// Go on when it has fallen to this.
+    /// Resumes the sender when the buffered bytes have dropped to this.
     pub resume_at: Bytes,
-    /// Room beyond `pause_above` for what is under way until the sender has stopped. What finds
-    /// that full is dropped: the headroom was too small.
+    /// Room beyond `pause_above` for packets in flight until the sender stops. Packets that find it
+    /// full are dropped; the headroom was then too small.
     pub headroom: Bytes,
 }
 
 impl Pause {
-    /// The room that a link needs: what its sender puts on it until a pause has come through and
-    /// the packet then being sent is out. The packet that crosses the bound, a round trip of the wire,
-    /// the pause frame behind the packet that holds its port, and the sender's last packet.
+    /// Returns the headroom that a link needs: everything its sender transmits until the pause
+    /// frame has arrived and the current packet is out. This includes the packet that crosses the
+    /// limit, a round trip of the wire, the packet ahead of the pause frame, the frame itself and
+    /// the sender's last packet.
     #[must_use]
     pub fn headroom_for(link: &super::LinkSpec, packet: Bytes) -> Bytes {
         let wire = u128::from(link.delay.get()) * 2 * u128::from(link.rate.0);

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The queues of one port: a class for each priority and one for pause frames, and whose turn it is.
+//! The queues of one port, one class per priority plus one for pause frames, and their scheduler.
 
 use super::marking::Ramp;
 use super::packet::Packet;
 use super::queueing::{CONTROL_PRIORITY, PRIORITIES, Schedule};
 use super::ring::PacketFifo;
 
-/// The class of pause frames: beyond all priorities, so that they go first.
+/// Class of pause frames. It is above all priorities, so that they leave first.
 pub(crate) const FRAMES: usize = PRIORITIES;
 
-/// Packets of one priority. While a packet waits, the place it came in by stands where its time of
-/// arrival was.
+/// Packets of one priority. A waiting packet stores its ingress port in the place of its arrival
+/// time.
 #[derive(Clone, Debug, Default)]
 struct PriorityQueue {
     queue: PacketFifo,
     bytes: u64,
-    /// Weighted schedule: what is left of its share.
+    /// Bytes it may still send in this round, for the weighted schedule.
     deficit: u64,
 }
 
-/// The queues of one port. Only what is used is touched: an idle class takes no cache line.
+/// The queues of one port. Idle classes are not touched, which saves cache lines.
 #[derive(Clone, Debug)]
 pub(super) struct Queues {
-    /// By class, one bit: something waits.
+    /// Non-empty classes, one bit each.
     occupied: u16,
-    /// How many packets wait in all classes.
+    /// Number of packets in all classes.
     waiting: u32,
-    /// Weighted schedule: whose turn it is, and whether it has got its share for this turn.
+    /// Weighted schedule: the current class, and whether it has received its share for this round.
     turn: u8,
     granted: bool,
-    /// Bound of each class in bytes.
+    /// Limit of each class in bytes.
     pub(super) capacity: u64,
-    /// Backlog of a class in bytes from which it marks.
+    /// Backlog of a class in bytes from which packets are marked.
     mark_from: u64,
     ramp: Option<Box<Ramp>>,
-    /// Packets that have come to be marked or not.
+    /// Packets considered for marking so far.
     seen: u64,
     classes: Box<[PriorityQueue; PRIORITIES + 1]>,
 }
@@ -51,13 +51,13 @@ impl Queues {
         self.occupied == 0
     }
 
-    /// Whether something waits that a port paused like this may send.
+    /// Whether a packet waits in a class that is not paused.
     #[inline]
     pub(super) fn has_something(&self, paused: u8) -> bool {
         self.occupied & !u16::from(paused) != 0
     }
 
-    /// Whether a packet that comes now is marked.
+    /// Decides whether a packet that arrives now is marked.
     #[inline]
     pub(super) fn marks(&mut self, class: usize) -> bool {
         let backlog = self.classes[class].bytes;
@@ -70,47 +70,42 @@ impl Queues {
         }
     }
 
-    /// Whether a queue of data marks that has come to `bytes`.
+    /// Whether a data queue of `bytes` bytes would mark.
     #[inline]
     pub(super) fn would_mark(&self, bytes: u64) -> bool {
         bytes >= self.mark_from
     }
 
-    /// Whether it marks by chance.
     #[inline]
     pub(super) fn has_ramp(&self) -> bool {
         self.ramp.is_some()
     }
 
-    /// By class, one bit: something waits.
     #[inline]
     pub(super) fn occupied(&self) -> u16 {
         self.occupied
     }
 
-    /// What waits in a class, in bytes.
     #[inline]
     pub(super) fn bytes(&self, class: usize) -> u64 {
         self.classes[class].bytes
     }
 
-    /// What waits in all classes, in bytes.
     pub(super) fn all_bytes(&self) -> u64 {
         self.classes.iter().map(|class| class.bytes).sum()
     }
 
-    /// How many packets wait in all classes.
     #[inline]
     pub(super) fn packets(&self) -> usize {
         self.waiting as usize
     }
 
-    /// What waits in a class, the next one first, each with the place it came in by.
+    /// Returns the packets that wait in a class in order, each with its ingress port.
     pub(super) fn waiting(&self, class: usize) -> impl Iterator<Item = (u32, &Packet)> {
         self.classes[class].queue.iter().map(|packet| (packet.ingress(), packet))
     }
 
-    /// Takes a packet of `bytes` that came in at place `ingress`.
+    /// Queues a packet of `bytes` bytes that arrived at port `ingress`.
     #[inline]
     pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
         let queue = &mut self.classes[class];
@@ -120,7 +115,8 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
-    /// The packet whose turn it is and its class. It takes `size` bytes off the class.
+    /// Removes the next packet to send and returns it with its class. `size` gives a packet's
+    /// bytes.
     #[inline]
     pub(super) fn pop(
         &mut self,
@@ -150,7 +146,7 @@ impl Queues {
         Some((class, packet))
     }
 
-    /// The first packet that waits in `class`, in which something does, whosever turn it is.
+    /// Removes the first packet of `class`, which must not be empty, regardless of the schedule.
     #[inline]
     pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
         let queue = &mut self.classes[class];
@@ -163,7 +159,7 @@ impl Queues {
         packet
     }
 
-    /// The class whose turn it is among those in `may`, of which there is one.
+    /// Returns the class that sends next among those in `may`, which must contain one.
     fn choose_by_weight(
         &mut self,
         may: u16,
@@ -191,7 +187,8 @@ impl Queues {
         }
     }
 
-    /// Throws everything away, frames first, then by class: calls `lost` with class, place and packet.
+    /// Drops all packets, pause frames first, then by class. Calls `lost` with class, ingress port
+    /// and packet.
     pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
         for (place, class) in self.classes.iter_mut().enumerate() {
             class.queue.iter().for_each(|packet| lost(place, packet.ingress(), *packet));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A queue of packets in a ring of memory, a power of two long: what wires are made of.
+//! A packet queue in a ring buffer with a power-of-two size. Wires consist of these.
 
 use super::packet::Packet;
 
-/// Packets, first in first out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PacketFifo {
     slots: Box<[Packet]>,
@@ -19,13 +18,14 @@ impl PacketFifo {
         self.len as usize
     }
 
-    /// The packet at `place`, counted from the front, which must be less than [`len`](Self::len).
+    /// Returns the packet `place` positions after the front, which must be below
+    /// [`len`](Self::len).
     #[inline(always)]
     pub(crate) fn at(&self, place: usize) -> &Packet {
         &self.slots[(self.head as usize + place) & (self.slots.len() - 1)]
     }
 
-    /// Something of the memory at `place`, whether a packet stands there or not.
+    /// Reads memory at `place` whether or not it holds a packet, to bring it into the cache.
     #[inline(always)]
     pub(crate) fn peek(&self, place: usize) -> u64 {
         let mask = self.slots.len().wrapping_sub(1);
@@ -47,7 +47,7 @@ impl PacketFifo {
         self.len += 1;
     }
 
-    /// Its end, with room for `most` packets.
+    /// Returns the end of the queue with room for `most` packets.
     #[inline(always)]
     pub(crate) fn tail(&mut self, most: usize) -> FifoTail<'_> {
         while self.slots.len() < self.len() + most {
@@ -57,8 +57,9 @@ impl PacketFifo {
         FifoTail { slots: &mut self.slots, first: next, next, len: &mut self.len }
     }
 
-    /// Takes what arrives less than `length` after `start`: gives each packet with how long after. Returns when
-    /// the next one arrives; [`u64::MAX`]: there is none.
+    /// Removes the packets that arrive less than `length` after `start` and passes each to `give`,
+    /// with its time after `start`. Returns when the next packet arrives, or [`u64::MAX`] if there
+    /// is none.
     #[inline(always)]
     pub(crate) fn take_due(
         &mut self,
@@ -81,7 +82,7 @@ impl PacketFifo {
         next
     }
 
-    /// The packets, first in first out, in the two stretches of memory where they lie.
+    /// Returns the packets in order, in the two contiguous slices of memory that hold them.
     #[inline(always)]
     pub(crate) fn stretches(&self) -> [&[Packet]; 2] {
         let (begun, rest) = self.slots.split_at(self.head as usize);
@@ -89,11 +90,10 @@ impl PacketFifo {
         [&rest[..self.len() - turned], &begun[..turned]]
     }
 
-    /// Forgets the first `count` packets.
     #[inline(always)]
     pub(crate) fn forget(&mut self, count: usize) {
         self.len -= count as u32;
-        // An empty ring begins again where its memory is still in the cache.
+        // An empty ring restarts at its beginning, which is still in the cache.
         let head = (self.head + count as u32) & (self.slots.len() as u32).wrapping_sub(1);
         self.head = if self.len == 0 { 0 } else { head };
     }
@@ -109,7 +109,7 @@ impl PacketFifo {
         (0..self.len()).map(|place| self.at(place))
     }
 
-    /// Puts another packet in the place of each.
+    /// Replaces each packet.
     pub(crate) fn change(&mut self, mut to: impl FnMut(Packet) -> Packet) {
         let mask = self.slots.len().wrapping_sub(1);
         for place in 0..self.len() {
@@ -133,7 +133,7 @@ impl PacketFifo {
     }
 }
 
-/// The end of a queue, in hand for a stretch of packets.
+/// The end of a queue, opened to append several packets.
 pub(crate) struct FifoTail<'r> {
     slots: &'r mut [Packet],
     first: usize,
@@ -142,7 +142,7 @@ pub(crate) struct FifoTail<'r> {
 }
 
 impl FifoTail<'_> {
-    /// Takes one of the packets that there is room for.
+    /// Appends a packet within the reserved room.
     #[inline(always)]
     pub(crate) fn push(&mut self, packet: Packet) {
         let mask = self.slots.len() - 1;
@@ -150,7 +150,7 @@ impl FifoTail<'_> {
         self.next += 1;
     }
 
-    /// Lets go of it. Returns the packet that is now the first of the queue, if none was in it before.
+    /// Finishes appending. Returns the first packet if the queue was empty before.
     #[inline(always)]
     pub(crate) fn close(self) -> Option<Packet> {
         let count = self.next - self.first;

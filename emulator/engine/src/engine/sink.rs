@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a port puts what it sends.
 
 use super::packet::Packet;
 use super::ring::FifoTail;
 
-/// Takes packets one after the other, in order of their arrival.
+/// Accepts the packets that a port sends, in order of their arrival times.
 pub(crate) trait Sink {
     fn take(&mut self, packet: Packet);
 }

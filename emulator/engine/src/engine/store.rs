@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the ports of a switch share: the buffer, and what has come in by each link and not left, which
-//! pauses are asked by.
+//! State shared by the ports of a switch: the buffer, and the buffered bytes per ingress link that
+//! trigger pauses.
 
 use super::packet::Packet;
 use super::port::{Port, PortCount, SendingPort};
 use super::queueing::{Buffer, CONTROL_PRIORITY, PRIORITIES, Queueing};
 use super::queues::{FRAMES, Queues};
 
-/// What a packet takes of the buffer until it is out; nothing for a pause frame.
+/// Buffer space occupied by a packet until it is sent; zero for a pause frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
     pub(super) ingress: u32,
@@ -16,7 +16,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Of a packet that has waited in `class`.
+    /// Returns the space of a packet that has waited in `class`.
     #[inline(always)]
     pub(super) fn of(class: usize, packet: &Packet, port: &Port) -> Self {
         let size = if class == FRAMES { 0 } else { port.size(packet) as u16 };
@@ -26,7 +26,7 @@ impl Room {
 }
 
 impl SendingPort<'_> {
-    /// What `packet` takes of the buffer of a switch.
+    /// Returns the space that `packet` occupies in a switch.
     #[inline(always)]
     pub(super) fn room(&self, packet: &Packet) -> Room {
         let (ingress, priority) = (packet.ingress(), packet.priority());
@@ -34,31 +34,32 @@ impl SendingPort<'_> {
     }
 }
 
-/// Priority flow control in bytes.
+/// Limits of priority flow control in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lossless {
-    /// By priority, one bit.
+    /// Lossless priorities, one bit each.
     priorities: u8,
     pub(super) pause_above: u64,
     pub(super) resume_at: u64,
-    /// With the headroom.
+    /// Limit including the headroom.
     most: u64,
 }
 
-/// The shared room of a switch.
+/// The shared buffer of a switch with its accounting.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     buffer: Option<Buffer>,
     trim: bool,
     pub(super) lossless: Lossless,
-    /// By priority and ingress: bytes that have come in and not left; what is being sent counts while ports are
-    /// worked off together. One priority lies side by side, because seldom more than one pauses.
+    /// Buffered bytes by priority and ingress port. Packets in transmission count only while ports
+    /// are processed together. The values of one priority are contiguous, because there is usually
+    /// only one lossless priority.
     came: Vec<u64>,
-    /// By ingress and priority, one bit: its sender has been asked to pause.
+    /// Priorities of which each ingress port has paused its sender, one bit each.
     pub(super) asked: Vec<u8>,
-    /// In the buffer.
+    /// Bytes in the buffer.
     used: u64,
-    /// Packets that found no room, by priority.
+    /// Drops by priority.
     pub(super) dropped: [u64; PRIORITIES],
 }
 
@@ -81,12 +82,13 @@ impl Store {
         }
     }
 
-    /// Whether anything at all is shared that has a bound.
+    /// Whether the ports share a limited resource.
     pub(super) fn is_bounded(&self) -> bool {
         self.lossless.priorities != 0 || self.buffer.is_some()
     }
 
-    /// Whether so many bytes more by each place meet no bound, in whatever order they come and go.
+    /// Whether no limit is reached if each ingress port brings `more` bytes, in any order of
+    /// arrivals and departures.
     pub(super) fn holds(&self, more: &[u64]) -> bool {
         self.no_pause_is_near(more)
             && self.buffer.is_none_or(|buffer| {
@@ -110,8 +112,8 @@ impl Store {
         !near
     }
 
-    /// The packet that goes into the queue and its size: the one of `size` that came by `ingress`, or its
-    /// header when there is no room for more. Nothing: it is dropped.
+    /// Admits a packet of `size` that arrived at port `ingress`. Returns the packet to queue and
+    /// its size, or its header if only that fits. `None` if it is dropped.
     #[inline(always)]
     pub(super) fn admit(
         &mut self,
@@ -133,8 +135,9 @@ impl Store {
         Some((packet.trimmed(header), u64::from(header)))
     }
 
-    /// Whether a packet of `size` goes into its queue, decided without asking what ports share: that has been
-    /// found to hold whatever comes in this window ([`holds`](Self::holds)). If not, it may still.
+    /// Whether a packet certainly fits its queue. Shared limits are not checked, because
+    /// [`holds`](Self::holds) has already ruled them out for this window. If false, it may still
+    /// fit.
     #[inline(always)]
     pub(super) fn surely_holds(&self, queues: &Queues, priority: u8, size: u64) -> bool {
         let fits = queues.bytes(usize::from(priority)) + size <= queues.capacity;
@@ -162,14 +165,14 @@ impl Store {
         self.lossless.priorities & (1 << priority) != 0
     }
 
-    /// Whether more has come in by the ingress of `room` than may without a pause.
+    /// Whether the sender behind the ingress port of `room` must be paused.
     pub(super) fn has_to_ask(&self, Room { ingress, priority, .. }: Room) -> bool {
         self.is_lossless(priority)
             && self.came(ingress, priority) > self.lossless.pause_above
             && self.asked[ingress as usize] & (1 << priority) == 0
     }
 
-    /// Bytes of `priority` that have come by `ingress` and not left.
+    /// Returns the buffered bytes of `priority` that arrived at port `ingress`.
     #[inline(always)]
     pub(super) fn came(&self, ingress: u32, priority: u8) -> u64 {
         self.came[self.asked.len() * usize::from(priority) + ingress as usize]
@@ -193,7 +196,7 @@ impl Store {
     }
 }
 
-/// What a queue may grow to when so much of the buffer is free.
+/// Returns the limit of a queue while `free` bytes of the buffer are free.
 fn share(buffer: &Buffer, free: u64) -> u64 {
     let share = u128::from(free) * u128::from(buffer.alpha_percent) / 100;
     u64::try_from(share).unwrap_or(u64::MAX)

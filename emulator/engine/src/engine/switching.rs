@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a switch begins to send a packet: when all of it has come in, or when its header has.
+//! When a switch starts to send a packet: once it has fully arrived, or once its header has.
 //!
 //! ```text
 //!   store and forward   departure = max(last bit in, port free) + size/rate
 //!   cut through         departure = max(last bit in − (size − header)/rate in, port free) + size/rate
 //! ```
-//! The second holds where the output is not faster than the input, so the last bit never leaves before it
-//! has come in: what a window sends still arrives after the window.
+//! Cut-through applies only if the output is not faster than the input, so the last bit never
+//! leaves before it has arrived. Packets sent in a window therefore still arrive after the window.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
-/// When a switch may begin to send a packet.
+/// When a switch may start to send a packet.
 ///
-/// Packets for one port go in the order in which their last bits come in, and are dropped and marked by
-/// what stands before them then, whichever is chosen: a switch that cuts through only begins earlier.
+/// In both modes, packets for a port leave in the order in which their last bits arrive, and are
+/// dropped or marked by the backlog at that time. A switch that cuts through only starts earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Switching {
-    /// When the last bit is in.
+    /// Once the last bit has arrived.
     #[default]
     StoreAndForward,
-    /// When the header ([`Transport::header`](crate::transport::Transport::header), at least 1 B and at most
-    /// the packet) is in and the port is free, if the port is not faster than the link by which the packet
-    /// comes; otherwise when the last bit is in. With real queues only a packet that finds the port free does so.
+    /// Once the header ([`Transport::header`](crate::transport::Transport::header), at least 1 B
+    /// and at most the packet) has arrived and the port is free, provided that the port is not
+    /// faster than the incoming link. Otherwise once the last bit has arrived. With bounded queues,
+    /// only packets that find the port free cut through.
     CutThrough,
 }
 
 impl Switching {
-    /// How long before the last bit of a packet is in a switch may begin to send it, when it `comes` and
-    /// `leaves` at these rates.
+    /// Returns how long before its last bit arrives the switch may start to send a packet, for the
+    /// given input and output rates.
     pub(super) fn head_start(
         self,
         (comes, leaves): (BitsPerSecond, BitsPerSecond),

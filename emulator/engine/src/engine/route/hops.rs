@@ -1,54 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far it is from every vertex that passes packets on to those that routes lead to.
+//! Hop counts from every forwarding vertex to the destinations of routes.
 //!
-//! Only such vertices count: hosts, nine of ten vertices, stand beside them. A search is made for up to 64 destinations at
-//! once, a bit each, for a link leads on towards many of them.
+//! Hosts, nine of ten vertices, are left out because they do not forward; they are neighbours of
+//! those in the map. One search covers up to 64 destinations, a bit each, because a link is often
+//! on shortest paths to many of them.
 
 use rustc_hash::FxHashMap;
 
 use crate::engine::network::{LinkId, Network, Plane, VertexId};
 
-/// No way leads there.
+/// Marks an unreachable destination.
 pub(super) const FAR: u16 = u16::MAX;
-/// Not a vertex that passes packets on.
+/// Marks a vertex that does not forward.
 const NONE: u32 = u32::MAX;
-/// Destinations of one search: bits of a word.
+/// Destinations per search, the bits of a word.
 const AT_ONCE: usize = 64;
 
-/// The links that are up, of one plane or of all, between vertices that pass packets on, and distances over them.
+/// Links that are up between forwarding vertices, in one plane or in all, with hop counts over
+/// them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HopMap {
-    /// By vertex: its number here.
+    /// Number of each vertex in this map.
     numbers: Vec<u32>,
     vertices: Vec<VertexId>,
-    /// Links that lead on, by vertex.
+    /// Outgoing links of each vertex.
     out: Adjacent<NextStep>,
-    /// From where links come, by vertex: which vertex, and the place of the link among those that lead on from there.
+    /// Incoming links of each vertex: the vertex before and the link's index there.
     entering: Adjacent<(u32, u16)>,
-    /// By number: hosts are beside it, so that routes may well lead to it.
+    /// Whether hosts are attached, which makes the vertex a likely destination.
     is_leaf: Vec<bool>,
-    /// By destination and number.
+    /// Hop counts by destination, then by number.
     rows: FxHashMap<VertexId, Box<[Onward]>>,
 }
 
-/// How it goes on from a vertex to a destination.
+/// Distance and next hop from a vertex to a destination.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
     pub(super) hops: u16,
-    /// The place of the only link that leads on, among those of the vertex; [`SEVERAL`]: there are more.
+    /// Index of the next link at the vertex if it is unique, else [`SEVERAL`].
     pub(super) only: u16,
 }
 
 pub(super) const SEVERAL: u16 = u16::MAX;
 
-/// A link, and the number of the vertex at its end.
+/// A link with the number of the vertex it leads to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NextStep {
     pub(super) link: LinkId,
     pub(super) to: u32,
 }
 
-/// Lists of what is beside each vertex, one after another.
+/// Adjacency lists in compressed form.
 #[derive(Clone, Debug, Default)]
 struct Adjacent<T> {
     ends: Vec<u32>,
@@ -64,7 +66,8 @@ impl<T> Adjacent<T> {
 }
 
 impl Adjacent<NextStep> {
-    /// By vertex, where links to it come from, and the place of each among the links there.
+    /// Returns the reverse adjacency: for each vertex, the vertices with links to it and the index
+    /// of the link there.
     fn turned(&self) -> Adjacent<(u32, u16)> {
         let count = self.ends.len();
         let mut ends = vec![0; count];
@@ -114,7 +117,7 @@ impl HopMap {
         Self { numbers, vertices, out, entering, is_leaf, rows: FxHashMap::default() }
     }
 
-    /// The number of a vertex that passes packets on.
+    /// Returns the number of a forwarding vertex.
     pub(super) fn number(&self, vertex: VertexId) -> Option<u32> {
         self.numbers.get(vertex.index()).copied().filter(|number| *number != NONE)
     }
@@ -123,18 +126,18 @@ impl HopMap {
         self.vertices[number as usize]
     }
 
-    /// The links that lead on from there to others that pass packets on.
+    /// Returns the links to other forwarding vertices.
     pub(super) fn steps(&self, number: u32) -> &[NextStep] {
         self.out.of(number)
     }
 
-    /// The ways to `root` by number; known once it was [measured](Self::measure).
+    /// Returns the distances to `root` by number, once [measured](Self::measure).
     pub(super) fn row(&self, root: VertexId) -> &[Onward] {
         self.rows.get(&root).map_or(&[], |row| row)
     }
 
-    /// Finds how far it is to `root`, which `before` lead to if it does not pass packets on itself. With each search more
-    /// of those that may well be asked for next are found along with it.
+    /// Computes the distances to `root`. If it does not forward, `before` returns its neighbours
+    /// that do. Each search also covers likely later destinations, more with every search.
     pub(super) fn measure(
         &mut self,
         network: &Network,
@@ -150,7 +153,7 @@ impl HopMap {
             self.rows.insert(root, row.into());
             return;
         };
-        // GPUs on rings are many, and few of them are asked for.
+        // Ring topologies have many forwarding GPUs, few of which are ever requested.
         let most = if network.role(root).is_host() { 1 } else { AT_ONCE.min(self.rows.len() + 1) };
         let is_alike = |vertex: VertexId| network.role(vertex) == network.role(root);
         let later = (number + 1..self.vertices.len() as u32).filter(|next| {
@@ -165,13 +168,14 @@ impl HopMap {
         }
     }
 
-    /// Breadth first and backwards from `next`: vertices, each with the destinations, a bit each, from which they are
-    /// `hops` away. Returns a row for each of `count` destinations.
+    /// Runs a breadth-first search backwards from `next`: vertices with the destinations, a bit
+    /// each, that are `hops` away. Returns a row per destination.
     fn search(&self, count: usize, mut next: Vec<(u32, u64)>, mut hops: u16) -> Vec<Onward> {
         let vertices = self.vertices.len();
         let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];
         let mut seen = vec![0u64; vertices];
-        // By vertex: destinations that were found for the next hop, and those to which more than one link leads.
+        // For each vertex, destinations first reached in this round, and those reached over several
+        // links.
         let mut found = vec![[0u64; 2]; vertices];
         while !next.is_empty() {
             let mut reached = Vec::new();
@@ -210,7 +214,7 @@ impl HopMap {
     }
 }
 
-/// The places of the bits that are set.
+/// Returns the indices of the set bits.
 fn each(bits: u64) -> impl Iterator<Item = usize> {
     let rest = |bits: &u64| Some(*bits & (*bits).wrapping_sub(1)).filter(|rest| *rest != 0);
     std::iter::successors(Some(bits).filter(|bits| *bits != 0), rest)

@@ -1,33 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The paths of a flow.
 
 use std::ops::Index;
 
 use crate::engine::network::LinkId;
 
-/// Paths, one after another in one piece of memory: flows may have hundreds.
+/// The paths of a flow in one allocation; a flow may have hundreds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
     links: Vec<LinkId>,
     count: u32,
-    /// Where each ends; nothing while all are equally long, as shortest ones are.
+    /// End of each path in `links`. Empty while all have equal length, as shortest paths do.
     ends: Vec<u32>,
 }
 
 impl Paths {
-    /// With room for so many paths of so many links.
+    /// Reserves space for `paths` paths of `links` links each.
     pub(super) fn with_room(paths: usize, links: usize) -> Self {
         Self { links: Vec::with_capacity(paths * links), ..Self::default() }
     }
 
-    /// One path.
     pub(crate) fn one(links: &[LinkId]) -> Self {
         let mut paths = Self::with_room(1, links.len());
         paths.push(links);
         paths
     }
 
-    /// Adds a path.
     pub(super) fn push(&mut self, links: &[LinkId]) {
         let differs = self.links.len() != self.len() * links.len();
         if self.ends.is_empty() && differs {
@@ -40,34 +37,30 @@ impl Paths {
         }
     }
 
-    /// Adds all of `more`.
     pub(super) fn append(&mut self, more: &Self) {
         more.iter().for_each(|path| self.push(path));
     }
 
-    /// How long each is, while all are equally long.
+    /// Returns the length of each path, while all are equal.
     fn each(&self) -> u32 {
         self.links.len() as u32 / self.count.max(1)
     }
 
-    /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The links of each, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[LinkId]> + Clone {
         (0..self.len()).map(|place| &self[place])
     }
 
-    /// The links of all.
+    /// Returns the links of all paths, concatenated.
     #[must_use]
     pub fn links(&self) -> &[LinkId] {
         &self.links

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Shortest paths to one vertex: what is looked up once for all of them.
+//! Enumerates and draws the shortest paths to one vertex.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::hops::{FAR, HopMap, NextStep, Onward, SEVERAL};
 use super::paths::Paths;
 use crate::engine::network::{Link, LinkId, Network, Plane, VertexId};
 
-/// The links that paths may use: those that are up, in one plane or in any.
+/// Links that paths may use: those that are up, in one plane or in any.
 #[derive(Clone, Copy)]
 pub(super) struct UsableLinks<'n> {
     pub(super) network: &'n Network,
@@ -27,7 +27,6 @@ impl UsableLinks<'_> {
         self.network.outgoing(at).iter().copied().filter(allowed).collect()
     }
 
-    /// Whether a link leads from one vertex to another.
     pub(super) fn lead(&self, from: VertexId, to: VertexId) -> bool {
         let mut links = self.network.outgoing(from).iter();
         links.any(|link| self.network.link(*link).to == to && self.allows(*link))
@@ -38,7 +37,7 @@ impl UsableLinks<'_> {
         self.up[link.index()] && self.plane.is_none_or(|wanted| plane == wanted)
     }
 
-    /// Vertices that pass packets on and from which a link leads to `to`.
+    /// Returns the forwarding vertices with a link to `to`.
     pub(super) fn before(&self, to: VertexId) -> Vec<VertexId> {
         let entering = self.network.outgoing(to).iter().map(|link| link.reverse());
         entering
@@ -48,8 +47,8 @@ impl UsableLinks<'_> {
             .collect()
     }
 
-    /// The vertex whose distances serve for `to`: the only one before it that passes packets on, if there is one. A host
-    /// beside it sends straight, and nothing else comes through a host that does not forward.
+    /// Returns the vertex whose distance row serves for `to`: its only forwarding neighbour if it
+    /// has just one, else `to` itself. Neighbouring hosts send to it directly.
     pub(super) fn root_of(&self, to: VertexId) -> VertexId {
         match &self.before(to)[..] {
             [first, rest @ ..] if rest.iter().all(|vertex| vertex == first) => *first,
@@ -65,16 +64,15 @@ pub(super) struct Towards<'n> {
     row: &'n [Onward],
     to: VertexId,
     root: VertexId,
-    /// From the root to the vertex; nothing where that is the root.
+    /// Links from the root to the vertex; empty if they are the same.
     last: Vec<LinkId>,
 }
 
-/// No path leads there.
 #[derive(Debug)]
 pub(super) struct NoPath;
 
 impl<'n> Towards<'n> {
-    /// Those to `to`, whose distances are known from `root` on.
+    /// Uses the distance row of `root` for paths to `to`.
     pub(super) fn new(
         links: UsableLinks<'n>,
         map: &'n HopMap,
@@ -84,7 +82,7 @@ impl<'n> Towards<'n> {
         Self { links, map, row: map.row(root), to, root, last }
     }
 
-    /// The links from `at` with which shortest paths go on.
+    /// Returns the links from `at` that are on shortest paths.
     pub(super) fn leading_on(&self, at: VertexId) -> Vec<LinkId> {
         if at == self.root {
             return self.last.clone();
@@ -101,7 +99,7 @@ impl<'n> Towards<'n> {
         self.links.from(at, |next| beside != FAR && self.beyond(next) == beside)
     }
 
-    /// Links from `at` to the root.
+    /// Returns the number of links from `at` to the root.
     pub(super) fn hops(&self, at: VertexId) -> u16 {
         if at == self.root || self.map.number(at).is_some() {
             return self.beyond(at);
@@ -109,7 +107,7 @@ impl<'n> Towards<'n> {
         self.nearest(at).saturating_add(1)
     }
 
-    /// Links to the root from a vertex that paths may lead through, or from the root.
+    /// Returns the number of links to the root from a forwarding vertex or from the root itself.
     fn beyond(&self, at: VertexId) -> u16 {
         match self.map.number(at) {
             _ if at == self.root => 0,
@@ -118,14 +116,14 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// Links to the root from the nearest of those to which links lead from `at`.
+    /// Returns the smallest distance to the root among the neighbours of `at`.
     fn nearest(&self, at: VertexId) -> u16 {
         let beside = self.links.from(at, |_| true).into_iter();
         let beside = beside.map(|link| self.beyond(self.links.network.link(link).to));
         beside.min().unwrap_or(FAR)
     }
 
-    /// Links from `from` to the end; nothing without a way.
+    /// Returns the number of links from `from` to the destination. `None` without a path.
     pub(super) fn hops_to_end(&self, from: VertexId) -> Option<u32> {
         if !self.links.from(from, |next| next == self.to).is_empty() {
             return Some(1);
@@ -134,7 +132,7 @@ impl<'n> Towards<'n> {
         (hops != FAR).then(|| u32::from(hops) + u32::from(self.root != self.to))
     }
 
-    /// Puts the steps in `steps` that lead on from the vertex of this number to others.
+    /// Replaces `steps` with the next steps from vertex `number`.
     fn step(&self, number: u32, steps: &mut Vec<NextStep>) {
         steps.clear();
         let Onward { hops, only } = self.row[number as usize];
@@ -147,11 +145,12 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// The links that lead on from the vertex of this number, if they lead to the end or its root itself.
+    /// Returns the last links from vertex `number`, if it is next to the destination or to a root
+    /// that is a host.
     fn last_links(&self, number: u32) -> Option<Cow<'_, [LinkId]>> {
         match self.row[number as usize].hops {
             0 => Some(Cow::Borrowed(&self.last)),
-            // The root may be a host, which is no vertex of the map.
+            // The root may be a host, which is not in the map.
             1 if self.map.number(self.root).is_none() => {
                 let at = self.map.vertex(number);
                 Some(Cow::Owned(self.links.from(at, |next| next == self.root)))
@@ -160,13 +159,13 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// The links with which paths from `from` begin: to the end itself, if there is one.
+    /// Returns the first links of paths from `from`, a direct link if there is one.
     pub(super) fn begin(&self, from: VertexId) -> Vec<LinkId> {
         let direct = self.links.from(from, |next| next == self.to);
         if direct.is_empty() { self.leading_on(from) } else { direct }
     }
 
-    /// Appends to `path` a path that begins with one of `first`.
+    /// Appends a random shortest path that starts with one of `first`.
     pub(super) fn draw(
         &self,
         first: &[LinkId],
@@ -199,7 +198,7 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// All shortest paths that begin with `first`; nothing if they are more than `most`.
+    /// Returns all shortest paths that start with `first`. `None` if there are more than `most`.
     pub(super) fn all(&self, first: LinkId, most: usize) -> Option<Paths> {
         let (mut all, mut steps) = (Paths::default(), Vec::new());
         let mut path = vec![first];
@@ -208,7 +207,7 @@ impl<'n> Towards<'n> {
             all.push(&path);
             return Some(all);
         }
-        // By number of a vertex, the link that led there and how many stand before it.
+        // Number of a vertex, the link to it, and the length of the path before that link.
         let mut open = vec![(self.map.number(at)?, first, 0)];
         while let Some((number, link, depth)) = open.pop() {
             path.truncate(depth);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batches: flows whose common end is waited for, and how long none of them can end.
+//! Batches of flows, whose common end is reported, and the longest time in which none can end.
 
 use lightloom_units::SimTime;
 
@@ -9,7 +9,8 @@ use crate::engine::control::Act;
 use crate::engine::flow::{BatchId, FlowId};
 use crate::engine::probe::Probe;
 
-/// With more open batches than this, to ask each costs more than two windows at a time bring.
+/// Above this many open batches, checking each costs more than processing two windows at a time
+/// saves.
 const MOST_ASKED: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -17,24 +18,25 @@ pub(super) struct FlowBatch {
     open: u32,
     latest: SimTime,
     flows: Vec<FlowId>,
-    /// Of its flows, the first that may still have packets to send for the first time.
+    /// Index of the first flow that may still have new packets to send.
     sending: usize,
-    /// Its end is reported when it happens.
+    /// Whether the end is reported at the instant it happens.
     is_prompt: bool,
 }
 
 impl<P: Probe> Engine<P> {
-    /// A new, empty batch.
     pub fn add_batch(&mut self) -> BatchId {
         self.batches.push(FlowBatch::default());
         BatchId::from_index(self.batches.len() - 1)
     }
 
-    /// A new, empty batch whose end is reported at the instant at which the last byte arrives, not one shortest link delay
-    /// later: windows are cut short for it. What the caller begins then begins at that instant.
+    /// Adds an empty batch whose end is reported at the instant the last byte arrives, instead of
+    /// one shortest link delay later. The engine shortens windows to achieve this, so work that the
+    /// caller submits then starts at that instant.
     ///
     /// # Panics
-    /// If the network is cut into parts: each would have to know what is on its way in the others.
+    /// Panics with more than one shard, because a shard does not know the packets in flight in
+    /// others.
     pub fn add_prompt_batch(&mut self) -> BatchId {
         assert!(self.shards.len() == 1, "prompt batches want one thread");
         self.batches.push(FlowBatch { is_prompt: true, ..FlowBatch::default() });
@@ -65,8 +67,9 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// The end of a window that begins with `span`, cut short after the first instant at which a flow of a prompt batch may
-    /// end: all that arrives in a window is on its last wire when it begins.
+    /// Returns the end of the window `span`, shortened to just after the first instant at which a
+    /// flow of a prompt batch may end. All packets that arrive in a window are on their last wire
+    /// when it starts.
     pub(super) fn until_prompt_end(&self, span: SimSpan) -> u64 {
         let is_prompt = |id: &&BatchId| self.batches[id.index()].is_prompt;
         let open = self.open_batches.iter().filter(is_prompt);
@@ -75,7 +78,8 @@ impl<P: Probe> Engine<P> {
         ends.min().map_or(span.end, |end| span.end.min(end + 1))
     }
 
-    /// When a flow ends, or a little earlier where packets come twice. `None` if not in `span`.
+    /// Returns when a flow ends, or a little earlier if duplicate packets arrive. `None` if it does
+    /// not end in `span`.
     fn soonest_end(&self, flow: &FlowState, span: SimSpan) -> Option<u64> {
         let [shard] = &self.shards[..] else { return None };
         if flow.end.is_some() || !shard.senders[flow.sender.index as usize].has_sent_all() {
@@ -86,8 +90,9 @@ impl<P: Probe> Engine<P> {
         shard.nth_arrival((&self.shared, span), (vertex, flow.receiver.index), missing)
     }
 
-    /// How long the next window may be, in picoseconds. Two windows where pods can be done one after the other and no
-    /// batch can end before the second, for its end is reported one window later.
+    /// Returns the length of the next window in picoseconds. It is doubled if pods can be processed
+    /// one after the other and no batch can end before the second half, since ends are reported one
+    /// window later.
     pub(super) fn next_length(&mut self) -> u64 {
         let [shard] = &self.shards[..] else { return self.window };
         let by_pods = !shard.pods.is_empty() && shard.probe.may_leap() && self.trains.is_none();
@@ -95,8 +100,8 @@ impl<P: Probe> Engine<P> {
         if twice { 2 * self.window } else { self.window }
     }
 
-    /// Whether each open batch has a flow that has not sent its last packet even once and goes over more than one link:
-    /// that packet arrives two windows from now at the earliest.
+    /// Whether each open batch has a flow over more than one link that has yet to send its last
+    /// packet. That packet arrives two windows from now at the earliest.
     fn all_batches_send(&mut self) -> bool {
         let (shards, flows) = (&self.shards, &self.flows);
         let sends = |id: &FlowId| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow's sending end is doing at the moment, for those who look now and then.
+//! Snapshots of a flow's sender for monitoring.
 
 use lightloom_units::BitsPerSecond;
 
@@ -8,29 +8,30 @@ use crate::engine::flow::FlowId;
 use crate::engine::layout::Place;
 use crate::engine::probe::Probe;
 
-/// A sending end at one moment. Packets are counted from the start of the flow.
+/// A snapshot of a sender. Packet counts start at the beginning of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendingEnd {
-    /// Packets acknowledged, all before them too.
+    /// Packets acknowledged cumulatively.
     pub acknowledged: u32,
-    /// Packets sent of which nothing has been heard, copies too.
+    /// Packets sent and not yet acknowledged or known lost, including retransmissions.
     pub in_flight: u32,
-    /// How many may be in flight.
+    /// Limit on the packets in flight.
     pub window: u32,
-    /// The rate that congestion control allows when it was asked last. `None` where it sets a window alone.
+    /// Rate last set by congestion control. `None` if it only sets a window.
     pub pace: Option<BitsPerSecond>,
-    /// Packets sent again.
+    /// Retransmissions.
     pub resent: u32,
 }
 
 impl<P: Probe> Engine<P> {
-    /// How many flows there are, those that have ended included.
+    /// Returns the number of flows, including finished ones.
     #[must_use]
     pub fn flow_count(&self) -> usize {
         self.flows.len()
     }
 
-    /// The sending end of a flow. `None` before it starts and after its last packet has arrived.
+    /// Returns a snapshot of a flow's sender. `None` before it starts and after its last packet
+    /// arrived.
     #[must_use]
     pub fn sending_end(&self, flow: FlowId) -> Option<SendingEnd> {
         let state = &self.flows[flow.index()];

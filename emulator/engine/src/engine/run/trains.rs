@@ -1,42 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packet trains: when everything does again what it did a packet before, the engine leaps.
+//! Fast-forwards over periodic traffic: if the state repeats with every packet, the engine skips
+//! ahead.
 //!
 //! ```text
 //!   state at t ──── one packet time T ────▶ state at t+T = the same, every number one higher
 //!                                            └─▶ so at t+nT it is the same, every number n higher
 //! ```
-//! The engine is a function of its state, and neither the time nor the number of a packet matters to it but where a
-//! message ends, a flow starts or time runs out: as long as none of these comes between, `n` times is as certain as
-//! once. The whole state is compared: every packet on every wire, every port, flow and host.
+//! The next state is a function of the current one. It depends on absolute times and packet numbers
+//! only where a message ends, a flow starts or a timer expires. Until the next such event, `n`
+//! repetitions are as certain as one. The comparison covers the whole state: all packets on wires,
+//! all ports, flows and hosts.
 //!
-//! A probe that has to see each packet is not leapt for. The engine then foretells the state at `t+nT`, goes on packet
-//! by packet, and compares when it is there: so every run with such a probe tries the proof.
+//! If the probe must see each packet, the engine does not skip. It predicts the state at `t+nT`,
+//! continues packet by packet and compares. So each run with such a probe tests the argument.
 
 use super::Engine;
 use crate::engine::probe::Probe;
 use crate::engine::shard::Shard;
 use crate::engine::shard::again::StateLag;
 
-/// The windows between two looks: at first, and at most.
+/// Windows between two comparisons, initially and at most.
 const FIRST_PAUSE: u64 = 8;
 const LONGEST_PAUSE: u64 = 128;
-/// A leap over fewer packets than this is not worth it.
+/// Minimum number of packets for which skipping pays off.
 const SHORTEST_LEAP: u32 = 16;
 
-/// What is looked at to find out whether the engine may leap.
+/// State of the search for periodic traffic.
 #[derive(Clone, Debug)]
 pub(super) struct Trains<P> {
-    /// By windows: when to look next, and how long to wait after that if it is in vain.
+    /// Window of the next comparison, and the wait after an unsuccessful one.
     next: u64,
     pause: u64,
     look: Option<PendingComparison<P>>,
-    /// Packets that were leapt over.
+    /// Packets skipped so far.
     leapt: u64,
-    /// A foretold state did not come about.
+    /// Set if a predicted state differed from the real one.
     is_wrong: bool,
 }
 
-/// A state and when it is compared with the one of that time, before which the window ends.
+/// A state with the time of its comparison. The window ends before `until`.
 #[derive(Clone, Debug)]
 struct PendingComparison<P> {
     seen: Box<Shard<P>>,
@@ -47,9 +49,9 @@ struct PendingComparison<P> {
 
 #[derive(Clone, Copy, Debug)]
 enum Comparand {
-    /// Whether the present state is the one seen, moved on so much.
+    /// Checks that the present state is the seen one, shifted by this lag.
     Again(StateLag),
-    /// Whether the present state is the one foretold.
+    /// Checks that the present state is the predicted one.
     Foretold,
 }
 
@@ -60,22 +62,22 @@ impl<P> Trains<P> {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Leaps over stretches of time in which the same happens again and again. The result is the same.
+    /// Enables skipping over periodic traffic. Results do not change.
     pub(crate) fn form_trains(&mut self) {
         self.trains = Some(Box::new(Trains::new()));
     }
 
-    /// Packets put on wires by leaps.
+    /// Returns the number of packets that were skipped.
     pub(crate) fn leapt(&self) -> u64 {
         self.trains.as_ref().map_or(0, |trains| trains.leapt)
     }
 
-    /// Whether a state that was foretold did not come about: a mistake in this file.
+    /// Whether a prediction failed, which is a bug in this module.
     pub(crate) fn foretold_wrongly(&self) -> bool {
         self.trains.as_ref().is_some_and(|trains| trains.is_wrong)
     }
 
-    /// The caller may change something: what was seen is not valid any more.
+    /// Discards the pending comparison because the caller may change the state.
     pub(super) fn look_away(&mut self) {
         if let Some(trains) = &mut self.trains {
             trains.look = None;
@@ -83,14 +85,14 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Before which time the next window has to end.
+    /// Returns the time before which the next window must end.
     pub(super) fn look_due(&self) -> u64 {
         let look = self.trains.as_ref().and_then(|trains| trains.look.as_ref());
         look.map_or(u64::MAX, |look| look.until)
     }
 
-    /// Looks at the state at `now`, when nothing before has yet to happen and nothing but packets comes before
-    /// `until`.
+    /// Compares states at `now`. All earlier events have been processed, and only packets are due
+    /// before `until`.
     pub(super) fn look(&mut self, now: u64, until: u64) {
         let [shard] = &mut self.shards[..] else { return };
         let Some(trains) = &mut self.trains else { return };
@@ -126,7 +128,7 @@ impl<P> Trains<P> {
 }
 
 impl<P: Probe> Trains<P> {
-    /// Leaps, or foretells where a leap would lead.
+    /// Skips ahead, or predicts the state that skipping would lead to.
     fn go(&mut self, shard: &mut Shard<P>, seen: &Shard<P>, now: u64, how: (StateLag, u32)) {
         let (pace, times) = how;
         if shard.probe.may_leap() {
@@ -151,7 +153,7 @@ impl<P: Probe> Trains<P> {
 }
 
 impl<P: Probe> PendingComparison<P> {
-    /// Remembers what there is to see at `now`, to compare it a packet later.
+    /// Saves the state at `now` for a comparison one packet time later.
     fn begin(shard: &Shard<P>, now: u64, until: u64) -> Option<Self> {
         let pace = shard.pace(now)?;
         let again = now + pace.time;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a flow that has not ended waits for, and what stands before a port.
+//! Diagnosis of unfinished flows: the cause of a wait, and the backlog of a port.
 
 use lightloom_units::{Bytes, SimTime};
 
@@ -9,26 +9,25 @@ use crate::engine::layout::Place;
 use crate::engine::network::LinkId;
 use crate::engine::probe::Probe;
 
-/// What a flow that has not ended waits for.
+/// The event that an unfinished flow waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowWait {
-    /// Its start.
     Start,
-    /// A link of its path, or of the way back, that is down.
+    /// A link of its path, or of the reverse path, that is down.
     Dark(LinkId),
-    /// Messages of this flow, which have not arrived where it begins.
+    /// Messages of this flow that have not reached the waiting flow's host.
     Messages(FlowId),
-    /// The interface before this link, which was asked to pause its priority.
+    /// The interface before this link, whose priority is paused.
     Paused(LinkId),
-    /// Its turn at the interface before this link.
+    /// The interface before this link, which serves other flows first.
     Turn(LinkId),
-    /// Acknowledgements of what it has sent.
+    /// Acknowledgements of sent packets.
     Acknowledgements,
 }
 
 impl<P: Probe> Engine<P> {
-    /// What a flow that has not ended waits for, and since when nothing was acknowledged that it has in flight. `None`
-    /// with nothing in flight.
+    /// Returns the event that an unfinished flow waits for, and when its last acknowledgement
+    /// arrived while packets are in flight. The time is `None` with nothing in flight.
     #[must_use]
     pub fn awaits(&self, flow: FlowId) -> (FlowWait, Option<SimTime>) {
         let state = &self.flows[flow.index()];
@@ -56,7 +55,7 @@ impl<P: Probe> Engine<P> {
         (what, since)
     }
 
-    /// Bytes that wait before a link or are being put on it now.
+    /// Returns the bytes that wait before a link or are in transmission.
     #[must_use]
     pub fn backlog(&self, link: LinkId) -> Bytes {
         let Place { shard, index } = self.layout.ports[link.index()];
