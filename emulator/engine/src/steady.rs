@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exact shortcuts: parts of a run that cannot feel each other are run one by one, and of parts that are
-//! the same only one is run.
+//! Exact shortcuts: parts of a run that cannot affect each other are simulated separately, and only
+//! one of several identical parts is simulated at all.
 
 mod apart;
 mod class;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks in the shapes people build, as graphs for the engine.
+//! Builds networks of common shapes as graphs for the engine.
 
 mod domain;
 mod dragonfly;

@@ -1,56 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Islands that are the same so far, with the one engine that runs them all.
+//! Islands with identical histories, which share one engine.
 
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::description::IslandChange;
 use crate::engine::{BatchId, Engine, Event, FlowId, PacketCount, Probe};
 
-/// How far a class is run ahead before anybody looks whether it is done, at first and at most.
+/// Simulated time between checks for completion while running ahead, initially and at most.
 const SHORTEST_STRIDE: Picoseconds = Picoseconds::from_micros(10);
 const STRIDE: Picoseconds = Picoseconds::from_millis(1);
 
-/// The end of a batch, as the engine of a class tells it.
+/// A batch completion reported by a class's engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct News {
     pub(super) batch: BatchId,
-    /// When its last byte arrived.
     pub(super) at: SimTime,
-    /// When that is reported.
     pub(super) reported: SimTime,
-    /// The flow that came last.
+    /// The flow that finished last.
     pub(super) last: FlowId,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Class<P> {
     pub(super) engine: Engine<P>,
-    /// The islands, as indices.
+    /// Indices of the islands.
     pub(super) members: Vec<u32>,
-    /// By batch: its flows.
+    /// Flows of each batch.
     batches: Vec<Vec<FlowId>>,
     flows: u32,
-    /// Nothing happens before this.
+    /// No event is due before this time.
     pub(super) due: u64,
-    /// When the next event is reported.
+    /// Time of the next reported event.
     control: Option<SimTime>,
-    /// Everything before this has happened.
+    /// All events before this time have been processed.
     pub(super) until: u64,
-    /// It stands still at an event that some of the members have not been given yet.
+    /// Members that have yet to receive the current event. The class pauses until it is zero.
     pub(super) untold: u32,
-    /// When it began.
     pub(super) begin: u64,
-    /// All that it has reported, where it is run ahead.
+    /// All completions reported while running ahead.
     pub(super) news: Vec<News>,
-    /// What it has come to, once nothing happens any more where it is run ahead.
+    /// Final state of a class that has run ahead to its end.
     ended: Option<ClassEnd>,
 }
 
-/// What a class has come to.
 #[derive(Clone, Copy, Debug)]
 struct ClassEnd {
     packets: PacketCount,
-    /// From then on nothing happens.
+    /// Time after which nothing happens.
     quiet_from: u64,
 }
 
@@ -73,8 +69,8 @@ impl<P: Probe> Class<P> {
         }
     }
 
-    /// Goes through what was done to its islands up to `now`, and then ahead of it up to `limit`. Returns how many
-    /// packets that put on a wire.
+    /// Replays the changes of its islands up to `now`, then runs ahead to `limit`. Returns the
+    /// packet-hops simulated.
     pub(super) fn run_ahead(
         &mut self,
         acts: Vec<(u64, IslandChange)>,
@@ -95,14 +91,15 @@ impl<P: Probe> Class<P> {
             self.apply(SimTime(at), together);
             last = at;
         }
-        // A link that changes now does so before the packets of this instant, which are yet to come.
+        // A link change at this instant precedes the packets of the same instant.
         if now.0 > last {
             self.run_until(SimTime(now.0 - 1));
         }
         self.until = self.until.max(now.0);
-        // What was reported until now was reported before.
+        // Completions up to now have already been reported.
         self.news.retain(|news| news.reported > now);
-        // Small strides first: where flows were given up, nothing but a look says when the last packet was gone.
+        // Strides start small. If flows were abandoned, only polling reveals when their last packet
+        // is gone.
         let (mut bound, mut stride) = (now, SHORTEST_STRIDE);
         while bound < limit && self.ended.is_none() {
             bound = limit.min(bound + stride);
@@ -121,8 +118,8 @@ impl<P: Probe> Class<P> {
         }
     }
 
-    /// Notes what it has come to, if nothing happens any more. The timeout of a flow that was given up may be due yet: it
-    /// has no receiver.
+    /// Records the final state if nothing happens any more. The timeout of an abandoned flow may
+    /// still be pending, since the flow has no receiver.
     pub(super) fn note_end(&mut self) {
         if self.ended.is_some() || !self.engine.is_quiet() {
             return;
@@ -134,27 +131,25 @@ impl<P: Probe> Class<P> {
         self.ended = Some(ClassEnd { packets: self.engine.packets(), quiet_from });
     }
 
-    /// From when on nothing happens. `None` while something does.
+    /// Returns the time from which nothing happens. `None` while it is active.
     pub(super) fn quiet_from(&self) -> Option<u64> {
         self.ended.map(|ended| ended.quiet_from)
     }
 
-    /// See [`Engine::packets`].
     pub(super) fn packets(&self) -> PacketCount {
         self.ended.map_or_else(|| self.engine.packets(), |ended| ended.packets)
     }
 
-    /// See [`Engine::hops`].
     pub(super) fn hops(&self) -> u64 {
         self.ended.map_or_else(|| self.engine.hops(), |ended| ended.packets.hops)
     }
 
-    /// The same class for other members.
+    /// Returns a copy of this class with other members.
     pub(super) fn split(&self, members: Vec<u32>) -> Self {
         Self { members, ..self.clone() }
     }
 
-    /// Does `acts` at the time they are made for, which is not in the past.
+    /// Applies changes at `now`, which must not be in the past.
     pub(super) fn apply(&mut self, now: SimTime, acts: Vec<IslandChange>) {
         for act in acts {
             match act {
@@ -183,7 +178,7 @@ impl<P: Probe> Class<P> {
         self.look_ahead();
     }
 
-    /// Lets the engine's clock come to `now`, before which everything has happened.
+    /// Advances the engine's clock to `now`. All earlier events have been processed.
     fn catch_up(&mut self, now: SimTime) {
         self.engine.set_timer(now, 0);
         while let Some(event) = self.engine.next_event(now) {
@@ -198,14 +193,14 @@ impl<P: Probe> Class<P> {
         self.control = self.engine.control_due();
     }
 
-    /// Whether there is something to [`Self::advance`] to.
+    /// Whether [`Self::advance`] has events to process.
     pub(super) fn may_advance(&self, bound: SimTime) -> bool {
         let next = SimTime(bound.0.saturating_add(1));
         self.untold == 0 && (self.due < next.0 || self.control == Some(next))
     }
 
-    /// Runs to its next events, all of one instant, or until what happens at `bound` has happened. Tells
-    /// events of the instant after `bound` too: they come before its packets.
+    /// Runs to the next events, all of one instant, or to the end of `bound`. Events of the instant
+    /// after `bound` are also returned because they precede its packets.
     pub(super) fn advance(&mut self, bound: SimTime) -> Vec<News> {
         let mut news = Vec::new();
         self.until = bound.0.saturating_add(1);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An island in numbers of its own: all that its simulation reads, and nothing else.
+//! A canonical description of an island: everything its simulation depends on, in local numbers.
 //!
-//! Two islands with equal descriptions are the same run: the engine that runs them is made from the
-//! description alone. So nothing that matters can be forgotten when islands are compared.
+//! Islands with equal descriptions have equal runs. The engine is built from the description only,
+//! so the comparison cannot miss a relevant input.
 //!
-//! Links are numbered so that at every vertex they keep the order they have in the whole network, because
-//! the engine breaks ties between links of one vertex by their numbers. Besides that they are numbered as
-//! the traffic comes to them.
+//! Link numbers keep, at each vertex, the order they have in the whole network, because the engine
+//! breaks ties between links of a vertex by number. Otherwise they follow the order in which
+//! traffic reaches them.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,7 +19,7 @@ use crate::engine::{
     VertexRole,
 };
 
-/// Something that is done to an island, in its own numbers.
+/// A change of an island, in local numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum IslandChange {
     Flow(FlowSpec),
@@ -29,12 +29,12 @@ pub(super) enum IslandChange {
     Reroute(FlowId, Vec<LinkId>),
 }
 
-/// All that the simulation of an island reads, from its beginning on.
+/// All inputs of an island's simulation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Description {
     pub(super) roles: Vec<VertexRole>,
     pub(super) cables: Vec<CableLinks>,
-    /// What is done to it, and how long after its beginning. Flows start so long after that, too.
+    /// Changes with their time since the island's start. Flow start times are relative as well.
     pub(super) acts: Vec<(u64, IslandChange)>,
 }
 
@@ -44,21 +44,19 @@ pub(super) struct CableLinks {
     ends: (VertexId, VertexId),
     there: LinkSpec,
     back: LinkSpec,
-    /// What the probe tells the two directions apart by.
+    /// The probe's kind for each direction.
     kinds: [u8; 2],
 }
 
-/// The names that the vertices and links of an island have in the whole network.
+/// Maps the local numbers of an island's links and vertices to those of the whole network.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GlobalNames {
-    /// By link.
     pub(super) links: Vec<LinkId>,
-    /// By vertex.
     pub(super) vertices: Vec<VertexId>,
 }
 
 impl GlobalNames {
-    /// Numbers the cables of `links`, which stand in the order in which traffic comes to them.
+    /// Numbers the cables of `links`, given in the order in which traffic reaches them.
     pub(super) fn of(network: &Network, links: &[LinkId]) -> Self {
         let mut names = Self::default();
         let mut places: FxHashMap<VertexId, ()> = FxHashMap::default();
@@ -73,7 +71,7 @@ impl GlobalNames {
         names
     }
 
-    /// The roles and cables of the island.
+    /// Returns the roles and cables of the island in local numbers.
     pub(super) fn describe(
         &self,
         network: &Network,
@@ -84,7 +82,7 @@ impl GlobalNames {
             VertexId::from_index(index.expect("links end at vertices of the island"))
         };
         let places: FxHashMap<VertexId, VertexId> = match self.vertices.len() {
-            // Looking through a few is cheap; a table for each of many islands is not.
+            // A linear search over few vertices is cheaper than a table per island.
             0..=8 => FxHashMap::default(),
             _ => (0u32..).zip(&self.vertices).map(|(i, v)| (*v, VertexId(i))).collect(),
         };
@@ -109,8 +107,8 @@ fn ends(network: &Network, link: LinkId) -> [VertexId; 2] {
     [ends.from, ends.to]
 }
 
-/// The places of `links` in an order that agrees, at every vertex, with the numbers of the cables;
-/// of several such orders the one in which what stands first comes first.
+/// Returns the positions of `links` in an order that agrees with the cable numbers at each vertex.
+/// Of several such orders, it returns the one closest to the order of `links`.
 fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
     let mut at: FxHashMap<VertexId, Vec<usize>> = FxHashMap::default();
     for (place, link) in links.iter().enumerate() {
@@ -143,8 +141,8 @@ fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
 }
 
 impl Description {
-    /// The network of the island. News of a batch comes after the shortest delay of the whole network:
-    /// where the island has no link that short, an unused cable is added beside it.
+    /// Builds the island's network. Batch completions are reported after the shortest delay of the
+    /// whole network, so an unused cable of that delay is added if the island has none.
     pub(super) fn network(&self, shortest: Picoseconds) -> Network {
         let mut builder = NetworkBuilder::new();
         for role in &self.roles {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many small engines that answer like one.
+//! Many small engines behind the interface of one.
 
 use std::hash::{Hash, Hasher};
 
@@ -16,18 +16,19 @@ use crate::engine::{
 };
 use crate::transport::{Balance, CongestionControl, FlowInterfaces};
 
-/// A probe that can be put on a part of the network.
+/// A probe that can observe a part of the network.
 pub trait LocalProbe: Probe {
-    /// What it tells this link apart from others by. Islands are the same only if their links are.
+    /// Returns a class that distinguishes links. Islands are identical only if their links have
+    /// equal classes.
     fn kind(&self, _link: LinkId) -> u8 {
         0
     }
-    /// The probe for a network of its own that has these links.
+    /// Returns the probe for a subnetwork with these links.
     #[must_use]
     fn local(&self, _links: &[LinkId]) -> Self {
         self.clone()
     }
-    /// A sum over all arrivals on a link, by which two runs are compared; see [`arrival_sum`].
+    /// Returns a checksum over all arrivals on a link, to compare two runs; see [`arrival_sum`].
     fn sum(&self, _link: LinkId) -> u64 {
         0
     }
@@ -42,7 +43,8 @@ impl LocalProbe for ArrivalLog {
     }
 }
 
-/// What an arrival adds to the sum of its link: a hash of its time, number, size and marks.
+/// Returns an arrival's contribution to the checksum of its link: a hash of its time, number, size
+/// and marks.
 #[must_use]
 pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
     let mut hasher = FxHasher::default();
@@ -51,47 +53,47 @@ pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
     hasher.finish()
 }
 
-/// What one engine for all says otherwise than the islands.
+/// How a single engine's result differs from that of the islands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
-    /// Another answer.
+    /// A different event.
     #[error(transparent)]
     Event(#[from] OtherEvent),
-    /// Another end of a flow.
+    /// A different record of a flow.
     #[error("flow {} ended otherwise in one engine for all", .0.0)]
     Flow(FlowId),
-    /// Other arrivals or counts on a link.
+    /// Different arrivals or counts on a link.
     #[error("link {} carried other packets in one engine for all", .0.0)]
     Link(LinkId),
-    /// A leap over what happens again and again led elsewhere.
+    /// Skipping periodic traffic led to a wrong state.
     #[error("island {0} did not do again what it had done a packet before")]
     Leap(usize),
-    /// Other numbers of packets.
+    /// Different packet counts.
     #[error("islands count {islands:?}, one engine for all {whole:?}")]
     Packets {
-        /// What islands count.
+        /// Counts of the islands.
         islands: Box<PacketCount>,
-        /// What one engine counts.
+        /// Counts of a single engine.
         whole: Box<PacketCount>,
     },
 }
 
-/// The run cannot be taken apart: islands grow together, or something is drawn by the number of a link.
+/// The run cannot be split: islands interact too much, or a random draw depends on a link number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entangled;
 
-/// How much of a run was spared.
+/// How much of a run did not have to be simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ReuseCount {
-    /// Parts that could not feel each other.
+    /// Parts that did not affect each other.
     pub islands: usize,
-    /// Those that were simulated. All others took the result of one that is the same.
+    /// Islands simulated. The others reused the result of an identical one.
     pub simulated: usize,
-    /// Packet-hops of these that were not simulated either, because the same happened again and again.
+    /// Packet-hops of simulated islands that were skipped as periodic.
     pub leapt_packet_hops: u64,
 }
 
-/// See the description of [`super`].
+/// An engine that simulates independent islands separately, see [`super`].
 #[derive(Debug)]
 pub struct IslandEngine<P: LocalProbe = NoProbe> {
     mode: Mode<P>,
@@ -104,11 +106,11 @@ enum Mode<P: LocalProbe> {
 }
 
 impl<P: LocalProbe> IslandEngine<P> {
-    /// Islands where the settings allow it: not with several paths a flow, which are drawn by the names of
-    /// vertices.
+    /// Creates an engine that uses islands if the settings permit. They do not with several paths
+    /// per flow, because the draws of those depend on vertex ids, nor with receiver credit.
     ///
     /// # Errors
-    /// Packet sizes that cannot be emulated.
+    /// Fails if the packet sizes cannot be emulated.
     pub fn new(network: Network, settings: EngineSettings, probe: P) -> Result<Self, EngineError> {
         let transport = &settings.transport;
         let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
@@ -122,9 +124,10 @@ impl<P: LocalProbe> IslandEngine<P> {
         Ok(Self { mode: Mode::Apart(Box::new(Apart::new(network, settings, probe))) })
     }
 
-    /// Runs islands ahead of time, and remembers them: one that begins as another did takes its result, however much
-    /// later it begins. An island that is disturbed, or grows together with others, is run again from its beginning.
-    /// That is exact as well; it is worth it where little of the traffic meets.
+    /// Runs islands ahead of time and caches their results. An island that starts like an earlier
+    /// one reuses its result, shifted in time. An island that is disturbed or merges with others is
+    /// simulated again from its start. The result remains exact. This pays off if little of the
+    /// traffic interacts.
     #[must_use]
     pub fn remembering(mut self) -> Self {
         if let Mode::Apart(apart) = &mut self.mode {
@@ -133,7 +136,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         self
     }
 
-    /// Takes back what was run ahead of the present; for a run that is stopped.
+    /// Resimulates islands that have run ahead of the present, so that the run can stop here.
     pub fn settle(&mut self) {
         let Mode::Apart(apart) = &mut self.mode else { return };
         if apart.settle().is_err() {
@@ -141,10 +144,10 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// One engine for everything, from the beginning.
+    /// Creates an engine without islands.
     ///
     /// # Errors
-    /// Packet sizes that cannot be emulated.
+    /// Fails if the packet sizes cannot be emulated.
     pub fn whole(
         network: Network,
         settings: EngineSettings,
@@ -154,7 +157,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         Ok(Self { mode: Mode::Whole(Box::new(engine)) })
     }
 
-    /// The engine for everything, if the run is not taken apart (any more).
+    /// Returns the single engine if the run is not split, or no longer.
     #[must_use]
     pub fn engine(&self) -> Option<&Engine<P>> {
         match &self.mode {
@@ -163,7 +166,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// How much was spared; nothing if the run is not taken apart.
+    /// Returns how much simulation was saved. `None` if the run is not split.
     #[must_use]
     pub fn reuse(&self) -> Option<ReuseCount> {
         match &self.mode {
@@ -175,8 +178,8 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// What the probes have seen, once for each part that has seen it; links have the numbers of
-    /// their islands.
+    /// Returns the probes of all parts, repeated for each island that shares one. Link ids are
+    /// local to the island.
     pub fn probes(&self) -> impl Iterator<Item = &P> {
         let (apart, whole) = match &self.mode {
             Mode::Apart(apart) => (Some(apart), None),
@@ -188,12 +191,12 @@ impl<P: LocalProbe> IslandEngine<P> {
         of_islands.chain(whole.into_iter().flat_map(|engine| engine.probes()))
     }
 
-    /// Asks one engine for everything that was asked here, and compares: every answer, every flow, what
-    /// every link carried and, where the probe sums them up, every arrival. Returns that engine; nothing
-    /// if the run is not taken apart.
+    /// Repeats the run on a single engine and compares all events, flows, link counts and, if the
+    /// probe computes them, checksums of arrivals. Returns that engine, or `None` if the run is not
+    /// split.
     ///
     /// # Errors
-    /// The first difference.
+    /// Returns the first difference.
     pub fn prove(&self) -> Result<Option<Engine<P>>, Difference> {
         let Mode::Apart(apart) = &self.mode else { return Ok(None) };
         if let Some(island) = apart.foretold_wrongly() {
@@ -210,7 +213,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
         for link in (0..apart.network.links().len()).map(LinkId::from_index) {
             let sum = engine.probes().fold(0, |sum: u64, probe| sum.wrapping_add(probe.sum(link)));
-            // What was used again at another time came at other times.
+            // Arrivals of a result reused at another time cannot match.
             let same = apart.was_shifted(link) || sum == apart.arrival_sum(link);
             if engine.port_count(link) != apart.port_count(link) || !same {
                 return Err(Difference::Link(link));
@@ -224,7 +227,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// The engine for everything, from now on.
+    /// Merges all islands into a single engine and returns it.
     pub fn engine_mut(&mut self) -> &mut Engine<P> {
         if let Mode::Apart(apart) = &self.mode {
             self.mode = Mode::Whole(Box::new(apart.together()));
@@ -235,7 +238,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// See [`Engine::dropped_by_priority`]. Islands have no switches with real queues.
+    /// See [`Engine::dropped_by_priority`]. Islands have no switches with bounded queues.
     #[must_use]
     pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
         self.engine().map_or([0; PRIORITIES], Engine::dropped_by_priority)
@@ -243,7 +246,7 @@ impl<P: LocalProbe> IslandEngine<P> {
 }
 
 impl IslandEngine<ArrivalLog> {
-    /// Every arrival, of every part, with the flow it belongs to, in order of time, then link.
+    /// Returns all arrivals with their flows, in order of time, then of link.
     #[must_use]
     pub fn arrivals(&self) -> Vec<(PacketArrival, FlowId)> {
         let mut all = match &self.mode {
@@ -265,7 +268,6 @@ impl IslandEngine<ArrivalLog> {
     }
 }
 
-/// What an engine's probes have seen, with the flows.
 fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(PacketArrival, FlowId)> {
     let seen = engine.probes().flat_map(|log| &log.0);
     seen.map(|arrival| (*arrival, engine.flow_of(arrival))).collect()

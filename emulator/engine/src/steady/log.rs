@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything the caller asked and was answered, so that one engine for all can be asked the same.
+//! A log of all calls and their results, for replay on a single engine.
 
 use lightloom_units::SimTime;
 
 use super::stage::Stage;
 use crate::engine::{Event, FlowGate, FlowId, FlowSpec, LinkChange, LinkId};
 
-/// One call.
 #[derive(Clone, Debug)]
 pub(super) enum StageCall {
     Batch,
@@ -16,23 +15,23 @@ pub(super) enum StageCall {
     Change(SimTime, LinkId, LinkChange),
     Cancel(FlowId),
     Reroute(FlowId),
-    /// Asked for the next event until a time, and answered this.
+    /// A request for the next event up to a time, and the event returned.
     Until(SimTime, Option<Event>),
 }
 
-/// All calls, in order.
+/// All calls in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallLog(Vec<StageCall>);
 
-/// Another answer than was given before.
+/// An event that differs from the logged one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("asked for the next event until {limit}: islands say {islands:?}, one engine {whole:?}")]
 pub struct OtherEvent {
-    /// Until when.
+    /// Time limit of the request.
     pub limit: SimTime,
-    /// What was answered.
+    /// Event of the islands.
     pub islands: Option<Event>,
-    /// What one engine says.
+    /// Event of the single engine.
     pub whole: Option<Event>,
 }
 
@@ -41,15 +40,15 @@ impl CallLog {
         self.0.push(call);
     }
 
-    /// Asks `stage` for everything again.
+    /// Replays all calls on `stage`.
     ///
     /// # Errors
-    /// The first other answer.
+    /// Returns the first event that differs.
     pub(super) fn replay(&self, stage: &mut impl Stage) -> Result<(), OtherEvent> {
         for call in &self.0 {
             match call {
                 StageCall::Batch => drop(stage.add_batch()),
-                // What was refused is refused again.
+                // A rejected call is rejected again.
                 StageCall::Flow(spec) => drop(stage.add_flow(FlowSpec::clone(spec))),
                 StageCall::Gate(flow, gate) => drop(stage.add_gate(*flow, *gate)),
                 StageCall::Timer(at, token) => stage.set_timer(*at, *token),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens beside the packets, in the order in which one engine for all would do it.
+//! Queue of all events except packets, in the order in which a single engine would process them.
 //!
-//! Acts of one instant come in the order in which they were planned. A batch's end is planned when its
-//! last byte arrives, after everything that the caller plans at that instant, and of several at one
-//! instant first that whose last flow is the oldest.
+//! Events of one instant keep the order in which they were planned. The completion of a batch
+//! counts as planned when its last byte arrives, after everything the caller plans at that instant.
+//! Several completions of one instant are ordered by the ids of their last flows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,37 +19,37 @@ pub(super) enum PlannedAct {
     BatchDone { batch: BatchId, at: SimTime, from: From },
 }
 
-/// Whom the end of a batch comes from.
+/// The origin of a batch completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
-    /// The caller cancelled the last of it.
+    /// The caller cancelled its last flow.
     Caller,
-    /// An island, whose class stands still for it.
+    /// An island whose class is paused at the completion.
     Held(u32),
-    /// An island that was run ahead.
+    /// An island that has run ahead.
     Ahead(u32),
 }
 
-/// When it happens; when it was planned; by whom, the caller (0) or the packets (1); number.
+/// Time due, time planned, planned by the caller (0) or by packets (1), number.
 type Key = (u64, u64, u8, u64);
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     heap: BinaryHeap<Reverse<(Key, u64)>>,
     acts: Vec<PlannedAct>,
-    /// Places in `acts` that are free.
+    /// Free indices in `acts`.
     free: Vec<u64>,
     calls: u64,
 }
 
 impl Queue {
-    /// The caller plans something, at `now`.
+    /// Adds an event planned by the caller at `now`.
     pub(super) fn plan(&mut self, now: SimTime, at: SimTime, act: PlannedAct) {
         self.calls += 1;
         self.push((at.0, now.0, 0, self.calls), act);
     }
 
-    /// The last byte of a batch arrived at `at`, with the flow `last`.
+    /// Adds a batch completion; its last byte arrived at `at` with flow `last`.
     pub(super) fn plan_end(
         &mut self,
         reported: SimTime,

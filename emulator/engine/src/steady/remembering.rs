@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Islands that are run ahead of time and remembered.
+//! Runs islands ahead of time and caches their results.
 //!
 //! ```text
-//!   begins ──▶ like one before? ──yes──▶ takes its result, so much later
-//!                     └──no──▶ run ahead to its end ──▶ its news is planned, its result remembered
-//!   disturbed, or meets others ──▶ one island from the earliest beginning on: run again up to now, and ahead
+//!   starts ──▶ same as an earlier one? ──yes──▶ reuse its result, shifted in time
+//!                      └──no──▶ run ahead to the end ──▶ plan its completions, cache the result
+//!   disturbed, or meets others ──▶ one island from the earliest start: rerun up to now, then ahead
 //! ```
-//! Why this is exact: an engine is a function of its description, and no time but that since its beginning matters
-//! to it. What was run ahead of a disturbance is thrown away, never used.
+//! This is exact because an engine is a function of its description and depends on time only
+//! relative to its start. Results beyond a disturbance are discarded.
 
 use std::collections::BTreeSet;
 
@@ -22,14 +22,15 @@ use super::landing::{Knots, Tie, acts_from};
 use super::queue::From;
 use super::{Entangled, LocalProbe};
 
-/// How far an island is run ahead: further than anything but a flow that has no way.
+/// How far islands run ahead: beyond the end of any flow that has a path.
 const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
-/// Once so many packet-hops, and more than those that were run once, were run again, one engine for all is faster.
+/// Limit on repeated packet-hops. If the repeated ones exceed both it and the first-time ones, a
+/// single engine is faster.
 const MOST_REDONE: u64 = 100_000_000;
-/// So many are not worth a thought.
+/// Repeated packet-hops below this number are ignored.
 pub(super) const FEW_REDONE: u64 = 1_000_000;
 
-/// A class to be run, from acts that were made for its beginning on.
+/// Changes to replay from the start of a new class.
 type PendingClass = Vec<(u64, IslandChange)>;
 
 impl<P: LocalProbe> Apart<P> {
@@ -40,7 +41,7 @@ impl<P: LocalProbe> Apart<P> {
         quiet.is_some_and(|from| from + island.shift <= self.present())
     }
 
-    /// Whether it has an effect: the change of a link that no flow uses has none.
+    /// Whether a request has an effect. A change of a link without flows does not.
     pub(super) fn matters(&mut self, asked: Asked) -> bool {
         let Asked::Change(link, _) = asked else { return true };
         let Some(copy) = self.copy_of(link) else { return false };
@@ -126,7 +127,7 @@ impl<P: LocalProbe> Apart<P> {
         if self.is_faster_whole() { Err(Entangled) } else { Ok(()) }
     }
 
-    /// Whether one engine for all would have done with less: all that there is, once.
+    /// Whether a single engine, which simulates everything once, would have been faster.
     fn is_faster_whole(&mut self) -> bool {
         if self.redone > MOST_REDONE && self.redone > self.ran {
             return true;
@@ -138,7 +139,7 @@ impl<P: LocalProbe> Apart<P> {
         self.redone > self.redone_limit
     }
 
-    /// A new island, which takes the result of one like it if there is one.
+    /// Starts a new island, reusing the result of an identical one if possible.
     fn begin_like(&mut self, asked: Vec<IslandAct>, first: usize, waiting: &mut Vec<PendingClass>) {
         let (island, now) = (self.islands.len() as u32, self.now);
         let description = self.describe(island, (now, asked));
@@ -173,7 +174,7 @@ impl<P: LocalProbe> Apart<P> {
         self.classes[class as usize].members.push(island);
     }
 
-    /// Runs the classes from `first` on, and plans their news.
+    /// Runs the classes from index `first` on and plans their completions.
     fn run_new(&mut self, first: usize, waiting: Vec<PendingClass>) {
         let now = self.now;
         let limit = now + AHEAD;
@@ -203,7 +204,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Plans what an island reports that was run ahead.
+    /// Plans a completion reported by an island that has run ahead.
     fn plan_news(&mut self, island: u32, news: News) {
         let home = &self.islands[island as usize];
         let (batch, last) = (home.batches[news.batch.index()], home.flows[news.last.index()]);
@@ -214,7 +215,8 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Takes islands away, which become one. Returns when it began and all that was done to it, with `asked`.
+    /// Removes islands that merge into one. Returns the earliest start and all their changes
+    /// including `asked`.
     fn supersede(
         &mut self,
         islands: &BTreeSet<u32>,
@@ -239,14 +241,14 @@ impl<P: LocalProbe> Apart<P> {
                 self.batches[batch.index()].place = None;
             }
         }
-        // Links are asked for by their own history.
+        // Link changes come from the history of each link instead.
         past.extend(asked);
         past.retain(|(.., asked)| !matches!(asked, Asked::Change(..)));
         past.sort_by_key(|(at, number, _)| (*at, *number));
         (begin, past)
     }
 
-    /// Runs what was run ahead of the present again, up to the present.
+    /// Resimulates all islands that have run ahead, only up to the present.
     pub(super) fn settle(&mut self) -> Result<(), Entangled> {
         if !self.remembers {
             return Ok(());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What traffic is put on: one engine, or many small ones that answer like one.
+//! The common interface of one engine and of many small ones that replace it.
 
 use lightloom_units::SimTime;
 
@@ -9,78 +9,43 @@ use crate::engine::{
 };
 use crate::transport::Transport;
 
-/// What can run flows over a network. Who drives it cannot tell an [`Engine`] from
-/// [`IslandEngine`](super::IslandEngine) by anything but the time it takes; every method is that of [`Engine`].
+/// Runs flows over a network. [`Engine`] and [`IslandEngine`](super::IslandEngine) produce the same
+/// results and differ only in speed. Methods are documented at [`Engine`].
 pub trait Stage {
-    /// What looks at packets.
     type Probe: Probe;
 
-    /// See [`Engine::network`].
     fn network(&self) -> &Network;
-    /// See [`Engine::transport`].
     fn transport(&self) -> &Transport {
         &self.settings().transport
     }
-    /// See [`Engine::settings`].
     fn settings(&self) -> &EngineSettings;
-    /// See [`Engine::now`].
     fn now(&self) -> SimTime;
-    /// See [`Engine::add_batch`].
     fn add_batch(&mut self) -> BatchId;
-    /// See [`Engine::add_flow`].
-    ///
-    /// # Errors
-    /// Those of [`Engine::add_flow`].
     fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError>;
-    /// See [`Engine::add_gate`].
-    ///
-    /// # Errors
-    /// Those of [`Engine::add_gate`].
     fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError>;
-    /// See [`Engine::cancel_flow`].
     fn cancel_flow(&mut self, flow: FlowId);
-    /// See [`Engine::reroute_flow`].
-    ///
-    /// # Errors
-    /// Those of [`Engine::reroute_flow`].
     fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError>;
-    /// See [`Engine::flows_on_dark_links`].
     fn flows_on_dark_links(&self) -> Vec<FlowId>;
-    /// See [`Engine::set_timer`].
     fn set_timer(&mut self, at: SimTime, token: u64);
-    /// See [`Engine::change_link`].
     fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange);
-    /// See [`Engine::next_due`].
     fn next_due(&self) -> Option<SimTime>;
-    /// See [`Engine::next_event`].
     fn next_event(&mut self, limit: SimTime) -> Option<Event>;
-    /// See [`Engine::path`].
     fn path(&self, flow: FlowId) -> &[LinkId];
-    /// See [`Engine::ways`].
     fn ways(&self, flow: FlowId) -> Vec<&[LinkId]>;
-    /// See [`Engine::paths`].
     fn paths(&self, flow: FlowId) -> Vec<&[LinkId]>;
-    /// Whether all of a flow's data takes the same links.
+    /// Whether all data of a flow takes the same links.
     fn takes_one_path(&self, flow: FlowId) -> bool;
-    /// See [`Engine::record`].
     fn record(&self, flow: FlowId) -> FlowRecord;
-    /// How many flows were added.
     fn flow_count(&self) -> usize;
-    /// See [`Engine::port_count`].
     fn port_count(&self, link: LinkId) -> PortCount;
-    /// See [`Engine::packets`].
     fn packets(&self) -> PacketCount;
-    /// See [`Engine::hops`].
     fn hops(&self) -> u64;
 
-    /// See [`Engine::probes`].
     fn probes(&self) -> impl Iterator<Item = &Self::Probe>;
 
-    /// See [`Engine::records`].
     fn records(&self) -> impl Iterator<Item = FlowRecord> {
         (0..self.flow_count()).map(|index| self.record(FlowId::from_index(index)))
     }
-    /// See [`Engine::run`].
     fn run(&mut self, limit: SimTime) {
         while self.next_event(limit).is_some() {}
     }

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Small networks of one kind of part: a domain of GPUs under switches, and hosts with a fibre for
-//! every step of a binary exchange.
+//! Single-tier networks: GPUs under switches, and hosts with a fibre per step of a binary exchange.
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// GPUs that each have one cable to each of some switches, as in an NVLink domain (NVL72: 72 GPUs and 18
+/// GPUs with one cable to each of several switches, as in an NVLink domain (NVL72: 72 GPUs and 18
 /// switch chips).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchedDomain {
-    /// GPUs.
     pub gpus: u32,
-    /// Switches.
     pub switches: u32,
-    /// Every cable.
     pub link: LinkSpec,
 }
 
 impl SwitchedDomain {
-    /// Adds the network to `builder`. Returns the GPUs.
+    /// Adds the network to `builder` and returns the GPUs.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let gpus: Vec<_> = (0..self.gpus).map(|_| builder.add(VertexRole::Host)).collect();
         for _ in 0..self.switches {
@@ -30,18 +26,18 @@ impl SwitchedDomain {
     }
 }
 
-/// `2^steps` hosts; in step `k` each is joined to the one whose number differs in bit `k`.
+/// A hypercube of `2^steps` hosts. In step `k`, a host exchanges data with the one that differs in
+/// bit `k` of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeFibres {
-    /// Steps: fibres on each host.
+    /// Number of steps, and of fibres per host.
     pub steps: u32,
-    /// Every fibre.
     pub link: LinkSpec,
 }
 
 impl ExchangeFibres {
-    /// Adds the network to `builder`. Returns the hosts and, by step, the fibres: that of a pair stands at
-    /// the place of its lower host among all lower hosts of the step.
+    /// Adds the network to `builder`. Returns the hosts, and for each step the fibres in order of
+    /// the lower host of each pair.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Vec<VertexId>, Vec<Vec<LinkId>>) {
         let hosts: Vec<_> =
             (0..1usize << self.steps).map(|_| builder.add(VertexRole::Host)).collect();

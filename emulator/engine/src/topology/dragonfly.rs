@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dragonflies: groups of routers that are all joined to each other, and every two groups joined once
-//! (Kim, Dally, Scott, Abts: "Technology-driven, highly-scalable dragonfly topology", ISCA 2008,
-//! section 3.1).
+//! Dragonflies: groups of fully connected routers with one cable between any two groups (Kim,
+//! Dally, Scott, Abts: "Technology-driven, highly-scalable dragonfly topology", ISCA 2008, section
+//! 3.1).
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A dragonfly of the largest size: `a·h + 1` groups.
+/// A dragonfly of maximum size: `a·h + 1` groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dragonfly {
-    /// Hosts on each router (`p`).
+    /// Hosts per router (`p`).
     pub hosts_per_router: u32,
-    /// Routers in each group (`a`).
+    /// Routers per group (`a`).
     pub routers_per_group: u32,
-    /// Cables to other groups on each router (`h`).
+    /// Cables to other groups per router (`h`).
     pub global_per_router: u32,
     /// Cables to hosts and inside groups.
     pub local: LinkSpec,
@@ -21,14 +21,14 @@ pub struct Dragonfly {
 }
 
 impl Dragonfly {
-    /// Groups: one more than a group has cables to others.
+    /// Returns the number of groups, one more than each group has cables to others.
     #[must_use]
     pub const fn groups(&self) -> u32 {
         self.routers_per_group * self.global_per_router + 1
     }
 
-    /// The group of a vertex of the network that [`build_into`](Self::build_into) adds to an empty builder, where a
-    /// router comes after its hosts.
+    /// Returns the group of a vertex. Valid only if [`build_into`](Self::build_into) was called on
+    /// an empty builder. Each router follows its hosts in the order of vertices.
     #[must_use]
     pub const fn group_of(&self, vertex: VertexId) -> u32 {
         vertex.0 / (self.routers_per_group * (self.hosts_per_router + 1))
@@ -41,7 +41,7 @@ impl Dragonfly {
             (0..self.groups()).map(|_| self.group(builder, &mut hosts)).collect();
         for (i, here) in groups.iter().enumerate() {
             for (j, there) in groups.iter().enumerate().skip(i + 1) {
-                // The k-th cable of group i leads to group i + 1 + k, around the circle of groups.
+                // The k-th cable of group i leads to group i + 1 + k, modulo the number of groups.
                 let router = |cable: usize| cable / self.global_per_router as usize;
                 let (from, back) = (router(j - i - 1), router(groups.len() - (j - i) - 1));
                 builder.connect(here[from], there[back], self.global);

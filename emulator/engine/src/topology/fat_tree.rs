@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fat-trees of three tiers (Al-Fares, Loukissas, Vahdat: "A scalable, commodity data center network
-//! architecture", SIGCOMM 2008, section 3.1) and of two (leaf and spine).
+//! Fat-trees with three tiers (Al-Fares, Loukissas, Vahdat: "A scalable, commodity data center
+//! network architecture", SIGCOMM 2008, section 3.1) and with two (leaf and spine).
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A fat-tree of three tiers made of switches with `radix` ports: `radix` pods of `radix`/2 edge and
+/// A three-tier fat-tree of switches with `radix` ports: `radix` pods of `radix`/2 edge and
 /// `radix`/2 aggregation switches each, under (`radix`/2)² core switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FatTree {
-    /// Ports of an aggregation or core switch; even.
+    /// Ports of an aggregation or core switch. Must be even.
     pub radix: u32,
-    /// Hosts on each edge switch; `radix`/2 gives full bisection, twice as many 2:1 oversubscription.
+    /// Hosts per edge switch. `radix`/2 gives full bisection bandwidth, twice that 2:1
+    /// oversubscription.
     pub hosts_per_edge: u32,
-    /// The cables from hosts to edge switches.
+    /// Cables from hosts to edge switches.
     pub host_link: LinkSpec,
     /// All other cables.
     pub switch_link: LinkSpec,
 }
 
 impl FatTree {
-    /// A fat-tree with full bisection: `radix`³/4 hosts, all cables alike.
+    /// Returns a fat-tree with full bisection bandwidth: `radix`³/4 hosts, all cables equal.
     #[must_use]
     pub const fn full(radix: u32, link: LinkSpec) -> Self {
         Self { radix, hosts_per_edge: radix / 2, host_link: link, switch_link: link }
     }
 
-    /// Adds the network to `builder`; pods one after another, so that neighbours stay together.
-    /// Returns the hosts, in order of pod and edge switch.
+    /// Adds the network to `builder` pod by pod, which keeps neighbours close in memory. Returns
+    /// the hosts in order of pod and edge switch.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let half = self.radix / 2;
         let pods: Vec<Pod> = (0..self.radix).map(|_| self.pod(builder)).collect();
@@ -72,23 +73,21 @@ struct Pod {
     aggregations: Vec<VertexId>,
 }
 
-/// Two tiers: every leaf switch has one cable to every spine switch.
+/// A two-tier network in which every leaf switch has one cable to every spine switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafSpine {
-    /// Leaf switches (ToRs).
     pub leaves: u32,
-    /// Spine switches.
     pub spines: u32,
-    /// Hosts on each leaf; more than `spines` at equal rates is oversubscription.
+    /// Hosts per leaf. More than `spines` at equal rates means oversubscription.
     pub hosts_per_leaf: u32,
-    /// The cables from hosts to leaves.
+    /// Cables from hosts to leaves.
     pub host_link: LinkSpec,
-    /// The cables from leaves to spines.
+    /// Cables from leaves to spines.
     pub spine_link: LinkSpec,
 }
 
 impl LeafSpine {
-    /// Adds the network to `builder`. Returns the hosts, leaf by leaf.
+    /// Adds the network to `builder` and returns the hosts, leaf by leaf.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let hosts: Vec<_> =
             (0..self.leaves * self.hosts_per_leaf).map(|_| builder.add(VertexRole::Host)).collect();
@@ -96,10 +95,10 @@ impl LeafSpine {
         hosts
     }
 
-    /// Adds the switches over hosts that are there already, `hosts_per_leaf` to a leaf, leaf by leaf.
+    /// Adds the switches above existing hosts, `hosts_per_leaf` per leaf in order.
     ///
     /// # Panics
-    /// If there are more hosts than places on the leaves.
+    /// Panics if there are more hosts than leaf ports for them.
     pub fn build_over(&self, builder: &mut NetworkBuilder, hosts: &[VertexId]) {
         let places = self.leaves as usize * self.hosts_per_leaf as usize;
         assert!(hosts.len() <= places, "{} hosts do not fit {places} places", hosts.len());

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How far apart hosts are.
 
 use std::collections::VecDeque;
 
 use crate::engine::{Network, VertexId};
 
-/// Links between the two of `hosts` that are farthest apart, over vertices that pass packets on; nothing
-/// if two are not joined.
+/// Returns the largest hop count between two of `hosts`, over forwarding vertices. `None` if two
+/// hosts are not connected.
 #[must_use]
 pub fn diameter(network: &Network, hosts: &[VertexId]) -> Option<u32> {
     let mut farthest = 0;

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GPU servers whose GPUs of one number share a switch, their rail: with spines above the rails, or
-//! with nothing above them.
+//! Rail networks of GPU servers: GPUs with the same index share a switch, their rail. There are
+//! variants with spines above the rails and without.
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// Rail-optimised: GPU `i` of every server is on rail switch `i`, and every rail switch has a cable to
-/// every spine (NVIDIA: "DGX SuperPOD reference architecture", compute fabric). Inside a server GPUs are
-/// joined by one switch. A path between rails leads over a spine.
+/// A rail-optimised network: GPU `i` of every server connects to rail switch `i`, and every rail
+/// switch to every spine (NVIDIA: "DGX SuperPOD reference architecture", compute fabric). A switch
+/// connects the GPUs inside a server. Paths between rails lead through a spine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOptimised {
-    /// Servers.
     pub servers: u32,
-    /// GPUs in each, which is the number of rails.
+    /// GPUs per server, and number of rails.
     pub gpus_per_server: u32,
-    /// Spine switches.
     pub spines: u32,
-    /// The cable from a GPU to the switch inside its server.
+    /// Cables from GPUs to the switch inside their server.
     pub inside: LinkSpec,
     /// All other cables.
     pub rail: LinkSpec,
 }
 
 impl RailOptimised {
-    /// Adds the network to `builder`. Returns the GPUs, server by server.
+    /// Adds the network to `builder` and returns the GPUs, server by server.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let shape = (self.servers, self.gpus_per_server);
         let (gpus, rails) = rails(builder, VertexRole::Host, shape, self.inside, self.rail);
@@ -36,30 +34,31 @@ impl RailOptimised {
     }
 }
 
-/// Rail-only: high-bandwidth domains whose GPUs of one number share a rail switch, and nothing above
-/// (Wang et al.: "Rail-only: a low-cost high-performance network for training LLMs with trillion
-/// parameters", HOTI 2024). A path between rails leads through a GPU that passes it on inside its domain.
+/// A rail-only network: high-bandwidth domains whose GPUs with the same index share a rail switch,
+/// and no spine (Wang et al.: "Rail-only: a low-cost high-performance network for training LLMs
+/// with trillion parameters", HOTI 2024). Paths between rails lead through a GPU that forwards
+/// inside its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOnly {
     /// High-bandwidth domains.
     pub domains: u32,
-    /// GPUs in each, which is the number of rails.
+    /// GPUs per domain, and number of rails.
     pub gpus_per_domain: u32,
-    /// The cable from a GPU to the switch of its domain.
+    /// Cables from GPUs to the switch of their domain.
     pub inside: LinkSpec,
-    /// The cable from a GPU to its rail.
+    /// Cables from GPUs to their rails.
     pub rail: LinkSpec,
 }
 
 impl RailOnly {
-    /// Adds the network to `builder`. Returns the GPUs, domain by domain.
+    /// Adds the network to `builder` and returns the GPUs, domain by domain.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let shape = (self.domains, self.gpus_per_domain);
         rails(builder, VertexRole::ForwardingHost, shape, self.inside, self.rail).0
     }
 }
 
-/// GPUs with a switch for each server and one for each rail. Returns the GPUs and the rail switches.
+/// Adds GPUs with a switch per server and one per rail. Returns the GPUs and the rail switches.
 fn rails(
     builder: &mut NetworkBuilder,
     role: VertexRole,

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GPUs in a ring or a line, as a high-bandwidth domain joins them: direct cables, no switches.
+//! GPUs connected in a ring or line by direct cables, as in a high-bandwidth domain without
+//! switches.
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId};
 
-/// Whether the last GPU is joined to the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingShape {
-    /// It is.
+    /// The last GPU is connected to the first.
     Ring,
-    /// It is not.
+    /// The two ends are not connected.
     Line,
 }
 
-/// Cables between neighbours in a row of GPUs.
+/// A row of GPUs with cables between neighbours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
     /// The GPUs in order.
     pub members: Vec<VertexId>,
-    /// `links[i]` leads from member `i` to the one after it; its reverse leads back.
+    /// `links[i]` leads from member `i` to the next one; its reverse leads back.
     pub links: Vec<LinkId>,
 }
 
 impl Ring {
-    /// Joins `members` in order. `edge(i)` is the cable after member `i`.
+    /// Connects `members` in order. `edge(i)` is the cable after member `i`.
     ///
     /// # Panics
-    /// With fewer than two members, or a ring of fewer than three.
+    /// Panics with fewer than two members, or with fewer than three for a ring.
     pub fn build_into(
         builder: &mut NetworkBuilder,
         members: &[VertexId],

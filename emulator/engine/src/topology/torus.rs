@@ -1,31 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tori: hosts in a grid of any number of dimensions, each joined to the next one in each, and the last
-//! to the first. Hosts pass packets on; there are no switches.
+//! Tori without switches: hosts in a grid with any number of dimensions. Each host is connected to
+//! the next one in every dimension, the last to the first, and forwards packets.
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A torus. A dimension of two has one cable between the two, one of one has none.
+/// A torus. A dimension of size two has one cable between its hosts, one of size one has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torus {
     /// Hosts along each dimension.
     pub sides: Vec<u32>,
-    /// Every cable.
     pub link: LinkSpec,
 }
 
-/// A torus that has been laid out.
+/// A torus that has been added to a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Hosts along each dimension.
     pub sides: Vec<u32>,
-    /// The hosts; the first dimension moves fastest.
+    /// The hosts, with the first dimension varying fastest.
     pub hosts: Vec<VertexId>,
-    /// Cables with their dimension and the place of the host they start at.
+    /// Each cable with its dimension and the index of the host it starts at.
     pub cables: Vec<(usize, usize, LinkId)>,
 }
 
 impl Torus {
-    /// Adds the network to `builder`.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Grid {
         let count: u32 = self.sides.iter().product();
         let hosts = (0..count).map(|_| builder.add(VertexRole::ForwardingHost)).collect();
@@ -50,19 +48,19 @@ impl Grid {
     fn stride(&self, dimension: usize) -> usize {
         self.sides[..dimension].iter().map(|side| *side as usize).product()
     }
-    /// Where along a dimension the host at `place` stands.
+    /// Returns the coordinate of host `place` in a dimension.
     #[must_use]
     pub fn coordinate(&self, place: usize, dimension: usize) -> u32 {
         (place / self.stride(dimension) % self.sides[dimension] as usize) as u32
     }
-    /// The place after `place` along a dimension, around the end.
+    /// Returns the next host after `place` in a dimension, wrapping around.
     #[must_use]
     pub fn next(&self, place: usize, dimension: usize) -> usize {
         let (side, stride) = (self.sides[dimension] as usize, self.stride(dimension));
         let here = place / stride % side;
         place - here * stride + (here + 1) % side * stride
     }
-    /// The rings along a dimension, as places.
+    /// Returns the rings along a dimension as host indices.
     #[must_use]
     pub fn rings(&self, dimension: usize) -> Vec<Vec<usize>> {
         let first = (0..self.hosts.len()).filter(|place| self.coordinate(*place, dimension) == 0);
@@ -74,15 +72,14 @@ impl Grid {
     }
 }
 
-/// Cubes of 4 × 4 × 4 chips joined to one torus by optical switches (Jouppi et al.: "TPU v4: an
-/// optically reconfigurable supercomputer for machine learning with hardware support for embeddings",
-/// ISCA 2023, section 2.2): the cables through a face of a cube, sixteen in each of three dimensions,
-/// each have their own switch, the same for all cubes.
+/// Cubes of 4 × 4 × 4 chips combined into a torus by optical switches (Jouppi et al.: "TPU v4: an
+/// optically reconfigurable supercomputer for machine learning with hardware support for
+/// embeddings", ISCA 2023, section 2.2). There are sixteen cables through a face of a cube in each
+/// of three dimensions. Each has its own switch, shared by all cubes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubeTorus {
     /// Cubes along each dimension.
     pub cubes: [u32; 3],
-    /// Every cable.
     pub link: LinkSpec,
 }
 
@@ -90,10 +87,10 @@ pub struct CubeTorus {
 const CUBE: u32 = 4;
 
 impl CubeTorus {
-    /// Optical switches: one for each cable through three faces of a cube.
+    /// Number of optical switches, one per cable through three faces of a cube.
     const SWITCHES: u32 = 3 * CUBE * CUBE;
 
-    /// Adds the network to `builder`. Returns it with the cables by optical switch.
+    /// Adds the network to `builder`. Returns it with the cables of each optical switch.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Grid, Vec<Vec<LinkId>>) {
         let sides = self.cubes.iter().map(|cubes| cubes * CUBE).collect();
         let grid = Torus { sides, link: self.link }.build_into(builder);
