@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Receiver credit: the receiving host says when each packet may be sent.
+//! Receiver credit: the receiving host decides when each packet may be sent.
 //!
-//! After NDP (Handley et al.: "Re-architecting datacenter networks and stacks for low latency and high performance",
-//! SIGCOMM 2017) and EQDS (Olteanu et al., NSDI 2022). A flow begins with a window of credits, a packet each. Every
-//! packet that arrives, whole or cut to its header, earns its sender another credit, which the receiving host gives at
-//! the pace of its interfaces, its flows in turn. What was trimmed goes again first. A credit whose packet was lost
-//! goes to the packet that repairs it; a timeout begins anew with a full window. What is in flight and the credits in hand
-//! make a full window, but for credits that wait at the receiver and that are on their way. Acknowledgements say when none
-//! waits: if a window stays short all the same, for half a round trip, what is missing was lost and is replaced.
+//! Based on NDP (Handley et al.: "Re-architecting datacenter networks and stacks for low latency
+//! and high performance", SIGCOMM 2017) and EQDS (Olteanu et al., NSDI 2022). A flow starts with a
+//! window of credits, one packet each. Each packet that arrives, complete or trimmed, earns its
+//! sender another credit. The receiving host grants credits at the rate of its interfaces, round
+//! robin among flows. Trimmed packets are retransmitted first. The credit of a lost packet is used
+//! for its retransmission, and a timeout restores a full window.
 //!
-//! Left out: the sender does not state its demand (the receiver knows the length of the flow from the first packet);
-//! the pace is that of the links as built, whatever becomes of them.
+//! Packets in flight and available credits add up to a full window, except for credits that wait at
+//! the receiver or are in transit. Acknowledgements indicate when none waits. If the window then
+//! stays short for half a round trip, the missing credits were lost and are replaced.
+//!
+//! Two simplifications: the sender does not announce its demand, because the receiver knows the
+//! length of the flow from its first packet; and the credit rate follows the link rates as built,
+//! even if links change.
 
 use super::IdlePath;
 
@@ -18,9 +22,10 @@ use super::IdlePath;
 pub(super) struct State {
     pub(super) credits: u32,
     initial: u32,
-    /// For so long credits may be on their way, in picoseconds.
+    /// How long credits may be in transit, in picoseconds.
     patience: u64,
-    /// Since when the window has been short though no credit waited, and the most that it was since.
+    /// Since when the window has been short although no credit waited, and its largest size since
+    /// then.
     short: Option<(u64, u32)>,
 }
 
@@ -30,8 +35,8 @@ impl State {
         Self { credits: initial, initial, patience, short: None }
     }
 
-    /// A packet says at `now` whether all credit has been given that was earned, while so many packets are `in_flight` and
-    /// so many are `left` to be sent.
+    /// Processes an acknowledgement at `now` that says whether all earned credit has been granted,
+    /// with `in_flight` packets in flight and `left` still to send. Replaces lost credits.
     pub(super) fn settle(&mut self, now: u64, is_settled: bool, (in_flight, left): (u32, u32)) {
         let window = self.credits + in_flight;
         if !is_settled || window >= self.initial || self.credits >= left {

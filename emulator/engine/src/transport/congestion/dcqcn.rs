@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DCQCN: a rate per flow, cut by congestion notifications and raised by timer and byte counter.
+//! DCQCN: a rate per flow, cut by congestion notifications and raised by a timer and a byte
+//! counter.
 //!
 //! Zhu et al.: "Congestion control for large-scale RDMA deployments", SIGCOMM 2015, section 3.2 and
 //! figure 5. A notification sets the target to the current rate, cuts the current rate by `α/2` and
-//! raises `α`; without one `α` decays every `alpha_timer`. Timer and byte counter each count steps since
-//! the last cut: the first `fast_steps` of either go halfway to the target, later ones raise the target by
-//! `additive` and, once both are past them, by `hyper`. Notifications are taken from acknowledgements
-//! of marked packets, at most one every `notification_interval` a flow, instead of packets of their own.
+//! raises `α`. Without notifications, `α` decays every `alpha_timer`. The timer and the byte
+//! counter each count steps since the last cut. The first `fast_steps` of either close half the gap
+//! to the target. Later steps raise the target by `additive` or, once both counters are past that
+//! number, by `hyper`. Notifications are derived from acknowledgements of marked packets, at most
+//! one per `notification_interval` and flow, rather than sent as packets.
 //!
-//! Adapters, and simulators after them (`decrease_interval`), cut otherwise: the first notification cuts nothing and
-//! starts the timers; then the rate is cut every `decrease_interval` in which one came, `α` moves every `alpha_timer`, up
-//! if one came and down if not, and the target follows a cut only if the rate was raised since the last one.
+//! Real adapters, and simulators modelled on them (`decrease_interval`), differ: the first
+//! notification only starts the timers. Then the rate is cut after every `decrease_interval` with a
+//! notification, and `α` changes every `alpha_timer`, up with a notification and down without. The
+//! target follows a cut only if the rate has been raised since the previous one.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use super::{Feedback, IdlePath};
 
-/// A rate that is less from that of the interface, in bits per second, is that.
+/// A rate within this many bits per second of the line rate is rounded up to it.
 const NEARLY: f64 = 10e6;
 
-/// A step of the rate.
+/// A rate increment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateStep {
-    /// So much.
+    /// An absolute rate.
     Rate(BitsPerSecond),
-    /// The rate of the flow's interface, over this.
+    /// The line rate divided by this number.
     LineOver(u32),
 }
 
@@ -37,33 +40,34 @@ impl RateStep {
     }
 }
 
-/// DCQCN's settings; the defaults are the paper's (section 5, table 1 there), whose steps of 40 and 200 Mb/s are meant for
-/// 40 Gb/s and grow here with the rate of the flow's interface.
+/// Settings of DCQCN. The defaults are those of the paper (section 5, table 1). Its increments of
+/// 40 and 200 Mb/s are meant for 40 Gb/s and scale here with the line rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dcqcn {
     /// `1/g`.
     pub inverse_gain: u32,
-    /// At most one notification in this time.
+    /// Minimum time between notifications.
     pub notification_interval: Picoseconds,
-    /// Of rate increase.
+    /// Period of rate increases.
     pub timer: Picoseconds,
-    /// Of `α`. `None`: `timer`, as in the paper.
+    /// Update period of `α`. `None` uses `timer`, as in the paper.
     pub alpha_timer: Option<Picoseconds>,
-    /// Steps that go halfway to the target before it is raised.
+    /// Steps of fast recovery, before the target is raised.
     pub fast_steps: u32,
-    /// Of the byte counter. `None`: the rate is raised by the timer alone.
+    /// Bytes per step of the byte counter. `None`: only the timer raises the rate.
     pub byte_counter: Option<Bytes>,
     /// Additive increase of the target.
     pub additive: RateStep,
     /// Hyper increase of the target.
     pub hyper: RateStep,
-    /// The rate is cut at most every so often, as adapters do it. `None`: by each notification.
+    /// Minimum time between rate cuts, as in adapters. `None`: every notification cuts the rate.
     pub decrease_interval: Option<Picoseconds>,
-    /// Whether every cut takes the target down to the rate before it. With `decrease_interval` only.
+    /// Whether each cut lowers the target to the rate before the cut. Only used with
+    /// `decrease_interval`.
     pub clamp_target: bool,
-    /// The rate is never less.
+    /// Lower limit of the rate.
     pub least_rate: BitsPerSecond,
-    /// The window is this share of the largest: the rate over that of the interface.
+    /// Whether the window is scaled by the ratio of current rate to line rate.
     pub window_follows_rate: bool,
 }
 
@@ -87,7 +91,8 @@ impl Default for Dcqcn {
 }
 
 impl Dcqcn {
-    /// As SimAI publishes it for its ns-3 (`SimAI.conf`, 08f3d53): the steps are those of its file for every rate.
+    /// Settings published with SimAI for its ns-3 (`SimAI.conf`, 08f3d53). Increments do not scale
+    /// with the rate.
     pub const SIMAI: Self = Self {
         inverse_gain: 256,
         notification_interval: Picoseconds(1),
@@ -103,8 +108,9 @@ impl Dcqcn {
         window_follows_rate: true,
     };
 
-    /// As adapters of NVIDIA come (defaults of `mlxconfig`: `DCE_TCP_G` 1019, `RPG_TIME_RESET` 300, `RPG_BYTE_RESET` 32767,
-    /// `RPG_THRESHOLD` 1, `RPG_AI_RATE` 5, `RPG_HAI_RATE` 50, `RPG_MIN_RATE` 1), whatever the rate.
+    /// Factory defaults of NVIDIA adapters (`mlxconfig`: `DCE_TCP_G` 1019, `RPG_TIME_RESET` 300,
+    /// `RPG_BYTE_RESET` 32767, `RPG_THRESHOLD` 1, `RPG_AI_RATE` 5, `RPG_HAI_RATE` 50,
+    /// `RPG_MIN_RATE` 1), independent of the rate.
     pub const NVIDIA: Self = Self {
         inverse_gain: 205,
         notification_interval: Picoseconds::from_micros(4),
@@ -120,7 +126,8 @@ impl Dcqcn {
         window_follows_rate: false,
     };
 
-    /// As csg-htsim has it (`dcqcn.cpp`): the paper's, with steps of a twentieth and a tenth of the line.
+    /// Returns the settings of csg-htsim (`dcqcn.cpp`): those of the paper, with increments of 1/20
+    /// and 1/10 of the line rate.
     #[must_use]
     pub fn htsim() -> Self {
         let (additive, hyper) = (RateStep::LineOver(20), RateStep::LineOver(10));
@@ -131,7 +138,7 @@ impl Dcqcn {
 #[derive(Clone, Debug)]
 pub(super) struct State {
     settings: Dcqcn,
-    /// Bits per second.
+    /// In bits per second.
     current: f64,
     target: f64,
     line: f64,
@@ -139,13 +146,15 @@ pub(super) struct State {
     hyper: f64,
     alpha: f64,
     last_notification: Option<u64>,
-    /// When `α` moves next, when a cut is due, and when the rate is raised; [`u64::MAX`]: not before another notification.
+    /// Due times of the next change of `α`, cut and increase. [`u64::MAX`] means not before the
+    /// next notification.
     alpha_due: u64,
     cut_due: u64,
     raise_due: u64,
-    /// Whether a notification came since `α` moved, and since the rate could last be cut.
+    /// Whether a notification arrived since the last change of `α`, and since the last chance to
+    /// cut.
     came: [bool; 2],
-    /// Before this no timer runs out.
+    /// Earliest due time of a timer.
     timers_due: u64,
     timer_steps: u32,
     byte_steps: u32,
@@ -177,12 +186,12 @@ impl State {
         }
     }
 
-    /// The rate as of the last time that anything was asked of it, in bits per second.
+    /// Returns the rate in bits per second as of the last update.
     pub(super) fn pace(&self) -> u64 {
         self.current as u64
     }
 
-    /// The share of the largest window that may be used.
+    /// Returns the usable share of the maximum window.
     pub(super) fn window_share(&self) -> f64 {
         if self.settings.window_follows_rate { self.current / self.line } else { 1.0 }
     }
@@ -216,7 +225,7 @@ impl State {
         }
     }
 
-    /// Cuts the rate, and begins anew to raise it.
+    /// Cuts the rate and restarts the increase.
     fn cut(&mut self, now: u64) {
         let least = self.settings.least_rate.get() as f64;
         self.current = (self.current * (1.0 - self.alpha / 2.0)).max(least);
@@ -245,7 +254,8 @@ impl State {
         }
     }
 
-    /// Does what the timers would have done since they last ran: the rate was not read meanwhile.
+    /// Applies all timer steps due up to `now`. This can be lazy because nothing read the rate
+    /// since.
     #[inline]
     fn run_timers(&mut self, now: u64) {
         if now >= self.timers_due {
@@ -318,8 +328,9 @@ mod tests {
         state.acknowledged(feedback);
     }
 
-    /// The rates that ns-3's model of adapters has at these times, by hand: no cut at the first notification, a half
-    /// after 4 us, nothing more without a notification, and halfway back to the first rate after the timer.
+    /// Expected rates, computed by hand from ns-3's model of adapters: no cut at the first
+    /// notification, a cut by about half after 4 µs, no further cut without a notification, and
+    /// half of the gap recovered after the timer.
     #[test]
     fn an_adapter_cuts_once_an_interval_and_keeps_its_target() {
         let mut adapter = state(Dcqcn::SIMAI);
@@ -327,7 +338,7 @@ mod tests {
         answer(&mut adapter, at(0), true);
         assert_eq!(adapter.pace(), 400_000_000_000, "the first notification cuts nothing");
         answer(&mut adapter, at(4), false);
-        // α began with 1 and was moved down four times before the cut.
+        // α started at 1 and decayed four times before the cut.
         let alpha = (255.0_f64 / 256.0).powi(4);
         let once = 400e9 * (1.0 - alpha / 2.0);
         assert!((adapter.current - once).abs() < 1.0, "{} {once}", adapter.current);

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NSCC style: marks and delay together tell four situations apart.
+//! An NSCC-style control that combines ECN marks and delay.
 //!
-//! After the network-signal congestion control of Ultra Ethernet's specification 1.0, as we recall it;
-//! the text was not at hand, so this is a control of that style and not a conforming one.
+//! It follows the network-signal congestion control of the Ultra Ethernet specification 1.0 from
+//! memory. The text was not available, so this control is of that style and does not conform to it.
 //!
 //! |            | delay below target            | delay above target                |
 //! | ---------- | ----------------------------- | --------------------------------- |
 //! | not marked | grow in proportion to the gap | grow slowly                       |
-//! | marked     | leave it: the queue drains    | shrink in proportion to the excess, once a round trip |
+//! | marked     | keep it: the queue drains     | shrink in proportion to the excess, once per round trip |
 //!
-//! Growth in proportion is an eighth of the window a round trip at most: what many flows with small windows add together would
-//! otherwise fill the queue and empty it again, in turn (an assumption; 32 flows to one host left its link idle for 2.4 %).
-//! A loss cuts to what arrived in the last round trip. A packet that was cut to its header takes one packet from the
-//! window and counts as none that arrived: its header says nothing of the queue, which it did not stand in.
+//! Proportional growth is limited to an eighth of the window per round trip. This limit is an
+//! assumption: without it, many flows with small windows together fill and empty the queue in
+//! alternation (32 flows to one host left its link idle for 2.4 %). A loss reduces the window to
+//! the arrivals of the last round trip. A trimmed packet reduces it by one packet and does not
+//! count as an arrival, because its header bypassed the queue and says nothing about it.
 
 use lightloom_units::Picoseconds;
 
 use super::{Feedback, IdlePath};
 
-/// Settings of the NSCC-style control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nscc {
-    /// Delay allowed beyond the empty path.
+    /// Queueing delay allowed on top of the idle path's delay.
     pub queueing_target: Picoseconds,
-    /// Packets added a round trip where nothing is marked.
+    /// Packets added per round trip while nothing is marked.
     pub fair_increase: u32,
-    /// Packets added a round trip on top while the path is empty, an eighth of the window at most; less the nearer the target.
+    /// Packets added per round trip on an idle path, at most an eighth of the window, and fewer the
+    /// closer the delay is to the target.
     pub proportional_increase: u32,
-    /// Share by which a window shrinks a round trip at twice the target delay, in percent.
+    /// Reduction of the window per round trip at twice the target delay, in percent.
     pub decrease_percent: u32,
 }
 
@@ -42,7 +43,7 @@ impl Default for Nscc {
     }
 }
 
-/// The most that a window grows a round trip in proportion to the gap.
+/// Limit of proportional growth per round trip, as a share of the window.
 const MOST_GROWTH: f64 = 1.0 / 8.0;
 
 #[derive(Clone, Debug)]
@@ -59,7 +60,7 @@ pub(super) struct State {
     counting_since: u64,
     last_round: u32,
     last_decrease: u64,
-    /// When the window last shrank for a queue.
+    /// When a queue last reduced the window.
     last_shrink: u64,
 }
 
@@ -100,8 +101,7 @@ impl State {
                 self.window = (self.window + self.fair * per_packet).min(self.largest);
             }
             (true, false) => {}
-            // What comes within a round trip of a decrease was sent before it.
-            // What is heard within a round trip of a decrease was sent before it.
+            // Acknowledgements within a round trip of a decrease are for packets sent before it.
             (true, true) if feedback.now >= self.last_shrink + feedback.round_trip => {
                 let excess = ((queueing - self.slack) / self.slack).min(1.0);
                 self.window = (self.window * (1.0 - self.decrease * excess)).max(1.0);

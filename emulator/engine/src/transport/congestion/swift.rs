@@ -2,22 +2,22 @@
 //! Swift: the window follows the measured delay.
 //!
 //! Kumar et al.: "Swift: delay is simple and effective for congestion control in the datacenter",
-//! SIGCOMM 2020, section 3 and algorithm 1. Below a target delay the window grows by `ai` packets a
-//! round trip; above it shrinks, at most once a round trip, by `β·(delay - target)/delay`, at most by
-//! `max_mdf`. Left out: windows below one packet, target scaling by flow count, endpoint delay.
+//! SIGCOMM 2020, section 3 and algorithm 1. Below a target delay the window grows by `ai` packets
+//! per round trip. Above it, at most once per round trip, the window shrinks by `β·(delay -
+//! target)/delay`, but by no more than `max_mdf`. Not implemented: windows below one packet, target
+//! scaling by flow count, endpoint delay.
 
 use lightloom_units::Picoseconds;
 
 use super::{Feedback, IdlePath};
 
-/// Swift's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swift {
-    /// Delay allowed beyond the empty path.
+    /// Queueing delay allowed on top of the idle path's delay.
     pub queueing_target: Picoseconds,
-    /// Added to the target for each link, as the paper scales by topology.
+    /// Added to the target per link, like the paper's topology scaling.
     pub per_hop: Picoseconds,
-    /// Packets added a round trip.
+    /// Packets added per round trip.
     pub increase: u32,
     /// `β` in percent.
     pub decrease_percent: u32,

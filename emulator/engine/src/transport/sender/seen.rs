@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the sending end is doing, for those who look.
 
 use super::Sender;
 use crate::engine::SendingEnd;
 
 impl Sender {
-    /// Packets that were sent, once or more often.
+    /// Returns the number of distinct packets sent.
     pub(crate) fn packets_sent(&self) -> u32 {
         self.sent
     }
 
-    /// Whether each packet was sent, once or more often.
+    /// Whether every packet has been sent at least once.
     pub(crate) fn has_sent_all(&self) -> bool {
         self.sent >= self.total
     }
