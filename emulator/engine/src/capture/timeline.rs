@@ -61,8 +61,8 @@ pub fn host_tracks<P: Probe>(
     used.map(track).collect()
 }
 
-/// Returns a track per link with the periods in which it sent without a gap. `arrivals` must be in
-/// order of time.
+/// Returns a track per link with the periods of gapless transmission. `arrivals` must be in order
+/// of time.
 pub fn link_tracks<P: Probe>(
     engine: &Engine<P>,
     arrivals: &[PacketArrival],

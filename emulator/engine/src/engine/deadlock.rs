@@ -28,7 +28,7 @@ impl<P: Probe> Engine<P> {
         let mut stuck: BTreeMap<Paused, BTreeMap<Paused, u64>> =
             self.paused().into_iter().map(|paused| (paused, self.waits_for(paused))).collect();
         // A port resumes once the backlog it waits for is at most `resume_at`. So remove the ports
-        // whose backlog behind stuck ports is that small, until none is left to remove.
+        // whose backlog behind stuck ports is that small, until only stuck ports remain.
         loop {
             let known: BTreeSet<Paused> = stuck.keys().copied().collect();
             stuck.retain(|_, waits_for| {

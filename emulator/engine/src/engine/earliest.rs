@@ -2,7 +2,7 @@
 //! The minimum of a set of times that change one at a time, as a tournament tree (Knuth, TAOCP 3,
 //! 5.2.3).
 
-/// Times by index, with their minimum. [`u64::MAX`] means that there is no time.
+/// Times by index, with their minimum. [`u64::MAX`] means never.
 #[derive(Clone, Debug)]
 pub(crate) struct Earliest {
     /// A binary heap layout: leaves in the second half, each inner node the minimum of its two

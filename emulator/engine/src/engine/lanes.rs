@@ -34,9 +34,9 @@ pub(crate) type WindowArrivals<'s> = [&'s [u64]; 2];
 /// State of a port that can be processed without queues.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain {
-    /// Priority of the data, of which there is only one.
+    /// The only priority among the data.
     class: usize,
-    /// Whether all data that arrives is marked. Otherwise none is.
+    /// Whether all arriving data is marked; otherwise no data is.
     marked: bool,
 }
 

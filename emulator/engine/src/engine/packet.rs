@@ -63,7 +63,7 @@ pub(crate) struct Packet {
 /// The fields of a new packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents {
-    /// Where the rest of its route starts in the route table. For a pause frame, the paused port.
+    /// Index of its next hop in the route table. For a pause frame, the paused port.
     pub(crate) cursor: u32,
     /// Data: number of the packet in its flow. Acknowledgement: the lowest number not yet received.
     pub(crate) sequence: u32,
@@ -96,7 +96,7 @@ impl Packet {
     pub(crate) const fn advanced(self) -> Self {
         Self { what: self.what + 1, ..self }
     }
-    /// Replaces the rest of its route.
+    /// Replaces its remaining route.
     #[inline(always)]
     pub(crate) const fn led_to(self, cursor: u32) -> Self {
         let rest = self.what & !(MOST_CURSORS as u64 - 1);

@@ -22,13 +22,12 @@ pub struct PacketArrival {
     pub way: Way,
 }
 
-/// Position of a packet on its route, from which the engine finds its flow.
+/// Position of a packet on its route. It also identifies the packet's flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Way(pub(crate) u32);
 
-/// Observes all arrivals of one shard, in the order in which the shard processes its links.
-/// Arrivals on one link are in order of time. Sort by (time, link) for the order in the whole
-/// network.
+/// Observes all arrivals of one shard, link by link as the shard processes them. Arrivals on one
+/// link are in order of time. Sort by (time, link) for the order in the whole network.
 pub trait Probe: Clone + Send {
     /// Whether it observes queue backlogs.
     const SEES_QUEUES: bool = false;
@@ -42,7 +41,7 @@ pub trait Probe: Clone + Send {
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
     /// Whether it can extrapolate its counts without seeing each packet, and does not depend on the
-    /// order in which vertices are processed.
+    /// processing order of vertices.
     fn may_leap(&self) -> bool {
         false
     }

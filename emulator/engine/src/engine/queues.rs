@@ -9,8 +9,7 @@ use super::ring::PacketFifo;
 /// Class of pause frames. It is above all priorities, so that they leave first.
 pub(crate) const FRAMES: usize = PRIORITIES;
 
-/// Packets of one priority. A waiting packet stores its ingress port in the place of its arrival
-/// time.
+/// Packets of one priority. A waiting packet stores its ingress port instead of the arrival time.
 #[derive(Clone, Debug, Default)]
 struct PriorityQueue {
     queue: PacketFifo,
@@ -31,7 +30,7 @@ pub(super) struct Queues {
     granted: bool,
     /// Limit of each class in bytes.
     pub(super) capacity: u64,
-    /// Backlog of a class in bytes from which packets are marked.
+    /// Marking threshold on the backlog of a class, in bytes.
     mark_from: u64,
     ramp: Option<Box<Ramp>>,
     /// Packets considered for marking so far.

@@ -55,7 +55,7 @@ pub(super) struct Store {
     /// are processed together. The values of one priority are contiguous, because there is usually
     /// only one lossless priority.
     came: Vec<u64>,
-    /// Priorities of which each ingress port has paused its sender, one bit each.
+    /// Priorities paused at the sender behind each ingress port, one bit each.
     pub(super) asked: Vec<u8>,
     /// Bytes in the buffer.
     used: u64,

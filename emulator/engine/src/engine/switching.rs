@@ -12,8 +12,9 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 /// When a switch may start to send a packet.
 ///
-/// In both modes, packets for a port leave in the order in which their last bits arrive, and are
-/// dropped or marked by the backlog at that time. A switch that cuts through only starts earlier.
+/// In both modes, packets for a port leave in the order of their last bits' arrival. The backlog at
+/// that time decides whether they are dropped or marked. A switch that cuts through only starts
+/// earlier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Switching {
     /// Once the last bit has arrived.

@@ -46,7 +46,7 @@ pub(super) struct Class<P> {
 #[derive(Clone, Copy, Debug)]
 struct ClassEnd {
     packets: PacketCount,
-    /// Time after which nothing happens.
+    /// Start of the permanent idle state.
     quiet_from: u64,
 }
 
@@ -131,7 +131,7 @@ impl<P: Probe> Class<P> {
         self.ended = Some(ClassEnd { packets: self.engine.packets(), quiet_from });
     }
 
-    /// Returns the time from which nothing happens. `None` while it is active.
+    /// Returns when the class became permanently idle. `None` while it is active.
     pub(super) fn quiet_from(&self) -> Option<u64> {
         self.ended.map(|ended| ended.quiet_from)
     }

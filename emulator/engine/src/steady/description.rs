@@ -5,7 +5,7 @@
 //! so the comparison cannot miss a relevant input.
 //!
 //! Link numbers keep, at each vertex, the order they have in the whole network, because the engine
-//! breaks ties between links of a vertex by number. Otherwise they follow the order in which
+//! breaks ties between links of a vertex by number. Otherwise they are numbered in the order that
 //! traffic reaches them.
 
 use std::cmp::Reverse;
@@ -56,7 +56,7 @@ pub(super) struct GlobalNames {
 }
 
 impl GlobalNames {
-    /// Numbers the cables of `links`, given in the order in which traffic reaches them.
+    /// Numbers the cables of `links`, given in the order that traffic reaches them.
     pub(super) fn of(network: &Network, links: &[LinkId]) -> Self {
         let mut names = Self::default();
         let mut places: FxHashMap<VertexId, ()> = FxHashMap::default();

@@ -53,7 +53,7 @@ pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
     hasher.finish()
 }
 
-/// How a single engine's result differs from that of the islands.
+/// A difference between the results of a single engine and of islands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
     /// A different event.

@@ -19,7 +19,6 @@ pub(super) enum StageCall {
     Until(SimTime, Option<Event>),
 }
 
-/// All calls in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallLog(Vec<StageCall>);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queue of all events except packets, in the order in which a single engine would process them.
+//! Queue of all events except packets, in the order that a single engine would process them.
 //!
-//! Events of one instant keep the order in which they were planned. The completion of a batch
-//! counts as planned when its last byte arrives, after everything the caller plans at that instant.
-//! Several completions of one instant are ordered by the ids of their last flows.
+//! Events of one instant keep their planning order. The completion of a batch counts as planned
+//! when its last byte arrives, after everything the caller plans at that instant. Several
+//! completions of one instant are ordered by the ids of their last flows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -27,7 +27,7 @@ impl Dragonfly {
         self.routers_per_group * self.global_per_router + 1
     }
 
-    /// Returns the group of a vertex. Valid only if [`build_into`](Self::build_into) was called on
+    /// Returns the group of a vertex. Valid only if [`build_into`](Self::build_into) started with
     /// an empty builder. Each router follows its hosts in the order of vertices.
     #[must_use]
     pub const fn group_of(&self, vertex: VertexId) -> u32 {

@@ -73,7 +73,7 @@ struct Pod {
     aggregations: Vec<VertexId>,
 }
 
-/// A two-tier network in which every leaf switch has one cable to every spine switch.
+/// A two-tier network with one cable between every leaf and every spine switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafSpine {
     pub leaves: u32,

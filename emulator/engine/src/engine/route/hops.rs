@@ -153,7 +153,7 @@ impl HopMap {
             self.rows.insert(root, row.into());
             return;
         };
-        // Ring topologies have many forwarding GPUs, few of which are ever requested.
+        // Ring topologies have many forwarding GPUs, but routes lead to few of them.
         let most = if network.role(root).is_host() { 1 } else { AT_ONCE.min(self.rows.len() + 1) };
         let is_alike = |vertex: VertexId| network.role(vertex) == network.role(root);
         let later = (number + 1..self.vertices.len() as u32).filter(|next| {

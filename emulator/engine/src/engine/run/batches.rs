@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Batches of flows, whose common end is reported, and the longest time in which none can end.
+//! Reports when all flows of a batch have ended, and bounds how soon a batch can end.
 
 use lightloom_units::SimTime;
 
@@ -67,9 +67,9 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns the end of the window `span`, shortened to just after the first instant at which a
-    /// flow of a prompt batch may end. All packets that arrive in a window are on their last wire
-    /// when it starts.
+    /// Returns the end of the window `span`, shortened to just after the earliest possible end of a
+    /// flow of a prompt batch. All packets that arrive in a window are on their last wire when it
+    /// starts.
     pub(super) fn until_prompt_end(&self, span: SimSpan) -> u64 {
         let is_prompt = |id: &&BatchId| self.batches[id.index()].is_prompt;
         let open = self.open_batches.iter().filter(is_prompt);

@@ -22,7 +22,7 @@ use crate::engine::shard::again::StateLag;
 /// Windows between two comparisons, initially and at most.
 const FIRST_PAUSE: u64 = 8;
 const LONGEST_PAUSE: u64 = 128;
-/// Minimum number of packets for which skipping pays off.
+/// Shortest skip that pays off, in packets.
 const SHORTEST_LEAP: u32 = 16;
 
 /// State of the search for periodic traffic.

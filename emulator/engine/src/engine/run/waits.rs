@@ -17,9 +17,9 @@ pub enum FlowWait {
     Dark(LinkId),
     /// Messages of this flow that have not reached the waiting flow's host.
     Messages(FlowId),
-    /// The interface before this link, whose priority is paused.
+    /// The paused priority of the interface before this link.
     Paused(LinkId),
-    /// The interface before this link, which serves other flows first.
+    /// The interface before this link, which is serving other flows.
     Turn(LinkId),
     /// Acknowledgements of sent packets.
     Acknowledgements,

@@ -195,7 +195,7 @@ pub(crate) trait End {
     /// Returns the number of packets processed.
     fn reached(&self) -> u32;
 
-    /// Returns its expected change until `later`: that of all active flows, or none.
+    /// Returns its expected change until `later`: `pace` if it made progress, otherwise none.
     fn pace_to(&self, later: &Self, pace: StateLag) -> StateLag {
         if self.reached() == later.reached() { StateLag::NONE } else { pace }
     }

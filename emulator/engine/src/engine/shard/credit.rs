@@ -46,7 +46,7 @@ impl Pacer {
 }
 
 impl<P> Shard<P> {
-    /// Sets the credit rate of each host to that of its links, for packets of `bits`.
+    /// Matches the credit rate of each host to its link rates, for packets of `bits`.
     pub(crate) fn pace_credits(&mut self, bits: u64) {
         for (vertex, host) in self.vertices.iter().zip(&mut self.hosts) {
             let rates = &self.wire_rates[vertex.wires()];

@@ -198,7 +198,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Reassigns the flows that wait for a port that went down to the ports of their new routes.
+    /// Reassigns the flows that wait for a port that went down to the ports on their new routes.
     pub(crate) fn leave_cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         if self.ready[port as usize].is_empty() {
             return;

@@ -35,8 +35,7 @@ impl<'s, P> Stack<'s, P, ()> {
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     /// Processes all events in `span`, including those of `arrivals` that fall into it. Arrivals
-    /// are in order, those of the first slice before those of the second. Returns how many it
-    /// processed.
+    /// are in order, and the first slice precedes the second. Returns how many it processed.
     pub(super) fn work_off(mut self, [first, second]: [&[Packet]; 2], span: SimSpan) -> usize {
         let mut arrivals = first.iter().chain(second);
         let (mut next, mut taken) = (arrivals.next(), 0);

@@ -40,8 +40,8 @@ impl RateStep {
     }
 }
 
-/// Settings of DCQCN. The defaults are those of the paper (section 5, table 1). Its increments of
-/// 40 and 200 Mb/s are meant for 40 Gb/s and scale here with the line rate.
+/// Settings of DCQCN. The defaults follow the paper (section 5, table 1), except that its
+/// increments of 40 and 200 Mb/s, meant for 40 Gb/s, scale with the line rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dcqcn {
     /// `1/g`.
@@ -126,7 +126,7 @@ impl Dcqcn {
         window_follows_rate: false,
     };
 
-    /// Returns the settings of csg-htsim (`dcqcn.cpp`): those of the paper, with increments of 1/20
+    /// Returns the settings of csg-htsim (`dcqcn.cpp`): the defaults, but with increments of 1/20
     /// and 1/10 of the line rate.
     #[must_use]
     pub fn htsim() -> Self {
