@@ -35,7 +35,6 @@ use crate::rfabric::workload::card::ModelCard;
 /// Lines in one direction of the grid.
 #[derive(Clone, Copy, Debug)]
 struct Direction {
-    /// Ranks per line.
     size: u32,
     /// Minimum bytes that a line sends out of a leaf that holds a part of it.
     bytes: f64,

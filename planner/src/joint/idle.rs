@@ -65,7 +65,6 @@ pub(super) fn quickest(
 struct Best {
     seconds: f64,
     layout: Layout,
-    /// Nodes left idle for it.
     idle: Vec<NodeId>,
 }
 

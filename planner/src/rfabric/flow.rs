@@ -42,7 +42,6 @@ impl Network {
         ArcId(id)
     }
 
-    /// Returns the units of flow over an arc.
     pub(crate) fn flow(&self, arc: ArcId) -> u32 {
         self.arcs[arc.0 + 1].capacity
     }

@@ -45,7 +45,6 @@ pub use part_loss::PartLoss;
 pub use policy::FaultPolicy;
 pub use registry::{UnknownArchitecture, parse, parse_network};
 
-/// The size of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// Number of nodes, in cabling order.
@@ -75,7 +74,6 @@ pub struct CannotHold(pub String);
 
 /// A design of the network between GPUs.
 pub trait Architecture: fmt::Debug + Send + Sync {
-    /// Returns the name on the command line and in results.
     fn name(&self) -> String;
 
     /// Counts the GPUs that groups of `tp` GPUs can use, starting without faults.

@@ -73,11 +73,9 @@ pub struct Candidate {
     pub design: Box<dyn Architecture>,
     /// Its data-centre network. `None` if that is not part of the cost.
     pub network: Option<Arc<dyn Architecture>>,
-    /// Response of the design to a faulty node.
     pub policy: FaultPolicy,
     /// Nodes that each domain reserves under [`FaultPolicy::Backup`].
     pub spares: u32,
-    /// Response of a job to the loss of a node.
     pub answer: JobAnswer,
     /// Minimum share of parts that an elastic job needs to continue.
     pub least: f64,
@@ -93,19 +91,15 @@ pub struct Running {
     pub service_years: f64,
     /// Watts per GPU with its share of the server.
     pub gpu_watts: f64,
-    /// US dollars per kilowatt-hour.
     pub usd_per_kwh: f64,
     /// Power of the site ÷ power of its equipment.
     pub pue: f64,
 }
 
-/// The complete question.
 #[derive(Debug)]
 pub struct Question {
     pub name: String,
-    /// The requested cluster.
     pub cluster: Cluster,
-    /// Simulated time in milliseconds.
     pub window_ms: u64,
     /// Maximum purchase price in dollars. `None` for no limit.
     pub budget_usd: Option<f64>,
@@ -113,9 +107,7 @@ pub struct Question {
     pub usual_network: Option<String>,
     pub nic: NicRate,
     pub candidates: Vec<Candidate>,
-    /// GPUs per group.
     pub tp: u32,
-    /// Peak of a GPU in TFLOP/s.
     pub peak_tflops: f64,
     /// Share of the peak that the jobs reach on the reference network.
     pub mfu: f64,
@@ -126,13 +118,10 @@ pub struct Question {
     /// How the network lengthens a step.
     pub speed: Speed,
     pub jobs: Vec<JobKind>,
-    /// Milliseconds of work between checkpoints.
     pub checkpoint_every_ms: u64,
-    /// Milliseconds per checkpoint.
     pub checkpoint_ms: u64,
     /// Milliseconds until a job detects the loss of a node.
     pub outage_ms: u64,
-    /// The fault model of nodes.
     pub faults: FaultModel,
     /// The fault rates of other parts, by their name in the bill.
     pub parts: Vec<PartRate>,
@@ -143,7 +132,6 @@ pub struct Question {
 /// communication.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedStep {
-    /// GPUs of the job.
     pub gpus: u32,
     arch: String,
     tp: u32,
@@ -158,7 +146,6 @@ pub struct PlannedStep {
 /// A result of `lightloom mfu`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedSteps {
-    /// Name of the model.
     pub model: String,
     /// The accelerator whose peak is the reference of the MFU.
     pub accelerator: String,
@@ -220,16 +207,13 @@ impl Question {
 /// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuyError {
-    /// A part has no price.
     #[error("{0}: add it to the price file")]
     Prices(#[from] MissingPrices),
-    /// A GPU has no price.
     #[error("the price file has no part `gpu`: add its price in US dollars")]
     NoGpuPrice,
     /// The network cannot connect the requested number of GPUs.
     #[error("network `{0}`: {1}: name a larger network, or leave `network` out")]
     Network(String, String),
-    /// The trace does not fit.
     #[error(transparent)]
     Trace(#[from] NodesError),
 }
@@ -249,7 +233,6 @@ pub struct Row {
     pub policy: String,
     /// GPUs bought: the requested number, or as many as the budget allows.
     pub gpus: u32,
-    /// Total purchase price in dollars.
     pub capex_usd: f64,
     /// Cost of the window in dollars: its share of the purchase, and energy.
     pub cost_usd: f64,
@@ -266,7 +249,6 @@ pub struct Row {
     pub step_stretch: f64,
     /// Share of inner hops that cross ToRs, which enters `step_stretch`.
     pub cross_tor_share: f64,
-    /// Jobs finished in the window.
     pub jobs_finished: u32,
     /// Faults that hit a job.
     pub interruptions: u64,
@@ -303,16 +285,13 @@ pub struct Shares {
     pub faulty: f64,
 }
 
-/// The answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
-    /// The recommendation.
     pub verdict: Verdict,
     /// Share of nodes out of service.
     pub node_fault_ratio: NodeFaultRatio,
     /// One row per design, cheapest useful PFLOP-year first.
     pub rows: Vec<Row>,
-    /// Designs that were not simulated.
     pub left_out: Vec<LeftOut>,
     /// Parts without watts, which the stated power excludes.
     pub parts_without_watts: Vec<String>,

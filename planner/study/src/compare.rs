@@ -44,7 +44,6 @@ const SMALL_WAIT: f64 = 0.01;
 pub struct Study<'a> {
     pub cluster: Cluster,
     pub architectures: &'a [Box<dyn Architecture>],
-    /// Group sizes in GPUs.
     pub tp: &'a [u32],
     /// Job sizes in GPUs, rounded down to whole groups. If empty, six sizes between 80 % and 98 %
     /// of the cluster.
@@ -57,7 +56,6 @@ pub struct Study<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub arch: String,
-    /// GPUs per group.
     pub tp: u32,
     #[serde(flatten)]
     pub outcome: RowOutcome,
@@ -77,7 +75,6 @@ pub enum RowOutcome {
 /// The figures of a design. Ratios are shares of all GPUs of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// Histories replayed.
     pub samples: usize,
     /// Mean waste ratio over time and samples.
     pub waste_mean: f64,

@@ -86,11 +86,8 @@ pub struct CostFigures {
 /// A part of a bill with its price.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PricedLine {
-    /// Name in the price file.
     pub part: String,
-    /// Average number per GPU.
     pub count_per_gpu: f64,
-    /// Derivation of the count.
     pub formula: String,
     /// Mean price of one part.
     pub unit_usd: f64,
@@ -98,7 +95,6 @@ pub struct PricedLine {
     pub unit_w: Option<f64>,
     /// Count times price.
     pub usd_per_gpu: f64,
-    /// Confidence in the price.
     pub confidence: Confidence,
 }
 

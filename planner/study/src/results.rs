@@ -44,10 +44,8 @@ pub struct CompareResult {
 #[derive(Clone, Debug, Serialize)]
 pub struct CrossTorResult {
     pub arch: String,
-    /// GPUs per group.
     pub tp: u32,
     pub nodes_per_tor: u32,
-    /// The job's share of all GPUs.
     pub job_share: f64,
     /// Maximum share of faulty nodes without crossing traffic, ignoring fragmentation.
     pub aligned_limit: f64,
@@ -65,12 +63,10 @@ pub struct CostResult {
     pub prices: String,
     pub gpus: u32,
     pub gpus_per_node: u32,
-    /// GPUs per group.
     pub tp: u32,
     /// The faults, as requested.
     pub faults: String,
     pub seed: u64,
-    /// Histories replayed.
     pub samples: u64,
     /// One row per design.
     pub rows: Vec<CostRow>,

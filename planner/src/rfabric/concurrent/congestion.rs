@@ -126,7 +126,6 @@ impl Congestion {
         }
     }
 
-    /// Returns the price per second, by resource.
     pub(super) fn prices(&self) -> &[f64] {
         &self.prices
     }

@@ -27,7 +27,6 @@ pub enum NicRate {
 }
 
 impl NicRate {
-    /// All rates, slowest first.
     pub const ALL: [Self; 4] = [Self::G100, Self::G200, Self::G400, Self::G800];
 
     /// Returns the rate in Gb/s per direction.
@@ -59,11 +58,8 @@ pub struct Bill {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BillLine {
-    /// Name of the part in the price file.
     pub part: String,
-    /// Average number per GPU.
     pub count_per_gpu: f64,
-    /// Derivation of the count.
     pub formula: String,
 }
 

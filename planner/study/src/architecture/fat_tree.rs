@@ -15,7 +15,6 @@ const MOST_TIERS: u32 = 3;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FatTree {
-    /// Ports per switch.
     pub(super) radix: u32,
     /// Number of tiers. `None` for as few as suffice.
     pub(super) tiers: Option<u32>,

@@ -20,9 +20,7 @@ pub(super) const MILLISECOND: i128 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Time in milliseconds.
     pub at_ms: u64,
-    /// GPUs held.
     pub gpus: u32,
     /// Milliseconds of its steps on the reference network.
     pub work_ms: u64,
@@ -31,9 +29,7 @@ pub struct Arrival {
 /// A failed part that slows a job until it is repaired.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowPart {
-    /// Start in milliseconds.
     pub from_ms: u64,
-    /// End in milliseconds.
     pub until_ms: u64,
     /// Position among the healthy GPUs: from 0 to 1 along the running jobs.
     pub place: f64,
@@ -70,7 +66,6 @@ pub struct History {
 /// The rules of jobs on a design.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// GPUs per group.
     pub tp: u32,
     /// Response of the design to a faulty node.
     pub policy: FaultPolicy,
@@ -121,7 +116,6 @@ pub struct Spent {
     pub lost: BTreeMap<Cause, i128>,
     /// Time during which jobs had their GPUs.
     pub allocated: i128,
-    /// Finished jobs.
     pub finished: u32,
     /// Faults that hit a job.
     pub interruptions: u64,

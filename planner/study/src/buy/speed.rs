@@ -29,7 +29,6 @@ pub struct Speed {
     pub at_gbytes_per_s: f64,
     /// Time of data-parallel traffic across ToRs ÷ time under one ToR.
     pub cross_tor_slowdown: f64,
-    /// Nodes per ToR.
     pub nodes_per_tor: u32,
 }
 

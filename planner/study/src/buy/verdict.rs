@@ -101,7 +101,6 @@ pub struct PriceFlip {
     pub part: String,
     /// Factor of the current price.
     pub factor: f64,
-    /// The price in US dollars.
     pub usd: f64,
     /// The winner beyond it.
     pub winner: String,

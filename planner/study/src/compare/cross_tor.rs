@@ -22,9 +22,7 @@ pub struct CrossTorQuestion<'a> {
     pub cluster: Cluster,
     /// Reach of the k-hop ring.
     pub k: u8,
-    /// Nodes per ToR.
     pub nodes_per_tor: u32,
-    /// GPUs per group.
     pub tp: u32,
     /// The job's share of all GPUs, rounded down to whole groups.
     pub job_share: f64,

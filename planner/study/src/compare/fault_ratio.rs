@@ -10,7 +10,6 @@ use crate::architecture::{Architecture, Cluster};
 #[derive(Clone, Copy, Debug)]
 pub struct RatioQuestion<'a> {
     pub cluster: Cluster,
-    /// GPUs per group.
     pub tp: u32,
     /// Shares of faulty nodes. Nodes fail independently.
     pub node_fault_ratios: &'a [f64],
@@ -30,7 +29,6 @@ pub struct RatioCurve {
 /// The waste at one share of faulty nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RatioPoint {
-    /// The probability that a node is faulty.
     pub node_fault_ratio: f64,
     pub waste_mean: f64,
     /// Standard deviation over the snapshots.

@@ -16,7 +16,6 @@ pub fn cost_per_usable_gpu(cost_per_gpu_usd: f64, gpus: u32, usable_mean_gpus: f
 
 #[derive(Clone, Copy, Debug)]
 pub struct AggregateQuestion<'a> {
-    /// The cluster and its faults.
     pub faults: RatioQuestion<'a>,
     pub gpu_usd: f64,
 }
@@ -25,7 +24,6 @@ pub struct AggregateQuestion<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Aggregate {
     pub arch: String,
-    /// By fault ratio.
     pub points: Vec<AggregatePoint>,
 }
 

@@ -112,11 +112,8 @@ impl QuoteRecord {
 /// A part's price and power.
 #[derive(Clone, Debug)]
 pub struct Quote {
-    /// Description of the part.
     pub what: String,
-    /// US dollars per part.
     pub usd: QuoteRecord,
-    /// Watts per part.
     pub watts: Option<QuoteRecord>,
 }
 

@@ -33,7 +33,6 @@ impl Label {
         matches!(self, Self::Read | Self::ReadBandOurs | Self::Trace)
     }
 
-    /// Returns the label for text output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -166,9 +165,7 @@ pub struct Claim {
     pub sentence: Option<&'static str>,
     pub label: Label,
     pub unit: Unit,
-    /// The published figure.
     pub published: Published,
-    /// Our figure.
     pub ours: Option<f64>,
     pub verdict: Verdict,
     /// The reason why it was not computed, or a remark.

@@ -9,7 +9,6 @@ use serde::Serialize;
 /// A parameter that a paper leaves open.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assumption {
-    /// The subject.
     pub about: &'static str,
     /// The possible choices, ours first.
     pub choices: Vec<String>,
@@ -18,7 +17,6 @@ pub struct Assumption {
 /// A choice for an open parameter, usually one that differs from ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Departure {
-    /// The subject.
     pub about: &'static str,
     pub choice: String,
 }
@@ -34,9 +32,7 @@ pub struct Outcome {
 /// The range that agrees with a sentence, and the value that would mean no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PublishedRange {
-    /// Minimum that agrees.
     pub low: f64,
-    /// Maximum that agrees.
     pub high: f64,
     /// The value that means no effect. `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +58,6 @@ pub struct Why {
     pub sentence: Option<&'static str>,
     #[serde(flatten)]
     pub published: PublishedRange,
-    /// Our figure.
     pub ours: f64,
     pub assumptions: Vec<Assumption>,
     /// Combinations computed. Those that cannot be computed are not counted.

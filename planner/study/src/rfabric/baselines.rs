@@ -101,10 +101,8 @@ impl Baseline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OcsPrice {
-    /// The lowest likely price.
     Low,
     Mean,
-    /// The highest likely price.
     High,
 }
 
@@ -115,10 +113,8 @@ impl OcsPrice {
 /// Network parts per GPU, all at the rate of its single network card.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
-    /// Ports of electrical switches.
     pub switch_ports: f64,
     pub modules: f64,
-    /// Ports of optical switches.
     pub ocs_ports: f64,
 }
 

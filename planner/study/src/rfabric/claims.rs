@@ -50,7 +50,6 @@ pub struct RfabricClaim {
     pub low: f64,
     /// Maximum that agrees. `None` if there is no upper end.
     pub high: Option<f64>,
-    /// Our figure.
     pub ours: f64,
     /// The assumptions.
     pub note: String,
