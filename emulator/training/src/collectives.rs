@@ -191,11 +191,11 @@ const HEAD: &str = "\
 # How far collectives are from published measurements
 
 Written by `lightloom reproduce collectives --runs collectives_measured.csv,collectives_measured_2.csv --format markdown`; `--format csv`
-prints every row. Each goes the way of `lightloom workload collective`: the algorithm that the row names, or the one chosen.
+prints every row. Each is computed like `lightloom workload collective`, with the algorithm that the row names, or the chosen one.
 
-Groups of one source and hardware, inside domains and over them, in the order of their names fit and test in turn; the first fits. This
-rule and the form were settled with all rows in view, so that the errors are those of values alone: on rows published later they may be
-larger. Rows on EFA are taken for rings in Simple, which their times suggest and no source says. The fitted values head
+Groups of one source and hardware, inside domains and over them, alternate in alphabetical order between fitting and testing, starting with fitting. This
+rule and the form were settled with all rows in view, so the errors measure only the values: on rows published later they may be
+larger. Rows on EFA are treated as rings in Simple; their times suggest this, but no source states it. The fitted values are at the top of
 `emulator/collective/src/library.rs`; the others are NCCL's.
 
 | class | test rows | mean absolute error | fitting rows | theirs |

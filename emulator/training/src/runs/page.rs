@@ -14,24 +14,24 @@ const HEAD: &str = "\
 # How far the training step is from published measurements
 
 Written by `lightloom reproduce mfu --runs mfu_measured.csv,mfu_measured_2.csv --format markdown`; `--format csv` writes
-[validation-mfu.csv](validation-mfu.csv), every run beside what is computed for it. Each row goes the way of `lightloom mfu`: same options,
-checks and memory limit, with the `--constants` of the software that ran. What a row does not print (recomputation, micro-batch) is the recipe's,
-or left to the search. Seconds come from the row, or from its tokens a second.
+[validation-mfu.csv](validation-mfu.csv), which has every measured run with the computed one. Each row is computed like `lightloom mfu`, with the same options,
+checks and memory limit, and the `--constants` of the software that ran. Settings that a row does not state (recomputation, micro-batch) come from the recipe
+or from the search. Seconds come from the row, or from its tokens per second.
 
-Which runs fit constants and which only test them was fixed by names alone, of each software on each accelerator every second model in
-the order of their names; models that came later all test. Constants belong to a chip and to a software ([mfu.md](mfu.md)); its versions differ in features. The *form* of
-the model was settled with all runs in view, so the test is of constants and not of the form.
+Names alone decided which runs fit constants and which only test them: for each software on each accelerator, every second model in
+alphabetical order tests, as do all models added later. Constants belong to a chip and to a software ([mfu.md](mfu.md)), whose versions differ in features. The *form* of
+the model was settled with all runs in view, so the test covers the constants and not the form.
 ";
 
 const CONCLUSIONS: &str = "
 ## What a reader may conclude
 
-* `lightloom mfu` prints beside a step the error of the test runs of its class: chip, software, dense or mixture. Two mappings or designs
-  that differ by less count as equal. Where fewer than five runs test a class it prints *not validated*.
-* For dense models on the chips and software below, the computed step may stand in for a measured one within that error. For mixtures of
-  experts it holds where the recipe of the version is known ([features](mfu.md#features)).
-* Not validated: other chips and software, larger jobs and groups than those of the rows, offload of activations, and
-  refitted constants other than by the runs that were kept back. [mfu.md](mfu.md#constants) lists what the constants do not explain.
+* `lightloom mfu` prints next to a step the error of the test runs of its class: chip, software, dense or mixture. Treat two mappings or designs
+  that differ by less as equal. With fewer than five test runs for a class it prints *not validated*.
+* For dense models on the chips and software below, the computed step can replace a measurement within that error. For mixtures of
+  experts this requires a known recipe of the version ([features](mfu.md#features)).
+* Not validated: other chips and software, jobs and groups larger than in the rows, offload of activations, and
+  refitted constants except by the held-out runs. [mfu.md](mfu.md#constants) lists measurements that the constants do not explain.
 ";
 
 /// The whole page.
