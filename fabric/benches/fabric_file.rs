@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a fabric file takes to read and check, and how much memory: 131,072 GPUs in both forms,
-//! and files made to hurt, which must be refused within 0.5 s and 64 MB.
+//! Measures time and memory of reading and checking fabric files: 131,072 GPUs in both forms, and
+//! malicious files, which must be rejected within 0.5 s and 64 MB.
 //!
-//! `cargo bench -p lightloom-fabric --bench fabric_file` prints each figure beside its target and
-//! fails when one is missed. Time is processor time, so that a busy machine does not change it, and the
-//! median of several runs; memory is the peak of what the
-//! allocator gave out during one run, the file's own bytes included.
+//! `cargo bench -p lightloom-fabric --bench fabric_file` prints each figure next to its target and
+//! fails if one is missed. Time is the median processor time of several runs, so that other load
+//! does not affect it. Memory is the peak of all allocations during one run, including the contents
+//! of the file.
 
 #![allow(clippy::print_stdout, reason = "a bench prints")]
 
@@ -57,7 +57,8 @@ fn main() -> ExitCode {
     if met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Every node and every fibre of a ring, one a line, in the deployment order of its generator form.
+/// Returns all nodes and fibres of a ring, one per line, in the deployment order of its generator
+/// form.
 fn explicit_form(nodes: u32, k: u8) -> String {
     let header = format!(
         "kind: fabric\nversion: 2\nname: bench\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 8, k: {k}}}}}\n"
@@ -106,7 +107,7 @@ fn measure(target: &Target, bytes: &[u8], gpus: u64) -> bool {
     met
 }
 
-/// Files up to the size limit that keep every part of the reader as busy as it gets.
+/// Files up to the size limit that maximise the load on each part of the reader.
 fn nasty() -> Vec<(&'static str, Vec<u8>)> {
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JSON in one spelling, so that equal content has equal bytes and one digest.
+//! Canonical JSON: equal content has equal bytes and therefore one digest.
 //!
-//! The spelling is that of RFC 8785 (JSON Canonicalization Scheme): no white space, the members of an object in
-//! the order of their names by UTF-16 code unit, strings with the fewest escapes, numbers as ECMAScript writes
-//! them: `1.0` is `1`. One addition: an integer has all its digits, also beyond 2^53, as seeds have 64 bits.
+//! The format is RFC 8785 (JSON Canonicalization Scheme): no white space, object members sorted by
+//! name in UTF-16 code units, minimal string escapes, and numbers in ECMAScript notation (`1.0`
+//! becomes `1`). One exception: integers keep all digits beyond 2^53, because seeds have 64 bits.
 
 mod number;
 
@@ -14,41 +14,41 @@ use std::ops::Range;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 
-/// The canonical bytes of a document without its members at these paths, as `["metrics", "plan_seconds"]`.
+/// Returns the canonical bytes of a document, without its members at the given paths, for example
+/// `["metrics", "plan_seconds"]`.
 ///
 /// # Errors
-/// If it is no JSON: an object with keys that are no strings.
+/// If an object has keys that are not strings.
 pub fn bytes(document: &impl Serialize, without: &[&[&str]]) -> serde_json::Result<Vec<u8>> {
     let mut spelling = Spelling { without, ..Spelling::default() };
     document.serialize(&mut Serializer::with_formatter(io::sink(), &mut spelling))?;
     Ok(spelling.out)
 }
 
-/// Collects the canonical bytes: what the serialiser hands over goes into `out` and not to the writer, as the
-/// members of an object can be ordered only when all are there.
+/// Collects the canonical bytes in `out` and ignores the serialiser's writer, because the members
+/// of an object can be sorted only after the last one.
 #[derive(Default)]
 struct Spelling<'a> {
     out: Vec<u8>,
-    /// The objects that are open, outermost first.
+    /// Open objects, outermost first.
     open: Vec<Open>,
-    /// Their members so far, one object after the other.
+    /// Members of the open objects so far, object by object.
     members: Vec<Member>,
     scratch: Vec<u8>,
     without: &'a [&'a [&'a str]],
 }
 
-/// An object that is not closed yet.
 struct Open {
-    /// Where its first member begins in `out`.
+    /// Offset of its first member in `out`.
     start: usize,
-    /// Its first member among `members`.
+    /// Index of its first member in `members`.
     first: usize,
 }
 
-/// Where a member is in `out`.
+/// Location of a member in `out`.
 #[derive(Clone)]
 struct Member {
-    /// Its name in quotes.
+    /// Quoted name.
     name: Range<usize>,
     end: usize,
 }
@@ -63,7 +63,7 @@ impl Spelling<'_> {
         let _ = write!(self.out, "{number}");
     }
 
-    /// Whether the member that has just ended is to be left out.
+    /// Returns whether the member that just ended is excluded.
     fn is_left_out(&self) -> bool {
         let name = |level: usize| {
             let next = self.open.get(level + 1).map_or(self.members.len(), |inner| inner.first);
@@ -100,11 +100,11 @@ impl Spelling<'_> {
     }
 }
 
-/// The order of two names in quotes: by UTF-16 code unit, which for ASCII is that of the bytes.
+/// Compares two quoted names by UTF-16 code unit, which for ASCII equals byte order.
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let is_plain = |name: &[u8]| name.is_ascii() && !name.contains(&b'\\');
     if is_plain(a) && is_plain(b) {
-        // The closing quote is no part of the name.
+        // The closing quote is not part of the name.
         return a[..a.len() - 1].cmp(&b[..b.len() - 1]);
     }
     let units = |name: &[u8]| -> Vec<u16> {
@@ -212,7 +212,7 @@ impl Formatter for &mut Spelling<'_> {
     }
 
     fn begin_object_key<W: ?Sized + io::Write>(&mut self, _: &mut W, _: bool) -> io::Result<()> {
-        // The first member that is kept has no comma, and it need not be the first.
+        // No comma before the first kept member, which need not be the first member.
         if self.open.last().is_some_and(|open| open.first < self.members.len()) {
             self.put(b",");
         }
@@ -232,7 +232,7 @@ impl Formatter for &mut Spelling<'_> {
     fn end_object_value<W: ?Sized + io::Write>(&mut self, _: &mut W) -> io::Result<()> {
         if self.is_left_out() {
             let start = self.members.pop().map_or(0, |member| member.name.start);
-            // With the comma before it.
+            // Remove the preceding comma as well.
             let comma = self.open.last().is_some_and(|open| open.first < self.members.len());
             self.out.truncate(start - usize::from(comma));
             return Ok(());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The data-centre network beside the HBD: nodes under leaves, and what joins the leaves.
+//! The data-centre network (DCN): nodes below leaves, and the network that joins the leaves.
 //!
-//! A leaf is a ToR or a rail switch. One type answers for every design, so that nothing outside this room
-//! asks which one it is.
+//! A leaf is a ToR or a rail switch. [`Dcn`] covers every design behind one interface, so that
+//! callers do not match on the design.
 
 use crate::direct::DirectNetwork;
 use crate::fat_tree::ReconfigurableFatTree;
@@ -10,26 +10,26 @@ use crate::fault::FaultSet;
 use lightloom_units::id::{GpuId, LeafId, NodeId, TorId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
-/// A data-centre network of any design.
+/// A data-centre network.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dcn {
-    /// ToRs in aggregation domains, switched by packets.
+    /// ToRs in aggregation domains, joined by packet switches.
     FatTree(FatTree),
-    /// A leaf for each GPU of a node, packet switches above them.
+    /// One leaf per GPU of a node, with packet switches above.
     Rails(Rails),
-    /// Leaves joined leaf to leaf, without switches above them.
+    /// Directly connected leaves, without switches above them.
     Direct(Box<DirectNetwork>),
-    /// Leaves joined by a thin packet core and by banks of optical switches.
+    /// Leaves joined by a thin packet core and banks of optical switches.
     Reconfigurable {
-        /// The leaves and what joins them.
+        /// Leaves, packet core and optical switches.
         network: Box<ReconfigurableFatTree>,
-        /// Nodes under one leaf.
+        /// Nodes per leaf.
         nodes_per_leaf: u32,
     },
 }
 
 impl Dcn {
-    /// What the design is called, for people.
+    /// Returns the design name for text output.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -52,7 +52,7 @@ impl Dcn {
         }
     }
 
-    /// p: nodes under one leaf, at least 1.
+    /// Returns the nodes per leaf, at least 1.
     #[must_use]
     pub fn nodes_per_tor(&self) -> u32 {
         match self {
@@ -63,25 +63,25 @@ impl Dcn {
         }
     }
 
-    /// Leaves of one aggregation domain, at least 1.
+    /// Returns the leaves per aggregation domain, at least 1.
     #[must_use]
     pub fn tors_per_domain(&self) -> u32 {
         match self {
             Self::FatTree(tree) => tree.tors_per_domain,
-            // The switches above the rails join all groups of nodes.
+            // The switches above the rails join all node groups.
             Self::Rails(rails) => (u32::MAX / rails.nodes_per_group.max(1)).max(1),
             Self::Direct(network) => network.leaves(),
             Self::Reconfigurable { network, .. } => network.spec().leaves,
         }
     }
 
-    /// The rack of `node`: racks are filled in order.
+    /// Returns the rack of `node`. Racks are filled in order.
     #[must_use]
     pub fn tor_of(&self, node: NodeId) -> TorId {
         TorId(node.0 / self.nodes_per_tor())
     }
 
-    /// The leaf that a GPU's network card is plugged into.
+    /// Returns the leaf that a GPU's network card connects to.
     #[must_use]
     pub fn leaf_of(&self, gpu: GpuId) -> LeafId {
         let group = self.tor_of(gpu.node).0;
@@ -93,19 +93,19 @@ impl Dcn {
         }
     }
 
-    /// The aggregation domain of `tor`.
+    /// Returns the aggregation domain of `tor`.
     #[must_use]
     pub fn domain_of(&self, tor: TorId) -> u32 {
         tor.0 / self.tors_per_domain()
     }
 
-    /// Racks needed for `nodes` nodes; the last may be partly filled.
+    /// Returns the racks needed for `nodes` nodes; the last one may be partly filled.
     #[must_use]
     pub fn tors(&self, nodes: u32) -> u32 {
         nodes.div_ceil(self.nodes_per_tor())
     }
 
-    /// Leaves there are for `nodes` nodes.
+    /// Returns the number of leaves of a network with `nodes` nodes.
     #[must_use]
     pub fn leaves(&self, nodes: u32) -> u32 {
         match self {
@@ -116,7 +116,7 @@ impl Dcn {
         }
     }
 
-    /// Downlink over uplink bandwidth of a leaf's packet uplinks: 1 is non-blocking.
+    /// Returns the ratio of downlink to packet uplink bandwidth of a leaf; 1 is non-blocking.
     #[must_use]
     pub fn oversubscription(&self) -> u32 {
         match self {
@@ -134,7 +134,7 @@ impl Dcn {
         }
     }
 
-    /// Rate of a port of a packet switch.
+    /// Returns the rate of a packet switch port.
     #[must_use]
     pub fn port_rate(&self) -> BitsPerSecond {
         match self {
@@ -144,8 +144,8 @@ impl Dcn {
         }
     }
 
-    /// What one aggregation domain can send to others, and receive, in bit/s. `None` if it is never less than what its
-    /// ToRs can.
+    /// Returns the rate of one aggregation domain to (and from) the others, in bit/s. `None` if it
+    /// is never below the combined rate of its ToRs.
     #[must_use]
     pub fn rate_of_domain(&self, gpus_per_node: u8) -> Option<f64> {
         let tree = self.packet_tree().filter(|tree| tree.core_oversubscription > 1)?;
@@ -154,7 +154,7 @@ impl Dcn {
         Some(uplinks * f64::from(cores) * tree.link_rate.0 as f64)
     }
 
-    /// Rate of a GPU's network interfaces, together.
+    /// Returns the combined rate of a GPU's network interfaces.
     #[must_use]
     pub fn link_rate(&self) -> BitsPerSecond {
         match self {
@@ -169,7 +169,7 @@ impl Dcn {
         }
     }
 
-    /// Propagation delay of one cable.
+    /// Returns the propagation delay of one cable.
     #[must_use]
     pub fn link_latency(&self) -> Picoseconds {
         match self {
@@ -180,7 +180,7 @@ impl Dcn {
         }
     }
 
-    /// The packet switches as a tree, where packets alone join the leaves.
+    /// Returns the tree of packet switches if the network is a plain fat-tree.
     #[must_use]
     pub fn packet_tree(&self) -> Option<&FatTree> {
         match self {
@@ -189,7 +189,7 @@ impl Dcn {
         }
     }
 
-    /// The cables between leaves, where leaves are joined leaf to leaf.
+    /// Returns the cables between leaves if leaves are directly connected.
     #[must_use]
     pub fn direct(&self) -> Option<&DirectNetwork> {
         match self {
@@ -198,7 +198,7 @@ impl Dcn {
         }
     }
 
-    /// The optical switches between leaves, where there are any.
+    /// Returns the optical switches between leaves, if the network has any.
     #[must_use]
     pub fn circuits(&self) -> Option<&ReconfigurableFatTree> {
         match self {
@@ -207,14 +207,15 @@ impl Dcn {
         }
     }
 
-    /// Uplinks of `leaf`: towards packet switches, or to other leaves; 0 where there are none.
+    /// Returns the uplinks of `leaf` to packet switches or to other leaves; 0 if it has none.
     #[must_use]
     pub fn uplinks_at(&self, leaf: LeafId, gpus_per_node: u8) -> u32 {
         self.direct()
             .map_or_else(|| self.uplinks_of_leaf(gpus_per_node), |network| network.cables_of(leaf))
     }
 
-    /// Uplinks of one leaf towards packet switches, or the most that one has to other leaves; 0 where there are none.
+    /// Returns the uplinks of one leaf to packet switches, or the largest number of cables from one
+    /// leaf to others; 0 if there are none.
     #[must_use]
     pub fn uplinks_of_leaf(&self, gpus_per_node: u8) -> u32 {
         match self {
@@ -232,7 +233,8 @@ impl Dcn {
         }
     }
 
-    /// As [`packet_rate_of_leaf`](Self::packet_rate_of_leaf), with the uplinks that `faults` leave to `leaf`.
+    /// Returns the [`packet_rate_of_leaf`](Self::packet_rate_of_leaf) of `leaf` over the uplinks
+    /// that work under `faults`.
     #[must_use]
     pub fn packet_rate_left(&self, leaf: LeafId, gpus_per_node: u8, faults: &FaultSet) -> f64 {
         if let Some(network) = self.direct() {
@@ -246,8 +248,8 @@ impl Dcn {
         self.packet_rate_of_leaf(gpus_per_node) * f64::from(left) / f64::from(uplinks)
     }
 
-    /// What one leaf can send to others, and receive, through packet switches alone, in bit/s; the mean where leaves
-    /// differ.
+    /// Returns the send (and receive) rate of one leaf through packet switches, in bit/s. The mean
+    /// if leaves differ.
     #[must_use]
     pub fn packet_rate_of_leaf(&self, gpus_per_node: u8) -> f64 {
         match self {
@@ -266,18 +268,19 @@ impl Dcn {
     }
 }
 
-/// Rail-optimised leaves: GPU i of every node of a group is below the group's leaf i, in every plane.
+/// Rail-optimised leaves: in every plane, GPU i of each node of a group connects to the group's
+/// leaf i.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rails {
-    /// Nodes whose GPUs share rail switches, at least 1.
+    /// Nodes per group (nodes that share rail switches), at least 1.
     pub nodes_per_group: u32,
-    /// GPUs of a node: rails of a group.
+    /// GPUs per node, which is also the number of rails per group.
     pub gpus_per_node: u8,
-    /// Planes: a GPU has a port in each, and each has rail switches of its own.
+    /// Planes. A GPU has one port in each, and each plane has separate rail switches.
     pub planes: u32,
-    /// Downlink over uplink bandwidth of a rail switch: 1 is non-blocking.
+    /// Ratio of downlink to uplink bandwidth of a rail switch; 1 is non-blocking.
     pub oversubscription: u32,
-    /// Rate of one port of a GPU, and of every switch port.
+    /// Rate of one GPU port and of every switch port.
     pub link_rate: BitsPerSecond,
     /// Propagation delay of one cable.
     pub link_latency: Picoseconds,
@@ -295,20 +298,20 @@ impl Default for Dcn {
     }
 }
 
-/// A fat-tree of two tiers (one aggregation domain) or three.
+/// A fat-tree with two tiers (one aggregation domain) or three.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FatTree {
-    /// What it is called: one of two tiers is a leaf-spine where the file calls it so.
+    /// Design name. A two-tier tree is called leaf-spine if the file declares it so.
     pub design: &'static str,
-    /// p: nodes under one ToR, at least 1.
+    /// Nodes per ToR, at least 1.
     pub nodes_per_tor: u32,
-    /// ToRs of one aggregation domain, at least 1.
+    /// ToRs per aggregation domain, at least 1.
     pub tors_per_domain: u32,
-    /// Downlink over uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
+    /// Ratio of downlink to uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
     pub oversubscription: u32,
-    /// Downlink over uplink bandwidth of the switches above the ToRs, between aggregation domains.
+    /// Ratio of downlink to uplink bandwidth of the aggregation switches, between domains.
     pub core_oversubscription: u32,
-    /// Network interfaces of a GPU, each of `link_rate`.
+    /// Network interfaces per GPU, each at `link_rate`.
     pub nics_per_gpu: u32,
     /// Rate of a GPU's network interface and of every switch port.
     pub link_rate: BitsPerSecond,
@@ -317,14 +320,14 @@ pub struct FatTree {
 }
 
 impl FatTree {
-    /// Core switches that the aggregation switches of one number are below.
+    /// Returns the core switches connected to one aggregation switch of each domain.
     #[must_use]
     pub fn cores_of_plane(&self) -> u32 {
         self.tors_per_domain.div_ceil(self.core_oversubscription.max(1))
     }
 }
 
-/// How the HBD line runs through the racks.
+/// Order of the HBD line through the racks.
 #[derive(
     Clone,
     Copy,
@@ -338,16 +341,17 @@ impl FatTree {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Slot 0 of every ToR, then slot 1 of every ToR, and so on: neighbours in the line stand under
-    /// different ToRs, and the same place of different sub-lines under the same ToR.
+    /// Slot 0 of every ToR, then slot 1 of every ToR, and so on. Neighbours in the line are below
+    /// different ToRs, and the same place in each sub-line is below the same ToR.
     #[default]
     SubLines,
-    /// Rack by rack: neighbours in the line stand under the same ToR.
+    /// Rack by rack. Neighbours in the line are below the same ToR.
     Sequential,
 }
 
 impl Order {
-    /// The line order (position → node) of `nodes` nodes with `nodes_per_tor` under a ToR.
+    /// Returns the line order (position → node) of `nodes` nodes with `nodes_per_tor` nodes per
+    /// ToR.
     #[must_use]
     pub fn line(self, nodes: u32, nodes_per_tor: u32) -> Vec<NodeId> {
         match self {
@@ -378,7 +382,7 @@ mod tests {
         assert_eq!((leaf(0, 1), leaf(7, 1), leaf(7, 2), leaf(8, 1)), (1, 1, 2, 5));
         assert_eq!(rails.leaves(20), 12);
         assert_eq!(rails.link_rate(), BitsPerSecond::from_gbps(800));
-        // Eight GPUs in two planes, half of their rate upwards.
+        // Eight GPU ports in two planes, with half of their rate as uplinks.
         assert!((rails.packet_rate_of_leaf(4) - 8.0 * 400e9).abs() < 1.0);
     }
 

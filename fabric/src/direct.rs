@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leaves joined leaf to leaf, without switches above them: a dragonfly, a torus of leaves, any graph.
+//! Networks that join leaves directly, without spine switches: a dragonfly, a torus of leaves, or
+//! any graph.
 //!
 //! | design | cables |
 //! | --- | --- |
-//! | dragonfly | every two leaves of a group; every two groups, spread over their leaves in turn |
-//! | torus | neighbours along every side, closed; along a side of 2 there is one neighbour |
-//! | graph | those listed |
+//! | dragonfly | between all leaves of a group, and between all groups, distributed round-robin over their leaves |
+//! | torus | between neighbours along every closed dimension; a dimension of 2 has one neighbour |
+//! | graph | as listed |
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,24 +14,24 @@ use crate::fault::FaultSet;
 use lightloom_units::id::{LeafId, UplinkId};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
-/// The most leaves of such a network: routes are found between every two of them.
+/// Maximum number of leaves. Routes are computed between all pairs.
 pub const MAX_DIRECT_LEAVES: u32 = 2_048;
 
-/// Cables between two leaves.
+/// The two ends of a cable between leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeafCable {
     /// The leaf with the smaller number.
     pub a: LeafId,
-    /// The other.
+    /// The leaf with the larger number.
     pub b: LeafId,
 }
 
-/// Leaves joined leaf to leaf.
+/// A network of directly connected leaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectNetwork {
     name: String,
     leaves: u32,
-    /// Nodes under one leaf, at least 1.
+    /// Nodes per leaf, at least 1.
     pub nodes_per_leaf: u32,
     /// GPUs of a node.
     pub gpus_per_node: u8,
@@ -38,16 +39,16 @@ pub struct DirectNetwork {
     pub link_rate: BitsPerSecond,
     /// Propagation delay of one cable.
     pub link_latency: Picoseconds,
-    /// Every cable, in order; parallel ones follow one another.
+    /// All cables, sorted; parallel cables are adjacent.
     cables: Vec<LeafCable>,
-    /// By leaf: its cables, in the order in which its uplinks are counted.
+    /// Cable indices by leaf, in the order of the leaf's uplink numbers.
     of_leaf: Vec<Vec<u32>>,
 }
 
-/// What the leaves of a direct network are like.
+/// Properties common to all leaves of a direct network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DirectLeaf {
-    /// Nodes under one leaf, at least 1.
+    /// Nodes per leaf, at least 1.
     pub nodes: u32,
     /// GPUs of a node.
     pub gpus_per_node: u8,
@@ -58,7 +59,7 @@ pub struct DirectLeaf {
 }
 
 impl DirectNetwork {
-    /// `leaves` leaves joined by `pairs`, each with how many cables it has.
+    /// Creates a network of `leaves` leaves with the given number of cables per pair.
     #[must_use]
     pub fn new(
         name: String,
@@ -86,7 +87,7 @@ impl DirectNetwork {
         }
     }
 
-    /// The cables of a dragonfly: `between` cables for every two groups.
+    /// Returns the cables of a dragonfly with `between` cables between any two groups.
     #[must_use]
     pub fn dragonfly(groups: u32, per_group: u32, between: u32) -> BTreeMap<LeafCable, u32> {
         let mut pairs = BTreeMap::new();
@@ -114,7 +115,7 @@ impl DirectNetwork {
         pairs
     }
 
-    /// The cables of a torus of these sides, `count` between neighbours.
+    /// Returns the cables of a torus with these dimensions and `count` cables between neighbours.
     #[must_use]
     pub fn torus(sides: &[u32], count: u32) -> BTreeMap<LeafCable, u32> {
         let leaves: u32 = sides.iter().product();
@@ -132,38 +133,39 @@ impl DirectNetwork {
         pairs
     }
 
-    /// What the design is called, for people.
+    /// Returns the design name for text output.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{} of {} leaves, {} cables", self.name, self.leaves, self.cables.len())
     }
-    /// Leaves, with and without nodes.
+    /// Returns the number of leaves, including leaves without nodes.
     #[must_use]
     pub fn leaves(&self) -> u32 {
         self.leaves
     }
-    /// Every cable.
+    /// Returns all cables.
     #[must_use]
     pub fn cables(&self) -> &[LeafCable] {
         &self.cables
     }
-    /// Cables of one leaf.
+    /// Returns the number of cables of one leaf.
     #[must_use]
     pub fn cables_of(&self, leaf: LeafId) -> u32 {
         self.of_leaf.get(leaf.index()).map_or(0, |cables| cables.len() as u32)
     }
-    /// The most cables that a leaf has.
+    /// Returns the largest number of cables of any leaf.
     #[must_use]
     pub fn most_cables(&self) -> u32 {
         self.of_leaf.iter().map(|cables| cables.len() as u32).max().unwrap_or(0)
     }
-    /// What all GPUs below one leaf can send together, in bit/s.
+    /// Returns the combined send rate of all GPUs below one leaf, in bit/s.
     #[must_use]
     pub fn interface_rate(&self) -> f64 {
         f64::from(self.nodes_per_leaf) * f64::from(self.gpus_per_node) * self.link_rate.0 as f64
     }
 
-    /// The name of a cable at its leaf with the smaller number: a cable is one fault whichever end names it.
+    /// Returns the cable's name at its lower-numbered leaf, so that a cable fault has one name
+    /// regardless of the reported end.
     #[must_use]
     pub fn lower_end(&self, uplink: UplinkId) -> Option<UplinkId> {
         let cable = *self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize)?;
@@ -172,7 +174,7 @@ impl DirectNetwork {
         Some(UplinkId { leaf, uplink: u32::try_from(place).ok()? })
     }
 
-    /// Cables that work between every two leaves that have some.
+    /// Returns the number of working cables of every pair of leaves that has any.
     #[must_use]
     pub fn working(&self, faults: &FaultSet) -> BTreeMap<LeafCable, u32> {
         let mut pairs = BTreeMap::new();
@@ -182,7 +184,7 @@ impl DirectNetwork {
         pairs
     }
 
-    /// Every cable that works.
+    /// Returns all working cables.
     pub fn cables_left(&self, faults: &FaultSet) -> impl Iterator<Item = LeafCable> + '_ {
         let broken = faults.uplinks.iter().filter_map(|uplink| {
             self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize).copied()
@@ -192,7 +194,7 @@ impl DirectNetwork {
         all.filter(move |(index, _)| !broken.contains(index)).map(|(_, cable)| *cable)
     }
 
-    /// A leaf that no cables join with leaf 0. `None` if all are joined.
+    /// Returns a leaf that is not connected to leaf 0. `None` if all are connected.
     #[must_use]
     pub fn cut_off(&self) -> Option<LeafId> {
         let mut seen = vec![false; self.leaves as usize];
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_balanced_dragonfly_joins_every_two_groups_once_and_each_leaf_as_often() {
-        // a = 4 leaves a group with h = 2 global cables each: g = a·h + 1 = 9 groups.
+        // a = 4 leaves per group with h = 2 global cables each: g = a·h + 1 = 9 groups.
         let network = DirectNetwork::new("d".into(), 36, LEAF, &DirectNetwork::dragonfly(9, 4, 1));
         assert!((0..36).all(|leaf| network.cables_of(LeafId(leaf)) == 3 + 2));
         assert_eq!(network.cables().len(), 9 * 6 + 36);
@@ -243,7 +245,7 @@ mod tests {
     fn a_cable_is_one_fault_whichever_end_names_it() {
         let network = DirectNetwork::new("t".into(), 4, LEAF, &DirectNetwork::torus(&[4], 1));
         let at = |leaf: u32, uplink: u32| UplinkId { leaf: LeafId(leaf), uplink };
-        // Leaf 1 has l0-l1 and l1-l2, in that order.
+        // The cables of leaf 1 are l0-l1 and l1-l2, in that order.
         assert_eq!(network.lower_end(at(1, 0)), Some(at(0, 0)));
         assert_eq!(network.lower_end(at(2, 0)), network.lower_end(at(1, 1)));
         assert_eq!(network.lower_end(at(2, 2)), None);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that people write: YAML in, a Rust value or all of its mistakes out.
+//! User-written YAML files: a Rust value or all errors of the file.
 //!
-//! Any kind of file (fabric, scenario, prices, daemon) is a Rust type with serde's `Deserialize` and
-//! schemars' `JsonSchema`; nothing else has to be written to get every mistake at once, each with its
-//! line, column, stable code, cause and fix.
+//! Every kind of file (fabric, scenario, prices, daemon) is a Rust type with serde's `Deserialize`
+//! and schemars' `JsonSchema`. That is enough to report every error of a file in one pass, each
+//! with line, column, stable code, cause and fix.
 //!
 //! ```text
 //! bytes ─▶ door ─▶ parse ─▶ tree ─┬─▶ conform (against the type's schema) ─▶ all shape mistakes
@@ -12,8 +12,8 @@
 //! characters
 //! ```
 //!
-//! An enum is written as a mapping with one key (`hbd: {khop: {…}}`): serde's default. `tag`, `flatten`
-//! and `untagged` are not supported, for they cost the position of the mistake.
+//! An enum is written as a mapping with one key (`hbd: {khop: {…}}`), serde's default. `tag`,
+//! `flatten` and `untagged` are not supported because they lose the position of an error.
 //!
 //! ```
 //! use lightloom_fabric::document::{self, Check, codes};
@@ -22,14 +22,14 @@
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
 //! #[serde(deny_unknown_fields)]
 //! struct ShelfFile {
-//!     /// How many boards it has.
+//!     /// Number of boards.
 //!     boards: u8,
-//!     /// The board that the books stand on, from 0.
+//!     /// Board that holds the books, from 0.
 //!     #[serde(default)]
 //!     books_on: u8,
 //! }
 //!
-//! /// What a shelf file alone cannot say is checked here, by path.
+//! /// Checks what the schema cannot express.
 //! fn check(file: ShelfFile, check: &mut Check<'_>) -> Option<ShelfFile> {
 //!     if file.books_on >= file.boards {
 //!         check
@@ -54,7 +54,7 @@
 //! assert_eq!(mistakes[0].help.as_deref(), Some("did you mean `boards`?"));
 //! ```
 //!
-//! The file itself is read at the edge of the program, by [`take`], which stops at the size limit.
+//! Only [`take`] touches the file system: it reads the file and stops at the size limit.
 
 pub mod codes;
 mod conform;
@@ -84,7 +84,7 @@ use problem::{Problem, Problems};
 use shape::Shapes;
 use tree::{Span, Tree};
 
-/// Reads a file of kind `T` without checks of its own.
+/// Reads a file of kind `T` without additional checks.
 pub fn read<T: DeserializeOwned + JsonSchema>(
     file: &str,
     bytes: &[u8],
@@ -92,11 +92,11 @@ pub fn read<T: DeserializeOwned + JsonSchema>(
     load(file, bytes, |value, _| Some(value))
 }
 
-/// Reads a file of kind `T`, then lets `check` say what is wrong beyond its shape and make of it what
-/// the program works with. The result is `None` exactly when some diagnostic is an error.
+/// Reads a file of kind `T` and passes it to `check`, which reports errors beyond the schema and
+/// converts the value. The result is `None` exactly if some diagnostic is an error.
 ///
-/// `file` is what the user calls the file; it is not opened. `check` returns `None` only after it has
-/// reported an error.
+/// `file` is the name in messages; it is not opened. `check` must report an error before it returns
+/// `None`.
 pub fn load<T, U>(
     file: &str,
     bytes: &[u8],
@@ -119,8 +119,8 @@ where
     (value, problems.into_diagnostics(file, source))
 }
 
-/// A file with mistakes of shape is read around them where that is possible, and held against the
-/// caller's rules all the same: all its mistakes are shown at once.
+/// If possible, a file with schema errors is still deserialized without the faulty parts and passed
+/// to the caller's checks, so that all its errors appear together.
 fn read_tree<T, U>(
     tree: &mut Tree<'_>,
     problems: &mut Problems,
@@ -140,9 +140,9 @@ where
     }
 }
 
-/// The first keys at the top of a file, for telling what kind it is; none when it is no mapping.
+/// Returns the first top-level keys of a file, to detect its kind; empty if it is not a mapping.
 ///
-/// Only the beginning of a long file is looked at, so that reading it twice costs little.
+/// Only the beginning of a long file is parsed, so detecting the kind first costs little.
 #[must_use]
 pub fn top_keys(bytes: &[u8]) -> Vec<String> {
     let limits = Limits::default();
@@ -150,20 +150,20 @@ pub fn top_keys(bytes: &[u8]) -> Vec<String> {
         .map_or_else(|_| Vec::new(), |source| parse::top_keys(source, &limits))
 }
 
-/// The JSON Schema (2020-12) of a file kind, for editors.
+/// Returns the JSON Schema (2020-12) of a file kind, for editors.
 #[must_use]
 pub fn schema<T: JsonSchema>() -> serde_json::Value {
     schemars::schema_for!(T).to_value()
 }
 
-/// Where a caller reports what is wrong beyond the shape of a file.
+/// Collects errors that go beyond the schema of a file.
 ///
-/// Places are named by JSON pointers such as `/links/3/endpoints/0`; the part of a pointer that the
-/// file does not have (a default) is cut off.
+/// Locations are JSON pointers such as `/links/3/endpoints/0`. If the file lacks part of a pointer
+/// (a default), the location is its nearest written parent.
 ///
-/// The value may stand for a file with mistakes of shape, read around them: a value that could not be
-/// read has its default, an item or entry is left out. A report about a place where that happened is
-/// dropped, so a check names every place that it depends on, by [`Report::also`] or
+/// The checked value may come from a file with schema errors: an unreadable value is replaced by
+/// its default, and an unreadable item or entry is omitted. Reports about such a location are
+/// dropped. A check must therefore name every location that it depends on, with [`Report::also`] or
 /// [`Report::depends_on`].
 #[derive(Debug)]
 pub struct Check<'d> {
@@ -172,12 +172,12 @@ pub struct Check<'d> {
 }
 
 impl Check<'_> {
-    /// Reports an error about the value at `path`; the report can be completed on what this returns.
+    /// Reports an error in the value at `path`. The returned report accepts further details.
     pub fn error(&mut self, code: Code, path: &str, message: impl Into<String>) -> Report<'_> {
         self.report(path, |span| Problem::new(code, span, message))
     }
 
-    /// Reports something that is probably not meant.
+    /// Reports a probable mistake.
     pub fn warning(&mut self, code: Code, path: &str, message: impl Into<String>) -> Report<'_> {
         self.report(path, |span| Problem::new(code, span, message).into_warning())
     }
@@ -189,20 +189,20 @@ impl Check<'_> {
         report
     }
 
-    /// Whether an error has been reported.
+    /// Returns whether an error has been reported.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.problems.has_errors()
     }
 
-    /// Whether the file itself has a value at `path`, as opposed to a default.
+    /// Returns whether the file contains a value at `path`, as opposed to a default.
     #[must_use]
     pub fn is_written(&self, path: &str) -> bool {
         self.tree.find(path).is_whole
     }
 }
 
-/// A report that can be completed; it is filed when dropped.
+/// A report under construction; it is filed when dropped.
 #[derive(Debug)]
 pub struct Report<'d> {
     tree: &'d Tree<'d>,
@@ -211,8 +211,8 @@ pub struct Report<'d> {
 }
 
 impl Report<'_> {
-    /// The place of `path`, and whether what stands there was read as written. Finding it takes time in
-    /// long lists, so it is not sought where a mistake will only be counted.
+    /// Returns the location of `path` and whether its value was read as written. The lookup is slow
+    /// in long lists, so it is skipped once further errors are only counted.
     fn place(&self, path: &str) -> (Span, bool) {
         if self.problems.is_full() {
             return (Span::default(), true);
@@ -226,24 +226,24 @@ impl Report<'_> {
         self
     }
 
-    /// What to write at the place itself.
+    /// Sets the label at the location.
     pub fn label(self, label: impl Into<String>) -> Self {
         self.edit(|problem| problem.with_label(label))
     }
 
-    /// How to mend it.
+    /// Sets the help text that says how to fix the error.
     pub fn help(self, help: impl Into<String>) -> Self {
         self.edit(|problem| problem.with_help(help))
     }
 
-    /// Another place that belongs to it, and that it depends on.
+    /// Adds a related location that the error depends on.
     pub fn also(self, path: &str, message: impl Into<String>) -> Self {
         let span = self.place(path).0;
         self.depends_on(path).edit(|problem| problem.with_related(span, message))
     }
 
-    /// A place that it depends on and that need not be shown: the report is dropped if the file has a
-    /// mistake of shape there.
+    /// Adds a location that the error depends on without showing it. The report is dropped if the
+    /// file has a schema error there.
     pub fn depends_on(mut self, path: &str) -> Self {
         if !self.place(path).1 {
             self.problem = None;
@@ -260,7 +260,7 @@ impl Drop for Report<'_> {
     }
 }
 
-/// The name most like `written`, if one is so near that it was probably meant.
+/// Returns the name most similar to `written`, if it is close enough to be the likely intent.
 #[must_use]
 pub fn closest<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const LONGEST: usize = 64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fabric: what is installed, what is cabled to what, and what shall run on it.
+//! A fabric: the installed hardware, its cabling and the jobs that run on it.
 
 use std::collections::BTreeMap;
 
@@ -12,124 +12,126 @@ use crate::hbd::{Grouping, Hbd};
 use crate::khop::KhopRing;
 use crate::plan::Searched;
 
-/// A valid fabric. It is made from a fabric file, where every error is reported.
+/// A valid fabric, loaded from a fabric file. Loading reports every error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fabric {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// SHA-256 of the file it was read from, in hex: plans name the fabric they are for.
+    /// SHA-256 of the fabric file, in hex. Plans use it to identify their fabric.
     pub sha256: String,
-    /// The high-bandwidth domain.
+    /// High-bandwidth domain.
     pub hbd: Hbd,
-    /// Nodes of each ring that only pass its light on: 0 or 1.
+    /// Nodes of each ring that only forward light: 0 or 1.
     pub spare_per_ring: u8,
-    /// Links of the high-bandwidth domain.
+    /// Rates and delays inside the high-bandwidth domain.
     pub hbd_links: HbdLinks,
-    /// The data-centre network.
+    /// Data-centre network.
     pub dcn: Dcn,
-    /// How the HBD line runs through the racks.
+    /// Order of the HBD line through the racks.
     pub order: Order,
-    /// The transceivers with an optical circuit switch inside.
+    /// Transceivers with an integrated optical circuit switch.
     pub transceiver: Transceiver,
-    /// What shall run, in order of placement.
+    /// Jobs, in order of placement.
     pub jobs: Vec<Job>,
-    /// Unit prices and powers of the interconnect parts.
+    /// Unit prices and power of the interconnect parts.
     pub parts: Parts,
-    /// Share of the live demand's rate that no stage of a change of circuits may go below.
+    /// Smallest fraction of the current demand's rate that must remain available in every stage of
+    /// a circuit change.
     pub floor: f64,
-    /// Text of the files that steps name (matrices, models), or why it cannot be read.
+    /// Contents of the files that steps reference (matrices, models), or the read error.
     pub files: BTreeMap<String, Result<String, String>>,
 }
 
 /// Rates and delays of the GPU ring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HbdLinks {
-    /// One ring edge, one direction: half of a GPU's bandwidth.
+    /// Rate of one ring edge per direction: half of a GPU's bandwidth.
     pub edge_rate: BitsPerSecond,
-    /// Propagation inside a node, over copper or a looped bundle.
+    /// Propagation delay inside a node, over copper or a loopback bundle.
     pub inside_latency: Picoseconds,
-    /// Propagation between nodes, over a fibre.
+    /// Propagation delay between nodes, over fibre.
     pub fibre_latency: Picoseconds,
 }
 
-/// A transceiver with an optical circuit switch inside (OCSTrx).
+/// A transceiver with an integrated optical circuit switch (OCSTrx).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transceiver {
-    /// Shortest time the light is dark while the switch moves.
+    /// Shortest dark time while the switch moves.
     pub switch_min: Picoseconds,
-    /// Longest time the light is dark while the switch moves.
+    /// Longest dark time while the switch moves.
     pub switch_max: Picoseconds,
-    /// Added by the software that commands it, before the light moves.
+    /// Delay of the controlling software before the switch starts to move.
     pub software_delay: Picoseconds,
-    /// From light at both ends of a path until its receivers pass bits on.
+    /// Time from light at both ends of a path until its receivers pass data.
     pub relock: Picoseconds,
-    /// How much light should arrive, where the file says what it loses.
+    /// Expected optical power, if the file specifies the losses.
     pub light: Option<LightBudget>,
 }
 
-/// How much light arrives at a transceiver of a k-hop line.
+/// Expected received power at the transceivers of a k-hop line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LightBudget {
-    /// After each length of hop, the shortest first, in dBm.
+    /// Received power for each hop length, shortest first, in dBm.
     pub hops_dbm: Vec<f64>,
-    /// What a receiver needs, in dBm.
+    /// Receiver sensitivity, in dBm.
     pub sensitivity_dbm: f64,
 }
 
-/// A job: groups of `tp` GPUs, each group one ring.
+/// A job. Each group of `tp` GPUs forms one ring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// How many GPUs it wants.
+    /// Requested GPUs.
     pub size: JobSize,
-    /// GPUs of one tensor-parallel group. 0 where the step says itself which leaves send.
+    /// GPUs per tensor-parallel group. 0 if the step defines traffic between leaves directly.
     pub tp: u32,
-    /// What it sends, again and again. `None` if only its rings are planned.
+    /// The repeated step and its traffic. `None` if only rings are planned.
     pub step: Option<StepFile>,
-    /// How its mapping was found, where the file asks for a search.
+    /// How the parallel mapping was found, if the file asks for a search.
     pub searched: Option<Searched>,
 }
 
 impl Job {
-    /// Whether its GPUs are placed: its step names ranks, not leaves.
+    /// Returns whether the job's GPUs are placed, which requires a step that addresses ranks rather
+    /// than leaves.
     #[must_use]
     pub fn is_placed(&self) -> bool {
         self.tp > 0
     }
 }
 
-/// How many GPUs a job wants.
+/// Requested size of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobSize {
-    /// All that can be grouped.
+    /// All GPUs that form complete groups.
     All,
-    /// This many, a multiple of the group size.
+    /// A fixed number, a multiple of the group size.
     Gpus(u64),
 }
 
-/// Unit prices and powers of the parts of a k-hop ring.
+/// Unit prices and power of the parts of a k-hop ring.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
-    /// One OCSTrx module.
+    /// Price of one OCSTrx module.
     pub ocstrx: Dollars,
-    /// The fibre that comes with every optical module.
+    /// Price of the fibre of one optical module.
     pub fibre: Dollars,
-    /// One direct-attach copper cable.
+    /// Price of one direct-attach copper cable.
     pub dac: Dollars,
-    /// One OCSTrx module.
+    /// Power of one OCSTrx module.
     pub ocstrx_power: Watts,
-    /// One direct-attach copper cable.
+    /// Power of one direct-attach copper cable.
     pub dac_power: Watts,
 }
 
-/// OCSTrx modules in a bundle: half of them on each of the two GPUs it joins.
+/// OCSTrx modules per bundle, half of them on each of the two GPUs.
 pub const MODULES_PER_BUNDLE: u32 = 8;
-/// Copper cables that make one plain ring edge.
+/// Copper cables per plain ring edge.
 const DACS_PER_EDGE: u32 = 2;
 
 impl Fabric {
-    /// A k-hop ring or line of nodes below a fat-tree, everything else by default.
+    /// Creates a k-hop ring or line below a fat-tree, with defaults for everything else.
     #[must_use]
     pub fn of_ring(
         name: &str,
@@ -154,8 +156,8 @@ impl Fabric {
         }
     }
 
-    /// The optical switches between leaves, where nothing else of the fabric is planned: it has no domain, and
-    /// no job has GPUs of its own.
+    /// Returns the optical switches if they are the only planned part: the fabric has no domain,
+    /// and no job is placed on GPUs.
     #[must_use]
     pub fn circuits_alone(&self) -> Option<&ReconfigurableFatTree> {
         let is_alone =
@@ -163,20 +165,20 @@ impl Fabric {
         self.dcn.circuits().filter(|_| is_alone)
     }
 
-    /// The text of a file that a step names.
+    /// Returns the contents of a file that a step references.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// If the file could not be read.
     pub fn neighbour(&self, name: &str) -> Result<String, String> {
         self.files.get(name).cloned().unwrap_or_else(|| Err(format!("cannot read {name}")))
     }
-    /// Interconnect cost of one GPU: (8K/R) modules with fibre and (2(R-K)/R) cables.
+    /// Returns the interconnect cost per GPU: 8K/R modules with fibre and 2(R-K)/R cables.
     #[must_use]
     pub fn cost_per_gpu(&self) -> Dollars {
         let (modules, cables) = self.parts_per_gpu();
         (self.parts.ocstrx + self.parts.fibre) * modules + self.parts.dac * cables
     }
-    /// Interconnect power of one GPU.
+    /// Returns the interconnect power per GPU.
     #[must_use]
     pub fn power_per_gpu(&self) -> Watts {
         let (modules, cables) = self.parts_per_gpu();
@@ -192,7 +194,8 @@ impl Fabric {
 }
 
 impl Default for HbdLinks {
-    /// 3.2 Tb/s a ring edge and direction (6.4 Tb/s a GPU), 100 ns inside a node, 200 ns between.
+    /// 3.2 Tb/s per ring edge and direction (6.4 Tb/s per GPU), 100 ns inside a node, 200 ns
+    /// between nodes.
     fn default() -> Self {
         Self {
             edge_rate: BitsPerSecond::from_gbps(3200),
@@ -203,7 +206,8 @@ impl Default for HbdLinks {
 }
 
 impl Default for Transceiver {
-    /// 60 to 80 µs (InfiniteHBD, published), 1 ms of software and receivers that keep their state, both assumptions.
+    /// 60 to 80 µs switching time (published for InfiniteHBD). The 1 ms software delay and
+    /// receivers that keep lock are assumptions.
     fn default() -> Self {
         Self {
             switch_min: Picoseconds::from_micros(60),
@@ -229,7 +233,7 @@ impl Default for Parts {
 }
 
 impl Default for FatTree {
-    /// Four nodes a ToR, 64 ToRs a domain, non-blocking, 400 Gb/s, 1 µs a cable.
+    /// Four nodes per ToR, 64 ToRs per domain, non-blocking, 400 Gb/s, 1 µs per cable.
     fn default() -> Self {
         Self {
             design: "fat-tree",

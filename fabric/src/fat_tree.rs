@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reconfigurable fat-tree: leaves joined by an electrical core that is always up and by banks
-//! of optical circuit switches that are rewired for each phase.
+//! The reconfigurable fat-tree: leaves joined by an always-on electrical core and by banks of
+//! optical circuit switches that are reconfigured for each phase.
 //!
-//! Three layers are kept apart. This file holds the lowest, the *wiring*: which leaf port ends on
-//! which switch port; it changes only when somebody pulls fibre. Above it lie the *cross-connects*
-//! a switch holds ([`CrossConnect`]), and above those the *circuits* between leaves, whose
-//! [`CircuitState`] says whether light and link are there.
+//! The model has three layers. This file holds the lowest, the *wiring*: the switch port of every
+//! leaf port, which changes only when fibres are moved. Above it are the *cross-connects* of each
+//! switch ([`CrossConnect`]), and above those the *circuits* between leaves, whose [`CircuitState`]
+//! says whether they have light and a link.
 //!
 //! ```text
 //!   leaf i ── uplinks ─────────────── electrical core (thin, always up)
@@ -14,8 +14,8 @@
 //!
 //! Every leaf has the same even number of ports on every switch of a bank. Then *any* set of
 //! circuits that respects the port count of each leaf can be realised (Petersen; an Euler tour
-//! halves each degree and Kőnig's theorem splits the rest). With an odd number it may be impossible,
-//! so an odd number is refused here rather than found out by the planner.
+//! halves each degree and Kőnig's theorem splits the rest). With an odd number this may be
+//! impossible, so odd numbers are rejected here, before planning.
 
 pub mod device_ports;
 mod problems;
@@ -32,7 +32,7 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 pub use problems::FatTreeProblem;
 use reach::Reaches;
 
-/// Two different leaves, the smaller id first: a circuit carries both directions.
+/// Two different leaves, smaller id first. A circuit between them carries both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LeafPair {
     /// The leaf with the smaller id.
@@ -42,68 +42,68 @@ pub struct LeafPair {
 }
 
 impl LeafPair {
-    /// The pair of `first` and `second`, or nothing where they are one leaf.
+    /// Returns the pair of `first` and `second`. `None` if they are the same leaf.
     #[must_use]
     pub fn new(first: LeafId, second: LeafId) -> Option<Self> {
         (first != second).then(|| Self { a: first.min(second), b: first.max(second) })
     }
 }
 
-/// A row of equal optical switches, each wired alike to every leaf.
+/// A row of equal optical switches, each wired identically to every leaf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OcsBank {
-    /// What the operator calls it, such as `aggregation` or `core`.
+    /// Operator's name, for example `aggregation` or `core`.
     pub name: String,
     /// Number of switches in the bank.
     pub switches: u32,
     /// Ports of one switch.
     pub ports_per_switch: u32,
-    /// Ports that each leaf has on each switch of the bank. Even.
+    /// Ports of each leaf on each switch of the bank. Even.
     pub ports_per_leaf: u32,
-    /// Loss of one pass through a switch, in dB.
+    /// Insertion loss of one pass through a switch, in dB.
     pub insertion_loss_db: f64,
 }
 
-/// How long a circuit takes from the controller's decision to the first useful bit.
+/// The stages between the controller's decision and the first useful bit on a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchTiming {
-    /// Decision to command accepted by the switch.
+    /// From the decision until the switch accepts the command.
     pub control: Picoseconds,
-    /// Mirrors, crystals or actuators moving.
+    /// Movement of the mirrors, crystals or actuators.
     pub switching: Picoseconds,
-    /// Receiver lock, link training and driver until the port carries traffic again.
+    /// Receiver lock, link training and driver, until the port carries traffic again.
     pub bring_up: Picoseconds,
 }
 
 impl SwitchTiming {
-    /// From decision to a circuit that carries traffic.
+    /// Returns the time from the decision to a circuit that carries traffic.
     #[must_use]
     pub fn total(self) -> Picoseconds {
         self.control + self.switching + self.bring_up
     }
 }
 
-/// What an optical path may lose, and what it loses outside the switch.
+/// Optical loss budget and the losses outside the switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossBudget {
-    /// The most that transmitter and receiver tolerate, in dB.
+    /// Largest loss between transmitter and receiver, in dB.
     pub budget_db: f64,
-    /// Connectors and fibre common to every path, in dB.
+    /// Loss of the connectors and fibre common to every path, in dB.
     pub path_db: f64,
-    /// What single leaves lose on top (a longer run, a patch field), in dB.
+    /// Additional loss of individual leaves (a longer run, a patch panel), in dB.
     pub extra_db: Vec<(LeafId, f64)>,
 }
 
-/// The packet network that is always there.
+/// The always-on packet network.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ElectricalCore {
     /// Uplink rate of one leaf into the core.
     pub rate_per_leaf: BitsPerSecond,
-    /// How many times that rate exceeds what the core carries when all leaves send. At least 1.
+    /// Ratio of that rate to the core's capacity per leaf when all leaves send. At least 1.
     pub oversubscription: f64,
 }
 
-/// A cross-connect of one switch: two of its ports, and the leaves wired to them.
+/// A cross-connect of one switch: two of its ports and the leaves wired to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CrossConnect {
     /// The switch.
@@ -118,51 +118,52 @@ pub struct CrossConnect {
     pub b: LeafId,
 }
 
-/// What a circuit is doing.
+/// State of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CircuitState {
-    /// No cross-connect.
+    /// No cross-connect exists.
     Dark,
     /// The switch is moving.
     Switching,
-    /// Light is there, the link is not.
+    /// The path has light, but the link is not up yet.
     Training,
     /// Carries traffic.
     Up,
-    /// Could carry traffic, but none is routed over it.
+    /// Could carry traffic, but no route uses it.
     Drained,
 }
 
-/// What somebody says about a fabric, not yet checked.
+/// Unchecked parameters of a reconfigurable fat-tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FatTreeSpec {
-    /// Number of leaves: ToRs or rail switches.
+    /// Number of leaves (ToRs or rail switches).
     pub leaves: u32,
     /// GPUs below one leaf.
     pub gpus_per_leaf: u32,
-    /// Rate of one GPU's network interface: what its leaf can send is bounded by what it gets.
+    /// Rate of one GPU's network interface. It bounds the traffic of a leaf.
     pub gpu_rate: BitsPerSecond,
-    /// Rate of one circuit, each direction.
+    /// Rate of one circuit per direction.
     pub circuit_rate: BitsPerSecond,
-    /// The packet network that is always there.
+    /// The always-on packet network.
     pub electrical: ElectricalCore,
     /// One or two banks of optical switches.
     pub banks: Vec<OcsBank>,
-    /// How long a circuit takes.
+    /// Setup time of a circuit.
     pub timing: SwitchTiming,
-    /// What a path may lose.
+    /// Optical loss budget.
     pub loss: LossBudget,
     /// Pairs of leaves that no circuit may join.
     pub forbidden: Vec<(LeafId, LeafId)>,
-    /// Circuits of other jobs: they stay, and they are not ours to use.
+    /// Circuits of other jobs. They stay up, and plans must not use their ports.
     pub held: Vec<CrossConnect>,
-    /// Power or control domains over which the switches are spread, in blocks of consecutive ids.
+    /// Number of power or control domains that the switches are spread over, in blocks of
+    /// consecutive ids.
     pub failure_domains: u32,
 }
 
 impl FatTreeSpec {
-    /// The bank that `ocs` belongs to, if there is such a switch.
+    /// Returns the bank of `ocs`. `None` if the switch does not exist.
     fn bank(&self, ocs: OcsId) -> Option<&OcsBank> {
         let mut first = 0;
         self.banks.iter().find(|bank| {
@@ -172,22 +173,22 @@ impl FatTreeSpec {
     }
 }
 
-/// A checked reconfigurable fat-tree.
+/// A validated reconfigurable fat-tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReconfigurableFatTree {
     spec: FatTreeSpec,
     reaches: Reaches,
-    /// Ports that cannot be used.
+    /// Unusable ports.
     dead: BTreeSet<OcsPortId>,
-    /// Leaves that have lost uplinks, and how many.
+    /// Number of lost uplinks by leaf.
     fewer_uplinks: BTreeMap<LeafId, u32>,
 }
 
 impl ReconfigurableFatTree {
-    /// Checks `spec` and returns the fabric, or everything that is wrong with it.
+    /// Validates `spec`.
     ///
     /// # Errors
-    /// Every problem found, not only the first.
+    /// All problems found.
     pub fn new(spec: FatTreeSpec) -> Result<Self, Vec<FatTreeProblem>> {
         let problems = problems::of(&spec);
         if !problems.is_empty() {
@@ -200,8 +201,9 @@ impl ReconfigurableFatTree {
         Ok(Self { spec, reaches, dead: BTreeSet::new(), fewer_uplinks: BTreeMap::new() })
     }
 
-    /// What `faults` leave of it. Where a leaf has an odd number of ports left on a switch, some set of circuits that fits
-    /// the leaves' ports may not be realisable: a planner sees that when it places them.
+    /// Returns the fabric without its failed parts. If a leaf has an odd number of ports left on a
+    /// switch, some sets of circuits that fit the leaves' port counts may not be realisable; the
+    /// planner detects that when it places them.
     #[must_use]
     pub fn without(&self, faults: &FaultSet) -> Self {
         let mut dead = self.dead.clone();
@@ -219,19 +221,19 @@ impl ReconfigurableFatTree {
         Self { dead, fewer_uplinks, ..self.clone() }
     }
 
-    /// Whether some port cannot be used.
+    /// Returns whether any port is unusable.
     #[must_use]
     pub fn has_dead_ports(&self) -> bool {
         !self.dead.is_empty()
     }
 
-    /// Ports of `ocs` that cannot be used.
+    /// Returns the unusable ports of `ocs`.
     pub fn dead_ports(&self, ocs: OcsId) -> impl Iterator<Item = u32> + '_ {
         let port = move |port| OcsPortId { ocs, port };
         self.dead.range(port(0)..=port(u32::MAX)).map(|dead| dead.port)
     }
 
-    /// How many ports of `leaf` on `ocs` cannot be used.
+    /// Returns the number of unusable ports of `leaf` on `ocs`.
     #[must_use]
     pub fn dead_ports_of(&self, ocs: OcsId, leaf: LeafId) -> u32 {
         let ports = self.ports_per_leaf(ocs);
@@ -240,59 +242,59 @@ impl ReconfigurableFatTree {
         u32::try_from(own.count()).unwrap_or(u32::MAX)
     }
 
-    /// What the fabric was built from.
+    /// Returns the parameters that the fabric was built from.
     #[must_use]
     pub fn spec(&self) -> &FatTreeSpec {
         &self.spec
     }
 
-    /// Number of leaves.
+    /// Returns the number of leaves.
     #[must_use]
     pub fn leaves(&self) -> usize {
         self.spec.leaves as usize
     }
 
-    /// Number of optical switches over all banks. Their ids run from 0, bank by bank.
+    /// Returns the number of optical switches in all banks. Ids run from 0, bank by bank.
     #[must_use]
     pub fn switches(&self) -> usize {
         self.spec.banks.iter().map(|bank| bank.switches as usize).sum()
     }
 
-    /// Ports that each leaf has on switch `ocs`. Even.
+    /// Returns the ports of each leaf on switch `ocs`, an even number.
     ///
     /// # Panics
-    /// If there is no such switch.
+    /// If the switch does not exist.
     #[must_use]
     pub fn ports_per_leaf(&self, ocs: OcsId) -> u32 {
         self.bank(ocs).ports_per_leaf
     }
 
-    /// The bank that `ocs` belongs to.
+    /// Returns the bank of `ocs`.
     ///
     /// # Panics
-    /// If there is no such switch.
+    /// If the switch does not exist.
     #[must_use]
     pub fn bank(&self, ocs: OcsId) -> &OcsBank {
         self.spec.bank(ocs).expect("switch ids run below the number of switches")
     }
 
-    /// Optical ports of one leaf over all switches.
+    /// Returns the optical ports of one leaf on all switches.
     #[must_use]
     pub fn optical_ports(&self) -> u32 {
         self.spec.banks.iter().map(|bank| bank.switches * bank.ports_per_leaf).sum()
     }
 
-    /// How many different sets of pairs the loss budget admits, over all banks: the first is the largest, and each holds
-    /// the next.
+    /// Returns the number of distinct sets of leaf pairs that the loss budget permits across the
+    /// banks. Each set is a subset of the previous one; set 0 is the largest.
     #[must_use]
     pub fn reaches(&self) -> usize {
         self.reaches.count()
     }
 
-    /// Which of the [`reaches`](Self::reaches) a switch has.
+    /// Returns the index of the switch's set among the [`reaches`](Self::reaches).
     ///
     /// # Panics
-    /// If there is no such switch.
+    /// If the switch does not exist.
     #[must_use]
     pub fn reach_of(&self, ocs: OcsId) -> usize {
         let mut first = 0;
@@ -303,13 +305,14 @@ impl ReconfigurableFatTree {
         self.reaches.of_bank(bank.expect("switch ids run below the number of switches"))
     }
 
-    /// Optical ports of `leaf` that other jobs leave to us, on switches over which it can be joined to some other leaf.
+    /// Returns the optical ports of `leaf` that no other job uses, on switches that can join it to
+    /// some other leaf.
     #[must_use]
     pub fn free_ports(&self, leaf: LeafId) -> u32 {
         (0..self.reaches()).map(|reach| self.free_ports_within(reach, leaf)).sum()
     }
 
-    /// Those of [`free_ports`](Self::free_ports) on switches of one reach.
+    /// Returns the [`free_ports`](Self::free_ports) on switches of one reach.
     #[must_use]
     pub fn free_ports_within(&self, reach: usize, leaf: LeafId) -> u32 {
         if !self.reaches.joins(reach, leaf) {
@@ -317,7 +320,7 @@ impl ReconfigurableFatTree {
         }
         let is_own = |ocs: OcsId| self.reaches() == 1 || self.reach_of(ocs) == reach;
         let own = |held: &&CrossConnect| (held.a == leaf || held.b == leaf) && is_own(held.ocs);
-        // A port that is held and broken counts once.
+        // A port that is both held and failed counts once.
         let works = |held: &&CrossConnect| {
             let port = if held.a == leaf { held.a_port } else { held.b_port };
             !self.dead.contains(&OcsPortId { ocs: held.ocs, port })
@@ -339,14 +342,16 @@ impl ReconfigurableFatTree {
         all - u32::try_from(held).unwrap_or(u32::MAX) - dead
     }
 
-    /// Uplinks of one leaf towards the electrical core, each as fast as a GPU's network card.
+    /// Returns the uplinks of one leaf to the electrical core, each at the rate of a GPU's network
+    /// card.
     #[must_use]
     pub fn uplinks_of_leaf(&self) -> u32 {
         let uplinks = self.spec.electrical.rate_per_leaf.0.div_ceil(self.spec.gpu_rate.0.max(1));
         u32::try_from(uplinks).unwrap_or(u32::MAX)
     }
 
-    /// Rate that `leaf` can send, and receive, through the electrical core with the uplinks that it has left.
+    /// Returns the send (and receive) rate of `leaf` through the electrical core over its remaining
+    /// uplinks, in bit/s.
     #[must_use]
     pub fn electrical_rate_of(&self, leaf: LeafId) -> f64 {
         let Some(&fewer) = self.fewer_uplinks.get(&leaf) else { return self.electrical_rate() };
@@ -354,31 +359,34 @@ impl ReconfigurableFatTree {
         self.electrical_rate() * f64::from(uplinks.saturating_sub(fewer)) / f64::from(uplinks)
     }
 
-    /// Rate that one leaf with all its uplinks can send, and receive, through the electrical core.
+    /// Returns the send (and receive) rate of a leaf with all uplinks through the electrical core,
+    /// in bit/s.
     #[must_use]
     pub fn electrical_rate(&self) -> f64 {
         self.spec.electrical.rate_per_leaf.0 as f64 / self.spec.electrical.oversubscription
     }
 
-    /// Rate at which the GPUs below one leaf can send together, and receive.
+    /// Returns the combined send (and receive) rate of the GPUs below one leaf, in bit/s.
     #[must_use]
     pub fn host_rate(&self) -> f64 {
         f64::from(self.spec.gpus_per_leaf) * self.spec.gpu_rate.0 as f64
     }
 
-    /// Whether a circuit of some bank may join the pair: neither forbidden nor beyond the loss budget.
+    /// Returns whether a circuit of some bank may join the pair: it is not forbidden and is within
+    /// the loss budget.
     #[must_use]
     pub fn permits(&self, pair: LeafPair) -> bool {
         self.permits_within(0, pair)
     }
 
-    /// Whether a circuit over switches of one reach may join the pair.
+    /// Returns whether a circuit over switches of this reach may join the pair.
     #[must_use]
     pub fn permits_within(&self, reach: usize, pair: LeafPair) -> bool {
         self.reaches.permits(reach, pair)
     }
 
-    /// Loss of the path between the pair over the bank that loses least, in dB. `None` if the pair is forbidden.
+    /// Returns the loss between the pair over the bank with the least loss, in dB. `None` if the
+    /// pair is forbidden.
     #[must_use]
     pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
         let banks = self.spec.banks.iter().map(|bank| bank.insertion_loss_db);
@@ -386,7 +394,8 @@ impl ReconfigurableFatTree {
         self.reaches.extra_db(pair).map(|extra| common + extra)
     }
 
-    /// Loss of the path over one bank that loses least, in dB. `None` if every pair is forbidden.
+    /// Returns the smallest loss of any pair over one bank, in dB. `None` if every pair is
+    /// forbidden.
     #[must_use]
     pub fn least_loss_over(&self, bank: usize) -> Option<f64> {
         let common = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;
@@ -396,27 +405,30 @@ impl ReconfigurableFatTree {
         extra.reduce(f64::min).map(|extra| common + extra)
     }
 
-    /// Banks over which no two leaves can be joined, by index: every path loses more than the budget.
+    /// Returns the indices of the banks that cannot join any two leaves because every path exceeds
+    /// the loss budget.
     #[must_use]
     pub fn banks_without_circuits(&self) -> Vec<usize> {
         (0..self.spec.banks.len()).filter(|bank| self.reaches.is_dark(*bank)).collect()
     }
 
-    /// Leaves that no circuit can join to any other: every path loses too much or is forbidden.
+    /// Returns the leaves that no circuit can join to another leaf, because of loss or because
+    /// every pair is forbidden.
     #[must_use]
     pub fn leaves_without_circuits(&self) -> Vec<LeafId> {
         let all = (0..self.leaves()).map(LeafId::from_index);
         all.filter(|leaf| !self.reaches.joins(0, *leaf)).collect()
     }
 
-    /// The failure domain of a switch.
+    /// Returns the failure domain of a switch.
     #[must_use]
     pub fn failure_domain(&self, ocs: OcsId) -> u32 {
         let switches = self.switches() as u64;
         (u64::from(ocs.0) * u64::from(self.spec.failure_domains) / switches) as u32
     }
 
-    /// Every circuit that the switches can make between leaves that it may join, lit by any plan or not.
+    /// Returns every cross-connect that the switches can make between permitted pairs, whether or
+    /// not a plan uses it.
     pub fn possible_circuits(&self) -> impl Iterator<Item = CrossConnect> + '_ {
         let switches = (0..self.switches()).map(OcsId::from_index);
         switches.flat_map(move |ocs| {
@@ -440,7 +452,7 @@ impl ReconfigurableFatTree {
         })
     }
 
-    /// The switch port that slot `slot` of `leaf` is wired to.
+    /// Returns the switch port wired to slot `slot` of `leaf`.
     #[must_use]
     pub fn switch_port(&self, ocs: OcsId, leaf: LeafId, slot: u32) -> u32 {
         leaf.0 * self.ports_per_leaf(ocs) + slot
@@ -532,7 +544,7 @@ mod tests {
         let pair = |a, b| LeafPair::new(LeafId(a), LeafId(b)).unwrap();
         assert!(!fabric.permits(pair(0, 1)));
         assert!(fabric.permits(pair(0, 2)));
-        // Both leaves lose more on every path that a bank has.
+        // The extra losses of both leaves add up on the path.
         let mut two = spec();
         (two.leaves, two.loss.extra_db) = (2, vec![(LeafId(0), 0.7), (LeafId(1), 0.7)]);
         let two = ReconfigurableFatTree::new(two).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is broken: nodes, bundles, single fibres, optical switches and their ports, uplinks of leaves.
+//! Faults: failed nodes, bundles, fibres, optical switches, switch ports and leaf uplinks.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,26 +12,26 @@ use crate::fabric::Fabric;
 use crate::hbd::Hbd;
 use crate::khop::{Fibre, Port, Position, hop_for_port};
 
-/// One broken part.
+/// A part that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// A node: none of its GPUs and bundles can be used (one bad GPU takes its node out).
+    /// A node. None of its GPUs and bundles is usable; a single failed GPU takes out its node.
     Node(NodeId),
-    /// A bundle: none of its three paths works, so the GPU ring of its node is open there and the
-    /// node can take part in no ring that uses all its GPUs.
+    /// A bundle. None of its three paths works, so the node's GPU ring is open at this edge and the
+    /// node cannot join a ring that uses all its GPUs.
     Bundle(BundleId),
-    /// The fibre plugged into this port: that one link is gone, the node stays.
+    /// The fibre in this port. Only this link is lost; the node remains usable.
     Fibre(Port),
-    /// An optical switch: none of its circuits can be made.
+    /// An optical switch. It can make no circuits.
     Ocs(OcsId),
-    /// A port of an optical switch: its leaf has one port fewer there.
+    /// A port of an optical switch. Its leaf has one port fewer there.
     OcsPort(OcsPortId),
-    /// An uplink of a leaf: the leaf sends and receives less through packet switches.
+    /// An uplink of a leaf, which reduces the leaf's rate through packet switches.
     Uplink(UplinkId),
 }
 
 impl Part {
-    /// The node it belongs to. `None` for a part of the network.
+    /// Returns the node of the part. `None` for a part of the network.
     #[must_use]
     pub fn node(self) -> Option<NodeId> {
         match self {
@@ -56,7 +56,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why a text names no part.
+/// Error of parsing a [`Part`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` names no part: {hint}")]
 pub struct PartError {
@@ -121,90 +121,90 @@ impl schemars::JsonSchema for Part {
     }
 }
 
-/// Why a part is not of this fabric.
+/// A part that does not exist in the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// No such node.
+    /// The node does not exist.
     #[error("{node} does not exist: the fabric has nodes n0 to n{last}")]
     NoNode {
-        /// The node named.
+        /// The given node.
         node: NodeId,
-        /// The highest that exists.
+        /// Largest existing node number.
         last: u32,
     },
-    /// No such bundle.
+    /// The bundle does not exist.
     #[error("{bundle} does not exist: a node has bundles b0 to b{last}")]
     NoBundle {
-        /// The bundle named.
+        /// The given bundle.
         bundle: BundleId,
-        /// The highest that exists.
+        /// Largest existing bundle index.
         last: u8,
     },
-    /// Nothing plugged in there.
+    /// The port has no fibre.
     #[error("no fibre is plugged into {0}")]
     NoFibre(Port),
-    /// A design without transceivers.
+    /// The design has no transceivers.
     #[error("{0} does not exist: the fabric has no transceivers")]
     NoTransceivers(BundleId),
-    /// No such switch.
+    /// The optical switch does not exist.
     #[error("{ocs} does not exist: {}", if *switches == 0 { "the fabric has no optical switches".to_owned() } else { format!("the fabric has ocs0 to ocs{}", switches - 1) })]
     NoOcs {
-        /// The switch named.
+        /// The given switch.
         ocs: OcsId,
-        /// How many there are.
+        /// Number of switches.
         switches: u32,
     },
-    /// No leaf is cabled to that port.
+    /// No leaf is cabled to the port.
     #[error("{port} does not exist: leaves are cabled to p0 to p{last} of {}", port.ocs)]
     NoOcsPort {
-        /// The port named.
+        /// The given port.
         port: OcsPortId,
-        /// The last that a leaf is cabled to.
+        /// Last port that is cabled to a leaf.
         last: u32,
     },
-    /// No such uplink.
+    /// The uplink does not exist.
     #[error("{uplink} does not exist: the fabric has l0 to l{last_leaf} with up0 to up{last}")]
     NoUplink {
-        /// The uplink named.
+        /// The given uplink.
         uplink: UplinkId,
-        /// The last leaf.
+        /// Largest leaf number.
         last_leaf: u32,
-        /// The last uplink of a leaf.
+        /// Largest uplink number of a leaf.
         last: u32,
     },
-    /// A network whose leaves have no packet switches above them.
+    /// The network has no packet switches above its leaves.
     #[error("{0} does not exist: no packet switch joins the leaves of this fabric")]
     NoUplinks(UplinkId),
 }
 
-/// Everything that is broken at one moment.
+/// All failed parts at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultSet {
-    /// Broken nodes.
+    /// Failed nodes.
     pub nodes: BTreeSet<NodeId>,
-    /// Broken bundles.
+    /// Failed bundles.
     pub bundles: BTreeSet<BundleId>,
-    /// Broken fibres.
+    /// Failed fibres.
     pub fibres: BTreeSet<Fibre>,
-    /// Broken optical switches.
+    /// Failed optical switches.
     pub switches: BTreeSet<OcsId>,
-    /// Broken ports of optical switches.
+    /// Failed ports of optical switches.
     pub ocs_ports: BTreeSet<OcsPortId>,
-    /// Broken uplinks of leaves.
+    /// Failed leaf uplinks.
     pub uplinks: BTreeSet<UplinkId>,
 }
 
 impl FaultSet {
-    /// Nothing broken.
+    /// Returns an empty set.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// The faults named by `parts`.
+    /// Returns the set of `parts`.
     ///
     /// # Errors
-    /// For the first part that this fabric does not have.
+    /// If a part does not exist in this fabric; the error names the first one.
     pub fn of(fabric: &Fabric, parts: impl IntoIterator<Item = Part>) -> Result<Self, FaultError> {
         let mut faults = Self::none();
         for part in parts {
@@ -213,10 +213,10 @@ impl FaultSet {
         Ok(faults)
     }
 
-    /// Breaks `part`. Returns whether it worked before.
+    /// Marks `part` as failed. Returns `false` if it had already failed.
     ///
     /// # Errors
-    /// If this fabric does not have it.
+    /// If the part does not exist in this fabric.
     pub fn insert(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
         Ok(match resolve(fabric, part)? {
             Resolved::Node(node) => self.nodes.insert(node),
@@ -228,10 +228,11 @@ impl FaultSet {
         })
     }
 
-    /// Repairs `part`. Returns whether it was broken; repairing what works is no error.
+    /// Marks `part` as repaired. Returns whether it had failed; repairing a working part is not an
+    /// error.
     ///
     /// # Errors
-    /// If this fabric does not have it.
+    /// If the part does not exist in this fabric.
     pub fn remove(&mut self, fabric: &Fabric, part: Part) -> Result<bool, FaultError> {
         Ok(match resolve(fabric, part)? {
             Resolved::Node(node) => self.nodes.remove(&node),
@@ -243,7 +244,7 @@ impl FaultSet {
         })
     }
 
-    /// All broken parts by name, nodes first; a fibre by its lower port.
+    /// Returns all failed parts, nodes first. A fibre is named by its lower port.
     #[must_use]
     pub fn parts(&self, fabric: &Fabric) -> Vec<Part> {
         let nodes = self.nodes.iter().copied().map(Part::Node);
@@ -255,15 +256,14 @@ impl FaultSet {
         nodes.chain(bundles).chain(fibres).chain(switches).chain(ports).chain(uplinks).collect()
     }
 
-    /// Broken uplinks of `leaf`.
+    /// Returns the number of failed uplinks of `leaf`.
     #[must_use]
     pub fn uplinks_of(&self, leaf: LeafId) -> u32 {
         let at = |uplink| UplinkId { leaf, uplink };
         u32::try_from(self.uplinks.range(at(0)..=at(u32::MAX)).count()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the nodes out of service: those that failed, and those whose bundles have all failed, whoever reported
-    /// them one by one.
+    /// Returns the nodes out of service: failed nodes and nodes whose bundles have all failed.
     #[must_use]
     pub fn failed_nodes(&self, hbd: &Hbd) -> BTreeSet<NodeId> {
         let bundles: Vec<BundleId> = self.bundles.iter().copied().collect();
@@ -272,7 +272,7 @@ impl FaultSet {
         isolated.map(|failed| failed[0].node).chain(self.nodes.iter().copied()).collect()
     }
 
-    /// Whether nothing is broken.
+    /// Returns whether no part has failed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self == &Self::none()
@@ -332,7 +332,7 @@ fn resolve(fabric: &Fabric, part: Part) -> Result<Resolved, FaultError> {
     }
 }
 
-/// How many ports of `ocs` leaves are cabled to.
+/// Returns the number of cabled ports of `ocs`.
 fn ocs_exists(fabric: &Fabric, ocs: OcsId) -> Result<u32, FaultError> {
     let network = fabric.dcn.circuits();
     let switches =

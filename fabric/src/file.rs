@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fabric file: what people write to describe a cluster, and how it becomes a [`Fabric`].
+//! The fabric file: the user's description of a cluster, and its conversion to a [`Fabric`].
 //!
 //! ```text
 //! fabric.yaml ─▶ FabricFile (raw twin, file::raw) ─▶ lowering and its checks (file::lower) ─▶ Fabric
 //! ```
 //!
-//! Two forms describe the cabling. The generator form counts (`nodes: 720`), the explicit form lists
-//! `nodes:` and `links:`, where a link that is not listed is a fibre that was never installed.
+//! Cabling has two forms. The generator form gives counts (`nodes: 720`). The explicit form lists
+//! `nodes:` and `links:`, and a link that is not listed is a fibre that is not installed.
 //!
 //! ```
 //! let text = b"kind: fabric\nversion: 2\nname: ring-demo\nhbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}\n";
@@ -47,7 +47,8 @@ use crate::document::{self, Check, Diagnostic};
 use crate::fabric::Fabric;
 use crate::provenance;
 
-/// As [`load_with`], of version 1 too: for converting a file, and for a daemon whose plan in force names it.
+/// Like [`load_with`], but also accepts version 1, for file conversion and for a daemon whose
+/// active plan refers to such a file.
 pub fn load_any_version(
     file: &str,
     bytes: &[u8],
@@ -57,16 +58,17 @@ pub fn load_any_version(
     load_after(file, bytes, read, |_, _| (), also)
 }
 
-/// Reads a fabric file that names no other files: the fabric, or every mistake in it.
+/// Reads a fabric file that references no other files. Returns the fabric or all errors.
 ///
-/// `file` is what the user calls it, for messages.
+/// `file` is the name in messages.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Fabric>, Vec<Diagnostic>) {
     load_with(file, bytes, &mut |name| Err(format!("cannot read {name} from here")), |_, _| ())
 }
 
-/// Reads a fabric file: the fabric, or every mistake in it, those that `also` reports included, which may complete what the file
-/// leaves to be found. `read` gives the text of the files it names.
+/// Reads a fabric file. Returns the fabric or all errors, including those reported by `also`, which
+/// may also fill in values that the file leaves to a search. `read` returns the contents of
+/// referenced files.
 pub fn load_with(
     file: &str,
     bytes: &[u8],
@@ -76,7 +78,7 @@ pub fn load_with(
     load_after(file, bytes, read, |raw, check| lower::require_version(file, raw, check), also)
 }
 
-/// Reads a fabric file once `before` has looked at it as it is written.
+/// Reads a fabric file after passing its raw form to `before`.
 fn load_after(
     file: &str,
     bytes: &[u8],

@@ -1,51 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The high-bandwidth domain: which GPUs are joined by more than the data-centre network.
+//! The high-bandwidth domain (HBD): the GPUs connected by more than the data-centre network.
 //!
-//! One type answers for every design, so that nothing outside this room asks which one it is. A design
-//! without transceivers simply has no bundles (K = 0) and no fibres; one without a line of nodes has its
-//! nodes in the order of their numbers.
+//! [`Hbd`] covers every design behind one interface, so that callers do not match on the design. A
+//! design without transceivers has no bundles (K = 0) and no fibres. A design without a line of
+//! nodes orders its nodes by number.
 
 use crate::khop::{Fibre, Hop, KhopRing, Port, Position, Shape};
 use lightloom_units::id::{GpuId, NodeId};
 
-/// A high-bandwidth domain of any design.
+/// A high-bandwidth domain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Hbd {
-    /// Nodes in a line, cabled to their neighbours up to K places away, whose groups are rings.
+    /// A line of nodes cabled to neighbours up to K places away. Groups are rings.
     Khop(KhopRing),
-    /// Islands of nodes; every GPU of an island reaches every other at once.
+    /// Islands of nodes with all-to-all connectivity between the GPUs of an island.
     Islands(Islands),
 }
 
-/// Equal islands of nodes: a switch domain, a torus cube, or a single node where there is nothing else.
+/// Equal islands of nodes: switch domains, torus cubes, or single nodes without any domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Islands {
-    /// What the design is called, for people.
+    /// Design name in text output.
     pub name: &'static str,
-    /// Nodes installed.
+    /// Number of nodes.
     pub nodes: u32,
-    /// GPUs of a node.
+    /// GPUs per node.
     pub gpus_per_node: u8,
-    /// Nodes of one island; the last may be smaller. 0: no island, GPUs have only their network cards.
+    /// Nodes per island; the last island may be smaller. 0 if GPUs have only their network cards.
     pub nodes_per_island: u32,
 }
 
-/// Where a group of GPUs may be.
+/// Constraint on the placement of a GPU group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
-    /// Along the line of nodes, as far as fibres reach.
+    /// Along the line of nodes, within fibre reach.
     Line,
-    /// Within one island of so many nodes.
+    /// Within one island.
     Island {
-        /// Nodes of an island.
+        /// Nodes per island.
         nodes: u32,
     },
-    /// Anywhere: the network carries what its GPUs exchange.
+    /// Anywhere: the group communicates over the network.
     Anywhere,
 }
 
 impl Hbd {
-    /// What the design is called, for people.
+    /// Returns the design name for text output.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -64,7 +64,7 @@ impl Hbd {
         }
     }
 
-    /// Where its groups may be.
+    /// Returns the placement constraint for groups.
     #[must_use]
     pub fn grouping(&self) -> Grouping {
         match self {
@@ -74,8 +74,8 @@ impl Hbd {
         }
     }
 
-    /// The ring or island of `gpu` in group `group`: what two GPUs of one exchange never reaches the
-    /// data-centre network. `None` where there is no domain.
+    /// Returns the ring or island of `gpu`, a member of `group`. Traffic between two GPUs with the
+    /// same value stays off the data-centre network. `None` if the design has no domain.
     #[must_use]
     pub fn island_of(&self, gpu: GpuId, group: u32) -> Option<u32> {
         match self {
@@ -85,7 +85,7 @@ impl Hbd {
         }
     }
 
-    /// GPUs of the largest group that it can hold.
+    /// Returns the GPUs of the largest possible group.
     #[must_use]
     pub fn largest_group(&self) -> u64 {
         match self {
@@ -98,7 +98,7 @@ impl Hbd {
         }
     }
 
-    /// The cabling, where nodes are joined by transceivers with a switch inside.
+    /// Returns the cabling of a k-hop design. `None` for islands.
     #[must_use]
     pub fn ring(&self) -> Option<&KhopRing> {
         match self {
@@ -107,7 +107,7 @@ impl Hbd {
         }
     }
 
-    /// N: nodes installed.
+    /// Returns the number of nodes (N).
     #[must_use]
     pub fn nodes(&self) -> u32 {
         match self {
@@ -115,7 +115,7 @@ impl Hbd {
             Self::Islands(islands) => islands.nodes,
         }
     }
-    /// R: GPUs in a node.
+    /// Returns the GPUs per node (R).
     #[must_use]
     pub fn gpus_per_node(&self) -> u8 {
         match self {
@@ -123,77 +123,77 @@ impl Hbd {
             Self::Islands(islands) => islands.gpus_per_node,
         }
     }
-    /// All GPUs.
+    /// Returns the number of GPUs.
     #[must_use]
     pub fn gpus(&self) -> u64 {
         u64::from(self.nodes()) * u64::from(self.gpus_per_node())
     }
-    /// K: transceiver bundles of a node; 0 where there are none.
+    /// Returns the transceiver bundles per node (K); 0 for designs without transceivers.
     #[must_use]
     pub fn k(&self) -> u8 {
         self.ring().map_or(0, KhopRing::k)
     }
-    /// Ring or line.
+    /// Returns the shape of the line; `Line` for islands.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.ring().map_or(Shape::Line, KhopRing::shape)
     }
-    /// Whether every fibre that the design has was installed.
+    /// Returns whether every fibre of the design is installed.
     #[must_use]
     pub fn is_fully_cabled(&self) -> bool {
         self.ring().is_none_or(KhopRing::is_fully_cabled)
     }
-    /// The node at `position` of the line.
+    /// Returns the node at `position` of the line.
     #[must_use]
     pub fn node_at(&self, position: Position) -> NodeId {
         self.ring().map_or(NodeId(position.0), |ring| ring.node_at(position))
     }
-    /// Where `node` is in the line.
+    /// Returns the position of `node` in the line.
     #[must_use]
     pub fn position_of(&self, node: NodeId) -> Position {
         self.ring().map_or(Position(node.0), |ring| ring.position_of(node))
     }
-    /// The position `hop` places away, where the line reaches that far.
+    /// Returns the position `hop` places away. `None` beyond the end of the line.
     #[must_use]
     pub fn neighbour(&self, position: Position, hop: Hop) -> Option<Position> {
         self.ring()?.neighbour(position, hop)
     }
-    /// The fibre that leaves `position` over `hop`, where one is installed.
+    /// Returns the installed fibre that leaves `position` over `hop`.
     #[must_use]
     pub fn fibre(&self, position: Position, hop: Hop) -> Option<Fibre> {
         self.ring()?.fibre(position, hop)
     }
-    /// The port at the far end of the fibre plugged into `port`, if there is one.
+    /// Returns the port at the far end of the fibre in `port`. `None` if no fibre is installed.
     #[must_use]
     pub fn peer(&self, port: Port) -> Option<Port> {
         self.ring()?.peer(port)
     }
-    /// The port of `node` that carries `hop`.
+    /// Returns the port of `node` that carries `hop`.
     ///
     /// # Panics
-    /// If the design has no fibres; then it has no hops either.
+    /// If the design has no fibres.
     #[must_use]
     pub fn port(&self, node: NodeId, hop: Hop) -> Port {
         self.ring().expect("a hop is over a fibre").port(node, hop)
     }
-    /// The two ports a fibre joins: the lower end first.
+    /// Returns the two ports of a fibre, lower end first.
     ///
     /// # Panics
-    /// If the fibre is not of this domain.
+    /// If the fibre is not part of this domain.
     #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         self.ring().expect("the fibre is part of this domain").ports(fibre)
     }
-    /// Every installed fibre, by lower end, then length.
+    /// Returns all installed fibres, ordered by lower end, then by length.
     pub fn fibres(&self) -> impl Iterator<Item = Fibre> + '_ {
         self.ring().into_iter().flat_map(KhopRing::fibres)
     }
-    /// The edge of the node's GPU ring that `bundle` is.
+    /// Returns the edge of the node's GPU ring that `bundle` implements.
     #[must_use]
     pub fn ring_edge(&self, bundle: u8) -> u8 {
         self.ring().map_or(bundle, |ring| ring.ring_edge(bundle))
     }
-    /// The bundle on edge `edge` of the node's GPU ring, or nothing where the edge is copper.
+    /// Returns the bundle on edge `edge` of the node's GPU ring. `None` if the edge is copper.
     #[must_use]
     pub fn bundle_on_edge(&self, edge: u8) -> Option<u8> {
         self.ring()?.bundle_on_edge(edge)

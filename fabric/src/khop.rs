@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The k-hop ring: which fibre joins which transceiver to which (InfiniteHBD, arXiv 2502.03885).
+//! The k-hop ring: the fibres and the transceivers that they join (InfiniteHBD, arXiv 2502.03885).
 //!
-//! N nodes stand in one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`; K of the R
-//! ring edges are OCSTrx *bundles*, the others plain copper. A bundle holds exactly one path:
+//! N nodes form one line. Inside a node, R GPUs form a ring `g0-g1-…-g(R-1)-g0`. K of the R ring
+//! edges are OCSTrx *bundles*, the others plain copper. A bundle is set to exactly one path:
 //!
 //! ```text
 //!   loopback      g0 ══════ g1        the bundle is the ring edge
@@ -11,9 +11,9 @@
 //!   external-2                        the same, towards another neighbour
 //! ```
 //!
-//! A node is cabled to its neighbours at 1…K places up and down the line. Which bundle and path
-//! carries which hop is [`port_for_hop`]; the table is a derivation that satisfies every published
-//! property, not the paper's own (which was not available): docs/khop.md says so.
+//! A node is cabled to its neighbours 1…K places up and down the line. [`port_for_hop`] defines the
+//! bundle and path of each hop. The table is a derivation that satisfies every published property;
+//! the paper's own table was not available (see docs/khop.md).
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,17 +23,17 @@ use serde::{Deserialize, Serialize};
 
 use lightloom_units::id::{BundleId, NodeId};
 
-/// Whether the line of nodes closes at its ends.
+/// Whether the line of nodes is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
     /// The last nodes are cabled to the first.
     Ring,
-    /// The ends stay open.
+    /// The ends are open.
     Line,
 }
 
-/// The path a bundle holds. Exactly one at a time, and it gets the whole bandwidth.
+/// The path setting of a bundle. Exactly one path is active and gets the full bandwidth.
 #[derive(
     Clone,
     Copy,
@@ -49,10 +49,10 @@ pub enum Shape {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Path {
-    /// Out on the first fibre pair.
+    /// To the first fibre pair.
     #[serde(rename = "external-1")]
     External1,
-    /// Out on the second fibre pair.
+    /// To the second fibre pair.
     #[serde(rename = "external-2")]
     External2,
     /// Back into the node: the bundle acts as a copper edge of the GPU ring.
@@ -69,19 +69,20 @@ impl fmt::Display for Path {
     }
 }
 
-/// A place in the line of nodes, from 0. Not a [`NodeId`]: those follow the racks.
+/// A place in the line of nodes, from 0. Not a [`NodeId`], which follows the rack order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u32);
 
 impl Position {
-    /// The position in arrays indexed by position.
+    /// Returns the position as an array index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A signed distance along the line: `+d` towards higher positions, `-d` towards lower. Never zero.
+/// A signed, nonzero distance along the line: `+d` towards higher positions, `-d` towards lower
+/// ones.
 pub type Hop = i8;
 
 /// One external fibre port of a bundle, written `n17/b0.2` (bundle 0, path 2).
@@ -89,12 +90,12 @@ pub type Hop = i8;
 pub struct Port {
     /// The bundle.
     pub bundle: BundleId,
-    /// Which external path: 1 or 2.
+    /// External path, 1 or 2.
     pub path: u8,
 }
 
 impl Port {
-    /// The path a bundle must hold for this port to be lit.
+    /// Returns the path setting that lights this port.
     ///
     /// # Panics
     /// If `path` is neither 1 nor 2.
@@ -114,7 +115,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// Why a text is not a port.
+/// Error of parsing a [`Port`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a fibre port: write it like `n17/b0.2` (node, bundle, external path 1 or 2)")]
 pub struct PortError(String);
@@ -146,12 +147,12 @@ impl<'de> Deserialize<'de> for Port {
     }
 }
 
-/// The bundle index and external path (1 or 2) that carry `hop` in a fabric of `k` hops.
+/// Returns the bundle index and external path (1 or 2) that carry `hop` in a fabric with reach `k`.
 ///
-/// Forward and backward links that a ring may need at once sit on different bundles: bundles come
-/// in pairs, the even one facing up the line and the odd one down, two hop lengths each. An odd K
-/// leaves one bundle that carries `+K` on path 1 and `-K` on path 2, so a node cannot use both at
-/// once; planners avoid that pair and the checker refuses it.
+/// A ring may need forward and backward links at the same time, so these are on different bundles.
+/// Bundles come in pairs: the even one faces up the line, the odd one down, with two hop lengths
+/// each. An odd K leaves one bundle that carries `+K` on path 1 and `-K` on path 2, so a node
+/// cannot use both at the same time. Planners avoid that pair, and the plan check rejects it.
 ///
 /// | K | b0 | b1 | b2 | b3 |
 /// | --- | --- | --- | --- | --- |
@@ -172,7 +173,8 @@ pub fn port_for_hop(k: u8, hop: Hop) -> (u8, u8) {
     (2 * pair + u8::from(hop < 0), (length - 1) % 2 + 1)
 }
 
-/// The hop that external path `path` (1 or 2) of bundle `bundle` carries: [`port_for_hop`] inverted.
+/// Returns the hop carried by external path `path` (1 or 2) of bundle `bundle`, the inverse of
+/// [`port_for_hop`].
 #[must_use]
 pub fn hop_for_port(k: u8, bundle: u8, path: u8) -> Option<Hop> {
     if bundle >= k || !(1..=2).contains(&path) {
@@ -186,43 +188,44 @@ pub fn hop_for_port(k: u8, bundle: u8, path: u8) -> Option<Hop> {
     Some(if bundle.is_multiple_of(2) { length } else { -length })
 }
 
-/// Whether one node can hold links over `a` and `b` at the same time: not on the same bundle.
+/// Returns whether one node can use hops `a` and `b` at the same time, that is, whether they are on
+/// different bundles.
 #[must_use]
 pub fn hops_are_compatible(k: u8, a: Hop, b: Hop) -> bool {
     port_for_hop(k, a).0 != port_for_hop(k, b).0
 }
 
-/// A fibre of the line: it joins `from` with the node `hops` further up.
+/// A fibre between the node at `from` and the node `hops` places further up the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fibre {
-    /// The lower end (for a ring: the end that reaches up through it).
+    /// Lower end (in a ring: the end whose upward hop uses the fibre).
     pub from: Position,
-    /// Its length in places, 1 to K.
+    /// Length in places, 1 to K.
     pub hops: u8,
 }
 
-/// The most GPUs a node may have.
+/// Maximum GPUs per node.
 pub const MAX_GPUS_PER_NODE: u8 = 64;
-/// The most nodes a line may have.
+/// Maximum nodes in a line.
 pub const MAX_NODES: u32 = 4_000_000;
 
-/// Why a k-hop ring cannot be built.
+/// Invalid parameters of a k-hop ring.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KhopError {
-    /// R outside its range.
+    /// R is out of range.
     #[error("a node has 2 to {MAX_GPUS_PER_NODE} GPUs, not {0}")]
     GpusPerNode(u8),
-    /// K outside 2…R.
+    /// K is outside 2…R.
     #[error(
         "k is {k}, but a node of {gpus_per_node} GPUs has room for 2 to {gpus_per_node} bundles"
     )]
     Hops {
-        /// K as given.
+        /// The given K.
         k: u8,
-        /// R.
+        /// GPUs per node (R).
         gpus_per_node: u8,
     },
-    /// N outside its range.
+    /// N is out of range.
     #[error("a line has 1 to {MAX_NODES} nodes, not {0}")]
     Nodes(u32),
 }
@@ -239,8 +242,8 @@ pub struct KhopRing {
 }
 
 impl KhopRing {
-    /// A line of nodes in the order `node_at` (position → node, a permutation of `0..N`), with R
-    /// GPUs a node and reach K, fully cabled.
+    /// Creates a fully cabled line with R GPUs per node and reach K. `node_at` maps positions to
+    /// nodes and must be a permutation of `0..N`.
     ///
     /// # Errors
     /// If R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
@@ -266,7 +269,7 @@ impl KhopRing {
         Ok(Self { gpus_per_node, k, shape, node_at, position_of, absent: FxHashSet::default() })
     }
 
-    /// Whether a ring of these numbers can be built.
+    /// Checks the parameters of a ring.
     ///
     /// # Errors
     /// If R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
@@ -283,55 +286,55 @@ impl KhopRing {
         Ok(())
     }
 
-    /// Takes one fibre out: it was never installed.
+    /// Marks a fibre as not installed.
     pub fn remove_fibre(&mut self, fibre: Fibre) {
         self.absent.insert(fibre);
     }
 
-    /// Whether no fibre was taken out.
+    /// Returns whether every fibre is installed.
     #[must_use]
     pub fn is_fully_cabled(&self) -> bool {
         self.absent.is_empty()
     }
 
-    /// R: GPUs in a node.
+    /// Returns the GPUs per node (R).
     #[must_use]
     pub fn gpus_per_node(&self) -> u8 {
         self.gpus_per_node
     }
-    /// K: bundles of a node, and the length in places of its longest fibre.
+    /// Returns K, the number of bundles per node and the length of its longest fibre in places.
     #[must_use]
     pub fn k(&self) -> u8 {
         self.k
     }
-    /// Ring or line.
+    /// Returns the shape of the line.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
-    /// N: nodes in the line.
+    /// Returns the number of nodes (N).
     #[must_use]
     pub fn nodes(&self) -> u32 {
         u32::try_from(self.node_at.len()).expect("bounded by MAX_NODES")
     }
-    /// All GPUs.
+    /// Returns the number of GPUs.
     #[must_use]
     pub fn gpus(&self) -> u64 {
         u64::from(self.nodes()) * u64::from(self.gpus_per_node)
     }
-    /// The node at `position`.
+    /// Returns the node at `position`.
     #[must_use]
     pub fn node_at(&self, position: Position) -> NodeId {
         self.node_at[position.index()]
     }
-    /// Where `node` stands in the line.
+    /// Returns the position of `node` in the line.
     #[must_use]
     pub fn position_of(&self, node: NodeId) -> Position {
         self.position_of[node.index()]
     }
 
-    /// The position `hop` places away, where the line reaches that far. A hop of N places or more
-    /// would come back to its own node or lap the ring and is not cabled.
+    /// Returns the position `hop` places away, or `None` beyond the end of the line. Hops of N
+    /// places or more would end at the same node or lap the ring, so they are not cabled.
     #[must_use]
     pub fn neighbour(&self, position: Position, hop: Hop) -> Option<Position> {
         let nodes = i64::from(self.nodes());
@@ -347,7 +350,7 @@ impl KhopRing {
         u32::try_from(place).ok().map(Position)
     }
 
-    /// The fibre that leaves `position` over `hop`, where one is installed.
+    /// Returns the installed fibre that leaves `position` over `hop`.
     #[must_use]
     pub fn fibre(&self, position: Position, hop: Hop) -> Option<Fibre> {
         let other = self.neighbour(position, hop)?;
@@ -356,17 +359,17 @@ impl KhopRing {
         (self.absent.is_empty() || !self.absent.contains(&fibre)).then_some(fibre)
     }
 
-    /// The port of `node` that carries `hop`.
+    /// Returns the port of `node` that carries `hop`.
     #[must_use]
     pub fn port(&self, node: NodeId, hop: Hop) -> Port {
         let (bundle, path) = port_for_hop(self.k, hop);
         Port { bundle: BundleId { node, bundle }, path }
     }
 
-    /// The two ports a fibre joins: the lower end first.
+    /// Returns the two ports of a fibre, lower end first.
     ///
     /// # Panics
-    /// If the fibre does not fit the line.
+    /// If the fibre is not part of this line.
     #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         let hop = Hop::try_from(fibre.hops).expect("K is at most 64");
@@ -374,7 +377,7 @@ impl KhopRing {
         (self.port(self.node_at(fibre.from), hop), self.port(self.node_at(upper), -hop))
     }
 
-    /// The port at the far end of the fibre plugged into `port`, if there is one.
+    /// Returns the port at the far end of the fibre in `port`. `None` if no fibre is installed.
     #[must_use]
     pub fn peer(&self, port: Port) -> Option<Port> {
         let hop = hop_for_port(self.k, port.bundle.bundle, port.path)?;
@@ -384,7 +387,7 @@ impl KhopRing {
         Some(self.port(self.node_at(other), -hop))
     }
 
-    /// Every installed fibre, by lower end, then length.
+    /// Returns all installed fibres, ordered by lower end, then by length.
     pub fn fibres(&self) -> impl Iterator<Item = Fibre> + '_ {
         let longest = Hop::try_from(self.k).expect("K is at most 64");
         (0..self.nodes()).flat_map(move |from| {
@@ -392,9 +395,9 @@ impl KhopRing {
         })
     }
 
-    /// The ring edge `e` (joining GPU `e` and GPU `e + 1 mod R`) that bundle `bundle` is.
+    /// Returns the ring edge `e` (between GPU `e` and GPU `e + 1 mod R`) that `bundle` implements.
     ///
-    /// The first two bundles, which carry the ±1 links, sit on opposite edges; the others fill the
+    /// The first two bundles, which carry the ±1 links, are on opposite edges. The others fill the
     /// remaining edges in order.
     #[must_use]
     pub fn ring_edge(&self, bundle: u8) -> u8 {
@@ -407,7 +410,7 @@ impl KhopRing {
         }
     }
 
-    /// The bundle on ring edge `edge`, or nothing where the edge is copper.
+    /// Returns the bundle on ring edge `edge`. `None` if the edge is copper.
     #[must_use]
     pub fn bundle_on_edge(&self, edge: u8) -> Option<u8> {
         (0..self.k).find(|bundle| self.ring_edge(*bundle) == edge)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The vocabulary of lightloom: what a fabric is made of, and the documents that describe it.
+//! The data model of lightloom: fabrics, jobs, faults and plans, and the documents that describe
+//! them.
 //!
-//! Everything here is pure data: the cabling of a fabric, the plan that configures it
-//! and the faults that befall it. No file, clock or socket is touched; bytes come in as slices.
-//! A [`Fabric`](fabric::Fabric) that exists is a valid one.
+//! The crate touches no file, clock or socket: documents are parsed from byte slices. Every
+//! constructor validates its input, so a [`Fabric`](fabric::Fabric) value is always valid.
 
 #![warn(missing_docs)]
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The dimensions of a transformer, the numbers that follow from them alone, and the files that give them.
+//! Transformer dimensions, the parameter counts derived from them, and the model files that define
+//! them.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,92 +10,94 @@ use crate::document::{self, Check, Diagnostic, codes};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// Name as users write it: `llama-3.1-405b`.
+    /// Name, for example `llama-3.1-405b`.
     pub name: String,
-    /// Where the dimensions come from, and how sure they are.
+    /// Source of the dimensions and how certain they are.
     pub source: String,
-    /// Transformer layers, without multi-token-prediction layers. With `state_space`, every attention, Mamba-2 and
-    /// feed-forward part is a layer of its own.
+    /// Transformer layers, without multi-token-prediction layers. With `state_space`, each
+    /// attention, Mamba-2 and feed-forward block counts as a layer.
     pub layers: u32,
     /// Width of the residual stream.
     pub hidden: u32,
-    /// Entries of the vocabulary.
+    /// Vocabulary size.
     pub vocabulary: u32,
-    /// The attention of every layer.
+    /// Attention of every layer.
     pub attention: Attention,
-    /// The feed-forward part of every layer.
+    /// Feed-forward block of every layer.
     pub feed_forward: FeedForward,
-    /// Mamba-2 layers, in hybrids.
+    /// Mamba-2 layers of a hybrid model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_space: Option<StateSpace>,
-    /// Multi-token-prediction depths: each adds a layer, a `2h×h` projection and a further output layer.
+    /// Multi-token-prediction depth. Each level adds a layer, a `2h×h` projection and another
+    /// output layer.
     #[serde(default)]
     pub prediction_depths: u32,
 }
 
-/// How a layer attends.
+/// The attention mechanism of a layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Attention {
-    /// Multi-head, grouped-query and multi-query attention; with `query_rank` also multi-matrix
-    /// factorisation attention, whose query projection goes through a low rank.
+    /// Multi-head, grouped-query or multi-query attention. With `query_rank`, also multi-matrix
+    /// factorisation attention, which factors the query projection through a low rank.
     Grouped {
-        /// Query heads.
+        /// Number of query heads.
         query_heads: u32,
-        /// Key and value heads.
+        /// Number of key and value heads.
         key_value_heads: u32,
         /// Width of a head.
         head_size: u32,
-        /// Width between the two factors of the query projection, if it is factored.
+        /// Rank of the factored query projection, if it is factored.
         #[serde(default)]
         query_rank: Option<u32>,
     },
     /// Multi-head latent attention in its training form.
     Latent {
-        /// Heads.
+        /// Number of heads.
         heads: u32,
-        /// Width of the compressed query.
+        /// Rank of the compressed query.
         query_rank: u32,
-        /// Width of the compressed key and value.
+        /// Rank of the compressed key and value.
         key_value_rank: u32,
-        /// Head width without position.
+        /// Width of a head's part without position encoding.
         plain_size: u32,
-        /// Head width with rotary position.
+        /// Width of a head's part with rotary position encoding.
         rotary_size: u32,
         /// Width of a value head.
         value_size: u32,
     },
 }
 
-/// What follows attention in a layer.
+/// The feed-forward block of a layer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FeedForward {
-    /// Width of the dense layers.
+    /// Inner width of the dense layers.
     pub width: u32,
-    /// `gelu` and `squared-relu` have two matrices, `swiglu` three.
+    /// Activation: `gelu` and `squared-relu` use two matrices, `swiglu` three.
     pub activation: Activation,
-    /// Experts, where layers have them.
+    /// Mixture of experts, if the model has one.
     #[serde(default)]
     pub experts: Option<Experts>,
 }
 
-/// The non-linearity, which decides how many matrices a feed-forward part has and how often its values are moved.
+/// Activation function. It determines the number of matrices of a feed-forward block and its memory
+/// traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
-    /// Up and down, in models of the age of dropout.
+    /// Two matrices (up, down), in models from the time when dropout was common.
     Gelu,
-    /// Up and down.
+    /// Two matrices (up, down).
     SquaredRelu,
-    /// Gate, up and down.
+    /// Three matrices (gate, up, down).
     Swiglu,
-    /// The same with biases and clamped values, as in gpt-oss; without a kernel that does all of it at once.
+    /// SwiGLU with biases and clamping, as in gpt-oss; assumes no fused kernel.
     SwigluClamped,
 }
 
 impl Activation {
-    /// Matrices of a feed-forward part.
+    /// Returns the number of matrices of a feed-forward block.
     #[must_use]
     pub fn matrices(self) -> f64 {
         match self {
@@ -104,26 +107,27 @@ impl Activation {
     }
 }
 
-/// Mamba-2 layers of a hybrid. What is left of its layers has feed-forward parts.
+/// The Mamba-2 layers of a hybrid model. Layers that are neither Mamba-2 nor attention layers are
+/// feed-forward layers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StateSpace {
-    /// Mamba-2 layers.
+    /// Number of Mamba-2 layers.
     pub layers: u32,
-    /// Layers that attend.
+    /// Number of attention layers.
     pub attention_layers: u32,
     /// Heads of a Mamba-2 layer.
     pub heads: u32,
     /// Width of a head.
     pub head_size: u32,
-    /// Values that a head keeps for each of its channels.
+    /// State values per channel of a head.
     pub state_size: u32,
-    /// Groups of heads that share what goes into and comes out of the state.
+    /// Groups of heads that share the input and output projections of the state (B and C).
     pub groups: u32,
-    /// Tokens that the convolution sees.
+    /// Kernel size of the convolution, in tokens.
     #[serde(default = "four")]
     pub convolution: u32,
-    /// Tokens that are worked on at once.
+    /// Tokens that the scan processes per chunk.
     #[serde(default = "chunk")]
     pub chunk: u32,
 }
@@ -137,22 +141,23 @@ const fn chunk() -> u32 {
 }
 
 impl StateSpace {
-    /// Width of all heads.
+    /// Returns the combined width of all heads.
     #[must_use]
     pub fn inner(&self) -> f64 {
         f64::from(self.heads) * f64::from(self.head_size)
     }
-    /// Width that goes through the convolution.
+    /// Returns the width of the convolution's input.
     #[must_use]
     pub fn convolved(&self) -> f64 {
         self.inner() + 2.0 * f64::from(self.groups) * f64::from(self.state_size)
     }
-    /// Width of the projection into the layer: gate, convolved values, a step width for each head.
+    /// Returns the width of the input projection: gate, convolution input and one step size per
+    /// head.
     #[must_use]
     pub fn projected(&self) -> f64 {
         self.inner() + self.convolved() + f64::from(self.heads)
     }
-    /// Weights of one layer.
+    /// Returns the parameters of one layer.
     #[must_use]
     pub fn parameters(&self, hidden: u32) -> f64 {
         let h = f64::from(hidden);
@@ -161,13 +166,14 @@ impl StateSpace {
             + 3.0 * f64::from(self.heads)
             + self.inner()
     }
-    /// Forward operations of the scan for a token (Megatron-LM, `mamba_layer_flops`).
+    /// Returns the forward operations of the scan per token (Megatron-LM, `mamba_layer_flops`).
     #[must_use]
     pub fn scan_operations(&self) -> f64 {
         7.0 * self.inner() * f64::from(self.state_size)
     }
-    /// Bytes that convolution, scan and gate move forward for a token: each reads and writes its values, and the state
-    /// of every chunk is written and read twice in four bytes.
+    /// Returns the bytes that convolution, scan and gate move per token in the forward pass. Each
+    /// reads and writes its values, and the state of every chunk is written and read twice in four
+    /// bytes.
     #[must_use]
     pub fn moved_bytes(&self) -> f64 {
         4.0 * self.convolved()
@@ -176,19 +182,20 @@ impl StateSpace {
     }
 }
 
-/// How much of each part a layer has in the mean.
+/// Mean number of attention, Mamba-2 and feed-forward blocks per layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerShares {
-    /// Attention.
+    /// Attention blocks.
     pub attention: f64,
-    /// Mamba-2.
+    /// Mamba-2 blocks.
     pub state_space: f64,
-    /// Feed-forward parts or experts.
+    /// Feed-forward or expert blocks.
     pub feed_forward: f64,
 }
 
 impl LayerShares {
-    /// Parts with a norm and a residual addition, against the two of a transformer layer.
+    /// Returns the number of blocks with a norm and a residual addition, relative to the two of a
+    /// transformer layer.
     #[must_use]
     pub fn parts(&self) -> f64 {
         (self.attention + self.state_space + self.feed_forward) / 2.0
@@ -199,22 +206,22 @@ impl LayerShares {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Experts {
-    /// Routed experts of a layer.
+    /// Routed experts per layer.
     pub count: u32,
-    /// Experts a token visits.
+    /// Routed experts per token.
     pub top_k: u32,
-    /// Width of an expert.
+    /// Inner width of one expert.
     pub width: u32,
-    /// Width of the expert that every token visits, summed; 0 for none.
+    /// Combined width of the shared experts, which process every token; 0 if the model has none.
     #[serde(default)]
     pub shared_width: u32,
-    /// Layers that keep the dense width instead.
+    /// Layers with a dense feed-forward block instead of experts.
     #[serde(default)]
     pub dense_layers: u32,
 }
 
 impl Attention {
-    /// Weights of one layer's projections.
+    /// Returns the parameters of one layer's projections.
     #[must_use]
     pub fn parameters(&self, hidden: u32) -> f64 {
         let h = f64::from(hidden);
@@ -242,8 +249,9 @@ impl Attention {
         }
     }
 
-    /// Width of all query heads plus width of all value heads: the attention core does
-    /// `2·s` floating-point operations per token for each unit of it over a full mask.
+    /// Returns the width of all query heads plus the width of all value heads. The attention core
+    /// does `2·s` floating-point operations per token for each unit of this width under a full
+    /// mask.
     #[must_use]
     pub fn core_width(&self) -> f64 {
         match *self {
@@ -257,7 +265,7 @@ impl Attention {
         }
     }
 
-    /// Query heads.
+    /// Returns the number of query heads.
     #[must_use]
     pub fn heads(&self) -> u32 {
         match *self {
@@ -266,7 +274,7 @@ impl Attention {
         }
     }
 
-    /// Elements that one token leaves in the key-value cache of one layer.
+    /// Returns the elements that one token adds to the key-value cache of one layer.
     #[must_use]
     pub fn cache_elements(&self) -> u32 {
         match *self {
@@ -279,7 +287,7 @@ impl Attention {
         }
     }
 
-    /// Elements of keys and values per token, as they travel in context parallelism.
+    /// Returns the elements of keys and values per token that context parallelism exchanges.
     #[must_use]
     pub fn key_value_width(&self) -> f64 {
         match *self {
@@ -295,7 +303,7 @@ impl Attention {
 }
 
 impl Model {
-    /// Layers whose feed-forward part is a mixture of experts.
+    /// Returns the number of layers with a mixture of experts.
     #[must_use]
     pub fn expert_layers(&self) -> u32 {
         self.feed_forward
@@ -304,13 +312,14 @@ impl Model {
             .map_or(0, |experts| self.layers.saturating_sub(experts.dense_layers))
     }
 
-    /// Layers whose feed-forward part is dense.
+    /// Returns the number of layers with a dense feed-forward block.
     #[must_use]
     pub fn dense_layers(&self) -> u32 {
         self.layers - self.expert_layers()
     }
 
-    /// What a layer has of each part: all of attention and feed-forward part, but in hybrids.
+    /// Returns the mean number of blocks per layer: 1 attention and 1 feed-forward block, except in
+    /// hybrids.
     #[must_use]
     pub fn shares(&self) -> LayerShares {
         let Some(state_space) = &self.state_space else {
@@ -325,7 +334,8 @@ impl Model {
         }
     }
 
-    /// Weights of one dense feed-forward part, as all weights here in the mean of the layers.
+    /// Returns the parameters of one dense feed-forward block. Like all parameter counts here, this
+    /// is the mean over all layers.
     #[must_use]
     pub fn dense_parameters(&self) -> f64 {
         self.shares().feed_forward
@@ -334,7 +344,7 @@ impl Model {
             * f64::from(self.feed_forward.width)
     }
 
-    /// Weights of one expert.
+    /// Returns the parameters of one expert.
     #[must_use]
     pub fn expert_parameters(&self) -> f64 {
         self.feed_forward.experts.as_ref().map_or(0.0, |experts| {
@@ -345,7 +355,7 @@ impl Model {
         })
     }
 
-    /// Weights of one layer's shared expert and router.
+    /// Returns the parameters of the shared experts and the router of one layer.
     #[must_use]
     pub fn shared_parameters(&self) -> f64 {
         let h = f64::from(self.hidden);
@@ -356,7 +366,8 @@ impl Model {
         })
     }
 
-    /// Weights of one attention part, and in hybrids of Mamba-2, with the norms of its layer.
+    /// Returns the parameters of the attention blocks (in hybrids also the Mamba-2 blocks) and
+    /// norms of one layer.
     #[must_use]
     pub fn attention_parameters(&self) -> f64 {
         let shares = self.shares();
@@ -366,13 +377,14 @@ impl Model {
             + 2.0 * shares.parts() * f64::from(self.hidden)
     }
 
-    /// Weights of the embedding; the output layer has as many.
+    /// Returns the parameters of the embedding, which equal those of the output layer.
     #[must_use]
     pub fn embedding_parameters(&self) -> f64 {
         f64::from(self.hidden) * f64::from(self.vocabulary)
     }
 
-    /// All weights, with separate embedding and output layer, without multi-token prediction.
+    /// Returns the total parameters, with separate embedding and output layers, without multi-token
+    /// prediction.
     #[must_use]
     pub fn parameters(&self) -> f64 {
         let experts = self.feed_forward.experts.as_ref().map_or(0.0, |e| f64::from(e.count));
@@ -383,7 +395,7 @@ impl Model {
             + 2.0 * self.embedding_parameters()
     }
 
-    /// Weights a token meets, with separate embedding and output layer.
+    /// Returns the parameters active per token, with separate embedding and output layers.
     #[must_use]
     pub fn active_parameters(&self) -> f64 {
         let idle = self
@@ -401,7 +413,7 @@ macro_rules! files {
     };
 }
 
-/// Name and text of every model file that comes with lightloom.
+/// Name and text of every model file shipped with lightloom.
 pub const MODEL_FILES: &[(&str, &str)] = files!(
     "deepseek-v3",
     "gpt-3-175b",
@@ -431,19 +443,19 @@ pub const MODEL_FILES: &[(&str, &str)] = files!(
     "step-3",
 );
 
-/// The model of this name that comes with lightloom.
+/// Returns the shipped model with this name.
 #[must_use]
 pub fn shipped_model(name: &str) -> Option<Model> {
     let (file, text) = MODEL_FILES.iter().find(|(known, _)| *known == name)?;
     Some(document::read(file, text.as_bytes()).0.expect("a test reads every shipped model"))
 }
 
-/// Reads a model file that a user wrote; every mistake at once.
+/// Reads a user's model file and reports all errors in it.
 pub fn read_model(file: &str, bytes: &[u8]) -> (Option<Model>, Vec<Diagnostic>) {
     document::load(file, bytes, check_model)
 }
 
-/// What the shape of a model file cannot say: nothing is zero, and what must divide divides.
+/// Checks what the schema cannot express: positive dimensions and divisibility.
 fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
     let mut positive = vec![
         ("/layers", model.layers),

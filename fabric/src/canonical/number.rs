@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How ECMAScript writes a number (ECMA-262, Number::toString), which RFC 8785 takes over.
+//! ECMAScript number formatting (ECMA-262, Number::toString), which RFC 8785 adopts.
 
-/// The fewest digits that read back as `value`, plain from 1e-6 up to 1e21 and with an exponent beyond.
+/// Returns the shortest digits that parse back to `value`, in plain notation from 1e-6 to 1e21 and
+/// with an exponent beyond.
 pub(super) fn spelled(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
     let sign = if value < 0.0 { "-" } else { "" };
-    // `serde_json` finds the fewest digits, and of two equally near the even one, as ECMAScript does and
-    // the standard library does not.
+    // Like ECMAScript, `serde_json` finds the shortest digits and breaks ties to even; the standard
+    // library does not.
     let shortest = serde_json::to_string(&value.abs()).unwrap_or_default();
     let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -16,7 +17,7 @@ pub(super) fn spelled(value: f64) -> String {
     let digits = all.trim_start_matches('0');
     let leading = all.len() - digits.len();
     let digits = digits.trim_end_matches('0');
-    // Where the point is: before the first digit where 0.
+    // Position of the decimal point; 0 is before the first digit.
     let point = i32::try_from(whole.len()).unwrap_or(0) - i32::try_from(leading).unwrap_or(0)
         + exponent.parse::<i32>().unwrap_or(0);
     let count = i32::try_from(digits.len()).unwrap_or(i32::MAX);
@@ -41,7 +42,7 @@ pub(super) fn spelled(value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// RFC 8785, appendix B: the bits of a double and its text.
+    /// RFC 8785, appendix B: bits of a double and its text.
     const VECTORS: [(u64, &str); 22] = [
         (0x0000_0000_0000_0000, "0"),
         (0x8000_0000_0000_0000, "0"),

@@ -8,7 +8,7 @@ fn canonical(text: &str) -> String {
     String::from_utf8(bytes(&document, &[]).unwrap()).unwrap()
 }
 
-/// RFC 8785, section 3.2.2 and 3.2.4.
+/// RFC 8785, sections 3.2.2 and 3.2.4.
 #[test]
 fn the_sample_of_rfc_8785_comes_out_as_printed_there() {
     let sample = r#"{
@@ -26,7 +26,7 @@ fn the_sample_of_rfc_8785_comes_out_as_printed_there() {
     );
 }
 
-/// RFC 8785, section 3.2.3: by UTF-16 code unit, which puts an emoji before a letter of the last plane but one.
+/// RFC 8785, section 3.2.3: order by UTF-16 code unit puts an emoji before U+FB33.
 #[test]
 fn members_are_in_the_order_of_rfc_8785() {
     let sample = r#"{"\u20ac": "Euro Sign", "\r": "Carriage Return", "\ufb33": "Hebrew Letter Dalet With Dagesh",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Holds a tree against the shapes of its kind and reports every difference.
+//! Compares a document with the shape of its kind and reports every difference.
 
 use std::cmp::Reverse;
 
@@ -9,8 +9,8 @@ use super::shape::{Bounds, Form, Key, ROOT, Record, Shape, ShapeId, Shapes, lowe
 use super::tree::{Kind, Meaning, Repairs, Span, Tree, View};
 use super::{closest, quote};
 
-/// Reports every difference between `tree` and the shape of its kind. Returns how to read around
-/// them, or nothing where that is not possible.
+/// Reports every difference between `tree` and the shape of its kind. Returns the repairs that make
+/// the tree readable despite them, or `None` if that is impossible.
 pub(crate) fn check(tree: &Tree<'_>, shapes: &Shapes, problems: &mut Problems) -> Option<Repairs> {
     let root = tree.root();
     let mut repairs = Repairs::default();
@@ -19,7 +19,7 @@ pub(crate) fn check(tree: &Tree<'_>, shapes: &Shapes, problems: &mut Problems) -
     walk.value(root, ROOT, root.span()).then_some(walk.repairs)
 }
 
-/// Reports every key that stands twice in its mapping, wherever it stands; the first counts.
+/// Reports every duplicate key. The first one counts.
 fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems, repairs: &mut Repairs) {
     let mut keys: Vec<(&str, u32)> = Vec::new();
     for index in (0..).take(tree.nodes.len()) {
@@ -61,8 +61,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Checks one value; false when it cannot be read even with repairs. `place` is where to point when
-    /// something is missing in it: its key.
+    /// Checks one value. Returns whether it is readable, possibly with repairs. `place` is the
+    /// location for reports about something missing in it: its key.
     fn value(&mut self, node: View<'_>, id: ShapeId, place: Span) -> bool {
         let shapes = self.shapes;
         let shape = shapes.get(id);
@@ -87,7 +87,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reports a mistake that leaves nothing to read.
+    /// Reports an error that makes the value unreadable.
     fn refuse(&mut self, problem: Problem) -> bool {
         self.problems.add(problem);
         false
@@ -103,7 +103,7 @@ impl<'a> Walk<'a> {
         self.refuse(problem)
     }
 
-    /// What would be right, in words.
+    /// Describes the expected value for messages.
     fn expectation(&self, id: ShapeId) -> String {
         let shape = self.shapes.get(id);
         match &shape.form {
@@ -180,7 +180,7 @@ impl<'a> Walk<'a> {
         if value.is_some_and(|value| bounds.hold(value)) {
             return true;
         }
-        // What the integer type holds at most interests nobody who is below the minimum.
+        // Omit the maximum of the integer type if the value is below the minimum.
         let below = bounds.minimum.zip(value).is_some_and(|(minimum, value)| value < minimum);
         let maximum = bounds.maximum.filter(|maximum| !below || *maximum < u32::MAX.into());
         self.out_of_range(node, &Bounds { maximum, ..bounds })
@@ -231,7 +231,7 @@ impl<'a> Walk<'a> {
         self.refuse(Problem::new(codes::UNKNOWN_WORD, node.span(), message).with_help(help))
     }
 
-    /// Items that cannot be read are passed over, unless each has its own meaning.
+    /// Unreadable items are skipped, unless their positions carry meaning.
     fn list(&mut self, node: View<'_>, shape: &Shape, place: Span) -> bool {
         let Form::List { first, rest, length } = &shape.form else { return true };
         let is_fixed = !first.is_empty() || length.minimum.is_some();
@@ -293,7 +293,7 @@ impl<'a> Walk<'a> {
         self.check_length(count, &record.length, "entries", place) && readable
     }
 
-    /// A value that cannot be read leaves its key to the default, if it has one.
+    /// An unreadable value falls back to the default of its key, if there is one.
     fn known_entry(&mut self, key: View<'_>, value: View<'_>, known: &Key) -> bool {
         let readable = self.value(value, known.shape, key.span());
         if !readable {
@@ -316,7 +316,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A misspelled key is taken for the key it was meant to be, so that one slip is one mistake.
+    /// A misspelled key is treated as the key it resembles, so that one typo yields one error.
     fn unknown_key(
         &mut self,
         key: View<'_>,
@@ -385,7 +385,8 @@ impl<'a> Walk<'a> {
         self.refuse(problem.with_help(help))
     }
 
-    /// Follows the alternative that this kind of value can be, or else says what all would be.
+    /// Checks against the alternative that fits this type of value. If none fits, reports all of
+    /// them.
     fn either(
         &mut self,
         node: View<'_>,
@@ -400,7 +401,8 @@ impl<'a> Walk<'a> {
             [] => self.no_alternative(node, shape, alternatives, found, place),
             [only] => self.value(node, *only, place),
             several => {
-                // Of several that do not fit, the one is meant whose keys are there.
+                // If several alternatives match in type but none is valid, assume the one that
+                // knows most of the keys.
                 let wrong = |id: &&ShapeId| self.mistakes(node, **id, place);
                 let meant = |id: &&ShapeId| (Reverse(self.known_keys(node, **id)), wrong(id));
                 let nearest = match several.iter().find(|id| wrong(id) == 0) {
@@ -419,7 +421,7 @@ impl<'a> Walk<'a> {
         problems.count()
     }
 
-    /// How many keys of a mapping a shape knows.
+    /// Returns the number of the mapping's keys that the shape knows.
     fn known_keys(&self, node: View<'_>, id: ShapeId) -> usize {
         let keys = match &self.shapes.get(id).form {
             Form::Record(record) => &record.keys,
@@ -453,7 +455,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a value of this meaning can be of this form at all.
+/// Returns whether a value of this type can have this form.
 fn fits(form: &Form, found: Meaning<'_>, shapes: &Shapes) -> bool {
     match form {
         Form::Anything => true,
@@ -491,13 +493,13 @@ fn in_words<T: std::fmt::Display>(bounds: &Bounds<T>) -> String {
     }
 }
 
-/// A scalar that is short and plain enough to be written into an advice.
+/// Returns the text if it is short and plain enough to be quoted in help.
 fn quotable(text: &str) -> Option<&str> {
     let plain = text.len() <= 40 && !text.contains(|c: char| c.is_control() || c == '"');
     plain.then_some(text)
 }
 
-/// `1_000`, `1,000` and `007` as plain numbers.
+/// Converts `1_000`, `1,000` and `007` to plain numbers.
 fn plain_number(text: &str) -> Option<String> {
     let digits: String =
         quotable(text)?.chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();

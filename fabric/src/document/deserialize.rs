@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads a Rust value from a tree with serde.
+//! Deserializes a Rust value from a tree with serde.
 //!
-//! The tree already has the shape of its kind, so what fails here is what only the type itself can
-//! know. The error carries the node at which it happened.
+//! The tree already conforms to the schema, so the remaining errors are constraints that only the
+//! type itself checks. Errors carry the node at which they occurred.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use serde::forward_to_deserialize_any;
 
 use super::tree::{Children, Kind, Meaning, View};
 
-/// Why a value could not be read, and at which node.
+/// An error with the node at which it occurred.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) message: String,
@@ -41,7 +41,8 @@ impl de::Error for Failure {
 }
 
 impl<'de> View<'de> {
-    /// What stands here is not what the type expects: a mistake that the schema did not see.
+    /// The value does not have the type that serde expects, an error that the schema did not
+    /// detect.
     #[cold]
     fn misfit(self, expected: &dyn de::Expected) -> Failure {
         let found = match self.meaning() {
@@ -98,7 +99,8 @@ fn too_large() -> Failure {
     de::Error::custom("the number is too large")
 }
 
-/// Each method knows what its callers can take: a type's code for everything else is never compiled.
+/// Each method handles only the types that its callers accept. This avoids compiling a type's code
+/// for all other types.
 impl<'de> de::Deserializer<'de> for View<'de> {
     type Error = Failure;
 
@@ -284,7 +286,7 @@ struct Entries<'de> {
 }
 
 impl<'de> Entries<'de> {
-    /// The next key that is read; its value is kept.
+    /// Returns the next visible key and keeps its value.
     fn next(&mut self) -> Option<View<'de>> {
         loop {
             let (key, value) = (self.entries.next()?, self.entries.next()?);
@@ -316,7 +318,7 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
     }
 }
 
-/// A key: always text, whatever it looks like.
+/// A key, which is always text even if it looks like another type.
 struct Name<'de>(View<'de>);
 
 impl<'de> de::Deserializer<'de> for Name<'de> {
@@ -345,7 +347,7 @@ impl<'de> de::Deserializer<'de> for Name<'de> {
     }
 }
 
-/// A choice: its name, and its value where it is the key of a mapping.
+/// An enum variant: its name, and its value if it is the key of a mapping.
 struct Variant<'de> {
     name: View<'de>,
     value: Option<View<'de>>,

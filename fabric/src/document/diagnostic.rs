@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is said about a bad file: one [`Diagnostic`] a mistake, complete in itself.
+//! Self-contained error reports: one [`Diagnostic`] per error.
 //!
-//! A diagnostic carries its own excerpt of the source, so that it can be shown where the file is
-//! not at hand (in a daemon's reply, in a report).
+//! A diagnostic carries its own source excerpt, so that it can be shown without the file (in a
+//! daemon's reply or in a report).
 
 use std::fmt;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use serde::Serialize;
 
 use super::tree::Span;
 
-/// The stable name of a kind of mistake, such as `LL0101`. Names are never given a second meaning.
+/// The stable identifier of an error kind, such as `LL0101`. Identifiers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code {
-    /// The name.
+    /// Identifier.
     pub id: &'static str,
-    /// What it means, in a few words, for tables.
+    /// Short title for tables.
     pub title: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl Serialize for Code {
     }
 }
 
-/// Declares [`Code`]s and `ALL`, the list of them in order, which documentation is checked against.
+/// Declares [`Code`]s and the ordered list `ALL`, which the documentation is checked against.
 ///
 /// ```
 /// lightloom_fabric::document::codes! {
@@ -49,57 +49,57 @@ macro_rules! document_codes {
             pub const $name: $crate::document::Code =
                 $crate::document::Code { id: $id, title: $title };
         )+
-        /// Every code declared here, in order.
+        /// All codes declared here, in order.
         pub const ALL: &[$crate::document::Code] = &[$($name),+];
     };
 }
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The file cannot be used.
     Error,
-    /// The file can be used, but probably does not say what was meant.
+    /// The file can be used but probably does not express the user's intent.
     Warning,
 }
 
-/// One mistake in a file: where, what, and how to mend it.
+/// An error in a file: location, cause and fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    /// The stable name of this kind of mistake.
+    /// Identifier of the error kind.
     pub code: Code,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
-    /// What is wrong, in one sentence without a full stop.
+    /// Cause, as one sentence without a full stop.
     pub message: String,
-    /// The file, as the user named it.
+    /// Path as the user wrote it.
     pub file: String,
-    /// Where it is wrong; `None` when it is the file as a whole.
+    /// Location; `None` if the error concerns the whole file.
     #[serde(flatten)]
     pub place: Option<Place>,
-    /// What to say at that place.
+    /// Label at the location.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub label: String,
-    /// How to mend it.
+    /// How to fix the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
-    /// Other places that belong to the same mistake.
+    /// Related locations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<Related>,
 }
 
-/// A second place of a mistake.
+/// A related location of an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Related {
-    /// What is there.
+    /// Label at the location.
     pub message: String,
-    /// Where.
+    /// Location.
     #[serde(flatten)]
     pub place: Place,
 }
 
-/// A stretch of a file. Lines and columns count from 1, columns in characters.
+/// A range in a file. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// Line of the first character.
@@ -108,22 +108,22 @@ pub struct Place {
     pub column: u32,
     /// Column after the last character, on the same line.
     pub end_column: u32,
-    /// The source line, shortened around the stretch if it is long.
+    /// Source line, shortened around the range if it is long.
     #[serde(skip)]
     pub excerpt: Excerpt,
 }
 
-/// A piece of one source line with the stretch in question.
+/// Part of one source line with a marked range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The text shown.
+    /// Displayed text.
     pub text: String,
-    /// The bytes of `text` that are meant.
+    /// Marked byte range in `text`.
     pub marked: Range<usize>,
 }
 
 impl Diagnostic {
-    /// An error about a file as a whole; add what else is known to its public fields.
+    /// Creates an error about the whole file. Set other public fields as needed.
     #[must_use]
     pub fn whole_file(code: Code, file: &str, message: impl Into<String>) -> Self {
         Self {
@@ -138,7 +138,7 @@ impl Diagnostic {
         }
     }
 
-    /// The same with a way to mend it.
+    /// Returns the diagnostic with help text.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -147,7 +147,7 @@ impl Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// One line: `fabric.yaml:3:5: error[LL0101]: unknown key …`.
+    /// Writes one line: `fabric.yaml:3:5: error[LL0101]: unknown key …`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(place) = &self.place {
@@ -161,12 +161,12 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Characters of a source line shown before and after the place in question.
+/// Characters of a source line shown before and after the marked range.
 const CONTEXT_BEFORE: usize = 90;
 const CONTEXT_AFTER: usize = 100;
 
 impl Place {
-    /// The place of `span` in `source`; of a stretch of several lines, its part on the first line.
+    /// Returns the location of `span` in `source`. A span of several lines is cut after the first.
     pub(crate) fn of(source: &str, span: Span) -> Self {
         let start = floor_char_boundary(source, span.start as usize);
         let line_start = source[..start].rfind('\n').map_or(0, |newline| newline + 1);
@@ -188,14 +188,14 @@ impl Place {
 }
 
 impl Place {
-    /// Whether both stand in one drawn line.
+    /// Returns whether both locations appear in the same displayed line.
     pub(crate) fn is_on_the_line_of(&self, other: &Self) -> bool {
         self.line == other.line && self.excerpt.text == other.excerpt.text
     }
 }
 
 impl Excerpt {
-    /// Whether the beginning of the line is left out.
+    /// Returns whether the beginning of the line is omitted.
     pub(crate) fn begins_cut(&self) -> bool {
         self.text.starts_with('…')
     }
@@ -226,10 +226,10 @@ fn floor_char_boundary(source: &str, index: usize) -> usize {
     (0..=index).rev().find(|&index| source.is_char_boundary(index)).unwrap_or(0)
 }
 
-/// Longest piece of a user's text that a message repeats, in characters.
+/// Maximum number of characters of user text that a message quotes.
 const LONGEST_QUOTE: usize = 40;
 
-/// A user's text as messages repeat it: short, on one line, without control characters.
+/// Quotes user text for messages: shortened, on one line and without control characters.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut quoted = String::from("`");

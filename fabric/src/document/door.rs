@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The door: what bytes may come in at all, and how many.
+//! First checks of a file: size limit, encoding and control characters.
 
 use std::io::Read;
 
@@ -7,36 +7,36 @@ use super::codes;
 use super::diagnostic::{Code, Diagnostic, Place};
 use super::tree::Span;
 
-/// Bounds on a file. Each is named in the message that refuses it.
+/// Limits for a file. Messages name the exceeded limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest file, in bytes.
+    /// Maximum file size in bytes.
     pub bytes: usize,
-    /// Deepest nesting of lists and mappings.
+    /// Maximum nesting of lists and mappings.
     pub depth: usize,
-    /// Most keys and values together.
+    /// Maximum number of keys and values.
     pub nodes: usize,
-    /// Most anchors (`&name`).
+    /// Maximum number of anchors (`&name`).
     pub anchors: usize,
-    /// Most values that aliases may stand for, all together.
+    /// Maximum number of values that all aliases expand to.
     pub alias_nodes: usize,
 }
 
 impl Default for Limits {
-    /// Wide enough for the explicit form of a million GPUs' worth of cabling at one link a line, narrow
-    /// enough that refusing takes less than half a second and 64 MB.
+    /// Large enough for the cabling of a million GPUs in explicit form with one link per line.
+    /// Small enough that rejecting a file takes less than half a second and 64 MB.
     fn default() -> Self {
         Self { bytes: 16 << 20, depth: 64, nodes: 1_000_000, anchors: 10_000, alias_nodes: 100_000 }
     }
 }
 
-/// Reads all of `reader`, but never more than the limit and one byte.
+/// Reads `reader` to the end, but at most one byte beyond the limit.
 ///
-/// The caller opens the file; a `size` known beforehand (a regular file's) saves reading what would be
-/// refused.
+/// The caller opens the file. A known `size` (of a regular file) allows rejecting it without
+/// reading.
 ///
 /// # Errors
-/// If reading fails or there is more than [`Limits::bytes`] of the default limits.
+/// If reading fails or the input exceeds the default [`Limits::bytes`].
 pub fn take(file: &str, size: Option<u64>, reader: impl Read) -> Result<Vec<u8>, Box<Diagnostic>> {
     let limit = Limits::default().bytes;
     if size.is_some_and(|size| size > limit as u64) {
@@ -60,7 +60,7 @@ fn too_large(file: &str, limit: usize) -> Box<Diagnostic> {
     Box::new(Diagnostic::whole_file(codes::TOO_LARGE, file, message).with_help(help))
 }
 
-/// Lets `bytes` in as text, or says why not.
+/// Converts `bytes` to text.
 pub(crate) fn enter<'s>(
     file: &str,
     bytes: &'s [u8],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A mapping whose entries keep the order in which the file has them.
+//! A mapping that preserves the order of entries in the file.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// The entries of a mapping in the order of the file, for lists of things that people name.
+/// The entries of a mapping in file order, for lists of items that the user names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InOrder<K, V>(pub Vec<(K, V)>);
 

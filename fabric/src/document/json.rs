@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is wrong with a JSON file, in the words of whoever wrote the file and not of the parser.
+//! Error messages for JSON files in the user's terms instead of the parser's.
 
 use serde_json::error::Category;
 
-/// The reason of a JSON error, without its position.
+/// Returns the cause of a JSON error, without its position.
 #[must_use]
 pub fn explain_json(error: &serde_json::Error) -> String {
     let text = error.to_string();
@@ -42,7 +42,7 @@ fn syntax(text: &str) -> String {
     }
 }
 
-/// Values that are JSON and not what is wanted. The parser quotes with `"`, and names types of the program.
+/// Explains values of the wrong type. The parser quotes with `"` and names Rust types.
 fn data(text: &str) -> String {
     let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
     if let Some(rest) = text.strip_prefix("invalid type: ").or(text.strip_prefix("invalid value: "))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the parser's events to a [`Tree`], within the limits.
+//! Builds a [`Tree`] from parser events, within the limits.
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};
 use rustc_hash::FxHashMap;
@@ -19,11 +19,11 @@ fn options(limits: &Limits) -> granit_parser::Options {
     options
 }
 
-/// Keys and events of a file that [`top_keys`] looks at.
+/// Maximum number of keys and events that [`top_keys`] examines.
 const MOST_TOP_KEYS: usize = 64;
 const MOST_EVENTS: usize = 200_000;
 
-/// The keys of the outermost mapping, as far as they come early and before any mistake.
+/// Returns the keys of the outermost mapping up to the first error or the limits.
 pub(crate) fn top_keys(source: &str, limits: &Limits) -> Vec<String> {
     let mut keys = Vec::new();
     let mut depth = 0;
@@ -54,7 +54,7 @@ pub(crate) fn top_keys(source: &str, limits: &Limits) -> Vec<String> {
     keys
 }
 
-/// Parses `source`, whose length fits 32 bits.
+/// Parses `source`, whose length must fit 32 bits.
 pub(crate) fn parse<'s>(source: &'s str, limits: &Limits) -> Result<Tree<'s>, Box<Problem>> {
     let mut builder = Builder::new(source, limits);
     for event in Parser::new_from_str_with_options(source, options(limits)) {
@@ -71,9 +71,9 @@ pub(crate) fn parse<'s>(source: &'s str, limits: &Limits) -> Result<Tree<'s>, Bo
 struct Builder<'s, 'l> {
     tree: Tree<'s>,
     limits: &'l Limits,
-    /// Indices of the collections that are not closed yet.
+    /// Indices of open collections.
     open: Vec<u32>,
-    /// The node each anchor stands for.
+    /// Node of each anchor.
     anchors: FxHashMap<usize, u32>,
     alias_nodes: usize,
     documents: usize,
@@ -158,7 +158,8 @@ impl<'s, 'l> Builder<'s, 'l> {
         self.remember(anchor, index)
     }
 
-    /// Where the source spells `text` as it is, if it does: most scalars.
+    /// Returns the location of `text` if the source contains it verbatim, as it does for most
+    /// scalars.
     fn place_in_source(&self, text: &str, kind: Kind, span: Span) -> Option<Span> {
         let inner = match kind {
             Kind::Plain if span.start == span.end => return Some(span),
@@ -218,7 +219,7 @@ impl<'s, 'l> Builder<'s, 'l> {
         Ok(())
     }
 
-    /// Writes the anchor's subtree out a second time.
+    /// Copies the anchor's subtree.
     fn alias(&mut self, anchor: usize, span: Span) -> Result<(), Box<Problem>> {
         let index = self.anchors.get(&anchor).copied();
         let finished = index.filter(|&index| self.tree.nodes[index as usize].end != 0);
@@ -273,7 +274,7 @@ fn too_deep(span: Span, limits: &Limits) -> Problem {
     Problem::new(codes::TOO_DEEP, span, message)
 }
 
-/// Says what the parser did not like, with a fix for the mistakes that people make most.
+/// Explains a parser error, with a fix for the most frequent ones.
 fn describe(error: &ScanError, source: &str, limits: &Limits) -> Problem {
     let start = error.marker().byte_offset().unwrap_or(source.len()).min(source.len());
     let width = source.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);

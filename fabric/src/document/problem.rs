@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Mistakes as they are found: with spans and paths, before anybody has counted lines.
+//! Errors during checking, with spans and paths instead of line numbers.
 
 use super::Severity;
 use super::diagnostic::{Code, Diagnostic, Place, Related};
 use super::tree::Span;
 
-/// A mistake found in a document.
+/// An error found in a document.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     code: Code,
@@ -67,10 +67,10 @@ impl Problem {
     }
 }
 
-/// Mistakes of one file that are kept; the rest is counted.
+/// Maximum number of errors kept per file; further errors are only counted.
 const KEPT: usize = 100;
 
-/// The mistakes of one document.
+/// The errors of one document.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     kept: Vec<Problem>,
@@ -88,7 +88,7 @@ impl Problems {
         }
     }
 
-    /// Adds an error whose words are only found if it is shown.
+    /// Adds an error whose text is computed only if it will be shown.
     pub(crate) fn add_error(&mut self, problem: impl FnOnce() -> Problem) {
         if self.is_full() {
             self.errors += 1;
@@ -98,12 +98,13 @@ impl Problems {
         }
     }
 
-    /// Whether more mistakes would only be counted: then nobody needs their places.
+    /// Returns whether further errors would only be counted, so that their locations are not
+    /// needed.
     pub(crate) fn is_full(&self) -> bool {
         self.kept.len() >= KEPT
     }
 
-    /// Whether anything makes the file unusable.
+    /// Returns whether any error makes the file unusable.
     pub(crate) fn has_errors(&self) -> bool {
         self.errors > 0
     }
@@ -112,7 +113,7 @@ impl Problems {
         self.kept.len() + self.dropped
     }
 
-    /// The mistakes in the order of the file.
+    /// Returns the errors in file order.
     pub(crate) fn into_diagnostics(mut self, file: &str, source: &str) -> Vec<Diagnostic> {
         self.kept.sort_by_key(|problem| problem.span);
         let mut diagnostics: Vec<Diagnostic> =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Diagnostics as people see them, with the source line, and as code-scanning services read them.
+//! Renders diagnostics with source lines for terminals, and as SARIF for code-scanning services.
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 
 use super::diagnostic::{Code, Diagnostic, Place, Related, Severity};
 
-/// How diagnostics are drawn.
+/// Rendering style of diagnostics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// No escape codes: files, pipes, tests.
+    /// Without escape codes: for files, pipes and tests.
     #[default]
     Plain,
     /// With colour, for terminals.
     Coloured,
 }
 
-/// Draws diagnostics with source excerpts, a blank line after each.
+/// Renders diagnostics with source excerpts, each followed by a blank line.
 #[must_use]
 pub fn render(diagnostics: &[Diagnostic], style: Style) -> String {
     let renderer = match style {
@@ -45,7 +45,7 @@ fn group(diagnostic: &Diagnostic) -> Group<'_> {
         return with_help(group.element(Origin::path(file)), diagnostic);
     };
     if place.excerpt.begins_cut() {
-        // The drawn line does not begin where the file's does: say the true column.
+        // The excerpt may not begin at the start of the line, so give the true column.
         let origin = Origin::path(file).line(place.line as usize);
         group = group.element(origin.char_column(place.column as usize));
     }
@@ -80,8 +80,8 @@ fn snippet<'d>(file: &'d str, place: &'d Place) -> Snippet<'d, Annotation<'d>> {
         .line_start(place.line as usize)
 }
 
-/// Diagnostics as a SARIF 2.1.0 log, the form that code-scanning services read. `codes` are the rules
-/// that it declares.
+/// Converts diagnostics to a SARIF 2.1.0 log for code-scanning services. `codes` are the rules that
+/// it declares.
 #[must_use]
 pub fn sarif(diagnostics: &[Diagnostic], codes: &[Code], version: &str) -> Value {
     let rules: Vec<Value> = codes

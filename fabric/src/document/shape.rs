@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a document may look like, compiled from the JSON Schema of its Rust type.
+//! The allowed structure of a document, compiled from the JSON Schema of its Rust type.
 //!
-//! The Rust type is the one source of truth: serde reads it, schemars describes it, and this module
-//! turns the description into a form that checks a document fast and explains mistakes well. It
-//! understands what schemars writes for structs, maps, lists, options, numbers, text and externally
-//! tagged enums. Objects with named keys are closed whether or not the type denies unknown fields.
+//! The Rust type is the single source of truth: serde reads it and schemars describes it. This
+//! module turns that description into a form for fast checks and good error messages. It supports
+//! the schemas that schemars generates for structs, maps, lists, options, numbers, text and
+//! externally tagged enums. Objects with named keys reject unknown keys, whether or not the type
+//! does.
 
 use regex_lite::Regex;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-/// The shapes of one file kind; shapes refer to each other by index, so types may be recursive.
+/// The shapes of one file kind. Shapes refer to each other by index, so types may be recursive.
 #[derive(Debug)]
 pub(crate) struct Shapes {
     shapes: Vec<Shape>,
@@ -20,9 +21,9 @@ pub(crate) type ShapeId = usize;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
-    /// What the key or the type is for: the first sentence of its documentation.
+    /// First sentence of the documentation of the key or type.
     pub(crate) description: String,
-    /// What values of the type are, in words: the description of a named type.
+    /// Description of a named type, for messages about its values.
     pub(crate) what: String,
     pub(crate) example: Option<String>,
     pub(crate) form: Form,
@@ -40,7 +41,7 @@ pub(crate) enum Form {
         pattern: Option<Regex>,
         length: Bounds<usize>,
     },
-    /// One of a few words.
+    /// One of several words.
     Words(Vec<String>),
     List {
         first: Vec<ShapeId>,
@@ -50,7 +51,7 @@ pub(crate) enum Form {
     Record(Record),
     /// An externally tagged enum: a mapping with exactly one of these keys.
     OneOf(Vec<Key>),
-    /// Alternatives told apart by the kind of value.
+    /// Alternatives distinguished by the type of value.
     Either(Vec<ShapeId>),
 }
 
@@ -68,13 +69,13 @@ impl<T: PartialOrd + Copy> Bounds<T> {
     }
 }
 
-/// A mapping with named keys, others, or both.
+/// A mapping with named keys, other keys, or both.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) keys: Vec<Key>,
-    /// What values of other keys look like; `None` when there may be no others.
+    /// Shape of the values of other keys; `None` if other keys are not allowed.
     pub(crate) others: Option<ShapeId>,
-    /// How other keys are spelled.
+    /// Pattern of other keys.
     pub(crate) other_keys: Option<Regex>,
     pub(crate) length: Bounds<usize>,
 }
@@ -89,7 +90,7 @@ pub(crate) struct Key {
 pub(crate) const ROOT: ShapeId = 0;
 
 impl Shapes {
-    /// The shapes of `T`.
+    /// Returns the shapes of `T`.
     pub(crate) fn of<T: JsonSchema>() -> Self {
         Self::from_schema(&schemars::schema_for!(T).to_value())
     }
@@ -108,7 +109,7 @@ impl Shapes {
 struct Compiler<'v> {
     schema: &'v Value,
     shapes: Vec<Shape>,
-    /// Definitions already compiled, by reference.
+    /// Compiled definitions by reference.
     references: Vec<(&'v str, ShapeId)>,
 }
 
@@ -123,7 +124,7 @@ impl<'v> Compiler<'v> {
         id
     }
 
-    /// A definition is compiled once, or once more where its use is documented on its own.
+    /// Compiles a definition once, and again for each use with its own description.
     fn reference(&mut self, reference: &'v str, description: Option<&str>) -> ShapeId {
         let known = self.references.iter().find(|(name, _)| *name == reference);
         if let (Some(&(_, id)), None) = (known, description) {
@@ -249,7 +250,7 @@ impl<'v> Compiler<'v> {
         }
     }
 
-    /// Gathers words and one-key mappings of an enum; everything else stays an alternative.
+    /// Merges the words and one-key mappings of an enum; other schemas remain alternatives.
     fn alternatives(&mut self, schemas: &'v [Value]) -> Form {
         let ids: Vec<ShapeId> = schemas.iter().map(|schema| self.compile(schema)).collect();
         let (mut words, mut tags, mut rest) = (Vec::new(), Vec::new(), Vec::new());
@@ -283,7 +284,7 @@ fn text<'v>(schema: &'v Value, key: &str) -> Option<&'v str> {
     schema.get(key).and_then(Value::as_str)
 }
 
-/// Patterns that the small engine cannot run are left to serde.
+/// Patterns that the small engine does not support are left to serde.
 fn compile_pattern(pattern: &str) -> Option<Regex> {
     Regex::new(pattern).ok()
 }
@@ -291,7 +292,7 @@ fn compile_pattern(pattern: &str) -> Option<Regex> {
 pub(crate) fn lower_first(text: &str) -> String {
     let mut characters = text.chars();
     match (characters.next(), characters.clone().next()) {
-        // An abbreviation keeps its capitals: "GPUs of a node".
+        // An abbreviation keeps its capitals, as in "GPUs per node".
         (Some(first), Some(second)) if first.is_uppercase() && second.is_uppercase() => {
             format!("{first}{}", characters.as_str())
         }
@@ -311,7 +312,7 @@ fn lengths(object: &Map<String, Value>, minimum: &str, maximum: &str) -> Bounds<
     Bounds { minimum: bound(minimum), maximum: bound(maximum) }
 }
 
-/// The schema's own bounds, or else those of the integer type that its format names.
+/// Returns the schema's own bounds, or otherwise those of the integer type in its format.
 fn integer_bounds(object: &Map<String, Value>) -> Bounds<i128> {
     let bound = |key| {
         let value = object.get(key)?;

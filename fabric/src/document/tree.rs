@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A parsed YAML document: a flat tape of nodes, each knowing its place in the source.
+//! A parsed YAML document: a flat array of nodes with their source locations.
 //!
 //! ```text
 //! {a: 1, b: [x, y]}
@@ -9,18 +9,18 @@
 //! end     7        2      3      4      7         6      7        (index after the subtree)
 //! ```
 //!
-//! A node takes 24 bytes and no allocation of its own: a file of 65,540 lines makes 280,000 of them.
+//! A node takes 24 bytes without a separate allocation: a file of 65,540 lines has 280,000 nodes.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A stretch of the source, in bytes.
+/// A byte range of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span {
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
 
-/// What a node is. Only plain scalars (`5`, `true`, `~`) can be anything but text.
+/// The kind of a node. Only plain scalars (`5`, `true`, `~`) can be anything other than text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
-    /// Whether `text` lies in the decoded texts rather than in the source.
+    /// Whether `text` refers to the decoded texts instead of the source.
     pub(crate) decoded: bool,
     pub(crate) span: Span,
     pub(crate) text: Span,
@@ -44,18 +44,18 @@ pub(crate) struct Node {
 pub(crate) struct Tree<'s> {
     pub(crate) source: &'s str,
     pub(crate) nodes: Vec<Node>,
-    /// Texts that do not stand in the source as they are: escapes, folded lines.
+    /// Texts that the source does not contain verbatim: escapes and folded lines.
     pub(crate) decoded: String,
     pub(crate) repairs: Repairs,
 }
 
-/// What is read differently than written, so that a file with mistakes of shape can still be held
-/// against the rest of the rules and shows all its mistakes at once.
+/// Deviations from the written file. They make a file with schema errors readable, so that the
+/// remaining checks can run and report their errors as well.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
-    /// Keys of entries, and items, that are passed over.
+    /// Keys of entries, and items, to skip.
     pub(crate) hidden: FxHashSet<u32>,
-    /// Misspelled keys, with what was meant.
+    /// Misspelled keys with their likely intended names.
     pub(crate) renamed: FxHashMap<u32, String>,
 }
 
@@ -64,7 +64,7 @@ impl<'s> Tree<'s> {
         View { tree: self, index: 0 }
     }
 
-    /// What a JSON pointer names. Items are counted as they are read: without those passed over.
+    /// Resolves a JSON pointer. Item indices do not count skipped items.
     pub(crate) fn find(&self, pointer: &str) -> Found {
         let mut node = self.root();
         let mut place = node;
@@ -90,30 +90,30 @@ impl<'s> Tree<'s> {
         Found { span: place.span(), is_whole: true, is_doubtful }
     }
 
-    /// Whether anything in `node` is passed over.
+    /// Returns whether anything in `node` is skipped.
     fn holds_hidden(&self, node: View<'_>) -> bool {
         let range = node.index..node.node().end;
         self.repairs.hidden.iter().any(|index| range.contains(index))
     }
 
-    /// The node at `index`, which some node of this tree has.
+    /// Returns the node at `index`, which must be valid in this tree.
     pub(crate) fn view(&self, index: u32) -> View<'_> {
         View { tree: self, index }
     }
 }
 
-/// What a pointer leads to.
+/// Result of resolving a pointer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// The place of the value, or of the nearest one above that the document has.
+    /// Location of the value, or of its nearest existing parent.
     pub(crate) span: Span,
-    /// Whether the document has the value.
+    /// Whether the document contains the value.
     pub(crate) is_whole: bool,
-    /// Whether something in it is passed over, so that nothing certain can be said of it.
+    /// Whether part of it is skipped, so that checks of it are unreliable.
     pub(crate) is_doubtful: bool,
 }
 
-/// One node seen in its tree.
+/// A node of a tree.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'t> {
     tree: &'t Tree<'t>,
@@ -133,14 +133,14 @@ impl<'t> View<'t> {
         self.node().span
     }
 
-    /// The text of a scalar; empty for lists and mappings.
+    /// Returns the text of a scalar; empty for lists and mappings.
     pub(crate) fn text(self) -> &'t str {
         let node = self.node();
         let from = if node.decoded { self.tree.decoded.as_str() } else { self.tree.source };
         &from[node.text.start as usize..node.text.end as usize]
     }
 
-    /// The nodes directly below: items, or keys and values in turn.
+    /// Returns the direct children: items, or alternating keys and values.
     pub(crate) fn children(self) -> Children<'t> {
         let first = self.index + 1;
         match self.kind() {
@@ -151,13 +151,13 @@ impl<'t> View<'t> {
         }
     }
 
-    /// The keys of a mapping with their values.
+    /// Returns the entries of a mapping.
     pub(crate) fn entries(self) -> impl Iterator<Item = (View<'t>, View<'t>)> {
         let mut children = self.children();
         std::iter::from_fn(move || Some((children.next()?, children.next()?)))
     }
 
-    /// The text of a key, or what it was meant to be.
+    /// Returns the text of a key, after correction of a misspelling.
     pub(crate) fn name(self) -> &'t str {
         let renamed = &self.tree.repairs.renamed;
         match renamed.is_empty() {
@@ -171,17 +171,17 @@ impl<'t> View<'t> {
         !hidden.is_empty() && hidden.contains(&self.index)
     }
 
-    /// The items that are read.
+    /// Returns the items that are not skipped.
     pub(crate) fn items(self) -> impl Iterator<Item = View<'t>> {
         self.children().filter(|item| !item.is_hidden())
     }
 
-    /// The entries that are read.
+    /// Returns the entries that are not skipped.
     pub(crate) fn read_entries(self) -> impl Iterator<Item = (View<'t>, View<'t>)> {
         self.entries().filter(|(key, _)| !key.is_hidden())
     }
 
-    /// What the value is in YAML 1.2's core schema.
+    /// Returns the value in YAML 1.2's core schema.
     pub(crate) fn meaning(self) -> Meaning<'t> {
         match self.kind() {
             Kind::Sequence => Meaning::Sequence,
@@ -210,14 +210,14 @@ impl<'t> Iterator for Children<'t> {
     }
 }
 
-/// A value by YAML 1.2's core schema (section 10.3.2 of the specification), with two narrowings:
-/// numbers with a leading zero are text, because YAML 1.1 reads them as octal, and so are `.inf` and
-/// `.nan`, because no quantity here is infinite.
+/// A value in YAML 1.2's core schema (section 10.3.2 of the specification), with two restrictions.
+/// Numbers with a leading zero are text, because YAML 1.1 reads them as octal. `.inf` and `.nan`
+/// are text, because no quantity here is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Meaning<'t> {
     Nothing,
     Boolean(bool),
-    /// A whole number; `None` when it does not fit 128 bits.
+    /// A whole number; `None` if it exceeds 128 bits.
     Integer(Option<i128>),
     Number(f64),
     Text(&'t str),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a circuit of a plan to the cross-connects of a device: the one place where port numbers of
-//! plans become port numbers of optical switches.
+//! Converts a plan's circuits to cross-connects of a device. This is the only place that maps a
+//! plan's port numbers to those of optical switches.
 //!
-//! A plan numbers the ports of a switch from 0, and a port is duplex: its leaf sends into it and
-//! receives from it. A circuit joins two such ports and carries both directions. Devices know ways
-//! of light, each from where light enters to where it leaves, so a circuit is two of them:
+//! A plan numbers the ports of a switch from 0, and its ports are duplex: the leaf sends into the
+//! port and receives from it. A circuit joins two such ports in both directions. Devices have
+//! one-way cross-connects from an input to an output, so a circuit needs two of them:
 //!
 //! | device | light enters port `n` at | and leaves port `n` at |
 //! | --- | --- | --- |
@@ -13,41 +13,41 @@
 
 use super::CrossConnect;
 
-/// How a device numbers where light enters and leaves the duplex ports of a plan.
+/// A device's numbering of the inputs and outputs of a plan's duplex ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DevicePorts {
     /// One number for both sides of a port, from 1: SONiC's `1A` and `1B`.
     Sides,
-    /// Ingress ports from 1, then as many egress ports: SCPI and TL1.
+    /// Ingress ports from 1, followed by as many egress ports: SCPI and TL1.
     IngressThenEgress {
-        /// Ingress ports of the switch.
+        /// Number of ingress ports.
         ingress: u32,
     },
 }
 
-/// One way of light through a switch, in the device's own numbers.
+/// A one-way cross-connect in the device's numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OneWay {
-    /// Where light enters.
+    /// Input number.
     pub input: u32,
-    /// Where it leaves.
+    /// Output number.
     pub output: u32,
 }
 
 impl DevicePorts {
-    /// Where light enters `port` of a plan.
+    /// Returns the input number of a plan's `port`.
     #[must_use]
     pub fn input(self, port: u32) -> u32 {
         port + 1
     }
 
-    /// Where light leaves `port` of a plan.
+    /// Returns the output number of a plan's `port`.
     #[must_use]
     pub fn output(self, port: u32) -> u32 {
         self.input(port) + self.output_offset()
     }
 
-    /// How far the number where light leaves a port is above the number where it enters.
+    /// Returns the offset from a port's input number to its output number.
     #[must_use]
     pub fn output_offset(self) -> u32 {
         match self {
@@ -56,7 +56,7 @@ impl DevicePorts {
         }
     }
 
-    /// Both ways of light of a circuit: from `a` to `b`, then from `b` to `a`.
+    /// Returns the two one-way cross-connects of a circuit: `a` to `b`, then `b` to `a`.
     #[must_use]
     pub fn ways(self, circuit: &CrossConnect) -> [OneWay; 2] {
         let way = |from, to| OneWay { input: self.input(from), output: self.output(to) };
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use lightloom_units::id::{LeafId, OcsId};
 
-    /// Vectors written by hand: ports 0 and 6 of the plan on each kind of device.
+    /// Hand-written vectors: ports 0 and 6 of the plan on each kind of device.
     #[test]
     fn a_circuit_is_two_ways_of_light_in_the_numbers_of_each_device() {
         let circuit =
@@ -77,9 +77,9 @@ mod tests {
         let ways = |ports: DevicePorts| ports.ways(&circuit).map(|way| (way.input, way.output));
         // SONiC: 1A-7B and 7A-1B.
         assert_eq!(ways(DevicePorts::Sides), [(1, 7), (7, 1)]);
-        // A switch of 32 by 32: ingress 1 to 32, egress 33 to 64.
+        // A 32 × 32 switch: ingress 1 to 32, egress 33 to 64.
         assert_eq!(ways(DevicePorts::IngressThenEgress { ingress: 32 }), [(1, 39), (7, 33)]);
-        // The last port of a switch of 320 by 320.
+        // The last port of a 320 × 320 switch.
         let last = CrossConnect { a_port: 318, b_port: 319, ..circuit };
         let ports = DevicePorts::IngressThenEgress { ingress: 320 };
         assert_eq!(ports.ways(&last)[0], OneWay { input: 319, output: 640 });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be wrong with a [`FatTreeSpec`]: every mistake, with its field, its reason and the fix.
+//! Validation of a [`FatTreeSpec`]: finds every problem, with its field, reason and fix.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use lightloom_units::id::{LeafId, OcsId};
 
 use super::{FatTreeSpec, OcsBank};
 
-/// One thing that is wrong with a [`FatTreeSpec`], where, and what to do about it.
+/// A problem in a [`FatTreeSpec`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FatTreeProblem {
-    /// Path of the field, such as `banks[0].ports_per_leaf`.
+    /// Path of the field, for example `banks[0].ports_per_leaf`.
     pub field: String,
-    /// What is wrong and why it matters.
+    /// The problem and its consequence.
     pub problem: String,
-    /// What would be accepted.
+    /// Values that would be accepted.
     pub fix: String,
 }
 
@@ -24,13 +24,13 @@ impl std::fmt::Display for FatTreeProblem {
     }
 }
 
-/// More leaves than anybody installs; keeps dense tables of pairs within memory.
+/// Above any real installation; keeps dense leaf-pair tables within memory.
 const LEAVES_MAX: u32 = 4096;
 
-/// More switches, or GPUs and ports per leaf, than anybody installs.
+/// Limit for switches, GPUs per leaf and ports per leaf, above any real installation.
 const COUNT_MAX: u32 = 4096;
 
-/// Everything that is wrong with `spec`. Held circuits are looked at where the rest is sound.
+/// Returns all problems of `spec`. Held circuits are checked only if the rest is valid.
 pub(super) fn of(spec: &FatTreeSpec) -> Vec<FatTreeProblem> {
     let mut problems = Problems(Vec::new());
     problems.check_sizes(spec);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which pairs of leaves a bank may join: its own loss against the budget.
+//! The leaf pairs that each bank may join within the loss budget.
 //!
-//! A path loses what its bank, its fibre and its two leaves lose, so of two banks the one with less loss joins all pairs
-//! that the other joins. Banks that join the same pairs have one *reach*.
+//! A path's loss is the sum of the losses of its bank, its fibre and its two leaves. Therefore, a
+//! bank with less loss can join every pair that a bank with more loss can. Banks that join the same
+//! pairs share one *reach*.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +15,9 @@ use super::{FatTreeSpec, LeafPair};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reaches {
     forbidden: BTreeSet<LeafPair>,
-    /// Loss of each leaf on top, in dB.
+    /// Additional loss of each leaf, in dB.
     extra_db: Vec<f64>,
-    /// The widest first.
+    /// Widest first.
     reaches: Vec<Reach>,
     /// By bank. `None` if the bank joins no pair.
     of_bank: Vec<Option<usize>>,
@@ -24,10 +25,10 @@ pub(super) struct Reaches {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Reach {
-    /// What the bank's switches and the fibre common to all paths lose, in dB.
+    /// Loss of the bank's switches and of the fibre common to all paths, in dB.
     common_db: f64,
     budget_db: f64,
-    /// By leaf: whether some circuit can end there.
+    /// By leaf: whether any circuit can end there.
     joins: Vec<bool>,
 }
 
@@ -78,7 +79,7 @@ impl Reaches {
         self.extra_db(pair).is_some_and(|extra| reach.common_db + extra <= reach.budget_db)
     }
 
-    /// What a path between the pair loses in its two leaves. `None` if the pair is forbidden.
+    /// Returns the additional loss of the pair's two leaves. `None` if the pair is forbidden.
     pub(super) fn extra_db(&self, pair: LeafPair) -> Option<f64> {
         let extra = self.extra_db[pair.a.index()] + self.extra_db[pair.b.index()];
         (!self.forbidden.contains(&pair)).then_some(extra)
@@ -92,7 +93,7 @@ impl Reaches {
         self.reaches.is_empty()
     }
 
-    /// The reach of a bank; the number of reaches for one that joins nothing.
+    /// Returns the reach of a bank; the number of reaches for a bank that joins nothing.
     pub(super) fn of_bank(&self, bank: usize) -> usize {
         self.of_bank[bank].unwrap_or(self.reaches.len())
     }

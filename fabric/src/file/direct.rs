@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leaves joined leaf to leaf, as a fabric file writes them.
+//! Fabric file sections of networks that join leaves directly.
 
 use std::collections::BTreeMap;
 
@@ -26,22 +26,22 @@ fn link_latency() -> Text<Picoseconds> {
     Text(FatTree::default().link_latency)
 }
 
-/// Groups of leaves: every two leaves of a group are joined, and every two groups.
+/// Groups of leaves. All leaves of a group are joined to each other, and so are all groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{groups: 9, leaves_per_group: 4}")]
 pub struct DragonflyFile {
-    /// Groups.
+    /// Number of groups.
     #[schemars(range(min = 2, max = 2048))]
     pub groups: u32,
-    /// Leaves of a group, each joined to every other of it by one cable.
+    /// Leaves per group, all joined to each other by one cable.
     #[schemars(range(min = 1, max = 2048))]
     pub leaves_per_group: u32,
-    /// Cables between every two groups, spread over their leaves in turn.
+    /// Cables between any two groups, distributed round-robin over their leaves.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub cables_between_groups: u32,
-    /// Nodes under one leaf.
+    /// Nodes per leaf.
     #[serde(default = "nodes_per_leaf")]
     #[schemars(range(min = 1, max = 65536))]
     pub nodes_per_leaf: u32,
@@ -53,18 +53,18 @@ pub struct DragonflyFile {
     pub link_latency: Text<Picoseconds>,
 }
 
-/// A torus of leaves, each joined to its neighbours along every side.
+/// A torus of leaves, each joined to its neighbours in every dimension.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{sides: [4, 4, 4]}")]
 pub struct LeafTorusFile {
-    /// Leaves along each side, one to six sides of at least 2.
+    /// Leaves per dimension: one to six dimensions of at least 2.
     pub sides: Vec<u32>,
     /// Cables between neighbours.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub cables: u32,
-    /// Nodes under one leaf.
+    /// Nodes per leaf.
     #[serde(default = "nodes_per_leaf")]
     #[schemars(range(min = 1, max = 65536))]
     pub nodes_per_leaf: u32,
@@ -76,19 +76,19 @@ pub struct LeafTorusFile {
     pub link_latency: Text<Picoseconds>,
 }
 
-/// Leaves and the cables between them, listed.
+/// An explicit list of leaves and the cables between them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(
     example = "{leaves: 3, links: [{endpoints: [leaf0, leaf1]}, {endpoints: [leaf1, leaf2], cables: 2}]}"
 )]
 pub struct GraphFile {
-    /// Leaves, leaf0 and up.
+    /// Number of leaves, named leaf0 and up.
     #[schemars(range(min = 1, max = 2048))]
     pub leaves: u32,
-    /// Which leaves are joined, each two once.
+    /// Joined pairs of leaves, each listed once.
     pub links: Vec<LeafLinkFile>,
-    /// Nodes under one leaf.
+    /// Nodes per leaf.
     #[serde(default = "nodes_per_leaf")]
     #[schemars(range(min = 1, max = 65536))]
     pub nodes_per_leaf: u32,
@@ -106,13 +106,13 @@ pub struct GraphFile {
 pub struct LeafLinkFile {
     /// The two leaves, in either order.
     pub endpoints: [LeafId; 2],
-    /// How many cables.
+    /// Number of cables.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1024))]
     pub cables: u32,
 }
 
-/// A network that does not yet know its nodes.
+/// A network before it is combined with the nodes.
 pub(super) struct Direct {
     design: &'static str,
     leaves: u32,
@@ -203,7 +203,7 @@ fn few_enough(design: &str, key: &str, leaves: Option<u32>, check: &mut Check<'_
 }
 
 impl Direct {
-    /// The network above the nodes of `hbd`, or a report of why they do not fit.
+    /// Returns the network above the nodes of `hbd`, or reports why they do not fit.
     pub(super) fn above(&self, hbd: &Hbd, check: &mut Check<'_>) -> Option<DirectNetwork> {
         let place = format!("/dcn/{}", self.design);
         let needed = hbd.nodes().div_ceil(self.nodes_per_leaf.max(1));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The explicit form: nodes in the order of the line, and every fibre with its two ports.
+//! The explicit form: nodes in line order, and every fibre with its two ports.
 //!
-//! A link is held against the wiring table ([`port_for_hop`]): it must join two ports that a complete
-//! cabling would join. What the list leaves out is absent.
+//! Each link is checked against the wiring table ([`port_for_hop`]): it must join two ports that a
+//! complete cabling would join. Fibres that are not listed are absent.
 
 use lightloom_units::id::{BundleId, NodeId, TorId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,10 +13,10 @@ use crate::dcn::Order;
 use crate::document::Check;
 use crate::khop::{Fibre, Hop, KhopRing, Port, Shape, hop_for_port, port_for_hop};
 
-/// Most fibres that a complete cabling of an explicit file may have.
+/// Maximum number of fibres in the complete cabling of an explicit file.
 const MAX_FIBRES: u64 = 1_000_000;
 
-/// The order of the line as listed, if the names are n0 to n(N-1), each once.
+/// Returns the listed line order if the names are n0 to n(N-1), each once.
 pub(super) fn line(
     nodes: &[(NodeId, Option<NodeFile>)],
     nodes_per_tor: u32,
@@ -59,7 +59,8 @@ fn check_tor(node: NodeId, stated: Option<TorId>, nodes_per_tor: u32, check: &mu
     }
 }
 
-/// The deployment order that the listed line follows; a line of its own counts as one sub-line.
+/// Returns the deployment order that matches the listed line. A custom order counts as one
+/// sub-line.
 pub(super) fn order_of(line: &[NodeId], nodes_per_tor: u32) -> Order {
     let count = u32::try_from(line.len()).unwrap_or(u32::MAX);
     if Order::SubLines.line(count, nodes_per_tor) == line {
@@ -69,8 +70,8 @@ pub(super) fn order_of(line: &[NodeId], nodes_per_tor: u32) -> Order {
     }
 }
 
-/// Leaves in `ring` only the fibres that are listed. False when a link is wrong, those in `twice`
-/// included, which have been reported.
+/// Removes all unlisted fibres from `ring`. Returns false if a link is wrong, including those in
+/// `twice`, which have already been reported.
 pub(super) fn cable(
     ring: &mut KhopRing,
     links: &[LinkFile],
@@ -104,8 +105,8 @@ pub(super) fn cable(
     good
 }
 
-/// Reports ports that take two fibres and returns the later links of them. Depends on no node, so it
-/// is told even where nodes are wrong.
+/// Reports ports with two fibres and returns the later links. This check does not depend on nodes,
+/// so it runs even if nodes are wrong.
 pub(super) fn cabled_twice(links: &[LinkFile], check: &mut Check<'_>) -> FxHashSet<usize> {
     let mut link_of: FxHashMap<Port, usize> = FxHashMap::default();
     let mut twice = FxHashSet::default();
@@ -145,7 +146,7 @@ fn ends_exist(ring: &KhopRing, index: usize, link: &LinkFile, check: &mut Check<
     exist
 }
 
-/// The fibre that a link is, or a report of why no such fibre belongs there.
+/// Returns the fibre of a link, or reports why no such fibre can exist.
 fn fibre_of(
     ring: &KhopRing,
     index: usize,
@@ -190,7 +191,7 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
     check.error(codes::WRONG_PORTS, &path, message).help(help).depends_on("/hbd/khop");
 }
 
-/// How many places up the line `to` stands from `from`; in a ring the shorter way round.
+/// Returns the distance from `from` up the line to `to`; in a ring, the shorter direction.
 fn places_apart(ring: &KhopRing, from: NodeId, to: NodeId) -> i64 {
     let position = |node| i64::from(ring.position_of(node).0);
     let apart = position(to) - position(from);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keys that would do nothing in this file, each with what would make them do something. What a program writes out of
-//! its defaults may stand.
+//! Rejects keys that would have no effect in this file and says what would make them effective.
+//! Keys at their default values are allowed because programs write them.
 
 use super::codes;
 use super::raw::{DcnFile, FabricFile, HbdFile};
@@ -8,7 +8,8 @@ use super::step::{PlanningFile, StepFile};
 use crate::document::Check;
 use crate::model::shipped_model;
 
-/// Refuses keys of circuits without optical switches, of prices without priced parts, of experts without experts.
+/// Rejects circuit keys without optical switches, prices without priced parts, and expert keys
+/// without experts.
 pub(super) fn refuse(raw: &FabricFile, check: &mut Check<'_>) {
     let has_rings = matches!(raw.hbd, Some(HbdFile::Khop(_)));
     if !has_rings && check.is_written("/parts") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fabric file says of jobs, against each other and against the GPUs there are.
+//! Checks of the jobs in a fabric file: against each other and against the available GPUs.
 
 use rustc_hash::FxHashMap;
 
@@ -11,13 +11,13 @@ use crate::document::{self, Check, quote};
 use crate::fabric::{Job, JobSize};
 use crate::khop::{MAX_GPUS_PER_NODE, MAX_NODES};
 
-/// How many GPUs there are, as the file says, whatever else is wrong with it: so that the mistakes of jobs are
-/// reported together with those of the domain. `None` where that itself is wrong.
+/// GPU counts according to the file, independent of other errors in it, so that job errors are
+/// reported together with those of the domain. `None` if the counts themselves are wrong.
 pub(super) struct Sizes {
     gpus_per_node: Option<u32>,
     gpus: Option<u64>,
     largest_group: Option<u64>,
-    /// The key that sets the GPUs of a node.
+    /// Key that sets the GPUs per node.
     place: String,
 }
 
@@ -53,7 +53,7 @@ impl Sizes {
         Self::counted(u32::from(per_node), nodes, island, &place)
     }
 
-    /// The key that sets the GPUs of a node.
+    /// Returns the key that sets the GPUs per node.
     pub(super) fn place(&self) -> &str {
         &self.place
     }
@@ -73,7 +73,7 @@ impl Sizes {
     }
 }
 
-/// The jobs, checked one by one and against the GPUs there are (when that is known).
+/// Checks the jobs individually and against the available GPUs, if known.
 pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) -> Vec<Job> {
     let mut free = sizes.gpus;
     let mut taker_of_all = None;
@@ -135,7 +135,7 @@ fn lower_job(raw: &JobFile) -> Job {
     }
 }
 
-/// A job without `tp` is one whose step says itself which leaves send.
+/// Checks a job without `tp`. Its step must name leaves directly.
 fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
     if !job.step.as_ref().is_some_and(StepFile::names_leaves) {
         check
@@ -153,7 +153,7 @@ fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
     }
 }
 
-/// The parallel dimensions of a training step against each other and the job's size.
+/// Checks the parallel dimensions of a training step against each other and the job's size.
 fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     let Some(step) = &job.step else { return };
     let mapping = match step {
@@ -190,7 +190,8 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     }
 }
 
-/// A step of reinforcement learning whose GPUs are placed: the trainer's groups first, then those that generate.
+/// Checks a placed reinforcement learning step: the trainer's groups come first, then the
+/// generation groups.
 fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &mut Check<'_>) {
     let step = format!("{path}/step/rl");
     if rl.tp != tp {

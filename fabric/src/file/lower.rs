@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what a fabric file says to the fabric it means, with every check that needs more than one key.
+//! Converts a fabric file to a fabric, including all checks that involve more than one key.
 
 use super::codes;
 use super::direct::{self, Direct};
@@ -20,7 +20,7 @@ use crate::hbd::{Hbd, Islands};
 use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
 use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
-/// Answers a file of version 1 with the command that rewrites it.
+/// Rejects a file of version 1 and names the command that converts it.
 pub(super) fn require_version(file: &str, raw: &FabricFile, check: &mut Check<'_>) {
     let path = if raw.step.is_some() { "/step" } else { "/name" };
     let message = match (raw.kind, raw.version, &raw.step) {
@@ -37,7 +37,7 @@ pub(super) fn require_version(file: &str, raw: &FabricFile, check: &mut Check<'_
         .depends_on("/version");
 }
 
-/// Makes a fabric of `raw`, or reports why it cannot be.
+/// Converts `raw` to a fabric, or reports why that is impossible.
 pub(super) fn lower(
     raw: FabricFile,
     sha256: String,
@@ -79,7 +79,7 @@ pub(super) fn lower(
     })
 }
 
-/// A high-bandwidth domain, its links and the order of its line.
+/// A high-bandwidth domain with its links and line order.
 struct Domain {
     hbd: Hbd,
     spare_per_ring: u8,
@@ -139,7 +139,7 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
             let per_node = gcd(network.gpus_per_leaf, 8).max(1);
             let nodes = u64::from(network.leaves) * u64::from(network.gpus_per_leaf / per_node);
             let nodes = u32::try_from(nodes).ok().filter(|nodes| (1..=MAX_NODES).contains(nodes));
-            // What makes the number impossible is reported at `dcn`.
+            // An invalid number is reported at `dcn`.
             Some(without(nodes.unwrap_or(1), u8::try_from(per_node).unwrap_or(1)))
         }
         (None, _) => {
@@ -162,7 +162,7 @@ fn without(nodes: u32, gpus_per_node: u8) -> Domain {
     Domain { hbd: Hbd::Islands(islands), spare_per_ring: 0, links, order }
 }
 
-/// What describes transceivers and their fibres has no effect where there are none.
+/// Rejects transceiver and fibre keys in designs without transceivers.
 fn refuse_cabling(raw: &FabricFile, check: &mut Check<'_>) {
     let listed = [("/nodes", raw.nodes.is_some()), ("/links", raw.links.is_some())];
     let written = ["/deployment", "/transceiver"].map(|path| (path, check.is_written(path)));
@@ -174,7 +174,7 @@ fn refuse_cabling(raw: &FabricFile, check: &mut Check<'_>) {
     }
 }
 
-/// A network that does not yet know what is below its leaves.
+/// A network before it is combined with the nodes below its leaves.
 enum Network {
     FatTree(FatTree),
     LeafSpine(LeafSpineFile),
@@ -207,7 +207,7 @@ fn lower_network(raw: &DcnFile, check: &mut Check<'_>) -> Option<Network> {
 }
 
 impl Network {
-    /// The network above the nodes of `hbd`, or a report of why they do not fit.
+    /// Returns the network above the nodes of `hbd`, or reports why they do not fit.
     fn above(self, hbd: &Hbd, sizes: &Sizes, check: &mut Check<'_>) -> Option<Dcn> {
         let network = match self {
             Self::FatTree(tree) => {
@@ -248,7 +248,7 @@ impl Network {
     }
 }
 
-/// The cabling in whichever form it is given, and the order in which the line runs.
+/// Returns the cabling, from either form, and the order of the line.
 fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(KhopRing, Order)> {
     let nodes_per_tor = match &raw.dcn {
         DcnFile::FatTree(tree) => tree.nodes_per_tor,
@@ -310,7 +310,7 @@ fn report_form(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) {
         .depends_on("/links");
 }
 
-/// A fully cabled ring, with what its own rules refuse reported at the key that is wrong.
+/// Returns a fully cabled ring. Errors are reported at the responsible key.
 fn ring(
     khop: &KhopFile,
     nodes: u32,
@@ -349,7 +349,8 @@ fn check_khop(khop: &KhopFile, check: &mut Check<'_>) {
     }
 }
 
-/// A node that passes light on serves rings of whole nodes, and is left out over a hop of two.
+/// Checks `spare_per_ring`: a forwarding node requires rings of whole nodes and is bypassed with a
+/// hop of two.
 fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut Check<'_>) {
     const SPARES: &str = "/hbd/khop/spare_per_ring";
     let per_node = u32::from(khop.gpus_per_node);
@@ -376,7 +377,7 @@ fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut 
     }
 }
 
-/// A rate that nobody builds is a slip of its unit.
+/// An implausibly slow rate is probably a wrong unit.
 pub(super) fn warn_of_slow(path: &str, rate: BitsPerSecond, check: &mut Check<'_>) {
     if rate.0 > 0 && rate < BitsPerSecond::from_gbps(1) {
         check
@@ -402,7 +403,7 @@ pub(super) fn check_links(
     }
 }
 
-/// The oversubscription of a core has no effect where there is none.
+/// Rejects core oversubscription without a core tier.
 fn require_core(tree: &FatTree, hbd: &Hbd, check: &mut Check<'_>) {
     let tors = hbd.nodes().div_ceil(tree.nodes_per_tor.max(1));
     if tree.core_oversubscription > 1 && tors <= tree.tors_per_domain {
@@ -413,7 +414,7 @@ fn require_core(tree: &FatTree, hbd: &Hbd, check: &mut Check<'_>) {
     }
 }
 
-/// A fat-tree of two tiers: all leaves are of one domain.
+/// Returns a two-tier fat-tree, with all leaves in one domain.
 fn leaf_spine(raw: &LeafSpineFile, hbd: &Hbd) -> FatTree {
     FatTree {
         design: "leaf-spine",

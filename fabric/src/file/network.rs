@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network of leaves as a fabric file writes it: a packet core, banks of optical switches and what a
-//! path may lose; and what it means.
+//! The reconfigurable fat-tree section of the fabric file (packet core, banks of optical switches,
+//! loss budget) and its conversion.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,116 +19,117 @@ use lightloom_units::{BitsPerSecond, Picoseconds, Text};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReconfigurableFile {
-    /// ToRs or rail switches.
+    /// Number of leaves (ToRs or rail switches).
     pub leaves: u32,
     /// GPUs below one leaf.
     pub gpus_per_leaf: u32,
-    /// Rate of one circuit, each direction.
+    /// Rate of one circuit per direction.
     pub circuit_rate: Text<BitsPerSecond>,
-    /// Rate of one GPU's network interface; that of a circuit where it is not written.
+    /// Rate of one GPU's network interface; defaults to the circuit rate.
     #[serde(default)]
     pub gpu_rate: Option<Text<BitsPerSecond>>,
-    /// The packet network that is always there.
+    /// The always-on packet network.
     pub electrical: ElectricalFile,
     /// One or two banks of optical switches.
     pub banks: Vec<BankFile>,
-    /// How long a circuit takes.
+    /// Setup time of a circuit.
     pub timing: TimingFile,
-    /// What an optical path may lose.
+    /// Optical loss budget.
     #[serde(default)]
     pub loss: LossFile,
     /// Pairs of leaves that no circuit may join.
     #[serde(default)]
     pub forbidden: Vec<PairFile>,
-    /// Circuits of other jobs: they stay and are not ours to use.
+    /// Circuits of other jobs. They stay up, and plans do not use their ports.
     #[serde(default)]
     pub held: Vec<HeldFile>,
-    /// Power or control domains over which the switches are spread in blocks of consecutive ids.
+    /// Number of power or control domains that the switches are spread over, in blocks of
+    /// consecutive ids.
     #[serde(default = "one")]
     pub failure_domains: u32,
 }
 
-/// The packet network that is always there.
+/// The always-on packet network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElectricalFile {
     /// Uplink rate of one leaf.
     pub rate_per_leaf: Text<BitsPerSecond>,
-    /// How many times that exceeds what the core carries when all leaves send. 1 carries everything.
+    /// Ratio of that rate to the core's capacity per leaf when all leaves send; 1 is non-blocking.
     pub oversubscription: f64,
 }
 
-/// A row of equal switches, each wired alike to every leaf.
+/// A row of equal switches, each wired identically to every leaf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BankFile {
-    /// What the operator calls it.
+    /// Operator's name of the bank.
     pub name: String,
     /// Number of switches.
     pub switches: u32,
     /// Ports of one switch.
     pub ports_per_switch: u32,
-    /// Ports that each leaf has on each switch. Even.
+    /// Ports of each leaf on each switch. Even.
     pub ports_per_leaf: u32,
-    /// Loss of one pass, in dB.
+    /// Insertion loss of one pass through a switch, in dB.
     #[serde(default)]
     pub insertion_loss_db: f64,
 }
 
-/// How long a circuit takes from decision to traffic.
+/// Stages of setting up a circuit, from the decision to traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimingFile {
-    /// Decision to command accepted.
+    /// From the decision until the switch accepts the command.
     #[serde(default = "at_once")]
     pub control: Text<Picoseconds>,
-    /// Mirrors, crystals or actuators moving.
+    /// Movement of the mirrors, crystals or actuators.
     pub switching: Text<Picoseconds>,
     /// Receiver lock, link training and driver. Measured with an unmodified NIC: 5.7 s.
     #[serde(default = "at_once")]
     pub bring_up: Text<Picoseconds>,
 }
 
-/// What an optical path may lose.
+/// Optical loss budget and the losses outside the switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LossFile {
-    /// The most that transmitter and receiver tolerate, in dB.
+    /// Largest loss between transmitter and receiver, in dB.
     pub budget_db: f64,
-    /// Connectors and fibre common to every path, in dB.
+    /// Loss of the connectors and fibre common to every path, in dB.
     pub path_db: f64,
-    /// What single leaves lose on top.
+    /// Additional loss of individual leaves.
     pub extra_db: Vec<ExtraLossFile>,
 }
 
 impl Default for LossFile {
-    /// 4 dB, as of 400GBASE-FR4 with its fibre, and 1 dB of connectors.
+    /// 4 dB, as for 400GBASE-FR4 with its fibre, and 1 dB for connectors.
     fn default() -> Self {
         Self { budget_db: 4.0, path_db: 1.0, extra_db: Vec::new() }
     }
 }
 
-/// What one leaf loses on top.
+/// Additional loss of one leaf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtraLossFile {
     /// The leaf.
     pub leaf: LeafId,
-    /// Its loss, in dB.
+    /// Additional loss, in dB.
     pub db: f64,
 }
 
-/// Two leaves.
+/// A pair of leaves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PairFile {
-    /// One.
+    /// One leaf.
     pub a: LeafId,
-    /// The other.
+    /// The other leaf.
     pub b: LeafId,
 }
 
-/// A cross-connect that another job holds.
+/// A cross-connect that belongs to another job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeldFile {
@@ -136,17 +137,17 @@ pub struct HeldFile {
     pub ocs: OcsId,
     /// The leaf with the smaller id.
     pub a: LeafId,
-    /// Its port on the switch.
+    /// Switch port wired to leaf `a`.
     pub a_port: u32,
     /// The leaf with the larger id.
     pub b: LeafId,
-    /// Its port on the switch.
+    /// Switch port wired to leaf `b`.
     pub b_port: u32,
 }
 
 const FAT_TREE: &str = "/dcn/reconfigurable_fat_tree";
 
-/// The network that `raw` describes, or a report of every mistake in it.
+/// Returns the network that `raw` describes, or reports every error in it.
 pub(super) fn lower(
     raw: &ReconfigurableFile,
     check: &mut Check<'_>,
@@ -193,10 +194,10 @@ pub(super) fn lower(
     fabric
 }
 
-/// Ports of the largest optical switch that is sold or announced.
+/// Port count of the largest optical switch sold or announced.
 const LARGEST_SWITCH: u32 = 1024;
 
-/// What nobody builds is likely a slip.
+/// Implausible sizes are probably typos.
 fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
     warn_of_slow(&format!("{FAT_TREE}/circuit_rate"), raw.circuit_rate.0, check);
     if let Some(rate) = raw.gpu_rate {
@@ -215,7 +216,7 @@ fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
     }
 }
 
-/// A bank that no path admits is never lit, which is hardly meant.
+/// A bank whose loss exceeds the budget for every path is never used, which is probably unintended.
 fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
     let spec = fabric.spec();
     for index in fabric.banks_without_circuits() {
@@ -232,7 +233,7 @@ fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
     }
 }
 
-/// Leaves that no circuit can reach are planned over the core alone, which is hardly meant.
+/// Leaves that no circuit can reach use only the core, which is probably unintended.
 fn warn_of_lonely_leaves(
     fabric: &ReconfigurableFatTree,
     extra: &[(LeafId, f64)],

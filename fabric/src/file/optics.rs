@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What light may lose between two nodes of a k-hop line, and which hops lose too much.
+//! Optical loss between the nodes of a k-hop line, and the hops that exceed the budget.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,33 +9,33 @@ use crate::document::Check;
 use crate::fabric::LightBudget;
 use crate::khop::{Fibre, KhopRing};
 
-/// What light loses from transceiver to transceiver, for each length of hop.
+/// Optical loss between transceivers, for each hop length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpticsFile {
-    /// Power that a transceiver launches, in dBm.
+    /// Launch power of a transceiver, in dBm.
     pub launch_dbm: f64,
-    /// Power that a receiver needs, in dBm.
+    /// Receiver sensitivity, in dBm.
     pub sensitivity_dbm: f64,
-    /// Loss of one pass through the switch inside a transceiver, in dB; a hop passes two.
+    /// Loss of one pass through the switch inside a transceiver, in dB. A hop passes through two.
     pub switch_db: f64,
     /// Loss of one connector, in dB.
     #[serde(default)]
     pub connector_db: f64,
-    /// Loss of a kilometre of fibre, in dB.
+    /// Loss of fibre, in dB per kilometre.
     #[serde(default = "fibre_db_per_km")]
     pub fibre_db_per_km: f64,
-    /// The fibre of each length of hop, the shortest first: one entry for every length from 1 to k.
+    /// Fibre of each hop length from 1 to k, shortest first.
     pub hops: Vec<HopFile>,
 }
 
-/// The fibre of one length of hop.
+/// The fibre of one hop length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HopFile {
-    /// Its length in metres.
+    /// Fibre length in metres.
     pub fibre_m: f64,
-    /// Connectors on the way.
+    /// Number of connectors along the fibre.
     #[serde(default)]
     pub connectors: u32,
 }
@@ -52,7 +52,7 @@ impl OpticsFile {
         self.launch_dbm - self.sensitivity_dbm
     }
 
-    /// What should arrive after each length of hop.
+    /// Returns the expected received power for each hop length.
     pub(super) fn light(&self) -> LightBudget {
         let hops_dbm = self.hops.iter().map(|hop| self.launch_dbm - self.loss_db(hop)).collect();
         LightBudget { hops_dbm, sensitivity_dbm: self.sensitivity_dbm }
@@ -65,7 +65,7 @@ impl OpticsFile {
     }
 }
 
-/// Takes the fibres out of `ring` that lose more than light may: no ring is planned over them.
+/// Removes fibres that exceed the loss budget from `ring`, so that no ring is planned over them.
 pub(super) fn cut(ring: &mut KhopRing, optics: &OpticsFile, check: &mut Check<'_>) {
     if !is_sound(ring.k(), optics, check) {
         return;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fabric file as it is written: these types are its documentation, its JSON Schema and its reader.
+//! The fabric file as written. These types define its documentation, its JSON Schema and its
+//! parser.
 //!
-//! They hold what the file says, not what it means; `lower` turns them into a [`Fabric`].
+//! They hold the literal content of the file; `lower` converts them to a [`Fabric`].
 //!
 //! [`Fabric`]: crate::fabric::Fabric
 
@@ -22,55 +23,55 @@ use crate::document::InOrder;
 use crate::fabric::{HbdLinks, Parts, Transceiver};
 use crate::khop::{Port, Shape};
 
-/// A cluster: what is installed, how it is cabled and what shall run on it.
+/// A cluster: its hardware, its cabling and the jobs that run on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FabricFile {
-    /// What kind of file this is.
+    /// File kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<KindFile>,
-    /// Version of the kind: 2.
+    /// Version of the file kind: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2, max = 2))]
     pub version: Option<u32>,
-    /// Its name in reports.
+    /// Name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// The high-bandwidth domain: which GPUs are joined by more than the data-centre network. Left out, GPUs
-    /// have only their network cards; then `dcn` says how many there are.
+    /// The high-bandwidth domain: the GPUs connected by more than the data-centre network. Without
+    /// this key, GPUs have only their network cards, and `dcn` determines their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hbd: Option<HbdFile>,
-    /// Explicit form: every node, in the order of the HBD line. The number in a node's name is its
+    /// Explicit form: all nodes in the order of the HBD line. The number in a node's name is its
     /// place in the racks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<InOrder<NodeId, Option<NodeFile>>>,
-    /// Explicit form: every fibre. One that is not listed was never installed.
+    /// Explicit form: all fibres. A fibre that is not listed is not installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<Vec<LinkFile>>,
-    /// The data-centre network beside the HBD.
+    /// The data-centre network, in addition to the HBD.
     #[serde(default)]
     pub dcn: DcnFile,
-    /// How the HBD line runs through the racks.
+    /// Order of the HBD line through the racks.
     #[serde(default)]
     pub deployment: DeploymentFile,
-    /// The transceivers with an optical circuit switch inside.
+    /// Transceivers with an integrated optical circuit switch.
     #[serde(default)]
     pub transceiver: TransceiverFile,
     /// What shall run, in order of placement.
     #[serde(default)]
     pub jobs: Vec<JobFile>,
-    /// Prices and powers of the interconnect parts.
+    /// Prices and power of the interconnect parts.
     #[serde(default)]
     pub parts: PartsFile,
-    /// How circuits are planned.
+    /// Settings for planning circuits.
     #[serde(default)]
     pub planning: PlanningFile,
-    /// Version 1: the step of the only job. Write it at the job instead.
+    /// Version 1: the step of the only job. Since version 2 it belongs to the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepFile>,
 }
 
-/// What kind of file this is.
+/// File kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KindFile {
@@ -82,11 +83,11 @@ pub enum KindFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum HbdFile {
-    /// A ring or line of nodes, each cabled to the k nearest on either side (InfiniteHBD).
+    /// A ring or line of nodes, each cabled to the k nearest nodes on either side (InfiniteHBD).
     Khop(KhopFile),
-    /// Switch domains: every GPU of a domain reaches every other through switches (NVLink domains).
+    /// Switch domains: switches connect all GPUs of a domain (NVLink domains).
     Switch(IslandsFile),
-    /// Cubes of a torus, each used as a whole.
+    /// Torus cubes, each used as a whole.
     Torus(IslandsFile),
     /// None: GPUs have only their network cards.
     None(NodesFile),
@@ -97,33 +98,33 @@ pub enum HbdFile {
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{nodes: 256, gpus_per_node: 8, gpus: 64}")]
 pub struct IslandsFile {
-    /// Nodes installed.
+    /// Number of nodes.
     #[schemars(range(min = 1, max = 4_000_000))]
     pub nodes: u32,
-    /// GPUs in a node.
+    /// GPUs per node.
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: u8,
-    /// GPUs of one island: whole nodes.
+    /// GPUs per island, in whole nodes.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub gpus: u32,
-    /// What one GPU can send within its island.
+    /// Send rate of one GPU within its island.
     #[serde(default = "edge_rate")]
     pub edge_rate: Text<BitsPerSecond>,
 }
 
-/// Nodes that only the data-centre network joins.
+/// Nodes connected only by the data-centre network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodesFile {
-    /// Nodes installed.
+    /// Number of nodes.
     #[schemars(range(min = 1, max = 4_000_000))]
     pub nodes: u32,
-    /// GPUs in a node.
+    /// GPUs per node.
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: u8,
 }
 
-/// A ring or line of nodes, each cabled to the k nearest on either side.
+/// A ring or line of nodes, each cabled to the k nearest nodes on either side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{nodes: 720, gpus_per_node: 4, k: 3}")]
@@ -131,25 +132,25 @@ pub struct KhopFile {
     /// Generator form: number of nodes, 1 to 4,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
-    /// GPUs in a node, 2 to 64.
+    /// GPUs per node, 2 to 64.
     #[schemars(example = 4)]
     pub gpus_per_node: u8,
-    /// Transceiver bundles in a node, and how many places its longest fibre reaches: 2 to
+    /// Transceiver bundles per node, which is also the length of its longest fibre in places: 2 to
     /// `gpus_per_node`.
     #[schemars(example = 3)]
     pub k: u8,
-    /// Nodes of each ring that only pass its light on, 0 or 1: with one, the death of any node moves the modules of
-    /// its neighbours and no other.
+    /// Nodes of each ring that only forward its light, 0 or 1. With 1, bypassing a failed node
+    /// switches only the modules of its neighbours.
     #[serde(default)]
     #[schemars(range(max = 1))]
     pub spare_per_ring: u8,
     /// Whether the last nodes are cabled to the first.
     #[serde(default = "ring")]
     pub shape: Shape,
-    /// Rate of one edge of the GPU ring in one direction: half of a GPU's bandwidth.
+    /// Rate of one edge of the GPU ring per direction: half of a GPU's bandwidth.
     #[serde(default = "edge_rate")]
     pub edge_rate: Text<BitsPerSecond>,
-    /// Propagation delay of an edge inside a node, over copper or a looped bundle.
+    /// Propagation delay of an edge inside a node, over copper or a loopback bundle.
     #[serde(default = "inside_latency")]
     pub inside_latency: Text<Picoseconds>,
     /// Propagation delay of a fibre between nodes.
@@ -170,11 +171,11 @@ fn fibre_latency() -> Text<Picoseconds> {
     Text(HbdLinks::default().fibre_latency)
 }
 
-/// What the explicit form says of a node.
+/// A node in the explicit form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodeFile {
-    /// The ToR it stands under, checked against its number: racks are filled in order.
+    /// ToR of the node, checked against the node's number because racks are filled in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tor: Option<TorId>,
 }
@@ -183,7 +184,7 @@ pub struct NodeFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFile {
-    /// The two ports it joins, in either order.
+    /// The two joined ports, in either order.
     pub endpoints: [Endpoint; 2],
 }
 
@@ -198,7 +199,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Why a text is not an endpoint.
+/// Error of parsing an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a fibre port: write it like `n17:b0.2` (node, bundle, external path 1 or 2)")]
 pub struct EndpointError(String);
@@ -252,34 +253,35 @@ impl JsonSchema for Endpoint {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DcnFile {
-    /// Nodes under ToRs, ToRs in aggregation domains.
+    /// Nodes below ToRs, ToRs in aggregation domains.
     FatTree(FatTreeFile),
-    /// Nodes under leaves, every leaf below all spines: a fat-tree of two tiers.
+    /// Nodes below leaves, each leaf connected to all spines: a two-tier fat-tree.
     LeafSpine(LeafSpineFile),
-    /// A leaf for each GPU of a node (rail-optimised), in one plane or several.
+    /// One leaf per GPU of a node (rail-optimised), in one or more planes.
     Rails(RailsFile),
-    /// Groups of leaves, joined leaf to leaf: within a group each with each, and every two groups.
+    /// Groups of directly joined leaves. All leaves of a group are joined to each other, and so are
+    /// all groups.
     Dragonfly(DragonflyFile),
     /// A torus of leaves.
     Torus(LeafTorusFile),
-    /// Leaves and the cables between them, listed.
+    /// An explicit list of leaves and the cables between them.
     Graph(GraphFile),
-    /// Leaves, a thin packet core and banks of optical switches between them.
+    /// Leaves joined by a thin packet core and banks of optical switches.
     ReconfigurableFatTree(ReconfigurableFile),
 }
 
-/// Nodes under leaves, every leaf below all spines.
+/// Nodes below leaves, each leaf connected to all spines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(example = "{nodes_per_leaf: 8}")]
 pub struct LeafSpineFile {
-    /// Nodes under one leaf.
+    /// Nodes per leaf.
     #[schemars(range(min = 1, max = 65536))]
     pub nodes_per_leaf: u32,
-    /// Downlink over uplink bandwidth of a leaf: 1 is non-blocking.
+    /// Ratio of downlink to uplink bandwidth of a leaf; 1 is non-blocking.
     #[schemars(range(min = 1, max = 64))]
     pub oversubscription: u32,
-    /// Network interfaces of a GPU, each of `link_rate`.
+    /// Network interfaces per GPU, each at `link_rate`.
     #[schemars(range(min = 1, max = 16))]
     pub nics_per_gpu: u32,
     /// Rate of a GPU's network interface and of every switch port.
@@ -301,21 +303,21 @@ impl Default for LeafSpineFile {
     }
 }
 
-/// A leaf for each GPU of a node, packet switches above them.
+/// One leaf per GPU of a node, with packet switches above.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(example = "{nodes_per_group: 32, planes: 2}")]
 pub struct RailsFile {
-    /// Nodes whose GPUs share rail switches.
+    /// Nodes per group (nodes that share rail switches).
     #[schemars(range(min = 1, max = 65536))]
     pub nodes_per_group: u32,
-    /// Planes: a GPU has a port in each, and each plane has rail switches of its own.
+    /// Planes. A GPU has one port in each, and each plane has separate rail switches.
     #[schemars(range(min = 1, max = 64))]
     pub planes: u32,
-    /// Downlink over uplink bandwidth of a rail switch: 1 is non-blocking.
+    /// Ratio of downlink to uplink bandwidth of a rail switch; 1 is non-blocking.
     #[schemars(range(min = 1, max = 64))]
     pub oversubscription: u32,
-    /// Rate of one port of a GPU, and of every switch port.
+    /// Rate of one GPU port and of every switch port.
     pub link_rate: Text<BitsPerSecond>,
     /// Propagation delay of one cable.
     pub link_latency: Text<Picoseconds>,
@@ -340,24 +342,24 @@ impl Default for DcnFile {
     }
 }
 
-/// Nodes under ToRs, ToRs in aggregation domains.
+/// Nodes below ToRs, ToRs in aggregation domains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(example = "{nodes_per_tor: 4}")]
 pub struct FatTreeFile {
-    /// Nodes under one ToR.
+    /// Nodes per ToR.
     #[schemars(range(min = 1, max = 65536))]
     pub nodes_per_tor: u32,
-    /// ToRs in one aggregation domain.
+    /// ToRs per aggregation domain.
     #[schemars(range(min = 1, max = 65536))]
     pub tors_per_domain: u32,
-    /// Downlink over uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
+    /// Ratio of downlink to uplink bandwidth of a ToR: 1 is non-blocking, 3 is 3:1.
     #[schemars(range(min = 1, max = 64))]
     pub oversubscription: u32,
-    /// The same of the switches above the ToRs, between aggregation domains.
+    /// Ratio of downlink to uplink bandwidth of the aggregation switches, between domains.
     #[schemars(range(min = 1, max = 64))]
     pub core_oversubscription: u32,
-    /// Network interfaces of a GPU, each of `link_rate`.
+    /// Network interfaces per GPU, each at `link_rate`.
     #[schemars(range(min = 1, max = 16))]
     pub nics_per_gpu: u32,
     /// Rate of a GPU's network interface and of every switch port.
@@ -381,7 +383,7 @@ impl Default for FatTreeFile {
     }
 }
 
-/// How the HBD line runs through the racks.
+/// Order of the HBD line through the racks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DeploymentFile {
@@ -389,21 +391,21 @@ pub struct DeploymentFile {
     pub order: Order,
 }
 
-/// A transceiver with an optical circuit switch inside.
+/// A transceiver with an integrated optical circuit switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransceiverFile {
-    /// Shortest time the light is dark while the switch moves.
+    /// Shortest dark time while the switch moves.
     pub switch_min: Text<Picoseconds>,
-    /// Longest time the light is dark while the switch moves.
+    /// Longest dark time while the switch moves.
     pub switch_max: Text<Picoseconds>,
-    /// Added by the software that commands it, before the light moves.
+    /// Delay of the controlling software before the switch starts to move.
     pub software_delay: Text<Picoseconds>,
-    /// From light at both ends of a path until its receivers pass bits on; 0 if not written (an assumption: they keep their
-    /// state in the dark).
+    /// Time from light at both ends of a path until its receivers pass data. Defaults to 0,
+    /// assuming that receivers keep their state while dark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relock: Option<Text<Picoseconds>>,
-    /// What light may lose from one transceiver to the next. Left out, every hop works.
+    /// Optical loss between transceivers. Without this key, every hop works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optics: Option<OpticsFile>,
 }
@@ -421,33 +423,33 @@ impl Default for TransceiverFile {
     }
 }
 
-/// A job: groups of `tp` GPUs, each group one ring.
+/// A job. Each group of `tp` GPUs forms one ring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobFile {
-    /// Its name in reports.
+    /// Name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// GPUs it wants, a multiple of `tp`, or `all` that can be grouped.
+    /// Requested GPUs: a multiple of `tp`, or `all` for all complete groups.
     #[serde(default)]
     pub gpus: JobSizeFile,
-    /// GPUs of one group: whole nodes, or a part of one node. Left out by a job whose step says itself which
-    /// leaves send.
+    /// GPUs per group: whole nodes, or a part of one node. Omit it if the step names leaves
+    /// directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000), example = 32)]
     pub tp: Option<u32>,
-    /// What it sends, again and again: circuits are planned for it.
+    /// The repeated step, for whose traffic circuits are planned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepFile>,
 }
 
-/// How many GPUs a job wants: a number, or `all`.
+/// Requested GPUs: a number, or `all`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JobSizeFile {
-    /// All that can be grouped.
+    /// All GPUs that form complete groups.
     #[default]
     All,
-    /// This many.
+    /// A fixed number of GPUs.
     Gpus(u64),
 }
 
@@ -497,13 +499,13 @@ impl JsonSchema for JobSizeFile {
     }
 }
 
-/// Prices and powers of the interconnect parts.
+/// Prices and power of the interconnect parts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PartsFile {
     /// One OCSTrx module of 800 Gb/s.
     pub ocstrx: PartFile,
-    /// The fibre that comes with every optical module.
+    /// The fibre of one optical module.
     pub fibre: PartFile,
     /// One direct-attach copper cable of 1.6 Tb/s.
     pub dac: PartFile,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a job sends, again and again, as a fabric file writes it.
+//! A job's repeated step in the fabric file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,36 +16,37 @@ pub(super) fn at_once() -> Text<Picoseconds> {
     Text(Picoseconds::ZERO)
 }
 
-/// What runs, again and again.
+/// The workload that a job repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum StepFile {
-    /// A training step of a model, mapped onto the GPUs that the job gets.
+    /// A training step of a model, mapped to the job's GPUs.
     Training(MappingFile),
-    /// A training step whose mapping is searched for: the one with which `lightloom mfu --fabric` finds the shortest
-    /// step, of those that the job's groups can take.
+    /// A training step with a mapping search: uses the mapping with the shortest step according to
+    /// `lightloom mfu --fabric` that the job's groups support.
     Search(SearchFile),
     /// A step of disaggregated reinforcement learning.
     Rl(RlFile),
-    /// Phases with a demand matrix each.
+    /// Phases with one demand matrix each.
     Phases(Vec<PhaseFile>),
 }
 
-/// A step of disaggregated reinforcement learning: trainer on the job's first groups, generation on the others. In a job
-/// without `tp`, trainer on the first leaves, generation after it.
+/// A step of disaggregated reinforcement learning: the trainer uses the job's first groups,
+/// generation the others. In a job without `tp`, the trainer uses the first leaves and generation
+/// the following ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RlFile {
-    /// A model that comes with lightloom, such as qwen2.5-72b, llama-3.1-405b or deepseek-v3; or a model file of
-    /// your own, relative to this file (`lightloom schema model`). Its bytes are taken in BF16.
+    /// A shipped model, such as qwen2.5-72b, llama-3.1-405b or deepseek-v3, or a model file
+    /// relative to this file (`lightloom schema model`). Sizes assume BF16.
     pub model: String,
-    /// GPUs that train.
+    /// GPUs for training.
     #[schemars(range(min = 1))]
     pub trainer_gpus: u32,
-    /// GPUs that generate.
+    /// GPUs for generation.
     #[schemars(range(min = 1))]
     pub generation_gpus: u32,
-    /// Tensor-parallel ranks of the trainer; where the job has `tp`, the same.
+    /// Tensor-parallel ranks of the trainer. Must equal the job's `tp` if that is set.
     #[schemars(range(min = 1))]
     pub tp: u32,
     /// Pipeline stages of the trainer.
@@ -55,44 +56,46 @@ pub struct RlFile {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub ep: u32,
-    /// Spread of expert popularity: sigma of a log-normal distribution.
+    /// Skew of expert popularity: sigma of a log-normal distribution.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 3.0))]
     pub expert_skew: f64,
-    /// Samples of a step.
+    /// Samples per step.
     #[schemars(range(min = 1))]
     pub samples: u32,
-    /// Tokens of a sample.
+    /// Tokens per sample.
     #[schemars(range(min = 1))]
     pub tokens_per_sample: u32,
-    /// GPUs of a generation replica.
+    /// GPUs per generation replica.
     #[schemars(range(min = 1))]
     pub replica_gpus: u32,
-    /// GPUs of a replica for the long tail; the same as `replica_gpus` where it does not switch.
+    /// GPUs per replica for the long tail. Defaults to `replica_gpus`, without a switch of
+    /// parallelism.
     #[serde(default)]
     pub tail_replica_gpus: Option<u32>,
-    /// Share of a replica's cache that migrates in a step.
+    /// Fraction of a replica's cache that migrates per step.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub migrated_share: f64,
-    /// How new weights reach the replicas.
+    /// Distribution of new weights to the replicas.
     #[serde(default, skip_serializing_if = "WeightSyncFile::is_usual")]
     pub weight_sync: WeightSyncFile,
     /// Idle network time before each phase.
     #[serde(default)]
     pub slack: SlackFile,
-    /// Seed of everything drawn.
+    /// Random seed.
     #[serde(default)]
     pub seed: u64,
 }
 
-/// How new weights reach the replicas.
+/// Distribution of new weights to the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WeightSyncFile {
-    /// Who sends what to whom.
+    /// Distribution method.
     pub method: SyncMethod,
-    /// Share of the weights' bytes that is sent, positions included: 1 is all of them, 0.01 to 0.03 a sparse delta.
+    /// Fraction of the weights' bytes that is sent, including positions: 1 sends everything, 0.01
+    /// to 0.03 is a sparse delta.
     #[schemars(range(min = 0.000_001, max = 1.0))]
     pub delta_share: f64,
 }
@@ -109,23 +112,24 @@ impl WeightSyncFile {
     }
 }
 
-/// Who sends new weights to whom.
+/// Method of distributing new weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncMethod {
-    /// Each leaf of the trainer sends its part to one replica, and replicas hand it on in a binary tree.
+    /// Each leaf of the trainer sends its part to one replica, and replicas forward it along a
+    /// binary tree.
     Relay,
     /// Each leaf of the trainer sends its part to every replica.
     Broadcast,
-    /// Each GPU of a replica receives the shard that it holds, from the ranks of the trainer that hold it.
+    /// Each GPU of a replica receives its shard directly from the trainer ranks that hold it.
     Shards,
 }
 
 impl SyncMethod {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 3] = [Self::Relay, Self::Broadcast, Self::Shards];
 
-    /// As a fabric file writes it.
+    /// Returns the name in fabric files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -146,7 +150,7 @@ pub struct SlackFile {
     pub gradients: Text<Picoseconds>,
     /// Before the new weights.
     pub weight_sync: Text<Picoseconds>,
-    /// Before the pool changes its parallelism.
+    /// Before the pool switches its parallelism.
     pub parallelism_switch: Text<Picoseconds>,
 }
 
@@ -161,35 +165,35 @@ impl Default for SlackFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseFile {
-    /// Its name.
+    /// Name of the phase.
     pub name: String,
-    /// How long the network is idle before it.
+    /// Network idle time before the phase.
     #[serde(default = "at_once")]
     pub slack: Text<Picoseconds>,
-    /// What it sends.
+    /// Traffic of the phase.
     pub demand: DemandFile,
-    /// How often it sends that: layers of a workload that describes one, say.
+    /// Number of repetitions, such as the layers of a workload that describes a single one.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub times: u32,
 }
 
-/// Where a demand matrix comes from.
+/// Source of a demand matrix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DemandFile {
-    /// A file of comma-separated bytes, one row a line.
+    /// A CSV file in bytes, one matrix row per line.
     Csv(String),
-    /// A file with an array of rows of bytes.
+    /// A JSON file with an array of rows in bytes.
     Json(String),
-    /// The rows themselves, in bytes.
+    /// Inline rows in bytes.
     Matrix(Vec<Vec<f64>>),
-    /// A synthetic shape, about 1 GB a pair.
+    /// A synthetic shape, about 1 GB per pair.
     Shape(ShapeFile),
-    /// Traffic described by what produces it.
+    /// Traffic generated by a workload model.
     Workload(WorkloadFile),
-    /// An all-reduce whose rings the planner chooses: strides without a common divisor with the number of
-    /// leaves, as many as suit the circuits.
+    /// An all-reduce whose rings the planner chooses: strides coprime to the number of leaves, as
+    /// many as suit the circuits.
     AllReduce(AllReduceFile),
 }
 
@@ -200,9 +204,9 @@ pub struct AllReduceFile {
     /// The first leaf.
     #[serde(default)]
     pub first_leaf: LeafId,
-    /// How many leaves take part, at least 2.
+    /// Number of participating leaves, at least 2.
     pub leaves: u32,
-    /// What each of them contributes.
+    /// Contribution of each leaf.
     pub bytes: Text<Bytes>,
 }
 
@@ -210,36 +214,36 @@ pub struct AllReduceFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ShapeFile {
-    /// Skewed all-to-all in groups of 8 leaves and a light ring.
+    /// Skewed all-to-all in groups of 8 leaves, plus a light ring.
     Moe(SeedFile),
-    /// Half of the leaves send shards to the other half, and form a ring.
+    /// Half of the leaves send shards to the other half and form a ring.
     WeightSync(SeedFile),
-    /// Every leaf to every other.
+    /// All leaves to all others.
     Dense(SeedFile),
 }
 
-/// What a shape is drawn from.
+/// Random input of a shape.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SeedFile {
-    /// Seed of the draws.
+    /// Random seed.
     pub seed: u64,
 }
 
-/// A training step: which model, and how it is spread over the job's groups. `tp`, the GPUs of one group, is
-/// set at the job. Ranks are counted with tensor parallelism fastest, then context, data and pipeline;
-/// which groups they get is for the planner.
+/// A training step: a model and its mapping to the job's groups. The job sets `tp`, the GPUs per
+/// group. Rank order is tensor parallelism fastest, then context, data and pipeline. The planner
+/// decides which groups the ranks get.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MappingFile {
-    /// A model that comes with lightloom, such as llama-3.1-405b; or a model file of your own, relative to this
-    /// file (`lightloom schema model`). Its bytes are taken in BF16.
+    /// A shipped model, such as llama-3.1-405b, or a model file relative to this file (`lightloom
+    /// schema model`). Sizes assume BF16.
     pub model: String,
     /// Pipeline stages.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 8192))]
     pub pp: u32,
-    /// Data-parallel ranks [default: as many as the job's GPUs make].
+    /// Data-parallel ranks [default: as many as the job's GPUs allow].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub dp: Option<u32>,
@@ -247,33 +251,34 @@ pub struct MappingFile {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 8192))]
     pub cp: u32,
-    /// Expert-parallel ranks, within the data-parallel ones.
+    /// Expert-parallel ranks, a subset of the data-parallel ranks.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 8192))]
     pub ep: u32,
-    /// Whether weights are replicated (DP) or sharded (FSDP) over the data-parallel ranks.
+    /// Whether weights are replicated (DP) or sharded (FSDP) across data-parallel ranks.
     #[serde(default)]
     pub sharding: ShardingFile,
-    /// Micro-batches of a step on one pipeline.
+    /// Micro-batches per step and pipeline.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65536))]
     pub micro_batches: u32,
-    /// Tokens of a micro-batch on one pipeline, over its context-parallel ranks.
+    /// Tokens per micro-batch and pipeline, across its context-parallel ranks.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub tokens: u32,
-    /// Idle network time before the gradients: what of computing hides a change of circuits.
+    /// Network idle time before the gradients, which hides a circuit change behind computation.
     #[serde(default = "at_once")]
     pub gradient_slack: Text<Picoseconds>,
-    /// Idle network time before the micro-batches.
+    /// Network idle time before the micro-batches.
     #[serde(default = "at_once")]
     pub micro_batch_slack: Text<Picoseconds>,
-    /// Share of a network link's rate that its exchanges fill: in plans, in step times by formula, and in packets.
+    /// Achievable fraction of a network link's rate, applied in plans, analytical step times and
+    /// packet emulation.
     #[serde(default = "usable_share", skip_serializing_if = "is_usual_share")]
     #[schemars(range(min = 0.01, max = 1.0))]
     pub usable_share: f64,
 }
 
-/// What exchanges between H100 and later GPUs fill.
+/// Measured utilisation of exchanges between H100 and later GPUs.
 fn usable_share() -> f64 {
     0.85
 }
@@ -282,35 +287,36 @@ fn is_usual_share(share: &f64) -> bool {
     share.to_bits() == usable_share().to_bits()
 }
 
-/// A training step whose mapping is searched for: GPUs of a group (`tp` of the job, where that is not given), stages,
-/// replicas, experts' ranks, micro-batches and recomputation. Needs `gpus` at the job.
+/// A training step with a mapping search over GPUs per group (unless the job sets `tp`), pipeline
+/// stages, replicas, expert-parallel ranks, micro-batches and recomputation. Requires `gpus` in the
+/// job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(example = "{model: llama-3.1-70b, sequences: 256, sequence: 8192}")]
 pub struct SearchFile {
-    /// A model that comes with lightloom, such as llama-3.1-405b; or a model file of your own, relative to this
-    /// file (`lightloom schema model`). Its bytes are taken in BF16.
+    /// A shipped model, such as llama-3.1-405b, or a model file relative to this file (`lightloom
+    /// schema model`). Sizes assume BF16.
     pub model: String,
-    /// Sequences of a step, over all replicas.
+    /// Sequences per step, across all replicas.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub sequences: u64,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub sequence: u64,
-    /// An accelerator that comes with lightloom (`lightloom mfu --accelerator`).
+    /// A shipped accelerator (`lightloom mfu --accelerator`).
     #[serde(default = "h100")]
     pub accelerator: String,
-    /// Software whose constants are used (`lightloom mfu --constants`) [default: what the accelerator is mostly used
-    /// with].
+    /// Software stack whose performance constants apply (`lightloom mfu --constants`) [default: the
+    /// most common one for the accelerator].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constants: Option<String>,
-    /// Whether weights are replicated (DP) or sharded (FSDP) over the data-parallel ranks.
+    /// Whether weights are replicated (DP) or sharded (FSDP) across data-parallel ranks.
     #[serde(default)]
     pub sharding: ShardingFile,
-    /// Idle network time before the gradients: what of computing hides a change of circuits.
+    /// Network idle time before the gradients, which hides a circuit change behind computation.
     #[serde(default = "at_once")]
     pub gradient_slack: Text<Picoseconds>,
-    /// Idle network time before the micro-batches.
+    /// Network idle time before the micro-batches.
     #[serde(default = "at_once")]
     pub micro_batch_slack: Text<Picoseconds>,
 }
@@ -320,7 +326,7 @@ fn h100() -> String {
 }
 
 impl StepFile {
-    /// The files beside the fabric file that it names: matrices and models.
+    /// Returns the files that the step references: matrices and models.
     #[must_use]
     pub fn files(&self) -> Vec<&str> {
         match self {
@@ -331,7 +337,7 @@ impl StepFile {
         }
     }
 
-    /// Whether it names leaves itself, so that no GPU has to be placed for it.
+    /// Returns whether the step names leaves directly, so that no GPUs need to be placed.
     #[must_use]
     pub fn names_leaves(&self) -> bool {
         !matches!(self, Self::Training(_) | Self::Search(_))
@@ -348,11 +354,12 @@ impl DemandFile {
     }
 }
 
-/// How to plan.
+/// Planning settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlanningFile {
-    /// Share of the live demand's rate that no stage of a transition may go below.
+    /// Smallest fraction of the current demand's rate that must remain available in every stage of
+    /// a transition.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub floor: f64,
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan that follows another and differs from it in little: what changed, and its digest, without writing all of it
-//! out again.
+//! Incremental plans: the difference between a plan and a similar predecessor, and its digest
+//! without serialising the whole plan again.
 //!
-//! Ranks, paths, circuits and groups are most of a plan, and around a dead node nearly all of them stay. So a digest is
-//! taken from the canonical text of those that stay and of the few that are new, and a [`PlanChange`] names the latter
-//! alone.
+//! Ranks, paths, circuits and groups make up most of a plan, and a bypass of a failed node leaves
+//! nearly all of them unchanged. The digest is therefore computed from the cached canonical text of
+//! the unchanged entries plus the new ones, and a [`PlanChange`] contains only the latter.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::{Circuit, Group, NOT_IDENTITY, Plan, Rank, Transceiver};
 use crate::canonical;
 use crate::provenance;
 
-/// How far apart equal entries of two lists are looked for.
+/// Maximum distance at which equal entries of two lists are matched.
 const REACH: usize = 64;
 
-/// In the place of `gone` entries of the list before, from `at` on, these.
+/// Replaces `gone` entries of the previous list, from index `at` on, with `new`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Splice<T> {
@@ -26,7 +26,7 @@ struct Splice<T> {
     new: Vec<T>,
 }
 
-/// What makes one plan of another.
+/// The difference between two plans.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanChange {
@@ -34,12 +34,12 @@ pub struct PlanChange {
     groups: Vec<Splice<Group>>,
     ranks: Vec<Splice<Rank>>,
     transceivers: Vec<Splice<Transceiver>>,
-    /// Everything else of the plan.
+    /// Everything except the four lists.
     rest: Box<Plan>,
 }
 
 impl PlanChange {
-    /// What makes `next` of `before`.
+    /// Returns the change from `before` to `next`.
     #[must_use]
     pub fn between(before: &Plan, next: &Plan) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl PlanChange {
         }
     }
 
-    /// The plan that this makes of `before`; `None` if it was made from a shorter one.
+    /// Applies the change to `before`. `None` if an index is out of range for `before`.
     #[must_use]
     pub fn of(&self, before: &Plan) -> Option<Plan> {
         Some(Plan {
@@ -64,7 +64,7 @@ impl PlanChange {
     }
 }
 
-/// A plan without its long lists.
+/// Returns the plan without its long lists.
 fn rest(plan: &Plan) -> Plan {
     Plan {
         schema: plan.schema.clone(),
@@ -88,7 +88,7 @@ fn rest(plan: &Plan) -> Plan {
     }
 }
 
-/// How two lists follow each other: first so many entries of both that are equal, then so many that differ.
+/// Aligns two lists as runs of (equal entries, removed entries, new entries).
 fn runs<T: PartialEq>(before: &[T], next: &[T]) -> Vec<[usize; 3]> {
     let (mut at, mut to, mut found) = (0, 0, Vec::new());
     while at < before.len() || to < next.len() {
@@ -101,7 +101,8 @@ fn runs<T: PartialEq>(before: &[T], next: &[T]) -> Vec<[usize; 3]> {
     found
 }
 
-/// How many entries of each list come before the next that is in both, as far as that is near.
+/// Returns the number of entries in each list before the next common one, if it is within
+/// [`REACH`].
 fn apart<T: PartialEq>(before: &[T], next: &[T]) -> (usize, usize) {
     let (Some(one), Some(other)) = (before.first(), next.first()) else {
         return (before.len(), next.len());
@@ -145,7 +146,7 @@ fn spliced<T: Clone>(before: &[T], splices: &[Splice<T>]) -> Option<Vec<T>> {
     Some(all)
 }
 
-/// The canonical text of a list, and where each entry of it ends, with its comma.
+/// The canonical text of a list with the end offset of each entry, including its comma.
 #[derive(Clone, Debug, Default)]
 struct SpelledList {
     text: Vec<u8>,
@@ -167,7 +168,7 @@ impl SpelledList {
         }
     }
 
-    /// Adds so many entries of another list, from this one on.
+    /// Appends `count` entries of another list, starting at `from`.
     fn copy(&mut self, other: &Self, from: usize, count: usize) {
         let end = |index: usize| index.checked_sub(1).map_or(0, |last| other.ends[last]);
         let (start, length) = (end(from), self.text.len());
@@ -175,7 +176,7 @@ impl SpelledList {
         self.ends.extend(other.ends[from..from + count].iter().map(|end| end - start + length));
     }
 
-    /// The text of `next`, where this is the text of `before`.
+    /// Returns the text of `next`, given that `self` is the text of `before`.
     fn next<T: PartialEq + Serialize>(&self, before: &[T], next: &[T]) -> Self {
         let (mut spelled, mut at, mut to) = (Self::default(), 0, 0);
         spelled.text.reserve(self.text.len());
@@ -189,7 +190,7 @@ impl SpelledList {
     }
 }
 
-/// The canonical text of a plan, kept for the digests of those that follow it.
+/// The canonical text of a plan, kept to compute the digests of its successors.
 #[derive(Clone, Debug)]
 pub struct Spelled {
     circuits: SpelledList,
@@ -200,7 +201,7 @@ pub struct Spelled {
 }
 
 impl Spelled {
-    /// That of a plan.
+    /// Returns the text of a plan.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         Self {
@@ -212,7 +213,7 @@ impl Spelled {
         }
     }
 
-    /// That of `next`, where this is that of `before`.
+    /// Returns the text of `next`, given that `self` is the text of `before`.
     #[must_use]
     pub fn next(&self, before: &Plan, next: &Plan) -> Self {
         Self {
@@ -224,7 +225,7 @@ impl Spelled {
         }
     }
 
-    /// The [digest](super::digest) of the plan.
+    /// Returns the [digest](super::digest) of the plan.
     #[must_use]
     pub fn digest(&self) -> String {
         let lists = [
@@ -252,7 +253,7 @@ impl Spelled {
     }
 }
 
-/// The other members of a plan, as its canonical form has them.
+/// Returns the canonical text of the other members of a plan.
 fn spelled_rest(plan: &Plan) -> BTreeMap<String, Vec<u8>> {
     let Ok(serde_json::Value::Object(mut members)) = serde_json::to_value(rest(plan)) else {
         return BTreeMap::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan document from bytes, and what kind of document bytes are.
+//! Reads plan documents and detects them among other files.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,14 +9,14 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 use super::{EARLIER_SCHEMA, Plan};
 
-/// Whether these are the bytes of a plan of any version.
+/// Returns whether the bytes are a plan of any version.
 #[must_use]
 pub fn is_plan(bytes: &[u8]) -> bool {
     schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
 }
 
-/// The schema that a document names. Nothing behind it is read: a plan of a large fabric has megabytes, and says first what
-/// it is.
+/// Returns the document's schema name. Parsing stops there: plans of large fabrics have megabytes,
+/// and the schema comes first.
 fn schema_of(bytes: &[u8]) -> Option<String> {
     struct Look<'a>(&'a mut Option<String>);
     impl<'de> Visitor<'de> for Look<'_> {
@@ -38,28 +38,28 @@ fn schema_of(bytes: &[u8]) -> Option<String> {
         }
     }
     let mut schema = None;
-    // That the rest is still there is an error of the reader's.
+    // Stopping early makes the parser report trailing data; ignore that error.
     let _ = serde_json::Deserializer::from_slice(bytes).deserialize_map(Look(&mut schema));
     schema
 }
 
-/// Why bytes are no plan that can be used.
+/// Error of reading a plan.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// A plan of version 1.
+    /// The plan has version 1.
     #[error(
         "a plan of version 1: `lightloom convert PLAN --fabric FABRIC -o NEW` writes it as version 2"
     )]
     Earlier,
-    /// Another kind of file, or a plan with mistakes.
+    /// Not a plan, or a plan with errors.
     #[error("not a plan: {0}")]
     Other(#[from] serde_json::Error),
 }
 
-/// Reads a plan of this version; whether it is right for a fabric is not looked at.
+/// Reads a plan of the current version. Does not check it against a fabric.
 ///
 /// # Errors
-/// A plan of version 1, or no plan.
+/// If the plan has version 1, or the bytes are not a plan.
 pub fn read(bytes: &[u8]) -> Result<Plan, ReadError> {
     if schema_of(bytes).is_some_and(|schema| schema == EARLIER_SCHEMA) {
         return Err(ReadError::Earlier);

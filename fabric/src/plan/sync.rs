@@ -1,63 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How new weights may reach the replicas of a step of reinforcement learning, side by side.
+//! Comparison of methods that distribute new weights to the replicas of a reinforcement learning
+//! step.
 
 use serde::{Deserialize, Serialize};
 
 use crate::file::step::SyncMethod;
 use lightloom_units::{Bytes, Picoseconds};
 
-/// The methods side by side, for one job.
+/// The methods for one job, side by side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SyncChoice {
-    /// The job.
     pub job: String,
-    /// What its file says.
+    /// Method selected in the fabric file.
     pub written: SyncMethod,
-    /// Share of the weights' bytes that is sent.
+    /// Fraction of the weights' bytes that is sent.
     pub delta_share: f64,
-    /// Time of one change of circuits.
+    /// Duration of one circuit change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switching_ps: Option<Picoseconds>,
-    /// What of it the file lets the network be idle before the phase.
+    /// Network idle time before the phase, from the fabric file, which hides switching.
     pub slack_ps: Picoseconds,
-    /// Each method.
+    /// Results by method.
     pub methods: Vec<MethodTimes>,
-    /// The method of the least `planned_ps`. `None` if the network serves none.
+    /// Method with the smallest `planned_ps`. `None` if the network serves none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<SyncMethod>,
-    /// The method of the least `packets_ps`. `None` if the packet network alone serves none.
+    /// Method with the smallest `packets_ps`. `None` if the packet network serves none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_on_packets: Option<SyncMethod>,
-    /// What the times take for granted.
+    /// Assumptions behind the times.
     pub assumptions: Vec<String>,
 }
 
-/// One method.
+/// Results of one method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MethodTimes {
-    /// The method.
     pub method: SyncMethod,
-    /// Bytes that rings or islands carry.
+    /// Bytes carried by rings or islands.
     pub ring_bytes: Bytes,
-    /// Bytes between GPUs below one leaf.
+    /// Bytes between GPUs below the same leaf.
     pub leaf_bytes: Bytes,
     /// Bytes between leaves.
     pub demand_bytes: Bytes,
-    /// Bytes that the trainer sends, of these three.
+    /// The trainer's share of these bytes.
     pub trainer_bytes: Bytes,
-    /// Time of the phase on circuits planned for it, or over the packet network where there are none. `None` if not served.
+    /// Duration of the phase on circuits planned for it, or on the packet network if there are no
+    /// circuits. `None` if the demand cannot be served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_ps: Option<Picoseconds>,
-    /// Time over the packet network alone. `None` if not served.
+    /// Duration on the packet network only. `None` if the demand cannot be served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets_ps: Option<Picoseconds>,
-    /// Share of the weights' bytes from which a change to circuits planned for it beats keeping the circuits of the phase
-    /// before, with the slack of the file. `None` if it never does, up to 1, or there are no circuits.
+    /// Smallest fraction of the weights' bytes for which changing to dedicated circuits beats
+    /// keeping those of the previous phase, given the file's slack. `None` if it never does up to
+    /// 1, or if there are no circuits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_pays_from: Option<f64>,
-    /// The same with no slack.
+    /// The same without slack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_pays_from_without_slack: Option<f64>,
 }

@@ -15,12 +15,13 @@ const CANONICAL: &str = concat!(
     r#""schema":"lightloom.plan/v2","#,
     r#""transceivers":[{"bundle":"n0/b0","path":"external-1"}]}"#
 );
-/// What `sha256sum` says of it.
+/// Output of `sha256sum` for it.
 const DIGEST: &str = "aa98655de18eb8899386aa8452cf1f45b718244dae82d3981287066f8775b944";
-/// And of the same with its seed, as versions before named it.
+/// Digest of the same plan including its seed, as earlier versions computed it.
 const WITH_SEED: &str = "1d85e03cd07113fc8f48ca3ed4f2cf945db6626fb321a627c1c93c7b2d5909b7";
 
-/// The same plan as an earlier version wrote it: its own order, its number form, the time that planning took.
+/// The same plan as an earlier version wrote it: different member order and number format, and with
+/// the planning time.
 const EARLIER: &str = r#"{
   "schema": "lightloom.plan/v2", "fabric_sha256": "f00d", "seed": 18446744073709551615, "faults": ["n3"],
   "jobs": [{"name": "train", "tp": 4, "gpus_wanted": null, "gpus": 4, "constraints_kept": 0,
@@ -84,7 +85,8 @@ fn the_plan_of_a_fat_tree_has_the_same_identity_with_and_without_its_sensitivity
     assert_eq!(of(""), provenance::sha256(canonical.as_bytes()));
 }
 
-/// What a document is stands in its first key: a plan that was cut off is a bad plan, and no file of another kind.
+/// The schema is the first key, so a truncated plan is reported as a bad plan and not as another
+/// kind of file.
 #[test]
 fn nothing_behind_the_schema_is_read_to_know_a_plan() {
     assert!(is_plan(b"{\"schema\": \"lightloom.plan/v2\", \"version\": "));

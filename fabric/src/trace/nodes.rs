@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From servers of a trace to nodes of a fabric.
+//! Maps the servers of a trace to the nodes of a fabric.
 //!
-//! A fabric of N nodes takes a random draw of the trace's servers, in random order. A node of
-//! fewer GPUs than a server is a part of one: a fault of the server then hits each of its
-//! parts independently with the probability of [`part_fault_probability`].
+//! A fabric of N nodes gets a random sample of the trace's servers in random order. If nodes have
+//! fewer GPUs than servers, each node is a part of a server. A fault of the server then hits each
+//! part independently with the probability [`part_fault_probability`].
 
 use lightloom_units::id::NodeId;
 use lightloom_units::seed::{Seed, Stream};
@@ -12,21 +12,21 @@ use rand::seq::SliceRandom;
 
 use super::{FaultTrace, Timeline};
 
-/// Why the servers of a trace cannot stand for the nodes of a fabric.
+/// The servers of a trace cannot be mapped to the nodes of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodesError {
-    /// A server cannot be cut into nodes of this size.
+    /// The node size does not divide the server size.
     #[error(
         "a server of {gpus_per_server} GPUs cannot be split into nodes of {gpus_per_node}: the \
          node size must divide the server size"
     )]
     NotAPart {
-        /// GPUs in a server of the trace.
+        /// GPUs per server of the trace.
         gpus_per_server: u32,
-        /// GPUs in a node of the fabric.
+        /// GPUs per node of the fabric.
         gpus_per_node: u32,
     },
-    /// The trace is of a smaller cluster than the fabric.
+    /// The trace has too few servers for the fabric.
     #[error(
         "{nodes} nodes of {gpus_per_node} GPUs need {needed} servers and the trace has \
          {servers}: make a larger one with `lightloom trace synth --servers {needed}`"
@@ -34,22 +34,23 @@ pub enum NodesError {
     TooFewServers {
         /// Nodes of the fabric.
         nodes: u32,
-        /// GPUs in a node.
+        /// GPUs per node.
         gpus_per_node: u32,
-        /// Servers that would do.
+        /// Required servers.
         needed: u32,
-        /// Servers there are.
+        /// Available servers.
         servers: u32,
     },
 }
 
-/// The probability that a part of `part_gpus` GPUs is hit, given that its server of
-/// `server_gpus` GPUs is faulty, when servers are faulty for a share `server_ratio` of time.
+/// Returns the probability that a part of `part_gpus` GPUs has failed, given that its server of
+/// `server_gpus` GPUs has failed and servers are out of service for the fraction `server_ratio` of
+/// the time.
 ///
-/// GPU faults are taken as independent with ratio f, where `1 - (1-f)^server_gpus` is
-/// `server_ratio`; by Bayes the answer is `(1 - (1-f)^part_gpus) / server_ratio`. The public
-/// trace's 2.33 % gives 0.503 for one half of eight GPUs. The method is recalled from the paper
-/// (InfiniteHBD, arXiv 2502.03885), the numbers are our own derivation.
+/// GPU faults are assumed independent with ratio f, where `1 - (1-f)^server_gpus` is
+/// `server_ratio`; by Bayes the result is `(1 - (1-f)^part_gpus) / server_ratio`. The public
+/// trace's 2.33 % gives 0.503 for half of eight GPUs. The method is recalled from the paper
+/// (InfiniteHBD, arXiv 2502.03885); the numbers are our own derivation.
 #[must_use]
 pub fn part_fault_probability(server_ratio: f64, server_gpus: u32, part_gpus: u32) -> f64 {
     let share = f64::from(part_gpus) / f64::from(server_gpus);
@@ -63,9 +64,9 @@ pub fn part_fault_probability(server_ratio: f64, server_gpus: u32, part_gpus: u3
 }
 
 impl FaultTrace {
-    /// One random draw of the trace for a fabric of `nodes` nodes of `gpus_per_node` GPUs: which
-    /// servers, in which order along the fabric, and which part each fault hits. The same seed
-    /// and sample number give the same draw.
+    /// Draws one random mapping of the trace to a fabric of `nodes` nodes with `gpus_per_node`
+    /// GPUs: the servers, their order along the fabric, and the part that each fault hits. The same
+    /// seed and sample number give the same mapping.
     ///
     /// # Errors
     /// If the node size does not divide the server size, or the trace has too few servers.
@@ -92,7 +93,8 @@ impl FaultTrace {
         let mut intervals = Vec::with_capacity(self.faults.len());
         for fault in &self.faults {
             for part in 0..parts {
-                // Drawn for every fault, so that a server's draw does not depend on the others.
+                // Draw for every fault, so that the draws of one server do not depend on the
+                // others.
                 let is_hit = random.random_bool(hit);
                 let part_index =
                     u64::from(slots[fault.server.index()]) * u64::from(parts) + u64::from(part);

@@ -1,98 +1,98 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be wrong with a fault trace, and where it stands.
+//! Errors of fault traces, with their positions.
 
 use std::fmt;
 
 use super::MAX_TRACE_BYTES;
 
-/// What is wrong with a trace.
+/// An error in a trace.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TraceProblem {
-    /// Not JSON at all, or not the shape of a trace.
+    /// The file is not JSON or does not have the structure of a trace.
     #[error("{0}")]
     NotJson(String),
-    /// More than [`MAX_TRACE_BYTES`].
+    /// The file exceeds [`MAX_TRACE_BYTES`].
     #[error("{bytes} bytes; a trace may have {MAX_TRACE_BYTES}")]
     TooLarge {
-        /// The size found.
+        /// File size.
         bytes: usize,
     },
     /// A record lacks a field, or a field has the wrong type.
     #[error("{0}")]
     Record(String),
-    /// Time before observation began.
+    /// A time is before the start of observation.
     #[error("`event_time` is {days} days: time is counted from 0, the start of observation")]
     NegativeTime {
-        /// As read.
+        /// Given time.
         days: f64,
     },
-    /// A time beyond a century.
+    /// A time is more than a century after the start.
     #[error("`event_time` is {days} days, over a century: the unit is days, not seconds")]
     TooLate {
-        /// As read.
+        /// Given time.
         days: f64,
     },
-    /// The end of a fault is earlier than its start.
+    /// A fault ends before it starts.
     #[error(
         "the fault of `{node}` ends at {end_days} days, before its start at {start_days} days \
          (record {start_record})"
     )]
     EndBeforeStart {
-        /// The server's name.
+        /// Server name.
         node: String,
-        /// Where the start is.
+        /// Record of the start event.
         start_record: usize,
-        /// The start's time.
+        /// Time of the start event.
         start_days: f64,
-        /// The end's time.
+        /// Time of the end event.
         end_days: f64,
     },
-    /// An end that matches no open fault of a server that did fail otherwise.
+    /// An end event matches no open fault of its server.
     #[error("this ends a fault of `{node}` that has no `fault_start` with the same fault type")]
     EndWithoutStart {
-        /// The server's name.
+        /// Server name.
         node: String,
     },
-    /// An end for a server that no `fault_start` names.
+    /// An end event names a server without any `fault_start`.
     #[error("unknown node `{node}`: no `fault_start` names it")]
     UnknownNode {
-        /// The server's name.
+        /// Server name.
         node: String,
     },
-    /// More distinct names than servers.
+    /// The trace names more servers than it declares.
     #[error("unknown node `{node}`: the trace has {servers} servers and this is one more")]
     TooManyServers {
-        /// The first name too many.
+        /// First excess name.
         node: String,
-        /// How many there may be.
+        /// Declared number of servers.
         servers: u32,
     },
-    /// A fault that begins a day or more after the days watched.
+    /// A fault begins a day or more after the end of observation.
     #[error("a fault begins on day {start_days:.1}, but only {days} days are said to be watched")]
     AfterTheWatch {
-        /// When it begins.
+        /// Time of the fault.
         start_days: f64,
-        /// The days watched.
+        /// Declared days of observation.
         days: f64,
     },
-    /// `servers`, `gpus_per_server` or `days` is not a positive number.
+    /// `servers`, `gpus_per_server` or `days` is not positive.
     #[error("`{field}` must be positive")]
     NotPositive {
-        /// Which one.
+        /// Name of the field.
         field: &'static str,
     },
 }
 
-/// A problem and where it stands.
+/// An error with its position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceError {
-    /// Line of the file, from 1; 0 where the problem has no place.
+    /// Line from 1; 0 if the error has no position.
     pub line: usize,
     /// Column in bytes, from 1.
     pub column: usize,
-    /// Which event, from 0.
+    /// Event index, from 0.
     pub record: Option<usize>,
-    /// What is wrong.
+    /// The error.
     pub problem: TraceProblem,
 }
 
@@ -108,7 +108,7 @@ impl fmt::Display for TraceError {
     }
 }
 
-/// Everything wrong with a trace, in the order of the file.
+/// All errors of a trace, in file order.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub struct TraceErrors(pub Vec<TraceError>);
 

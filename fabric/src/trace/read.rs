@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads a fault trace from JSON bytes and says where it is wrong.
+//! Reads fault traces from JSON and locates their errors.
 //!
-//! Two forms are read. The public one is an array of events:
+//! There are two formats. The public one is an array of events:
 //!
 //! ```json
 //! [{"node_id": "6f24…", "event_time": 3.8955, "event_type": "fault_start",
 //!   "fault_type": {"Level": "Hardware Failure", "Class": "GPU", "Desc": "…"}}, …]
 //! ```
 //!
-//! It says neither how many servers there were nor for how long they were watched. The other
-//! form does: `{"servers": 400, "gpus_per_server": 8, "days": 348, "events": […]}`.
+//! It gives neither the number of servers nor the length of observation. The other format does:
+//! `{"servers": 400, "gpus_per_server": 8, "days": 348, "events": […]}`.
 //!
-//! A start and an end belong together when node and fault type agree; of several open ones the
-//! oldest ends first. Reading goes on after an error, so that all of them are shown at once.
+//! A start and an end match if node and fault type are equal. If several faults are open, the
+//! oldest ends first. Reading continues after an error, so that all errors are reported together.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -26,21 +26,21 @@ use crate::document::explain_json;
 use super::problem::{TraceError, TraceErrors, TraceProblem};
 use super::{Fault, FaultKind, FaultTrace, PUBLISHED_SERVERS, ServerId, TraceTime};
 
-/// Larger files are refused unread.
+/// Larger files are rejected without reading.
 pub const MAX_TRACE_BYTES: usize = 256 << 20;
-/// Beyond this a time is taken for a mistake of units.
+/// Larger times are treated as a wrong unit.
 const MAX_DAYS: f64 = 36_525.0;
-/// Errors kept; a file that has more is not worth listing.
+/// Maximum number of reported errors.
 const MAX_ERRORS: usize = 100;
 
-/// What the reader of a trace knows that the file may not say. What is given here wins.
+/// Facts about a trace that its file may lack. Values given here take precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// Servers watched. Default: the file's, or the public trace's 400.
+    /// Observed servers. Default: the value in the file, or the public trace's 400.
     pub servers: Option<u32>,
-    /// GPUs in a server. Default: the file's, or 8.
+    /// GPUs per server. Default: the value in the file, or 8.
     pub gpus_per_server: Option<u32>,
-    /// Days watched. Default: the file's, or whole days up to the last event.
+    /// Days of observation. Default: the value in the file, or whole days up to the last event.
     pub days: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ struct Described<'a> {
     servers: Option<u32>,
     gpus_per_server: Option<u32>,
     days: Option<f64>,
-    /// Where the trace is from; for people.
+    /// Origin of the trace; informative only.
     #[serde(default, rename = "source")]
     _source: Option<String>,
     #[serde(borrow)]
@@ -74,10 +74,10 @@ struct Record<'a> {
 }
 
 impl FaultTrace {
-    /// Reads a trace; `known` completes or overrides what the file says about itself.
+    /// Reads a trace. `known` supplements or overrides what the file declares.
     ///
     /// # Errors
-    /// Every problem found (at most 100), each with line, column and record.
+    /// Up to 100 errors, each with line, column and record.
     pub fn read(bytes: &[u8], known: Observation) -> Result<Self, TraceErrors> {
         let described = open(bytes).map_err(|error| TraceErrors(vec![error]))?;
         let mut pairing = Pairing { bytes, ..Pairing::default() };
@@ -88,7 +88,7 @@ impl FaultTrace {
     }
 }
 
-/// Checks the outline of the document and leaves the events as unread pieces.
+/// Parses the outer structure of the document and leaves the events unparsed.
 fn open(bytes: &[u8]) -> Result<Described<'_>, TraceError> {
     if bytes.len() > MAX_TRACE_BYTES {
         let problem = TraceProblem::TooLarge { bytes: bytes.len() };
@@ -114,7 +114,7 @@ fn open(bytes: &[u8]) -> Result<Described<'_>, TraceError> {
     })
 }
 
-/// An event that waits for its other half.
+/// An event whose counterpart is still missing.
 #[derive(Clone, Copy)]
 struct Half {
     record: usize,
@@ -128,7 +128,7 @@ struct Pairing<'a> {
     bytes: &'a [u8],
     errors: Vec<TraceError>,
     servers: FxHashMap<String, ServerId>,
-    /// Record and offset at which each server is first named.
+    /// Record and offset of the first mention of each server.
     first_named: Vec<(usize, usize)>,
     names: Vec<String>,
     kinds: Vec<FaultKind>,
@@ -138,7 +138,7 @@ struct Pairing<'a> {
     ends: FxHashMap<(ServerId, u32), VecDeque<Half>>,
     faults: Vec<Fault>,
     last: TraceTime,
-    /// The latest start of a fault.
+    /// Latest start of a fault.
     last_start: Option<Half>,
 }
 
@@ -166,7 +166,7 @@ impl Pairing<'_> {
         self.pair(key, record.event_type, half);
     }
 
-    /// Joins an event with the oldest unmatched event of the other type, or lets it wait.
+    /// Matches an event with the oldest unmatched event of the other type, or queues it.
     fn pair(&mut self, key: (ServerId, u32), event: EventType, half: Half) {
         if event == EventType::FaultStart {
             self.ever_started[key.0.index()] = true;
@@ -243,7 +243,8 @@ impl Pairing<'_> {
         self.report_not_positive("servers", u64::from(servers));
         self.report_not_positive("gpus_per_server", u64::from(gpus_per_server));
         if self.errors.is_empty() {
-            // Without known days they follow from the events, which were not all understood.
+            // Without declared days, the window follows from the events, which were not all
+            // readable.
             self.report_not_positive("days", window.0);
             self.report_late_start(said);
         }
@@ -274,7 +275,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// A fault that the file never ends lasts to the file's last event.
+    /// A fault without an end event lasts until the last event of the file.
     fn close_open_faults(&mut self) -> u32 {
         let closed = self.faults.len();
         for (&(server, kind), halves) in &self.starts {
@@ -296,7 +297,7 @@ impl Pairing<'_> {
         }
     }
 
-    /// A watch is counted in whole days, so a fault of the day that was begun is no contradiction.
+    /// Observation is counted in whole days, so faults during the started last day are valid.
     fn report_late_start(&mut self, days: Option<f64>) {
         if let (Some(days), Some(last)) = (days, self.last_start)
             && last.days >= days + 1.0
@@ -314,7 +315,7 @@ impl Pairing<'_> {
     }
 }
 
-/// The byte offset of a one-based line and column.
+/// Returns the byte offset of a one-based line and column.
 fn offset_of(bytes: &[u8], line: usize, column: usize) -> usize {
     let line_start: usize = bytes
         .split_inclusive(|&byte| byte == b'\n')
@@ -324,7 +325,7 @@ fn offset_of(bytes: &[u8], line: usize, column: usize) -> usize {
     line_start + column.saturating_sub(1)
 }
 
-/// The one-based line and column of a byte offset.
+/// Returns the one-based line and column of a byte offset.
 fn position(bytes: &[u8], offset: usize) -> (usize, usize) {
     let before = &bytes[..offset.min(bytes.len())];
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a trace says in numbers: how many faults, for how long, how many at once.
+//! Statistics of a trace: number, duration and concurrency of faults.
 
 use std::collections::BTreeMap;
 
@@ -8,87 +8,87 @@ use serde::Serialize;
 use super::{FaultTrace, TraceTime};
 
 const DAYS_PER_YEAR: f64 = 365.25;
-/// The width of the bins of [`Statistics::mean_ratio_by_month`], in days.
+/// Bin width of [`Statistics::mean_ratio_by_month`], in days.
 const MONTH_DAYS: f64 = 30.0;
 
-/// Servers out of service at once, weighted by time over the window.
+/// Number of servers that are out of service at the same time, weighted by time over the window.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Concurrency {
-    /// Mean share of the servers.
+    /// Mean fraction of the servers.
     pub mean_ratio: f64,
-    /// Half of the time at most this many servers.
+    /// Median number of servers.
     pub p50_servers: u32,
-    /// 90 % of the time at most this many.
+    /// 90th percentile.
     pub p90_servers: u32,
-    /// 95 % of the time at most this many.
+    /// 95th percentile.
     pub p95_servers: u32,
-    /// 99 % of the time at most this many.
+    /// 99th percentile.
     pub p99_servers: u32,
-    /// Never more than this many.
+    /// Maximum.
     pub max_servers: u32,
 }
 
-/// How long faults last, in days, each fault counted once.
+/// Durations of faults in days; each fault counts once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Durations {
-    /// Mean.
+    /// Mean duration.
     pub mean_days: f64,
-    /// Quantiles, each as (share of the faults, days).
+    /// Quantiles as (fraction of the faults, days).
     pub quantiles_days: Vec<(f64, f64)>,
-    /// Faults that end the moment they start.
+    /// Number of faults with equal start and end.
     pub zero_length: u32,
 }
 
-/// One class of fault.
+/// Statistics of one fault class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KindStatistics {
-    /// `GPU`, `NIC`, ….
+    /// Class, such as `GPU` or `NIC`.
     pub class: String,
-    /// How many faults.
+    /// Number of faults.
     pub faults: u32,
-    /// Share of the time lost, overlaps counted for each.
+    /// Fraction of the total downtime. Overlapping faults each count in full.
     pub downtime_share: f64,
 }
 
-/// A trace in numbers.
+/// Statistics of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Statistics {
-    /// Servers observed.
+    /// Observed servers.
     pub servers: u32,
     /// Servers with at least one fault.
     pub servers_affected: u32,
-    /// GPUs in a server.
+    /// GPUs per server.
     pub gpus_per_server: u32,
-    /// The window that concurrency is taken over, in days.
+    /// Window for concurrency, in days.
     pub window_days: f64,
-    /// Faults in the file.
+    /// Number of faults.
     pub faults: u32,
-    /// Faults that the file does not end.
+    /// Faults without an end event.
     pub open_faults: u32,
     /// Faults per server and year.
     pub faults_per_server_year: f64,
-    /// Server-days out of service to the end of the last fault; a server with two faults at
-    /// once is counted once.
+    /// Server-days out of service until the end of the last fault. Overlapping faults of a server
+    /// count once.
     pub server_days: f64,
-    /// Servers out of service at once.
+    /// Servers out of service at the same time.
     pub concurrency: Concurrency,
-    /// How long faults last.
+    /// Durations of faults.
     pub durations: Durations,
-    /// Mean share of the servers out of service in each 30 days of the window.
+    /// Mean fraction of servers out of service for each 30 days of the window.
     pub mean_ratio_by_month: Vec<f64>,
-    /// Classes of fault, the most frequent first.
+    /// Fault classes, most frequent first.
     pub kinds: Vec<KindStatistics>,
 }
 
 impl FaultTrace {
-    /// The mean share of the servers that are faulty, over the window.
+    /// Returns the mean fraction of servers out of service over the window.
     #[must_use]
     pub fn mean_ratio(&self) -> f64 {
         let spent = self.server_timeline(self.window).ms_by_faulty_count();
         server_ms(&spent) as f64 / (self.window.0 as f64 * f64::from(self.servers))
     }
 
-    /// The trace in numbers.
+    /// Returns the statistics of the trace.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let last = self.faults.iter().map(|fault| fault.end).max().unwrap_or_default();
@@ -145,7 +145,7 @@ impl FaultTrace {
             return Durations::default();
         }
         days.sort_unstable_by(f64::total_cmp);
-        // Between two observations, linearly.
+        // Linear interpolation between observations.
         let at = |share: f64| {
             let rank = share * (days.len() - 1) as f64;
             let (below, above) = (days[rank.floor() as usize], days[rank.ceil() as usize]);
@@ -198,7 +198,7 @@ impl FaultTrace {
     }
 }
 
-/// Server-milliseconds lost, from the time spent with each number of servers out.
+/// Returns the server-milliseconds lost, given the time spent with each number of failed servers.
 fn server_ms(ms_by_count: &[u64]) -> u64 {
     ms_by_count.iter().zip(0..).map(|(ms, servers): (_, u64)| ms * servers).sum()
 }

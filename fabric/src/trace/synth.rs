@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Makes a trace that looks like the public one, from a seed and a few published figures.
+//! Synthesises a trace that resembles the public one, from a seed and a few published statistics.
 //!
-//! The figures are computed from the public trace of the InfiniteHBD paper
-//! (github.com/stepfun-ai/InfiniteHBD-Trace, 400 servers, 348 days): fault rate, quantiles of
-//! the duration, mean share of faulty servers by 30 days, and shares of the fault classes.
-//! What is not kept: durations by class, batches of faults at one instant, faults of no length,
-//! and the few servers that are out for months in all (ten carry 32 % of the public downtime).
+//! The statistics are computed from the public trace of the InfiniteHBD paper
+//! (github.com/stepfun-ai/InfiniteHBD-Trace, 400 servers, 348 days): fault rate, duration
+//! quantiles, mean fraction of failed servers per 30 days, and shares of the fault classes. Not
+//! reproduced are durations by class, batches of simultaneous faults, faults of zero length, and
+//! the few servers that are out for months in total (ten of them account for 32 % of the public
+//! downtime).
 
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
@@ -15,14 +16,14 @@ use super::{Fault, FaultKind, FaultTrace, ServerId, TraceTime};
 
 /// Servers of the public trace.
 pub const PUBLISHED_SERVERS: u32 = 400;
-/// Days of the public trace's window.
+/// Length of the public trace's window, in days.
 const PUBLISHED_DAYS: u32 = 348;
 /// Faults of the public trace.
 const PUBLISHED_FAULTS: f64 = 584.0;
 const DAYS_PER_YEAR: f64 = 365.25;
 
-/// Quantiles of the duration in days. Between them the logarithm of the duration is
-/// linear, which gives a mean of 5.7 days; the public trace has 5.5.
+/// Quantiles of the duration in days. The logarithm of the duration is interpolated linearly
+/// between them, which gives a mean of 5.7 days (public trace: 5.5).
 const DURATION_DAYS: [(f64, f64); 10] = [
     (0.0, 0.0005),
     (0.05, 0.008),
@@ -36,11 +37,11 @@ const DURATION_DAYS: [(f64, f64); 10] = [
     (1.0, 130.96),
 ];
 
-/// Mean percentage of the servers that are faulty, by twelfths of the public window (its 30 days).
+/// Mean percentage of failed servers for each twelfth of the public window (30 days).
 const LEVEL_BY_TWELFTH: [f64; 12] =
     [0.82, 1.91, 6.31, 5.04, 1.24, 1.79, 1.64, 2.50, 2.68, 1.48, 1.07, 0.73];
 
-/// Faults of the public trace by level and class; what is rarer is summed under its level.
+/// Faults of the public trace by level and class. Rare classes are summed under their level.
 const FAULTS_BY_KIND: [(u32, &str, &str); 10] = [
     (158, "Hardware Failure", "GPU"),
     (144, "Other Failure", "Unknown Error"),
@@ -54,21 +55,21 @@ const FAULTS_BY_KIND: [(u32, &str, &str); 10] = [
     (11, "Hardware Failure", "Other Failures"),
 ];
 
-/// What a synthetic trace should be like.
+/// Parameters of a synthetic trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Synthesis {
-    /// Servers, each of 8 GPUs as in the public trace.
+    /// Servers, each with 8 GPUs as in the public trace.
     pub servers: u32,
     /// Length of the window in days.
     pub days: f64,
     /// Faults per server and year.
     pub faults_per_server_year: f64,
-    /// Where the randomness comes from.
+    /// Random seed.
     pub seed: Seed,
 }
 
 impl Synthesis {
-    /// As many servers and days as the public trace, at its rate.
+    /// Returns the public trace's number of servers, days and fault rate.
     #[must_use]
     pub fn published(seed: Seed) -> Self {
         let days = f64::from(PUBLISHED_DAYS);
@@ -77,15 +78,15 @@ impl Synthesis {
         Self { servers: PUBLISHED_SERVERS, days, faults_per_server_year, seed }
     }
 
-    /// The same with another number of servers.
+    /// Returns the parameters with a different number of servers.
     #[must_use]
     pub fn with_servers(self, servers: u32) -> Self {
         Self { servers, ..self }
     }
 
-    /// Makes the trace. The number of faults is the rate's, rounded; durations are drawn one
-    /// from each of as many equal slices of their distribution, so that even a small trace has
-    /// the published mix of short and long faults.
+    /// Generates the trace. The number of faults is the rate times the time, rounded. One duration
+    /// is drawn from each of as many equal slices of the distribution, so that even a small trace
+    /// has the published mix of short and long faults.
     #[must_use]
     pub fn trace(self) -> FaultTrace {
         let years = f64::from(self.servers) * self.days / DAYS_PER_YEAR;
@@ -122,7 +123,7 @@ impl Synthesis {
     }
 }
 
-/// The instant `days` in, to the public trace's resolution of a ten-thousandth of a day.
+/// Rounds to the public trace's resolution of a ten-thousandth of a day.
 fn at_resolution(days: f64) -> TraceTime {
     TraceTime::from_days((days * 1e4).round() / 1e4)
 }
@@ -135,7 +136,7 @@ fn stratified_durations(count: usize, random: &mut Stream) -> Vec<f64> {
     durations
 }
 
-/// The duration that a share `rank` of the faults does not exceed, in days.
+/// Returns the duration at quantile `rank`, in days.
 fn duration_at(rank: f64) -> f64 {
     let upper = DURATION_DAYS.iter().position(|(share, _)| rank <= *share).unwrap_or(9).max(1);
     let ((below, short), (above, long)) = (DURATION_DAYS[upper - 1], DURATION_DAYS[upper]);
@@ -143,18 +144,18 @@ fn duration_at(rank: f64) -> f64 {
     short * (long / short).powf(position)
 }
 
-/// How often the middle of a fault falls into each of a number of equal pieces of the window.
+/// Distribution of fault midpoints over equal bins of the window.
 struct Centres {
     cumulative: Vec<f64>,
     piece_days: f64,
 }
 
 impl Centres {
-    /// Pieces the window is cut into: eight for each twelfth.
+    /// Number of bins: eight per twelfth of the window.
     const PIECES: usize = 96;
 
-    /// A long fault smears the level over its length. These are the weights whose smeared
-    /// picture is the published level, found by Richardson-Lucy iteration (W. H. Richardson,
+    /// A long fault smears the failure level over its length. This finds the weights whose smeared
+    /// sum matches the published level, by Richardson-Lucy iteration (W. H. Richardson,
     /// "Bayesian-based iterative method of image restoration", JOSA 62, 1972).
     fn fit(days: f64) -> Self {
         let piece_days = days / Self::PIECES as f64;
@@ -189,8 +190,8 @@ impl Centres {
     }
 }
 
-/// `smear[from][to]`: of the downtime of the faults centred in piece `from`, the share that falls
-/// into piece `to`.
+/// Returns `smear[from][to]`: the fraction of the downtime of faults centred in bin `from` that
+/// falls into bin `to`.
 fn smear(days: f64) -> Vec<Vec<f64>> {
     let piece_days = days / Centres::PIECES as f64;
     let durations: Vec<f64> = (0..200).map(|i| duration_at((f64::from(i) + 0.5) / 200.0)).collect();
@@ -210,9 +211,8 @@ fn smear(days: f64) -> Vec<Vec<f64>> {
     (0..Centres::PIECES).map(row).collect()
 }
 
-/// Servers fail at unequal rates: each rate is drawn from an exponential distribution, which
-/// leaves 41 % of the servers without a fault where equal rates would leave 23 % and the
-/// public trace has 42 %.
+/// Servers with unequal fault rates, each drawn from an exponential distribution. This leaves 41 %
+/// of the servers without a fault; equal rates would leave 23 %, and the public trace has 42 %.
 struct UnequalServers {
     cumulative: Vec<f64>,
 }
@@ -258,7 +258,7 @@ fn kind(level: &str, class: &str) -> FaultKind {
     }
 }
 
-/// Renumbers the servers in order of their first fault, as reading the written trace will.
+/// Renumbers the servers by first fault, as reading the written trace does.
 fn number_by_first_fault(faults: &mut [Fault]) -> Vec<String> {
     let mut order: Vec<ServerId> = Vec::new();
     let mut number = rustc_hash::FxHashMap::default();

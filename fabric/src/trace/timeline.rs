@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Intervals become changes: an ordered list of nodes that fail and nodes that come back.
+//! Converts fault intervals to an ordered list of node state changes.
 
 use std::collections::BTreeSet;
 
@@ -8,31 +8,31 @@ use serde::Serialize;
 
 use super::{FaultTrace, TraceTime};
 
-/// Whether a node can be used.
+/// Health of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// It can.
+    /// The node is usable.
     Healthy,
-    /// It cannot: at least one of its faults is open.
+    /// At least one fault of the node is open.
     Faulty,
 }
 
-/// A node that fails or comes back.
+/// A change of a node's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
-    /// When.
+    /// Time of the change.
     pub at: TraceTime,
-    /// Which node.
+    /// The node.
     pub node: NodeId,
-    /// What it is from now on.
+    /// Health from this time on.
     pub health: Health,
 }
 
-/// All changes of a set of nodes over a window, in order of time. All nodes begin healthy.
+/// All health changes of a set of nodes over a window, ordered by time. All nodes start healthy.
 ///
-/// A node changes at most once at an instant, always to the state it does not have, and never
-/// for zero time: faults that overlap, nest or follow each other without a gap are one outage.
+/// A node changes at most once per instant and always to the other state. Overlapping, nested or
+/// adjacent faults form a single outage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     nodes: u32,
@@ -40,17 +40,17 @@ pub struct Timeline {
     changes: Vec<Change>,
 }
 
-/// One end of an interval in which a node is faulty.
+/// One end of a fault interval.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
-    // Starts sort before ends, so faults that touch do not leave a gap of no length.
+    // Starts sort before ends, so adjacent faults leave no gap of zero length.
     Start,
     End,
 }
 
 impl Timeline {
-    /// Counts, per node, the faults that are open, and notes when the count leaves or
-    /// reaches zero. What lies outside `[0, window)` is cut off.
+    /// Merges intervals by counting the open faults per node. Times outside `[0, window)` are cut
+    /// off.
     ///
     /// # Panics
     /// If an interval names a node that is not below `nodes`.
@@ -86,32 +86,32 @@ impl Timeline {
         Self { nodes, window, changes }
     }
 
-    /// Nodes that are faulty for the whole of a window of one millisecond: a snapshot.
+    /// Creates a snapshot: nodes that are faulty during a window of one millisecond.
     pub fn constant(nodes: u32, faulty: impl IntoIterator<Item = NodeId>) -> Self {
         let window = TraceTime(1);
         let intervals = faulty.into_iter().map(|node| (node, TraceTime::START, window));
         Self::from_intervals(nodes, window, intervals)
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub const fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// Where the window ends; it begins at zero.
+    /// Returns the end of the window, which begins at zero.
     #[must_use]
     pub const fn window(&self) -> TraceTime {
         self.window
     }
 
-    /// The changes, in order of time, then of node.
+    /// Returns the changes, ordered by time, then by node.
     #[must_use]
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// The faulty nodes at `time`, in order, with the changes of that very instant done.
+    /// Returns the faulty nodes at `time`, in order, after the changes at that instant.
     #[must_use]
     pub fn faulty_at(&self, time: TraceTime) -> Vec<NodeId> {
         let mut faulty = BTreeSet::new();
@@ -124,7 +124,7 @@ impl Timeline {
         faulty.into_iter().collect()
     }
 
-    /// The first instant at which the most nodes are faulty.
+    /// Returns the first instant with the largest number of faulty nodes.
     #[must_use]
     pub fn worst(&self) -> TraceTime {
         let (mut count, mut most, mut worst) = (0_u32, 0, TraceTime::START);
@@ -142,8 +142,7 @@ impl Timeline {
         worst
     }
 
-    /// For each number of faulty nodes from zero up, the milliseconds of the window with just
-    /// that many.
+    /// Returns the milliseconds spent with exactly 0, 1, 2, … faulty nodes.
     #[must_use]
     pub fn ms_by_faulty_count(&self) -> Vec<u64> {
         let mut spent = vec![0];
@@ -165,8 +164,7 @@ impl Timeline {
 }
 
 impl FaultTrace {
-    /// The trace with every server taken as one node, over its whole length: faults are cut at
-    /// `end`, not at the window.
+    /// Returns the timeline with each server as one node, cut off at `end` instead of the window.
     #[must_use]
     pub fn server_timeline(&self, end: TraceTime) -> Timeline {
         let intervals =
@@ -210,7 +208,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definition, instant by instant.
+        /// Compares with the definition at every instant.
         #[test]
         fn a_node_is_faulty_while_any_of_its_faults_is_open(
             intervals in prop::collection::vec((0_u32..8, 0_u64..110, 0_u64..40), 0..40)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes traces: the public format, and tables for spreadsheets and other simulators.
+//! Writes traces in the public format, and as CSV for spreadsheets and other simulators.
 
 use std::fmt::Write;
 
@@ -15,8 +15,8 @@ struct Event<'a> {
     fault_type: &'a FaultKind,
 }
 
-/// The trace as JSON: the events of the public format by time, one a line, with the number of
-/// servers and of days said at the top. `source` says where the trace is from.
+/// Returns the trace as JSON: the events of the public format ordered by time, one per line, with
+/// the number of servers and days at the top. `source` states the origin of the trace.
 #[must_use]
 pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     let mut text = format!(
@@ -34,7 +34,8 @@ pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     text
 }
 
-/// Both events of every fault, with the time and a rank that puts starts before ends.
+/// Returns the start and end events of every fault, with the time and a rank that sorts starts
+/// before ends.
 fn events(trace: &FaultTrace) -> Vec<(TraceTime, u8, Event<'_>)> {
     let both = |fault| {
         let Fault { start, end, server, kind } = fault;
@@ -55,7 +56,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("strings and finite numbers are JSON")
 }
 
-/// One line a fault: `server,start_days,end_days,level,class,description`.
+/// Returns one line per fault: `server,start_days,end_days,level,class,description`.
 #[must_use]
 pub fn server_faults_csv(trace: &FaultTrace) -> String {
     let mut text = String::from("server,start_days,end_days,level,class,description\n");
@@ -70,7 +71,7 @@ pub fn server_faults_csv(trace: &FaultTrace) -> String {
     text
 }
 
-/// One line a change: `days,node,health`.
+/// Returns one line per change: `days,node,health`.
 #[must_use]
 pub fn node_changes_csv(timeline: &Timeline) -> String {
     let mut text = String::from("days,node,health\n");
@@ -85,7 +86,7 @@ pub fn node_changes_csv(timeline: &Timeline) -> String {
     text
 }
 
-/// A field of a CSV line (RFC 4180).
+/// Quotes a CSV field (RFC 4180).
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         return format!("\"{}\"", field.replace('"', "\"\""));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the reader of files promises: every mistake at once, and no file that hurts it.
+//! Tests of the document reader: it reports every error in one pass, and no input crashes it.
 
 use std::collections::BTreeMap;
 
@@ -151,7 +151,8 @@ fn what_is_not_yaml_says_where_and_why() {
     );
 }
 
-/// Each nasty input, with the code that must refuse it and what its message must name.
+/// Malicious inputs, each with the code that must reject it and a word that its message must
+/// contain.
 fn nasty() -> Vec<(&'static str, Vec<u8>, document::Code, &'static str)> {
     let deep = |open: &str| open.repeat(100_000).into_bytes();
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
@@ -229,7 +230,7 @@ fn nasty_files_are_refused_with_a_message_that_names_the_limit() {
 
 #[test]
 fn a_reader_takes_no_more_than_the_limit() {
-    /// Counts what is taken from an endless stream.
+    /// Counts the bytes read from an endless stream.
     struct Endless(u64);
     impl std::io::Read for Endless {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {

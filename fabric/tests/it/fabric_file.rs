@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What fabric files promise: both forms mean the same cabling, and every mistake is shown.
+//! Tests of fabric files: both forms describe the same cabling, and every error is reported.
 
 use lightloom_fabric::document::{Severity, Style, render};
 use lightloom_fabric::fabric::{Fabric, JobSize};
@@ -9,7 +9,7 @@ use lightloom_fabric::khop::{Fibre, Position};
 use lightloom_units::id::NodeId;
 use proptest::prelude::*;
 
-/// `text` as a file of version 2; at its end, so that places stay.
+/// Converts `text` to version 2 by appending keys, so that positions do not change.
 fn current(text: &str) -> String {
     match text.contains("kind: fabric") {
         true => text.to_owned(),
@@ -28,7 +28,7 @@ fn shown(text: &str) -> String {
     render(&mistakes, Style::Plain)
 }
 
-/// A file in explicit form: the line order, and the fibres for which `keep` holds.
+/// Returns a file in explicit form with the line order and the fibres selected by `keep`.
 fn explicit(fabric: &Fabric, header: &str, keep: impl Fn(Fibre) -> bool) -> String {
     let ring = &fabric.hbd;
     let mut text = format!("{header}\nnodes:\n");
@@ -110,7 +110,7 @@ proptest! {
         prop_assert_eq!(listed.hbd, complete.hbd);
     }
 
-    /// Whatever is cut out of a file or put into it, the reader ends with a fabric or with mistakes.
+    /// Arbitrary edits of a file never crash the reader.
     #[test]
     fn no_broken_fabric_file_makes_the_reader_panic(
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, "[-a-z0-9:{}\\[\\], \n.\"]{0,6}"), 1..5),
@@ -133,7 +133,7 @@ proptest! {
         prop_assert_eq!(fabric.is_none(), errors > 0, "{}", render(&mistakes, Style::Plain));
     }
 
-    /// A link moved to any other port is refused, or is the same link.
+    /// A link moved to another port is rejected, unless it is the same link.
     #[test]
     fn a_miscabled_link_is_refused(
         link in any::<prop::sample::Index>(), node in 0u32..12, bundle in 0u8..3, path in 1u8..=2,
@@ -197,7 +197,8 @@ jobs:
     ));
 }
 
-/// Mistakes of shape do not hide the others, and nothing is said that only follows from them.
+/// Schema errors do not hide other errors, and errors that merely follow from them are not
+/// reported.
 #[test]
 fn mistakes_of_every_sort_are_shown_at_once() {
     insta::assert_snapshot!(shown(
@@ -300,7 +301,7 @@ fn a_hop_that_loses_too_much_is_not_there_for_the_planner() {
     let text = format!("{ring}{OPTICS}");
     let (fabric, mistakes) = file::load("fabric.yaml", current(&text).as_bytes());
     let warning = render(&mistakes, Style::Plain);
-    // 2 * 2 dB + 4 * 0.5 dB + 0.5 km * 0.4 dB/km against 6 dB.
+    // 2 * 2 dB + 4 * 0.5 dB + 0.5 km * 0.4 dB/km, with a budget of 6 dB.
     assert!(warning.contains("a hop over 3 loses 6.20 dB, and 6.00 dB are allowed"), "{warning}");
     let fabric = fabric.unwrap();
     assert_eq!(fabric.hbd.fibres().count(), 16);
@@ -311,7 +312,7 @@ fn a_hop_that_loses_too_much_is_not_there_for_the_planner() {
     assert!(short.contains("2 lengths of hop, and k is 3"), "{short}");
 }
 
-/// Keys of circuits where there are none, of prices of parts that are not there, of experts in a model without.
+/// Circuit keys without circuits, prices of absent parts, experts in a model without them.
 #[test]
 fn keys_that_would_do_nothing_are_refused_with_the_reason() {
     let text = "name: x\nhbd: {switch: {nodes: 16, gpus_per_node: 4, gpus: 16}}\n\

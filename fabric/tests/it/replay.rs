@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every input that the fuzz target of fabric files has kept runs again, as an ordinary test.
+//! Replays every input that the fuzz target of fabric files has collected.
 
 use lightloom_fabric::document::{Severity, Style, render};
 use lightloom_fabric::file;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of things. Each is a dense index with its own type, written the way users write it:
-//! `n17` a node, `n17/g2` a GPU, `n17/b0` an OCSTrx bundle, `t3` a ToR, `g12` a group.
+//! Typed ids: dense indices with one type per kind of part, in the user's notation: `n17` is a
+//! node, `n17/g2` a GPU, `n17/b0` an OCSTrx bundle, `t3` a ToR, `g12` a group.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Why a text is not an id.
+/// Error of parsing an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {kind}: write it like `{example}`")]
 pub struct IdError {
@@ -52,15 +52,15 @@ macro_rules! index_id {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The position in arrays indexed by this id.
+            /// Returns the id as an array index.
             #[must_use]
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
-            /// The id of array position `index`.
+            /// Converts an array index to an id.
             ///
             /// # Panics
-            /// If `index` does not fit 32 bits: fabrics are bounded far below.
+            /// If `index` does not fit 32 bits. Fabrics are far smaller.
             #[must_use]
             pub fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("fabrics are bounded far below 2^32 parts"))
@@ -86,7 +86,7 @@ macro_rules! index_id {
 }
 
 index_id! {
-    /// A node (a baseboard of R GPUs), numbered by installation: rack by rack, slot by slot.
+    /// A node (a baseboard of R GPUs), numbered by installation order: rack by rack, slot by slot.
     NodeId, "n", "a node", "n17"
 }
 index_id! {
@@ -111,9 +111,9 @@ macro_rules! part_id {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name {
-            /// The node it sits in.
+            /// Node of the part.
             pub node: NodeId,
-            /// Which one within the node, from 0.
+            /// Index within the node, from 0.
             pub $field: u8,
         }
         impl fmt::Display for $name {
@@ -142,7 +142,7 @@ part_id! {
     GpuId { gpu, "g" }, "a GPU", "n17/g2"
 }
 part_id! {
-    /// An OCSTrx bundle of a node: eight modules that switch as one.
+    /// An OCSTrx bundle of a node: eight modules that switch together.
     BundleId { bundle, "b" }, "a bundle", "n17/b0"
 }
 
@@ -151,7 +151,7 @@ part_id! {
 pub struct OcsPortId {
     /// The switch.
     pub ocs: OcsId,
-    /// The port, from 0.
+    /// Port number, from 0.
     pub port: u32,
 }
 impl fmt::Display for OcsPortId {
@@ -174,12 +174,12 @@ impl FromStr for OcsPortId {
     }
 }
 
-/// An uplink of a leaf: a port towards the packet switches above it, written `l5/up2`.
+/// An uplink of a leaf (a port to the packet switches above it), written `l5/up2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UplinkId {
     /// The leaf.
     pub leaf: LeafId,
-    /// The uplink, from 0.
+    /// Uplink number, from 0.
     pub uplink: u32,
 }
 impl fmt::Display for UplinkId {

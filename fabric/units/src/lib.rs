@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Units, instants, seeds and ids: the words that every other crate of lightloom shares.
+//! Units, instants, seeds and ids shared by all lightloom crates.
 //!
-//! Units and instants are types of their own at the root of this crate, names of things are in [`id`]
-//! and all randomness is in [`seed`].
+//! Units and instants are types at the crate root, ids are in [`id`], and all randomness comes from
+//! [`seed`].
 
 pub mod id;
 pub mod seed;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Randomness, all of it: one seed a run, split into named streams.
+//! Random number generation: one seed per run, split into named streams.
 //!
-//! A stream is named by what draws from it and an index, so that adding a draw in one place
-//! never changes the numbers another place sees, and work split over threads sees the same
-//! numbers as work done in order.
+//! A stream is identified by its purpose and an index. An additional draw in one place therefore
+//! never changes the numbers elsewhere, and work split over threads draws the same numbers as
+//! sequential work.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-/// The generator every stream is made of. Small, fast, and its output is fixed by its algorithm.
+/// The generator of all streams: small, fast, and with output fixed by its algorithm.
 pub type Stream = Xoshiro256PlusPlus;
 
 /// The seed of a run, printed with every result that depends on it.
@@ -18,10 +18,10 @@ pub type Stream = Xoshiro256PlusPlus;
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The seed of every verb and file that names none.
+    /// The default seed of all commands and files.
     pub const USUAL: Self = Self(1);
 
-    /// The stream of draws that `label` makes for its `index`-th item.
+    /// Returns the random stream for item `index` of the purpose `label`.
     #[must_use]
     pub fn stream(self, label: &str, index: u64) -> Stream {
         Stream::seed_from_u64(mix(self.0 ^ mix(fnv1a(label) ^ mix(index))))
@@ -29,7 +29,7 @@ impl Seed {
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014): every input bit reaches every output bit.
+/// generators", OOPSLA 2014). Every input bit affects every output bit.
 fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

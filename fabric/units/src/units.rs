@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Units as types: a span of time is never mistaken for a size, nor a rate for a price.
+//! Units as types, so that a duration cannot be confused with a size or a rate with a price.
 //!
-//! Engine quantities are integers, so that a sum does not depend on its order and one byte at
-//! 100, 200, 400, 800 or 1600 Gb/s lasts a whole number of picoseconds (80, 40, 20, 10, 5).
-//! Money and power are averages over many parts and so are floating point.
+//! Quantities of the engine are integers. Sums therefore do not depend on their order, and one byte
+//! at 100, 200, 400, 800 or 1600 Gb/s takes a whole number of picoseconds (80, 40, 20, 10, 5).
+//! Money and power are averages over many parts and use floating point.
 //!
-//! In JSON a quantity is a bare number and the field name carries the unit (`dark_time_ps`).
-//! In files that people write it is text with its unit (`60us`, `400Gbps`, `4KiB`): see [`Text`].
+//! In JSON, a quantity is a plain number, and the field name carries the unit (`dark_time_ps`). In
+//! user-written files it is text with a unit (`60us`, `400Gbps`, `4KiB`): see [`Text`].
 
 use std::fmt;
 use std::iter::Sum;
@@ -15,17 +15,17 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A quantity that people write as a number followed by its unit.
+/// A quantity that users write as a number with a unit.
 pub trait Quantity: Sized + Copy + fmt::Display {
-    /// What it is, for messages: "a duration".
+    /// Noun phrase for messages, such as "a duration".
     const KIND: &'static str;
-    /// An example of correct spelling, for messages and schemas.
+    /// Valid example for messages and schemas.
     const EXAMPLE: &'static str;
     /// Accepted suffixes with their factor to the base unit, as (numerator, denominator).
     const SUFFIXES: &'static [(&'static str, u128, u128)];
-    /// Builds the quantity from its base unit.
+    /// Creates the quantity from base units.
     fn from_base(base: u64) -> Self;
-    /// The number of base units.
+    /// Returns the number of base units.
     fn base(self) -> u64;
 }
 
@@ -40,16 +40,16 @@ macro_rules! unit {
         pub struct $name(pub u64);
 
         impl $name {
-            /// Nothing at all.
+            /// Zero.
             pub const ZERO: Self = Self(0);
-            /// The largest value that can be held.
+            /// The largest representable value.
             pub const MAX: Self = Self(u64::MAX);
-            /// The number of base units.
+            /// Returns the number of base units.
             #[must_use]
             pub const fn get(self) -> u64 {
                 self.0
             }
-            /// The difference, or zero where `other` is larger.
+            /// Returns the difference, or zero if `other` is larger.
             #[must_use]
             pub const fn saturating_sub(self, other: Self) -> Self {
                 Self(self.0.saturating_sub(other.0))
@@ -109,14 +109,14 @@ macro_rules! unit {
 }
 
 unit! {
-    /// A span of simulated or physical time, in picoseconds. Holds up to 213 days.
+    /// A duration of simulated or physical time in picoseconds, up to 213 days.
     Picoseconds, "a duration", "60us",
     [("ps", 1, 1), ("ns", 1_000, 1), ("us", 1_000_000, 1), ("µs", 1_000_000, 1),
      ("ms", 1_000_000_000, 1), ("s", 1_000_000_000_000, 1), ("min", 60_000_000_000_000, 1),
      ("h", 3_600_000_000_000_000, 1)]
 }
 unit! {
-    /// A span of calendar time, in milliseconds: for what lasts days or years.
+    /// A duration of days or years, in milliseconds.
     Milliseconds, "a long duration", "90d",
     [("ms", 1, 1), ("s", 1_000, 1), ("min", 60_000, 1), ("h", 3_600_000, 1), ("d", 86_400_000, 1)]
 }
@@ -134,22 +134,22 @@ unit! {
 }
 
 impl Picoseconds {
-    /// Whole nanoseconds.
+    /// Converts whole nanoseconds.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos * 1_000)
     }
-    /// Whole microseconds.
+    /// Converts whole microseconds.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros * 1_000_000)
     }
-    /// Whole milliseconds.
+    /// Converts whole milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000_000)
     }
-    /// Seconds, for display and for formulas that end in a ratio.
+    /// Returns seconds, for display and for formulas that yield a ratio.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e12
@@ -157,7 +157,7 @@ impl Picoseconds {
 }
 
 impl Milliseconds {
-    /// Hours, for display and for formulas that end in a ratio.
+    /// Returns hours, for display and for formulas that yield a ratio.
     #[must_use]
     pub fn as_hours(self) -> f64 {
         self.0 as f64 / 3.6e6
@@ -168,20 +168,20 @@ impl Milliseconds {
 const PS_OF_A_BYTE: u64 = 8 * 1_000_000_000_000;
 
 impl BitsPerSecond {
-    /// Whole gigabits per second (10⁹ bits).
+    /// Converts whole gigabits per second (10⁹ bits).
     #[must_use]
     pub const fn from_gbps(gbps: u64) -> Self {
         Self(gbps * 1_000_000_000)
     }
-    /// How long `size` occupies a link of this rate, rounded up to a whole picosecond.
+    /// Returns the transmission time of `size` at this rate, rounded up to a whole picosecond.
     ///
     /// # Panics
-    /// If the rate is zero: a link without a rate is refused when a fabric is read.
+    /// If the rate is zero. Reading a fabric rejects links with zero rate.
     #[inline]
     #[must_use]
     pub fn time_for(self, size: Bytes) -> Picoseconds {
         assert!(self.0 > 0, "a link has a rate");
-        // Up to 2.3 MB it fits 64 bits, whose division takes a fraction of the other's time.
+        // Up to 2.3 MB this fits 64 bits, whose division is much faster.
         if let Some(scaled) = size.0.checked_mul(PS_OF_A_BYTE) {
             return Picoseconds(scaled.div_ceil(self.0));
         }
@@ -189,24 +189,25 @@ impl BitsPerSecond {
             (u128::from(size.0) * u128::from(PS_OF_A_BYTE)).div_ceil(u128::from(self.0));
         Picoseconds(u64::try_from(picoseconds).unwrap_or(u64::MAX))
     }
-    /// How much passes a link of this rate in `time`, in whole bytes.
+    /// Returns the whole bytes transmitted in `time` at this rate.
     #[inline]
     #[must_use]
     pub fn bytes_in(self, time: Picoseconds) -> Bytes {
-        // At 400 Gb/s, 46 µs fit 64 bits, whose division by a constant is a multiplication.
+        // Up to 46 µs at 400 Gb/s this fits 64 bits, where division by a constant is a
+        // multiplication.
         if let Some(scaled) = time.0.checked_mul(self.0) {
             return Bytes(scaled / PS_OF_A_BYTE);
         }
         Bytes((u128::from(time.0) * u128::from(self.0) / u128::from(PS_OF_A_BYTE)) as u64)
     }
-    /// Bytes per second, for display.
+    /// Returns bytes per second, for display.
     #[must_use]
     pub fn bytes_per_second(self) -> f64 {
         self.0 as f64 / 8.0
     }
 }
 
-/// An instant of simulated time: picoseconds since the run began.
+/// An instant of simulated time: picoseconds since the start of the run.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -214,12 +215,12 @@ impl BitsPerSecond {
 pub struct SimTime(pub u64);
 
 impl SimTime {
-    /// The beginning of the run.
+    /// The start of the run.
     pub const START: Self = Self(0);
-    /// The time since `earlier`.
+    /// Returns the time since `earlier`.
     ///
     /// # Panics
-    /// If `earlier` is later: simulated time does not run backwards.
+    /// If `earlier` is later than `self`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Picoseconds {
         assert!(earlier.0 <= self.0, "simulated time does not run backwards");
@@ -331,34 +332,35 @@ impl fmt::Display for BitsPerSecond {
     }
 }
 
-/// Why a text is not a quantity.
+/// Error of parsing a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// No unit, or one that is not known for this kind.
+    /// The unit is missing or unknown for this kind of quantity.
     #[error(
         "`{text}` is not {kind}: write a number and a unit, such as `{example}` (units: {units})"
     )]
     Spelling {
-        /// What was read.
+        /// Given text.
         text: String,
-        /// What was expected.
+        /// Expected kind of quantity.
         kind: &'static str,
-        /// A correct spelling.
+        /// Valid example.
         example: &'static str,
-        /// The units that would be accepted.
+        /// Accepted units.
         units: String,
     },
-    /// Beyond what the integer representation holds.
+    /// The value exceeds the integer representation.
     #[error("`{text}` is too large for {kind}")]
     TooLarge {
-        /// What was read.
+        /// Given text.
         text: String,
-        /// What was expected.
+        /// Expected kind of quantity.
         kind: &'static str,
     },
 }
 
-/// Reads `1.5 GiB`: decimal digits with at most one point, optional spaces, a known suffix.
+/// Parses text such as `1.5 GiB`: decimal digits with at most one point, optional spaces, a known
+/// suffix.
 fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     let spelling = || QuantityError::Spelling {
         text: text.to_owned(),
@@ -386,9 +388,9 @@ fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     u64::try_from(scaled / divisor).map(Q::from_base).map_err(|_| too_large())
 }
 
-/// A quantity as people write it in a file: text with a unit.
+/// A quantity as written in a file: text with a unit.
 ///
-/// Used in the file twins only; inner types hold the bare quantity.
+/// Only the file types use it; internal types hold the bare quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<Q>(pub Q);
 
@@ -405,7 +407,7 @@ impl<Q: Quantity> Serialize for Text<Q> {
     }
 }
 
-/// The shortest exact spelling: the largest unit in which the quantity has at most three decimals.
+/// Returns the shortest exact notation: the largest unit with at most three decimals.
 fn spell_exactly<Q: Quantity>(quantity: Q) -> String {
     let base = u128::from(quantity.base());
     let exact = Q::SUFFIXES.iter().filter(|(suffix, numerator, denominator)| {
