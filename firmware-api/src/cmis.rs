@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The CMIS 5.x memory map as typed fields, and our page B0h.
+//! The CMIS 5.x memory map as typed fields, and this project's page B0h.
 //!
-//! CMIS is the common management interface of pluggable optics: a 256-byte window whose lower half
-//! is always there and whose upper half shows one of many pages. Constants here name the fields
-//! that a host or a module of this project uses; each module says what its offsets rest on. The
-//! CMIS text itself was not at hand: offsets are those on which at least two public
-//! implementations agree, and where they disagree [`rules`] says what we take and why.
+//! CMIS is the common management interface of pluggable optics. It defines a 256-byte window: the
+//! lower half is fixed, and the upper half shows one of many pages. The constants here name the
+//! fields that hosts or modules of this project use, and each module states the source of its
+//! offsets. The CMIS text itself was not available. Offsets are those on which at least two public
+//! implementations agree; [`rules`] records our choice and its reason where they disagree.
 //!
-//! **Page B0h is ours.** CMIS reserves pages B0h to FFh for vendors; nothing in [`page_b0`] is
-//! part of any CMIS revision.
+//! **Page B0h belongs to this project.** CMIS reserves pages B0h to FFh for vendors; nothing in
+//! [`page_b0`] is part of any CMIS revision.
 //!
 //! ```
 //! use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, state::ModuleState};

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device half of the serial line: bytes and time in, bytes out.
+//! The device side of the serial line: takes bytes and time, and returns bytes to send.
 //!
-//! [`SerialModule`] joins a [`Module`] to the framing. Firmware calls [`SerialModule::on_bytes`] with what the
-//! UART received and [`SerialModule::poll`] at [`SerialModule::next_wakeup`], and sends what `out` is given.
-//! A module that is starting says nothing; a frame that is not whole is counted and not answered.
+//! [`SerialModule`] connects a [`Module`] to the framing. Firmware passes bytes from the UART to
+//! [`SerialModule::on_bytes`], calls [`SerialModule::poll`] at [`SerialModule::next_wakeup`], and
+//! sends the frames passed to `out`. A module does not reply while it boots. Incomplete frames are
+//! counted and not answered.
 //!
-//! A firmware's main loop, with optics that stand in for a board's:
+//! A firmware main loop with simulated optics:
 //!
 //! ```
 //! use lightloom_firmware_api::device::SerialModule;
@@ -14,7 +15,7 @@
 //! use lightloom_firmware_api::path::{Path, Paths};
 //! use lightloom_firmware_api::time::Micros;
 //!
-//! /// On a board each of these is a register, a converter or a line of the flash.
+//! /// On a real board, each of these is a register, a converter or a flash record.
 //! struct Board {
 //!     switches: Paths,
 //!     power_on: Paths,
@@ -56,20 +57,21 @@ use crate::message::{Event, REGISTER_BYTES_MAX, Reply, Request, RequestRefusal, 
 use crate::module::{Hardware, Module, REPEAT};
 use crate::time::Micros;
 
-/// What went wrong on the line since power-on.
+/// Counters of the line since power-on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounters {
-    /// Requests read and answered, refusals included.
+    /// Requests answered, including refused ones.
     pub requests: u32,
-    /// Bytes between delimiters that were no frame.
+    /// Byte sequences between delimiters that were not valid frames.
     pub errors: u32,
-    /// Why the last of them was none.
+    /// The last frame error.
     pub last_error: Option<FrameError>,
-    /// Frames that were neither requests nor acknowledgements.
+    /// Valid frames that were neither requests nor acknowledgements.
     pub not_requests: u32,
 }
 
-/// A fire whose light is still moving: its number and command, and the start of the module that took it.
+/// A fire whose light is still moving: its sequence number, its command, and the boot count when it
+/// was received.
 #[derive(Clone, Copy, Debug)]
 struct PendingFire {
     sequence: u16,
@@ -77,17 +79,17 @@ struct PendingFire {
     boots: u16,
 }
 
-/// An event that is not acknowledged yet. There is one at most: the next waits for it.
+/// The event that awaits acknowledgement. Only one event is in flight; the next one waits for it.
 #[derive(Clone, Copy, Debug)]
 struct Unacknowledged {
     number: u16,
     event: Event,
-    /// It is sent again then, and after twice as long from then on.
+    /// Time of the next repeat. The interval doubles with each repeat.
     again_at: Micros,
     wait: Micros,
 }
 
-/// The longest wait until an event is sent again.
+/// Longest interval between repeats of an event.
 const REPEAT_MAX: Micros = Micros::from_millis(1_000);
 
 /// A module on a serial line.
@@ -102,7 +104,7 @@ pub struct SerialModule<H> {
 }
 
 impl<H: Hardware> SerialModule<H> {
-    /// The line of `module`.
+    /// Creates the serial side of `module`.
     pub const fn new(module: Module<H>) -> Self {
         Self {
             module,
@@ -114,24 +116,24 @@ impl<H: Hardware> SerialModule<H> {
         }
     }
 
-    /// The module.
+    /// Returns the module.
     #[must_use]
     pub const fn module(&self) -> &Module<H> {
         &self.module
     }
 
-    /// The module, for its I2C side and for whoever drives its optics.
+    /// Returns the module, for its I2C side and for the driver of its optics.
     pub const fn module_mut(&mut self) -> &mut Module<H> {
         &mut self.module
     }
 
-    /// What went wrong on the line.
+    /// Returns the line counters.
     #[must_use]
     pub const fn counters(&self) -> LineCounters {
         self.counters
     }
 
-    /// Takes bytes from the line; `out` is called with each frame to send.
+    /// Processes received bytes. Calls `out` with each frame to send.
     pub fn on_bytes(&mut self, now: Micros, input: &[u8], mut out: impl FnMut(&[u8])) {
         self.poll(now, &mut out);
         if !self.module.answers(now) {
@@ -166,14 +168,14 @@ impl<H: Hardware> SerialModule<H> {
         self.send_event(now, &mut out);
     }
 
-    /// Time has come to `now`; `out` is called with each frame to send.
+    /// Advances the time to `now`. Calls `out` with each frame to send.
     pub fn poll(&mut self, now: Micros, mut out: impl FnMut(&[u8])) {
         self.module.poll(now);
         self.answer_fire(now, &mut out);
         self.send_event(now, &mut out);
     }
 
-    /// When [`SerialModule::poll`] should be called next, if no bytes arrive before.
+    /// Returns the time of the next [`SerialModule::poll`] if no bytes arrive before.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         let again = self.event.map(|event| event.again_at);
@@ -182,8 +184,7 @@ impl<H: Hardware> SerialModule<H> {
         self.module.next_wakeup().into_iter().chain(event).min()
     }
 
-    /// Restarts the firmware. What was in the line's buffers is lost, a fire under way gets no
-    /// reply.
+    /// Restarts the firmware. Buffered bytes are lost, and a fire in progress gets no reply.
     pub fn reset(&mut self, now: Micros) {
         self.module.reset(now);
         self.line.reset();
@@ -191,7 +192,7 @@ impl<H: Hardware> SerialModule<H> {
         self.event = None;
     }
 
-    /// Sends the next event, or the one on its way again.
+    /// Sends the next event, or repeats the one in flight.
     fn send_event(&mut self, now: Micros, out: &mut impl FnMut(&[u8])) {
         if !self.module.answers(now) {
             return;
@@ -230,7 +231,7 @@ impl<H: Hardware> SerialModule<H> {
     }
 }
 
-/// Answers one request, except a fire that has to wait for its light.
+/// Answers one request, except a fire that must wait for its light to settle.
 fn answer<H: Hardware>(
     module: &mut Module<H>,
     now: Micros,

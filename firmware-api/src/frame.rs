@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes on the serial line: one frame is `00 COBS(header payload CRC-32) 00`.
+//! Framing of the serial line: one frame is `00 COBS(header payload CRC-32) 00`.
 //!
 //! ```text
 //!  0        1      2..4       4         5        6..8     8..8+n    8+n..12+n
@@ -8,50 +8,51 @@
 //! └─────────┴──────┴──────────┴─────────┴────────┴────────┴─────────┴────────┘
 //! ```
 //!
-//! COBS leaves no zero byte inside a frame, so a receiver that lost its place is back in step at
-//! the next zero; the leading zero ends whatever noise came before. The CRC is CRC-32/ISO-HDLC
-//! (IEEE 802.3) over header and payload. Lengths are bounded: a receiver needs
-//! [`ENCODED_BYTES_MAX`] bytes of memory and never more.
+//! COBS removes all zero bytes from a frame, so a receiver resynchronises at the next zero; the
+//! leading zero terminates any preceding noise. The CRC is CRC-32/ISO-HDLC (IEEE 802.3) over header
+//! and payload. Lengths are bounded: a receiver never needs more than [`ENCODED_BYTES_MAX`] bytes
+//! of memory.
 
 use crc::{CRC_32_ISO_HDLC, Crc};
 
 use crate::wire::{Reader, Writer};
 
-/// The usual rate of a serial line, 8N1: both ends open it at this rate unless another is configured.
+/// Default rate of a serial line, 8N1. Both ends use it unless configured otherwise.
 pub const BITS_PER_SECOND: u32 = 921_600;
 
-/// The version of the serial protocol that this crate speaks.
+/// Protocol version of this crate.
 pub const VERSION: u8 = 1;
 
-/// Bytes before the payload.
+/// Header size.
 pub const HEADER_BYTES: usize = 8;
 
-/// The longest payload: a read of a whole 128-byte page fits, with its address.
+/// Maximum payload size: fits a read of a whole 128-byte page with its address.
 pub const PAYLOAD_BYTES_MAX: usize = 136;
 
-/// Bytes of the check after the payload.
+/// Size of the CRC after the payload.
 pub const CRC_BYTES: usize = 4;
 
 const FRAME_BYTES_MAX: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX + CRC_BYTES;
 
-/// The longest frame on the line, both delimiters included.
+/// Maximum frame size on the line, including both delimiters.
 pub const ENCODED_BYTES_MAX: usize = cobs::max_encoding_length(FRAME_BYTES_MAX) + 2;
 
-/// Room for one frame on the line.
+/// Buffer for one frame on the line.
 pub type EncodedBuffer = [u8; ENCODED_BYTES_MAX];
 
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISO_HDLC);
 
-/// Who speaks.
+/// Direction and purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// From host to device.
     Request,
     /// From device to host, with the sequence number of its request.
     Reply,
-    /// From device to host, unasked, with a number of the device's own. Since 1.2, to hosts that asked for events.
+    /// From device to host, unsolicited, numbered by the device and sent only to hosts that enabled
+    /// events. Since 1.2.
     Event,
-    /// From host to device: the event of this number has arrived. Since 1.2.
+    /// From host to device: acknowledges the event with this number. Since 1.2.
     Acknowledge,
 }
 
@@ -75,38 +76,39 @@ impl FrameKind {
     }
 }
 
-/// One frame, its payload borrowed.
+/// A frame with a borrowed payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The protocol version of the sender.
+    /// Protocol version of the sender.
     pub version: u8,
     /// Request, reply, event or acknowledgement.
     pub kind: FrameKind,
-    /// Chosen by the host, repeated by the device; of an event chosen by the device, repeated by the host.
+    /// Chosen by the host and repeated by the device; for events, chosen by the device and repeated
+    /// by the host.
     pub sequence: u16,
-    /// Which request, or which request is answered: see [`crate::message`].
+    /// Command of the request, also in its reply; see [`crate::message`].
     pub command: u8,
-    /// Zero in a request; in a reply zero, or why the request was refused.
+    /// Zero in a request. In a reply, zero or the reason of a refusal.
     pub status: u8,
     /// At most [`PAYLOAD_BYTES_MAX`] bytes.
     pub payload: &'a [u8],
 }
 
-/// Why bytes on the line are not a frame. None of these is answered: the sender's timeout is the
-/// only sign, so a garbled request can never be taken for another one.
+/// Error of an invalid frame. The receiver never answers one; the sender notices only by its
+/// timeout. A corrupted request can therefore never be mistaken for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// More bytes than the longest frame has without a zero.
+    /// More bytes without a zero than the longest frame has.
     TooLong,
-    /// Fewer bytes than header and check need.
+    /// Shorter than header and CRC.
     TooShort,
-    /// Not COBS.
+    /// Not valid COBS.
     Framing,
-    /// The check does not match.
+    /// The CRC does not match.
     Crc,
-    /// The length field disagrees with the number of bytes.
+    /// The length field does not match the number of bytes.
     Length,
-    /// None of the kinds there are.
+    /// Unknown frame kind.
     Kind,
 }
 
@@ -129,7 +131,7 @@ impl<'a> Frame<'a> {
     /// Writes the frame with both delimiters and returns its length on the line.
     ///
     /// # Panics
-    /// If the payload is longer than [`PAYLOAD_BYTES_MAX`]; the messages of this crate are not.
+    /// If the payload exceeds [`PAYLOAD_BYTES_MAX`], which no message of this crate does.
     pub fn encode(&self, out: &mut EncodedBuffer) -> usize {
         assert!(self.payload.len() <= PAYLOAD_BYTES_MAX, "payloads are bounded");
         let mut plain = [0; FRAME_BYTES_MAX];
@@ -143,7 +145,7 @@ impl<'a> Frame<'a> {
         cobs::encode_including_sentinels(&plain[..body_bytes + CRC_BYTES], out)
     }
 
-    /// Reads a frame after COBS was undone.
+    /// Parses a frame after COBS decoding.
     fn parse(plain: &'a [u8]) -> Result<Self, FrameError> {
         if plain.len() < HEADER_BYTES + CRC_BYTES {
             return Err(FrameError::TooShort);
@@ -167,7 +169,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Collects bytes from the line into frames. Noise costs a counted error and nothing else.
+/// Assembles frames from received bytes. Noise causes a counted error and has no other effect.
 #[derive(Clone, Debug)]
 pub struct Reassembler {
     buffer: [u8; cobs::max_encoding_length(FRAME_BYTES_MAX)],
@@ -182,7 +184,7 @@ impl Default for Reassembler {
 }
 
 impl Reassembler {
-    /// At the start of a line.
+    /// Creates an empty reassembler.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -192,9 +194,9 @@ impl Reassembler {
         }
     }
 
-    /// Takes one byte; a delimiter may complete a frame or reveal an error.
+    /// Adds one byte. A delimiter may complete a frame or reveal an error.
     ///
-    /// Two delimiters in a row are no frame and no error.
+    /// Two consecutive delimiters are neither a frame nor an error.
     pub fn push(&mut self, byte: u8) -> Option<Result<Frame<'_>, FrameError>> {
         if byte != 0 {
             match self.buffer.get_mut(self.length) {
@@ -219,7 +221,7 @@ impl Reassembler {
         })
     }
 
-    /// Forgets a frame begun, for a line that was closed and opened again.
+    /// Discards a partial frame, for a line that was closed and reopened.
     pub fn reset(&mut self) {
         self.length = 0;
         self.overflowed = false;
@@ -266,7 +268,7 @@ mod tests {
 
     #[test]
     fn encoding_unchanged() {
-        // CRC-32 of 01 01 12 34 07 00 00 02 AB 00 as zlib computes it.
+        // CRC-32 of 01 01 12 34 07 00 00 02 AB 00 as computed by zlib.
         let expected = [
             0x00, 0x06, 0x01, 0x01, 0x12, 0x34, 0x07, 0x01, 0x03, 0x02, 0xab, 0x05, 0x2a, 0xf3,
             0x21, 0xe8, 0x00,
@@ -305,8 +307,8 @@ mod tests {
             let bit = bit % (line.len() * 8);
             line[bit / 8] ^= 1 << (bit % 8);
             for result in received(&line) {
-                // A flip in the leading delimiter only adds noise before nothing; the frame itself
-                // is then gone. A frame that is seen is the frame that was sent.
+                // A flipped bit in the leading delimiter can merge noise with the frame, which is
+                // then lost. Any frame that does arrive is the one that was sent.
                 prop_assert!(result.is_err() || result == Ok((9, 7, payload.clone())));
             }
         }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The host half of the serial line: requests to bytes, bytes to replies.
+//! The host side of the serial line: encodes requests and decodes replies.
 //!
-//! [`Host`] numbers requests and finds the replies; timeouts and repeats are the caller's, who
-//! owns the clock. Rules that keep an unknown outcome from becoming a wrong circuit:
+//! [`Host`] numbers requests and matches replies; the caller, which owns the clock, handles
+//! timeouts and repeats. These rules prevent an unknown outcome from causing a wrong circuit:
 //!
-//! 1. One request in flight a line. A reply whose number is not the awaited one is late: drop it.
-//! 2. No reply in time: ask [`Request::Status`] and compare; do not assume either outcome. To send
-//!    the same fire again is harmless; to arm a new transaction before the old one is accounted
-//!    for is not.
-//! 3. Success is *generation advanced and active path equals wanted*, never the absence of an
-//!    error.
+//! 1. One request in flight per line. A reply with another number is late: drop it.
+//! 2. Without a reply in time, send [`Request::Status`] and compare; assume neither outcome.
+//!    Repeating the same fire is harmless; arming a new transaction before the state of the old one
+//!    is known is not.
+//! 3. Success means *the generation advanced and the active path equals the wanted one*, never
+//!    merely the absence of an error.
 //!
 //! ```
 //! use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
@@ -34,36 +34,36 @@ use crate::frame::{
 };
 use crate::message::{Epoch, Event, Reply, Request, command};
 
-/// The number that ties a reply to its request.
+/// Sequence number that links a reply to its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sequence(pub u16);
 
-/// A reply and the request it belongs to.
+/// A reply and the number of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// Which request.
+    /// Number of the request.
     pub sequence: Sequence,
-    /// What the device said.
+    /// The reply.
     pub reply: Reply<'a>,
 }
 
-/// What arrives from a device.
+/// A message from a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// To a request.
+    /// A reply to a request.
     Answer(Answer<'a>),
-    /// Unasked. To be [acknowledged](acknowledge) under its number, also when it has been seen before.
+    /// An unsolicited event. [Acknowledge](acknowledge) its number, even if it is a duplicate.
     Event(Sequence, Event),
 }
 
-/// Why received bytes are not an answer.
+/// Error of decoding received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiveError {
-    /// Not a frame.
+    /// Invalid frame.
     Frame(FrameError),
-    /// A frame of another protocol version.
+    /// Frame of another protocol version.
     Version(u8),
-    /// A frame that is not a reply this version knows, such as an echo of our own request.
+    /// Valid frame that is not a known reply, for example an echo of our own request.
     NotAReply,
 }
 
@@ -79,7 +79,7 @@ impl core::fmt::Display for ReceiveError {
 
 impl core::error::Error for ReceiveError {}
 
-/// One end of one serial line.
+/// The host end of one serial line.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
     last_sequence: u16,
@@ -87,31 +87,32 @@ pub struct Host {
 }
 
 impl Host {
-    /// At the start of a line.
+    /// Creates a host with sequence numbers from 1.
     #[must_use]
     pub const fn new() -> Self {
         Self { last_sequence: 0, reassembler: Reassembler::new() }
     }
 
-    /// At the start of a line, numbering on from `last`: a host that restarts should not begin
-    /// at the same number, or a late reply to its former self could be taken for a fresh one.
+    /// Creates a host that continues numbering after `last`. A restarted host should not reuse its
+    /// first numbers, because a late reply to the previous instance could be mistaken for a new
+    /// one.
     #[must_use]
     pub const fn continuing_after(last: Sequence) -> Self {
         Self { last_sequence: last.0, reassembler: Reassembler::new() }
     }
 
-    /// Writes `request` as a frame; returns its number and its length on the line.
+    /// Encodes `request` as a frame. Returns its number and its length on the line.
     ///
     /// # Panics
-    /// If a register write is longer than [`crate::message::REGISTER_BYTES_MAX`].
+    /// If a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
     pub fn request(&mut self, request: &Request<'_>, out: &mut EncodedBuffer) -> (Sequence, usize) {
         self.last_sequence = self.last_sequence.wrapping_add(1);
         let sequence = Sequence(self.last_sequence);
         (sequence, encode_request(sequence, request, out))
     }
 
-    /// Takes bytes from the line and hands on each answer or error in them. For hosts that ask for no events: they
-    /// are errors here.
+    /// Decodes received bytes and passes on each answer or error. For hosts that do not enable
+    /// events; events are errors here.
     pub fn receive(&mut self, input: &[u8], mut on: impl FnMut(Result<Answer<'_>, ReceiveError>)) {
         self.receive_all(input, |received| match received {
             Ok(Received::Answer(answer)) => on(Ok(answer)),
@@ -120,7 +121,7 @@ impl Host {
         });
     }
 
-    /// Takes bytes from the line and hands on each answer, event or error in them.
+    /// Decodes received bytes and passes on each answer, event or error.
     pub fn receive_all(
         &mut self,
         input: &[u8],
@@ -133,27 +134,28 @@ impl Host {
         }
     }
 
-    /// Forgets a frame begun, after the line was opened again.
+    /// Discards a partial frame after the line was reopened.
     pub fn reset(&mut self) {
         self.reassembler.reset();
     }
 }
 
-/// Writes `request` under a number of the caller's choosing: a repeat keeps its number, so that
-/// the reply to either copy will do.
+/// Encodes `request` with a number chosen by the caller. A repeat keeps its number, so that the
+/// reply to either copy counts.
 ///
 /// # Panics
-/// If a register write is longer than [`crate::message::REGISTER_BYTES_MAX`].
+/// If a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
 pub fn encode_request(sequence: Sequence, request: &Request<'_>, out: &mut EncodedBuffer) -> usize {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
     let length = request.encode(&mut payload);
     encode_payload(sequence, request.command(), &payload[..length], out)
 }
 
-/// The same in an epoch: a device that has taken a request of a later one refuses it. For modules since 1.4.
+/// Encodes `request` with an epoch. A device that has accepted a request of a later epoch refuses
+/// it. For modules since 1.4.
 ///
 /// # Panics
-/// If the request leaves no room for an epoch: register writes and names of modules carry none.
+/// If the request leaves no space for an epoch: register writes and module names carry none.
 pub fn encode_in_epoch(
     sequence: Sequence,
     epoch: Epoch,
@@ -185,7 +187,8 @@ fn encode_payload(
     frame.encode(out)
 }
 
-/// Writes the acknowledgement of an event; returns its length on the line. Lost, the event comes again.
+/// Encodes the acknowledgement of an event and returns its length on the line. If it is lost, the
+/// device repeats the event.
 pub fn acknowledge(number: Sequence, out: &mut EncodedBuffer) -> usize {
     let frame = Frame {
         version: VERSION,

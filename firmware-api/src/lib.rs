@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The protocol between a host and an optical transceiver with a switch inside, both ends of it.
+//! Both ends of the protocol between a host and an optical transceiver with an integrated switch.
 //!
-//! A firmware team links the device half: [`device`] on the serial line, [`module`] for the behaviour of the module, and the
-//! trait `Hardware` for its optics. A daemon links the host half: [`host`]. [`frame`] and [`message`] define the bytes of the
-//! serial line, [`cmis`] the register map of CMIS 5.x with the vendor page B0h, and [`path`] the positions of a switch group.
+//! Firmware links the device side: [`device`] for the serial line, [`module`] for the behaviour of
+//! the module, and the trait `Hardware` for its optics. A daemon links the host side: [`host`].
+//! [`frame`] and [`message`] define the bytes on the serial line, [`cmis`] the register map of CMIS
+//! 5.x with the vendor page B0h, and [`path`] the positions of a switch group.
 //!
-//! The crate is `no_std`, does not allocate and has no `unsafe`. Times are microseconds since power-on, of the caller's clock.
+//! The crate is `no_std`, does not allocate and contains no `unsafe`. Times are microseconds since
+//! power-on on the caller's clock.
 //!
-//! Not here: serial ports, retries and policy of the host, which are the daemon's. The specification for firmware engineers
-//! is `docs/firmware-api.md`.
+//! Serial ports, retries and host policy are left to the daemon. `docs/firmware-api.md` is the
+//! specification for firmware engineers.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

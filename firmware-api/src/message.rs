@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests and replies inside a frame.
 //!
-//! Every request may be sent again when its reply was lost: reads change nothing, writes and arms
-//! set the same values again, and a fire acts once per transaction (see [`Request::Fire`]).
-//! Multi-byte fields are big-endian, as in CMIS. Offsets are listed in docs/firmware-api.md.
+//! Every request may be repeated if its reply was lost: reads change nothing, writes and arms set
+//! the same values again, and a fire acts once per transaction (see [`Request::Fire`]). Multi-byte
+//! fields are big-endian, as in CMIS. docs/firmware-api.md lists the offsets.
 //!
 //! ```text
 //!   host ── Request ──▶ module        Hello, Read, Write, Arm, Fire, Disarm, Status, Links, …
-//!   host ◀── Reply ──── module        the report asked for, Done, or a Refusal
-//!   host ◀── Event ──── module        unasked, repeated until it is acknowledged (since 1.2)
+//!   host ◀── Reply ──── module        the requested report, Done, or a Refusal
+//!   host ◀── Event ──── module        unsolicited, repeated until acknowledged (since 1.2)
 //!   host ── in epoch ─▶ module        any request, refused after one of a later epoch (since 1.4)
 //! ```
 
@@ -30,19 +30,19 @@ pub use report::{
 };
 pub use request::{Arm, Request};
 
-/// Longest register read or write in one message: half of the 256-byte window.
+/// Maximum size of a register read or write in one message: half of the 256-byte window.
 pub const REGISTER_BYTES_MAX: usize = 128;
 
-/// Longest name of a module at an agent.
+/// Maximum length of a module's name at an agent.
 pub const MODULE_NAME_BYTES_MAX: usize = 64;
 
-/// Room for the payload of any message.
+/// Buffer for the payload of any message.
 pub type PayloadBuffer = [u8; PAYLOAD_BYTES_MAX];
 
-/// The host's name for one change of paths. Zero names none.
+/// The host's identifier of one change of paths.
 ///
-/// The host chooses numbers that it does not reuse on this module while the change could still
-/// arrive: a counter, or a hash of its plan and step.
+/// The host must not reuse a number on a module while the earlier change could still arrive. A
+/// counter or a hash of plan and step works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId(pub u32);
 
@@ -51,13 +51,13 @@ impl TransactionId {
     pub const NONE: Self = Self(0);
 }
 
-/// The term of a leading host. Its successor has a larger number. Since 1.4.
+/// The term of a leading host; its successor uses a larger number. Since 1.4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
-/// Command codes on the wire.
+/// Command codes in frames.
 pub mod command {
-    /// Added to the code of a request: its payload begins with the [`super::Epoch`] of the host. Since 1.4.
+    /// Flag in the command code: the payload begins with the host's [`super::Epoch`]. Since 1.4.
     pub const IN_EPOCH: u8 = 0x80;
     /// [`super::Request::Hello`].
     pub const HELLO: u8 = 0x01;
@@ -83,7 +83,7 @@ pub mod command {
     pub const EVENTS: u8 = 0x17;
     /// [`super::Request::Go`].
     pub const GO: u8 = 0x18;
-    /// [`super::Event`], and its acknowledgement.
+    /// [`super::Event`] and its acknowledgement.
     pub const EVENT: u8 = 0x20;
     /// [`super::Request::Module`].
     pub const MODULE: u8 = 0x30;

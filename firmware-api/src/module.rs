@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The module behind the serial line and the I2C bus: registers, state machines, path switch, CDB.
+//! The module behind the serial line and the I2C bus: registers, state machines, path switch and
+//! CDB.
 //!
-//! [`Module`] is a state machine without clock or interrupt: call [`Module::poll`] at
-//! [`Module::next_wakeup`], or more often, and before anything else with the time as it is. It
-//! keeps no heap memory and knows its optics only through [`Hardware`].
+//! [`Module`] is a state machine without clock or interrupts. Call [`Module::poll`] with the
+//! current time at [`Module::next_wakeup`] or more often, and before any other method. It uses no
+//! heap and accesses its optics only through [`Hardware`].
 //!
 //! ```text
 //!   bus_read / bus_write (256-byte window, page select, hold-offs)      arm / fire / status
@@ -39,12 +40,12 @@ pub use events::REPEAT;
 use memory::{Access, Memory};
 use switch::{Permission, SwitchGroups};
 
-/// The bus did not acknowledge: the module is starting, or still taking an earlier write. The
-/// host tries again after the hold-off.
+/// The bus did not acknowledge because the module is booting or still processing a write. The host
+/// retries after the hold-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAcknowledged;
 
-/// One module.
+/// A transceiver module.
 #[derive(Clone, Debug)]
 pub struct Module<H> {
     profile: Profile,
@@ -62,13 +63,13 @@ pub struct Module<H> {
     cdb_ends: Option<Micros>,
     transmitters: u8,
     lost_signal_since: [Option<Micros>; LANES],
-    /// The latest that a request was sent in since power-on.
+    /// Latest epoch of any request since power-on.
     epoch: Epoch,
     now: Micros,
 }
 
 impl<H: Hardware> Module<H> {
-    /// Power comes on at `now`.
+    /// Creates a module that powers on at `now`.
     pub fn new(profile: Profile, mut hardware: H, now: Micros) -> Self {
         let switch = SwitchGroups::power_on(&profile, &mut hardware, now);
         let boots = hardware.count_boot();
@@ -98,7 +99,7 @@ impl<H: Hardware> Module<H> {
         module
     }
 
-    /// Restarts the firmware: everything volatile is lost, and the light goes to its power-on
+    /// Restarts the firmware: all volatile state is lost, and the light moves to its power-on
     /// paths.
     pub fn reset(&mut self, now: Micros) {
         self.switch = SwitchGroups::power_on(&self.profile, &mut self.hardware, now);
@@ -120,49 +121,49 @@ impl<H: Hardware> Module<H> {
         self.write_defaults();
     }
 
-    /// Whether the module has started and answers at all.
+    /// Returns whether the module has booted and answers.
     #[must_use]
     pub fn answers(&self, now: Micros) -> bool {
         now >= self.answers_from
     }
 
-    /// When the module has started.
+    /// Returns the time at which booting completes.
     #[must_use]
     pub const fn answers_from(&self) -> Micros {
         self.answers_from
     }
 
-    /// Starts since manufacture, modulo 2¹⁶.
+    /// Returns the boots since manufacture, modulo 2¹⁶.
     #[must_use]
     pub const fn boots(&self) -> u16 {
         self.boots
     }
 
-    /// The optics.
+    /// Returns the optics.
     #[must_use]
     pub const fn hardware(&self) -> &H {
         &self.hardware
     }
 
-    /// The optics, for whoever drives them from outside.
+    /// Returns the optics, for an external driver.
     pub const fn hardware_mut(&mut self) -> &mut H {
         &mut self.hardware
     }
 
-    /// What kind of module it is.
+    /// Returns the module's profile.
     #[must_use]
     pub const fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// The hardware low-power pin of the connector. Obeyed while lower memory 26.6 is set.
+    /// Sets the hardware low-power pin. It takes effect while lower memory bit 26.6 is set.
     pub fn set_low_power_pin(&mut self, now: Micros, low_power: bool) {
         self.poll(now);
         self.low_power_pin = low_power;
         self.poll(now);
     }
 
-    /// Time has come to `now`: what was due since the last call happens, each at its own time.
+    /// Advances to `now`, executing everything due since the last call at its own time.
     pub fn poll(&mut self, now: Micros) {
         while let Some(at) = self.next_wakeup().filter(|&at| at <= now) {
             self.step(at.max(self.now));
@@ -191,7 +192,7 @@ impl<H: Hardware> Module<H> {
         self.watch.advance(&self.profile, &self.switch, &self.hardware, now);
     }
 
-    /// When [`Module::poll`] should be called next, if nothing else happens.
+    /// Returns the time of the next [`Module::poll`] if nothing else happens.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Micros> {
         if !self.answers(self.now) {
@@ -219,12 +220,11 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Reads over I2C: `offset` in the 256-byte window, the page as selected.
-    ///
-    /// A read runs round within its half of the window.
+    /// Reads over I2C at `offset` in the 256-byte window with the selected page. The read wraps
+    /// around within its half of the window.
     ///
     /// # Errors
-    /// [`NotAcknowledged`] while starting or within a hold-off.
+    /// [`NotAcknowledged`] while booting or within a hold-off.
     pub fn bus_read(
         &mut self,
         now: Micros,
@@ -243,11 +243,10 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Writes over I2C; the module acts at the end of the write. Bytes that cannot be written
-    /// are ignored.
+    /// Writes over I2C; the module acts at the end of the write. Read-only bytes are ignored.
     ///
     /// # Errors
-    /// [`NotAcknowledged`] while starting or within a hold-off, and for a write of several bytes
+    /// [`NotAcknowledged`] while booting or within a hold-off, and for a write of several bytes
     /// that touches the apply registers 10h:143 and 144.
     pub fn bus_write(
         &mut self,
@@ -299,7 +298,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Reads registers past the page select, as the serial line does.
+    /// Reads registers independently of the page selection, as the serial line does.
     ///
     /// # Errors
     /// [`RequestRefusal::NoSuchRegister`].
@@ -320,11 +319,11 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Writes registers past the page select, as the serial line does.
+    /// Writes registers independently of the page selection, as the serial line does.
     ///
     /// # Errors
-    /// [`RequestRefusal::NoSuchRegister`] if one of the bytes cannot be written, [`RequestRefusal::Locked`]
-    /// before the password. Nothing is written then.
+    /// [`RequestRefusal::NoSuchRegister`] if one of the bytes is not writable,
+    /// [`RequestRefusal::Locked`] without the password. Nothing is written in either case.
     pub fn write(
         &mut self,
         now: Micros,
@@ -351,24 +350,25 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Takes the epoch of a request, before the request. A larger one disarms the change of the former host.
+    /// Processes the epoch of a request, before the request itself. A larger epoch disarms the
+    /// change of the former host.
     ///
     /// # Errors
-    /// [`RequestRefusal::EarlierEpoch`] after a request of a later one.
+    /// [`RequestRefusal::EarlierEpoch`] after a request of a later epoch.
     pub fn enter(&mut self, now: Micros, epoch: Epoch) -> Result<(), RequestRefusal> {
         if epoch < self.epoch {
             return Err(RequestRefusal::EarlierEpoch);
         }
         if epoch > self.epoch {
             self.epoch = epoch;
-            // A change that moves light completes and stays armed; its host can send nothing more.
+            // A change in motion completes and stays armed, but its host can send nothing more.
             let armed = self.switch.armed();
             let _still_moving = self.disarm(now, armed);
         }
         Ok(())
     }
 
-    /// Checks and stores a change of paths; nothing moves.
+    /// Checks and stores a change of paths without moving light.
     ///
     /// # Errors
     /// [`RequestRefusal::Busy`] while light moves.
@@ -384,10 +384,11 @@ impl<H: Hardware> Module<H> {
         Ok(report)
     }
 
-    /// Starts the armed change. [`Module::moving`] says when it has ended.
+    /// Starts the armed change; [`Module::moving`] returns false once it has ended.
     ///
     /// # Errors
-    /// [`RequestRefusal::NotArmed`]. A group that may not move now is no error: see the report.
+    /// [`RequestRefusal::NotArmed`]. A group that may not move at this time is not an error; see
+    /// the report.
     pub fn fire(
         &mut self,
         now: Micros,
@@ -415,27 +416,28 @@ impl<H: Hardware> Module<H> {
         fired
     }
 
-    /// Arms and starts a change in one. [`Module::moving`] says when it has ended.
+    /// Arms and starts a change in one step; [`Module::moving`] returns false once it has ended.
     ///
     /// # Errors
-    /// [`RequestRefusal::UnknownCommand`] of a module that cannot, [`RequestRefusal::Busy`] while the light of another change
-    /// moves. A group that may not move now is no error: see the report.
+    /// [`RequestRefusal::UnknownCommand`] if the module lacks this capability,
+    /// [`RequestRefusal::Busy`] while the light of another change moves. A group that may not move
+    /// at this time is not an error; see the report.
     pub fn go(&mut self, now: Micros, arm: Arm, groups: Groups) -> Result<(), RequestRefusal> {
         self.poll(now);
         if !self.profile.capabilities.has(Capabilities::GO) {
             return Err(RequestRefusal::UnknownCommand);
         }
-        // A repeat while its light moves waits for the same outcome.
+        // A repeat while the light moves waits for the same outcome.
         if self.switch.armed() != arm.transaction {
             self.arm_now(arm)?;
         }
         self.fire_now(now, arm.transaction, groups)
     }
 
-    /// Sends events from now on, or no more; what was so before is none.
+    /// Enables or disables events. The current state at enabling does not produce events.
     ///
     /// # Errors
-    /// [`RequestRefusal::UnknownCommand`] of a module that has no events.
+    /// [`RequestRefusal::UnknownCommand`] if the module has no events.
     pub fn set_events(
         &mut self,
         now: Micros,
@@ -451,7 +453,7 @@ impl<H: Hardware> Module<H> {
         Ok(report)
     }
 
-    /// The next event, if there is one and it is not too soon after those before it.
+    /// Returns the next event, if there is one and the rate limit permits it.
     pub fn take_event(&mut self, now: Micros) -> Option<Event> {
         let (kind, group, skipped) = self.watch.take(now)?;
         let active = self.switch.active(&self.hardware, now)[usize::from(group)];
@@ -460,28 +462,29 @@ impl<H: Hardware> Module<H> {
         Some(Event { kind, group, active, power, boots: self.boots, uptime_ms, skipped })
     }
 
-    /// When [`Module::take_event`] may have one, if it has one now or later without anything else happening.
+    /// Returns the earliest time at which [`Module::take_event`] returns an event if nothing else
+    /// happens.
     #[must_use]
     pub fn next_event(&self) -> Option<Micros> {
         self.watch.next_event()
     }
 
-    /// Whether the light of any group is moving.
+    /// Returns whether the light of any group is moving.
     #[must_use]
     pub fn moving(&self) -> bool {
         !self.switch.busy().is_empty()
     }
 
-    /// How the last fire ended, or goes.
+    /// Returns the outcome of the last fire, or its progress.
     #[must_use]
     pub fn fire_report(&self, now: Micros) -> FireReport {
         self.switch.report(&self.hardware, now)
     }
 
-    /// Forgets `transaction` if it is armed.
+    /// Discards `transaction` if it is armed.
     ///
     /// # Errors
-    /// [`RequestRefusal::Busy`] while light moves for it.
+    /// [`RequestRefusal::Busy`] while its light moves.
     pub fn disarm(
         &mut self,
         now: Micros,
@@ -495,11 +498,11 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Stores the paths taken at power-on.
+    /// Stores the power-on paths.
     ///
     /// # Errors
-    /// [`RequestRefusal::Locked`] for a wrong password, [`RequestRefusal::Malformed`] for paths that the
-    /// module does not have.
+    /// [`RequestRefusal::Locked`] for a wrong password, [`RequestRefusal::Malformed`] for paths
+    /// that the module does not have.
     pub fn set_power_on_paths(
         &mut self,
         now: Micros,
@@ -520,7 +523,7 @@ impl<H: Hardware> Module<H> {
         Ok(())
     }
 
-    /// Who it is.
+    /// Returns the module's identity.
     #[must_use]
     pub fn identity(&self) -> Identity {
         let timing = &self.profile.timing;
@@ -542,13 +545,13 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Everything a host checks after a change. Clears no flag.
+    /// Returns all state that a host checks after a change. Clears no flag.
     pub fn status(&mut self, now: Micros) -> StatusReport {
         self.poll(now);
         self.status_now(now)
     }
 
-    /// Its own name and its neighbours'. Clears nothing.
+    /// Returns the module's own link name and its neighbours'. Clears nothing.
     pub fn links(&mut self, now: Micros) -> LinksReport {
         self.poll(now);
         LinksReport {
@@ -587,7 +590,7 @@ impl<H: Hardware> Module<H> {
 }
 
 impl<H> Registers for Module<H> {
-    /// The byte as last refreshed; clears nothing. For tests and displays.
+    /// Returns the byte as last refreshed, without clearing anything. For tests and displays.
     fn byte(&self, at: RegisterAddress) -> u8 {
         self.memory.byte(at)
     }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which way a switch group sends its light, and how a change of it ended.
+//! The paths of a switch group and the outcomes of changing them.
 //!
 //! A *group* is the set of lanes that one switch element moves together; an OCSTrx has one. A
-//! *path* is where the light of a group goes: nowhere, to one of the external fibres, or back
-//! into the module. Codes are those of register page B0h (docs/firmware-api.md).
+//! *path* is the destination of a group's light: nowhere, one of the external fibres, or back into
+//! the module. Codes are those of register page B0h (docs/firmware-api.md).
 
 use core::fmt;
 
-/// Switch groups a module can have at most: the eight lanes of a bank.
+/// Maximum number of switch groups: the eight lanes of a bank.
 pub const GROUPS_MAX: usize = 8;
 
-/// External paths a module can have at most, bounded by the power taps of page B0h.
+/// Maximum number of external paths, limited by the power taps of page B0h.
 pub const EXTERNAL_PATHS_MAX: u8 = 8;
 
-/// Where the light of one group goes.
+/// The path of one group.
 ///
 /// ```
 /// use lightloom_firmware_api::path::Path;
@@ -27,16 +27,16 @@ pub struct Path(u8);
 impl Path {
     /// No light leaves the module.
     pub const DARK: Self = Self(0);
-    /// The light comes back into the same module.
+    /// The light returns to the same module.
     pub const LOOPBACK: Self = Self(15);
 
-    /// External fibre `number`, from 1 to [`EXTERNAL_PATHS_MAX`].
+    /// Returns the path to external fibre `number`, from 1 to [`EXTERNAL_PATHS_MAX`].
     #[must_use]
     pub const fn external(number: u8) -> Option<Self> {
         if number >= 1 && number <= EXTERNAL_PATHS_MAX { Some(Self(number)) } else { None }
     }
 
-    /// The path of a register code; `None` for codes without a meaning.
+    /// Returns the path of a register code; `None` for an undefined code.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -45,13 +45,13 @@ impl Path {
         }
     }
 
-    /// The register code: 0 dark, 1 to 8 external, 15 loopback.
+    /// Returns the register code: 0 dark, 1 to 8 external, 15 loopback.
     #[must_use]
     pub const fn code(self) -> u8 {
         self.0
     }
 
-    /// The number of the external fibre, if this is one.
+    /// Returns the number of the external fibre, if the path is external.
     #[must_use]
     pub const fn external_number(self) -> Option<u8> {
         if self.0 >= 1 && self.0 <= EXTERNAL_PATHS_MAX { Some(self.0) } else { None }
@@ -68,68 +68,68 @@ impl fmt::Display for Path {
     }
 }
 
-/// One path a group; groups that a module does not have stay [`Path::DARK`].
+/// One path per group. Groups that a module does not have are [`Path::DARK`].
 pub type Paths = [Path; GROUPS_MAX];
 
-/// Some of the groups of a module: bit n is group n.
+/// A set of groups of a module: bit n is group n.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Groups(pub u8);
 
 impl Groups {
-    /// None of them.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// The first `count` groups.
+    /// Returns the first `count` groups.
     #[must_use]
     pub const fn first(count: u8) -> Self {
         if count >= 8 { Self(0xff) } else { Self((1 << count) - 1) }
     }
 
-    /// Whether group `group` is among them.
+    /// Returns whether the set contains `group`.
     #[must_use]
     pub const fn contains(self, group: usize) -> bool {
         group < GROUPS_MAX && self.0 >> group & 1 == 1
     }
 
-    /// Whether none is.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// These without `group`.
+    /// Returns the set without `group`.
     #[must_use]
     pub const fn without(self, group: usize) -> Self {
         Self(self.0 & !(1 << group))
     }
 
-    /// These and `group`.
+    /// Returns the set with `group` added.
     #[must_use]
     pub const fn with(self, group: usize) -> Self {
         Self(self.0 | 1 << group)
     }
 
-    /// Their numbers, ascending.
+    /// Returns the group numbers, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..GROUPS_MAX).filter(move |&group| self.contains(group))
     }
 }
 
-/// What a module demands of its data paths before it moves light.
+/// Required state of the data paths before light moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DataPathPolicy {
-    /// Every data path must be Deactivated: a host that knows nothing of paths sees a normal
+    /// Every data path must be Deactivated, so that a host unaware of paths sees a normal
     /// re-initialisation. The default.
     #[default]
     RequireDeactivated,
-    /// The module mutes its transmitters while the light moves.
+    /// The module mutes its transmitters while light moves.
     MuteTransmit,
-    /// The light moves with the transmitters on.
+    /// Light moves with the transmitters on.
     Hot,
 }
 
 impl DataPathPolicy {
-    /// The policy of register byte B0h:216; `None` for codes without a meaning.
+    /// Returns the policy of register byte B0h:216; `None` for an undefined code.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
@@ -140,7 +140,7 @@ impl DataPathPolicy {
         }
     }
 
-    /// The register code.
+    /// Returns the register code.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -151,30 +151,30 @@ impl DataPathPolicy {
     }
 }
 
-/// How an arm or a commit ended for one group. Codes 0 to 6 are those of CMIS page 6Dh (result
-/// per lane); 128 and up are ours.
+/// Outcome of an arm or a commit for one group. Codes 0 to 6 are those of CMIS page 6Dh (result per
+/// lane); 128 and up are defined by this project.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GroupOutcome {
-    /// Nothing was asked of this group.
+    /// The group was not part of the request.
     #[default]
     None,
-    /// Armed, or the light is where it was wanted.
+    /// Armed, or the light is on the wanted path.
     Success,
     /// The light is moving.
     InProgress,
-    /// Refused now: the minimum dwell has not passed, or the module is not ready.
+    /// Refused at this time: the minimum dwell has not passed, or the module is not ready.
     Rejected,
     /// The wanted path does not exist.
     Invalid,
     /// The policy forbids the move while a data path is active.
     InconsistentWithDataPath,
-    /// The order of moves that the request needs is not supported.
+    /// The required order of moves is not supported.
     OrderingUnsupported,
-    /// The light is at another path than the wanted one.
+    /// The light is on a path other than the wanted one.
     HardwareFault,
     /// The light did not come to rest within the maximum commit time.
     SettleTimeout,
-    /// The light is at the wanted path and weaker than the threshold.
+    /// The light is on the wanted path but below the power threshold.
     PowerLow,
 }
 
@@ -192,13 +192,13 @@ impl GroupOutcome {
         (130, Self::PowerLow),
     ];
 
-    /// The outcome of a register code; `None` for codes without a meaning.
+    /// Returns the outcome of a register code; `None` for an undefined code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, outcome)| outcome)
     }
 
-    /// The register code.
+    /// Returns the register code.
     #[must_use]
     pub fn code(self) -> u8 {
         let (code, _) = Self::CODES
@@ -209,7 +209,7 @@ impl GroupOutcome {
     }
 }
 
-/// One outcome a group.
+/// One outcome per group.
 pub type Outcomes = [GroupOutcome; GROUPS_MAX];
 
 #[cfg(test)]

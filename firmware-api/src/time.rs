@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time as a module knows it: microseconds since its power came on.
+//! Time in microseconds since power-on.
 //!
-//! A module has no calendar and no picosecond timer; whoever drives it (a firmware timer, a
-//! daemon's clock, an emulator's virtual time) hands the instant in with each call.
+//! A module has neither a calendar nor a picosecond timer. The caller (a firmware timer, a daemon's
+//! clock or an emulator's virtual time) passes the current time with each call.
 
 use core::ops::Add;
 
-/// Microseconds: an instant since power-on, or a span between two.
+/// Microseconds: an instant since power-on, or a duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Micros(pub u64);
 
 impl Micros {
-    /// Power-on, or no time at all.
+    /// Power-on, or a zero duration.
     pub const ZERO: Self = Self(0);
 
-    /// Whole milliseconds.
+    /// Converts whole milliseconds.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000)
     }
 
-    /// The span since `earlier`, or zero where `earlier` is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reading and writing fixed layouts in byte slices, most significant byte first as in CMIS.
+//! Reads and writes fixed big-endian layouts in byte slices, as in CMIS.
 
-/// Takes fields from the front of a slice. A read past the end is `None`.
+/// Takes fields from the front of a slice. Reading past the end returns `None`.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -22,7 +22,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
-    /// `N` items of one byte, each through `item`.
+    /// Reads `N` one-byte items, each converted by `item`.
     pub(crate) fn codes<T: Copy + Default, const N: usize>(
         &mut self,
         item: impl Fn(u8) -> Option<T>,
@@ -33,13 +33,13 @@ impl<'a> Reader<'a> {
         }
         Some(items)
     }
-    /// `value`, if every byte was taken.
+    /// Returns `value` if every byte was consumed.
     pub(crate) fn done<T>(self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }
 }
 
-/// Puts fields at the end of a buffer whose size the caller proved sufficient.
+/// Appends fields to a buffer that the caller knows to be large enough.
 pub(crate) struct Writer<'a> {
     buffer: &'a mut [u8],
     length: usize,

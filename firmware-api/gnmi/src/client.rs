@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gNMI client without a socket: calls in, bytes out; bytes in, answers out.
+//! A gNMI client without a socket: it converts calls to bytes, and received bytes to answers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,49 +24,49 @@ use crate::message::{
 };
 use crate::wire::{Pipe, Spawner, Tasks, locked};
 
-/// The most bytes of one message.
+/// Maximum message size.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// How far a device may send ahead: a whole answer.
+/// Flow control window of the device: fits a whole answer.
 const WINDOW_BYTES: u32 = 4 << 20;
 
-/// What is asked of a device.
+/// A call to a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GnmiCall {
-    /// What it can.
+    /// Queries the capabilities.
     Capabilities,
-    /// Values.
+    /// Reads values.
     Get(GetRequest),
-    /// A change.
+    /// Changes values.
     Set(SetRequest),
-    /// To hear of changes.
+    /// Subscribes to changes.
     Subscribe(SubscriptionList),
 }
 
-/// What comes of a call.
+/// Result of a call.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// What the device can.
+    /// Capabilities of the device.
     Capabilities(CapabilityResponse),
-    /// The values.
+    /// Values.
     Got(GetResponse),
-    /// The change was accepted.
+    /// The device accepted the change.
     Set(SetResponse),
-    /// The device will tell of changes.
+    /// The device accepted the subscription.
     Subscribed,
-    /// What a subscriber hears.
+    /// An update of a subscription.
     Heard(SubscribeResponse),
-    /// The subscription is over: the device ended it.
+    /// The device ended the subscription.
     SubscriptionEnded,
-    /// The device said no, or something between did.
+    /// The device or an intermediary refused the call.
     Refused(Status),
 }
 
-/// An account of a device.
+/// An account on a device.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GnmiLogin {
-    /// Its name.
+    /// User name.
     pub user: String,
-    /// Its password.
+    /// Password.
     pub password: String,
 }
 
@@ -77,10 +77,10 @@ impl fmt::Debug for GnmiLogin {
 }
 
 impl GnmiLogin {
-    /// Checks that HTTP carries the account and its password.
+    /// Checks that user name and password are valid in HTTP headers.
     ///
     /// # Errors
-    /// Names the one that it does not carry.
+    /// Names the invalid one.
     pub fn check(&self) -> Result<(), String> {
         self.metadata().map(drop)
     }
@@ -101,7 +101,7 @@ impl GnmiLogin {
 
 type Answers = Arc<Mutex<VecDeque<(u32, Answer)>>>;
 
-/// One connection.
+/// A connection to a device.
 #[derive(Debug)]
 pub struct GnmiClient {
     pipe: Pipe,
@@ -112,18 +112,18 @@ pub struct GnmiClient {
 }
 
 impl GnmiClient {
-    /// A fresh connection to the device called `authority` in HTTP, without an account.
+    /// Creates a connection without an account. `authority` is the device's name in HTTP.
     ///
     /// # Errors
-    /// A name that HTTP does not allow.
+    /// If HTTP does not allow the name.
     pub fn new(authority: &str) -> Result<Self, String> {
         Self::for_account(authority, None)
     }
 
-    /// The same with an account and its password in the metadata of each call.
+    /// Creates a connection that sends an account and its password in the metadata of each call.
     ///
     /// # Errors
-    /// A name, account or password that HTTP does not allow.
+    /// If HTTP does not allow the name, account or password.
     pub fn for_account(authority: &str, login: Option<&GnmiLogin>) -> Result<Self, String> {
         let metadata = login.map_or_else(|| Ok(MetadataMap::new()), GnmiLogin::metadata)?;
         let origin: http::Uri = format!("http://{authority}")
@@ -144,31 +144,31 @@ impl GnmiClient {
         Ok(Self { pipe, tasks, calls, answers, ended })
     }
 
-    /// Begins a call; its answers carry `number`.
+    /// Starts a call; its answers carry `number`.
     pub fn call(&mut self, number: u32, call: GnmiCall) {
-        // It fails only where the connection has ended, which is known by `ended`.
+        // This fails only if the connection has ended, which `ended` reports.
         let _ = self.calls.send((number, call));
         self.tasks.run();
     }
 
-    /// Bytes arrived.
+    /// Processes received bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.pipe.push(bytes);
         self.tasks.run();
     }
 
-    /// Bytes to be sent.
+    /// Returns the bytes to send.
     pub fn take_output(&mut self) -> Vec<u8> {
         self.tasks.run();
         self.pipe.take()
     }
 
-    /// The next answer, if one is there.
+    /// Returns the next answer, if any.
     pub fn next_answer(&mut self) -> Option<(u32, Answer)> {
         locked(&self.answers).pop_front()
     }
 
-    /// Why the connection is of no use any more; `None` while it is.
+    /// Returns the reason the connection is unusable; `None` while it works.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
         locked(&self.ended).clone()
@@ -210,7 +210,7 @@ fn asked<T>(metadata: MetadataMap, message: T) -> Request<T> {
     Request::from_parts(metadata, tonic::Extensions::default(), message)
 }
 
-/// A status that does not repeat the password: there are devices that do, and what they say is logged.
+/// Removes the password from a status message: some devices echo it, and messages are logged.
 fn without_password(status: Status, sent: &MetadataMap) -> Status {
     let password = sent.get("password").and_then(|password| password.to_str().ok());
     match password {
@@ -265,7 +265,7 @@ async fn subscribe(
 ) -> Result<Answer, Status> {
     use tokio_stream::StreamExt;
     let ask = SubscribeRequest { request: Some(SubscribeAsk::Subscribe(list)) };
-    // The side of the asker stays open: a device may take its end for the end of the subscription.
+    // Keep the request stream open: some devices treat its end as the end of the subscription.
     let asks = tokio_stream::once(ask).chain(tokio_stream::pending());
     let codec = ProstCodec::<SubscribeRequest, SubscribeResponse>::default();
     let path = PathAndQuery::from_static("/gnmi.gNMI/Subscribe");
@@ -277,7 +277,7 @@ async fn subscribe(
     Ok(Answer::SubscriptionEnded)
 }
 
-/// hyper's connection as tonic calls it.
+/// Adapts hyper's connection to the service interface that tonic expects.
 struct HyperTransport(SendRequest<Body>);
 
 impl tower_service::Service<http::Request<Body>> for HyperTransport {

@@ -1,51 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration, the one of the extensions in the public `gnmi_ext.proto` that is spoken here: of several
-//! clients with one role the one with the largest election id may change a device.
+//! Master arbitration, the only supported extension of the public `gnmi_ext.proto`: among clients
+//! with the same role, the one with the largest election id may change a device.
 
 use std::fmt;
 
 use prost::Message;
 
-/// One extension of a request; of any but master arbitration the content is skipped.
+/// An extension of a request. Contents other than master arbitration are skipped.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Extension {
-    /// Who may change the device.
+    /// Arbitration of the right to change the device.
     #[prost(message, optional, tag = "2")]
     pub master_arbitration: Option<MasterArbitration>,
 }
 
-/// Who a client is among those that may change a device.
+/// A client's identity in master arbitration.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct MasterArbitration {
-    /// What the client is for; `None` for the default role.
+    /// Role of the client; `None` for the default role.
     #[prost(message, optional, tag = "1")]
     pub role: Option<ArbitrationRole>,
-    /// The larger one is master.
+    /// Election id; the client with the largest one is master.
     #[prost(message, optional, tag = "2")]
     pub election_id: Option<Uint128>,
 }
 
-/// Clients of one role compete with each other alone.
+/// A role. Only clients with the same role compete.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ArbitrationRole {
-    /// Its name.
+    /// Name of the role.
     #[prost(string, tag = "1")]
     pub id: String,
 }
 
-/// 128 bits in two halves.
+/// A 128-bit number in two halves.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Uint128 {
-    /// The upper half.
+    /// Upper half.
     #[prost(uint64, tag = "1")]
     pub high: u64,
-    /// The lower half.
+    /// Lower half.
     #[prost(uint64, tag = "2")]
     pub low: u64,
 }
 
 impl Uint128 {
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn number(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
@@ -59,17 +59,17 @@ impl From<u128> for Uint128 {
     }
 }
 
-/// What a client stands for election with.
+/// A client's candidacy for master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidacy {
-    /// `None` for the default role.
+    /// Role; `None` for the default role.
     pub role: Option<String>,
-    /// Every next master has a larger one.
+    /// Election id, larger for each successive master.
     pub election_id: u128,
 }
 
 impl Candidacy {
-    /// As a request carries it.
+    /// Returns the extension for a request.
     #[must_use]
     pub fn extension(&self) -> Extension {
         Extension::arbitration(self.role.as_deref(), Some(self.election_id))
@@ -84,7 +84,7 @@ impl fmt::Display for Candidacy {
 }
 
 impl Extension {
-    /// Master arbitration with this role and number.
+    /// Creates a master arbitration extension.
     #[must_use]
     pub fn arbitration(role: Option<&str>, election_id: Option<u128>) -> Self {
         let role = role.map(|id| ArbitrationRole { id: id.to_owned() });
@@ -98,7 +98,8 @@ mod tests {
     use super::*;
     use crate::message::SetRequest;
 
-    /// Field numbers of `gnmi.proto` (5) and `gnmi_ext.proto` (2; 1 and 2; 1; 1 and 2), written by hand.
+    /// Field numbers of `gnmi.proto` (5) and `gnmi_ext.proto` (2; 1 and 2; 1; 1 and 2),
+    /// hand-written.
     #[test]
     fn a_set_carries_role_and_election_id_at_the_published_fields() {
         let candidacy = Candidacy { role: Some("ocs".into()), election_id: 3 << 64 | 7 };

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! gNMI without a socket, for the daemon's driver and for the emulated switch.
+//! gNMI without a socket, for the daemon's driver and the emulated switch.
 //!
-//! [`client`] turns a [`client::GnmiCall`] into bytes and bytes into a [`client::Answer`]; [`server`] is the other end, in front
-//! of a [`server::Target`]. [`message`] has the messages, [`extension`] master arbitration, [`path`](mod@path) their paths as text, [`model`] the names in the OCP
-//! model of optical circuit switches. HTTP/2 and gRPC are those of public libraries, run by hand ([`wire`]).
+//! [`client`] converts a [`client::GnmiCall`] to bytes and bytes to a [`client::Answer`];
+//! [`server`] is the other end, in front of a [`server::Target`]. [`message`] defines the messages,
+//! [`extension`] master arbitration, [`path`](mod@path) their paths as text, and [`model`] the
+//! names in the OCP model of optical circuit switches. HTTP/2 and gRPC come from public libraries,
+//! driven manually ([`wire`]).
 //!
-//! Not here: connections, TLS and time-outs. A daemon carries the bytes over sockets, a test carries them one by one.
+//! Connections, TLS and timeouts are left to the caller. A daemon carries the bytes over sockets; a
+//! test passes them directly.
 
 #![warn(missing_docs)]
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The messages of gNMI 0.10 that a switch needs, with the field numbers of the public `gnmi.proto`.
+//! The messages of gNMI 0.10 that a switch needs, with the field numbers of the public
+//! `gnmi.proto`.
 //!
-//! Written by hand with prost's derive, so that no `protoc` is needed to build. Fields that the specification
-//! deprecates are left out: a peer's are skipped.
+//! Hand-written with prost's derive macros, so that the build needs no `protoc`. Deprecated fields
+//! are omitted and skipped when received.
 
 use std::collections::BTreeMap;
 
@@ -10,84 +11,84 @@ use prost::{Enumeration, Message, Oneof};
 
 use crate::extension::Extension;
 
-/// The version of the specification that this speaks.
+/// Supported version of the specification.
 pub const GNMI_VERSION: &str = "0.10.0";
 
-/// Where something is in the tree of a device.
+/// A path in the tree of a device.
 #[derive(Clone, PartialEq, Message)]
 pub struct Path {
-    /// Which tree; empty for the device's own.
+    /// Origin (schema) of the tree; empty for the device's default.
     #[prost(string, tag = "2")]
     pub origin: String,
-    /// From the root down.
+    /// Elements from the root down.
     #[prost(message, repeated, tag = "3")]
     pub elem: Vec<PathElem>,
-    /// Which device, behind a collector.
+    /// Device, if behind a collector.
     #[prost(string, tag = "4")]
     pub target: String,
 }
 
-/// One step of a path.
+/// One element of a path.
 #[derive(Clone, PartialEq, Message)]
 pub struct PathElem {
-    /// The node.
+    /// Node name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The keys of a list's entry.
+    /// Keys of a list entry.
     #[prost(btree_map = "string, string", tag = "2")]
     pub key: BTreeMap<String, String>,
 }
 
-/// A value, in one of many encodings.
+/// A value in one of several encodings.
 #[derive(Clone, PartialEq, Message)]
 pub struct TypedValue {
-    /// The value.
+    /// Value.
     #[prost(oneof = "Value", tags = "1, 2, 3, 4, 5, 7, 10, 11, 12, 14")]
     pub value: Option<Value>,
 }
 
-/// What a [`TypedValue`] holds.
+/// Contents of a [`TypedValue`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Value {
-    /// A text.
+    /// Text.
     #[prost(string, tag = "1")]
     Text(String),
-    /// A signed number.
+    /// Signed integer.
     #[prost(int64, tag = "2")]
     Int(i64),
-    /// A number.
+    /// Unsigned integer.
     #[prost(uint64, tag = "3")]
     Uint(u64),
-    /// Yes or no.
+    /// Boolean.
     #[prost(bool, tag = "4")]
     Bool(bool),
     /// Bytes.
     #[prost(bytes = "vec", tag = "5")]
     Bytes(Vec<u8>),
-    /// A decimal number.
+    /// Decimal number.
     #[prost(message, tag = "7")]
     Decimal(Decimal64),
     /// JSON without namespaces.
     #[prost(bytes = "vec", tag = "10")]
     Json(Vec<u8>),
-    /// JSON of RFC 7951.
+    /// JSON as defined by RFC 7951.
     #[prost(bytes = "vec", tag = "11")]
     JsonIetf(Vec<u8>),
-    /// A device's own text.
+    /// Text in the device's own format.
     #[prost(string, tag = "12")]
     Ascii(String),
-    /// A floating number.
+    /// Floating-point number.
     #[prost(double, tag = "14")]
     Double(f64),
 }
 
-/// `digits` · 10^−`precision`.
+/// The number `digits` · 10^−`precision`.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Decimal64 {
     /// All digits.
     #[prost(int64, tag = "1")]
     pub digits: i64,
-    /// Of these after the point.
+    /// Number of digits after the decimal point.
     #[prost(uint32, tag = "2")]
     pub precision: u32,
 }
@@ -95,182 +96,182 @@ pub struct Decimal64 {
 /// A value at a path.
 #[derive(Clone, PartialEq, Message)]
 pub struct Update {
-    /// Where.
+    /// Path.
     #[prost(message, optional, tag = "1")]
     pub path: Option<Path>,
-    /// What.
+    /// Value.
     #[prost(message, optional, tag = "3")]
     pub val: Option<TypedValue>,
-    /// Values that were left out before this one.
+    /// Number of coalesced updates before this one.
     #[prost(uint32, tag = "4")]
     pub duplicates: u32,
 }
 
-/// What was found or has changed.
+/// A set of values found or changed.
 #[derive(Clone, PartialEq, Message)]
 pub struct Notification {
     /// Nanoseconds since 1970.
     #[prost(int64, tag = "1")]
     pub timestamp: i64,
-    /// Stands before each path.
+    /// Prefix of all paths.
     #[prost(message, optional, tag = "2")]
     pub prefix: Option<Path>,
     /// New values.
     #[prost(message, repeated, tag = "4")]
     pub update: Vec<Update>,
-    /// What is there no more.
+    /// Deleted paths.
     #[prost(message, repeated, tag = "5")]
     pub delete: Vec<Path>,
-    /// These belong together.
+    /// Whether the updates form an atomic unit.
     #[prost(bool, tag = "6")]
     pub atomic: bool,
 }
 
-/// How values are written.
+/// Encoding of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Encoding {
     /// JSON without namespaces.
     Json = 0,
-    /// The device's own bytes.
+    /// Bytes in the device's own format.
     Bytes = 1,
     /// Leaves as protobuf scalars.
     Proto = 2,
-    /// The device's own text.
+    /// Text in the device's own format.
     Ascii = 3,
-    /// JSON of RFC 7951.
+    /// JSON as defined by RFC 7951.
     JsonIetf = 4,
 }
 
-/// A model that a device has.
+/// A data model of a device.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct ModelData {
-    /// The module.
+    /// Module name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Who publishes it.
+    /// Publisher.
     #[prost(string, tag = "2")]
     pub organization: String,
-    /// Its version.
+    /// Version of the model.
     #[prost(string, tag = "3")]
     pub version: String,
 }
 
-/// Asks what a device can.
+/// Queries the capabilities of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct CapabilityRequest {}
 
-/// What a device can.
+/// Capabilities of a device.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct CapabilityResponse {
-    /// Its models.
+    /// Supported models.
     #[prost(message, repeated, tag = "1")]
     pub supported_models: Vec<ModelData>,
-    /// Its encodings.
+    /// Supported encodings.
     #[prost(enumeration = "Encoding", repeated, tag = "2")]
     pub supported_encodings: Vec<i32>,
-    /// The version of gNMI.
+    /// gNMI version.
     #[prost(string, tag = "3")]
     pub gnmi_version: String,
 }
 
-/// Which part of a tree is asked for.
+/// Requested part of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum DataType {
-    /// All of it.
+    /// All nodes.
     All = 0,
-    /// What was set.
+    /// Configuration nodes.
     Config = 1,
-    /// What is.
+    /// State nodes.
     State = 2,
-    /// What is and has no counterpart that can be set.
+    /// State nodes without a configuration counterpart.
     Operational = 3,
 }
 
-/// Asks for values.
+/// Requests values.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetRequest {
-    /// Stands before each path.
+    /// Prefix of all paths.
     #[prost(message, optional, tag = "1")]
     pub prefix: Option<Path>,
-    /// What is asked for.
+    /// Requested paths.
     #[prost(message, repeated, tag = "2")]
     pub path: Vec<Path>,
-    /// Which part.
+    /// Requested part of the tree.
     #[prost(enumeration = "DataType", tag = "3")]
     pub r#type: i32,
-    /// How it is to be written.
+    /// Requested encoding.
     #[prost(enumeration = "Encoding", tag = "5")]
     pub encoding: i32,
-    /// Only these models.
+    /// Restricts the reply to these models.
     #[prost(message, repeated, tag = "6")]
     pub use_models: Vec<ModelData>,
 }
 
-/// The values.
+/// Requested values.
 #[derive(Clone, PartialEq, Message)]
 pub struct GetResponse {
-    /// One for each path that was asked for.
+    /// One notification per requested path.
     #[prost(message, repeated, tag = "1")]
     pub notification: Vec<Notification>,
 }
 
-/// Changes values, all or none: deletes, then replaces, then updates.
+/// Changes values atomically: deletes, then replaces, then updates.
 #[derive(Clone, PartialEq, Message)]
 pub struct SetRequest {
-    /// Stands before each path.
+    /// Prefix of all paths.
     #[prost(message, optional, tag = "1")]
     pub prefix: Option<Path>,
-    /// First these go.
+    /// Paths to delete first.
     #[prost(message, repeated, tag = "2")]
     pub delete: Vec<Path>,
-    /// Then these are as given, and nothing else below them.
+    /// Subtrees to replace next.
     #[prost(message, repeated, tag = "3")]
     pub replace: Vec<Update>,
-    /// Then these are added.
+    /// Values to update last.
     #[prost(message, repeated, tag = "4")]
     pub update: Vec<Update>,
-    /// Who asks, where several might.
+    /// Extensions, such as master arbitration.
     #[prost(message, repeated, tag = "5")]
     pub extension: Vec<Extension>,
-    /// A whole configuration from several origins at once.
+    /// A whole configuration from several origins.
     #[prost(message, repeated, tag = "6")]
     pub union_replace: Vec<Update>,
 }
 
-/// What one part of a [`SetRequest`] did.
+/// Operation of a [`SetRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum Operation {
-    /// Nothing.
+    /// Not an operation.
     Invalid = 0,
-    /// A delete.
+    /// Delete.
     Delete = 1,
-    /// A replace.
+    /// Replace.
     Replace = 2,
-    /// An update.
+    /// Update.
     Update = 3,
 }
 
-/// One part of a change that was done.
+/// Result of one operation.
 #[derive(Clone, PartialEq, Message)]
 pub struct UpdateResult {
-    /// Where.
+    /// Path.
     #[prost(message, optional, tag = "2")]
     pub path: Option<Path>,
-    /// What.
+    /// Operation.
     #[prost(enumeration = "Operation", tag = "4")]
     pub op: i32,
 }
 
-/// A change was accepted.
+/// Reply to an accepted change.
 #[derive(Clone, PartialEq, Message)]
 pub struct SetResponse {
-    /// Stands before each path.
+    /// Prefix of all paths.
     #[prost(message, optional, tag = "1")]
     pub prefix: Option<Path>,
-    /// Its parts.
+    /// Result of each operation.
     #[prost(message, repeated, tag = "2")]
     pub response: Vec<UpdateResult>,
     /// Nanoseconds since 1970.
@@ -278,108 +279,108 @@ pub struct SetResponse {
     pub timestamp: i64,
 }
 
-/// How long a subscription lasts.
+/// Lifetime of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum ListMode {
-    /// Until it is cancelled.
+    /// Until cancelled.
     Stream = 0,
-    /// One answer.
+    /// A single answer.
     Once = 1,
-    /// One answer to each poll.
+    /// One answer per poll.
     Poll = 2,
 }
 
-/// When a subscription sends.
+/// Trigger of a subscription's updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
 #[repr(i32)]
 pub enum SubscriptionMode {
-    /// As the device likes.
+    /// Decided by the device.
     TargetDefined = 0,
-    /// When a value changes.
+    /// On a change of the value.
     OnChange = 1,
-    /// Again and again.
+    /// Periodically.
     Sample = 2,
 }
 
-/// One path to hear of.
+/// A subscription to one path.
 #[derive(Clone, PartialEq, Message)]
 pub struct Subscription {
-    /// What.
+    /// Path.
     #[prost(message, optional, tag = "1")]
     pub path: Option<Path>,
-    /// When.
+    /// Trigger.
     #[prost(enumeration = "SubscriptionMode", tag = "2")]
     pub mode: i32,
-    /// Between two samples, in nanoseconds.
+    /// Sampling interval in nanoseconds.
     #[prost(uint64, tag = "3")]
     pub sample_interval: u64,
-    /// A sample that is as the last is not sent.
+    /// Omits samples equal to the previous one.
     #[prost(bool, tag = "4")]
     pub suppress_redundant: bool,
-    /// Sent anew after so many nanoseconds at the latest; 0 for never.
+    /// Longest interval between updates in nanoseconds; 0 for no limit.
     #[prost(uint64, tag = "5")]
     pub heartbeat_interval: u64,
 }
 
-/// What to hear of.
+/// A list of subscriptions.
 #[derive(Clone, PartialEq, Message)]
 pub struct SubscriptionList {
-    /// Stands before each path.
+    /// Prefix of all paths.
     #[prost(message, optional, tag = "1")]
     pub prefix: Option<Path>,
-    /// The paths.
+    /// Subscriptions.
     #[prost(message, repeated, tag = "2")]
     pub subscription: Vec<Subscription>,
-    /// For how long.
+    /// Lifetime.
     #[prost(enumeration = "ListMode", tag = "5")]
     pub mode: i32,
-    /// How values are to be written.
+    /// Requested encoding.
     #[prost(enumeration = "Encoding", tag = "8")]
     pub encoding: i32,
-    /// Not what is there at the start.
+    /// Omits the initial values.
     #[prost(bool, tag = "9")]
     pub updates_only: bool,
 }
 
-/// Asks for another answer of a subscription with polls.
+/// Requests another answer of a subscription with polls.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Poll {}
 
-/// What a subscriber sends.
+/// A message from a subscriber.
 #[derive(Clone, PartialEq, Message)]
 pub struct SubscribeRequest {
-    /// One of these.
+    /// Content.
     #[prost(oneof = "SubscribeAsk", tags = "1, 3")]
     pub request: Option<SubscribeAsk>,
 }
 
-/// What a [`SubscribeRequest`] holds.
+/// Contents of a [`SubscribeRequest`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum SubscribeAsk {
-    /// First what to hear of,
+    /// The subscription, sent first.
     #[prost(message, tag = "1")]
     Subscribe(SubscriptionList),
-    /// then perhaps polls.
+    /// A poll, sent later.
     #[prost(message, tag = "3")]
     Poll(Poll),
 }
 
-/// What a subscriber hears.
+/// A message to a subscriber.
 #[derive(Clone, PartialEq, Message)]
 pub struct SubscribeResponse {
-    /// One of these.
+    /// Content.
     #[prost(oneof = "SubscribeAnswer", tags = "1, 3")]
     pub response: Option<SubscribeAnswer>,
 }
 
-/// What a [`SubscribeResponse`] holds.
+/// Contents of a [`SubscribeResponse`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum SubscribeAnswer {
     /// Values.
     #[prost(message, tag = "1")]
     Update(Notification),
-    /// Everything that was there at the start has been sent.
+    /// All initial values have been sent.
     #[prost(bool, tag = "3")]
     Sync(bool),
 }
@@ -391,10 +392,10 @@ impl From<Value> for TypedValue {
 }
 
 impl TypedValue {
-    /// The value as JSON, whichever way it was written.
+    /// Returns the value as JSON, regardless of its encoding.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the value is missing or malformed.
     pub fn to_json(&self) -> Result<serde_json::Value, String> {
         use serde_json::Value as Json;
         Ok(match self.value.as_ref().ok_or("a value is missing")? {

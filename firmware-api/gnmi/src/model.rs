@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The OCP model of optical circuit switches: modules, version, names of nodes and of states.
+//! The OCP model of optical circuit switches: its modules, version, node names and states.
 //!
-//! Published as a strawman (revision 2026-08-28). As published the connections module does not compile: the key
-//! leaf `name` of the configuration list `port-connection` is marked `config false` (RFC 6020, 7.8.2 asks for the
-//! same `config` as its list). Here it is read as every other OpenConfig list has it: a reference to `config/name`
-//! that can be written as the key of a path. docs/hardware.md has this as a report for the authors.
+//! The model is published as a strawman (revision 2026-08-28). As published, its connections module
+//! does not compile: the key leaf `name` of the configuration list `port-connection` is marked
+//! `config false`, whereas RFC 6020, 7.8.2 requires the same `config` as its list. This crate reads
+//! it like every other OpenConfig list: as a reference to `config/name` that can be written as the
+//! key of a path. docs/hardware.md contains a report for the authors.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The version that this was written for.
+/// Version of the model that this crate implements.
 pub const VERSION: &str = "0.8.0";
-/// The modules of the model; the first has the switch, the second its connections, the third its ports.
+/// Modules of the model: the switch, its connections, its ports.
 pub const MODULES: [&str; 3] =
     ["ocp-ocs-optical-switch", "ocp-ocs-optical-switch-connections", "ocp-ocs-optical-switch-port"];
-/// The module of the components that the ports are.
+/// Module that defines the components of ports.
 pub const PLATFORM: &str = "openconfig-platform";
-/// Who publishes the model.
+/// Publisher of the model.
 pub const ORGANIZATION: &str = "Open Compute Project";
 
-/// How a connection stands.
+/// Status of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConnectionStatus {
     /// Established.
@@ -28,14 +29,14 @@ pub enum ConnectionStatus {
     PendingConnection,
     /// Being removed.
     PendingDeletion,
-    /// Valid, and broken.
+    /// Valid but failed.
     Failed,
-    /// In conflict with another.
+    /// In conflict with another connection.
     Invalid,
 }
 
 impl ConnectionStatus {
-    /// Every one.
+    /// All statuses.
     pub const ALL: [Self; 5] = [
         Self::Connected,
         Self::PendingConnection,
@@ -44,7 +45,7 @@ impl ConnectionStatus {
         Self::Invalid,
     ];
 
-    /// As the model spells it.
+    /// Returns the name in the model.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -71,20 +72,20 @@ impl FromStr for ConnectionStatus {
     }
 }
 
-/// What becomes of connections in a cold start, least harm last.
+/// Behaviour of connections at a cold start, least harmful last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColdStartRecovery {
-    /// They are gone.
+    /// Connections are removed.
     #[default]
     Remove,
-    /// They are interrupted and made again.
+    /// Connections are interrupted and restored.
     Restore,
-    /// They stay, and light goes on.
+    /// Connections and their light stay up.
     Maintain,
 }
 
 impl ColdStartRecovery {
-    /// As the model spells it.
+    /// Returns the name in the model.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

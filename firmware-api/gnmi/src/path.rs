@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths as text, as gNMI tools write them: `/connections/port-connection[name=a]/config`.
+//! Paths in the text form of gNMI tools: `/connections/port-connection[name=a]/config`.
 //!
-//! In a key's value `]` and `\` stand behind a `\`; in a name `/` and `[` do, too.
+//! A backslash escapes `]` and `\` in key values, and also `/` and `[` in names.
 
 use std::fmt::Write;
 
 use crate::message::{Path, PathElem};
 
-/// So many steps a path may have: none of the models has half as many.
+/// Maximum number of path elements, more than twice what any of the models uses.
 pub const STEPS_MAX: usize = 32;
-/// So many bytes a key may have.
+/// Maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
 
-/// A path from its text.
+/// Parses a path.
 ///
 /// # Errors
-/// What is wrong with the text, and where.
+/// Describes the syntax error and its position.
 pub fn parse(text: &str) -> Result<Path, String> {
     let mut elem = Vec::new();
     let mut rest = text.strip_prefix('/').unwrap_or(text);
@@ -46,7 +46,7 @@ pub fn parse(text: &str) -> Result<Path, String> {
     Ok(Path { elem, ..Path::default() })
 }
 
-/// Up to one of `ends`, without backslashes; and what is left.
+/// Returns the text up to one of `ends`, unescaped, and the remainder.
 fn token<'a>(text: &'a str, ends: &[char]) -> (String, &'a str) {
     let mut token = String::new();
     let mut chars = text.char_indices();
@@ -60,7 +60,7 @@ fn token<'a>(text: &'a str, ends: &[char]) -> (String, &'a str) {
     (token, "")
 }
 
-/// The text of a path.
+/// Returns the text of a path.
 #[must_use]
 pub fn text(path: &Path) -> String {
     let mut text = String::new();
@@ -85,26 +85,26 @@ fn escape(text: &mut String, of: &str, these: &[char]) {
     }
 }
 
-/// Steps of the tree from the root: of a prefix, then of a path.
+/// Returns the elements of a prefix followed by those of a path.
 #[must_use]
 pub fn joined(prefix: Option<&Path>, path: Option<&Path>) -> Path {
     let elem = prefix.into_iter().chain(path).flat_map(|part| part.elem.iter().cloned()).collect();
     Path { elem, ..Path::default() }
 }
 
-/// One step without keys.
+/// Returns an element without keys.
 #[must_use]
 pub fn step(name: &str) -> PathElem {
     PathElem { name: name.into(), ..PathElem::default() }
 }
 
-/// One step to an entry of a list whose key is `name`.
+/// Returns the element of a list entry whose key is `name`.
 #[must_use]
 pub fn named(list: &str, name: &str) -> PathElem {
     PathElem { name: list.into(), key: [("name".to_owned(), name.to_owned())].into() }
 }
 
-/// The name of a node without the module before it: `a:b` is `b`.
+/// Returns a node name without its module prefix: `a:b` becomes `b`.
 #[must_use]
 pub fn bare(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, bare)| bare)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gNMI server without a socket: bytes in, bytes out, and a [`Target`] that answers.
+//! A gNMI server without a socket: bytes in, bytes out, with a [`Target`] that answers the calls.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,37 +24,37 @@ use crate::message::{
 use crate::wire::{Pipe, Tasks, locked};
 
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// What a device says also to those who have no account.
+/// The only call that requires no account.
 const CAPABILITIES: &str = "/gnmi.gNMI/Capabilities";
 const WINDOW_BYTES: u32 = 4 << 20;
-/// So many calls of one client at a time: a subscription is one, too.
+/// Maximum number of concurrent calls of a client, including subscriptions.
 const CALLS_MAX: u32 = 128;
 
 /// A future that a trait object can return.
 pub type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// What a subscriber hears; a status ends it.
+/// Updates for a subscriber; a status ends the subscription.
 pub type SubscriptionItem = Receiver<Result<SubscribeResponse, Status>>;
 
-/// Who answers.
+/// The device behind a server.
 pub trait Target: Send + Sync + 'static {
-    /// The account that may read and set; `None` for everybody.
+    /// Returns the account required to read and set; `None` if no account is required.
     fn login(&self) -> Option<(String, String)> {
         None
     }
-    /// What the device can.
+    /// Returns the capabilities of the device.
     fn capabilities(&self) -> Boxed<Result<CapabilityResponse, Status>>;
-    /// Values.
+    /// Reads values.
     fn get(&self, request: GetRequest) -> Boxed<Result<GetResponse, Status>>;
-    /// A change.
+    /// Changes values.
     fn set(&self, request: SetRequest) -> Boxed<Result<SetResponse, Status>>;
-    /// A subscription: what the subscriber sends, and what it hears.
+    /// Starts a subscription with the given stream of requests; returns its updates.
     fn subscribe(
         &self,
         asks: Streaming<SubscribeRequest>,
     ) -> Boxed<Result<SubscriptionItem, Status>>;
 }
 
-/// One connection of a client.
+/// A connection of a client.
 #[derive(Debug)]
 pub struct Connection {
     pipe: Pipe,
@@ -63,7 +63,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A client has come.
+    /// Accepts a connection.
     pub fn new<T: Target>(target: Arc<T>) -> Self {
         let (pipe, tasks, ended) = (Pipe::default(), Tasks::default(), Arc::default());
         let service = service_fn(move |request| answer(Arc::clone(&target), request));
@@ -76,31 +76,31 @@ impl Connection {
         let serving = http2.serve_connection(pipe.clone(), service);
         let is_over = Arc::clone(&ended);
         tasks.spawner().execute(async move {
-            // How it ended changes nothing: the line is closed either way.
+            // The result is irrelevant because the line is closed either way.
             let _ = serving.await;
             *locked(&is_over) = true;
         });
         Self { pipe, tasks, ended }
     }
 
-    /// Bytes arrived.
+    /// Adds received bytes.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.pipe.push(bytes);
     }
 
-    /// Whether something can go on.
+    /// Returns whether any task can make progress.
     #[must_use]
     pub fn is_woken(&self) -> bool {
         self.tasks.are_woken()
     }
 
-    /// Goes on as far as it can, and returns what is to be sent.
+    /// Runs all tasks as far as possible and returns the bytes to send.
     pub fn run(&mut self) -> Vec<u8> {
         self.tasks.run();
         self.pipe.take()
     }
 
-    /// Whether the line is to be closed.
+    /// Returns whether the line should be closed.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         *locked(&self.ended)
@@ -146,7 +146,7 @@ async fn answer<T: Target>(
     })
 }
 
-/// A [`Target`] as tonic calls it where one answer is due.
+/// Adapts a [`Target`] to tonic's interface for unary calls.
 struct Unary<T>(Arc<T>);
 
 macro_rules! unary {
@@ -173,7 +173,7 @@ unary!(CapabilityRequest, CapabilityResponse, |target, _asked| target.capabiliti
 unary!(GetRequest, GetResponse, |target, asked| target.get(asked));
 unary!(SetRequest, SetResponse, |target, asked| target.set(asked));
 
-/// A [`Target`] as tonic calls it for a subscription.
+/// Adapts a [`Target`] to tonic's interface for subscriptions.
 struct Subscriber<T>(Arc<T>);
 
 impl<T: Target> tower_service::Service<Request<Streaming<SubscribeRequest>>> for Subscriber<T> {

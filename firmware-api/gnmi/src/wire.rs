@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP/2 without a socket: a pipe that is filled and emptied by hand, and tasks that are run by hand.
+//! HTTP/2 without a socket: a manually filled and drained pipe, and manually run tasks.
 //!
-//! hyper and tonic are written for a runtime that owns sockets. Here they run inside a state machine: bytes are
-//! pushed in, everything that can go on goes on, and bytes are taken out. No clock, no thread, one order.
+//! hyper and tonic are written for a runtime that owns sockets. Here they run inside a state
+//! machine: the caller pushes bytes in, runs every task that can make progress, and takes bytes
+//! out. There is no clock and no thread, and the order is deterministic.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,10 +14,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use hyper::rt::{Executor, Read, ReadBufCursor, Write};
 
-/// Bytes that wait for a peer that does not read; more end the connection.
+/// Maximum number of bytes buffered for a peer that does not read; exceeding it ends the
+/// connection.
 pub const UNREAD_BYTES_MAX: usize = 16 << 20;
 
-/// What is behind a mutex. Nothing here panics while it holds one.
+/// Locks a mutex. No code here panics while holding a lock.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -29,12 +31,12 @@ struct WireEnds {
     reader: Option<Waker>,
 }
 
-/// A connection whose far side is whoever holds a clone of it.
+/// A connection whose far end is held by the owner of a clone.
 #[derive(Clone, Default)]
 pub struct Pipe(Arc<Mutex<WireEnds>>);
 
 impl Pipe {
-    /// Bytes arrived.
+    /// Adds received bytes.
     pub fn push(&self, bytes: &[u8]) {
         let mut ends = locked(&self.0);
         ends.arrived.extend(bytes);
@@ -43,7 +45,7 @@ impl Pipe {
         }
     }
 
-    /// No more bytes arrive.
+    /// Marks the end of the received bytes.
     pub fn close(&self) {
         let mut ends = locked(&self.0);
         ends.is_closed = true;
@@ -52,7 +54,7 @@ impl Pipe {
         }
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to send.
     #[must_use]
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut locked(&self.0).leaving)
@@ -104,7 +106,7 @@ impl Write for Pipe {
     }
 }
 
-/// Something that goes on when its waker says so.
+/// A task that runs when its waker fires.
 pub type WireTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 struct Flag(AtomicBool);
@@ -115,14 +117,15 @@ impl Wake for Flag {
     }
 }
 
-/// Takes in tasks from anywhere.
+/// Accepts new tasks.
 #[derive(Clone, Default)]
 pub struct Spawner(Arc<Mutex<Vec<WireTask>>>);
 
 impl Spawner {
-    /// Takes in a task.
+    /// Adds a task.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // Within a runtime a task would be made to pause, and nothing here would wake it.
+        // Inside a runtime, cooperative budgeting would pause a task, and nothing here would wake
+        // it.
         locked(&self.0).push(Box::pin(tokio::task::unconstrained(task)));
     }
 }
@@ -133,7 +136,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
     }
 }
 
-/// Tasks, run by hand.
+/// A set of manually run tasks.
 #[derive(Default)]
 pub struct Tasks {
     spawner: Spawner,
@@ -141,20 +144,20 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// What takes in more of them.
+    /// Returns a handle for adding tasks.
     #[must_use]
     pub fn spawner(&self) -> Spawner {
         self.spawner.clone()
     }
 
-    /// Whether one of them can go on.
+    /// Returns whether any task can make progress.
     #[must_use]
     pub fn are_woken(&self) -> bool {
         !locked(&self.spawner.0).is_empty()
             || self.running.iter().any(|(_, flag)| flag.0.load(Ordering::Acquire))
     }
 
-    /// Runs them until none can go on.
+    /// Runs all tasks until none can make progress.
     pub fn run(&mut self) {
         while self.are_woken() {
             let new = std::mem::take(&mut *locked(&self.spawner.0));

@@ -1,57 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CDB: commands through page 9Fh, with check codes.
 //!
-//! A host writes body before header and the two bytes of the command id last: that write starts
-//! the command. The module is then busy (lower memory byte 37) until it shows a result.
+//! A host writes the body first and the two bytes of the command id last; that write starts the
+//! command. The module is then busy (lower memory byte 37) until it shows a result.
 
 use super::field::{Coded, RegisterAddress};
 
-/// The page of header and local payload.
+/// Page of header and local payload.
 pub const PAGE: u8 = 0x9f;
-/// Where the command id is: written last.
+/// Address of the command id, which is written last.
 pub const COMMAND: RegisterAddress = RegisterAddress::page(PAGE, 128);
-/// Bytes of the header: id, extended length, local length, check, reply length, reply check.
+/// Header size: id, extended length, local length, check code, reply length, reply check code.
 pub const HEADER_BYTES: usize = 8;
-/// The longest local payload.
+/// Maximum size of the local payload.
 pub const PAYLOAD_BYTES_MAX: usize = 120;
-/// Header and payload together: the whole page.
+/// Header and payload, which fill the page.
 pub const MESSAGE_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES_MAX;
-/// The host password modules leave the factory with.
+/// Factory default of the host password.
 pub const DEFAULT_PASSWORD: u32 = 0x0000_1011;
 
-/// Commands that our module answers.
+/// Commands that this project's modules support.
 pub mod command {
-    /// Status of the CDB itself.
+    /// Queries the CDB status.
     pub const STATUS: u16 = 0x0000;
-    /// Enter the password.
+    /// Enters the password.
     pub const PASSWORD: u16 = 0x0001;
-    /// Abort a command.
+    /// Aborts a command.
     pub const ABORT: u16 = 0x0004;
-    /// What the module's CDB can do.
+    /// Queries the CDB features of the module.
     pub const MODULE_FEATURES: u16 = 0x0040;
-    /// What firmware update can do.
+    /// Queries the firmware update features.
     pub const FIRMWARE_FEATURES: u16 = 0x0041;
-    /// Which firmware runs.
+    /// Queries the running firmware.
     pub const FIRMWARE_INFO: u16 = 0x0100;
-    /// Ours: capabilities, B0h:192 to 206. Other vendors use 8000h for other things: check vendor
-    /// and part first.
+    /// Vendor-specific: capabilities, B0h:192 to 206. Other vendors use 8000h for other purposes,
+    /// so check vendor and part number first.
     pub const PATH_CAPABILITIES: u16 = 0x8000;
-    /// Ours: arm; payload as in the serial request.
+    /// Vendor-specific: arm; payload as in the serial request.
     pub const PATH_ARM: u16 = 0x8001;
-    /// Ours: fire; payload as in the serial request. Ends when the fire is accepted.
+    /// Vendor-specific: fire; payload as in the serial request. Completes when the fire is
+    /// accepted.
     pub const PATH_FIRE: u16 = 0x8002;
-    /// Ours: disarm; payload as in the serial request.
+    /// Vendor-specific: disarm; payload as in the serial request.
     pub const PATH_DISARM: u16 = 0x8003;
-    /// Ours: status; reply as on the serial line.
+    /// Vendor-specific: status; reply as on the serial line.
     pub const PATH_STATUS: u16 = 0x8004;
 }
 
-/// What lower memory byte 37 says.
+/// Value of lower memory byte 37.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CdbStatus {
-    /// No command was given since reset.
+    /// No command since reset.
     Idle,
-    /// Taken, not yet looked at.
+    /// Accepted but not yet processed.
     Captured,
     /// Being checked.
     Checking,
@@ -63,22 +64,22 @@ pub enum CdbStatus {
     Failed(CdbFailure),
 }
 
-/// Why a command was not done.
+/// Reason for a failed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CdbFailure {
-    /// No such command.
+    /// The command is unknown.
     UnknownCommand,
-    /// A parameter has no meaning.
+    /// A parameter is invalid.
     Parameter,
     /// Aborted by the host.
     Aborted,
-    /// The check took too long.
+    /// The check timed out.
     CheckTimeout,
     /// The check code does not match.
     CheckCode,
-    /// The password was not entered.
+    /// The password has not been entered.
     Password,
-    /// Not in this state.
+    /// The module's state does not allow the command.
     WrongState,
 }
 
@@ -125,20 +126,20 @@ impl Coded for CdbStatus {
 }
 
 impl CdbStatus {
-    /// Whether the command is still running.
+    /// Returns whether the command is still running.
     #[must_use]
     pub const fn is_busy(self) -> bool {
         matches!(self, Self::Captured | Self::Checking | Self::Executing)
     }
 }
 
-/// 0xFF less the low eight bits of the sum.
+/// 0xFF minus the low eight bits of the sum.
 fn check_code(bytes: impl Iterator<Item = u8>) -> u8 {
     0xff - bytes.fold(0, u8::wrapping_add)
 }
 
-/// The page as a host writes it for `command`, header and payload; bytes past the payload are
-/// zero. `None` if the payload is longer than [`PAYLOAD_BYTES_MAX`].
+/// Returns the page that a host writes for `command`: header, payload and zero padding. `None` if
+/// the payload exceeds [`PAYLOAD_BYTES_MAX`].
 ///
 /// ```
 /// use lightloom_firmware_api::cmis::cdb;
@@ -157,10 +158,10 @@ pub fn request(command: u16, payload: &[u8]) -> Option<[u8; MESSAGE_BYTES]> {
     Some(page)
 }
 
-/// The command and its payload, if lengths and check code are right. For the device.
+/// Returns the command and its payload after validation, for the device.
 ///
 /// # Errors
-/// [`CdbFailure::Parameter`] for lengths that cannot be, [`CdbFailure::CheckCode`].
+/// [`CdbFailure::Parameter`] for invalid lengths, [`CdbFailure::CheckCode`].
 pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), CdbFailure> {
     let payload_bytes = usize::from(page[4]);
     let payload =
@@ -171,10 +172,10 @@ pub fn parse_request(page: &[u8; MESSAGE_BYTES]) -> Result<(u16, &[u8]), CdbFail
     Ok((u16::from_be_bytes([page[0], page[1]]), payload))
 }
 
-/// Puts a reply into the page: its length, check code and payload. For the device.
+/// Writes a reply to the page: its length, check code and payload, for the device.
 ///
 /// # Panics
-/// If the payload is longer than [`PAYLOAD_BYTES_MAX`].
+/// If the payload exceeds [`PAYLOAD_BYTES_MAX`].
 pub fn put_reply(page: &mut [u8; MESSAGE_BYTES], payload: &[u8]) {
     assert!(payload.len() <= PAYLOAD_BYTES_MAX, "replies are bounded");
     page[6] = payload.len() as u8;
@@ -182,7 +183,7 @@ pub fn put_reply(page: &mut [u8; MESSAGE_BYTES], payload: &[u8]) {
     page[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
 }
 
-/// The reply payload, if its length and check code are right. For the host.
+/// Returns the reply payload if its length and check code are valid, for the host.
 #[must_use]
 pub fn parse_reply(page: &[u8; MESSAGE_BYTES]) -> Option<&[u8]> {
     let payload = page.get(HEADER_BYTES..HEADER_BYTES + usize::from(page[6]))?;

@@ -6,11 +6,11 @@ use super::field::{RegisterAddress, Registers, RegistersMut};
 /// A checksum byte and the bytes it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// Page of all of them.
+    /// Page of the bytes.
     pub page: u8,
     /// First byte covered.
     pub first: u8,
-    /// Last byte covered; the checksum follows it.
+    /// Last byte covered; the checksum is the next one.
     pub last: u8,
 }
 
@@ -19,30 +19,30 @@ impl Checksum {
         RegisterAddress::page(self.page, self.last + 1)
     }
 
-    /// What the byte should be.
+    /// Returns the correct value of the checksum byte.
     pub fn expected(self, registers: &impl Registers) -> u8 {
         (self.first..=self.last)
             .map(|offset| registers.byte(RegisterAddress::page(self.page, offset)))
             .fold(0, u8::wrapping_add)
     }
 
-    /// Whether the byte is what it should be.
+    /// Returns whether the checksum byte is correct.
     pub fn holds(self, registers: &impl Registers) -> bool {
         registers.byte(self.at()) == self.expected(registers)
     }
 
-    /// Sets the byte.
+    /// Updates the checksum byte.
     pub fn write(self, registers: &mut impl RegistersMut) {
         let expected = self.expected(registers);
         registers.set_byte(self.at(), expected);
     }
 }
 
-/// Page 00h: 94 bytes from 128 to 221, in 222.
+/// Page 00h: bytes 128 to 221, checksum in 222.
 pub const PAGE_00: Checksum = Checksum { page: 0x00, first: 128, last: 221 };
-/// Page 01h: 125 bytes from 130 to 254, in 255; the inactive firmware's version is left out.
+/// Page 01h: bytes 130 to 254, checksum in 255. The version of the inactive firmware is excluded.
 pub const PAGE_01: Checksum = Checksum { page: 0x01, first: 130, last: 254 };
-/// Page 02h: 127 bytes from 128 to 254, in 255.
+/// Page 02h: bytes 128 to 254, checksum in 255.
 pub const PAGE_02: Checksum = Checksum { page: 0x02, first: 128, last: 254 };
-/// Page B0h (ours): 15 bytes from 192 to 206, in 207.
+/// Page B0h (vendor-specific): bytes 192 to 206, checksum in 207.
 pub const PAGE_B0: Checksum = Checksum { page: 0xb0, first: 192, last: 206 };

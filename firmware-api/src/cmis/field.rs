@@ -1,58 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fields: where a value sits in the memory map and how its bits mean it.
+//! Typed fields: the location of a value in the memory map and its encoding.
 
 use core::marker::PhantomData;
 
-/// Where a register is: bank and page apply from offset 128 on.
+/// Address of a register. Bank and page apply from offset 128 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegisterAddress {
-    /// Bank of a banked page, else 0.
+    /// Bank of a banked page, otherwise 0.
     pub bank: u8,
     /// Page, ignored below offset 128.
     pub page: u8,
-    /// Byte in the 256-byte window.
+    /// Offset in the 256-byte window.
     pub offset: u8,
 }
 
 impl RegisterAddress {
-    /// Byte `offset` of the lower memory.
+    /// Returns the address of byte `offset` in lower memory.
     #[must_use]
     pub const fn lower(offset: u8) -> Self {
         assert!(offset < 128, "the lower memory ends at 127");
         Self { bank: 0, page: 0, offset }
     }
 
-    /// Byte `offset` of `page`, in bank 0.
+    /// Returns the address of byte `offset` of `page`, in bank 0.
     #[must_use]
     pub const fn page(page: u8, offset: u8) -> Self {
         assert!(offset >= 128, "upper memory begins at 128");
         Self { bank: 0, page, offset }
     }
 
-    /// `count` bytes further in the same half.
+    /// Returns the address `count` bytes further in the same half.
     #[must_use]
     pub const fn plus(self, count: u8) -> Self {
         Self { offset: self.offset + count, ..self }
     }
 }
 
-/// Something registers can be read from: a module, or a host's copy.
+/// A source of register values: a module, or a host's copy.
 pub trait Registers {
-    /// The byte at `at`; zero where there is none.
+    /// Returns the byte at `at`; zero if it does not exist.
     fn byte(&self, at: RegisterAddress) -> u8;
 }
 
-/// Something registers can be put into.
+/// A writable set of registers.
 pub trait RegistersMut: Registers {
-    /// Sets the byte at `at`; nothing where there is none.
+    /// Sets the byte at `at`; has no effect if it does not exist.
     fn set_byte(&mut self, at: RegisterAddress, value: u8);
 }
 
-/// A value with a code in the map.
+/// A value with a register code.
 pub trait Coded: Sized {
-    /// The value of a code; `None` for reserved codes.
+    /// Returns the value of a code; `None` for reserved codes.
     fn from_code(code: u8) -> Option<Self>;
-    /// The code.
+    /// Returns the code.
     fn code(self) -> u8;
 }
 
@@ -65,7 +65,7 @@ impl Coded for u8 {
     }
 }
 
-/// Adjacent bits of one byte that mean a `T`.
+/// Adjacent bits of one byte that encode a `T`.
 #[derive(Debug)]
 pub struct BitField<T> {
     at: RegisterAddress,
@@ -75,20 +75,20 @@ pub struct BitField<T> {
 }
 
 impl<T> BitField<T> {
-    /// Bits `high` down to `low` of the byte at `at`.
+    /// Defines bits `high` down to `low` of the byte at `at`.
     #[must_use]
     pub const fn bits(at: RegisterAddress, high: u8, low: u8) -> Self {
         assert!(high < 8 && low <= high, "bits of one byte");
         Self { at, high, low, meaning: PhantomData }
     }
 
-    /// The whole byte at `at`.
+    /// Defines the whole byte at `at`.
     #[must_use]
     pub const fn byte(at: RegisterAddress) -> Self {
         Self::bits(at, 7, 0)
     }
 
-    /// Where it is.
+    /// Returns the address.
     #[must_use]
     pub const fn at(&self) -> RegisterAddress {
         self.at
@@ -100,36 +100,36 @@ impl<T> BitField<T> {
 }
 
 impl<T: Coded> BitField<T> {
-    /// The value, if its code is not reserved.
+    /// Returns the value; `None` for a reserved code.
     pub fn get(&self, registers: &impl Registers) -> Option<T> {
         T::from_code((registers.byte(self.at) & self.mask()) >> self.low)
     }
 
-    /// Sets the value and leaves the other bits of the byte.
+    /// Sets the value without changing the other bits of the byte.
     pub fn set(&self, registers: &mut impl RegistersMut, value: T) {
         let rest = registers.byte(self.at) & !self.mask();
         registers.set_byte(self.at, rest | (value.code() << self.low & self.mask()));
     }
 }
 
-/// One bit.
+/// A single bit.
 #[derive(Clone, Copy, Debug)]
 pub struct FlagBit {
-    /// Its byte.
+    /// Address of the byte.
     pub at: RegisterAddress,
-    /// Its bit, 0 to 7.
+    /// Bit number, 0 to 7.
     pub bit: u8,
 }
 
 impl FlagBit {
-    /// Bit `bit` of the byte at `at`.
+    /// Defines bit `bit` of the byte at `at`.
     #[must_use]
     pub const fn new(at: RegisterAddress, bit: u8) -> Self {
         assert!(bit < 8, "a byte has eight bits");
         Self { at, bit }
     }
 
-    /// Whether the bit is set.
+    /// Returns whether the bit is set.
     pub fn get(self, registers: &impl Registers) -> bool {
         registers.byte(self.at) >> self.bit & 1 == 1
     }
@@ -140,27 +140,27 @@ impl FlagBit {
         registers.set_byte(self.at, rest | u8::from(value) << self.bit);
     }
 
-    /// Sets the bit: how a module raises a latched flag.
+    /// Sets the bit, as a module does to raise a latched flag.
     pub fn raise(self, registers: &mut impl RegistersMut) {
         self.set(registers, true);
     }
 }
 
-/// One bit for each of eight lanes, lane 1 lowest.
+/// One bit for each of eight lanes; lane 1 is the lowest bit.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneFlags {
-    /// The byte.
+    /// Address of the byte.
     pub at: RegisterAddress,
 }
 
 impl LaneFlags {
-    /// The byte at `at`.
+    /// Defines the byte at `at`.
     #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }
 
-    /// All eight bits.
+    /// Returns all eight bits.
     pub fn get(self, registers: &impl Registers) -> u8 {
         registers.byte(self.at)
     }
@@ -170,13 +170,13 @@ impl LaneFlags {
         registers.set_byte(self.at, lanes);
     }
 
-    /// Adds bits: how a module raises latched flags.
+    /// Sets these bits in addition to those already set, as a module does to raise latched flags.
     pub fn raise(self, registers: &mut impl RegistersMut, lanes: u8) {
         registers.set_byte(self.at, registers.byte(self.at) | lanes);
     }
 }
 
-/// An integer of several bytes, most significant first.
+/// A big-endian integer of several bytes.
 #[derive(Debug)]
 pub struct Number<T> {
     at: RegisterAddress,
@@ -184,13 +184,13 @@ pub struct Number<T> {
 }
 
 impl<T> Number<T> {
-    /// The integer that begins at `at`.
+    /// Defines the integer that begins at `at`.
     #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at, meaning: PhantomData }
     }
 
-    /// Where it begins.
+    /// Returns the first address.
     #[must_use]
     pub const fn at(&self) -> RegisterAddress {
         self.at
@@ -210,7 +210,7 @@ fn write_slice(registers: &mut impl RegistersMut, at: RegisterAddress, bytes: &[
 macro_rules! number {
     ($($integer:ty),+) => {$(
         impl Number<$integer> {
-            /// The value.
+            /// Returns the value.
             pub fn get(&self, registers: &impl Registers) -> $integer {
                 <$integer>::from_be_bytes(read_array(registers, self.at))
             }
@@ -230,13 +230,13 @@ pub struct TextField<const N: usize> {
 }
 
 impl<const N: usize> TextField<N> {
-    /// The text that begins at `at`.
+    /// Defines the text that begins at `at`.
     #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }
 
-    /// The bytes, padding included.
+    /// Returns the bytes, including padding.
     pub fn get(&self, registers: &impl Registers) -> [u8; N] {
         read_array(registers, self.at)
     }
@@ -247,7 +247,7 @@ impl<const N: usize> TextField<N> {
     }
 }
 
-/// Eight half-bytes, lane 1 in the low half of the first byte.
+/// Eight nibbles; lane 1 is the low half of the first byte.
 #[derive(Debug)]
 pub struct Nibbles<T> {
     at: RegisterAddress,
@@ -255,19 +255,19 @@ pub struct Nibbles<T> {
 }
 
 impl<T: Coded> Nibbles<T> {
-    /// The four bytes from `at` on.
+    /// Defines the four bytes from `at` on.
     #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at, meaning: PhantomData }
     }
 
-    /// Where they begin.
+    /// Returns the first address.
     #[must_use]
     pub const fn at(&self) -> RegisterAddress {
         self.at
     }
 
-    /// The value of lane `lane`, 0 to 7, if its code is not reserved.
+    /// Returns the value of lane `lane`, 0 to 7; `None` for a reserved code.
     pub fn get(&self, registers: &impl Registers, lane: usize) -> Option<T> {
         let byte = registers.byte(self.at.plus(lane as u8 / 2));
         T::from_code(if lane.is_multiple_of(2) { byte & 0x0f } else { byte >> 4 })
@@ -286,18 +286,18 @@ impl<T: Coded> Nibbles<T> {
 /// Eight unsigned two-byte values, lane 1 first.
 #[derive(Clone, Copy, Debug)]
 pub struct U16s {
-    /// The first byte of the first value.
+    /// First byte of the first value.
     pub at: RegisterAddress,
 }
 
 impl U16s {
-    /// The sixteen bytes from `at` on.
+    /// Defines the sixteen bytes from `at` on.
     #[must_use]
     pub const fn new(at: RegisterAddress) -> Self {
         Self { at }
     }
 
-    /// The value of lane `lane`, 0 to 7.
+    /// Returns the value of lane `lane`, 0 to 7.
     pub fn get(self, registers: &impl Registers, lane: usize) -> u16 {
         Number::<u16>::new(self.at.plus(2 * lane as u8)).get(registers)
     }

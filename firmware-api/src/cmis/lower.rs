@@ -1,78 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lower memory, bytes 0 to 127: always there, no page change needed.
+//! Lower memory, bytes 0 to 127, accessible without a page change.
 
 use super::field::{BitField, FlagBit, LaneFlags, Nibbles, Number, RegisterAddress};
 use super::state::{ModuleState, PathCode};
 
-/// What the module is: see [`identifier`].
+/// Module type: see [`identifier`].
 pub const IDENTIFIER: BitField<u8> = BitField::byte(RegisterAddress::lower(0));
-/// CMIS revision, major nibble and minor nibble.
+/// CMIS revision: major and minor nibble.
 pub const REVISION: BitField<u8> = BitField::byte(RegisterAddress::lower(1));
-/// No pages at all.
+/// The module has no pages.
 pub const FLAT_MEMORY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 7);
-/// An application may only be changed on deactivated data paths.
+/// An application can only be changed on deactivated data paths.
 pub const STEPPED_CONFIG_ONLY: FlagBit = FlagBit::new(RegisterAddress::lower(2), 6);
-/// The module state machine.
+/// State of the module state machine.
 pub const MODULE_STATE: BitField<ModuleState> = BitField::bits(RegisterAddress::lower(3), 3, 1);
 /// Set while the interrupt line is *not* asserted.
 pub const INTERRUPT_DEASSERTED: FlagBit = FlagBit::new(RegisterAddress::lower(3), 0);
-/// Bank 0 has flags on page 11h.
+/// Bank 0 has raised flags on page 11h.
 pub const SUMMARY_PAGE_11: FlagBit = FlagBit::new(RegisterAddress::lower(4), 0);
-/// Latched: a CDB command of instance 1 ended.
+/// Latched: a CDB command of instance 1 has completed.
 pub const CDB_COMPLETE: FlagBit = FlagBit::new(RegisterAddress::lower(8), 6);
-/// Latched: the module state changed.
+/// Latched: the module state has changed.
 pub const MODULE_STATE_CHANGED: FlagBit = FlagBit::new(RegisterAddress::lower(8), 0);
-/// Latched custom flags: ours are [`super::page_b0::flag`].
+/// Latched custom flags; [`super::page_b0::flag`] lists this project's.
 pub const CUSTOM_FLAGS: LaneFlags = LaneFlags::new(RegisterAddress::lower(13));
 /// Case temperature, 1/256 °C.
 pub const TEMPERATURE: Number<i16> = Number::new(RegisterAddress::lower(14));
 /// Supply voltage, 100 µV.
 pub const SUPPLY: Number<u16> = Number::new(RegisterAddress::lower(16));
-/// The hardware low-power pin is obeyed.
+/// The hardware low-power pin is effective.
 pub const LOW_POWER_ALLOW_HARDWARE: FlagBit = FlagBit::new(RegisterAddress::lower(26), 6);
-/// Low power is requested by software.
+/// Software requests low power.
 pub const LOW_POWER_REQUEST: FlagBit = FlagBit::new(RegisterAddress::lower(26), 4);
-/// Write one to restart the module; reads zero.
+/// Writing one restarts the module; reads as zero.
 pub const SOFTWARE_RESET: FlagBit = FlagBit::new(RegisterAddress::lower(26), 3);
 /// Status of CDB instance 1: see [`super::cdb::CdbStatus`].
 pub const CDB_STATUS: BitField<u8> = BitField::byte(RegisterAddress::lower(37));
-/// Running firmware, major and minor.
+/// Running firmware version, major and minor.
 pub const FIRMWARE: [BitField<u8>; 2] =
     [BitField::byte(RegisterAddress::lower(39)), BitField::byte(RegisterAddress::lower(40))];
-/// Why the module is in the fault state.
+/// Cause of the fault state.
 pub const FAULT_CAUSE: BitField<u8> = BitField::byte(RegisterAddress::lower(41));
 
-/// Ours, in the custom bytes: groups to fire (fast form), first of four bytes.
+/// Vendor-specific, in the custom bytes: groups to fire (fast form), the first of four bytes.
 pub const FAST_FIRE: RegisterAddress = RegisterAddress::lower(64);
-/// Ours: the path each group's light takes, group 0 in the low half of the first byte.
+/// Vendor-specific: active path of each group; group 0 is the low half of the first byte.
 pub const ACTIVE_PATHS: Nibbles<PathCode> = Nibbles::new(RegisterAddress::lower(68));
-/// Ours: groups whose light is moving.
+/// Vendor-specific: groups whose light is moving.
 pub const BUSY_GROUPS: LaneFlags = LaneFlags::new(RegisterAddress::lower(72));
-/// Ours: the worst outcome of the last fire, as [`super::page_b0::short_outcome`] codes it.
+/// Vendor-specific: the worst outcome of the last fire, encoded by
+/// [`super::page_b0::short_outcome`].
 pub const FIRE_OUTCOME: BitField<u8> = BitField::bits(RegisterAddress::lower(73), 6, 0);
-/// Ours, cleared by reading: the module restarted since this byte was last read.
+/// Vendor-specific, cleared by reading: the module has restarted since this byte was last read.
 pub const RESTARTED: FlagBit = FlagBit::new(RegisterAddress::lower(73), 7);
-/// Ours: completed switches since power-on.
+/// Vendor-specific: completed switches since power-on.
 pub const GENERATION: Number<u32> = Number::new(RegisterAddress::lower(74));
 
-/// Kind of media, which says how media ids are read: see [`media_type`].
+/// Media type, which determines the meaning of media ids: see [`media_type`].
 pub const MEDIA_TYPE: BitField<u8> = BitField::byte(RegisterAddress::lower(85));
-/// Application descriptor `number` (0 is the first), four bytes.
+/// Returns the address of application descriptor `number` (from 0), four bytes.
 #[must_use]
 pub const fn application(number: u8) -> RegisterAddress {
     assert!(number < 8, "eight descriptors are in lower memory");
     RegisterAddress::lower(86 + 4 * number)
 }
-/// The host id that ends the list of applications.
+/// Host id that terminates the list of applications.
 pub const APPLICATIONS_END: u8 = 0xff;
 /// Password entry, write-only.
 pub const PASSWORD: Number<u32> = Number::new(RegisterAddress::lower(122));
 /// Bank select.
 pub const BANK_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(126));
-/// Page select: the write to it makes the change.
+/// Page select; writing it performs the page change.
 pub const PAGE_SELECT: BitField<u8> = BitField::byte(RegisterAddress::lower(127));
 
-/// Codes of media types (SFF-8024). A host finds no application on a module whose type is undefined.
+/// Media type codes (SFF-8024). A host finds no application on a module with an undefined type.
 pub mod media_type {
     /// Multimode fibre.
     pub const MULTIMODE: u8 = 0x01;
@@ -80,8 +81,8 @@ pub mod media_type {
     pub const SINGLE_MODE: u8 = 0x02;
 }
 
-/// Identifiers that common hosts recognise as CMIS modules. A host may ignore a module with
-/// another one.
+/// Identifiers that common hosts recognise as CMIS modules. A host may ignore a module with a
+/// different one.
 pub mod identifier {
     /// QSFP-DD.
     pub const QSFP_DD: u8 = 0x18;
@@ -95,11 +96,11 @@ pub mod identifier {
     pub const QSFP_CMIS: u8 = 0x1e;
 }
 
-/// Time from reset to a bus that answers, at most (CMIS management initialisation).
+/// Maximum time from reset until the bus answers (CMIS management initialisation).
 pub const RESET_TO_READY_MAX_MS: u64 = 2_000;
-/// Hold-off after a write to volatile bytes, at most.
+/// Maximum hold-off after a write to volatile bytes.
 pub const VOLATILE_WRITE_MAX_MS: u64 = 10;
-/// Hold-off after a write to non-volatile bytes, at most.
+/// Maximum hold-off after a write to non-volatile bytes.
 pub const NON_VOLATILE_WRITE_MAX_MS: u64 = 80;
-/// Time from a condition to its raised flag, at most: a clear flag proves nothing before.
+/// Maximum time from a condition to its raised flag. Before then, a clear flag proves nothing.
 pub const FLAG_MAX_MS: u64 = 200;

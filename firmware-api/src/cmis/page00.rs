@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 00h: who made the module.
+//! Page 00h: manufacturer information.
 
 use super::field::{BitField, RegisterAddress, TextField};
 
@@ -9,28 +9,29 @@ const fn at(offset: u8) -> RegisterAddress {
 
 /// Vendor name.
 pub const VENDOR: TextField<16> = TextField::new(at(129));
-/// Vendor's organisation number (IEEE OUI).
+/// Vendor OUI (IEEE).
 pub const OUI: TextField<3> = TextField::new(at(145));
 /// Part number.
 pub const PART: TextField<16> = TextField::new(at(148));
-/// Revision of the part.
+/// Part revision.
 pub const REVISION: TextField<2> = TextField::new(at(164));
 /// Serial number.
 pub const SERIAL: TextField<16> = TextField::new(at(166));
-/// Date of manufacture, YYMMDD and two characters for the lot.
+/// Manufacturing date as YYMMDD, and two characters for the lot.
 pub const DATE: TextField<8> = TextField::new(at(182));
-/// Power class of the form factor, 0 for class 1 to 7 for class 8: [`power_class`].
+/// Power class of the form factor, 0 for class 1 up to 7 for class 8: [`power_class`].
 pub const POWER_CLASS: BitField<u8> = BitField::bits(at(200), 7, 5);
-/// Highest power, in steps of 0.25 W.
+/// Maximum power, in steps of 0.25 W.
 pub const POWER_MAX: BitField<u8> = BitField::byte(at(201));
-/// Connector.
+/// Connector type: see [`connector`].
 pub const CONNECTOR: BitField<u8> = BitField::byte(at(203));
 /// Media technology: see [`technology`].
 pub const TECHNOLOGY: BitField<u8> = BitField::byte(at(212));
 
-/// The least power class of QSFP-DD and OSFP that allows `watts`, as its code.
+/// Returns the code of the lowest QSFP-DD and OSFP power class that allows `watts`.
 ///
-/// A host takes class 1 for a module that is always at full power, and asks it for no low power.
+/// A host assumes that a class 1 module is always at full power and never requests low power from
+/// it.
 #[must_use]
 pub const fn power_class(watts: u8) -> u8 {
     match watts {
@@ -45,15 +46,15 @@ pub const fn power_class(watts: u8) -> u8 {
     }
 }
 
-/// Codes of media technologies.
+/// Media technology codes.
 pub mod technology {
     /// Externally modulated laser at 1310 nm.
     pub const EML_1310_NM: u8 = 0x06;
-    /// Another one than those of the list.
+    /// A technology that the list does not contain.
     pub const OTHERS: u8 = 0x08;
 }
 
-/// Codes of connectors (SFF-8024).
+/// Connector codes (SFF-8024).
 pub mod connector {
     /// Two rows of sixteen fibres.
     pub const MPO_2X16: u8 = 0x0d;

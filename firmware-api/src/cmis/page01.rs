@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 01h: what the module advertises.
+//! Page 01h: advertised features.
 
 use super::duration::Duration;
 use super::field::{BitField, FlagBit, RegisterAddress};
@@ -8,21 +8,21 @@ const fn at(offset: u8) -> RegisterAddress {
     RegisterAddress::page(0x01, offset)
 }
 
-/// Which optional pages exist.
+/// Supported optional pages.
 pub const PAGES: BitField<u8> = BitField::byte(at(142));
-/// Longest data-path stop.
+/// Maximum duration of a data-path stop.
 pub const DATA_PATH_DEINIT: BitField<Duration> = BitField::bits(at(144), 7, 4);
-/// Longest data-path start.
+/// Maximum duration of a data-path start.
 pub const DATA_PATH_INIT: BitField<Duration> = BitField::bits(at(144), 3, 0);
 /// Transmitters can be turned off (10h:130).
 pub const TX_DISABLE_SUPPORTED: FlagBit = FlagBit::new(at(155), 1);
 /// Receiver outputs can be turned off (10h:138).
 pub const RX_DISABLE_SUPPORTED: FlagBit = FlagBit::new(at(156), 1);
-/// The flag of received light that is lost (11h:147) is raised.
+/// The receiver loss-of-signal flag (11h:147) is supported.
 pub const RX_LOS_SUPPORTED: FlagBit = FlagBit::new(at(158), 1);
-/// The case temperature is measured (lower memory, 14).
+/// Case temperature is measured (lower memory, 14).
 pub const TEMPERATURE_SUPPORTED: FlagBit = FlagBit::new(at(159), 0);
-/// The supply is measured (lower memory, 16).
+/// Supply voltage is measured (lower memory, 16).
 pub const SUPPLY_SUPPORTED: FlagBit = FlagBit::new(at(159), 1);
 /// Laser bias is measured (11h:170), in steps of 2 µA: the scale in bits 4:3 is 0.
 pub const TX_BIAS_SUPPORTED: FlagBit = FlagBit::new(at(160), 0);
@@ -30,34 +30,34 @@ pub const TX_BIAS_SUPPORTED: FlagBit = FlagBit::new(at(160), 0);
 pub const TX_POWER_SUPPORTED: FlagBit = FlagBit::new(at(160), 1);
 /// Received power is measured (11h:186).
 pub const RX_POWER_SUPPORTED: FlagBit = FlagBit::new(at(160), 2);
-/// CDB instances, 0 to 2.
+/// Number of CDB instances, 0 to 2.
 pub const CDB_INSTANCES: BitField<u8> = BitField::bits(at(163), 7, 6);
-/// CDB commands run in the background: other registers stay readable.
+/// CDB commands run in the background, so that other registers stay readable.
 pub const CDB_BACKGROUND: FlagBit = FlagBit::new(at(163), 5);
 /// CDB busy time in the form `max(1, X) · 160 ms`.
 pub const CDB_BUSY_LONG: BitField<u8> = BitField::bits(at(165), 4, 0);
-/// Which of the two busy-time forms applies: see [`super::rules::cdb_busy_bound`].
+/// Selects one of the two busy-time forms: see [`super::rules::cdb_busy_bound`].
 pub const CDB_BUSY_SELECT: FlagBit = FlagBit::new(at(166), 7);
 /// CDB busy time in the form `80 − min(80, X) ms`.
 pub const CDB_BUSY_SHORT: BitField<u8> = BitField::bits(at(166), 6, 0);
-/// Longest way to low power.
+/// Maximum duration of the transition to low power.
 pub const MODULE_POWER_DOWN: BitField<Duration> = BitField::bits(at(167), 7, 4);
-/// Longest way to full power.
+/// Maximum duration of the transition to full power.
 pub const MODULE_POWER_UP: BitField<Duration> = BitField::bits(at(167), 3, 0);
-/// Longest transmitter turn-off.
+/// Maximum duration of turning a transmitter off.
 pub const TX_TURN_OFF: BitField<Duration> = BitField::bits(at(168), 7, 4);
-/// Longest transmitter turn-on.
+/// Maximum duration of turning a transmitter on.
 pub const TX_TURN_ON: BitField<Duration> = BitField::bits(at(168), 3, 0);
-/// Page change time as a power of two below 10 ms: see [`super::rules::page_change_bound`].
+/// Page change time, as a number of halvings of 10 ms: see [`super::rules::page_change_bound`].
 pub const PAGE_CHANGE: BitField<u8> = BitField::bits(at(169), 3, 0);
-/// Media lanes where application `number` (0 is the first) may begin.
+/// Returns the address of the media lanes where application `number` (from 0) may begin.
 #[must_use]
 pub const fn media_lanes(number: u8) -> RegisterAddress {
     assert!(number < 15, "fifteen applications at most");
     at(176 + number)
 }
-/// Host lanes can be switched among each other (page 1Dh).
+/// Host lane switching is supported (page 1Dh).
 pub const HOST_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 7);
-/// Media lanes can be switched among each other (page 6Dh). An OCSTrx leaves it clear: a choice of
-/// fibre for a whole group is no permutation of lanes.
+/// Media lane switching is supported (page 6Dh). An OCSTrx leaves this clear, because selecting a
+/// fibre for a whole group is not a permutation of lanes.
 pub const MEDIA_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 5);

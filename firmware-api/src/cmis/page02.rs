@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 02h: thresholds of the monitors, four each: alarm above, alarm below, warning above, warning below.
+//! Page 02h: four thresholds per monitor: high alarm, low alarm, high warning, low warning.
 
 use super::field::{Number, RegisterAddress, RegistersMut};
 
@@ -10,26 +10,26 @@ const fn at(offset: u8) -> RegisterAddress {
 /// The four thresholds of one monitor, in its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits<T> {
-    /// Above it is an alarm.
+    /// Readings above this raise an alarm.
     pub alarm_high: T,
-    /// Below it is an alarm.
+    /// Readings below this raise an alarm.
     pub alarm_low: T,
-    /// Above it is a warning.
+    /// Readings above this raise a warning.
     pub warning_high: T,
-    /// Below it is a warning.
+    /// Readings below this raise a warning.
     pub warning_low: T,
 }
 
-/// Where the thresholds of a monitor are.
+/// Registers of a monitor's thresholds.
 #[derive(Debug)]
 pub struct Thresholds<T> {
-    /// The alarm above; the others follow.
+    /// High alarm; the others follow in order.
     pub alarm_high: Number<T>,
-    /// The alarm below.
+    /// Low alarm.
     pub alarm_low: Number<T>,
-    /// The warning above.
+    /// High warning.
     pub warning_high: Number<T>,
-    /// The warning below.
+    /// Low warning.
     pub warning_low: Number<T>,
 }
 
@@ -45,7 +45,7 @@ impl<T> Thresholds<T> {
 }
 
 impl Thresholds<i16> {
-    /// Sets all four.
+    /// Sets all four thresholds.
     pub fn set(&self, registers: &mut impl RegistersMut, limits: Limits<i16>) {
         self.alarm_high.set(registers, limits.alarm_high);
         self.alarm_low.set(registers, limits.alarm_low);
@@ -55,7 +55,7 @@ impl Thresholds<i16> {
 }
 
 impl Thresholds<u16> {
-    /// Sets all four.
+    /// Sets all four thresholds.
     pub fn set(&self, registers: &mut impl RegistersMut, limits: Limits<u16>) {
         self.alarm_high.set(registers, limits.alarm_high);
         self.alarm_low.set(registers, limits.alarm_low);
@@ -66,7 +66,7 @@ impl Thresholds<u16> {
 
 /// Case temperature, 1/256 °C.
 pub const TEMPERATURE: Thresholds<i16> = Thresholds::new(128);
-/// Supply, 100 µV.
+/// Supply voltage, 100 µV.
 pub const SUPPLY: Thresholds<u16> = Thresholds::new(136);
 /// Transmitted power, 0.1 µW.
 pub const TX_POWER: Thresholds<u16> = Thresholds::new(176);

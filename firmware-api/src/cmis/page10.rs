@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 10h: what the host wants of the lanes.
+//! Page 10h: the host's lane settings.
 
 use super::field::{BitField, LaneFlags, RegisterAddress};
 
@@ -7,17 +7,18 @@ const fn at(offset: u8) -> RegisterAddress {
     RegisterAddress::page(0x10, offset)
 }
 
-/// Data paths that shall stop: 1 = deinit from CMIS 4 on. See [`super::rules::deinit_lanes`].
+/// Data paths to stop: 1 = deinit since CMIS 4. See [`super::rules::deinit_lanes`].
 pub const DATA_PATH_DEINIT: LaneFlags = LaneFlags::new(at(128));
-/// Transmitters that shall be off.
+/// Transmitters to turn off.
 pub const TX_DISABLE: LaneFlags = LaneFlags::new(at(130));
-/// Receiver outputs that shall be off.
+/// Receiver outputs to turn off.
 pub const RX_DISABLE: LaneFlags = LaneFlags::new(at(138));
-/// Apply the staged set and restart these lanes; one single-byte write, reads zero.
+/// Applies the staged set and reinitialises these lanes. Single-byte write; reads as zero.
 pub const APPLY_INIT: LaneFlags = LaneFlags::new(at(143));
-/// Apply the staged set to these lanes at once; one single-byte write, reads zero.
+/// Applies the staged set to these lanes immediately. Single-byte write; reads as zero.
 pub const APPLY_IMMEDIATE: LaneFlags = LaneFlags::new(at(144));
-/// Staged configuration of lane `lane`, 0 to 7: application 7:4, first lane 3:1, explicit 0.
+/// Returns the staged configuration of lane `lane`, 0 to 7: application in bits 7:4, first lane in
+/// 3:1, explicit in 0.
 #[must_use]
 pub const fn staged(lane: u8) -> BitField<LaneConfig> {
     assert!(lane < 8, "eight lanes a bank");
@@ -27,11 +28,11 @@ pub const fn staged(lane: u8) -> BitField<LaneConfig> {
 /// One byte of the staged or active set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneConfig {
-    /// Which application, from 1; 0: the lane is not used.
+    /// Application number, from 1; 0 for an unused lane.
     pub application: u8,
     /// First lane of the data path, 0 to 7.
     pub data_path: u8,
-    /// Signal integrity as the host says, not as the application says.
+    /// Whether the host's signal integrity settings apply instead of the application's.
     pub explicit: bool,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page 11h: what the lanes do. Flags are latched and cleared by reading: one reader only.
+//! Page 11h: lane status. Flags are latched and cleared by reading, so there must be only one
+//! reader.
 //!
 //! Offsets are those of four independent implementations; a fifth has the flags one byte higher
 //! (docs/firmware-api.md, disagreement 1).
@@ -18,17 +19,17 @@ pub const DATA_PATH_STATE: Nibbles<DataPathState> = Nibbles::new(at(128));
 pub const RX_OUTPUT: LaneFlags = LaneFlags::new(at(132));
 /// Transmitters that are on.
 pub const TX_OUTPUT: LaneFlags = LaneFlags::new(at(133));
-/// Latched: the data path reached a steady state.
+/// Latched: the data path has reached a steady state.
 pub const STATE_CHANGED: LaneFlags = LaneFlags::new(at(134));
 /// Latched: transmitter fault.
 pub const TX_FAULT: LaneFlags = LaneFlags::new(at(135));
-/// Latched: no signal from the host.
+/// Latched: loss of the host's signal.
 pub const TX_LOS: LaneFlags = LaneFlags::new(at(136));
-/// Latched: no lock to the host's signal.
+/// Latched: loss of lock to the host's signal.
 pub const TX_LOL: LaneFlags = LaneFlags::new(at(137));
-/// Latched: no light received.
+/// Latched: loss of received light.
 pub const RX_LOS: LaneFlags = LaneFlags::new(at(147));
-/// Latched: no lock to the received signal.
+/// Latched: loss of lock to the received signal.
 pub const RX_LOL: LaneFlags = LaneFlags::new(at(148));
 /// Transmitted power, 0.1 µW.
 pub const TX_POWER: U16s = U16s::new(at(154));
@@ -36,13 +37,13 @@ pub const TX_POWER: U16s = U16s::new(at(154));
 pub const TX_BIAS: U16s = U16s::new(at(170));
 /// Received power, 0.1 µW.
 pub const RX_POWER: U16s = U16s::new(at(186));
-/// What became of the last applied configuration.
+/// Result of the last applied configuration.
 pub const CONFIG_STATUS: Nibbles<ConfigStatus> = Nibbles::new(at(202));
-/// Active configuration of lane `lane`, 0 to 7.
+/// Returns the active configuration of lane `lane`, 0 to 7.
 #[must_use]
 pub const fn active(lane: u8) -> BitField<LaneConfig> {
     assert!(lane < 8, "eight lanes a bank");
     BitField::byte(at(206 + lane))
 }
-/// Lanes whose start is still to come.
+/// Lanes with a pending initialisation.
 pub const INIT_PENDING: LaneFlags = LaneFlags::new(at(235));

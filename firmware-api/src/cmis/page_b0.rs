@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Page B0h, bank 0: which path the light takes. **Ours, not part of CMIS.**
+//! Page B0h, bank 0: path selection. **Vendor-specific, not part of CMIS.**
 //!
 //! Offsets 128 to 191 and outcome codes 0 to 6 are those of CMIS page 6Dh (media lane switching),
-//! with *lane* read as *switch group* and *redirection* as *path*, so that a host that drives 6Dh
-//! needs little more. The rest is new. Custom pages are used in bank 0 only.
+//! with *lane* read as *switch group* and *redirection* as *path*, so that a host with support for
+//! 6Dh needs few changes. The rest is new. Custom pages use bank 0 only.
 
 use super::duration::Duration;
 use super::field::{BitField, FlagBit, Number, RegisterAddress, TextField, U16s};
 use crate::message::Capabilities;
 use crate::path::{DataPathPolicy, GroupOutcome, Path};
 
-/// The page.
+/// Page number.
 pub const PAGE: u8 = 0xb0;
 
 const fn at(offset: u8) -> RegisterAddress {
@@ -22,69 +22,69 @@ const fn of_group(first: u8, group: usize) -> RegisterAddress {
     at(first + group as u8)
 }
 
-/// Longest time from fire to an outcome.
+/// Maximum time from fire to an outcome.
 pub const COMMIT_MAX: BitField<Duration> = BitField::bits(at(128), 7, 4);
-/// Wanted path of `group`; all eight in one eight-byte write.
+/// Returns the wanted path of `group`. A host writes all eight in one eight-byte write.
 #[must_use]
 pub const fn wanted(group: usize) -> BitField<Path> {
     BitField::byte(of_group(136, group))
 }
 /// Arms when set, disarms when cleared.
 pub const ENABLE: FlagBit = FlagBit::new(at(152), 0);
-/// Slow fire: write one, reads zero. Does nothing, and writes no outcome, while not enabled.
+/// Slow fire: write one; reads as zero. Has no effect and writes no outcome while not enabled.
 pub const COMMIT: FlagBit = FlagBit::new(at(160), 0);
-/// How the last fire ended for `group`.
+/// Returns the outcome of the last fire for `group`.
 #[must_use]
 pub const fn fire_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(168, group))
 }
-/// What the arm found for `group`; [`GroupOutcome::Success`] means armed.
+/// Returns the outcome of the arm for `group`; [`GroupOutcome::Success`] means armed.
 #[must_use]
 pub const fn arm_outcome(group: usize) -> BitField<GroupOutcome> {
     BitField::byte(of_group(176, group))
 }
-/// The path `group` was last brought to.
+/// Returns the last commanded path of `group`.
 #[must_use]
 pub const fn committed(group: usize) -> BitField<Path> {
     BitField::byte(of_group(184, group))
 }
-/// [`MAGIC_TEXT`] on modules that have this page.
+/// [`MAGIC_TEXT`] on modules with this page.
 pub const MAGIC: TextField<4> = TextField::new(at(192));
-/// Says that the page is there.
+/// Value that identifies the page.
 pub const MAGIC_TEXT: [u8; 4] = *b"OCS1";
-/// Layout version, major and minor nibble.
+/// Layout version: major and minor nibble.
 pub const LAYOUT: BitField<u8> = BitField::byte(at(196));
-/// The layout this file describes.
+/// Layout version described by this file.
 pub const LAYOUT_VERSION: u8 = 0x12;
-/// How many groups there are.
+/// Number of groups.
 pub const GROUPS: BitField<u8> = BitField::byte(at(197));
-/// How many external paths each group has.
+/// Number of external paths per group.
 pub const EXTERNAL_PATHS: BitField<u8> = BitField::byte(at(198));
 /// Capability bits.
 pub const CAPABILITIES: BitField<Capabilities> = BitField::byte(at(199));
-/// Typical time from fire to the new path, µs.
+/// Typical time from fire until the light is on its new path, µs.
 pub const SWITCH_US: Number<u16> = Number::new(at(200));
-/// Time from there until power is to be trusted, µs.
+/// Time from then until power readings are reliable, µs.
 pub const SETTLE_US: Number<u16> = Number::new(at(202));
-/// Least time between two switches of a group, µs.
+/// Minimum time between two switches of a group, µs.
 pub const DWELL_US: Number<u16> = Number::new(at(204));
-/// Endurance: 10ⁿ switches in a lifetime; 0 says nothing.
+/// Endurance: 10ⁿ switches in a lifetime; 0 if unspecified.
 pub const ENDURANCE: BitField<u8> = BitField::byte(at(206));
 /// Completed switches since power-on.
 pub const GENERATION: Number<u32> = Number::new(at(208));
-/// The host's name for the change; part of an arm.
+/// The host's transaction id; part of an arm.
 pub const TRANSACTION: Number<u32> = Number::new(at(212));
-/// What must hold of the data paths; part of an arm.
+/// Required state of the data paths; part of an arm.
 pub const POLICY: BitField<DataPathPolicy> = BitField::byte(at(216));
-/// Power on each external path, 0.1 µW, path 1 first.
+/// Received power on each external path, 0.1 µW, path 1 first.
 pub const TAPS: U16s = U16s::new(at(217));
 /// The module's own link name; 0 after a restart. Since layout 1.1.
 pub const LINK_NAME: Number<u32> = Number::new(at(233));
-/// The link name that arrives over the selected path of group 0; 0 while none does. Since layout 1.1.
+/// Link name received over the selected path of group 0; 0 without a signal. Since layout 1.1.
 pub const NEIGHBOUR_NAME: Number<u32> = Number::new(at(248));
-/// The external path over which that is sent. Since layout 1.1.
+/// External path that the neighbour sends on. Since layout 1.1.
 pub const NEIGHBOUR_PATH: BitField<u8> = BitField::byte(at(252));
-/// Path taken at power-on by `group`; written only after the password.
+/// Returns the power-on path of `group`; writable only with the password.
 #[must_use]
 pub const fn power_on_path(group: usize) -> BitField<Path> {
     BitField::byte(of_group(240, group))
@@ -101,27 +101,27 @@ impl super::field::Coded for Capabilities {
 
 /// Bits of the latched custom flags, lower memory byte 13.
 pub mod flag {
-    /// A switch ended well.
+    /// A switch completed successfully.
     pub const SWITCH_DONE: u8 = 1 << 0;
-    /// A switch ended otherwise.
+    /// A switch failed.
     pub const SWITCH_FAULT: u8 = 1 << 1;
-    /// The light is not where it was last brought to.
+    /// The light has left its last commanded path.
     pub const UNEXPECTED_PATH: u8 = 1 << 2;
-    /// The light is where it should be and too weak.
+    /// The light is on its wanted path but too weak.
     pub const POWER_LOW: u8 = 1 << 3;
-    /// A fire was ignored: wrong check byte, wrong transaction, nothing armed.
+    /// A fire was ignored because of a wrong check byte, a wrong transaction, or nothing armed.
     pub const FIRE_IGNORED: u8 = 1 << 4;
 }
 
-/// An outcome in the seven bits of lower memory byte 73: bit 6 stands for codes from 128 on.
+/// Encodes an outcome in the seven bits of lower memory byte 73: bit 6 marks codes from 128 on.
 #[must_use]
 pub fn short_outcome(outcome: GroupOutcome) -> u8 {
     let code = outcome.code();
     code & 0x3f | code >> 7 << 6
 }
 
-/// The four bytes of a fast fire, for one write at lower memory byte 64: groups, the low half of
-/// the transaction, and 0xFF less the sum of the three.
+/// Returns the four bytes of a fast fire, for a single write at lower memory byte 64: groups, the
+/// low half of the transaction, and 0xFF minus the sum of these three bytes.
 #[must_use]
 pub const fn fast_fire(groups: u8, transaction: u32) -> [u8; 4] {
     let [_, _, high, low] = transaction.to_be_bytes();

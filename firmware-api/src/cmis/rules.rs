@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where independent CMIS implementations disagree, and what we take.
+//! Choices where independent CMIS implementations disagree.
 //!
-//! Numbers are those of the table in docs/firmware-api.md; `tests/it/disagreements.rs` has a test for
-//! each of the ten. A host that takes the safe side of each works with modules of either opinion.
+//! Numbers refer to the table in docs/firmware-api.md; `tests/it/disagreements.rs` tests each of
+//! the ten. A host that takes the safe side of each works with modules of either interpretation.
 
 use super::field::RegisterAddress;
 use crate::time::Micros;
 
-/// CMIS revision, as lower memory byte 1 has it: 0x53 is 5.3.
+/// CMIS revision as in lower memory byte 1: 0x53 is 5.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revision(pub u8);
 
-/// How long a CDB command may keep the module busy, from 01h:165 and 01h:166 (disagreement 2).
+/// Returns the longest time that a CDB command may keep the module busy, from 01h:165 and 01h:166
+/// (disagreement 2).
 ///
-/// The standard's own table contradicts itself about which form the select bit means, so the
-/// longer of both is waited.
+/// The standard's own table contradicts itself about the meaning of the select bit, so this returns
+/// the longer of both forms.
 #[must_use]
 pub fn cdb_busy_bound(byte_165: u8, byte_166: u8) -> Micros {
     cdb_busy_short(byte_166).max(Micros::from_millis(u64::from(byte_165 & 0x1f).max(1) * 160))
 }
 
-/// The short form of the busy time (disagreement 3): `80 − min(80, X)` ms, so that X = 0 means
-/// the full 80 ms and not "no wait".
+/// Returns the short form of the busy time (disagreement 3): `80 − min(80, X)` ms. X = 0 means the
+/// full 80 ms, not "no wait".
 #[must_use]
 pub fn cdb_busy_short(byte_166: u8) -> Micros {
     Micros::from_millis(80 - u64::from(byte_166 & 0x7f).min(80))
 }
 
-/// How firmware blocks are written (disagreement 4).
+/// Supported methods of writing firmware blocks (disagreement 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteMechanism {
     /// Through the local payload of page 9Fh.
@@ -36,8 +37,8 @@ pub struct WriteMechanism {
     pub extended: bool,
 }
 
-/// The mechanism of a code; one host reads 01h, 10h, 11h, another 01h, 02h, 03h, and both are
-/// accepted. `None`: neither, so firmware cannot be written.
+/// Returns the methods of a code. One host interprets 01h, 10h, 11h and another 01h, 02h, 03h; both
+/// are accepted. `None` if firmware cannot be written.
 #[must_use]
 pub const fn write_mechanism(code: u8) -> Option<WriteMechanism> {
     match code {
@@ -48,8 +49,8 @@ pub const fn write_mechanism(code: u8) -> Option<WriteMechanism> {
     }
 }
 
-/// The offset of a register in the linear file that Linux module drivers serve: 256 pages a bank
-/// (disagreement 5; an emulator uses 240 after page 0Fh, and agrees in bank 0 only).
+/// Returns the offset of a register in the linear file of Linux module drivers, with 256 pages per
+/// bank (disagreement 5; one emulator uses 240 after page 0Fh and agrees in bank 0 only).
 #[must_use]
 pub fn linear_offset(at: RegisterAddress) -> u32 {
     let offset = u32::from(at.offset);
@@ -59,25 +60,25 @@ pub fn linear_offset(at: RegisterAddress) -> u32 {
     (u32::from(at.bank) * 256 + u32::from(at.page)) * 128 + offset
 }
 
-/// Whether `page` has banks (disagreement 6): before 5.4 fewer pages had.
+/// Returns whether `page` is banked (disagreement 6): before 5.4, fewer pages were.
 #[must_use]
 pub const fn is_banked(page: u8, revision: Revision) -> bool {
     let since_5_4 = matches!(page, 0x40..=0x5f | 0x60..=0x62 | 0x6d);
     matches!(page, 0x10..=0x3f | 0x9f | 0xa0..=0xaf) || (revision.0 >= 0x54 && since_5_4)
 }
 
-/// Lanes that shall stop, from 10h:128 (disagreement 7): before CMIS 4 the bits were inverted.
+/// Returns the lanes to stop, from 10h:128 (disagreement 7): before CMIS 4 the bits were inverted.
 #[must_use]
 pub const fn deinit_lanes(byte: u8, revision: Revision) -> u8 {
     if revision.0 < 0x40 { !byte } else { byte }
 }
 
-/// The bank to use on custom pages (disagreement 8): hosts differ on whether they have banks, so
-/// only bank 0 is used.
+/// Bank to use on custom pages (disagreement 8). Hosts disagree on whether they are banked, so only
+/// bank 0 is used.
 pub const CUSTOM_PAGE_BANK: u8 = 0;
 
-/// How long a page change may take (disagreement 10): 10 ms halved 01h:169.3–0 times; the field is
-/// reserved before 5.3, and zero, so both give the full 10 ms.
+/// Returns the maximum duration of a page change (disagreement 10): 10 ms halved 01h:169.3–0 times.
+/// Before 5.3 the field is reserved and zero, so both interpretations give the full 10 ms.
 #[must_use]
 pub const fn page_change_bound(field: u8, revision: Revision) -> Micros {
     if revision.0 < 0x53 { Micros(10_000) } else { Micros(10_000 >> (field & 0x0f)) }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! States and results that registers show as codes.
+//! States and results with register codes.
 
 use super::field::Coded;
 use crate::path::{DataPathPolicy, GroupOutcome, Path};
@@ -28,25 +28,26 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The module state machine: LowPower → PowerUp → Ready → PowerDown → LowPower; Fault from any.
+    /// State of the module state machine: LowPower → PowerUp → Ready → PowerDown → LowPower; Fault
+    /// from any state.
     ModuleState {
-        /// Management only.
+        /// Only management is active.
         LowPower = 1,
-        /// On the way to full power.
+        /// Transition to full power.
         PowerUp = 2,
         /// Full power; data paths may start.
         Ready = 3,
-        /// On the way to low power.
+        /// Transition to low power.
         PowerDown = 4,
-        /// Only a reset leaves it.
+        /// Fault; only a reset leaves this state.
         Fault = 5,
     }
 }
 
 codes! {
-    /// The state machine of one data path, shown for each of its lanes.
+    /// State of one data path, shown for each of its lanes.
     DataPathState {
-        /// Not in use; may be configured.
+        /// Unused; can be configured.
         Deactivated = 1,
         /// Starting.
         Init = 2,
@@ -54,29 +55,29 @@ codes! {
         Deinit = 3,
         /// Carries traffic.
         Activated = 4,
-        /// Transmitters turning on.
+        /// Transmitters are turning on.
         TxTurnOn = 5,
-        /// Transmitters turning off.
+        /// Transmitters are turning off.
         TxTurnOff = 6,
-        /// Started, transmitters off.
+        /// Initialised, with transmitters off.
         Initialized = 7,
     }
 }
 
 codes! {
-    /// What became of a staged configuration, for each lane.
+    /// Result of applying a staged configuration, per lane.
     ConfigStatus {
-        /// Nothing was applied yet.
+        /// Nothing has been applied yet.
         Undefined = 0,
         /// Accepted.
         Success = 1,
-        /// Refused, no reason given.
+        /// Rejected without a specific reason.
         Rejected = 2,
         /// The application does not exist.
         BadAppSel = 3,
         /// The data path does not fit the application.
         BadDataPath = 4,
-        /// The signal integrity settings do not fit.
+        /// The signal integrity settings are invalid.
         BadSignalIntegrity = 5,
         /// The lane is active and would have to change.
         LaneInUse = 6,
@@ -87,7 +88,7 @@ codes! {
     }
 }
 
-/// A path as a half-byte or byte of a register.
+/// A path stored in a nibble or byte of a register.
 pub type PathCode = Path;
 
 impl Coded for Path {

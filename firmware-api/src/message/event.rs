@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a module says unasked: light lost, back, moved, restarted. Since 1.2.
+//! Unsolicited events of a module: light lost, light restored, light moved, module restarted. Since
+//! 1.2.
 //!
-//! An event is a state, not a history: it says what is so when it is sent. So a module needs room for one event on its
-//! way, whatever its light does, and a host that missed some has missed nothing that still holds.
+//! An event reports the state at the time of sending, not a history. A module therefore needs
+//! memory for only one event in flight, and a host that missed events has missed nothing that is
+//! still true.
 
 use super::{PayloadBuffer, Power};
 use crate::path::{GROUPS_MAX, Path};
 use crate::wire::{Reader, Writer};
 
-/// What happened.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// Light arrived on the selected path and has been gone for the debounce time.
+    /// The selected path had light and has been dark for the debounce time.
     #[default]
     LightLost,
-    /// It has been back for the debounce time.
+    /// The light has been back for the debounce time.
     LightBack,
-    /// The light of a group at rest is not where it was last brought to, or is again.
+    /// A group at rest has left its last commanded path, or has returned to it.
     Moved,
-    /// The firmware has started anew: what was armed is gone.
+    /// The firmware has restarted and lost any armed change.
     Restarted,
 }
 
@@ -43,22 +45,22 @@ impl EventKind {
     }
 }
 
-/// One event.
+/// An event of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// Kind.
     pub kind: EventKind,
-    /// Of which group; 0 where it concerns the whole module.
+    /// Affected group; 0 if the event concerns the whole module.
     pub group: u8,
-    /// Where the light of the group is; dark while it moves.
+    /// Current path of the group; dark while it moves.
     pub active: Path,
-    /// What arrives there.
+    /// Received power on that path.
     pub power: Power,
-    /// Restarts since manufacture, as in the status: events of one start have numbers of their own.
+    /// Restarts since manufacture, as in the status. Event numbers are unique per restart.
     pub boots: u16,
-    /// Milliseconds since the last restart, when it happened.
+    /// Time of the event, in milliseconds since the last restart.
     pub uptime_ms: u32,
-    /// Changes of light since the event before that were not sent, because they were over before they could be.
+    /// Changes of light since the previous event that ended before they could be reported.
     pub skipped: u16,
 }
 
@@ -71,7 +73,7 @@ impl Event {
         writer.length()
     }
 
-    /// Reads a payload. `None` if it is no event that this version knows.
+    /// Decodes a payload. `None` if it is not an event known to this version.
     #[must_use]
     pub fn decode(payload: &[u8]) -> Option<Self> {
         let mut reader = Reader(payload);
@@ -88,17 +90,17 @@ impl Event {
     }
 }
 
-/// What a module promises of its events.
+/// Event parameters of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventsReport {
-    /// Whether it sends them.
+    /// Whether events are enabled.
     pub enabled: bool,
-    /// How long light has to be gone, or back, in µs.
+    /// Debounce time for loss and return of light, in µs.
     pub debounce_us: u16,
-    /// An event that is not acknowledged is sent again after this time, then after twice as long and so on, in ms.
+    /// Interval until an unacknowledged event is repeated, in ms. It doubles with each repeat.
     pub repeat_ms: u16,
-    /// The longest time until a status is answered, in µs. Shorter than what every request may take, so that a
-    /// host soon knows that a module is dead. 0: not promised.
+    /// Maximum time to answer a status request, in µs; 0 if not guaranteed. It is shorter than the
+    /// limit for other requests, so that a host quickly detects a failed module.
     pub answer_us: u32,
 }
 

@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why a device refuses a request, and the status byte that says so.
+//! Refusals of requests and their status bytes.
 
-/// Why a request was refused. Nothing was changed by it, but for [`RequestRefusal::BusFailed`].
+/// Reason for refusing a request. A refused request has changed nothing, except possibly with
+/// [`RequestRefusal::BusFailed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestRefusal {
-    /// The command code has no meaning here.
+    /// The command code is unknown.
     UnknownCommand,
-    /// The payload has the wrong length or a field without a meaning.
+    /// The payload has the wrong length or an invalid field.
     Malformed,
-    /// The fire names another transaction than the armed one, or nothing is armed.
+    /// The fire does not name the armed transaction, or nothing is armed.
     NotArmed,
-    /// The light of an earlier change is still moving, or a register write is still being taken.
+    /// The light of an earlier change is still moving, or a register write is in progress.
     Busy,
-    /// The module is not in a state that allows this.
+    /// The module's state does not allow the request.
     WrongState,
     /// The password is wrong.
     Locked,
-    /// A frame of a protocol version that is not spoken.
+    /// The frame's protocol version is not supported.
     Version,
-    /// A register that does not exist or cannot be written.
+    /// The register does not exist or is not writable.
     NoSuchRegister,
-    /// Of an agent: it has no module of this name. Since 1.3.
+    /// From an agent: it has no module with this name. Since 1.3.
     NoSuchModule,
-    /// Of an agent: another module, by its serial number, is in the place of the one that said hello, or a module with a
-    /// serial number that it has elsewhere. Since 1.3.
+    /// From an agent: the module has been replaced (different serial number since hello), or its
+    /// serial number also appears elsewhere. Since 1.3.
     OtherModule,
-    /// Of an agent: it may read and not move light. Since 1.3.
+    /// From an agent: it only permits reads, not switching. Since 1.3.
     ReadOnly,
-    /// Of an agent: the module's bus does not answer. What was asked for may have been done. Since 1.3.
+    /// From an agent: the module's bus does not answer. The request may have been executed. Since
+    /// 1.3.
     BusFailed,
-    /// The module has taken a request of a later epoch. Since 1.4.
+    /// The module has accepted a request of a later epoch. Since 1.4.
     EarlierEpoch,
 }
 
@@ -50,7 +52,7 @@ impl RequestRefusal {
         (13, Self::EarlierEpoch),
     ];
 
-    /// The status byte of the frame.
+    /// Returns the status byte.
     #[must_use]
     pub fn code(self) -> u8 {
         let (code, _) = Self::CODES
@@ -60,7 +62,7 @@ impl RequestRefusal {
         *code
     }
 
-    /// The refusal of a status byte.
+    /// Returns the refusal of a status byte.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         Self::CODES.iter().find(|(known, _)| *known == code).map(|&(_, refusal)| refusal)

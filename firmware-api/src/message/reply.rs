@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device answers, and how it is written into a frame.
+//! Replies of a device and their encoding.
 
 use super::{
     ArmReport, EventsReport, FireReport, Identity, LinksReport, PayloadBuffer, REGISTER_BYTES_MAX,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::wire::{Reader, Writer};
 
-/// What a device answers.
+/// A reply of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
     /// To [`Request::Hello`](super::Request::Hello).
@@ -26,12 +26,12 @@ pub enum Reply<'a> {
     Links(LinksReport),
     /// To [`Request::Events`](super::Request::Events).
     Events(EventsReport),
-    /// To any request: nothing was changed.
+    /// To any request. The device has changed nothing.
     Refused(RequestRefusal),
 }
 
 impl<'a> Reply<'a> {
-    /// Writes the payload and returns the status byte and its length.
+    /// Writes the payload. Returns the status byte and the payload length.
     pub fn encode(&self, out: &mut PayloadBuffer) -> (u8, usize) {
         let mut writer = Writer::new(out);
         let mut status = 0;
@@ -51,7 +51,7 @@ impl<'a> Reply<'a> {
         (status, writer.length())
     }
 
-    /// Reads the reply to `command`. `None` if it is no reply that this version knows.
+    /// Decodes the reply to `command`. `None` if this version does not know it.
     #[must_use]
     pub fn decode(command: u8, status: u8, payload: &'a [u8]) -> Option<Self> {
         if status != 0 {

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What replies carry: who a module is, how an arm or a fire ended, where the light is, who is at its ends.
+//! Contents of replies: module identity, outcomes of arms and fires, active paths, neighbours.
 
 use super::TransactionId;
 use crate::path::{GROUPS_MAX, GroupOutcome, Groups, Outcomes, Path, Paths};
 use crate::wire::{Reader, Writer};
 
-/// Who a module is and what it can do.
+/// Identity and capabilities of a module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Oldest and newest protocol version it speaks.
+    /// Oldest and newest supported protocol version.
     pub versions: (u8, u8),
-    /// CMIS page 00h vendor name, padded with spaces.
+    /// Vendor name from CMIS page 00h, padded with spaces.
     pub vendor: [u8; 16],
-    /// CMIS page 00h part number.
+    /// Part number from CMIS page 00h.
     pub part: [u8; 16],
-    /// CMIS page 00h serial number.
+    /// Serial number from CMIS page 00h.
     pub serial: [u8; 16],
     /// Major and minor version of the running firmware.
     pub firmware: (u8, u8),
     /// Layout version of page B0h, major and minor nibble.
     pub layout: u8,
-    /// How many groups switch on their own.
+    /// Number of independently switching groups.
     pub groups: u8,
-    /// How many external paths each has.
+    /// External paths per group.
     pub external_paths: u8,
     /// Capability bits of B0h:199.
     pub capabilities: Capabilities,
-    /// Time from fire to the light being at its new path, typical.
+    /// Typical time from fire until the light is on its new path, in µs.
     pub switch_us: u16,
-    /// Time from there until power is to be trusted.
+    /// Time from then until power readings are reliable, in µs.
     pub settle_us: u16,
-    /// Least time between two changes of one group.
+    /// Minimum time between two changes of one group, in µs.
     pub dwell_us: u16,
-    /// Most time from fire to an outcome.
+    /// Maximum time from fire to an outcome, in µs.
     pub commit_max_us: u32,
-    /// Below this tap power a path counts as dark.
+    /// Tap power below which a path counts as dark.
     pub power_low: Power,
 }
 
@@ -73,36 +73,36 @@ impl Identity {
 pub struct Capabilities(pub u8);
 
 impl Capabilities {
-    /// A group can be dark.
+    /// Groups can be dark.
     pub const DARK: Self = Self(1);
-    /// A group can loop back.
+    /// Groups can loop back.
     pub const LOOPBACK: Self = Self(2);
-    /// [`DataPathPolicy::Hot`](crate::path::DataPathPolicy::Hot) is allowed.
+    /// The module permits [`DataPathPolicy::Hot`](crate::path::DataPathPolicy::Hot).
     pub const HOT: Self = Self(4);
-    /// Fire without paging, lower memory 64 to 67.
+    /// Fire without paging, through lower memory 64 to 67.
     pub const FAST_FIRE: Self = Self(8);
-    /// Each external path has a power tap.
+    /// Every external path has a power tap.
     pub const TAPS: Self = Self(16);
-    /// It sends its link name over its light and shows the one that arrives.
+    /// The module sends its link name over its light and reports the received one.
     pub const NEIGHBOURS: Self = Self(32);
-    /// It sends events to a host that asks for them. Since 1.2.
+    /// The module sends events to hosts that enable them. Since 1.2.
     pub const EVENTS: Self = Self(64);
-    /// It arms and fires in one request. Since 1.2.
+    /// The module can arm and fire in one request. Since 1.2.
     pub const GO: Self = Self(128);
 
-    /// Whether all of `others` are present.
+    /// Returns whether all capabilities in `others` are present.
     #[must_use]
     pub const fn has(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// These but for `others`.
+    /// Returns the capabilities without `others`.
     #[must_use]
     pub const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
-    /// Both together.
+    /// Returns the union of both.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
@@ -113,10 +113,10 @@ impl Capabilities {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Power(pub u16);
 
-/// How an arm ended.
+/// Outcome of an arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArmReport {
-    /// What is armed now.
+    /// The transaction that is now armed.
     pub transaction: TransactionId,
     /// [`GroupOutcome::Success`] for each group that can be fired.
     pub outcomes: Outcomes,
@@ -135,16 +135,16 @@ impl ArmReport {
     }
 }
 
-/// How a fire ended.
+/// Outcome of a fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FireReport {
-    /// The change.
+    /// Transaction.
     pub transaction: TransactionId,
-    /// Completed switches since power-on, this one included.
+    /// Completed switches since power-on, including this one.
     pub generation: u32,
-    /// How it ended, for each group asked for.
+    /// Outcome of each requested group.
     pub outcomes: Outcomes,
-    /// Where the light of each group is, by the module's own sensor.
+    /// Path of each group according to the module's own sensor.
     pub active: Paths,
 }
 
@@ -164,34 +164,34 @@ impl FireReport {
     }
 }
 
-/// Everything a host checks after a change, in one reply.
+/// All state that a host checks after a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusReport {
-    /// Restarts since manufacture, modulo 2¹⁶: a change means that arms were lost.
+    /// Restarts since manufacture, modulo 2¹⁶. A change means that armed transactions were lost.
     pub boots: u16,
     /// Milliseconds since the last restart.
     pub uptime_ms: u32,
     /// CMIS module state code (1 low power, 2 power-up, 3 ready, 4 power-down, 5 fault).
     pub module_state: u8,
-    /// What is armed, or [`TransactionId::NONE`].
+    /// Armed transaction, or [`TransactionId::NONE`].
     pub armed: TransactionId,
-    /// The last change fired, or [`TransactionId::NONE`].
+    /// Last fired transaction, or [`TransactionId::NONE`].
     pub fired: TransactionId,
     /// Completed switches since power-on.
     pub generation: u32,
     /// Groups whose light is moving.
     pub busy: Groups,
-    /// Where the light of each group is.
+    /// Path of each group.
     pub active: Paths,
-    /// What the last arm found.
+    /// Outcomes of the last arm.
     pub arm_outcomes: Outcomes,
-    /// How the last fire ended.
+    /// Outcomes of the last fire.
     pub fire_outcomes: Outcomes,
     /// CMIS data-path state code of each lane.
     pub data_paths: [u8; 8],
-    /// Light arriving on each external path.
+    /// Received power on each external path.
     pub taps: [Power; 8],
-    /// Light received by each lane.
+    /// Received power of each lane.
     pub received: [Power; 8],
 }
 
@@ -234,12 +234,12 @@ impl StatusReport {
     }
 }
 
-/// A module's own name, and who is at the far end of each group's selected path.
+/// A module's own link name, and the neighbour on each group's selected path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinksReport {
-    /// Its own, as the host wrote it since the last restart.
+    /// Own name, as written by the host since the last restart.
     pub name: LinkName,
-    /// One a group.
+    /// Neighbour of each group.
     pub neighbours: [Neighbour; GROUPS_MAX],
 }
 
@@ -261,20 +261,20 @@ impl LinksReport {
     }
 }
 
-/// The name that a host gave to a module, as it is sent over the light. Zero is none.
+/// The name that the host assigned to a module, sent over its light. Zero means no name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName(pub u32);
 
 impl LinkName {
-    /// No name, or nothing that arrives.
+    /// No name, or no readable signal.
     pub const NONE: Self = Self(0);
 }
 
-/// Who sends the light that arrives.
+/// The sender of the received light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its name; [`LinkName::NONE`] while nothing that can be read arrives.
+    /// Its name; [`LinkName::NONE`] without a readable signal.
     pub name: LinkName,
-    /// The external path over which it sends.
+    /// External path that it sends on.
     pub path: u8,
 }

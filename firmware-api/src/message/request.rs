@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a host asks, and how it is written into a frame.
+//! Requests of a host and their encoding.
 
 use super::{
     Epoch, MODULE_NAME_BYTES_MAX, PayloadBuffer, REGISTER_BYTES_MAX, RequestRefusal, TransactionId,
@@ -9,79 +9,84 @@ use crate::cmis::RegisterAddress;
 use crate::path::{DataPathPolicy, Groups, Path, Paths};
 use crate::wire::{Reader, Writer};
 
-/// What a host asks.
+/// A request of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Who are you? Answered by [`Reply::Identity`](super::Reply::Identity).
+    /// Asks for the identity. Answered by [`Reply::Identity`](super::Reply::Identity).
     Hello,
-    /// Read registers without touching the page select of the I2C side. Answered by
+    /// Reads registers without changing the page selection of the I2C side. Answered by
     /// [`Reply::Registers`](super::Reply::Registers).
     Read {
         /// First register.
         address: RegisterAddress,
-        /// How many, 1 to [`REGISTER_BYTES_MAX`], not past the end of the half.
+        /// Number of registers: 1 to [`REGISTER_BYTES_MAX`], within one half of the window.
         length: u8,
     },
-    /// Write registers. Answered by [`Reply::Done`](super::Reply::Done).
+    /// Writes registers. Answered by [`Reply::Done`](super::Reply::Done).
     Write {
         /// First register.
         address: RegisterAddress,
-        /// 1 to [`REGISTER_BYTES_MAX`] values.
+        /// Values, 1 to [`REGISTER_BYTES_MAX`].
         bytes: &'a [u8],
     },
-    /// Store the wanted paths and check them; nothing moves. Answered by [`Reply::Armed`](super::Reply::Armed).
+    /// Stores and checks wanted paths without moving light. Answered by
+    /// [`Reply::Armed`](super::Reply::Armed).
     Arm(Arm),
-    /// Move the light as armed. Answered by [`Reply::Fired`](super::Reply::Fired) when the light has settled or failed
-    /// to, so the host's timeout is the maximum commit time plus the line.
+    /// Moves the light as armed. Answered by [`Reply::Fired`](super::Reply::Fired) once the light
+    /// has settled or failed to settle, so the host's timeout must be the maximum commit time plus
+    /// the line delay.
     ///
-    /// Sent again for a transaction that already moved, it moves nothing and answers the same.
+    /// A repeated fire of a completed transaction moves nothing and returns the same answer.
     Fire {
         /// Must be the armed transaction.
         transaction: TransactionId,
-        /// Which groups move.
+        /// Groups to move.
         groups: Groups,
     },
-    /// Forget what is armed. Answered by [`Reply::Done`](super::Reply::Done), also when nothing was.
+    /// Discards an armed change. Answered by [`Reply::Done`](super::Reply::Done), even if nothing
+    /// was armed.
     Disarm {
-        /// Only this transaction is forgotten; another one stays armed.
+        /// Transaction to discard; any other one stays armed.
         transaction: TransactionId,
     },
-    /// Where is the light, and how did the last change end? Clears nothing. Answered by
+    /// Asks for the active paths and the outcome of the last change. Clears nothing. Answered by
     /// [`Reply::Status`](super::Reply::Status).
     Status,
-    /// What are you called, and who is at the far ends? Answered by [`Reply::Links`](super::Reply::Links).
-    /// Only of modules with [`Capabilities::NEIGHBOURS`](super::Capabilities::NEIGHBOURS).
+    /// Asks for the link names at both ends. Answered by [`Reply::Links`](super::Reply::Links).
+    /// Requires [`Capabilities::NEIGHBOURS`](super::Capabilities::NEIGHBOURS).
     Links,
-    /// Send events from now on, or no more. Answered by [`Reply::Events`](super::Reply::Events).
-    /// Only of modules with [`Capabilities::EVENTS`](super::Capabilities::EVENTS).
+    /// Enables or disables events. Answered by [`Reply::Events`](super::Reply::Events). Requires
+    /// [`Capabilities::EVENTS`](super::Capabilities::EVENTS).
     Events {
-        /// Send them.
+        /// Whether to send events.
         enabled: bool,
-        /// How long light has to be gone, or back, before that is an event, in µs; 0 leaves it to the module.
+        /// Debounce time for loss and return of light, in µs; 0 selects the module's default.
         debounce_us: u16,
     },
-    /// Arm and fire at once: a move that is to wait for no second request. Answered by
-    /// [`Reply::Fired`](super::Reply::Fired), as a fire. Sent again, it moves nothing again and answers the same.
-    /// Only of modules with [`Capabilities::GO`](super::Capabilities::GO).
+    /// Arms and fires in one request, to save a round trip. Answered by
+    /// [`Reply::Fired`](super::Reply::Fired), like a fire. A repeat moves nothing and returns the
+    /// same answer. Requires [`Capabilities::GO`](super::Capabilities::GO).
     Go {
-        /// What an arm would say.
+        /// Arm parameters.
         arm: Arm,
-        /// Which groups move.
+        /// Groups to move.
         groups: Groups,
     },
-    /// Store the paths taken at power-on. Answered by [`Reply::Done`](super::Reply::Done).
+    /// Stores the power-on paths. Answered by [`Reply::Done`](super::Reply::Done).
     SetDefault {
-        /// The module's host password.
+        /// Host password of the module.
         password: u32,
-        /// One path a group.
+        /// Path of each group.
         paths: Paths,
     },
-    /// Restart the module's firmware. Answered by [`Reply::Done`](super::Reply::Done) before it restarts.
+    /// Restarts the module's firmware. Answered by [`Reply::Done`](super::Reply::Done) before the
+    /// restart.
     Reset,
-    /// To an agent, before anything else: which of its modules the rest of the connection is about. Answered by
-    /// [`Reply::Done`](super::Reply::Done). A module on a line of its own does not know it. Since 1.3.
+    /// To an agent, as the first request: selects the module for the rest of the connection.
+    /// Answered by [`Reply::Done`](super::Reply::Done). Modules on a dedicated line do not know
+    /// this request. Since 1.3.
     Module {
-        /// Its name at the agent, 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
+        /// Name at the agent, 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
         name: &'a [u8],
     },
 }
@@ -89,16 +94,16 @@ pub enum Request<'a> {
 /// The wanted paths of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arm {
-    /// The change. Not [`TransactionId::NONE`].
+    /// Transaction; not [`TransactionId::NONE`].
     pub transaction: TransactionId,
-    /// What must hold of the data paths when it is fired.
+    /// Required state of the data paths at the fire.
     pub policy: DataPathPolicy,
-    /// One path a group.
+    /// Path of each group.
     pub paths: Paths,
 }
 
 impl<'a> Request<'a> {
-    /// The command code.
+    /// Returns the command code.
     #[must_use]
     pub const fn command(&self) -> u8 {
         match self {
@@ -121,7 +126,7 @@ impl<'a> Request<'a> {
     /// Writes the payload and returns its length.
     ///
     /// # Panics
-    /// If a write holds more than [`REGISTER_BYTES_MAX`] bytes, or a name more than [`MODULE_NAME_BYTES_MAX`].
+    /// If a write exceeds [`REGISTER_BYTES_MAX`] bytes, or a name [`MODULE_NAME_BYTES_MAX`].
     pub fn encode(&self, out: &mut PayloadBuffer) -> usize {
         let mut writer = Writer::new(out);
         match self {
@@ -162,10 +167,10 @@ impl<'a> Request<'a> {
         writer.length()
     }
 
-    /// Reads a request and the epoch that it is sent in, if any.
+    /// Decodes a request and its epoch, if it carries one.
     ///
     /// # Errors
-    /// Returns the errors of [`Request::decode`].
+    /// Those of [`Request::decode`].
     pub fn decode_in_epoch(
         code: u8,
         payload: &'a [u8],
@@ -179,10 +184,11 @@ impl<'a> Request<'a> {
         Ok((Some(epoch), Self::decode(code & !command::IN_EPOCH, reader.0)?))
     }
 
-    /// Reads a request that is sent in no epoch.
+    /// Decodes a request without an epoch.
     ///
     /// # Errors
-    /// [`RequestRefusal::UnknownCommand`] or [`RequestRefusal::Malformed`], for the device to answer.
+    /// [`RequestRefusal::UnknownCommand`] or [`RequestRefusal::Malformed`], which the device sends
+    /// as its answer.
     pub fn decode(command: u8, payload: &'a [u8]) -> Result<Self, RequestRefusal> {
         let mut reader = Reader(payload);
         let request = match command {
@@ -262,7 +268,7 @@ impl RegisterAddress {
         Some(Self { bank: reader.u8()?, page: reader.u8()?, offset: reader.u8()? })
     }
 
-    /// Whether `length` registers from here stay within their half of the window.
+    /// Returns whether `length` registers from this address stay within their half of the window.
     fn holds(self, length: usize) -> bool {
         let half_end = if self.offset < 128 { 128 } else { 256 };
         (1..=REGISTER_BYTES_MAX).contains(&length) && usize::from(self.offset) + length <= half_end

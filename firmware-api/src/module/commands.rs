@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Registers that act when they are written, and CDB commands.
+//! Registers with side effects, and CDB commands.
 
 use super::memory::{Access, Memory};
 use super::{Hardware, Module};
@@ -11,7 +11,7 @@ use crate::path::{Groups, Path};
 use crate::time::Micros;
 
 impl<H: Hardware> Module<H> {
-    /// Takes one written byte and does what it asks.
+    /// Writes one byte and executes its side effect.
     pub(super) fn put(&mut self, now: Micros, at: RegisterAddress, value: u8) {
         match Memory::access(at) {
             Access::Read => return,
@@ -78,7 +78,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// The arm that the registers spell, if each of them means something.
+    /// Returns the arm described by the registers, if all their values are valid.
     fn spelled_arm(&self) -> Option<Arm> {
         let mut paths = [Path::DARK; 8];
         for (group, path) in paths.iter_mut().enumerate() {
@@ -89,7 +89,8 @@ impl<H: Hardware> Module<H> {
         (transaction != TransactionId::NONE).then_some(Arm { transaction, policy, paths })
     }
 
-    /// Arms as the registers spell while enabled, else disarms; while light moves, after it.
+    /// Arms from the registers if enabled, otherwise disarms. While light moves, this waits until
+    /// it stops.
     pub(super) fn put_arm(&mut self) {
         self.arm_waits = self.moving();
         if self.arm_waits {
@@ -156,7 +157,7 @@ impl<H: Hardware> Module<H> {
         lower::CDB_COMPLETE.raise(&mut self.memory);
     }
 
-    /// Runs one command; returns the length of its reply.
+    /// Runs one command and returns the length of its reply.
     fn run_cdb(
         &mut self,
         now: Micros,
@@ -173,7 +174,7 @@ impl<H: Hardware> Module<H> {
             }
             cdb::command::ABORT => Ok(0),
             cdb::command::MODULE_FEATURES => Ok(put(reply, &[0; 4])),
-            // No update mechanism: firmware is loaded by the maker's own tools.
+            // No firmware update: firmware is loaded with the manufacturer's tools.
             cdb::command::FIRMWARE_FEATURES => Ok(put(reply, &[0; 8])),
             cdb::command::FIRMWARE_INFO => {
                 let (major, minor) = self.profile.firmware;
@@ -193,7 +194,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// The slow mirror of the serial requests.
+    /// Runs the CDB equivalents of the serial requests.
     fn run_path_cdb(
         &mut self,
         now: Micros,

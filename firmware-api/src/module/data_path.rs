@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The module state machine and the data paths of its eight lanes, with their durations.
+//! The module state machine and the data-path states of its eight lanes, with their durations.
 
 use crate::cmis::page10::LaneConfig;
 use crate::cmis::state::{ConfigStatus, DataPathState, ModuleState};
 use crate::module::profile::{Profile, Timing};
 use crate::time::Micros;
 
-/// Lanes of one bank.
 pub(crate) const LANES: usize = 8;
 
-/// What the host asks of module and lanes, read from the registers.
+/// The host's settings for module and lanes, read from the registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wishes {
     /// Low power, by pin or by register.
     pub(crate) low_power: bool,
-    /// Data paths that shall stop, one bit a lane.
+    /// Data paths to stop, one bit per lane.
     pub(crate) deinit: u8,
-    /// Transmitters that shall be off, one bit a lane.
+    /// Transmitters to turn off, one bit per lane.
     pub(crate) tx_disable: u8,
 }
 
-/// One lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataPathLane {
     pub(crate) state: DataPathState,
@@ -29,7 +27,6 @@ pub(crate) struct DataPathLane {
     pub(crate) config: ConfigStatus,
 }
 
-/// Module and lanes.
 #[derive(Clone, Debug)]
 pub(crate) struct PowerAndLanes {
     pub(crate) state: ModuleState,
@@ -38,7 +35,6 @@ pub(crate) struct PowerAndLanes {
     configuring: Option<(Micros, [ConfigStatus; LANES], [LaneConfig; LANES])>,
 }
 
-/// Latched events of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LatchedEvents {
     pub(crate) module_state_changed: bool,
@@ -46,7 +42,7 @@ pub(crate) struct LatchedEvents {
 }
 
 impl PowerAndLanes {
-    /// After reset: low power, the first application staged on every lane.
+    /// State after reset: low power, with the first application staged on every lane.
     pub(crate) fn power_on(profile: &Profile) -> Self {
         let lanes = core::array::from_fn(|lane| DataPathLane {
             state: DataPathState::Deactivated,
@@ -57,29 +53,28 @@ impl PowerAndLanes {
         Self { state: ModuleState::LowPower, until: None, lanes, configuring: None }
     }
 
-    /// Whether every data path is Deactivated.
     pub(crate) fn all_deactivated(&self) -> bool {
         self.lanes.iter().all(|lane| lane.state == DataPathState::Deactivated)
     }
 
-    /// Transmitters that are on, one bit a lane.
+    /// Returns the active transmitters, one bit per lane.
     pub(crate) fn transmitting(&self) -> u8 {
         (0..LANES)
             .filter(|&lane| self.lanes[lane].state == DataPathState::Activated)
             .fold(0, |lanes, lane| lanes | 1 << lane)
     }
 
-    /// When something here ends by itself.
+    /// Returns the time of the next scheduled transition.
     pub(crate) fn next_end(&self) -> Option<Micros> {
         let lanes = self.lanes.iter().filter_map(|lane| lane.until);
         let configuring = self.configuring.map(|(at, ..)| at);
-        // The way down ends with the last data path, not before.
+        // PowerDown ends only when the last data path has stopped.
         let waits_for_lanes = self.state == ModuleState::PowerDown && !self.all_deactivated();
         let module = self.until.filter(|_| !waits_for_lanes);
         lanes.chain(module).chain(configuring).min()
     }
 
-    /// Ends what is due at `now` and starts what the host's wishes ask for.
+    /// Completes transitions due at `now` and starts those that the host's settings require.
     pub(crate) fn advance(
         &mut self,
         timing: &Timing,
@@ -100,7 +95,7 @@ impl PowerAndLanes {
         }
     }
 
-    /// One transition of the module state machine; whether there was one.
+    /// Performs at most one transition of the module state machine. Returns whether it did.
     fn step_module(&mut self, timing: &Timing, wishes: Wishes, now: Micros) -> bool {
         let due = self.until.is_some_and(|at| at <= now);
         let (state, takes_us) = match self.state {
@@ -124,8 +119,8 @@ impl PowerAndLanes {
         true
     }
 
-    /// One transition of each lane that has one: `None` if none had, else the lanes that reached
-    /// a steady state.
+    /// Performs at most one transition of each lane. Returns the lanes that reached a steady state;
+    /// `None` if no lane changed.
     fn step_lanes(
         &mut self,
         timing: &Timing,
@@ -153,7 +148,8 @@ impl PowerAndLanes {
         steady
     }
 
-    /// Takes the staged set for `lanes` (one bit a lane): checked at once, shown after a while.
+    /// Applies the staged configuration to `lanes` (one bit per lane). It is checked immediately;
+    /// the result appears after `configure_us`.
     pub(crate) fn apply(
         &mut self,
         profile: &Profile,
@@ -188,7 +184,7 @@ impl PowerAndLanes {
         }
     }
 
-    /// What becomes of the staged configuration of one lane.
+    /// Returns the result of applying one lane's staged configuration.
     fn verdict(
         &self,
         profile: &Profile,
@@ -223,7 +219,7 @@ impl PowerAndLanes {
     }
 }
 
-/// The transition out of `state`: the next state and, for passing states, how long it lasts.
+/// Returns the next state after `state` and, for transient states, its duration.
 fn next_state(
     state: DataPathState,
     runs: bool,
@@ -245,7 +241,7 @@ fn next_state(
     }
 }
 
-/// The first application, on the data paths it may begin on.
+/// Returns the first application, on the data path that contains `lane`.
 pub(crate) fn default_config(profile: &Profile, lane: usize) -> LaneConfig {
     let Some(application) = profile.applications.first() else { return LaneConfig::default() };
     let lanes = usize::from(application.host_lanes.max(1));

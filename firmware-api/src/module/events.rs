@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a module has to say unasked: each group's light, watched by its comparator, and how often that may be said.
+//! Generates events from the comparators that watch each group's light, with a rate limit.
 //!
 //! ```text
-//!   tap ─▶ comparator ─▶ debounce ─▶ shown ──┐ differs from ──▶ event, at most EVENTS_BURST at once
-//!                                  reported ─┘                  and one each EVENT_EVERY in the long run
+//!   tap ─▶ comparator ─▶ debounce ─▶ shown ──┐ differs from ──▶ event, in bursts of at most EVENTS_BURST
+//!                                  reported ─┘                  and one per EVENT_EVERY in the long run
 //! ```
 //!
-//! Only the difference between what is so and what was said is kept: light that flaps needs no queue.
+//! Only the difference between current and reported state is stored, so flapping light needs no
+//! queue.
 
 use super::hardware::{Hardware, Position};
 use super::profile::Profile;
@@ -15,19 +16,19 @@ use crate::message::{EventKind, EventsReport};
 use crate::path::{GROUPS_MAX, Path};
 use crate::time::Micros;
 
-/// An event that is not acknowledged is sent again after this time.
+/// Time until an unacknowledged event is repeated.
 pub const REPEAT: Micros = Micros::from_millis(10);
-/// So many events may follow each other at once,
+/// Maximum burst of events.
 const EVENTS_BURST: u64 = 8;
-/// and one in this time in the long run.
+/// Minimum mean interval between events.
 const EVENT_EVERY: Micros = Micros::from_millis(100);
-/// A host may ask for a debounce between these, in µs.
+/// Permitted range of the debounce time that a host requests, in µs.
 const DEBOUNCE_US: (u16, u16) = (10, 10_000);
 
-/// What is known of the light of a group.
+/// Known state of a group's light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Light {
-    /// Nothing since it was moved, or it goes to no fibre.
+    /// Not measured since it moved, or the path has no fibre.
     #[default]
     Unknown,
     Arrives,
@@ -37,16 +38,15 @@ enum Light {
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     path: Path,
-    /// After the debounce.
+    /// State after debouncing.
     shown: Light,
-    /// It is otherwise now, and counts from then on.
+    /// Time at which a differing reading becomes effective.
     changes_at: Option<Micros>,
     reported: Light,
     strayed: bool,
     strayed_reported: bool,
 }
 
-/// The comparators of a module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ComparatorWatch {
     enabled: bool,
@@ -54,12 +54,13 @@ pub(super) struct ComparatorWatch {
     groups: [Group; GROUPS_MAX],
     restarted: bool,
     skipped: u16,
-    /// Each event moves this on by [`EVENT_EVERY`]; one is too soon while it is a burst ahead.
+    /// Token bucket: each event advances this by [`EVENT_EVERY`], and no event is sent while it is
+    /// a burst ahead of now.
     paid_until: Micros,
 }
 
 impl ComparatorWatch {
-    /// The firmware starts anew. A host that asked for events gets one.
+    /// Restarts the firmware. A host with events enabled gets an event.
     pub(super) fn restart(&mut self) {
         let (enabled, debounce, paid_until) = (self.enabled, self.debounce, self.paid_until);
         *self = Self { enabled, debounce, paid_until, restarted: enabled, ..Self::default() };
@@ -82,7 +83,7 @@ impl ComparatorWatch {
         EventsReport { enabled, debounce_us, repeat_ms: (REPEAT.0 / 1_000) as u16, answer_us }
     }
 
-    /// Looks at the light of every group at rest.
+    /// Reads the light of every group at rest.
     pub(super) fn advance(
         &mut self,
         profile: &Profile,
@@ -117,7 +118,7 @@ impl ComparatorWatch {
         }
     }
 
-    /// When the light of a group has to be looked at again.
+    /// Returns the time of the next pending reading.
     pub(super) fn next_look(&self) -> Option<Micros> {
         self.groups.iter().filter_map(|group| group.changes_at).min()
     }
@@ -141,13 +142,13 @@ impl ComparatorWatch {
         self.groups.iter().enumerate().find_map(of)
     }
 
-    /// When there is an event, if nothing else happens.
+    /// Returns the time of the next event if nothing else happens.
     pub(super) fn next_event(&self) -> Option<Micros> {
         let ahead = EVENT_EVERY.0 * (EVENTS_BURST - 1);
         self.news().map(|_| Micros(self.paid_until.0.saturating_sub(ahead)))
     }
 
-    /// The next event, its group, and how many changes were skipped.
+    /// Returns the next event, its group, and the number of skipped changes.
     pub(super) fn take(&mut self, now: Micros) -> Option<(EventKind, u8, u16)> {
         self.next_event().filter(|at| *at <= now)?;
         let (kind, index) = self.news()?;
@@ -163,9 +164,9 @@ impl ComparatorWatch {
 }
 
 impl Group {
-    /// Takes in what the comparator says now; how many changes will not be reported.
+    /// Processes a comparator reading. Returns the number of changes that will not be reported.
     fn look(&mut self, light: Light, debounce: Micros, now: Micros) -> u16 {
-        // The first look after a move is no change.
+        // The first reading after a move does not count as a change.
         if self.shown == Light::Unknown {
             (self.shown, self.reported) = (light, light);
         }

@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The registers of a module, which of them a host may write, and which a read clears.
+//! The registers of a module, with their write permissions and clear-on-read behaviour.
 
 use crate::cmis::{RegisterAddress, Registers, RegistersMut, cdb, lower, page_b0};
 
-/// Pages a module has, lower memory first.
+/// Upper pages of the module, in storage order.
 const PAGES: [u8; 7] = [0x00, 0x01, 0x02, 0x10, 0x11, cdb::PAGE, page_b0::PAGE];
 
-/// What a host may do with a byte.
+/// Host access to a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Read only.
     Read,
-    /// Read and write.
     Write,
-    /// Write only after the password; takes the non-volatile time.
+    /// Writable only with the password, taking the non-volatile write time.
     Locked,
 }
 
-/// Lower memory and seven pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     lower: [u8; 128],
@@ -29,12 +26,10 @@ impl Memory {
         Self { lower: [0; 128], pages: [[0; 128]; PAGES.len()] }
     }
 
-    /// Whether the module has this byte.
     pub(crate) fn exists(at: RegisterAddress) -> bool {
         at.offset < 128 || (at.bank == 0 && PAGES.contains(&at.page))
     }
 
-    /// What a host may do with the byte at `at`.
     pub(crate) fn access(at: RegisterAddress) -> Access {
         let writable = match (at.offset, at.page) {
             (26 | 29..=36 | 64..=67 | 122..=127, _) => true,
@@ -49,7 +44,8 @@ impl Memory {
         if writable { Access::Write } else { Access::Read }
     }
 
-    /// The byte a host reads. Latched flags are cleared by it; write-only bytes read as zero.
+    /// Returns the byte that a host reads. Latched flags are cleared by the read; write-only bytes
+    /// read as zero.
     pub(crate) fn take(&mut self, at: RegisterAddress) -> u8 {
         let value = self.byte(at);
         match (at.offset, at.page) {
@@ -62,7 +58,7 @@ impl Memory {
         value
     }
 
-    /// The page that CDB header and payload are in.
+    /// Returns the page of the CDB header and payload.
     pub(crate) fn cdb_page(&mut self) -> &mut [u8; cdb::MESSAGE_BYTES] {
         self.page_mut(cdb::PAGE).expect("the CDB page exists")
     }

@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a kind of module is: its names, groups, timings and applications.
+//! Module types: names, groups, timings and applications.
 
 use crate::cmis::page02::Limits;
 use crate::cmis::{lower, page00};
 use crate::message::{Capabilities, Power};
 
-/// One application a module offers: a host interface on some lanes, a media interface on others.
+/// An application: a host interface on some lanes and a media interface on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Application {
     /// Host interface id (SFF-8024).
     pub host: u8,
     /// Media interface id (SFF-8024).
     pub media: u8,
-    /// Host lanes of one data path: 1, 2, 4 or 8.
+    /// Host lanes per data path: 1, 2, 4 or 8.
     pub host_lanes: u8,
-    /// Media lanes of one data path.
+    /// Media lanes per data path.
     pub media_lanes: u8,
-    /// Host lanes on which a data path may begin, one bit a lane.
+    /// Host lanes where a data path may begin, one bit per lane.
     pub host_assignment: u8,
-    /// Media lanes on which one may begin.
+    /// Media lanes where a data path may begin, one bit per lane.
     pub media_assignment: u8,
 }
 
-/// How long things take, in microseconds. The module advertises the CMIS duration codes that hold
-/// these.
+/// Durations in microseconds. The module advertises the CMIS duration codes that cover them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From power-on or reset to a bus and a serial line that answer.
+    /// From power-on or reset until the bus and the serial line answer.
     pub boot_us: u32,
     /// Module state PowerUp.
     pub power_up_us: u32,
-    /// Module state PowerDown, after the data paths stopped.
+    /// Module state PowerDown, after the data paths have stopped.
     pub power_down_us: u32,
     /// Data-path state Init.
     pub data_path_init_us: u32,
@@ -52,26 +51,26 @@ pub struct Timing {
     pub cdb_us: u32,
     /// From a condition to its flag.
     pub flag_us: u32,
-    /// Typical time from fire to the light being at its new path.
+    /// Typical time from fire until the light is on its new path.
     pub switch_us: u16,
-    /// Time from there until power is to be trusted.
+    /// Time from then until power readings are reliable.
     pub settle_us: u16,
-    /// Least time between two switches of a group.
+    /// Minimum time between two switches of a group.
     pub dwell_us: u16,
     /// Longest time from fire to an outcome.
     pub commit_max_us: u32,
-    /// How long light is gone, or back, before that is an event, where the host asks for no other time.
+    /// Default debounce time for loss and return of light, unless the host requests another.
     pub debounce_us: u16,
-    /// Longest time until a status is answered.
+    /// Longest time to answer a status request.
     pub answer_us: u32,
 }
 
-/// Thresholds of the monitors. A host compares with them; layouts 1.0 to 1.2 raise no flag by them.
+/// Monitor thresholds. The host compares with them; layouts 1.0 to 1.2 raise no flags from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorLimits {
     /// Case temperature, 1/256 °C.
     pub temperature: Limits<i16>,
-    /// Supply, 100 µV.
+    /// Supply voltage, 100 µV.
     pub supply: Limits<u16>,
     /// Transmitted power, 0.1 µW.
     pub transmitted: Limits<u16>,
@@ -81,7 +80,7 @@ pub struct MonitorLimits {
     pub received: Limits<u16>,
 }
 
-/// A kind of module.
+/// A module type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// SFF-8024 identifier, one of [`crate::cmis::lower::identifier`].
@@ -92,9 +91,9 @@ pub struct Profile {
     pub part: [u8; 16],
     /// Serial number, padded with spaces.
     pub serial: [u8; 16],
-    /// Revision of the part, padded with spaces.
+    /// Part revision, padded with spaces.
     pub revision: [u8; 2],
-    /// Date of manufacture, YYMMDD, and two characters for the lot.
+    /// Manufacturing date as YYMMDD, and two characters for the lot.
     pub date: [u8; 8],
     /// SFF-8024 media type, one of [`crate::cmis::lower::media_type`].
     pub media_type: u8,
@@ -102,29 +101,29 @@ pub struct Profile {
     pub connector: u8,
     /// CMIS media technology, one of [`crate::cmis::page00::technology`].
     pub technology: u8,
-    /// Thresholds of the monitors.
+    /// Monitor thresholds.
     pub limits: MonitorLimits,
     /// Firmware version, major and minor.
     pub firmware: (u8, u8),
     /// Switch groups, 1 to 8.
     pub groups: u8,
-    /// External paths of each group, 1 to 8.
+    /// External paths per group, 1 to 8.
     pub external_paths: u8,
-    /// What the switch can do.
+    /// Capabilities of the switch.
     pub capabilities: Capabilities,
     /// Tap power below which a path counts as dark.
     pub power_low: Power,
-    /// Lane power below which a lane has lost its signal.
+    /// Lane power below which a lane reports loss of signal.
     pub los: Power,
-    /// Largest power draw in watts.
+    /// Maximum power draw in watts.
     pub power_max_watts: u8,
     /// Durations.
     pub timing: Timing,
-    /// Applications on offer, best first; at most eight.
+    /// Offered applications, best first; at most eight.
     pub applications: &'static [Application],
 }
 
-/// `text` padded with spaces, for the names of a profile.
+/// Returns `text` padded with spaces, for the names in a profile.
 ///
 /// # Panics
 /// At compile time, if `text` is longer than `N`.
@@ -142,10 +141,11 @@ pub const fn padded<const N: usize>(text: &str) -> [u8; N] {
 }
 
 impl Profile {
-    /// An 800G module with one switch group of two external paths and a loopback.
+    /// An 800G module with one switch group, two external paths and a loopback.
     ///
-    /// Switching takes 70 µs, the middle of the 60 to 80 µs published for OCS transceivers; the
-    /// other durations, the 12 W and the thresholds are design values of this project, not measurements.
+    /// Switching takes 70 µs, the middle of the 60 to 80 µs published for OCS transceivers. The
+    /// other durations, the 12 W and the thresholds are design values of this project, not
+    /// measurements.
     pub const OCSTRX_800G: Self = Self {
         identifier: crate::cmis::lower::identifier::QSFP_DD,
         vendor: padded("lightloom"),
@@ -185,7 +185,7 @@ impl Profile {
                 warning_high: 55_000,
                 warning_low: 15_000,
             },
-            // 5, −13, 4, −10 dBm; the alarm below is where a lane has lost its signal.
+            // 5, −13, 4, −10 dBm; a lane loses its signal at the low alarm.
             received: Limits {
                 alarm_high: 31_623,
                 alarm_low: 500,

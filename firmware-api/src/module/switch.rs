@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The path switch: arm, fire, watch the light move, say how it ended.
+//! The path switch: arms, fires, monitors the motion and determines the outcome.
 //!
 //! ```text
 //!        arm                fire                      at the path          power checked
@@ -10,7 +10,7 @@
 //!                                         idle
 //! ```
 //!
-//! A transaction moves each group once. Fired again, it moves nothing and the outcome stands.
+//! A transaction moves each group once. A repeated fire moves nothing and keeps the outcome.
 
 use crate::message::{
     Arm, ArmReport, Capabilities, FireReport, Power, RequestRefusal, TransactionId,
@@ -26,7 +26,7 @@ enum Phase {
     Settling,
 }
 
-/// One group under way.
+/// A group in motion.
 #[derive(Clone, Copy, Debug)]
 struct Motion {
     wanted: Path,
@@ -35,23 +35,19 @@ struct Motion {
     next_look: Micros,
 }
 
-/// What the rest of the module allows at the moment of a fire.
+/// Conditions in the rest of the module at the time of a fire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permission {
-    /// The module is in its Ready state.
     pub(crate) ready: bool,
-    /// Every data path is Deactivated.
     pub(crate) all_deactivated: bool,
 }
 
-/// What happened while time advanced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EndedMoves {
     /// Custom flags to raise.
     pub(crate) flags: u8,
 }
 
-/// The switch groups of a module.
 #[derive(Clone, Debug)]
 pub(crate) struct SwitchGroups {
     groups: Groups,
@@ -69,7 +65,7 @@ pub(crate) struct SwitchGroups {
 }
 
 impl SwitchGroups {
-    /// After power-on: every group is driven to its stored path.
+    /// State after power-on: every group moves to its stored path.
     pub(crate) fn power_on(profile: &Profile, hardware: &mut impl Hardware, now: Micros) -> Self {
         let stored = hardware.load_power_on_paths();
         let groups = Groups::first(profile.groups);
@@ -94,24 +90,23 @@ impl SwitchGroups {
         }
     }
 
-    /// What is armed.
     pub(crate) fn armed(&self) -> TransactionId {
         self.armed.map_or(TransactionId::NONE, |arm| arm.transaction)
     }
 
-    /// Groups whose light is moving.
+    /// Returns the groups whose light is moving.
     pub(crate) fn busy(&self) -> Groups {
         (0..GROUPS_MAX)
             .filter(|&group| self.motions[group].is_some())
             .fold(Groups::NONE, Groups::with)
     }
 
-    /// Whether transmitters must be off while groups move.
+    /// Returns whether transmitters must be off because groups are moving.
     pub(crate) fn mutes(&self) -> bool {
         self.policy == DataPathPolicy::MuteTransmit && !self.busy().is_empty()
     }
 
-    /// Checks and stores a change. Nothing moves.
+    /// Checks and stores a change without moving light.
     pub(crate) fn arm(&mut self, profile: &Profile, arm: Arm) -> Result<ArmReport, RequestRefusal> {
         if !self.busy().is_empty() {
             return Err(RequestRefusal::Busy);
@@ -142,7 +137,7 @@ impl SwitchGroups {
         }
     }
 
-    /// Forgets `transaction`, if it is the armed one and no light moves for it.
+    /// Discards `transaction` if it is armed and its light is not moving.
     pub(crate) fn disarm(&mut self, transaction: TransactionId) -> Result<(), RequestRefusal> {
         if self.armed() != transaction || transaction == TransactionId::NONE {
             return Ok(());
@@ -155,7 +150,7 @@ impl SwitchGroups {
         Ok(())
     }
 
-    /// Starts to move `groups` as armed. Groups that this transaction already moved stay.
+    /// Starts moving `groups` as armed. Groups that this transaction has already moved stay.
     pub(crate) fn fire(
         &mut self,
         profile: &Profile,
@@ -227,12 +222,12 @@ impl SwitchGroups {
         self.motions[group] = Some(motion);
     }
 
-    /// When a moving group should next be looked at.
+    /// Returns the time of the next position reading of a moving group.
     pub(crate) fn next_look(&self) -> Option<Micros> {
         self.motions.iter().flatten().map(|motion| motion.next_look).min()
     }
 
-    /// Looks at each group whose time has come.
+    /// Reads the position of each group that is due.
     pub(crate) fn advance(
         &mut self,
         profile: &Profile,
@@ -269,7 +264,7 @@ impl SwitchGroups {
         }
     }
 
-    /// Where the light of each group is; dark while it moves.
+    /// Returns the path of each group; dark while it moves.
     pub(crate) fn active(&self, hardware: &impl Hardware, now: Micros) -> Paths {
         core::array::from_fn(|group| match hardware.position(now, group) {
             Position::At(path) if self.groups.contains(group) => path,
@@ -277,7 +272,7 @@ impl SwitchGroups {
         })
     }
 
-    /// Whether a group at rest is not where it was last brought to.
+    /// Returns whether a group at rest has left its last commanded path.
     pub(crate) fn strayed(&self, hardware: &impl Hardware, now: Micros) -> bool {
         let active = self.active(hardware, now);
         self.groups
@@ -285,7 +280,7 @@ impl SwitchGroups {
             .any(|group| self.motions[group].is_none() && active[group] != self.committed[group])
     }
 
-    /// How the last fire ended.
+    /// Returns the outcome of the last fire.
     pub(crate) fn report(&self, hardware: &impl Hardware, now: Micros) -> FireReport {
         FireReport {
             transaction: self.fired,
@@ -296,7 +291,6 @@ impl SwitchGroups {
     }
 }
 
-/// What a look at a moving group says.
 enum MotionReading {
     Again(Motion),
     Ended(GroupOutcome),

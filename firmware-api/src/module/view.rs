@@ -15,7 +15,7 @@ use crate::time::Micros;
 const CMIS_REVISION: u8 = 0x53;
 
 impl<H: Hardware> Module<H> {
-    /// Fills the registers that do not change while the module runs.
+    /// Fills the registers that stay constant while the module runs.
     pub(super) fn write_defaults(&mut self) {
         self.write_identity();
         self.write_applications();
@@ -99,7 +99,7 @@ impl<H: Hardware> Module<H> {
         page01::TX_BIAS_SUPPORTED.set(memory, measures_bias);
         page01::CDB_INSTANCES.set(memory, 1);
         page01::CDB_BACKGROUND.set(memory, true);
-        // Both forms hold the real time, whichever a host reads (cmis::rules::cdb_busy_bound).
+        // Both encodings hold the real time, so either is valid (cmis::rules::cdb_busy_bound).
         page01::CDB_BUSY_SHORT.set(memory, 0);
         page01::CDB_BUSY_LONG.set(memory, (timing.cdb_us.div_ceil(160_000)).min(31) as u8);
         let halvings = (0..15).take_while(|i| 10_000 >> (i + 1) >= timing.page_change_us).count();
@@ -121,7 +121,7 @@ impl<H: Hardware> Module<H> {
         page_b0::COMMIT_MAX.set(memory, commit_max);
     }
 
-    /// Brings every read-only register up to date.
+    /// Refreshes every read-only register.
     pub(super) fn refresh(&mut self, now: Micros) {
         self.refresh_monitors(now);
         self.refresh_lanes();
@@ -188,7 +188,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Raises the loss-of-signal flag of lanes whose light was gone for the flag time.
+    /// Raises the loss-of-signal flag of lanes that have been dark for the flag time.
     fn refresh_lost_signals(&mut self, now: Micros) {
         let flag_time = Micros(u64::from(self.profile.timing.flag_us));
         for lane in 0..LANES {
@@ -204,7 +204,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Shows an arm that came over the serial line in the registers that would have made it.
+    /// Copies an arm received over the serial line to the equivalent registers.
     pub(super) fn show_arm(&mut self, arm: &Arm) {
         for (group, &path) in arm.paths.iter().enumerate() {
             page_b0::wanted(group).set(&mut self.memory, path);

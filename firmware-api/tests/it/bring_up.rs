@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Module and data-path states: every transition, and how long it takes.
+//! Module and data-path states: every transition and its duration.
 
 use crate::bench;
 use bench::{PROFILE, activated_at, module};
@@ -38,7 +38,6 @@ fn at(us: &[u32]) -> Micros {
     Micros(us.iter().map(|&span| u64::from(span)).sum())
 }
 
-/// The instant just before `now`.
 fn before(now: Micros) -> Micros {
     Micros(now.0 - 1)
 }
@@ -247,14 +246,14 @@ fn a_lost_signal_is_flagged_late_and_shown_at_once() {
 fn pages_are_selected_as_hosts_do_it() {
     let mut module = module();
     let mut now = activated_at();
-    // Page and bank in one write of two bytes, then the hold-off, then the page.
+    // Write page and bank in one write of two bytes; the page changes after the hold-off.
     module.bus_write(now, 126, &[0, page_b0::PAGE]).unwrap();
     assert!(module.bus_read(now, 192, &mut [0; 4]).is_err(), "held off");
     now = now + at(&[T.page_change_us]);
     let mut magic = [0; 4];
     module.bus_read(now, 192, &mut magic).unwrap();
     assert_eq!(magic, page_b0::MAGIC_TEXT);
-    // A page that does not exist puts the select back to zero.
+    // Selecting a nonexistent page resets the selection to zero.
     module.bus_write(now, 127, &[0x77]).unwrap();
     now = now + at(&[T.page_change_us]);
     let mut select = [9; 2];
@@ -263,7 +262,7 @@ fn pages_are_selected_as_hosts_do_it() {
     let mut vendor = [0; 16];
     module.bus_read(now, 129, &mut vendor).unwrap();
     assert_eq!(vendor, page00::VENDOR.get(&module));
-    // Reads run round within their half.
+    // Reads wrap around within their half.
     let mut round = [0; 2];
     module.bus_read(now, 255, &mut round).unwrap();
     assert_eq!(round[1], 0x18, "byte 128 of page 00h repeats the identifier");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ten points on which independent CMIS implementations disagree (docs/firmware-api.md,
-//! "Where implementations disagree"): one test each, in order.
+//! The ten points on which independent CMIS implementations disagree (docs/firmware-api.md, "Where
+//! implementations disagree"): one test each, in order.
 
 use crate::bench;
 use bench::{activated_at, module};

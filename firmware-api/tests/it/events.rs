@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events: a comparator that sees light go says so, again until it is acknowledged, in order, and never in a flood;
-//! and a move that is armed and fired by one request.
+//! Events: loss of light is reported, repeated until acknowledged, in order and rate-limited. Also
+//! covers arm and fire in a single request.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, external};
@@ -76,7 +76,7 @@ impl Rig {
         self.line(&line[..length]);
     }
 
-    /// As a firmware's timer does: called when it asked to be.
+    /// Calls the firmware at its requested wakeups, as a timer does.
     fn run_to(&mut self, end: Micros) {
         let mut looks = 0;
         loop {
@@ -97,7 +97,7 @@ impl Rig {
         self.run_to(self.now + Micros(micros));
     }
 
-    /// The comparator's line goes up or down: the firmware is called at once.
+    /// The comparator changes, which calls the firmware immediately.
     fn light(&mut self, arrives: bool) {
         self.device.module_mut().hardware_mut().tap = Power(if arrives { 5_000 } else { 0 });
         self.run_for(0);
@@ -201,7 +201,7 @@ fn one_event_is_on_its_way_at_a_time_and_the_next_says_what_is_so_then() {
     assert_eq!(rig.events[1].2.skipped, 1, "back and lost again meanwhile");
 }
 
-/// A flapping fibre with a host that acknowledges at once: bounded by the credit.
+/// A flapping fibre, with a host that acknowledges immediately: the token bucket limits the events.
 #[test]
 fn light_that_flaps_for_a_minute_sends_ten_events_a_second() {
     let mut rig = Rig::new();
@@ -290,7 +290,7 @@ fn go_moves_once_and_a_repeat_answers_the_same() {
         assert_eq!((fired.outcomes[0], fired.active[0]), (GroupOutcome::Success, external(2)));
         assert_eq!((fired.transaction, fired.generation), (TransactionId(7), 1));
     }
-    // The number is taken: other paths under it move nothing.
+    // The transaction number is used up: other paths with it move nothing.
     rig.ask(&Request::Go {
         arm: arm_to(7, Path::LOOPBACK, DataPathPolicy::Hot),
         groups: Groups(1),
@@ -314,8 +314,8 @@ proptest! {
         prop_assert_eq!(&payload[..length], &bytes[..]);
     }
 
-    /// Whatever happens to the line and the light: numbers ascend, each event differs from the one before it, and
-    /// once the light rests and the line works, what was said last is what is so.
+    /// For arbitrary line and light faults: numbers ascend, consecutive events differ, and once
+    /// light and line are stable, the last event matches the actual state.
     #[test]
     fn what_was_said_last_is_what_is_so(acts in prop::collection::vec((0u8..4, 1u64..30_000), 1..60)) {
         let mut rig = Rig::new();

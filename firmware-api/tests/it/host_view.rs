@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an ordinary CMIS host looks at before it brings a module up, byte for byte. Offsets and codes are written
-//! by hand from what public hosts read, not taken from the crate's own fields.
+//! Registers that an ordinary CMIS host reads before bringing up a module, byte for byte. Offsets
+//! and codes are hand-written from public host software, not taken from the crate's own fields.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, module};
@@ -41,7 +41,7 @@ fn a_host_reads_who_made_the_module_and_what_it_draws() {
 
 #[test]
 fn the_power_class_allows_what_the_module_draws() {
-    // The limits of the classes of QSFP-DD and OSFP, in quarters of a watt.
+    // Power class limits of QSFP-DD and OSFP, in quarters of a watt.
     let limits = [6, 14, 28, 32, 40, 48, 56];
     for watts in 0..=63u8 {
         let class = limits.iter().position(|&limit| u16::from(watts) * 4 <= limit).unwrap_or(7);
@@ -55,7 +55,7 @@ fn the_power_class_allows_what_the_module_draws() {
 #[test]
 fn a_host_reads_which_controls_flags_and_monitors_there_are() {
     let mut module = module();
-    // Controls of both directions, flags of both, module monitors, lane monitors: without bias here.
+    // Controls and flags of both directions, module monitors, lane monitors (here without bias).
     assert_eq!(
         bytes(&mut module, RegisterAddress::page(1, 155)),
         [0x02, 0x02, 0x00, 0x02, 0x03, 0x06]
@@ -73,7 +73,8 @@ fn thresholds_are_in_order_around_what_is_measured() {
     let at =
         |offset: usize| i32::from(u16::from_be_bytes([page[offset - 128], page[offset - 127]]));
     let signed = |offset| at(offset) - if at(offset) > 0x7fff { 0x1_0000 } else { 0 };
-    // High alarm, low alarm, high warning, low warning: temperature (signed), supply, sent, bias, received.
+    // High alarm, low alarm, high warning, low warning for temperature (signed), supply,
+    // transmitted power, bias, received power.
     for (first, usual) in
         [(128, 40 * 256), (136, 33_000), (176, 10_000), (184, 35_000), (192, 5_000)]
     {

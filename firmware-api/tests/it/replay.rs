@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every input that the fuzz targets of this crate have kept runs again, as an ordinary test.
+//! Replays every input that the fuzz targets of this crate have collected.
 
 use crate::corpus;
 use crate::fuzz_replay as replay;

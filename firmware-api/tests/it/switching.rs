@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arm and fire, over the serial line and over the registers: what moves, when, and what does not.
+//! Arm and fire over the serial line and through registers: the resulting motion, its timing, and
+//! refusals.
 
 use crate::bench;
 use bench::{Bench, PROFILE, activated_at, arm_to, ask, external, module, wait};
@@ -25,7 +26,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A module that carries traffic.
+    /// Starts with a module that carries traffic.
     fn new() -> Self {
         Self {
             device: SerialModule::new(module()),
@@ -73,7 +74,7 @@ impl Rig {
         });
         outcome.unwrap()
     }
-    /// Fires and waits until the report comes, at most ten milliseconds.
+    /// Fires and waits up to ten milliseconds for the report.
     fn fire(&mut self, transaction: u32) -> (Micros, FireReport) {
         let request = Request::Fire { transaction: TransactionId(transaction), groups: G0 };
         let began = self.now;
@@ -113,7 +114,7 @@ fn arm_moves_nothing_and_fire_moves_once() {
     assert_eq!(report.transaction, TransactionId(1));
     assert_eq!((report.generation, report.outcomes[0]), (1, GroupOutcome::Success));
     assert_eq!(report.active[0], external(2));
-    // The same fire again: the same answer, no motion.
+    // Repeating the fire returns the same answer without motion.
     let (took, again) = rig.fire(1);
     assert_eq!((took, again), (Micros::ZERO, report));
     assert_eq!(rig.optics().drives, drives + 1);
@@ -160,7 +161,6 @@ fn paths_that_do_not_exist_are_invalid() {
     let (_, report) = rig.fire(1);
     assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::Invalid, 0));
     assert_eq!(report.active[0], Path::LOOPBACK);
-    // A group that the module does not have.
     let mut paths = [Path::DARK; 8];
     paths[5] = external(1);
     let arm = Arm { transaction: TransactionId(2), policy: DataPathPolicy::Hot, paths };
@@ -307,8 +307,8 @@ fn power_on_paths_need_the_password_and_are_taken_at_reset() {
     assert_eq!(rig.status().active[0], external(2));
 }
 
-/// The former host's last requests arrive after its successor said hello and armed the same transaction number. They move
-/// nothing and do not change the successor's arm.
+/// The former host's last requests arrive after its successor's hello and its arm with the same
+/// transaction number. They move nothing and do not change the successor's arm.
 #[test]
 fn a_module_refuses_every_request_of_an_earlier_epoch() {
     let mut rig = Rig::new();
@@ -368,7 +368,7 @@ fn another_protocol_version_is_refused_by_name() {
     assert_eq!(seen, Some(true));
 }
 
-/// The register side: what a host with an I2C bus does.
+/// Switching by an I2C host through registers.
 mod registers {
     use super::*;
 
@@ -393,7 +393,7 @@ mod registers {
         bytes
     }
 
-    /// Arm in three writes: wanted paths, transaction and policy, enable.
+    /// Arms in three writes: wanted paths, transaction and policy, enable.
     fn arm(module: &mut Module<Bench>, now: Micros, transaction: u32, path: Path) {
         write(module, now, 136, &[path.code(), 0, 0, 0, 0, 0, 0, 0]);
         let [a, b, c, d] = transaction.to_be_bytes();
@@ -434,7 +434,6 @@ mod registers {
         module.bus_read(done, 68, &mut status).unwrap();
         assert_eq!(status, [2, 0, 0, 0, 0, 0x80 | 1, 0, 0, 0, 1]);
         assert_eq!(lower_bytes::<1>(&mut module, done, 13)[0] & page_b0::flag::SWITCH_DONE, 1);
-        // Sent again: nothing moves.
         let drives = module.hardware().drives;
         module.bus_write(done, 64, &page_b0::fast_fire(1, 0xaabb_0102)).unwrap();
         assert!(!module.moving());
@@ -519,7 +518,7 @@ mod registers {
         assert_eq!(module.hardware().power_on[0], external(1));
         assert_eq!(lower_bytes::<4>(&mut module, now, 122), [0; 4], "a password reads as zero");
         assert_eq!(lower::ACTIVE_PATHS.get(&module, 0), Some(Path::LOOPBACK));
-        // A wrong entry locks again.
+        // A wrong password locks the registers again.
         module.write(now, RegisterAddress::lower(122), &[9; 4]).unwrap();
         assert_eq!(module.write(now, at, &[2]), Err(RequestRefusal::Locked));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optics made of variables, and a host that talks to them without a line between.
+//! Simulated optics, and a host connected to them without a line.
 use lightloom_firmware_api::device::SerialModule;
 use lightloom_firmware_api::frame::ENCODED_BYTES_MAX;
 use lightloom_firmware_api::host::{Host, Sequence};
@@ -8,7 +8,7 @@ use lightloom_firmware_api::module::{Hardware, Module, Position, Profile};
 use lightloom_firmware_api::path::{DataPathPolicy, Path, Paths};
 use lightloom_firmware_api::time::Micros;
 
-/// Optics whose every answer a test can set.
+/// Optics whose readings a test can set.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) at: [Path; 8],
@@ -92,12 +92,11 @@ impl Hardware for Bench {
 
 pub(crate) const PROFILE: Profile = Profile::OCSTRX_800G;
 
-/// A module at power-on.
 pub(crate) fn module() -> Module<Bench> {
     Module::new(PROFILE, Bench::default(), Micros::ZERO)
 }
 
-/// When an undisturbed module carries traffic: boot, power up, init, transmit.
+/// Time at which an undisturbed module carries traffic: boot, power up, init, transmit.
 pub(crate) fn activated_at() -> Micros {
     let timing = PROFILE.timing;
     let spans =
@@ -115,7 +114,7 @@ pub(crate) fn arm_to(transaction: u32, path: Path, policy: DataPathPolicy) -> Ar
     Arm { transaction: TransactionId(transaction), policy, paths }
 }
 
-/// Sends one request over the framing; `on` sees each answer.
+/// Sends one request through the framing and passes each answer to `on`.
 pub(crate) fn ask(
     device: &mut SerialModule<Bench>,
     host: &mut Host,
@@ -131,7 +130,7 @@ pub(crate) fn ask(
     sequence
 }
 
-/// Lets time pass at the device; `on` sees each answer.
+/// Advances the device's time and passes each answer to `on`.
 pub(crate) fn wait(
     device: &mut SerialModule<Bench>,
     host: &mut Host,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the fuzz targets of this crate do with bytes; the stored corpus runs through the same
-//! functions as an ordinary test (`replay.rs`).
+//! Fuzz target functions of this crate. An ordinary test runs the stored corpus through the same
+//! functions (`replay.rs`).
 
 use crate::bench;
 use lightloom_firmware_api::cmis::{Coded, RegisterAddress, cdb, lower, page_b0, page11, state};
@@ -13,7 +13,8 @@ use lightloom_firmware_api::message::{Reply, Request};
 use lightloom_firmware_api::module::Module;
 use lightloom_firmware_api::time::Micros;
 
-/// Bytes as a line to the device, a line to the host, a message, and a payload to be framed.
+/// Interprets the input as bytes to the device, bytes to the host, a message, and a payload to
+/// frame.
 pub(crate) fn serial_frame(bytes: &[u8]) {
     let mut device = SerialModule::new(bench::module());
     let now = bench::activated_at();
@@ -54,7 +55,7 @@ pub(crate) fn serial_frame(bytes: &[u8]) {
     assert_eq!(seen, 1, "one frame in, one frame out");
 }
 
-/// Bytes as what a host does on the bus: wait, read, write, pull the low-power pin.
+/// Interprets the input as bus actions of a host: wait, read, write, toggle the low-power pin.
 pub(crate) fn cmis(bytes: &[u8]) {
     let mut module = bench::module();
     let mut now = bench::activated_at();
@@ -81,7 +82,7 @@ pub(crate) fn cmis(bytes: &[u8]) {
     assert_sane(&mut module, now);
 }
 
-/// Bytes as a CDB page, with a right check code if the first byte is odd.
+/// Interprets the input as a CDB page, with a valid check code if the first byte is odd.
 pub(crate) fn cdb(bytes: &[u8]) {
     let mut page = [0; cdb::MESSAGE_BYTES];
     let length = bytes.len().min(cdb::MESSAGE_BYTES);
@@ -108,7 +109,7 @@ pub(crate) fn cdb(bytes: &[u8]) {
     assert_sane(&mut module, now);
 }
 
-/// Time goes on, and every coded register holds a code.
+/// Checks over time that every coded register contains a valid code.
 fn assert_sane(module: &mut Module<bench::Bench>, now: Micros) {
     let mut now = now;
     for _ in 0..64 {
