@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The verbs of the first program, in the order of its help.
+//! The verbs of the first program, in help order.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::output::{self, Colour, VerbOutcome};
 use crate::{convert, emulate, init, merge, plan, replan, schema, second, trace, validate};
 
-/// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
+/// Plan, drive and emulate reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
 #[command(
     name = "lightloom",
@@ -18,14 +18,14 @@ use crate::{convert, emulate, init, merge, plan, replan, schema, second, trace, 
     after_help = "Exit status: 0 success, 1 the input or the result is bad, 2 wrong usage."
 )]
 struct Arguments {
-    /// When to colour messages (NO_COLOR turns `auto` off).
+    /// When to colour messages (NO_COLOR disables `auto`)
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     color: Colour,
     #[command(subcommand)]
     verb: Verb,
 }
 
-/// The verbs that this library runs.
+/// Verbs that this library runs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     Init(init::Arguments),
@@ -39,7 +39,7 @@ pub enum Verb {
     Trace(trace::Arguments),
 }
 
-/// The whole first program, from its arguments to its exit status.
+/// Runs the first program from its arguments to its exit status.
 #[must_use]
 pub fn main() -> ExitCode {
     let matches = command().get_matches();
@@ -56,11 +56,11 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Runs the chosen verb, as far as the first program can.
+/// Runs a verb as far as the first program can.
 ///
 /// # Errors
-/// Whatever kept the verb from giving a result, to be printed to standard error, exit status 1;
-/// [`Needed`](second::Needed) before anything is written or printed where the second program has to run the command.
+/// The reason the verb has no result, for standard error and exit status 1.
+/// [`Needed`](second::Needed) before any output if the second program must run the command.
 pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     match verb {
         Verb::Init(arguments) => init::run(arguments),
@@ -75,12 +75,12 @@ pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     }
 }
 
-/// The whole command, with a line for each verb of the second program.
+/// Returns the whole command, including a stub for each verb of the second program.
 fn command() -> clap::Command {
     grouped(Arguments::command().subcommands(second::VERBS.iter().map(second::Verb::command)))
 }
 
-/// The verbs by what they are for, as `lightloom --help` lists them.
+/// Verbs by purpose, as listed by `lightloom --help`.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Plan", &["init", "plan", "replan", "export"]),
     (
@@ -103,7 +103,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Files", &["validate", "schema", "convert", "completions", "man"]),
 ];
 
-/// `command`, whose help lists its verbs in groups.
+/// Returns `command` with help that lists its verbs in groups.
 #[must_use]
 pub fn grouped(command: clap::Command) -> clap::Command {
     let header = command.get_styles().get_header();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom emulate`: runs a scenario packet by packet, under one seed or many.
+//! `lightloom emulate`: runs a scenario packet by packet, with one seed or many.
 
 mod ci;
 mod daemon;
@@ -35,7 +35,7 @@ pub use live::Live;
 pub use source::ScenarioSource;
 pub use sweep::show as show_sweep;
 
-/// Runs a scenario packet by packet: times, faults, what they touch.
+/// Run a scenario packet by packet: times, faults and their effects
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom emulate topologies/scenarios/node-fault.yaml
@@ -49,30 +49,29 @@ pub use sweep::show as show_sweep;
   lightloom emulate topologies/scenarios/node-fault.yaml --seed 0..99 --shard 3/8 --format json > part-3.json
   lightloom emulate topologies/scenarios/months.yaml --seed 0..99")]
 pub struct Arguments {
-    /// The scenario file, or a fabric file whose step is run once without faults.
+    /// Scenario file, or a fabric file whose step is run once without faults
     scenario: PathBuf,
-    /// The plan in force, as `lightloom plan`, `replan` and `ctl plan` write it [default: the scenario's, or one that is
-    /// made for the fabric as it is at the start].
+    /// Active plan, as written by `lightloom plan`, `replan` or `ctl plan` [default: the
+    /// scenario's, or a new plan for the fabric's initial state]
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Seed of every random draw [default: the scenario's]; `0..99` runs a hundred seeds and names
-    /// the worst.
+    /// Seed of all random draws [default: the scenario's]; `0..99` runs a hundred seeds and names
+    /// the worst
     #[arg(long, value_name = "N")]
     seed: Option<SeedRange>,
-    /// Of the seeds, run only part `i` of `n`, counted from 0; `lightloom merge` puts the parts
-    /// together.
+    /// Run only part `i` of `n` of the seeds, counted from 0; `lightloom merge` combines the parts
     #[arg(long, value_name = "I/N", requires = "seed")]
     shard: Option<SweepShard>,
-    /// Threads; the result does not depend on it.
+    /// Number of threads; does not affect the result
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Write every flow to this file: flow,src,dst,bytes,start_ps,end_ps,workload.
+    /// Write all flows to this file: flow,src,dst,bytes,start_ps,end_ps,workload
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     flows_out: Option<PathBuf>,
-    /// Simulate every ring, also those that are the same as another one. The result does not depend on it.
+    /// Simulate every ring, even those identical to another one; does not affect the result
     #[arg(long)]
     no_reuse: bool,
-    /// Simulate every ring besides, and compare every packet's arrival: fails at the first difference.
+    /// Also simulate reused rings and compare every packet's arrival; fail at the first difference
     #[arg(long, conflicts_with = "no_reuse")]
     prove_reuse: bool,
     #[command(flatten)]
@@ -83,10 +82,11 @@ pub struct Arguments {
     result: ResultArguments,
 }
 
-/// Runs a scenario; `control` makes the shipping daemon where the scenario has it run.
+/// Runs a scenario. `control` creates the production daemon if the scenario uses it.
 ///
 /// # Errors
-/// Whatever kept it from a result, [`Needed`] where the scenario has the daemon run and there is no `control`.
+/// The reason there is no result. [`Needed`] if the scenario uses the daemon and `control` is
+/// `None`.
 pub fn run(
     arguments: &Arguments,
     control: Option<&dyn MakeControl>,
@@ -123,7 +123,7 @@ pub fn run(
     }
 }
 
-/// One run of many: on one thread, without recordings.
+/// Runs one seed of a sweep on one thread, without recordings.
 fn of_a_sweep(
     scenario: &Scenario,
     control: &dyn MakeControl,
@@ -164,7 +164,7 @@ fn run_once(
     conclude(arguments, source, &result)
 }
 
-/// What is run on: the plan of a fabric, or the size of a network.
+/// Returns the heading: the plan of a fabric, or the size of a network.
 fn heading(scenario: &Scenario, start: &RunStart, took: plan::Took) -> String {
     match (&scenario.on, &start.plan) {
         (On::Fabric(fabric), Some((plan, verdict))) => plan::describe(fabric, plan, verdict, took),
@@ -172,7 +172,7 @@ fn heading(scenario: &Scenario, start: &RunStart, took: plan::Took) -> String {
     }
 }
 
-/// Writes and shows the result of one run.
+/// Writes and prints the result of one run.
 fn conclude(
     arguments: &Arguments,
     source: &ScenarioSource,
@@ -185,7 +185,7 @@ fn conclude(
     if result.never_ended {
         output::note(&text::never_ended(result));
     }
-    // Where jobs train and nothing else runs, their steps are the rows.
+    // If jobs train and there are no other workloads, the rows are their steps.
     let rows = match result.workloads.is_empty() && !result.steps.is_empty() {
         true => "steps",
         false => "workloads",
@@ -195,7 +195,7 @@ fn conclude(
 }
 
 impl Arguments {
-    /// Looking at packets and links takes the engine that has them all.
+    /// Recordings of packets and links require the engine with all of them.
     fn sharing(&self) -> IslandReuse {
         if self.no_reuse || self.look.is_asked_for() {
             IslandReuse::Whole

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fabric files as the verbs read them, with the files beside them that they name.
+//! Reads fabric files for the verbs, together with the files that they reference.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use lightloom_fabric::plan;
 use crate::output::{self, InputRefused};
 use crate::{files, kinds};
 
-/// Reads a fabric file, showing its mistakes.
+/// Reads a fabric file and prints its errors.
 ///
 /// # Errors
-/// [`InputRefused`] when it has mistakes.
+/// [`InputRefused`] if it has errors.
 pub fn read(path: &Path) -> anyhow::Result<Fabric> {
     of_document(path, files::read_document(path))
 }
 
-/// The fabric in a file that has been read, or its mistakes shown.
+/// Parses a fabric file that has already been read and prints its errors.
 ///
 /// # Errors
-/// If it cannot be read or has mistakes.
+/// If the file could not be read or has errors.
 pub fn of_document(
     path: &Path,
     document: Result<Vec<u8>, Box<Diagnostic>>,
@@ -31,7 +31,7 @@ pub fn of_document(
     fabric.ok_or(InputRefused.into())
 }
 
-/// The fabric in a file that has been read, unless there is a mistake; and every mistake, which is not shown.
+/// Parses a fabric file that has already been read. Returns its errors without printing them.
 ///
 /// # Errors
 /// If the file is a plan.
@@ -56,10 +56,10 @@ pub fn quietly(
     })
 }
 
-/// The fabric in a file of version 1 or 2, for converting it.
+/// Parses a fabric file of version 1 or 2, for conversion.
 ///
 /// # Errors
-/// [`InputRefused`] when it has mistakes.
+/// [`InputRefused`] if it has errors.
 pub fn of_any_version(path: &Path, bytes: &[u8]) -> anyhow::Result<Fabric> {
     let mut text = |named: &str| files::text_beside(path, named);
     let (fabric, mistakes) =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files as the verbs see them: read within the size limit, written whole or not at all.
+//! File access of the verbs: reading within the size limit, and atomic writing.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,18 +12,18 @@ use lightloom_fabric::document::{self, Diagnostic, codes};
 use lightloom_fabric::provenance::{Input, Inputs};
 use lightloom_fabric::trace::MAX_TRACE_BYTES;
 
-/// What the user calls a file: `-` is standard input.
+/// Returns the user's name of a file: `-` is standard input.
 pub fn name(path: &Path) -> String {
     if is_standard_input(path) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
-/// What people wrote and this command has read: no result takes its place.
+/// Input files of this command, which results must not overwrite.
 static READ: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// What this command has read of standard input: it can be read once.
+/// Contents of standard input, which can be read only once.
 static STANDARD_INPUT: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// What this command has read of standard input, if it has.
+/// Returns the contents of standard input, if it has been read.
 pub fn standard_input() -> Option<&'static [u8]> {
     STANDARD_INPUT.get().map(Vec::as_slice)
 }
@@ -34,15 +34,15 @@ fn note_read(path: &Path) {
     }
 }
 
-/// Whether this command has read the file as input.
+/// Returns whether this command has read the file as input.
 fn is_input(path: &Path) -> bool {
     READ.lock().is_ok_and(|read| read.iter().any(|input| input == path))
 }
 
-/// A file that a result shall go to, for the parser of flags: refused before the work if nothing can be written there.
+/// Parses an output file argument. Rejects unwritable destinations before any work is done.
 ///
 /// # Errors
-/// What is wrong with it, and what to write instead.
+/// Describes the problem and an alternative.
 pub fn destination(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if text == "-" {
@@ -77,7 +77,7 @@ fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Reads a file that people write, and never more of it than the limit.
+/// Reads a user-written file up to the size limit.
 ///
 /// # Errors
 /// If it cannot be read or is too large.
@@ -98,10 +98,10 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     document::take(&name, metadata.is_file().then_some(metadata.len()), file)
 }
 
-/// Largest result that is read back, in bytes.
+/// Maximum size of a result file, in bytes.
 const LARGEST_RESULT: u64 = 1 << 30;
 
-/// Reads a result that this program wrote, and never more of it than a gigabyte.
+/// Reads a result file of this program, up to a gigabyte.
 ///
 /// # Errors
 /// If it cannot be read or is larger.
@@ -116,22 +116,22 @@ pub fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Notes one of several files that have the same part in a result: `matrix`, `matrix-2`.
+/// Records one of several input files with the same role in a result: `matrix`, `matrix-2`.
 pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
     let input = Input::of(name, bytes);
     let roles = std::iter::once(role.to_owned()).chain((2..).map(|nth| format!("{role}-{nth}")));
     for role in roles {
-        // A file that is read twice is one input.
+        // A file that is read twice is recorded once.
         if *inputs.entry(role).or_insert_with(|| input.clone()) == input {
             return;
         }
     }
 }
 
-/// Reads a file that stands beside `path`, as that file names it.
+/// Reads a file referenced by `path`, relative to its folder.
 ///
 /// # Errors
-/// Why it cannot be read, in a sentence.
+/// Explains in a sentence why it cannot be read.
 pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     let folder = if is_standard_input(path) { None } else { path.parent() };
     let beside = folder.unwrap_or(Path::new("")).join(named);
@@ -144,20 +144,20 @@ pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     Ok(NamedFile { name, bytes })
 }
 
-/// The text of a file that stands beside `path`, as that file names it.
+/// Reads the text of a file referenced by `path`, relative to its folder.
 ///
 /// # Errors
-/// Why it cannot be read, in a sentence.
+/// Explains in a sentence why it cannot be read.
 pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
     let NamedFile { name, bytes } = beside(path, named)?;
     String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))
 }
 
-/// Writes `contents` to `path` so that no reader ever sees half of it: into a file with a temporary
-/// name in the same folder, which then takes the name. Pipes and devices are written as they are.
+/// Writes `contents` to `path` atomically: into a temporary file in the same folder, which is then
+/// renamed. Pipes and devices are written directly.
 ///
 /// # Errors
-/// If the folder or the file cannot be written; then whatever stood at `path` still stands there.
+/// If the folder or the file cannot be written. The previous contents of `path` are then unchanged.
 pub fn write(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", path.display());
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom init`: a fabric file to begin with, or files from an operator's own logs.
+//! `lightloom init`: creates a starter fabric file, or files from an operator's own logs.
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 mod daemon_file;
 mod own_data;
 
-/// Writes a fabric file, a daemon's file, or files from own logs.
+/// Write a fabric file, a daemon file, or files from your own logs
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom init
@@ -24,29 +24,31 @@ mod own_data;
   lightloom init --daemon fabric.yaml -o daemon.yaml
   lightloom init --from logs/ -o mine/")]
 pub struct Arguments {
-    /// What is described [default: asked for, on a terminal].
+    /// Design of the fabric [default: prompt on a terminal]
     #[arg(long, value_enum, value_name = "PRESET")]
     preset: Option<Named>,
-    /// GPUs of the cluster [default: asked for, on a terminal].
+    /// GPUs of the cluster [default: prompt on a terminal]
     #[arg(long, value_name = "N")]
     gpus: Option<u32>,
-    /// GPUs of a tensor-parallel group [default: 32 on rings, 8 in switch domains and below 128 GPUs].
+    /// GPUs per tensor-parallel group [default: 32 on rings, 8 in switch domains and below 128
+    /// GPUs]
     #[arg(long, value_name = "N")]
     tp: Option<u32>,
-    /// The fabric whose transceivers and optical switches the daemon drives: its file is written.
+    /// Write a daemon file for the transceivers and optical switches of this fabric
     #[arg(long, value_name = "FABRIC", conflicts_with_all = ["preset", "gpus", "tp", "from"])]
     daemon: Option<PathBuf>,
-    /// A folder with own logs: jobs, faults, topology, profiles. Each file is recognised by its content.
+    /// Folder with your own logs (jobs, faults, topology, profiles), each recognised by its content
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["preset", "gpus", "tp"], requires = "output")]
     from: Option<PathBuf>,
-    /// Where to write the file, which must not exist [default: standard output]; with --from a folder for several.
+    /// File to write, which must not exist [default: standard output]; with --from, a folder for
+    /// several files
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgument,
 }
 
-/// A preset as it is written on the command line.
+/// A preset as a command line value.
 #[derive(Clone, Copy, Debug)]
 struct Named(Preset);
 
@@ -73,7 +75,7 @@ impl ValueEnum for Named {
 /// Writes a fabric file.
 ///
 /// # Errors
-/// If there is no terminal to ask on, the size does not fit, or the file cannot be written.
+/// If there is no terminal for questions, the size does not fit, or the file cannot be written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let (Some(folder), Some(output)) = (&arguments.from, &arguments.output) {
         return own_data::run(folder, output, arguments.format.format);
@@ -83,7 +85,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
     if let Some(path) = &arguments.daemon {
         let fabric = crate::fabric::read(path)?;
-        // The daemon reads it from where its own file stands.
+        // The daemon resolves the name relative to its own file.
         let folder = arguments.output.as_deref().and_then(Path::parent);
         let named = match path.file_name() {
             Some(name) if folder == path.parent() => PathBuf::from(name),
@@ -109,7 +111,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     write_new(arguments.output.as_deref(), &text, "plan it with `lightloom plan")
 }
 
-/// Writes a file that is not there yet, or prints it; `next` is the command that takes it.
+/// Writes a file that must not exist yet, or prints it. `next` is the command to suggest.
 fn write_new(path: Option<&Path>, text: &str, next: &str) -> anyhow::Result<VerbOutcome> {
     match path {
         None => output::print(text)?,
@@ -123,7 +125,7 @@ fn write_new(path: Option<&Path>, text: &str, next: &str) -> anyhow::Result<Verb
     Ok(VerbOutcome::Good)
 }
 
-/// What exists is not overwritten.
+/// Existing files are not overwritten.
 fn is_new(path: &Path) -> anyhow::Result<()> {
     if path.exists() {
         bail!("{} exists: it is not overwritten, give another name", path.display());
@@ -144,7 +146,8 @@ fn ask_for_preset() -> anyhow::Result<Preset> {
         .ok_or_else(|| WrongUsage(format!("no preset `{answer}`: write one of {}", known())).into())
 }
 
-/// An answer from the terminal; `flag` is what gives it where there is none.
+/// Asks a question on the terminal. `flag` is the equivalent option, for the error without a
+/// terminal.
 fn ask(question: &str, flag: &str, usual: &str) -> anyhow::Result<String> {
     if !stdin().is_terminal() {
         return Err(WrongUsage(format!("no terminal to ask on: give {flag}")).into());

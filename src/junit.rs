@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JUnit XML as CI systems read it: suites, in them cases and properties.
+//! JUnit XML for CI systems: suites with cases and properties.
 //!
-//! Where a case ended otherwise than well, its suite and the document count it. What XML cannot hold is left out.
+//! Suite and document count the cases that did not pass. Characters that XML cannot represent are
+//! omitted.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A document under `name`.
+/// Returns a document with this name.
 #[must_use]
 pub fn document(name: &str, suites: &[Suite]) -> String {
     let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
@@ -19,7 +20,7 @@ pub fn document(name: &str, suites: &[Suite]) -> String {
     xml
 }
 
-/// Cases that belong together.
+/// A group of cases.
 #[derive(Clone, Debug, Default)]
 pub struct Suite {
     name: String,
@@ -29,23 +30,21 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// An empty suite.
+    /// Creates an empty suite.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// How long all of it took.
+    /// Sets the total duration.
     pub fn took(&mut self, time: Duration) {
         self.time = Some(time);
     }
 
-    /// Adds a property.
     pub fn property(&mut self, name: &str, value: &str) {
         self.properties.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Adds a case.
     pub fn add(&mut self, case: JunitCase) {
         self.cases.push(case);
     }
@@ -69,20 +68,20 @@ impl Suite {
     }
 }
 
-/// How a case ended; the message is empty where there is nothing to say.
+/// Outcome of a case; messages may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JunitEnd {
-    /// Well.
+    /// The case passed.
     Well,
-    /// What was tested is wrong: message, and what is known besides.
+    /// The case failed: message and details.
     Failed(String, String),
-    /// It could not be tested.
+    /// The case could not be run.
     Error(String),
-    /// It was not tested.
+    /// The case was skipped.
     Skipped(String),
 }
 
-/// One thing that was tested.
+/// A test case.
 #[derive(Clone, Debug)]
 pub struct JunitCase {
     name: String,
@@ -93,20 +92,20 @@ pub struct JunitCase {
 }
 
 impl JunitCase {
-    /// A case of `class`.
+    /// Creates a case of `class`.
     #[must_use]
     pub fn new(name: impl Into<String>, class: impl Into<String>, ended: JunitEnd) -> Self {
         let (name, class, output) = (name.into(), class.into(), String::new());
         Self { name, class, time: None, ended, output }
     }
 
-    /// How long it took.
+    /// Returns the case with its duration.
     #[must_use]
     pub fn took(self, time: Duration) -> Self {
         Self { time: Some(time), ..self }
     }
 
-    /// What it printed.
+    /// Returns the case with its output.
     #[must_use]
     pub fn printed(self, output: impl Into<String>) -> Self {
         Self { output: output.into(), ..self }
@@ -144,7 +143,7 @@ impl JunitCase {
     }
 }
 
-/// The counts of `cases`, as attributes.
+/// Returns the numbers of `cases` by outcome, as attributes.
 fn counts<'c>(cases: impl Iterator<Item = &'c JunitCase>, names_skipped: bool) -> String {
     let (mut tests, mut skipped, mut errors, mut failures) = (0, 0, 0, 0);
     for case in cases {
@@ -169,7 +168,8 @@ fn seconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64())
 }
 
-/// Text within elements and attributes; line breaks stay where XML keeps them, and as references in attributes.
+/// Escapes text for elements and attributes. Line breaks stay where XML preserves them and become
+/// references in attributes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kinds of files that people write, and how to tell them apart.
+//! The kinds of user-written files and their detection.
 //!
-//! To add a kind: one entry in [`KINDS`].
+//! To add a kind, add an entry to [`KINDS`].
 
 use lightloom_emulator::scenario;
 use lightloom_fabric::document::{self, Code, Diagnostic};
@@ -13,36 +13,37 @@ use serde_json::Value;
 use crate::files;
 use crate::second::Needed;
 
-/// Every mistake of a file, by what the user calls it and its bytes.
+/// Returns all errors of a file, given its name and its contents.
 pub type FileCheck = fn(&str, &[u8]) -> Vec<Diagnostic>;
 
 /// A kind of file.
 pub struct FileKind {
-    /// What users call it: `lightloom schema NAME`.
+    /// Name in `lightloom schema NAME`.
     pub name: &'static str,
-    /// What it describes, in one sentence.
+    /// Description in one sentence.
     pub about: &'static str,
-    /// Top keys that files of this kind have and few others do.
+    /// Top-level keys typical of this kind and rare in others.
     marks: &'static [&'static str],
-    /// Every mistake of a file of this kind; `None` where the second program reads it.
+    /// Check of the file; `None` if only the second program reads this kind.
     check: Option<FileCheck>,
-    /// Its JSON Schema, as it is kept in `docs/schemas`.
+    /// JSON Schema, as stored in `docs/schemas`.
     pub schema: &'static str,
-    /// The mistakes that only it can have.
+    /// Error codes specific to this kind.
     codes: &'static [Code],
 }
 
-/// What the second program reads of a kind of file.
+/// The second program's reader of a file kind.
 pub struct Reader {
-    /// The name of the kind.
+    /// Name of the kind.
     pub kind: &'static str,
-    /// Every mistake of such a file.
+    /// Check of the file.
     pub check: FileCheck,
-    /// The mistakes that only it can have.
+    /// Error codes specific to this kind.
     pub codes: &'static [Code],
 }
 
-/// The part that a file has in a result whose main file names it: its kind, and `trace` for what is no such file.
+/// Returns the role of an input file that the main file references: its kind, or `trace` if it has
+/// no known kind.
 pub fn role_of(bytes: &[u8]) -> &'static str {
     if lightloom_fabric::plan::is_plan(bytes) {
         return "plan";
@@ -50,7 +51,7 @@ pub fn role_of(bytes: &[u8]) -> &'static str {
     of_keys(&document::top_keys(bytes)).map_or("trace", |kind| kind.name)
 }
 
-/// Every kind, in the order in which they are listed.
+/// All kinds, in display order.
 pub const KINDS: &[FileKind] = &[
     FileKind {
         name: "fabric",
@@ -149,13 +150,13 @@ pub const KINDS: &[FileKind] = &[
     },
 ];
 
-/// The kind of this name.
+/// Returns the kind with this name.
 pub fn named(name: &str) -> Option<&'static FileKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// The kind that has the most of its marks among `keys`, which are allowed a slip of spelling; of
-/// several, the one that knows the most of the keys.
+/// Returns the kind with the most marks among `keys`, tolerating misspellings. Ties go to the kind
+/// that knows the most keys.
 pub fn of_keys(keys: &[String]) -> Option<&'static FileKind> {
     let exact = |mark: &str| keys.iter().any(|key| key == mark);
     let near = |mark: &str| document::closest(mark, keys.iter().map(String::as_str)).is_some();
@@ -163,7 +164,7 @@ pub fn of_keys(keys: &[String]) -> Option<&'static FileKind> {
         .or_else(|| most(keys, |kind| kind.marks.iter().filter(|mark| near(mark)).count()))
 }
 
-/// That a file is clearly of another kind than the one a verb takes.
+/// Returns an error if the file is clearly of a different kind than the verb takes.
 pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic> {
     let keys = document::top_keys(bytes);
     let found = of_keys(&keys).filter(|kind| kind.name != wanted)?;
@@ -183,7 +184,7 @@ pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic
     Some(Diagnostic::whole_file(document::codes::UNKNOWN_KIND, file, message).with_help(help))
 }
 
-/// The kind for which `count` is greatest, if it is one.
+/// Returns the kind with the largest `count`, if it is unique.
 fn most(keys: &[String], count: impl Fn(&FileKind) -> usize) -> Option<&'static FileKind> {
     let most = KINDS.iter().map(&count).max().filter(|most| *most > 0)?;
     let kinds: Vec<&FileKind> = KINDS.iter().filter(|kind| count(kind) == most).collect();
@@ -200,10 +201,10 @@ fn most(keys: &[String], count: impl Fn(&FileKind) -> usize) -> Option<&'static 
 }
 
 impl FileKind {
-    /// Every mistake of a file of this kind.
+    /// Returns all errors of a file of this kind.
     ///
     /// # Errors
-    /// [`Needed`] where it is read by the second program, whose `readers` are not there.
+    /// [`Needed`] if the second program reads this kind and its `readers` are missing.
     pub fn check(
         &self,
         file: &str,
@@ -215,7 +216,7 @@ impl FileKind {
         Ok(check(file, bytes))
     }
 
-    /// How many of `keys` files of this kind may have.
+    /// Returns how many of `keys` this kind allows.
     fn keys_known(&self, keys: &[String]) -> usize {
         let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
         let known = |key: &&String| schema["properties"].get(key.as_str()).is_some();
@@ -223,10 +224,10 @@ impl FileKind {
     }
 }
 
-/// Every code that any file can be refused with.
+/// Returns all error codes of files.
 ///
 /// # Errors
-/// [`Needed`] where the `readers` of the second program are not there.
+/// [`Needed`] if the `readers` of the second program are missing.
 pub fn all_codes(readers: &[Reader]) -> Result<Vec<Code>, Needed> {
     let readers = KINDS
         .iter()

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line `lightloom`, one file a verb: parse, call, show. No document type and no logic is here.
+//! The command line `lightloom`, with one file per verb: parse, call, print. It contains no
+//! document types and no logic.
 //!
-//! `lightloom` plans and emulates. All other verbs need prices, pages, the daemon, devices or servers: they are verbs of the
-//! program `lightloom-lab`, which `lightloom` finds beside itself ([`second`]), so that the first command compiles little.
+//! `lightloom` plans and emulates. All other verbs need prices, pages, the daemon, devices or
+//! servers. They belong to the program `lightloom-lab`, which `lightloom` finds next to its own
+//! executable ([`second`]), so that the first program compiles quickly.
 //!
-//! To add a verb: a file with `Arguments` (clap) and `run`, here or in `lab/src/`, its `mod` line, and its two lines in
-//! `cli.rs` beside it; a verb of `lab/src/` also has a line in [`second::VERBS`]. Results go through [`output`], files
-//! through [`files`].
+//! To add a verb, create a file with `Arguments` (clap) and `run`, here or in `lab/src/`, with its
+//! `mod` line, and add its two lines to the `cli.rs` next to it. A verb in `lab/src/` also needs a
+//! line in [`second::VERBS`]. Results go through [`output`], files through [`files`].
 
 pub mod cli;
 pub mod convert;

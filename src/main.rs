@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom`: plans and emulates, and hands every other verb to the program beside it.
+//! `lightloom`: plans and emulates, and passes every other verb to the second program.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom merge`: puts the parts of a sweep together.
+//! `lightloom merge`: combines the parts of a sweep.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use crate::files;
 use crate::output::VerbOutcome;
 use crate::result::ResultArguments;
 
-/// Puts the parts of a sweep together: one result, its worst seed.
+/// Combine the parts of a sweep into one result with its worst seed
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom merge part-*.json
   lightloom merge part-*.json --junit junit.xml --summary summary.md --format json > sweep.json")]
 pub struct Arguments {
-    /// Results of `lightloom emulate … --seed 0..99 --shard i/n --format json`.
+    /// Results of `lightloom emulate … --seed 0..99 --shard i/n --format json`
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
     #[command(flatten)]
@@ -26,10 +26,10 @@ pub struct Arguments {
     result: ResultArguments,
 }
 
-/// Puts parts together.
+/// Combines the parts of a sweep.
 ///
 /// # Errors
-/// If one is no part of the same sweep, or a seed is missing.
+/// If a file is not a part of the same sweep, or a seed is missing.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let parts: Vec<Sweep> =
         arguments.results.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;

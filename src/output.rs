@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a verb shows and how it ends: results to standard output, everything else to standard error.
+//! Output and exit status of a verb: results go to standard output, everything else to standard
+//! error.
 //!
-//! The only place of the program that prints. A reader that goes away (`| head`) ends the program
-//! quietly; any other failure to write is an error.
+//! This is the only module that prints. A closed pipe (`| head`) ends the program silently; any
+//! other write failure is an error.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -14,70 +15,68 @@ use serde::Serialize;
 
 use crate::result::ResultDocument;
 
-/// What a verb found.
+/// Outcome of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerbOutcome {
-    /// The input and the result are good: exit status 0.
+    /// Input and result are good: exit status 0.
     Good,
-    /// The input or the result is bad, and the verb has said why: exit status 1.
+    /// Input or result is bad, and the verb has reported why: exit status 1.
     Bad,
-    /// A program that was run ended with this status, and is ours to pass on.
+    /// A child process ended with this status, which is passed on.
     Status(u8),
 }
 
-/// A wish that no flag parser could refuse: exit status 2.
+/// Invalid usage that the argument parser cannot detect: exit status 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongUsage(pub String);
 
-/// The input was refused and its mistakes have been shown: exit status 1, nothing more to say.
+/// The input was refused and its errors have been printed: exit status 1 without a further message.
 #[derive(Debug, thiserror::Error)]
 #[error("the input is refused")]
 pub struct InputRefused;
 
-/// How a verb shows its result. Flatten it into a verb's arguments.
+/// Output format of a verb. Flatten this into a verb's arguments.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct FormatArgument {
-    /// How to show the result.
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
 }
 
-/// The two forms of every result.
+/// The two formats of every result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Aligned tables with units, for people.
+    /// Aligned tables with units
     #[default]
     Text,
-    /// One JSON document, for programs.
+    /// One JSON document
     Json,
 }
 
-/// When messages are coloured.
+/// When to colour messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Colour {
-    /// On a terminal, unless NO_COLOR is set or TERM is `dumb`.
+    /// On a terminal, unless NO_COLOR is set or TERM is `dumb`
     #[default]
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 
 static COLOUR: OnceLock<Colour> = OnceLock::new();
 
-/// Fixes when messages are coloured, once, before anything is shown.
+/// Sets when messages are coloured. Call once, before any output.
 pub fn set_colour(colour: Colour) {
     COLOUR.set(colour).expect("the colour is set once, by main");
 }
 
-/// Whether messages on standard error are coloured.
+/// Returns whether messages on standard error are coloured.
 pub fn coloured() -> bool {
     coloured_on(&io::stderr())
 }
 
-/// Whether what is written to this stream is coloured.
+/// Returns whether output to this stream is coloured.
 pub fn coloured_on(stream: &impl IsTerminal) -> bool {
     match COLOUR.get().copied().unwrap_or_default() {
         Colour::Always => true,
@@ -90,7 +89,7 @@ pub fn coloured_on(stream: &impl IsTerminal) -> bool {
     }
 }
 
-/// Prints a result as it stands.
+/// Prints a result verbatim.
 ///
 /// # Errors
 /// If standard output cannot be written.
@@ -108,7 +107,7 @@ pub fn print_json(result: &impl Serialize) -> anyhow::Result<()> {
     print(&json(result)?)
 }
 
-/// Prints a result as one JSON document under its schema.
+/// Prints a result as one JSON document with its schema.
 ///
 /// # Errors
 /// If standard output cannot be written.
@@ -116,28 +115,28 @@ pub fn print_document(schema: &'static str, result: &impl Serialize) -> anyhow::
     print_json(&ResultDocument::new(schema, Inputs::new(), result))
 }
 
-/// A result as one JSON document.
+/// Converts a result to one JSON document.
 ///
 /// # Errors
-/// It cannot be written as JSON.
+/// If it cannot be serialised.
 pub fn json(result: &impl Serialize) -> anyhow::Result<String> {
     let mut text = serde_json::to_string_pretty(result)?;
     text.push('\n');
     Ok(text)
 }
 
-/// Shows what is wrong with files.
+/// Prints diagnostics of files.
 pub fn diagnostics(diagnostics: &[Diagnostic]) {
     let style = if coloured() { Style::Coloured } else { Style::Plain };
     let _ = io::stderr().lock().write_all(document::render(diagnostics, style).as_bytes());
 }
 
-/// A note to the user on standard error, beside the result. A failure to write it is ignored.
+/// Prints a note on standard error. Write failures are ignored.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Turns the end of a verb into the exit status of the program.
+/// Converts the outcome of a verb to the exit status of the program.
 pub fn conclude(end: anyhow::Result<VerbOutcome>) -> ExitCode {
     match end {
         Ok(VerbOutcome::Good) => ExitCode::SUCCESS,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom plan`: from a fabric and its faults to a proven plan.
+//! `lightloom plan`: computes and verifies a plan for a fabric and its faults.
 
 mod against;
 pub mod pricing;
@@ -35,7 +35,7 @@ use crate::{fabric, files, replan, trace};
 use against::Against;
 use pricing::Pricing;
 
-/// Plans a fabric around its faults: rings, transceiver paths, ranks.
+/// Plan a fabric around its faults: rings, transceiver paths, ranks
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom plan topologies/ring-2880.yaml --fault n17,n42/b1,n7/b0.2 -o plan.json
@@ -47,51 +47,53 @@ use pricing::Pricing;
   lightloom plan topologies/rfabric-2048.yaml --sensitivity
   lightloom plan topologies/rfabric-shapes.yaml --exact")]
 pub struct Arguments {
-    /// The fabric file; `-` is standard input.
+    /// Fabric file; `-` reads standard input
     pub fabric: PathBuf,
-    /// What is broken: nodes `n17`, bundles `n17/b0`, fibres by one of their ports `n17/b0.2`, optical switches
-    /// `ocs3` and their ports `ocs3/p17`.
+    /// Failed parts: nodes `n17`, bundles `n17/b0`, fibres by one of their ports `n17/b0.2`,
+    /// optical switches `ocs3` and their ports `ocs3/p17`
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pub fault: Vec<Part>,
-    /// Take the broken nodes from this fault trace.
+    /// Take the failed nodes from this fault trace
     #[arg(long, value_name = "FILE", requires = "at")]
     pub trace: Option<PathBuf>,
-    /// The day of the trace.
+    /// Day in the trace
     #[arg(long, value_name = "DAYS", requires = "trace", allow_negative_numbers = true)]
     at: Option<f64>,
-    /// Where the randomness comes from (which servers of a trace the nodes are).
+    /// Random seed (assigns trace servers to nodes)
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Find the most rings there can be, by counting where that settles it, else by integer programming over
-    /// up to 2,000 candidate rings in at most 20 s a job; ignores where ToRs are. On a reconfigurable fat-tree: solve every phase too, with
-    /// at most 20 s each, and route over several hops where there are up to 24 leaves.
+    /// Find the largest possible number of rings, by counting if that settles it, otherwise by
+    /// integer programming over up to 2,000 candidate rings with at most 20 s per job; ignores the
+    /// placement of ToRs. On a reconfigurable fat-tree, also solve every phase, with at most 20 s
+    /// each, and use multi-hop routes with up to 24 leaves
     #[arg(long)]
     pub exact: bool,
-    /// Reconfigurable fat-tree: performance per cost against every baseline, over rates, prices, core
-    /// sizes and shares of communication.
+    /// For a reconfigurable fat-tree: performance per cost compared with every baseline, over
+    /// rates, prices, core sizes and communication shares
     #[arg(long)]
     pub sensitivity: bool,
-    /// Price file for its cost [default: the one that ships as topologies/prices.yaml].
+    /// Price file for the cost [default: the shipped topologies/prices.yaml]
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
-    /// Plan rings and network each alone: what planning both together is held against.
+    /// Plan rings and network separately, the baseline for joint planning
     #[arg(long, conflicts_with = "exact")]
     separately: bool,
-    /// Another plan to show beside this one.
+    /// Another plan to compare with
     #[arg(long, value_name = "PLAN")]
     against: Option<PathBuf>,
-    /// Where to write the plan.
+    /// File to write the plan to
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     pub output: Option<PathBuf>,
-    /// How to show the result; the rows of `csv` and `markdown` are the phases of a step, or the jobs where there is none.
+    /// Output format; the rows of `csv` and `markdown` are the phases of a step, or the jobs
+    /// without one
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) format: ResultFormat,
 }
 
-/// Plans, and prices what has optical switches between its leaves.
+/// Plans a fabric, and prices networks with optical switches.
 ///
 /// # Errors
-/// Whatever kept it from a proven plan.
+/// The reason there is no verified plan.
 pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<VerbOutcome> {
     let document = files::read_document(&arguments.fabric);
     let (fabric, mistakes) = fabric::quietly(&arguments.fabric, document)?;
@@ -118,7 +120,7 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
         broken.extend(broken_on(&fabric, path, day, seed, &mut inputs)?);
     }
     let faults = fault_set(&fabric, broken)?;
-    // Rings and circuits are solved exactly where a fabric has them.
+    // Solve rings and circuits exactly if the fabric has them.
     let has_rings = fabric.jobs.iter().any(Job::is_placed);
     let method = if arguments.exact && has_rings { Method::Exact } else { Method::Scan };
     let exact = arguments.exact.then_some(SOLVER_LIMITS);
@@ -184,17 +186,17 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
     Ok(VerbOutcome::Good)
 }
 
-/// The fabric file among the inputs of a result.
+/// Returns the fabric file as an input of a result.
 pub fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
     Input { file: files::name(path), sha256: fabric.sha256.clone() }
 }
 
-/// How long planning and its proof took: for people only, as it is another time on every run.
+/// Duration of planning and verification. Only for text output, because it differs between runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// Until the plan was there.
+    /// Time until the plan was found.
     pub planned: Duration,
-    /// `None` if it is in the other.
+    /// Verification time; `None` if it is included in `planned`.
     pub proven: Option<Duration>,
 }
 
@@ -209,7 +211,7 @@ impl fmt::Display for Took {
     }
 }
 
-/// A plan, with the comparisons that were asked for.
+/// A plan with the requested comparisons.
 #[derive(Serialize)]
 struct Printed<'a, R> {
     #[serde(flatten)]
@@ -220,17 +222,17 @@ struct Printed<'a, R> {
     against: Option<Against>,
 }
 
-/// The phases of a plan that send something between leaves.
+/// Returns the phases of a plan with traffic between leaves.
 fn sending(fabric: &Fabric, plan: &Plan) -> anyhow::Result<Vec<Phase>> {
     let mut phases = lightloom_planner::joint::phases(fabric, &plan.ranks)?;
     phases.retain(|phase| phase.demand.total().0 > 0);
     Ok(phases)
 }
 
-/// The broken `parts` of a fabric.
+/// Returns the failed `parts` of a fabric.
 ///
 /// # Errors
-/// Naming every part that the fabric does not have.
+/// Names every part that the fabric does not have.
 pub fn fault_set(
     fabric: &Fabric,
     parts: impl IntoIterator<Item = Part>,
@@ -245,7 +247,7 @@ pub fn fault_set(
     Ok(faults)
 }
 
-/// The nodes that a fault trace has out on some day.
+/// Returns the nodes out of service on a day of a fault trace.
 ///
 /// # Errors
 /// If the trace cannot be read or does not fit the fabric.
@@ -270,10 +272,10 @@ pub fn broken_on(
     Ok(timeline.faulty_at(TraceTime::from_days(day)).into_iter().map(Part::Node).collect())
 }
 
-/// Holds a plan against the independent checker. A plan that fails is never written.
+/// Verifies a plan with the independent checker. A plan that fails is never written.
 ///
 /// # Errors
-/// With everything that is wrong.
+/// Lists all violations.
 pub fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<Verdict> {
     check(fabric, faults, plan).map_err(|found| {
         let shown: Vec<String> =
@@ -282,7 +284,7 @@ pub fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<
     })
 }
 
-/// Writes a plan to a file, whole or not at all.
+/// Writes a plan to a file atomically.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -293,8 +295,8 @@ pub fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
     files::write(path, &text)
 }
 
-/// A plan for people, on one page: what each job got and what is wasted, where its ranks are, what it sends over
-/// which circuits, what planning both together gains, and what was proven.
+/// Returns a one-page text description: allocations and waste, rank placement, traffic and
+/// circuits, the gain of joint planning, and the verification result.
 pub fn describe(fabric: &Fabric, plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let hbd = &fabric.hbd;
     let heading = format!(
@@ -349,7 +351,7 @@ fn groups_text(fabric: &Fabric, plan: &Plan) -> String {
     format!("{jobs}{proofs}{searches}\n{gpus}{}{}\n", reserve_note(plan), spare_note(plan))
 }
 
-/// How the mapping of a job was found, and what to write to keep it.
+/// Returns how the mapping of a job was found and the keys that would fix it.
 fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
     let (Searched { sequences, sequence, .. }, step) = (planned.searched.as_ref()?, &job.step);
     let found = planned.searched.as_ref()?;
@@ -368,7 +370,7 @@ fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
     ))
 }
 
-/// Which algorithm ended the exact search for the rings of a job, and with what gap.
+/// Returns the algorithm that ended the exact ring search of a job, and its gap.
 fn ring_proof(job: &JobPlan) -> Option<String> {
     let proof = job.most_rings?;
     let ended = match proof.ended {
@@ -383,7 +385,7 @@ fn ring_proof(job: &JobPlan) -> Option<String> {
     Some(format!("{}: {} rings of TP-{}, {gap}, by {ended}\n", job.name, proof.rings, job.tp))
 }
 
-/// Where the ranks of every job with a step are: which dimensions stay below a leaf.
+/// Returns the rank placement of every job with a step: the dimensions that stay below a leaf.
 fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
     let mut table = TextTable::new([
         "ranks of",
@@ -407,7 +409,8 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
             .map(|rank| ([rank.tp, rank.pp, rank.cp, rank.dp], fabric.dcn.leaf_of(rank.gpu)))
             .collect();
         let count = |axis: usize| at.keys().map(|at| at[axis] + 1).max().unwrap_or(0);
-        // Gradients go round: the last rank is a neighbour of the first. Stages are a line.
+        // Gradient exchange is circular, so the last rank neighbours the first; pipeline stages
+        // form a line.
         let together = |axis: usize, is_round: bool| {
             let count = count(axis);
             let pairs = at.iter().filter_map(|(rank, leaf)| {
@@ -439,7 +442,7 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
     if rows == 0 { String::new() } else { format!("{table}\n") }
 }
 
-/// The network that times are for, where a file says nothing of it.
+/// Returns the assumed network if the file does not specify one.
 fn assumed_text(fabric: &Fabric) -> String {
     let assumed = FatTree::default();
     if fabric.dcn.packet_tree() != Some(&assumed) {
@@ -452,7 +455,7 @@ fn assumed_text(fabric: &Fabric) -> String {
     )
 }
 
-/// What planning both halves together gains, and what nothing could gain.
+/// Returns the gain of joint planning and its upper bound.
 fn gain_text(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let Some(gain) = metrics.orchestration_gain else { return String::new() };
@@ -460,7 +463,7 @@ fn gain_text(plan: &Plan) -> String {
         Some(bound) if bound < 0.999_95 => {
             format!("; no placement saves more than {}", percent(bound))
         }
-        // A bound of everything rules nothing out.
+        // A bound of 100 % is not informative.
         Some(_) => "; no bound below all of it is known".to_owned(),
         None => "; no bound is known for this step on this fabric".to_owned(),
     };
@@ -470,7 +473,7 @@ fn gain_text(plan: &Plan) -> String {
     )
 }
 
-/// Phases that the network interfaces of a GPU hold up.
+/// Returns the phases limited by the network interfaces of a GPU.
 fn interface_text(plan: &Plan) -> String {
     let held = plan.phases.iter().filter(|phase| {
         phase.interface_ps.is_some_and(|time| time.0 > 0 && time == phase.duration_ps)
@@ -516,7 +519,7 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
             }
             None => format!("network and card cost {usd} a GPU; "),
         });
-    // A plan that is written knows its digest: to find it takes as long as to write a plan.
+    // A written plan contains its digest; computing it takes as long as serialising the plan.
     let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
     format!("proven: {}\n{cost}{took}\nplan {name}\n", proven.join("; "))
 }
@@ -529,7 +532,7 @@ fn broken_parts(count: usize) -> String {
     }
 }
 
-/// Why more is wasted than must be: no jobs, or placement over ToRs.
+/// Explains avoidable waste: no jobs, or placement that respects ToRs.
 fn reserve_note(plan: &Plan) -> &'static str {
     if plan.jobs.is_empty() {
         return "(the fabric has no `jobs`, so no GPU works for one: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";
@@ -543,7 +546,7 @@ fn reserve_note(plan: &Plan) -> &'static str {
     }
 }
 
-/// What one node more in every ring is for, and which rings have lost it.
+/// Explains the spare node of every ring and lists the rings that have lost it.
 fn spare_note(plan: &Plan) -> String {
     match plan.metrics.rings_without_spare {
         None => String::new(),
@@ -573,7 +576,7 @@ fn job_row(job: &JobPlan) -> [String; 6] {
     ]
 }
 
-/// A share of one, in percent.
+/// Formats a fraction in percent.
 pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }

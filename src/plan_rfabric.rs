@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom plan` on a reconfigurable fat-tree: the phase table and the changes between phases.
+//! `lightloom plan` on a reconfigurable fat-tree: tables of the phases and the transitions.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use lightloom_units::Picoseconds;
 
 use crate::table::TextTable;
 
-/// Solvers stop here, phase by phase.
+/// Solver limits per phase.
 pub const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
 
-/// The phases and the changes between them, for people.
+/// Returns the phases and transitions as text.
 pub fn text(plan: &Plan) -> String {
     let changes = match plan.phases.iter().any(|phase| !phase.circuits.is_empty()) {
         true => transition_table(plan),
@@ -24,7 +24,7 @@ pub fn text(plan: &Plan) -> String {
     format!("{}{}\n{changes}", phase_table(plan), solver_lines(plan))
 }
 
-/// What a solver said of each phase, where one was asked.
+/// Returns the solver results of each phase, if any.
 fn solver_lines(plan: &Plan) -> String {
     let mut lines = String::new();
     for phase in &plan.phases {
@@ -75,7 +75,7 @@ fn phase_table(plan: &Plan) -> TextTable {
     table
 }
 
-/// Whether several jobs have a step.
+/// Returns whether several jobs have a step.
 fn is_of_several_jobs(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| phase.job.is_some())
 }
@@ -110,7 +110,7 @@ fn transition_table(plan: &Plan) -> String {
     table.to_string()
 }
 
-/// What a step communicates, with changes of circuits and without.
+/// Returns the communication time of a step with and without circuit changes.
 pub fn summary(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let Some(step) = metrics.step_time_ps else { return String::new() };
@@ -130,8 +130,8 @@ pub fn summary(plan: &Plan) -> String {
     format!("{of} communicates for {}{fixed}.\n{dark}", rounded(step))
 }
 
-/// Where no change of circuits pays: up to which time of one it would. Planned again with changes that take
-/// none, whose gain is shared out over them.
+/// If no circuit change pays off, returns the largest switching time for which one would. This
+/// replans with zero switching time and divides the gain by the number of changes.
 pub fn break_even(
     network: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -162,7 +162,8 @@ pub fn break_even(
     )
 }
 
-/// Which way of sending new weights is quickest, by how much, and from which share of the bytes circuits for it pay.
+/// Returns the fastest weight synchronisation method, its lead, and the fraction of bytes from
+/// which dedicated circuits pay off.
 pub fn weight_sync(choices: &[SyncChoice]) -> String {
     choices.iter().map(choice_text).collect()
 }
@@ -224,7 +225,7 @@ fn choice_text(choice: &SyncChoice) -> String {
     format!("{heading}{table}{planned}{packets}{rings}{change}{assumed}\n")
 }
 
-/// The quickest by `time`, and how far the others are from it.
+/// Returns the fastest method by `time` and its lead over the others.
 fn best_text(
     choice: &SyncChoice,
     over: &str,
@@ -244,10 +245,10 @@ fn best_text(
     format!("Best {over}: {}{}.\n", best.join(", "), others.collect::<String>())
 }
 
-/// Below this ratio two times count as the same.
+/// Times within this ratio count as equal.
 const ALIKE: f64 = 1.005;
 
-/// A time in seconds or milliseconds, to four digits.
+/// Formats a time in seconds or milliseconds with four digits.
 pub fn rounded(time: Picoseconds) -> String {
     let seconds = time.as_secs_f64();
     if seconds >= 1.0 { format!("{seconds:.3} s") } else { format!("{:.3} ms", seconds * 1e3) }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Progress on standard error: a bar on a terminal, lines with a percentage elsewhere.
+//! Progress on standard error: a bar on a terminal, otherwise lines with a percentage.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
 
-/// How far a verb has come. Shared by reference between threads.
+/// Progress of a verb, shared by reference between threads.
 pub struct Progress {
     what: String,
     total: u64,
@@ -18,9 +18,9 @@ pub struct Progress {
     begun: Instant,
 }
 
-/// Elsewhere than on a terminal nothing is said of work that ends so soon.
+/// Minimum duration of work that is reported if standard error is not a terminal.
 pub const QUIET_FOR: Duration = Duration::from_secs(2);
-/// There a line is written each time this share more is done.
+/// Interval of progress lines.
 const LINE_EVERY_PERCENT: u64 = 10;
 
 impl Progress {
@@ -40,7 +40,7 @@ impl Progress {
         }
     }
 
-    /// Records that `steps` more are done.
+    /// Records `steps` completed steps.
     pub fn advance(&self, steps: u64) {
         let before = self.done.fetch_add(steps, Ordering::Relaxed);
         match &self.bar {
@@ -63,7 +63,7 @@ impl Drop for Progress {
     }
 }
 
-/// The percentage to write when the count goes from `before` to `after`, if a line is due.
+/// Returns the percentage to print as the count rises from `before` to `after`, if a line is due.
 fn line_due(before: u64, after: u64, total: u64) -> Option<u64> {
     let step = |count: u64| count.min(total) * 100 / total / LINE_EVERY_PERCENT;
     (step(after) > step(before)).then(|| step(after) * LINE_EVERY_PERCENT)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom replan`: the next plan after a fault or a repair, with the least change.
+//! `lightloom replan`: computes the next plan after a fault or a repair with minimal changes.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -21,10 +21,10 @@ use crate::result::ResultFormat;
 use crate::table::TextTable;
 use crate::{files, kinds, plan};
 
-/// The version of the document that is printed.
+/// Schema version of the printed document.
 const SCHEMA: &str = "lightloom.replan/v1";
 
-/// Makes the next plan after faults and repairs: what has to move.
+/// Compute the next plan after faults and repairs with minimal moves
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("change").args(["fault", "repair"]).required(true).multiple(true)))]
 #[command(after_help = "Examples:
@@ -32,32 +32,32 @@ const SCHEMA: &str = "lightloom.replan/v1";
   lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17
   lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17 --fresh")]
 pub struct Arguments {
-    /// The plan in force.
+    /// Active plan
     plan: PathBuf,
-    /// The fabric file it was made from.
+    /// Fabric file that the plan was made from
     #[arg(long, value_name = "FILE")]
     fabric: PathBuf,
-    /// What broke: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.
+    /// New faults: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     fault: Vec<Part>,
-    /// What works again.
+    /// Repaired parts
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     repair: Vec<Part>,
-    /// Also plans from nothing and shows what that would gain. It takes as long as `plan`.
+    /// Also plan from scratch and show the possible gain; takes as long as `plan`
     #[arg(long)]
     fresh: bool,
-    /// Where to write the next plan.
+    /// File to write the next plan to
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
-    /// How to show the result; the rows of `csv` and `markdown` are the bundles that switch.
+    /// Output format; the rows of `csv` and `markdown` are the bundles that switch
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: ResultFormat,
 }
 
-/// Makes the next plan.
+/// Computes the next plan.
 ///
 /// # Errors
-/// Whatever kept it from a proven plan.
+/// The reason there is no verified plan.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let fabric = crate::fabric::read(&arguments.fabric)?;
     let mut inputs = Inputs::new();
@@ -79,7 +79,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let took = plan::Took { planned, proven: Some(start.elapsed() - planned) };
     let next = next.sealed(inputs.clone());
     plan::write(arguments.output.as_deref(), &next)?;
-    // A job that had to shrink does not fit a plan from nothing.
+    // A job that had to shrink does not fit a plan from scratch.
     let from_nothing = || lightloom_planner::plan(&fabric, &faults, options).ok();
     let fresh = arguments.fresh.then(from_nothing).flatten();
     match arguments.format {
@@ -137,14 +137,14 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Breaks and repairs what the arguments name. Returns what was so already.
+/// Applies the faults and repairs of the arguments. Returns notes about those without effect.
 fn change_faults(
     fabric: &Fabric,
     faults: &mut FaultSet,
     arguments: &Arguments,
 ) -> anyhow::Result<Vec<String>> {
     let Arguments { fault, repair, .. } = arguments;
-    // Every part is known to the fabric before any is touched.
+    // Check that all parts exist before changing any.
     plan::fault_set(fabric, fault.iter().chain(repair).copied())?;
     let mut notes = Vec::new();
     for part in fault {
@@ -160,10 +160,10 @@ fn change_faults(
     Ok(notes)
 }
 
-/// Reads the plan of a k-hop ring, and notes it among the inputs of the result.
+/// Reads the plan of a k-hop ring and records it as an input of the result.
 ///
 /// # Errors
-/// If the file cannot be read or is no such plan.
+/// If the file cannot be read or is not such a plan.
 pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<Plan> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));
@@ -182,7 +182,7 @@ pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<
     })
 }
 
-/// What could not be kept, that was there before.
+/// Returns the allocations lost in the next plan.
 fn given_up(before: &Plan, next: &Plan) -> String {
     let new = next.given_up.iter().skip(before.given_up.len());
     let lines = new.map(|lost| {
@@ -198,7 +198,7 @@ fn given_up(before: &Plan, next: &Plan) -> String {
     if text.is_empty() { text } else { format!("{text}\n") }
 }
 
-/// What a plan from nothing would gain over the next plan, which moves as little as possible.
+/// Returns the gain of a plan from scratch over the next plan, which minimises moves.
 fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
     let (next, fresh) = (&next.metrics, &fresh.metrics);
     let mut gains = Vec::new();
@@ -225,7 +225,7 @@ fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
     }
 }
 
-/// What happened to a group, from where and to where.
+/// Returns the change of a group, with its nodes before and after.
 fn summary(
     before: &Plan,
     change: &GroupChange,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a verb shows its result and where it keeps it: text, JSON, or its rows as comma-separated values.
+//! Prints and stores the result of a verb: as text, as JSON, or its rows as CSV.
 
 use std::path::PathBuf;
 
@@ -13,32 +13,33 @@ use lightloom_fabric::provenance::{Inputs, VERSION};
 use crate::files;
 use crate::output;
 
-/// Flatten it into the arguments of a verb whose result is one document with rows.
+/// Output arguments for verbs whose result is one document with rows.
 #[derive(Clone, Debug, Args)]
 pub struct ResultArguments {
-    /// How to show the result.
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: ResultFormat,
-    /// Keep the result in this file, too: its rows if the name ends in .csv, else the JSON document.
+    /// Also write the result to this file: its rows if the name ends in .csv, otherwise the JSON
+    /// document
     #[arg(short, long, value_name = "FILE", value_parser = files::destination)]
     output: Option<PathBuf>,
 }
 
-/// The forms of a result.
+/// Output formats of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum ResultFormat {
-    /// Aligned tables with units, for people.
+    /// Aligned tables with units
     #[default]
     Text,
-    /// One JSON document, for programs.
+    /// One JSON document
     Json,
-    /// The rows alone, for spreadsheets: nested values get names with dots.
+    /// Only the rows, for spreadsheets; nested values get dotted names
     Csv,
-    /// The rows alone as a Markdown table, for pages and issues.
+    /// Only the rows as a Markdown table, for pages and issues
     Markdown,
 }
 
-/// A result under its schema, as every JSON document is.
+/// A result with its schema, like every JSON document.
 #[derive(Debug, Serialize)]
 pub struct ResultDocument<T> {
     schema: &'static str,
@@ -50,17 +51,17 @@ pub struct ResultDocument<T> {
 }
 
 impl<T> ResultDocument<T> {
-    /// The result of a verb with this schema, from these files.
+    /// Creates the document of a result with its schema and input files.
     pub fn new(schema: &'static str, inputs: Inputs, result: T) -> Self {
         Self { schema, version: VERSION, inputs, result }
     }
 }
 
-/// Fields of a document that are no part of its result.
+/// Fields of a document that are not part of its result.
 const ABOUT: [&str; 3] = ["schema", "version", "inputs"];
 
 impl ResultArguments {
-    /// Shows `result` and keeps it; `rows` is the name of its main table.
+    /// Prints and stores `result`; `rows` is the name of its main table.
     ///
     /// # Errors
     /// If standard output or the file cannot be written.
@@ -83,7 +84,7 @@ impl ResultArguments {
 }
 
 impl ResultFormat {
-    /// Shows `result`; `rows` is the name of its main table.
+    /// Prints `result`; `rows` is the name of its main table.
     ///
     /// # Errors
     /// If standard output cannot be written.
@@ -102,11 +103,11 @@ impl ResultFormat {
     }
 }
 
-/// The rows of a table of the document: a column for each value that any row has, in the order of the document.
-/// Tables within rows have no place: they are left out, and named.
+/// Returns the rows of a table as CSV, with a column for each value that occurs in any row, in
+/// document order. Nested tables are omitted, and a note names them.
 ///
 /// # Errors
-/// If the document cannot be written as text.
+/// If the document cannot be serialised.
 pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let document: Tree = serde_json::from_str(&serde_json::to_string(result)?)?;
     let rows = match (document.field(rows), &document) {
@@ -129,7 +130,7 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     if !tables.is_empty() {
         output::note(&format!("not in the CSV, tables of their own: {}", tables.join(", ")));
     }
-    // A table without rows has no names for its columns either.
+    // A table without rows has no column names.
     if columns.is_empty() {
         return Ok(String::new());
     }
@@ -142,7 +143,7 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(csv.into_inner()?)?)
 }
 
-/// A table of comma-separated values as one of Markdown.
+/// Converts a CSV table to Markdown.
 fn markdown_of(csv: &str) -> anyhow::Result<String> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(csv.as_bytes());
     let mut text = String::new();
@@ -157,7 +158,7 @@ fn markdown_of(csv: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A document with its fields in the order in which they are written.
+/// A document that preserves the order of its fields.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Tree {
@@ -192,7 +193,7 @@ impl Tree {
     }
 }
 
-/// A row: each plain value with its name, and the names of what are tables themselves.
+/// A row: its plain values by name, and the names of its nested tables.
 #[derive(Default)]
 struct Row {
     cells: Vec<(String, String)>,
@@ -206,7 +207,7 @@ impl Row {
         flat
     }
 
-    /// Lists of plain values are one cell, with blanks between them.
+    /// A list of plain values becomes one cell, separated by blanks.
     fn add(&mut self, name: String, value: &Tree) {
         match value {
             Tree::Plain(_) => self.cells.push((name, value.text().unwrap_or_default())),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom schema`: the JSON Schema of a file kind.
+//! `lightloom schema`: prints the JSON Schema of a file kind.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use crate::files;
 use crate::kinds::{self, KINDS};
 use crate::output::{self, FormatArgument, VerbOutcome};
 
-/// Prints the JSON Schema of a file kind, for editors.
+/// Print the JSON Schema of a file kind, for editors
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   lightloom schema fabric > fabric.schema.json
   # and at the top of fabric.yaml, for editors with a YAML language server:
   # yaml-language-server: $schema=fabric.schema.json")]
 pub struct Arguments {
-    /// The kind of file.
+    /// File kind
     #[arg(value_name = "KIND", value_parser = KindName)]
     kind: String,
-    /// Where to write it [default: standard output].
+    /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A schema is JSON in either format.
+    /// Accepted for consistency; a schema is JSON in either format.
     #[command(flatten)]
     _format: FormatArgument,
 }
@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// The name of a kind of file, as an argument.
+/// Parser for the name of a file kind.
 #[derive(Clone, Copy)]
 pub struct KindName;
 

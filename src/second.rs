@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The second program, `lightloom-lab`: found beside the first, it runs what needs prices, pages, the daemon, devices or
-//! servers, so that who plans and emulates need not compile those.
+//! The second program, `lightloom-lab`, located next to the first. It runs verbs that need prices,
+//! pages, the daemon, devices or servers, so that planning and emulation compile without them.
 //!
-//! The first program knows its verbs by name, and hands over whole commands: all of [`VERBS`], and a command of its own
-//! that turns out to need more ([`Needed`]).
+//! The first program knows the verbs of the second by name ([`VERBS`]). It passes on whole
+//! commands: those verbs, and its own commands that turn out to need the second program
+//! ([`Needed`]).
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,17 +18,17 @@ use anyhow::{Context, bail};
 use crate::files;
 use crate::output::VerbOutcome;
 
-/// The file name of the second program, and of its package.
+/// File name and package name of the second program.
 pub const PROGRAM: &str = "lightloom-lab";
 
-/// A verb of the second program, as the first lists it.
+/// A verb of the second program, as listed by the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
-    /// What is typed.
+    /// Name.
     pub name: &'static str,
-    /// What it does, in the words of the second program.
+    /// Description, identical to that in the second program.
     pub about: &'static str,
-    /// A command that works.
+    /// A working example.
     pub example: &'static str,
 }
 
@@ -35,7 +36,7 @@ const fn verb(name: &'static str, about: &'static str, example: &'static str) ->
     Verb { name, about, example }
 }
 
-/// Every verb of the second program, in the order of its help.
+/// All verbs of the second program, in help order.
 pub const VERBS: &[Verb] = &[
     verb("demo", "Plans 2,880 GPUs, lets a node die, and opens the report of it", "lightloom demo"),
     verb(
@@ -126,7 +127,7 @@ pub const VERBS: &[Verb] = &[
 ];
 
 impl Verb {
-    /// Its line in the help of the first program, which leaves everything behind it to the second.
+    /// Returns the stub in the help of the first program, which passes all arguments on.
     pub(crate) fn command(&self) -> clap::Command {
         let rest = clap::Arg::new("arguments")
             .value_name("ARGUMENTS")
@@ -144,22 +145,22 @@ impl Verb {
     }
 }
 
-/// Whether the second program has a verb of this name.
+/// Returns whether the second program has a verb with this name.
 pub(crate) fn has(name: &str) -> bool {
     VERBS.iter().any(|verb| verb.name == name)
 }
 
-/// A command of the first program needs the second. Nothing has been written or printed.
+/// A command of the first program needs the second. Nothing has been written or printed yet.
 #[derive(Debug, thiserror::Error)]
 #[error("this is run by {PROGRAM}")]
 pub struct Needed;
 
-/// Becomes the second program, with the arguments and the standard input of this one.
+/// Replaces this process with the second program, with the same arguments and standard input.
 ///
 /// # Errors
-/// It is not beside this one.
+/// If it is not installed next to this program.
 pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
-    // Without /proc, as in a bare chroot, no program knows where it is: then the search path knows.
+    // Without /proc, as in a bare chroot, the executable's path is unknown, so use the search path.
     let own = std::env::current_exe().unwrap_or_default();
     let program = own.with_file_name(PROGRAM);
     if own.is_absolute() && !program.is_file() {
@@ -175,12 +176,12 @@ pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
     if let Some(read) = files::standard_input() {
         command.stdin(again(read).context("cannot hand standard input on")?);
     }
-    // Only comes back where it failed.
+    // `exec` returns only on failure.
     let error = command.exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// What has been read of standard input, to be read once more: a file without a name.
+/// Makes consumed standard input readable again through an unlinked temporary file.
 fn again(read: &[u8]) -> std::io::Result<Stdio> {
     let path: PathBuf = std::env::temp_dir().join(format!(".lightloom.{}", std::process::id()));
     let mut file = File::create_new(&path)?;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of `topologies/` that verbs begin with where none is named: a package takes none from beside its folder.
+//! Files of `topologies/` that verbs use by default. They are embedded because a package may not
+//! access files outside its folder.
 
-/// Prices and powers of parts: `topologies/prices.yaml`.
+/// Prices and power of parts: `topologies/prices.yaml`.
 pub const PRICES: &str = include_str!("../topologies/prices.yaml");
 /// 2,880 GPUs on rings: `topologies/ring-2880.yaml`.
 pub const RING_2880: &str = include_str!("../topologies/ring-2880.yaml");
-/// A node of these dies: `topologies/scenarios/node-fault.yaml`.
+/// Failure of a node: `topologies/scenarios/node-fault.yaml`.
 pub const NODE_FAULT: &str = include_str!("../topologies/scenarios/node-fault.yaml");
-/// A job with two spare nodes over circuits: `topologies/job-64-circuits.yaml`.
+/// A job with two spare nodes on circuits: `topologies/job-64-circuits.yaml`.
 pub const JOB_64_CIRCUITS: &str = include_str!("../topologies/job-64-circuits.yaml");
-/// What failures cost it: `topologies/scenarios/first-bill.yaml`.
+/// Cost of failures for that job: `topologies/scenarios/first-bill.yaml`.
 pub const FIRST_BILL: &str = include_str!("../topologies/scenarios/first-bill.yaml");
 /// A synthetic fault trace: `topologies/traces/synthetic.json`.
 pub const SYNTHETIC_TRACE: &str = include_str!("../topologies/traces/synthetic.json");

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Aligned tables for people: text to the left, numbers to the right.
+//! Aligned tables for text output, with text on the left and numbers on the right.
 
 use std::fmt;
 
 use comfy_table::{CellAlignment, TableStyle};
 
-/// A table with a heading a column.
+/// A table with one heading per column.
 pub struct TextTable(comfy_table::Table);
 
 impl TextTable {
-    /// An empty table with these columns.
+    /// Creates an empty table with these columns.
     pub fn new<const N: usize>(headings: [&str; N]) -> Self {
         Self::with_headings(headings.map(str::to_owned))
     }
 
-    /// An empty table with as many columns as there are headings.
+    /// Creates an empty table with one column per heading.
     pub fn with_headings(headings: impl IntoIterator<Item = String>) -> Self {
         let mut table = comfy_table::Table::new();
         table.load_style(TableStyle::new()).set_header(headings);
@@ -24,13 +24,13 @@ impl TextTable {
         Self(table)
     }
 
-    /// Adds a row, of one cell a column.
+    /// Adds a row with one cell per column.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.0.add_row(cells);
     }
 }
 
-/// Whether a cell begins like a number or is a lone dash.
+/// Returns whether a cell begins like a number or is a single dash.
 fn is_numeric(cell: &str) -> bool {
     cell == "-" || cell.trim_start_matches(['-', '$']).starts_with(|c: char| c.is_ascii_digit())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom trace`: looks at fault traces, makes and converts them.
+//! `lightloom trace`: inspects, generates and converts fault traces.
 
 use std::fs::File;
 use std::io::Read;
@@ -19,7 +19,7 @@ use crate::output::{self, VerbOutcome};
 use crate::result::{ResultArguments, ResultDocument};
 use crate::table::TextTable;
 
-/// Looks at fault traces, makes and converts them.
+/// Inspect, generate and convert fault traces
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom trace info fault_trace.json
@@ -32,21 +32,21 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Counts, durations, servers out at once.
+    /// Show fault counts, durations and concurrent outages
     Info(InfoArguments),
-    /// A synthetic trace with the rate, durations and months of the public one.
+    /// Generate a trace with the rate, durations and months of the public one
     Synth(Synth),
-    /// The same trace in another form.
+    /// Convert a trace to another format
     Convert(Convert),
 }
 
-/// What the file may not say about itself.
+/// Facts that the trace file may lack.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ObservationArguments {
-    /// Servers watched [default: the file's, or the public trace's 400].
+    /// Observed servers [default: the file's, or the public trace's 400]
     #[arg(long, value_name = "N")]
     servers: Option<u32>,
-    /// Days watched [default: the file's, or whole days up to the last event].
+    /// Days of observation [default: the file's, or whole days up to the last event]
     #[arg(long, value_name = "DAYS", allow_negative_numbers = true)]
     days: Option<f64>,
 }
@@ -54,7 +54,7 @@ pub struct ObservationArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  lightloom trace info fault_trace.json --format json")]
 struct InfoArguments {
-    /// The trace: JSON, as published with InfiniteHBD or written by `trace synth`.
+    /// Trace file: JSON, as published with InfiniteHBD or written by `trace synth`
     file: PathBuf,
     #[command(flatten)]
     observation: ObservationArguments,
@@ -65,18 +65,18 @@ struct InfoArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  lightloom trace synth --servers 16384 --seed 7 year.json")]
 struct Synth {
-    /// Where to write it [default: standard output].
+    /// File to write [default: standard output]
     file: Option<PathBuf>,
-    /// Servers of 8 GPUs.
+    /// Number of servers with 8 GPUs
     #[arg(long, value_name = "N", default_value_t = 400)]
     servers: u32,
-    /// Days watched.
+    /// Days of observation
     #[arg(long, value_name = "DAYS", default_value_t = 348.0)]
     days: f64,
-    /// Faults per server and year [default: the public trace's 1.53].
+    /// Faults per server and year [default: the public trace's 1.53]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// Where the randomness comes from.
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -85,41 +85,41 @@ struct Synth {
 #[command(after_help = "Example:
   lightloom trace convert fault_trace.json --to nodes-csv --nodes 720 --gpus-per-node 4")]
 struct Convert {
-    /// The trace.
+    /// Trace file
     file: PathBuf,
-    /// The form wanted.
+    /// Output format
     #[arg(long, value_enum)]
     to: Target,
-    /// Where to write it [default: standard output].
+    /// File to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
     observation: ObservationArguments,
-    /// For `nodes-csv`: nodes of the fabric.
+    /// For `nodes-csv`: nodes of the fabric
     #[arg(long, value_name = "N", default_value_t = 720)]
     nodes: u32,
-    /// For `nodes-csv`: GPUs in a node.
+    /// For `nodes-csv`: GPUs per node
     #[arg(long, value_name = "R", default_value_t = 4)]
     gpus_per_node: u32,
-    /// For `nodes-csv`: seed of the draw of servers.
+    /// For `nodes-csv`: random seed (assigns servers to nodes)
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Target {
-    /// The events of the public format, with servers and days said at the top.
+    /// Public format, with servers and days at the top
     Json,
-    /// One line a fault.
+    /// One line per fault
     Csv,
-    /// One line a change of a node of a fabric.
+    /// One line per state change of a fabric's node
     NodesCsv,
 }
 
-/// Runs the chosen part of the verb.
+/// Runs a subcommand.
 ///
 /// # Errors
-/// If a trace cannot be read, made or written.
+/// If a trace cannot be read, generated or written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::Info(arguments) => info(arguments)?,
@@ -129,10 +129,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Reads a trace, and notes it among the inputs of the result.
+/// Reads a trace and records it as an input of the result.
 ///
 /// # Errors
-/// If the file cannot be read, is too large, or is wrong: with every position and reason.
+/// If the file cannot be read, is too large or has errors; lists the position and cause of each.
 pub fn read(
     path: &Path,
     observation: Observation,
@@ -147,7 +147,7 @@ pub fn read(
     FaultTrace::read(&bytes, observation).map_err(|errors| refused(path, &errors))
 }
 
-/// Every position and reason for which a file is no trace.
+/// Returns an error with the position and cause of every error in a trace.
 pub fn refused(path: &Path, errors: &TraceErrors) -> anyhow::Error {
     let lines: Vec<String> = errors.0.iter().map(|error| format!("\n  {error}")).collect();
     anyhow::anyhow!("{} is not a fault trace:{}", path.display(), lines.concat())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom validate`: every mistake of files that people write, all at once.
+//! `lightloom validate`: reports all errors of user-written files in one pass.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use crate::replan;
 use crate::result::csv_of;
 use crate::schema::KindName;
 
-/// Checks files: every mistake at once, with its place and its fix.
+/// Check files and report every error with its location and fix
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom validate fabric.yaml
@@ -29,56 +29,55 @@ use crate::schema::KindName;
   lightloom validate plan.json --fabric fabric.yaml
   generate-fabric | lightloom validate - --kind fabric")]
 pub struct Arguments {
-    /// The files; `-` is standard input.
+    /// Files; `-` reads standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What the files are [default: recognised by their keys].
+    /// File kind [default: detected from the keys]
     #[arg(long, value_name = "KIND", value_parser = KindName)]
     kind: Option<String>,
-    /// Hold files of faults against this scenario: whether its fabric or network has their parts, and whether they can
-    /// break so there.
+    /// Check fault files against this scenario: whether its fabric or network has the parts, and
+    /// whether they can fail in this way
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Prove plans again on this fabric, with the faults that stand in them.
+    /// Verify plans on this fabric, with the faults that they list
     #[arg(long, value_name = "FILE")]
     fabric: Option<PathBuf>,
-    /// How to show the result.
+    /// Output format
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: ValidationFormat,
 }
 
-/// The forms of a validation.
+/// Output formats of a validation.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum ValidationFormat {
-    /// With source excerpts, for people.
+    /// Source excerpts
     #[default]
     Text,
-    /// One JSON document, for programs.
+    /// One JSON document
     Json,
-    /// A row for each mistake, and one for each good file.
+    /// One row per error, and one per valid file
     Csv,
-    /// SARIF 2.1.0, for code-scanning services.
+    /// SARIF 2.1.0, for code-scanning services
     Sarif,
 }
 
-/// What was found in one file.
+/// Errors found in one file.
 struct FileFindings {
     file: String,
-    /// What kind of file it is, by name.
     kind: Option<&'static str>,
     mistakes: Vec<Diagnostic>,
 }
 
-/// What files are held against, besides their own form.
+/// Scenario and fabric to check files against.
 struct Against {
     scenario: Option<ScenarioSource>,
     fabric: Option<Fabric>,
 }
 
-/// What programs write and `--fabric` proves.
+/// Kind of documents that programs write and `--fabric` verifies.
 const PLAN: &str = "plan";
 
-/// The kind of files that are held against a scenario.
+/// Kind of files that are checked against a scenario.
 const FAULTS: &str = "faults";
 
 impl FileFindings {
@@ -91,10 +90,10 @@ impl FileFindings {
     }
 }
 
-/// Checks files; `readers` read the kinds that the first program only knows by name.
+/// Checks files. `readers` read the kinds that the first program knows only by name.
 ///
 /// # Errors
-/// Of what files are held against; [`Needed`](crate::second::Needed) where a reader is missing.
+/// If the scenario or fabric has errors; [`Needed`](crate::second::Needed) if a reader is missing.
 pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutcome> {
     let kind = arguments.kind.as_deref().and_then(kinds::named);
     let against = Against {
@@ -148,7 +147,7 @@ fn examine(
     Ok(FileFindings { file, kind: named(kind), mistakes })
 }
 
-/// What is wrong with a plan on its fabric.
+/// Returns the errors of a plan on its fabric.
 fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Diagnostic> {
     let Some(fabric) = fabric else {
         let message = "this is a plan, which says nothing without its fabric";
@@ -168,7 +167,7 @@ fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Dia
     violations.iter().map(|violation| not_sound(violation.to_string())).collect()
 }
 
-/// What is wrong with a file that is not clearly of any kind: first of all, whether it is YAML at all.
+/// Returns the errors of a file of unknown kind: YAML errors first, otherwise the unknown kind.
 fn unknown_kind(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     let (_, mistakes) = document::read::<serde_json::Value>(file, bytes);
     if !mistakes.is_empty() {

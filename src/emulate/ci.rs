@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What CI systems read of a run: JUnit XML and a Markdown summary.
+//! Reports of a run for CI systems: JUnit XML and a Markdown summary.
 
 use std::path::{Path, PathBuf};
 
@@ -9,24 +9,24 @@ use lightloom_emulator::sweep::{SeedRun, SweepSubject};
 use super::{junit, summary};
 use crate::files;
 
-/// Where to write what CI systems read.
+/// Output files for CI systems.
 #[derive(Debug, clap::Args)]
 pub struct Reports {
-    /// Write JUnit XML: a case for each expectation and each fault, with the command that replays it.
+    /// Write JUnit XML: one case per expectation and per fault, with the command that replays it
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     junit: Option<PathBuf>,
-    /// Write a Markdown summary; `--summary "$GITHUB_STEP_SUMMARY"` adds it to the page of a GitHub job.
+    /// Write a Markdown summary; `--summary "$GITHUB_STEP_SUMMARY"` appends it to the page of a
+    /// GitHub job
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
 }
 
 impl Reports {
-    /// Whether any was asked for.
     pub(super) fn is_asked_for(&self) -> bool {
         self.junit.is_some() || self.summary.is_some()
     }
 
-    /// Writes what was asked for.
+    /// Writes the requested files.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -41,7 +41,7 @@ impl Reports {
     }
 }
 
-/// The summary of a GitHub job is one file that every step adds to; any other file is written anew.
+/// All steps of a GitHub job append to one summary file; any other file is replaced.
 fn write_summary(path: &Path, markdown: &str) -> anyhow::Result<()> {
     let shared = std::env::var_os("GITHUB_STEP_SUMMARY").is_some_and(|of_job| path == of_job);
     let before =
@@ -49,12 +49,12 @@ fn write_summary(path: &Path, markdown: &str) -> anyhow::Result<()> {
     files::write(path, format!("{before}{markdown}").as_bytes())
 }
 
-/// The command that runs one seed again.
+/// Returns the command that repeats one seed.
 pub(super) fn replay_command(subject: &SweepSubject, run: &SeedRun) -> String {
     format!("lightloom emulate {} --seed {}", quoted(&subject.file), run.seed.0)
 }
 
-/// When a fault began.
+/// Returns the start time of a fault.
 pub(super) fn when(fault: &FaultResult) -> String {
     fault.at.map_or("a time that the run never came to".to_owned(), |at| at.to_string())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the shipping daemon did in a run, for people: the stages of its answer to a fault, as bars, and what is
-//! assumed of it.
+//! Text output about the daemon in a run: the stages of its response to a fault as bars, and the
+//! assumed delays.
 
 use std::fmt::Write as _;
 
@@ -9,10 +9,10 @@ use lightloom_emulator::scenario::SwitchLanguage;
 
 use crate::table::TextTable;
 
-/// Columns of the longest bar.
+/// Width of the longest bar in columns.
 const BAR: f64 = 40.0;
 
-/// The stages from a fault to the first packet, a line each.
+/// Returns one line per stage from a fault to the first packet.
 pub(super) fn stages(stages: &[Stage]) -> String {
     let Some(longest) = stages.iter().map(|stage| stage.took).max() else { return String::new() };
     let mut table = TextTable::new(["stage", "took", "", "ended at"]);
@@ -24,7 +24,7 @@ pub(super) fn stages(stages: &[Stage]) -> String {
     table.to_string()
 }
 
-/// What it did over the run, and what its own work was assumed to take.
+/// Returns the daemon's activity during the run and its assumed processing times.
 pub(super) fn describe(result: &Run) -> String {
     let Some(daemon) = &result.lightloomd else { return String::new() };
     let DaemonResult { bypasses, false_bypasses, committed, not_committed, .. } = **daemon;
@@ -77,7 +77,7 @@ pub(super) fn describe(result: &Run) -> String {
     text
 }
 
-/// What it drives.
+/// Returns the devices that the daemon drives.
 fn devices(daemon: &DaemonResult) -> String {
     let transceivers = format!("{} transceivers", daemon.devices);
     let language = match daemon.switch_language {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! JUnit XML: a suite for each seed, in it a case for each expectation and one for each fault; where jobs train under
-//! several seeds, what their steps lose as properties of one more suite.
+//! JUnit XML: one suite per seed, with one case per expectation and per fault. If jobs train with
+//! several seeds, an additional suite lists the losses of their steps as properties.
 //!
-//! Times are simulated, so that a seed writes the same file again: of a suite that of its run, of a fault that until
-//! everything it hit went on.
+//! Times are simulated, so that a seed always produces the same file. A suite's time is that of its
+//! run; a fault's time lasts until all affected traffic has resumed.
 //!
-//! A fault's case fails when an expectation about restoration fails because of it. So the file says "failed" exactly
-//! when the exit status does.
+//! A fault's case fails if an expectation about restoration fails because of it. The file therefore
+//! reports a failure exactly if the exit status does.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use lightloom_emulator::sweep::{SeedRun, Sweep, SweepSubject};
 use super::ci::{replay_command, when};
 use crate::junit::{self, JunitCase, JunitEnd, Suite};
 
-/// The XML document.
+/// Returns the XML document.
 pub(super) fn report(subject: &SweepSubject, runs: &[SeedRun]) -> String {
     let mut suites: Vec<Suite> = runs.iter().map(|run| suite(subject, run)).collect();
     if runs.len() > 1 {
@@ -25,7 +25,8 @@ pub(super) fn report(subject: &SweepSubject, runs: &[SeedRun]) -> String {
     junit::document("lightloom", &suites)
 }
 
-/// A suite without cases: what the steps of jobs lose over all seeds. `None` where no job trains.
+/// Returns a suite without cases for the losses of job steps over all seeds. `None` if no job
+/// trains.
 fn losses(subject: &SweepSubject, runs: &[SeedRun]) -> Option<Suite> {
     let rows = Sweep::distributions(runs);
     let mut suite = Suite::new(format!("{} ({} seeds)", subject.scenario, runs.len()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A run while it goes on: simulated time, packets and rate, on standard error.
+//! Progress of a run on standard error: simulated time, packets and rate.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -11,27 +11,28 @@ use lightloom_units::SimTime;
 use crate::output;
 use crate::progress::QUIET_FOR;
 
-/// Elsewhere than on a terminal, a line is written at each tenth and at least so often.
+/// Interval of progress lines if standard error is not a terminal; in addition, each tenth of the
+/// run is reported.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows how far the runs of a scenario have come: one with its faults, and those that it is compared with.
+/// Shows the progress of a scenario's runs: the run with faults and the runs that it is compared
+/// with.
 pub struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,
-    /// When the first of the runs began.
+    /// Start of the first run.
     first: Instant,
     pass: RunPass,
     last: LastShown,
 }
 
-/// What was shown last.
 struct LastShown {
     at: Instant,
     tenth: u64,
 }
 
 impl Default for Live {
-    /// Nothing is under way.
+    /// State before the first run.
     fn default() -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{wide_bar} {percent:>3} % {msg}")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looking into one run: a timeline for Perfetto, packets for tshark, a table of all links.
+//! Recordings of one run: a timeline for Perfetto, packets for tshark, and tables of links, ports
+//! and flows.
 
 mod over_time;
 
@@ -20,40 +21,42 @@ use lightloom_units::{Picoseconds, SimTime};
 use crate::files;
 use crate::output::{self, WrongUsage};
 
-/// Packets that are kept of the chosen ports at most.
+/// Maximum number of recorded packets of the selected ports.
 const MOST_PACKETS: usize = 5_000_000;
 
-/// What to write about one run.
+/// Recordings to write.
 #[derive(Debug, clap::Args)]
 pub(super) struct Recordings {
-    /// Write a timeline that Perfetto and Chrome open: a track for each group with its collectives and
-    /// its faults, one for each rank with what it sends, and one for each port of `--pcap-port`.
+    /// Write a timeline for Perfetto and Chrome, with tracks for each group (collectives and
+    /// faults), each rank (sent flows) and each port of `--pcap-port`
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     timeline: Option<PathBuf>,
-    /// Write the packets of the ports of `--pcap-port` as pcapng, which tshark and Wireshark read.
+    /// Write the packets of the ports of `--pcap-port` as pcapng, for tshark and Wireshark
     #[arg(long, value_name = "FILE", requires = "pcap_port", value_parser = files::destination)]
     pcap: Option<PathBuf>,
-    /// Watch all links of these parts: nodes `n17`, GPUs `n17/g2`, interfaces `n17/nic2`, bundles `n17/b0`,
-    /// fibres `n17/b0.2`, ToRs `t3`; of a network, hosts `h3`, switches `s0` and cables `h3-s0`.
+    /// Record all links of these parts: nodes `n17`, GPUs `n17/g2`, interfaces `n17/nic2`, bundles
+    /// `n17/b0`, fibres `n17/b0.2`, ToRs `t3`; in a network, hosts `h3`, switches `s0` and cables
+    /// `h3-s0`
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pcap_port: Vec<String>,
-    /// Write what every link carried to this file: link,bytes,packets,dropped,marked,lost.
+    /// Write the traffic of every link to this file: link,bytes,packets,dropped,marked,lost
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     links_out: Option<PathBuf>,
-    /// Write what ports did over time to this file:
-    /// time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps.
+    /// Write samples of ports over time to this file:
+    /// time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     series_out: Option<PathBuf>,
-    /// Write what flows did over time to this file:
-    /// time_ps,flow,src,dst,delivered_bytes,rate_bits_per_s,resent,in_flight_packets,window_packets,pace_bits_per_s.
+    /// Write samples of flows over time to this file:
+    /// time_ps,flow,src,dst,delivered_bytes,rate_bits_per_s,resent,in_flight_packets,window_packets,pace_bits_per_s
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     flow_series_out: Option<PathBuf>,
-    /// How often ports and flows are looked at, 10us if not written. With `--timeline` the curves of the 64 busiest of each stand there, too.
+    /// Sampling interval of ports and flows, 10us if omitted; with `--timeline`, adds curves of the
+    /// 64 busiest ports and flows
     #[arg(long, value_name = "TIME", value_parser = interval)]
     series_every: Option<Picoseconds>,
 }
 
-/// The time between two looks.
+/// Parses the sampling interval.
 fn interval(text: &str) -> Result<Picoseconds, String> {
     match text.parse::<Picoseconds>() {
         Ok(Picoseconds::ZERO) => {
@@ -64,7 +67,7 @@ fn interval(text: &str) -> Result<Picoseconds, String> {
 }
 
 impl Recordings {
-    /// Whether anything of one run is to be written.
+    /// Returns whether any recording is requested.
     pub(super) fn is_asked_for(&self) -> bool {
         self.timeline.is_some()
             || self.pcap.is_some()
@@ -73,10 +76,10 @@ impl Recordings {
             || self.flow_series_out.is_some()
     }
 
-    /// Refuses an interval of samples if nothing is sampled.
+    /// Rejects a sampling interval if nothing is sampled.
     ///
     /// # Errors
-    /// If so.
+    /// If nothing is sampled.
     pub(super) fn refuse_idle(&self) -> anyhow::Result<()> {
         if self.series_every.is_some() && self.series().is_none() {
             let message = "--series-every says how often ports and flows are looked at: write --series-out, \
@@ -86,10 +89,10 @@ impl Recordings {
         Ok(())
     }
 
-    /// Refuses packets of a run that is scaled down, where each stands for many.
+    /// Rejects packet recordings of a scaled-down run, where each packet stands for many.
     ///
     /// # Errors
-    /// If packets of single ports were asked for.
+    /// If packets of individual ports are requested.
     pub(super) fn refuse_packets(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let is_scaled = scenario.phases.is_some_and(|phases| phases.scale != Some(1));
         let looks = self.pcap.is_some() || !self.pcap_port.is_empty() || self.series().is_some();
@@ -102,7 +105,7 @@ impl Recordings {
         Err(WrongUsage(message.into()).into())
     }
 
-    /// What is sampled over time. `None` if no series is asked for.
+    /// Returns the sampling settings. `None` if no series is requested.
     pub(super) fn series(&self) -> Option<Looks> {
         let draws = self.timeline.is_some() && self.series_every.is_some();
         let (ports, flows) = (self.series_out.is_some(), self.flow_series_out.is_some());
@@ -111,10 +114,10 @@ impl Recordings {
         (looks.ports || looks.flows).then_some(looks)
     }
 
-    /// What to watch the run with.
+    /// Returns the links to record.
     ///
     /// # Errors
-    /// Every part that is not there.
+    /// Names every part that does not exist.
     pub(super) fn watch(&self, substrate: &Substrate) -> anyhow::Result<Watch> {
         if self.pcap_port.is_empty() {
             return Ok(Watch::default());
@@ -134,7 +137,7 @@ impl Recordings {
         Ok(Watch::with_tap(Tap::new(&links, MOST_PACKETS)))
     }
 
-    /// Writes what was asked for.
+    /// Writes the requested recordings.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -183,7 +186,8 @@ impl Recordings {
     }
 }
 
-/// Groups with their collectives, faults with what followed, ranks with their flows, watched ports.
+/// Returns tracks of groups with their collectives, faults with their effects, ranks with their
+/// flows, and recorded ports.
 fn tracks(
     result: &Run,
     engine: &Engine<Watch>,
@@ -193,7 +197,7 @@ fn tracks(
     let mut tracks = workload_tracks(result);
     tracks.extend(phase_tracks(result));
     tracks.extend(result.faults.iter().filter_map(|fault| fault_track(result, fault)));
-    // In a run that is scaled down, times of the engine are not those of the result.
+    // In a scaled-down run, the engine's times differ from those of the result.
     if result.scale == 1 {
         tracks.extend(host_tracks(engine, &|host| substrate.name(host).to_owned()));
     } else {
@@ -203,7 +207,8 @@ fn tracks(
     tracks
 }
 
-/// Phases, from the end of the one before, so with their slack; and the changes of circuits.
+/// Returns tracks of the phases, each starting at the end of the previous one so that its slack is
+/// included, and of the circuit changes.
 fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
     if result.phases.is_empty() {
         return Vec::new();
@@ -225,7 +230,7 @@ fn phase_tracks(result: &Run) -> Vec<TimelineTrack> {
     vec![track("phases", phases.collect()), track("changes of circuits", changes.collect())]
 }
 
-/// What each host sends, in the fabric's time.
+/// Returns the flows sent by each host, in the fabric's time.
 fn flow_tracks(result: &Run) -> Vec<TimelineTrack> {
     let mut hosts: BTreeMap<&str, Vec<Slice>> = BTreeMap::new();
     for (number, flow) in result.flow_records.iter().enumerate() {
@@ -281,7 +286,7 @@ fn fault_track(result: &Run, fault: &FaultResult) -> Option<TimelineTrack> {
     })
 }
 
-/// What links carried, one a line.
+/// Returns the traffic of all links, one per line.
 fn links_csv(engine: &Engine<Watch>, substrate: &Substrate) -> String {
     let mut csv = String::from("link,bytes,packets,dropped,marked,lost\n");
     for link in (0..engine.network().links().len()).map(LinkId::from_index) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A scenario over a span: the runs that its losses are taken from, on as many threads as there may be, and the bill.
+//! A scenario over months: runs that determine its losses, in parallel, and the resulting cost.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::output::{VerbOutcome, WrongUsage};
 use crate::progress::Progress;
 use crate::table::TextTable;
 
-/// Months under the seeds that were asked for.
+/// Runs the months with the requested seeds.
 pub(super) fn run(
     arguments: &Arguments,
     source: &ScenarioSource,
@@ -98,7 +98,7 @@ fn describe(result: &MonthsResult) -> String {
     text
 }
 
-/// What a job does that has lost a node.
+/// Returns the response of a job to the loss of a node.
 fn policy(job: &JobRow) -> String {
     let checkpoint = format!("the last of every {}", count(job.saved_every_steps.into(), "step"));
     match (job.answer, job.step_with_fewer_seconds) {
@@ -113,7 +113,7 @@ fn policy(job: &JobRow) -> String {
     }
 }
 
-/// Where losses are from, if not from runs of this scenario.
+/// Returns the source of the losses, if they do not come from runs of this scenario.
 fn losses_from(from: &LossesFrom) -> String {
     let LossesFrom { file, control, gpus, stretched, stand_in } = from;
     if !stand_in {

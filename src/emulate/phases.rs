@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases and steps of a result for people.
+//! Text output of a result's phases and steps.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use lightloom_units::Picoseconds;
 use crate::plan_rfabric;
 use crate::table::TextTable;
 
-/// The phases of every step beside the models; nothing without phases.
+/// Returns the phases of every step next to the models; empty without phases.
 pub(super) fn describe(result: &Run) -> String {
     if result.phases.is_empty() {
         return String::new();
@@ -30,7 +30,7 @@ pub(super) fn describe(result: &Run) -> String {
     text
 }
 
-/// Why a change lost packets although circuits are drained before it.
+/// Explains packets lost in a circuit change even though circuits are drained first.
 fn undrained(result: &Run) -> String {
     let lost = result.head.packets.lost;
     if result.in_flight != Some(InFlight::Drain) || !result.faults.is_empty() || lost == 0 {
@@ -102,7 +102,7 @@ fn step_table(result: &Run) -> String {
     text
 }
 
-/// The fluid model is one of circuits.
+/// The fluid model applies only to circuits.
 fn fluid(result: &Run, fluid: Option<Picoseconds>) -> String {
     if result.ports.is_some() { time(fluid) } else { "-".to_owned() }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run is made from: a scenario file, or a fabric file whose step is run, with all that it names.
+//! Input of a run: a scenario file, or a fabric file whose step is run, with all files that it
+//! references.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,20 +16,21 @@ use crate::files;
 use crate::kinds;
 use crate::output;
 
-/// A scenario file that has been read, with all that it names.
+/// A scenario file with all files that it references.
 pub struct ScenarioSource {
     path: PathBuf,
     pub(super) scenario: Scenario,
-    /// The scenario file and all that it names.
+    /// The scenario file and its referenced files.
     pub(super) inputs: Inputs,
 }
 
-/// The scenario of a fabric's step, once and without faults.
+/// Returns a scenario that runs a fabric's step once without faults.
 fn of_step(name: &str) -> String {
     format!("name: {name:?}\non: {{fabric: {name:?}}}\nphases: {{}}\n")
 }
 
-/// A mistake of a generated scenario, as one of the fabric that it was made for.
+/// Converts an error in a generated scenario to an error about the fabric that it was generated
+/// for.
 fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once as it is planned; \
                         for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";
@@ -36,7 +38,7 @@ fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     Diagnostic { severity: mistake.severity, ..bare.with_help(HELP) }
 }
 
-/// The plan that is to be in force.
+/// Reads the active plan.
 fn read_plan(path: &Path, inputs: &mut Inputs) -> Result<Arc<Plan>, Box<Diagnostic>> {
     let bytes = files::read_document(path)?;
     let file = files::name(path);
@@ -55,23 +57,23 @@ fn read_plan(path: &Path, inputs: &mut Inputs) -> Result<Arc<Plan>, Box<Diagnost
 }
 
 impl ScenarioSource {
-    /// Every mistake of a file of faults that this scenario could name.
+    /// Returns all errors of a fault file that this scenario could reference.
     pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         self.scenario.check_faults(file, bytes)
     }
 
-    /// Reads the scenario and all that it names, showing every mistake.
+    /// Reads the scenario and its referenced files and prints all errors.
     ///
     /// # Errors
-    /// If there is a mistake.
+    /// If there is an error in a file.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let (source, mistakes) = Self::read_under(None, path);
         output::diagnostics(&mistakes);
         source.ok_or(output::InputRefused.into())
     }
 
-    /// The scenario and all that it names, with this plan in force if there is one, unless there is a mistake; and every
-    /// mistake, which is not shown.
+    /// Reads the scenario and its referenced files, with `plan` as the active plan if given.
+    /// Returns all errors without printing them.
     pub(super) fn read_under(plan: Option<&Path>, path: &Path) -> (Option<Self>, Vec<Diagnostic>) {
         let mut inputs = Inputs::new();
         let plan = match plan.map(|plan| read_plan(plan, &mut inputs)).transpose() {
@@ -136,7 +138,7 @@ impl ScenarioSource {
         scenario::file::load_under(plan, &file, bytes, &mut beside)
     }
 
-    /// The scenario under one seed, which also decides which servers of a trace the nodes are.
+    /// Returns the scenario with this seed, which also assigns trace servers to nodes.
     pub(super) fn under(&self, seed: Seed) -> Scenario {
         Scenario { seed, ..self.scenario.clone() }
     }

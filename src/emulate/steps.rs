@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of jobs that train, for people: each with its closed form, and where its time went.
+//! Text output of training steps: each step with its closed form and a breakdown of its time.
 
 use std::fmt::Write as _;
 
@@ -32,13 +32,13 @@ const COLUMNS: [&str; 19] = [
 
 const POOL_COLUMNS: [&str; 3] = ["generation", "samples", "weights"];
 
-/// A line for each step of each job; nothing without jobs that train.
+/// Returns one line per step of each job; empty if no job trains.
 pub(super) fn describe(result: &Run) -> String {
     let steps = result.steps.of_jobs();
     if steps.is_empty() {
         return String::new();
     }
-    // A job that only trains has no columns of a pool.
+    // Omit the pool columns for jobs that only train.
     let generates = steps.iter().any(|step| step.closed_form_parts.generation.0 > 0);
     let pool = |name: &&&str| generates || !POOL_COLUMNS.contains(*name);
     let mut table = TextTable::with_headings(COLUMNS.iter().filter(pool).map(ToString::to_string));
@@ -90,7 +90,7 @@ fn row(step: &JobStep) -> Vec<String> {
     row
 }
 
-/// Milliseconds to the microsecond, so that the parts can be added up by hand.
+/// Formats milliseconds with microsecond resolution, so that readers can add up the parts.
 fn time(time: Picoseconds) -> String {
     match time.0 {
         0 => "0".to_owned(),

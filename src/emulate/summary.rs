@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A run or a sweep as Markdown, for the page of a CI job.
+//! Markdown summary of a run or sweep, for the page of a CI job.
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,9 @@ use lightloom_emulator::sweep::{ExpectationTally, SeedRun, Sweep, SweepSubject};
 
 use super::ci::{replay_command, when};
 
-/// Seeds whose failures are listed one by one.
+/// Maximum number of failed seeds listed individually.
 const MOST_LISTED: usize = 10;
 
-/// The summary.
 pub(crate) fn markdown(subject: &SweepSubject, runs: &[SeedRun]) -> String {
     let failed: Vec<&SeedRun> = runs.iter().filter(|run| !run.passed).collect();
     let verdict = if failed.is_empty() { "✅ passed" } else { "❌ failed" };
@@ -79,7 +78,7 @@ fn many_runs(text: &mut String, subject: &SweepSubject, runs: &[SeedRun]) {
     }
 }
 
-/// What the steps of jobs lose over all seeds; nothing where no job trains.
+/// Appends the losses of job steps over all seeds; nothing if no job trains.
 fn losses(text: &mut String, runs: &[SeedRun]) {
     let rows = Sweep::distributions(runs);
     if rows.is_empty() {
@@ -95,7 +94,7 @@ fn losses(text: &mut String, runs: &[SeedRun]) {
     text.push('\n');
 }
 
-/// Text that a Markdown table can hold.
+/// Escapes text for a Markdown table.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

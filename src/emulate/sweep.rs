@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many seeds of one scenario: run in parallel, shown in one table, the worst first.
+//! Sweeps over many seeds of one scenario: run in parallel and shown in one table, worst first.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::result::ResultArguments;
 use crate::table::TextTable;
 
-/// Runs `seeds`, or the shard of them that was asked for, each by `run_one`.
+/// Runs `seeds`, or the requested shard of them, with `run_one`.
 pub(super) fn run(
     arguments: &Arguments,
     subject: SweepSubject,
@@ -51,7 +51,7 @@ pub(super) fn run(
     show(&sweep, &arguments.result)
 }
 
-/// Shows a sweep and says whether it passed.
+/// Prints a sweep. The outcome says whether it passed.
 ///
 /// # Errors
 /// If standard output cannot be written.
@@ -60,7 +60,7 @@ pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutco
     Ok(if sweep.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-/// How long recoveries take, a line a kind of fault; nothing where nothing breaks.
+/// Returns recovery times, one line per kind of fault; empty without faults.
 fn recoveries(sweep: &Sweep) -> String {
     if sweep.recoveries.is_empty() {
         return String::new();
@@ -99,7 +99,7 @@ fn recoveries(sweep: &Sweep) -> String {
     text
 }
 
-/// What the steps of jobs lose, a line a figure; nothing where no job trains.
+/// Returns the losses of job steps, one line per quantity; empty if no job trains.
 fn losses(sweep: &Sweep) -> String {
     if sweep.distributions.is_empty() {
         return String::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result of a run for people: workloads beside their bound, phases, faults and what they affected.
+//! Text output of a run: workloads with their bounds, phases, faults and their effects.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use lightloom_units::Picoseconds;
 use super::{daemon, phases, steps};
 use crate::table::TextTable;
 
-/// What was expected and found, a line each.
+/// Returns one line per expectation with its actual value.
 pub(super) fn expectations(results: &[ExpectationResult]) -> String {
     let mut text = String::new();
     for expectation in results {
@@ -24,7 +24,7 @@ pub(super) fn expectations(results: &[ExpectationResult]) -> String {
     text
 }
 
-/// The whole result.
+/// Returns the whole result.
 pub(crate) fn describe(result: &Run) -> String {
     let mut text = format!(
         "\nrun `{}`, seed {}\n\n{}{}",
@@ -105,7 +105,7 @@ pub(crate) fn describe(result: &Run) -> String {
     text
 }
 
-/// What was found, with shares in per cent.
+/// Returns the actual value, with fractions as percentages.
 fn found(result: &ExpectationResult) -> String {
     let figure = match result.expect.parse() {
         Ok(Expectation::Figure { figure, .. }) if figure.is_share() => figure,
@@ -119,7 +119,7 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
-/// What switches with priorities did.
+/// Returns statistics of switches with priorities.
 fn queues(result: &Run) -> String {
     let drops = result.drops_by_priority.iter().enumerate().filter(|(_, drops)| **drops > 0);
     let drops: Vec<String> =
@@ -136,7 +136,7 @@ fn queues(result: &Run) -> String {
     )
 }
 
-/// Why a run without a limit was stopped.
+/// Returns why a run without a time limit was stopped.
 pub(crate) fn never_ended(result: &Run) -> String {
     let stop = result.stop.as_ref().map(ToString::to_string).unwrap_or_default();
     if let Some(Stop::Deadlock { .. }) = &result.stop {
@@ -152,7 +152,7 @@ pub(crate) fn never_ended(result: &Run) -> String {
     )
 }
 
-/// The network of a scenario, in a line.
+/// Returns one line about the network of a scenario.
 pub(crate) fn network(substrate: &Substrate) -> String {
     let (hosts, all) = (substrate.hosts.len(), substrate.network.vertex_count());
     format!(
@@ -166,7 +166,7 @@ pub(crate) fn network(substrate: &Substrate) -> String {
     )
 }
 
-/// One line for each class of links.
+/// Returns one line per class of links.
 fn links(result: &Run) -> String {
     let mut table = TextTable::new([
         "links",
@@ -193,7 +193,7 @@ fn links(result: &Run) -> String {
     format!("{table}\n")
 }
 
-/// One line for each workload of the scenario, over all groups and repetitions.
+/// Returns one line per workload of the scenario, over all groups and repetitions.
 fn workloads(result: &Run) -> String {
     if result.workloads.is_empty() {
         return String::new();
@@ -213,7 +213,7 @@ fn workloads(result: &Run) -> String {
         "restarts",
     ]);
     let between_groups = CollectiveOperation::DataParallelAllReduce.name();
-    // Groups of different sizes have different bounds: a row for each size.
+    // Groups of different sizes have different bounds, so each size gets a row.
     let mut kinds: Vec<(&str, u32)> = Vec::new();
     for collective in &result.workloads {
         let kind = (collective.name.as_str(), collective.ranks);
@@ -255,7 +255,7 @@ fn workloads(result: &Run) -> String {
     format!("{table}{}", flows_of(result))
 }
 
-/// Completion times of the flows of each workload, where there are several.
+/// Returns flow completion times by workload, if there are several.
 fn flows_of(result: &Run) -> String {
     let with_flows = result.workloads.iter().filter_map(|one| Some((one, one.flows?)));
     let with_flows: Vec<_> = with_flows.collect();
@@ -280,7 +280,7 @@ fn flows_of(result: &Run) -> String {
     format!("\n{table}{more}")
 }
 
-/// Rows of workloads and repetitions that the text shows.
+/// Maximum number of workloads and repetitions in text output.
 const MOST_WORKLOADS: usize = 12;
 
 fn describe_fault(result: &Run, fault: &FaultResult) -> String {
@@ -301,7 +301,8 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     text
 }
 
-/// Returns the groups with work that faults did not affect, out of all groups with work; `None` without either.
+/// Returns the number of groups that faults did not affect, out of all groups with work; `None`
+/// without either.
 fn unaffected_groups(result: &Run) -> Option<String> {
     let at_work: Vec<_> = result.groups.iter().filter(|group| group.unaffected.is_some()).collect();
     if at_work.is_empty() || result.faults.is_empty() {

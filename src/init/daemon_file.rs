@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's file for a fabric: every device that its plans set, with addresses to be filled in.
+//! The daemon file for a fabric: all devices that its plans set, with placeholder addresses.
 
 use std::fmt::Write;
 
 use anyhow::bail;
 use lightloom_fabric::fabric::Fabric;
 
-/// What the daemon of a site begins with. `fabric_file` is named as it is given.
+/// Returns a starter daemon file. `fabric_file` is inserted unchanged.
 ///
 /// # Errors
-/// If no plan of the fabric sets a device.
+/// If plans of this fabric set no device.
 pub(super) fn text(fabric: &Fabric, fabric_file: &str) -> anyhow::Result<String> {
     let switches = fabric.dcn.circuits().map_or(0, |network| network.switches());
     let bundles = if fabric.hbd.ring().is_some() { fabric.hbd.k() } else { 0 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom init --from`: reads a folder of logs, writes the files that they suggest, lists guesses and problems.
+//! `lightloom init --from`: reads a folder of logs, writes the files derived from them, and lists
+//! guesses and problems.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,9 @@ use crate::files;
 use crate::output::{self, Format, VerbOutcome};
 use crate::table::TextTable;
 
-/// The version of the document that is printed.
+/// Schema version of the printed document.
 const SCHEMA: &str = "lightloom.init/v1";
 
-/// A file of the folder, as it was read.
 struct OwnFile {
     name: String,
     bytes: Vec<u8>,
@@ -52,7 +52,7 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
     Ok(VerbOutcome::Good)
 }
 
-/// Every file below the folder, by name; hidden ones and those of `output` are left out.
+/// Reads all files below the folder, by name, except hidden ones and those in `output`.
 fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
     let mut folders = vec![folder.to_owned()];
     let mut paths = Vec::new();
@@ -77,7 +77,7 @@ fn read(folder: &Path, output: &Path) -> anyhow::Result<Vec<OwnFile>> {
     paths.into_iter().map(read).collect()
 }
 
-/// The path of a log as a file in `output` names it.
+/// Returns the path of a log relative to `output`.
 fn way(output: &Path, log: &str) -> String {
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let (from, to) = (whole(output), whole(Path::new(log)));

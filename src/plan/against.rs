@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two plans side by side: the one that was made, and one from a file.
+//! Side-by-side comparison of the new plan with a plan from a file.
 
 use std::fmt;
 
@@ -8,18 +8,16 @@ use serde::Serialize;
 
 use crate::table::TextTable;
 
-/// What another plan is worth, beside this one.
+/// Metrics of the other plan for comparison.
 #[derive(Serialize)]
 pub(super) struct Against {
-    /// Its file.
     file: String,
-    /// Its identity.
     digest: String,
-    /// What is broken for it.
+    /// Its known faults.
     faults: Vec<String>,
     /// Whether it was made for the same fabric file.
     same_fabric: bool,
-    /// Whether both set the same.
+    /// Whether both plans have the same settings.
     same_plan: bool,
     metrics: Metrics,
     #[serde(skip)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the network of a plan costs: prices are in the second program.
+//! Cost of a plan's network. Prices are part of the second program.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -11,26 +11,27 @@ use serde::Serialize;
 
 use crate::second::Needed;
 
-/// What networks with optical switches cost, beside what else could be bought.
+/// Cost of networks with optical switches, compared with alternatives.
 pub trait Pricing {
     /// Prices of all parts.
     type Prices;
-    /// Performance per cost against every baseline.
+    /// Performance per cost compared with every baseline.
     type Rows: Serialize;
 
-    /// Reads prices, those that ship with the program without a `path`, and notes them among the inputs of the result.
+    /// Reads prices (the shipped ones if `path` is `None`) and records them as inputs of the
+    /// result.
     ///
     /// # Errors
-    /// If the file cannot be read or has mistakes.
+    /// If the file cannot be read or has errors.
     fn read(&self, path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Self::Prices>;
 
-    /// What the network costs for one GPU, in dollars; `None` where the prices lack a part.
+    /// Returns the cost of the network per GPU, in dollars; `None` if a price is missing.
     fn per_gpu(&self, network: &ReconfigurableFatTree, prices: &Self::Prices) -> Option<f64>;
 
-    /// Performance per cost for the traffic of these phases.
+    /// Returns performance per cost for the traffic of these phases.
     ///
     /// # Errors
-    /// If the prices lack a part.
+    /// If a price is missing.
     fn sensitivity(
         &self,
         network: &ReconfigurableFatTree,
@@ -38,11 +39,11 @@ pub trait Pricing {
         prices: &Self::Prices,
     ) -> anyhow::Result<Self::Rows>;
 
-    /// The same for people.
+    /// Formats the rows as text.
     fn text(&self, rows: &Self::Rows) -> String;
 }
 
-/// Prices, which are in the second program.
+/// Placeholder in the first program, where any use of prices requires the second program.
 pub(crate) struct LabPrices;
 
 impl Pricing for LabPrices {

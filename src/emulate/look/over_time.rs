@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports and flows over time: as tables, and as curves of a timeline.
+//! Ports and flows over time, as tables and as timeline curves.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,10 +10,11 @@ use lightloom_engine::capture::{Counter, Watch};
 use lightloom_engine::{Engine, FlowId, LinkId};
 use lightloom_units::{Bytes, SimTime};
 
-/// Most ports, and flows, whose curves stand in a timeline: those with most bytes.
+/// Maximum number of ports, and of flows, with curves in a timeline; those with the most bytes are
+/// chosen.
 pub(super) const MOST_CURVES: usize = 64;
 
-/// What ports did over time, one look at one port a line.
+/// Returns one line per sample of a port.
 pub(super) fn ports_csv(series: &Series, substrate: &Substrate) -> String {
     let mut csv = String::from(
         "time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps\n",
@@ -36,8 +37,8 @@ pub(super) fn ports_csv(series: &Series, substrate: &Substrate) -> String {
     csv
 }
 
-/// What flows did over time, one look at one flow a line. What its sending end would say is left out once all has
-/// arrived, and the pace where congestion control sets none.
+/// Returns one line per sample of a flow. Sender state is omitted once everything has arrived, and
+/// the pace if congestion control sets none.
 pub(super) fn flows_csv(series: &Series, engine: &Engine<Watch>, substrate: &Substrate) -> String {
     let mut csv = String::from(
         "time_ps,flow,src,dst,delivered_bytes,rate_bits_per_s,resent,in_flight_packets,window_packets,pace_bits_per_s\n",
@@ -64,8 +65,8 @@ pub(super) fn flows_csv(series: &Series, engine: &Engine<Watch>, substrate: &Sub
     csv
 }
 
-/// The curves of a timeline: queue, rate and pauses of the ports that sent most, and window, rate and packets sent again
-/// of the flows that brought most.
+/// Returns the timeline curves: queue, rate and pauses of the ports that sent most, and window,
+/// rate and retransmissions of the flows that delivered most.
 pub(super) fn curves(
     series: &Series,
     engine: &Engine<Watch>,
@@ -76,7 +77,7 @@ pub(super) fn curves(
     curves
 }
 
-/// Those with most bytes, in their own order.
+/// Returns the keys with the most bytes, in key order.
 fn busiest<K: Ord + Copy>(rows: impl Iterator<Item = (K, Bytes)>) -> Vec<K> {
     let mut bytes: BTreeMap<K, u64> = BTreeMap::new();
     for (whose, more) in rows {
@@ -89,7 +90,7 @@ fn busiest<K: Ord + Copy>(rows: impl Iterator<Item = (K, Bytes)>) -> Vec<K> {
     kept
 }
 
-/// One figure of one port or flow.
+/// Returns the curve of one quantity of a port or flow.
 fn curve(
     process: &'static str,
     name: String,
