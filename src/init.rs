@@ -125,7 +125,6 @@ fn write_new(path: Option<&Path>, text: &str, next: &str) -> anyhow::Result<Verb
     Ok(VerbOutcome::Good)
 }
 
-/// Existing files are not overwritten.
 fn is_new(path: &Path) -> anyhow::Result<()> {
     if path.exists() {
         bail!("{} exists: it is not overwritten, give another name", path.display());

@@ -20,7 +20,6 @@ pub fn document(name: &str, suites: &[Suite]) -> String {
     xml
 }
 
-/// A group of cases.
 #[derive(Clone, Debug, Default)]
 pub struct Suite {
     name: String,
@@ -30,13 +29,11 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Creates an empty suite.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Sets the total duration.
     pub fn took(&mut self, time: Duration) {
         self.time = Some(time);
     }
@@ -71,17 +68,14 @@ impl Suite {
 /// Outcome of a case; messages may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JunitEnd {
-    /// The case passed.
     Well,
     /// The case failed: message and details.
     Failed(String, String),
     /// The case could not be run.
     Error(String),
-    /// The case was skipped.
     Skipped(String),
 }
 
-/// A test case.
 #[derive(Clone, Debug)]
 pub struct JunitCase {
     name: String,

@@ -16,11 +16,9 @@ use crate::second::Needed;
 /// Returns all errors of a file, given its name and its contents.
 pub type FileCheck = fn(&str, &[u8]) -> Vec<Diagnostic>;
 
-/// A kind of file.
 pub struct FileKind {
     /// Name in `lightloom schema NAME`.
     pub name: &'static str,
-    /// Description in one sentence.
     pub about: &'static str,
     /// Top-level keys typical of this kind and rare in others.
     marks: &'static [&'static str],
@@ -34,9 +32,7 @@ pub struct FileKind {
 
 /// The second program's reader of a file kind.
 pub struct Reader {
-    /// Name of the kind.
     pub kind: &'static str,
-    /// Check of the file.
     pub check: FileCheck,
     /// Error codes specific to this kind.
     pub codes: &'static [Code],
@@ -51,7 +47,6 @@ pub fn role_of(bytes: &[u8]) -> &'static str {
     of_keys(&document::top_keys(bytes)).map_or("trace", |kind| kind.name)
 }
 
-/// All kinds, in display order.
 pub const KINDS: &[FileKind] = &[
     FileKind {
         name: "fabric",

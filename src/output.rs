@@ -15,7 +15,6 @@ use serde::Serialize;
 
 use crate::result::ResultDocument;
 
-/// Outcome of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerbOutcome {
     /// Input and result are good: exit status 0.
@@ -125,7 +124,6 @@ pub fn json(result: &impl Serialize) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Prints diagnostics of files.
 pub fn diagnostics(diagnostics: &[Diagnostic]) {
     let style = if coloured() { Style::Coloured } else { Style::Plain };
     let _ = io::stderr().lock().write_all(document::render(diagnostics, style).as_bytes());

@@ -576,7 +576,6 @@ fn job_row(job: &JobPlan) -> [String; 6] {
     ]
 }
 
-/// Formats a fraction in percent.
 pub fn percent(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
 }

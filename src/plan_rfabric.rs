@@ -12,7 +12,6 @@ use lightloom_units::Picoseconds;
 
 use crate::table::TextTable;
 
-/// Solver limits per phase.
 pub const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
 
 /// Returns the phases and transitions as text.

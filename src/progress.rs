@@ -20,7 +20,6 @@ pub struct Progress {
 
 /// Minimum duration of work that is reported if standard error is not a terminal.
 pub const QUIET_FOR: Duration = Duration::from_secs(2);
-/// Interval of progress lines.
 const LINE_EVERY_PERCENT: u64 = 10;
 
 impl Progress {

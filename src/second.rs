@@ -24,11 +24,9 @@ pub const PROGRAM: &str = "lightloom-lab";
 /// A verb of the second program, as listed by the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Verb {
-    /// Name.
     pub name: &'static str,
     /// Description, identical to that in the second program.
     pub about: &'static str,
-    /// A working example.
     pub example: &'static str,
 }
 

@@ -16,7 +16,6 @@ use lightloom_emulator::sweep::{SeedRun, Sweep, SweepSubject};
 use super::ci::{replay_command, when};
 use crate::junit::{self, JunitCase, JunitEnd, Suite};
 
-/// Returns the XML document.
 pub(super) fn report(subject: &SweepSubject, runs: &[SeedRun]) -> String {
     let mut suites: Vec<Suite> = runs.iter().map(|run| suite(subject, run)).collect();
     if runs.len() > 1 {

@@ -20,7 +20,6 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,
-    /// Start of the first run.
     first: Instant,
     pass: RunPass,
     last: LastShown,
@@ -32,7 +31,6 @@ struct LastShown {
 }
 
 impl Default for Live {
-    /// State before the first run.
     fn default() -> Self {
         let bar = io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{wide_bar} {percent:>3} % {msg}")

@@ -38,7 +38,6 @@ fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
     Diagnostic { severity: mistake.severity, ..bare.with_help(HELP) }
 }
 
-/// Reads the active plan.
 fn read_plan(path: &Path, inputs: &mut Inputs) -> Result<Arc<Plan>, Box<Diagnostic>> {
     let bytes = files::read_document(path)?;
     let file = files::name(path);

@@ -24,7 +24,6 @@ pub(super) fn expectations(results: &[ExpectationResult]) -> String {
     text
 }
 
-/// Returns the whole result.
 pub(crate) fn describe(result: &Run) -> String {
     let mut text = format!(
         "\nrun `{}`, seed {}\n\n{}{}",

@@ -13,7 +13,6 @@ use crate::table::TextTable;
 pub(super) struct Against {
     file: String,
     digest: String,
-    /// Its known faults.
     faults: Vec<String>,
     /// Whether it was made for the same fabric file.
     same_fabric: bool,

@@ -13,7 +13,6 @@ use crate::second::Needed;
 
 /// Cost of networks with optical switches, compared with alternatives.
 pub trait Pricing {
-    /// Prices of all parts.
     type Prices;
     /// Performance per cost compared with every baseline.
     type Rows: Serialize;
@@ -39,7 +38,6 @@ pub trait Pricing {
         prices: &Self::Prices,
     ) -> anyhow::Result<Self::Rows>;
 
-    /// Formats the rows as text.
     fn text(&self, rows: &Self::Rows) -> String;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What CI systems rely on: JUnit, summaries, sweeps over seeds, shards that merge, exit codes.
+//! CI features: JUnit, summaries, sweeps over seeds, merged shards, exit codes.
 
 use crate::small;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ fn the_summary_adds_to_the_page_of_a_github_job_and_replaces_any_other_file() {
     assert!(page.contains("| waste_ratio &lt; 0.5 |"), "a table stays a table: {page}");
     assert!(page.contains("`lightloom emulate run.yaml --seed 1`"), "{page}");
 
-    // Not asked for: nothing is written, whatever the environment says.
+    // Without a request nothing is written, even with the environment variable.
     let mut command = Command::new(crate::programs::lightloom());
     command.args(["emulate", "run.yaml"]).current_dir(folder.path());
     command.env("GITHUB_STEP_SUMMARY", "other.md").output().unwrap();
@@ -185,7 +185,7 @@ fn a_run_can_be_looked_into_with_perfetto_tshark_and_a_table_of_links() {
     let rows: Vec<Vec<&str>> =
         text(&shown.stdout).lines().map(|l| l.split('\t').collect()).collect();
     assert!(!rows.is_empty(), "{}", text(&shown.stderr));
-    // n9/g1 is vertex 9 × 4 + 1 = 37; whatever passes its links is RoCEv2 between GPUs.
+    // n9/g1 is vertex 9 × 4 + 1 = 37; all packets on its links are RoCEv2 between GPUs.
     assert!(
         rows.iter().any(|row| row[1] == "10.0.0.37")
             && rows.iter().any(|row| row[2] == "10.0.0.37")
@@ -197,7 +197,7 @@ fn a_run_can_be_looked_into_with_perfetto_tshark_and_a_table_of_links() {
 
 #[test]
 fn progress_tells_simulated_time_packets_and_rate() {
-    // A run that ends within two seconds says nothing elsewhere than on a terminal.
+    // Off a terminal, runs shorter than two seconds print no progress.
     let folder = small("groups_lost == 0");
     let quick = lightloom(folder.path(), &["emulate", "run.yaml"]);
     assert!(!text(&quick.stderr).contains("emulating"), "{}", text(&quick.stderr));

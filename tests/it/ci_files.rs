@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shipped files for CI systems, run as these systems run them: the steps of the GitHub action and the jobs of
-//! GitLab in their shells, every task of the Slurm array, every pod of the Kubernetes job; and held against the
-//! schemas of the services where a program that has them is installed. The services themselves are not here.
+//! Runs the shipped CI files as their services do: the steps of the GitHub action and the jobs of
+//! GitLab in their shells, every task of the Slurm array, every pod of the Kubernetes job. Also
+//! validates them against the services' schemas if a validator is installed. The services
+//! themselves are not involved.
 
 use crate::consumers;
 use crate::small;
@@ -22,8 +23,8 @@ fn yaml(name: &str) -> Value {
     value.unwrap_or_else(|| panic!("{name}: {mistakes:?}"))
 }
 
-/// A checkout with a scenario where the shipped files look for one, which some seeds fail, and a `cargo` that only
-/// notes what it is asked for.
+/// Creates a checkout with a scenario at the path that the shipped files use, which fails for some
+/// seeds, and a `cargo` that only records its arguments.
 fn checkout() -> tempfile::TempDir {
     let folder = small("restored within 178us");
     let put = |name: &str, text: String| {
@@ -39,7 +40,7 @@ fn checkout() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a command in the checkout, where it finds the program and that `cargo`.
+/// Runs a command in the checkout with the program and that `cargo` in the path.
 fn on_runner(folder: &Path, command: &[&str], variables: &[(&str, &str)]) -> Output {
     let program = PathBuf::from(crate::programs::lightloom());
     let rest = std::env::var("PATH").unwrap_or_default();
@@ -51,7 +52,7 @@ fn on_runner(folder: &Path, command: &[&str], variables: &[(&str, &str)]) -> Out
     runner.output().unwrap()
 }
 
-/// The result of all parts: a hundred seeds, of which some failed and none is missing.
+/// Checks the merged result: a hundred seeds, some failed, none missing.
 fn verdict(merged: &Output) {
     assert_eq!(merged.status.code(), Some(1), "{}", text(&merged.stderr));
     let shown = text(&merged.stdout);
@@ -59,7 +60,8 @@ fn verdict(merged: &Output) {
     assert!(!shown.contains("100 passed") && !shown.contains(" 0 passed"), "{shown}");
 }
 
-/// Every `lightloom` command line in a shipped CI file, as the words after the program's name.
+/// Returns every `lightloom` command line in a shipped CI file, as the words after the program's
+/// name.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let joined = text.replace("\\\n", " ");
     let mut commands = Vec::new();
@@ -104,7 +106,7 @@ fn the_shipped_ci_files_are_yaml_and_name_flags_and_files_that_exist() {
     assert!(checked >= 12, "{checked} flags were found");
 }
 
-/// The text with every `${{ … }}` of an action replaced.
+/// Returns the text with every `${{ … }}` of an action replaced.
 fn expanded(template: &str, value: impl Fn(&str) -> String) -> String {
     let mut parts = template.split("${{");
     let mut text = parts.next().unwrap().to_owned();
@@ -116,7 +118,8 @@ fn expanded(template: &str, value: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// Runs the steps of the action with these inputs as GitHub documents it: `bash --noprofile --norc -eo pipefail FILE`.
+/// Runs the steps of the action with these inputs as documented by GitHub: `bash --noprofile --norc
+/// -eo pipefail FILE`.
 fn github(folder: &Path, inputs: &[(&str, &str)]) -> Output {
     let action = yaml("action.yml");
     let declared = action["inputs"].as_object().unwrap();
@@ -134,7 +137,6 @@ fn github(folder: &Path, inputs: &[(&str, &str)]) -> Output {
     };
     let mut last = None;
     for step in action["runs"]["steps"].as_array().unwrap() {
-        // What GitHub keeps between runs is empty here.
         if step["uses"] == "actions/cache@v4" {
             continue;
         }
@@ -173,7 +175,7 @@ fn the_github_action_runs_its_steps_and_reports_success_and_failure() {
         serde_json::from_str(&read(folder.path(), "lightloom-result.json")).unwrap();
     assert_eq!(result["runs"].as_array().unwrap().len(), 12);
 
-    // One seed that passes, a shard, and names with spaces: nothing is split by the shell.
+    // A single passing seed, a shard, and names with spaces, which the shell must not split.
     let passing = result["runs"].as_array().unwrap().iter().find(|run| run["passed"] == true);
     let seed = passing.unwrap()["seed"].to_string();
     std::fs::copy(folder.path().join("run.yaml"), folder.path().join("my run.yaml")).unwrap();
@@ -194,7 +196,7 @@ fn the_github_action_runs_its_steps_and_reports_success_and_failure() {
     assert!(page.contains("❌ failed: small") && page.contains("✅ passed: small"), "{page}");
 }
 
-/// The script of a job of GitLab as its runner's shell runs it.
+/// Runs the script of a GitLab job like its runner.
 fn gitlab(folder: &Path, job: &Value, variables: &[(&str, &str)]) -> Output {
     let lines = ["before_script", "script"].into_iter().filter_map(|key| job[key].as_array());
     let lines: Vec<String> =
@@ -223,11 +225,12 @@ fn the_gitlab_jobs_run_every_part_and_give_one_verdict() {
         assert_eq!(part.status.code(), Some(1), "{}", text(&part.stderr));
         assert!(read(folder.path(), "junit.xml").contains("<failure"), "a report of each job");
     }
-    // A job that failed keeps its files, and the verdict is given all the same.
+    // A failed job keeps its files, and the verdict job still runs.
     assert_eq!(file["lightloom"]["artifacts"]["when"], "always");
     assert_eq!(file["verdict"]["when"], "always");
     verdict(&gitlab(folder.path(), &file["verdict"], &variables));
-    // Any repository may include the file: nothing is built from the one it runs in, and once for all jobs.
+    // Any repository may include the file, so it must not build the including repository, and must
+    // build only once for all jobs.
     let calls = read(folder.path(), "cargo-calls");
     let source = file["variables"]["LIGHTLOOM_SOURCE"].as_str().unwrap();
     let build = format!("install --locked --quiet --root .lightloom --git {source} lightloom\n");
@@ -276,7 +279,7 @@ fn every_pod_of_the_kubernetes_job_runs_its_shard() {
     let part = format!("$({})", container["env"][0]["name"].as_str().unwrap());
     let results = format!("{}/", folder.path().display());
     for pod in 0..spec["completions"].as_u64().unwrap() {
-        // The image starts the program; the service puts values in the place of variables.
+        // The image starts the program, and the service substitutes the variables.
         let words = container["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
         let words = words.map(|word| word.replace(&part, &pod.to_string()));
         let words: Vec<String> = words.map(|word| word.replace("/results/", &results)).collect();

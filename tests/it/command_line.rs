@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The command line as scripts see it: exit codes, and what goes to which stream.
+//! The command line as scripts see it: exit codes and output streams.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -20,7 +20,7 @@ fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
     let mut command = lightloom(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // The program may close its input early: it reads no more than the limit.
+    // The program may close its input early because it reads no more than the limit.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("the program ends")
 }
@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> &str {
 const BAD: &[u8] =
     b"name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, kk: 2}}\nkind: fabric\nversion: 2\n";
 
-/// The YAML files of a folder and the folders in it.
+/// Collects the YAML files below a folder.
 fn files_under(folder: &std::path::Path, files: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"))
     {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom convert`: files and plans of version 1 mean the same as ones of version 2.
+//! `lightloom convert`: files and plans of version 1 keep their meaning in version 2.
 
 use crate::small;
 use std::path::Path;
@@ -9,8 +9,9 @@ use small::{good, lightloom};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Every fabric file that shipped as one of version 1 converts, comments and layout kept, to the file that ships
-/// now; that those give the plans that they gave is shown in `planner/tests/it/unchanged.rs`, by digest.
+/// Every fabric file shipped as version 1 converts to the current file, preserving comments and
+/// layout. `planner/tests/it/unchanged.rs` shows by digest that the current files still give the
+/// same plans.
 #[test]
 fn every_fabric_file_of_version_1_converts_to_the_one_that_ships() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -41,7 +42,7 @@ fn every_fabric_file_of_version_1_converts_to_the_one_that_ships() {
     assert!(converted >= 12, "{converted} files");
 }
 
-/// Whatever a verb is given a file of version 1 for, it answers with the command.
+/// Every verb that is given a file of version 1 suggests the conversion command.
 #[test]
 fn a_fabric_file_of_version_1_is_answered_with_the_command() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -96,7 +97,7 @@ fn plans_of_version_1_are_proven_plans_of_version_2() {
             phases.iter().map(|phase| phase["circuits"].clone()).collect()
         };
         assert_eq!(circuits(&before), circuits(&after), "{name}");
-        // The converted plan is in force on the converted fabric.
+        // The converted plan works with the converted fabric.
         good(folder.path(), &["replan", "new.json", "--fabric", "new.yaml", "--fault", "n1"]);
     }
     let (ring, plan) = (data.join("ring.yaml"), data.join("circuits-plan.json"));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands of docs/first-hour.md and of the pages on operations, typed as they stand into one shell: emulated
-//! transceivers and an optical switch, the real daemon, a plan, a dead node, a killed daemon. Only
-//! `/tmp/lightloom` is another folder here, so that a demonstration on the same machine goes on.
+//! Runs the commands of docs/first-hour.md and the operations pages verbatim in one shell: emulated
+//! transceivers and an optical switch, the real daemon, a plan, a failed node, a killed daemon.
+//! Only `/tmp/lightloom` is replaced by another folder, so that a demo running on the same machine
+//! is not disturbed.
 
 use crate::programs;
 use std::os::unix::process::CommandExt;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The `sh` blocks of a page's section, one after the other.
+/// Returns the concatenated `sh` blocks of a page's section.
 fn commands(page: &str, section: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
     let text = std::fs::read_to_string(path).unwrap();
@@ -21,7 +22,7 @@ fn commands(page: &str, section: &str) -> String {
     blocks.collect()
 }
 
-/// Ends everything that the shell started.
+/// Kills all processes started by the shell when dropped.
 struct Shell(std::process::Child);
 
 impl Drop for Shell {
@@ -32,7 +33,7 @@ impl Drop for Shell {
     }
 }
 
-/// Types the commands into a shell and returns what it showed. Every command has to succeed.
+/// Runs the commands in a shell and returns their output. Every command must succeed.
 fn typed(commands: &str, folder: &Path, within: Duration) -> String {
     let programs = programs::folder();
     let folder_text = folder.join("lightloom").display().to_string();
@@ -65,7 +66,7 @@ fn typed(commands: &str, folder: &Path, within: Duration) -> String {
     shown
 }
 
-/// Copies the files of a folder that a user starts from, with their state elsewhere.
+/// Copies a user's starting files, with the state in another folder.
 fn copy(from: &Path, to: &Path, state: &str) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -79,7 +80,7 @@ fn copy(from: &Path, to: &Path, state: &str) {
     }
 }
 
-/// Why and how each transaction ended, oldest first, from the last JSON line shown.
+/// Returns the cause and outcome of each transaction, oldest first, from the last JSON output.
 fn transactions(shown: &str) -> Vec<(String, String)> {
     let start = shown.rfind("\n[\n").expect("the journal is shown as JSON");
     let end = start + shown[start..].find("\n]").unwrap() + 2;
@@ -97,8 +98,8 @@ fn transactions(shown: &str) -> Vec<(String, String)> {
     ends
 }
 
-/// What a page says one sees: the lines of the section's `text` blocks stand in what was shown, in that order,
-/// but for times and what else `alike` takes out.
+/// Checks that the output contains the lines of the section's `text` blocks in order, after `alike`
+/// has removed times and other variable parts.
 fn says_what_is_seen(page: &str, section: &str, shown: &str, alike: fn(&str) -> String) {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
     let section = text.split(&format!("\n## {section}\n")).nth(1).expect("the section is there");
@@ -119,7 +120,7 @@ fn says_what_is_seen(page: &str, section: &str, shown: &str, alike: fn(&str) -> 
     }
 }
 
-/// Without the numbers that hang on how many bypasses a dead node took.
+/// Removes numbers that depend on how many bypasses a failed node required.
 fn numberless(line: &str) -> String {
     let mut words: Vec<String> = timeless(line).split(' ').map(str::to_owned).collect();
     if line.starts_with("transaction ") && words.len() > 1 {
@@ -153,7 +154,6 @@ fn expected(ends: &[(&str, &str)]) -> Vec<(String, String)> {
 
 const FIRST_STEPS: &str = "The daemon, without hardware";
 
-/// A new user's first quarter of an hour.
 #[test]
 fn the_commands_of_the_first_hour_do_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,20 +166,20 @@ fn the_commands_of_the_first_hour_do_what_they_say() {
 
     let ends = transactions(&shown);
     assert_eq!(ends[0], ("apply".into(), "committed".into()));
-    // The bundles of a dead node may be found one after the other, on a busy machine so late that a
-    // first bypass still asks one of them, is not answered and moves nothing.
+    // The bundles of a failed node may be detected one after the other. On a busy machine this can
+    // be so late that a first bypass still addresses one of them, gets no answer and moves nothing.
     let bypasses = &ends[1..ends.len() - 2];
     let bypass =
         |(why, end): &(String, String)| why == "bypass" && (end == "committed" || end == "aborted");
     assert!((1..=3).contains(&bypasses.len()) && bypasses.iter().all(bypass), "{ends:?}");
-    let last = [("repair", "committed"), ("apply", "committed")]; // repaired; killed in the middle of it
+    let last = [("repair", "committed"), ("apply", "committed")]; // The repair commits, and the daemon is killed during the apply.
     assert_eq!(ends[ends.len() - 2..], expected(&last), "{shown}");
     says_what_is_seen("docs/first-hour.md", FIRST_STEPS, &shown, numberless);
     let watched = std::fs::read_to_string(folder.path().join("lightloom/watched")).unwrap();
     assert!(watched.contains("BROKEN, the plan goes around 2 parts: n17/b0 (since"), "{watched}");
 }
 
-/// The night shift's commands, after the first plan of the README.
+/// The commands of operations, after the first plan of the README.
 #[test]
 fn the_commands_of_operations_do_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
@@ -204,19 +204,19 @@ fn the_commands_of_operations_do_what_they_say() {
         ("rollback to before 2", "committed"),
         ("apply", "undone"),
         ("4 was not confirmed in time", "committed"),
-        ("bypass", "committed"), // n9/b0 and back
+        ("bypass", "committed"),
         ("repair", "committed"),
-        ("bypass", "committed"), // n11/b0 died, and back
+        ("bypass", "committed"),
         ("repair", "committed"),
-        ("bypass", "committed"), // n20 and back
+        ("bypass", "committed"),
         ("repair", "committed"),
         ("apply", "committed"),
         ("apply", "aborted"),
         ("apply", "rolled-back"),
         ("apply", "partial"),
-        ("drift", "committed"), // where the plan has it again, so ours
+        ("drift", "committed"), // The plan contains the circuit again, so the daemon owns it.
         ("apply", "committed"),
-        ("apply", "rolled-back"), // crossed cables
+        ("apply", "rolled-back"),
         ("apply", "committed"),
         ("repair", "committed"),
         ("apply", "committed"),
@@ -229,8 +229,9 @@ fn the_commands_of_operations_do_what_they_say() {
 
 const THREE_MISTAKES: &str = "A rack with three mistakes";
 
-/// Modules in the wrong places, exchanged plugs, a missing cable; then all put right; then beside a plan, whose modules
-/// count no switch; then a dirty fibre against the fabric's own budget.
+/// Modules in wrong places, swapped plugs and a missing cable; then everything corrected; then next
+/// to a plan whose modules do not count switching; then a dirty fibre that exceeds the fabric's
+/// loss budget.
 #[test]
 fn the_commands_of_commissioning_do_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
@@ -274,7 +275,7 @@ fn the_commands_of_commissioning_do_what_they_say() {
 
 const WORST_NIGHTS: &str = "Three nights";
 
-/// A leader's machine that dies, etcd that is lost, a hall without power.
+/// The leader's machine fails, etcd is lost, a hall loses power.
 #[test]
 fn the_commands_of_the_worst_nights_do_what_they_say() {
     if Command::new("etcd").arg("--version").output().is_err() {
@@ -296,7 +297,8 @@ fn the_commands_of_the_worst_nights_do_what_they_say() {
 
 const SECOND_NIGHT: &str = "A night of a reconfigurable network";
 
-/// Phases on schedule, a switch that refuses, drift, a dead node and a killed daemon, on both halves of a plan.
+/// Scheduled phases, a switch that refuses, drift, a failed node and a killed daemon, for both
+/// halves of a plan.
 #[test]
 fn the_commands_of_the_second_night_do_what_they_say() {
     let folder = tempfile::tempdir().unwrap();
@@ -311,7 +313,7 @@ fn the_commands_of_the_second_night_do_what_they_say() {
     assert_eq!(&phases[..4], ["committed", "committed", "rolled-back", "committed"], "{ends:?}");
     assert!(ends.contains(&("bypass".into(), "committed".into())), "{ends:?}");
     says_what_is_seen("docs/operations-phases.md", SECOND_NIGHT, &shown, measureless);
-    // A hook ran after each change, with what came of it.
+    // After each change, a hook received its outcome.
     let moves = std::fs::read_to_string(folder.path().join("lightloom/moves")).unwrap();
     assert!(moves.lines().all(|line| line.starts_with("{\"hook\":\"after\"")), "{moves}");
     assert!(moves.contains("\"kind\":\"phase\""), "{moves}");
@@ -319,7 +321,7 @@ fn the_commands_of_the_second_night_do_what_they_say() {
     assert!(failed.contains("\"result\":\"rolled-back\""), "{failed}");
 }
 
-/// Without the numbers that hang on how many bypasses a dead node took, and without measured times.
+/// Removes numbers that depend on how many bypasses a failed node required, and measured times.
 fn measureless(line: &str) -> String {
     let line = numberless(line);
     let words: Vec<&str> = line.split(' ').collect();
@@ -332,8 +334,9 @@ fn measureless(line: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// What a headless browser makes of the live page. Its time stands still while it waits for an answer, up
-/// to two seconds each time. Sometimes it does not come to an end, and is asked again, which takes two seconds mostly.
+/// Returns a shell loop that renders the live page in a headless browser. The browser's virtual
+/// time stops while it waits for a response, up to two seconds each. A browser that hangs is
+/// restarted, which usually takes two seconds.
 fn look(name: &str) -> String {
     let file = format!("/tmp/lightloom/{name}");
     format!(
@@ -346,7 +349,7 @@ fn look(name: &str) -> String {
     )
 }
 
-/// What the browser showed under that name; its picture goes where people can look at it.
+/// Returns the page rendered under that name; its screenshot is kept for inspection.
 fn looked(folder: &Path, name: &str) -> String {
     let file = |end: &str| folder.join("lightloom").join(format!("{name}.{end}"));
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
@@ -364,8 +367,8 @@ fn count(page: &str, what: &str) -> usize {
     page.matches(what).count()
 }
 
-/// The live page in a real browser: a change that waits for its confirm, then a bypass and a module that
-/// says nothing any more. Screenshots are kept in `target/tmp/page`.
+/// Shows the live page in a real browser: a change awaiting confirmation, then a bypass and an
+/// unreachable module. Screenshots are kept in `target/tmp/page`.
 #[test]
 fn the_live_page_shows_what_is_going_on() {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -428,7 +431,7 @@ fn the_live_page_shows_what_is_going_on() {
     assert!(page.contains("journal.log line 3 (byte ") && !page.contains(">UNSEEN"), "{page}");
 }
 
-/// A hundred modules, each read every second: what the daemon holds then.
+/// Memory of a daemon with a hundred modules, each polled every second.
 #[test]
 fn a_daemon_of_a_hundred_devices_is_small() {
     let folder = tempfile::tempdir().unwrap();
@@ -452,8 +455,8 @@ grep VmRSS /proc/$DAEMON/status
     assert!(resident_kb < 30_000, "{line}");
 }
 
-/// S2: a disk that takes no more bytes. Changes are refused, reads go on, and when there is room again the
-/// daemon finds its devices as its journal says.
+/// S2: a full disk. Changes are refused and reads continue. Once space is available, the daemon
+/// finds its devices as recorded in its journal.
 #[test]
 fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -488,8 +491,8 @@ kill $DAEMON
     assert!(applied > 1, "{shown}");
 }
 
-/// A loss of power and a full disk as the page has them, with the state folder on a small disk of its own: that takes
-/// a mount namespace, so root.
+/// Power loss and a full disk as on the page, with the state folder on a small separate disk. This
+/// requires a mount namespace and therefore root.
 #[test]
 fn the_commands_for_lost_power_and_a_full_disk_do_what_they_say() {
     let namespace = Command::new("unshare").args(["-m", "true"]).status();
@@ -523,7 +526,8 @@ fn the_commands_for_lost_power_and_a_full_disk_do_what_they_say() {
     after(room, "ALL IS WELL");
 }
 
-/// A journal that is gone is said to be lost until there is a plan again, though all that has light was adopted.
+/// A lost journal is reported until there is a plan again, even though everything with light was
+/// adopted.
 #[test]
 fn a_journal_that_is_gone_is_never_well_until_a_plan_is_known_again() {
     let folder = tempfile::tempdir().unwrap();

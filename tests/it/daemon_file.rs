@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's file before anybody wrote one: what the package installs, and what `lightloom init --daemon` writes.
+//! Initial daemon files: the one the package installs, and the one `lightloom init --daemon`
+//! writes.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ fn the_packaged_file_is_read_and_names_no_device() {
     assert!(build.contains("\"$root/etc/lightloom\" packaging/etc/daemon.yaml"));
 }
 
-/// Every device that plans set is in the file: k bundles a node, and every optical switch.
+/// The file contains every device that plans set: k bundles per node, and every optical switch.
 #[test]
 fn a_daemons_file_is_written_for_a_fabric() {
     let folder = tempfile::tempdir().unwrap();

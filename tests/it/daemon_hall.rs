@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Three daemons, a real etcd and devices of five protocols: optical switches over TL1, SCPI, gNMI and SONiC's Redis, and a
-//! module on a serial line. Raw sessions, which are none of the daemons, say where the light is.
+//! Three daemons, a real etcd and devices of five protocols: optical switches with TL1, SCPI, gNMI
+//! and SONiC's Redis, and a module on a serial line. Independent raw sessions verify the light
+//! paths.
 
 #[path = "../../daemon/tests/it/over_sockets/etcd.rs"]
 mod etcd;
@@ -23,20 +24,19 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Asks how a daemon is.
 pub(crate) const STATUS: &str = "GET /v1/status HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n";
-/// How long anything may take here.
+/// Limit for every wait in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// The devices, one a protocol; `ocs4` only where there is a Redis.
+/// One device per protocol; `ocs4` only if Redis is available.
 pub(crate) const DEVICES: [&str; 5] = ["ocs0", "ocs1", "ocs2", "n0/b0", "ocs4"];
 
 pub(crate) struct Hall {
     pub(crate) folder: tempfile::TempDir,
-    /// Where etcd is.
     pub(crate) url: String,
     pub(crate) etcd: Child,
     _devices: Modules,
-    /// Where `ocs0` speaks SCPI, and `ocs1` TL1: the daemons ask the other way round.
+    /// SCPI address of `ocs0` and TL1 address of `ocs1`; the daemons use the other protocol of
+    /// each.
     raw: [String; 2],
     redis: Option<Redis>,
     pub(crate) daemons: BTreeMap<&'static str, Child>,
@@ -57,7 +57,7 @@ impl Hall {
         Self::open_with(|_| String::new())
     }
 
-    /// The same, with more in each daemon's file.
+    /// Starts the hall with additional lines in each daemon's file.
     pub(crate) fn open_with(more: impl FnOnce(&Path) -> String) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let more = more(folder.path());
@@ -138,7 +138,7 @@ impl Hall {
         self.folder.path().join(name).join("lightloomd.sock")
     }
 
-    /// The status code and body of one request to one daemon, if it answers.
+    /// Sends one request to a daemon and returns status code and body, if it answers.
     pub(crate) fn ask(&self, name: &str, request: &str) -> Option<(u16, Value)> {
         let mut stream = UnixStream::connect(self.socket(name)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -151,7 +151,7 @@ impl Hall {
         (code == 200).then_some(body)
     }
 
-    /// Which daemon leads, once one other than `not` does, and how long that took.
+    /// Waits for a leader other than `not` and returns its name and the waiting time.
     pub(crate) fn leader(&self, not: Option<&str>) -> (&'static str, Duration) {
         let began = Instant::now();
         loop {
@@ -172,14 +172,13 @@ impl Hall {
         self.daemons.keys().map(log).collect()
     }
 
-    /// `lightloom ctl` at all sockets: it finds who leads.
+    /// Runs `lightloom ctl` with all sockets; it finds the leader.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> std::process::Output {
         let sockets: Vec<String> =
             self.daemons.keys().map(|name| self.socket(name).display().to_string()).collect();
         Self::ctl_at(&sockets, arguments)
     }
 
-    /// The same at these addresses.
     pub(crate) fn ctl_at(sockets: &[String], arguments: &[&str]) -> std::process::Output {
         Command::new(programs::lightloom())
             .args(["ctl", "--socket", &sockets.join(",")])
@@ -188,13 +187,12 @@ impl Hall {
             .unwrap()
     }
 
-    /// Joins port 1 of each switch with this one, and sets the module's group to one of its two external paths; whether it was
-    /// committed.
+    /// Connects port 1 of each switch to `egress` and sets the module's group to one of its two
+    /// external paths. Returns whether the change was committed.
     pub(crate) fn apply(&self, egress: u32) -> bool {
         self.apply_to(&self.devices(), egress)
     }
 
-    /// The same on these devices.
     pub(crate) fn apply_to(&self, devices: &[&str], egress: u32) -> bool {
         let file = self.folder.path().join(format!("to-{egress}.json"));
         let target: Vec<String> = devices
@@ -222,7 +220,7 @@ impl Hall {
         kill_process(Pid::from_child(&self.daemons[name]), signal).unwrap();
     }
 
-    /// Cuts the way of a daemon to etcd, or opens it.
+    /// Interrupts or restores a daemon's connection to etcd.
     pub(crate) fn cut(&self, name: &str, is_cut: bool) {
         self.ways[name].set(if is_cut { Passes::Late } else { Passes::AtOnce });
     }
@@ -233,12 +231,13 @@ impl Hall {
         child.wait().unwrap();
     }
 
-    /// Where the light of port 1 of `ocs0` goes, by the switch's own word.
+    /// Returns the destination of port 1 of `ocs0` according to the switch.
     pub(crate) fn light(&self) -> u32 {
         by_scpi(&self.raw[0])
     }
 
-    /// The same of all switches that raw sessions of a few lines can ask: all but that with gNMI.
+    /// Returns the destinations at all switches that simple raw sessions can query, which excludes
+    /// gNMI.
     pub(crate) fn lights(&self) -> Vec<u32> {
         let by_redis = self.redis.iter().map(|redis| by_redis(&redis.address));
         [by_scpi(&self.raw[0]), by_tl1(&self.raw[1])].into_iter().chain(by_redis).collect()
@@ -277,7 +276,7 @@ fn by_tl1(at: &str) -> u32 {
     joined.and_then(|egress| egress.parse().ok()).unwrap_or_else(|| panic!("{text}"))
 }
 
-/// Egress port 2 of 8 is `2B` there, and 10 here.
+/// Egress port 2 of 8 is `2B` in Redis and 10 here.
 fn by_redis(at: &str) -> u32 {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

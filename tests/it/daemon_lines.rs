@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! S3 of docs/reliability.md: each byte between the daemon and a device, one at a time, lost, doubled,
-//! changed or swapped with the next. The shipping controller and drivers change circuits of emulated
-//! devices, in virtual time.
+//! S3 of docs/reliability.md: each byte between the daemon and a device, one at a time, is lost,
+//! duplicated, changed or swapped with the next. The production controller and drivers change
+//! circuits of emulated devices in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,12 +26,10 @@ use lightloom_firmware_api::path::DataPathPolicy;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// What happens to one byte.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Lost,
     Doubled,
-    /// This bit of it.
     Flipped(u8),
     Swapped,
 }
@@ -41,7 +39,7 @@ fn every_damage() -> impl Iterator<Item = Damage> {
     [Damage::Lost, Damage::Doubled, Damage::Swapped].into_iter().chain(flips)
 }
 
-/// Both ways of a line: counts bytes and damages one.
+/// Both directions of a line. Counts bytes and damages one.
 #[derive(Debug, Default)]
 struct Wire {
     carried: usize,
@@ -68,16 +66,16 @@ impl Wire {
     }
 }
 
-/// How a change came out, and where the light really is.
+/// Outcome of a change, and the actual light paths.
 #[derive(Debug)]
 struct End {
-    /// As the controller says; nothing where it refused to begin.
+    /// Result reported by the controller; `None` if it refused to start.
     result: Option<TxnResult>,
     took: Micros,
     bytes: usize,
 }
 
-/// A controller, one device task and one emulated device, under one clock.
+/// A controller, one device task and one emulated device with a common clock.
 struct Bench<E> {
     controller: Controller,
     tender: Tender,
@@ -120,7 +118,7 @@ impl<E: EmulatedDevice> Bench<E> {
         }
     }
 
-    /// Does what the device task says until it says nothing more at this moment.
+    /// Executes the actions of the device task until it has no more at this instant.
     fn act(&mut self, does: Vec<Does>) {
         let mut does = VecDeque::from(does);
         while let Some(one) = does.pop_front() {
@@ -142,7 +140,7 @@ impl<E: EmulatedDevice> Bench<E> {
         }
     }
 
-    /// What the device task does about what the device sends.
+    /// Passes the device's output to the device task.
     fn hear(&mut self, out: Vec<Output>) -> Vec<Does> {
         let (now, mut does) = (clocks(self.now).mono, Vec::new());
         for output in out {
@@ -179,7 +177,7 @@ impl<E: EmulatedDevice> Bench<E> {
         }
     }
 
-    /// What is called committed is so at that moment.
+    /// A change reported as committed must be in effect at that moment.
     fn note_end(&mut self, result: TxnResult) {
         self.ended.push(result);
         if result == TxnResult::Committed {
@@ -223,7 +221,7 @@ impl<E: EmulatedDevice> Bench<E> {
         self.handle(Event::Request { asked, request, reply_to: ReplyTo(0) });
     }
 
-    /// Reads the device, takes what is lit, brings it to `goal`, and lets two polls pass.
+    /// Reads the device, adopts its circuits, changes it to `goal`, and waits for two polls.
     fn change(mut self, goal: &Positions, damage: Option<(usize, Damage)>) -> End {
         self.wire.damage = damage;
         let within = |bench: &Self, ms| bench.now + Picoseconds::from_millis(ms);
@@ -245,7 +243,7 @@ impl<E: EmulatedDevice> Bench<E> {
         End { result, took, bytes }
     }
 
-    /// The light is where the ledger says, or the device is listed.
+    /// The light matches the ledger, or the device is listed as differing.
     fn check_at_rest(&self) {
         let name = DeviceName::from(NAME);
         let (ledger, seen) = (self.controller.ledger(), &self.controller.devices()[&name]);
@@ -264,8 +262,8 @@ fn clocks(now: SimTime) -> Now {
     }
 }
 
-/// A change whose first command the switch defers until its session was given up. Whatever becomes of the
-/// change: how it ended, and whether the light stayed as the ledger says from then on.
+/// A change whose first command is deferred by the switch until its session has been given up.
+/// Returns the outcomes and whether the light stayed consistent with the ledger afterwards.
 fn late_command<D: Dialect + Clone + 'static>(
     dialect: D,
     port: Port,
@@ -313,19 +311,19 @@ fn a_command_that_is_carried_out_after_its_session_was_given_up_undoes_no_change
     };
     assert_eq!(both(1, 2), [(TxnResult::RolledBack, true); 2]);
     assert_eq!(both(3, 2), [(TxnResult::Committed, true); 2]);
-    // Without a settle time circuits go dark behind a change that was called over.
+    // Without a settling time, circuits go dark after the change was reported complete.
     let ended = both(1, 0);
     assert!(ended.iter().all(|(_, agree)| !agree), "{ended:?}");
     let [_, tl1] = both(3, 0);
     assert_eq!(tl1, (TxnResult::Committed, false), "`DLT-PATCH` takes down what is there by then");
 }
 
-/// Each damage to each byte of the change that `bench` makes.
+/// Applies every damage to each byte of the change made by `bench`.
 fn every_byte<E: EmulatedDevice>(name: &str, goal: &Positions, bench: impl Fn() -> Bench<E>) {
     each_of(1, name, goal, bench);
 }
 
-/// Each damage to one in `step` bytes.
+/// Applies every damage to one in `step` bytes.
 fn each_of<E: EmulatedDevice>(
     step: usize,
     name: &str,
@@ -350,7 +348,7 @@ fn each_of<E: EmulatedDevice>(
         usual.bytes,
         longest.as_secs_f64()
     );
-    // One damaged byte costs an answer, a connection, at worst the change; most often not even that.
+    // One damaged byte costs an answer, a connection or at worst the change; usually not even that.
     assert!(ends["Committed"] > cases / 2, "{ends:?}");
 }
 
@@ -358,7 +356,7 @@ fn positions(pairs: &[(u32, u32)]) -> Positions {
     pairs.iter().map(|&(slot, to)| (Slot(slot), Position(to))).collect()
 }
 
-/// A switch of 8 by 8 with two circuits.
+/// An 8 × 8 switch with two circuits.
 fn switch() -> OpticalSwitch {
     let spec = SwitchSpec { ingress: 8, egress: 8, ..SwitchSpec::default() };
     let mut switch = OpticalSwitch::new(spec, Seed(1), 0);
@@ -387,7 +385,8 @@ fn s3_every_byte_of_a_change_over_tl1() {
     every_byte("TL1", &positions(&[(1, 10), (2, 9)]), bench);
 }
 
-/// HTTP/2 takes ten times the bytes, so one in 61 of them is damaged: another at each place of the frames.
+/// HTTP/2 needs ten times the bytes, so only every 61st is damaged, which covers different
+/// positions in the frames.
 #[test]
 fn s3_bytes_of_a_change_over_gnmi() {
     let truth = |switch: &GnmiSwitch, _: SimTime| {

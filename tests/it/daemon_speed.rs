@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast the daemon is against emulated devices on real ptys and sockets, both in this process. The
-//! ordinary run is small and only asserts that all is done; the figures of docs/reliability.md come from
+//! Speed of the daemon with emulated devices on real ptys and sockets, both in this process. The
+//! default run is small and only checks completion; the figures of docs/reliability.md come from
 //!
 //! ```sh
 //! cargo test --release --test it daemon_speed:: -- --ignored --nocapture --test-threads 1
@@ -21,14 +21,14 @@ use lightloom_drivers::scpi::Scpi;
 use lightloom_units::id::NodeId;
 use tokio::sync::oneshot;
 
-/// The processor time of this process, daemon and emulated devices together, in milliseconds.
+/// Returns the processor time of this process (daemon and emulated devices) in milliseconds.
 fn processor_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// Breaks and repairs nodes of a ring, and times each from the report to the daemon to the moment
-/// it sends the first module the command to move its light.
+/// Fails and repairs nodes of a ring and times each from the report to the first command that moves
+/// light.
 fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
     let folder = state_folder();
     let _modules = Modules::serve(nodes, 2, &folder.path().join("links"));
@@ -65,7 +65,7 @@ fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
     fired
 }
 
-/// Each module changes once, several times over.
+/// Changes each module once per round.
 fn time_of_changes(nodes: u32) -> Times {
     let folder = state_folder();
     let _modules = Modules::serve(nodes, 2, &folder.path().join("links"));
@@ -93,13 +93,13 @@ fn time_of_changes(nodes: u32) -> Times {
     times
 }
 
-/// Where circuits `1..=circuits` of the switch stand in a round.
+/// Returns the positions of circuits `1..=circuits` in a round.
 fn circuits_of(round: u32, circuits: u32) -> Positions {
     (1..=circuits).map(|slot| (Slot(slot), Position(321 + (slot - 1 + round) % 320))).collect()
 }
 
-/// The device's own time: a bare client sends the switch the very lines of an apply, from the read that
-/// arms to the reads that qualify, and waits for each answer.
+/// Measures the device's own time: a bare client sends the same commands as an apply, from the
+/// arming read to the qualifying reads, and waits for each answer.
 fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
     use std::io::{BufRead, BufReader, Write};
     let stream = std::net::TcpStream::connect(at).unwrap();
@@ -132,7 +132,7 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
             let is_good = ["(", "0,", "1;0,"].iter().any(|good| answer.starts_with(good));
             assert!(is_good, "{answer}");
         }
-        // The first has nothing to remove.
+        // The first round has nothing to remove.
         times.0.extend((round > 0).then(|| started.elapsed().as_secs_f64() * 1e3));
     }
     let moves = circuits_of(rounds, circuits);
@@ -144,18 +144,17 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
     times
 }
 
-/// How long it takes to change circuits of one switch.
+/// Durations of changing circuits of one switch.
 struct OfCircuits {
-    /// By the bare client.
     bare: Times,
-    /// By the daemon, from the request to the durable end.
+    /// With the daemon, from the request to the durable end.
     daemon: Times,
-    /// What is left of that without the time between sending an operation and its answer: what the daemon
-    /// itself takes, journal included.
+    /// The daemon's own part, including the journal: the total without the time between sending
+    /// operations and their answers.
     own: Times,
 }
 
-/// Changes all of these circuits of one switch at once, removed and then added.
+/// Changes all circuits of one switch in one change, removals before additions.
 fn time_of_circuits(circuits: u32, rounds: u32) -> OfCircuits {
     let folder = state_folder();
     let (_switch, at) = Modules::switch(&folder.path().join("links"));
@@ -173,7 +172,7 @@ fn time_of_circuits(circuits: u32, rounds: u32) -> OfCircuits {
             rig.committed(&answer).await;
             let passed = started.elapsed().as_secs_f64() * 1e3;
             let on_device = rig.shared.metrics.operation_seconds.get_sample_sum() - on_device;
-            // The first has nothing to remove.
+            // The first round has nothing to remove.
             if round > 0 {
                 daemon.0.push(passed);
                 own.0.push(passed - on_device * 1e3);

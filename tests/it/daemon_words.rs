@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a person reads while the daemon drives emulated devices on real ptys: `lightloom ctl` in a process of
-//! its own, over the daemon's socket.
+//! Text that operators read while the daemon drives emulated devices on real ptys: `lightloom ctl`
+//! in a separate process over the daemon's socket.
 
 use crate::daemon_rig;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 
 const NODES: u32 = 16;
 
-/// The daemon behind its socket, on a ring with a plan applied; and its devices.
+/// The daemon behind its socket, on a ring with an applied plan, and its devices.
 struct House {
     rig: Rig,
     modules: Modules,
@@ -44,7 +44,7 @@ impl House {
         Self { rig, modules, socket }
     }
 
-    /// Types a command; its exit status, and what is shown and noted.
+    /// Runs a command. Returns its exit status and its output.
     async fn ctl(&self, words: &str) -> (i32, String) {
         let mut command = Command::new(crate::programs::lightloom());
         command.arg("ctl").args(words.split(' ')).arg("--socket").arg(&self.socket);
@@ -53,7 +53,7 @@ impl House {
         (output.status.code().unwrap(), text)
     }
 
-    /// Waits until this is shown.
+    /// Waits until the output contains `wanted`.
     async fn shows(&self, words: &str, wanted: &str) -> String {
         let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
         loop {
@@ -76,7 +76,7 @@ impl House {
     }
 }
 
-/// A node of the ring that the plan uses.
+/// Returns a node used by the plan.
 fn node_in_use() -> String {
     first_plan(&installed(NODES)).circuits[1].a.bundle.node.to_string()
 }
@@ -166,18 +166,18 @@ fn what_is_offered_beside_a_dead_device_would_be_accepted() {
         let shown = house.shows("status", "UNSEEN, 1 device").await;
         assert!(!shown.contains("--mode update"), "{shown}");
         has(&shown, &[put_back]);
-        // Nothing that would be refused is offered with the refusal either, and a time is.
+        // The refusal suggests no command that would be refused as well, and states a time.
         let (_, shown) = house.ctl(&apply).await;
         assert!(!shown.contains("--mode update"), "{shown}");
         has(
             &shown,
-            // As soon as its light is missed as well, that is said instead of for how long.
+            // Once the module's light is also missing, the output says so instead of the duration.
             &[&format!("{far}: silent"), "`on_fault: report`", "lightloom ctl fault "],
         );
         let (code, shown) = house.ctl("wait --for 500ms").await;
         assert!(code == 1 && shown.contains(&format!("not read within 1 s: {far}")), "{shown}");
 
-        // Around the dead module: what drifted is put back, and nothing is waited for any more.
+        // With the failed module bypassed, drift is restored and nothing waits for the module.
         let (code, shown) = house.ctl(&format!("fault {far}")).await;
         assert_eq!(code, 0, "{shown}");
         house.is_read(&drifts).await;
@@ -196,7 +196,7 @@ fn a_refusal_says_that_a_silent_module_is_not_taken_for_dead() {
     on_a_runtime(async {
         let house = House::with("on_fault: bypass, heartbeat: 60s", folder.path()).await;
         let spare = installed(NODES);
-        // A module that looks at itself: no light is missed at a far end, so only its silence tells.
+        // A module in loopback: no far end misses its light, so only its silence reveals the fault.
         let plan = first_plan(&spare);
         let lit = |bundle: &str| {
             plan.circuits.iter().any(|c| [c.a, c.b].iter().any(|p| p.bundle.to_string() == bundle))
@@ -239,13 +239,13 @@ fn a_dry_run_tells_the_crossed_cables_of_what_the_plan_touches() {
         let circuits = first_plan(&installed(NODES)).circuits;
         let [one, other] = [&circuits[0], &circuits[1]].map(|circuit| circuit.a);
         house.modules.fault(&format!("{} cross {} {other}", one.bundle, one.path));
-        // Both ends are read before it is known whose cables to swap.
+        // Both ends must be read before the cables to swap are known.
         house.shows("status", "swap the cables of ").await;
         let plan = folder.path().join("plan.json");
         std::fs::write(&plan, serde_json::to_vec(&first_plan(&installed(NODES))).unwrap()).unwrap();
         let (_, shown) = house.ctl(&format!("apply {} --dry-run", plan.display())).await;
         has(&shown, &["CROSSED CABLES? ", &format!("{one} is lit by "), "swap the cables of "]);
-        // A change of something else has nothing to do with them.
+        // A change elsewhere does not mention the cables.
         std::fs::write(&plan, r#"{"target": {}}"#).unwrap();
         let (_, shown) = house.ctl(&format!("apply {} --dry-run", plan.display())).await;
         assert!(!shown.contains("CROSSED"), "{shown}");
@@ -266,10 +266,10 @@ fn a_module_says_who_it_is_and_where_its_light_goes_at_power_on() {
         let (_, shown) = house.ctl(&format!("module {module} --format json")).await;
         let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
         let page = shown["registers"]["page b0h 128"].as_str().unwrap();
-        // The magic of page B0h stands at 192 (docs/firmware-api.md).
+        // The magic of page B0h is at 192 (docs/firmware-api.md).
         assert_eq!(page.split(' ').skip(192 - 128).take(4).collect::<String>(), "4f435331");
 
-        // The query disturbs no other, and one that gets no answer says when to ask again.
+        // The query does not disturb others, and an unanswered one says when to retry.
         let (code, shown) = house.ctl("drift").await;
         assert_eq!(code, 0, "{shown}");
         house.modules.fault(&format!("{module} dead"));
@@ -281,7 +281,8 @@ fn a_module_says_who_it_is_and_where_its_light_goes_at_power_on() {
     });
 }
 
-/// Each part breaks on emulated devices, and the status names it, with what is seen and what else it could be.
+/// Each kind of part fails on emulated devices; the status names it, its evidence and alternative
+/// causes.
 #[test]
 fn a_broken_part_is_named_with_its_evidence() {
     let folder = tempfile::tempdir().unwrap();
@@ -323,7 +324,7 @@ fn a_broken_part_is_named_with_its_evidence() {
     });
 }
 
-/// What a bypass takes out of use stays named until it is repaired.
+/// A bypassed part stays listed until it is repaired.
 #[test]
 fn a_dead_node_stays_named_while_it_is_bypassed() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long it takes from a node that loses its power until both of its bundles are bypassed, and what that time is
-//! made of: the shipped policy, emulated modules on ptys, nodes that die at any moment between two polls.
+//! Time from a node's power loss until both its bundles are bypassed, broken down into parts. Uses
+//! the production policy, emulated modules on ptys, and failures at random moments between two
+//! polls.
 //!
-//! `cargo test --test it dead_node:: -- --ignored --nocapture` kills 20 nodes of each; `LIGHTLOOM_KILLS=200` kills more.
+//! `cargo test --test it dead_node:: -- --ignored --nocapture` kills 20 nodes of each kind;
+//! `LIGHTLOOM_KILLS=200` kills more.
 
 use crate::daemon_rig;
 use std::time::{Duration, Instant};
@@ -17,29 +19,25 @@ use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::NodeId;
 
-/// How a death comes to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// Modules of protocol 1.1, polled every 100 ms.
+    /// Protocol 1.1, polled every 100 ms.
     Polled,
-    /// Modules that report lost light, polled every second.
+    /// Modules that report loss of light, polled every second.
     Pushed,
 }
 
-/// What a death took, in parts that follow each other.
 #[derive(Default)]
 struct Took {
-    /// Until the policy knows what is dead, and the plan around it is made and checked.
+    /// Until the policy has detected the failure and the bypass plan is made and verified.
     detected: Times,
-    /// Until the first light moves: the journal, and arming where that is needed.
+    /// Until the first light moves: the journal, and arming if needed.
     begun: Times,
-    /// Until every module that moves is read back and that is durable.
+    /// Until every moved module has been read back and the result is durable.
     moved: Times,
-    /// All of it.
     all: Times,
-    /// Processor time of the daemon in it: of this thread, which the emulated modules have no part in.
+    /// Processor time of the daemon (this thread, which does not run the emulated modules).
     processor: Times,
-    /// Changes that the daemon made on its own.
     changes: usize,
 }
 
@@ -63,7 +61,7 @@ impl Took {
     }
 }
 
-/// Ten changes of its own are all that the daemon makes within an hour, so each nine have a daemon of their own.
+/// The daemon makes at most ten changes of its own per hour, so every nine kills use a new daemon.
 const KILLS_EACH: u32 = 9;
 
 fn kills() -> u32 {
@@ -81,20 +79,21 @@ fn deaths(nodes: u32, known: Known, kills: u32) -> Took {
     took
 }
 
-/// The sums of two histograms of the daemon, in milliseconds: known to fired, and fired to durable.
+/// Returns the sums of two daemon histograms in milliseconds: detected to fired, and fired to
+/// durable.
 fn sums(rig: &Rig) -> [f64; 2] {
     let metrics = &rig.shared.metrics;
     [&metrics.event_to_fired_seconds, &metrics.transaction_seconds]
         .map(|histogram| histogram.get_sample_sum() * 1e3)
 }
 
-/// The processor time of this thread, in milliseconds.
+/// Returns the processor time of this thread in milliseconds.
 fn processor_ms() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// Modules of so many nodes, with two each, and the lines of a daemon's file that reach them.
+/// Returns the modules of `nodes` nodes, two each, and the daemon file lines that reach them.
 fn modules(nodes: u32, known: Known, links: &std::path::Path) -> (Modules, String) {
     let (protocol, poll) = match known {
         Known::Polled => ("v1.1", "100ms"),
@@ -152,7 +151,7 @@ fn life(nodes: u32, known: Known, kills: u32, first: u32) -> Took {
     took
 }
 
-/// Waits until a change around both bundles of the node is over.
+/// Waits until a change around both bundles of the node has completed.
 async fn bypassed(rig: &mut Rig, node: NodeId) -> Vec<Part> {
     let both = move |runtime: &Runtime| {
         let faults =
@@ -172,7 +171,7 @@ async fn bypassed(rig: &mut Rig, node: NodeId) -> Vec<Part> {
     }
 }
 
-/// The node works again, and the plan of before is on the modules: each death moves light.
+/// Repairs the node and restores the previous plan, so that each failure moves light.
 async fn as_before(rig: &mut Rig, plan: &Plan, broken: &[Part]) {
     let up = |runtime: &Runtime| {
         let devices = runtime.control.controller().devices();
@@ -195,7 +194,7 @@ fn a_node_that_dies_between_two_polls_is_bypassed_by_what_its_neighbours_report(
     let took = deaths(16, Known::Pushed, 2);
     took.show("32 modules that report lost light, polls of a second");
     assert_eq!(took.changes, 2, "one for each");
-    // The next poll comes after half a second on average; a busy machine takes its time.
+    // The next poll comes after half a second on average; a busy machine takes longer.
     assert!(took.all.at(0.5) < 500.0);
 }
 
@@ -221,7 +220,7 @@ fn a_dead_node_among_128_modules() {
     deaths(64, Known::Pushed, kills()).show("128 modules that report lost light");
 }
 
-/// How much of one core the daemon takes while nothing happens, by how often it reads modules that report lost light.
+/// Processor use of an idle daemon, by poll interval of modules that report loss of light.
 #[test]
 #[ignore = "takes 1,440 ptys and measures time"]
 fn an_idle_daemon_with_1440_modules() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What scripts may rely on in `trace`, `compare` and `cost`: fields, exit statuses, reasons.
+//! Script interface of `trace`, `compare` and `cost`: fields, exit statuses, reasons.
 
 use std::process::{Command, Output};
 
@@ -158,7 +158,8 @@ fn a_day_before_the_trace_begins_is_a_bad_day_and_no_unknown_flag() {
     assert!(text.contains("but only 4 days are said to be watched"), "{text}");
 }
 
-/// One ideal switch wastes nothing but what groups leave over: the bill is still shared by fewer GPUs when nodes are faulty.
+/// An ideal switch wastes only the remainder of groups, yet fewer GPUs share the cost when nodes
+/// have failed.
 #[test]
 fn faulty_gpus_are_not_usable_ones() {
     let arguments = [

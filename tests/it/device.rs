@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom device`: the shipped lists load, and a served module takes a fault.
+//! `lightloom device`: the shipped lists load, and a served module accepts a fault.
 
 use crate::programs;
 use std::io::{BufRead, BufReader, Read};
@@ -13,7 +13,6 @@ fn lightloom(arguments: &[&str]) -> Command {
     command
 }
 
-/// Ends the program with the test, however the test ends.
 struct Running(Child);
 
 impl Drop for Running {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generated documentation agrees with the code. `LIGHTLOOM_BLESS=1 cargo test --test it documentation::`
-//! writes it anew.
+//! Generated documentation agrees with the code. `LIGHTLOOM_BLESS=1 cargo test --test it
+//! documentation::` regenerates it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,7 +17,7 @@ fn page(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)
 }
 
-/// The file in `docs` is what was generated, which `LIGHTLOOM_BLESS` writes.
+/// Checks that a file in `docs` equals the generated text, or writes it with `LIGHTLOOM_BLESS`.
 pub(crate) fn agrees(name: &str, generated: &str) {
     if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
         let page = page(name);
@@ -29,7 +29,7 @@ pub(crate) fn agrees(name: &str, generated: &str) {
     assert!(written == generated, "docs/{name} is out of date: run with LIGHTLOOM_BLESS=1");
 }
 
-/// The kinds of files, as the completion of `schema` knows them.
+/// Returns the file kinds listed by the help of `schema`.
 fn kinds() -> Vec<String> {
     let help = lightloom(&["schema", "--help"]);
     let list = help.split("Possible values:").nth(1).expect("the help lists the kinds");
@@ -61,7 +61,7 @@ fn the_table_of_codes_is_that_of_the_program() {
     agrees("diagnostics.csv", &table);
 }
 
-/// Every fabric file shown in the documentation is one.
+/// Every fabric file shown in the documentation is valid.
 #[test]
 fn the_fabric_files_in_the_documentation_are_good() {
     let text = std::fs::read_to_string(page("fabric-file.md")).unwrap();
@@ -79,7 +79,8 @@ fn the_fabric_files_in_the_documentation_are_good() {
     }
 }
 
-/// The tables of faults and of rules name tests that exist, no fault has a violation, and the page counts its rows.
+/// The tables of faults and rules name existing tests, no fault has a violation, and the page
+/// states the right number of rows.
 #[test]
 fn the_tables_of_reliability_name_tests_that_exist() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
@@ -93,7 +94,7 @@ fn the_tables_of_reliability_name_tests_that_exist() {
     };
     let (faults, rules) = (records("reliability.csv"), records("reliability-rules.csv"));
     let speed = records("reliability-speed.csv");
-    // Names of several words: those of one are ordinary words, too.
+    // Only names of several words, because single words also occur in prose.
     let is_name = |word: &&str| word.contains('_') && !word.contains(char::is_uppercase);
     let tests = faults.iter().chain(&rules).map(|row| &row[2]);
     let tests = tests.chain(speed.iter().map(|row| &row[1]));
@@ -110,7 +111,7 @@ fn the_tables_of_reliability_name_tests_that_exist() {
     assert!(faults.iter().all(|row| matches!(&row[4], "0" | "")), "the page says: no violation");
 }
 
-/// The defaults in the table are those of the code.
+/// The defaults in the table match the code.
 #[test]
 fn the_documented_defaults_are_those_of_the_schema() {
     let text = std::fs::read_to_string(page("fabric-file.md")).unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of every kind of fault that a drill draws, on the page of what failures cost, against drills of each kind.
+//! Compares the table of drill fault kinds on the page about the cost of failures with drills of
+//! each kind.
 
 use std::process::Command;
 
@@ -10,7 +11,7 @@ use crate::programs;
 const PAGE: &str = include_str!("../../docs/cost-of-failures.md");
 const DRILL: &str = include_str!("../../topologies/scenarios/drill.yaml");
 
-/// A row: its faults as a scenario writes them, the kind, and the figures as they are shown.
+/// A table row: its faults as in a scenario, the kind, and the figures as shown.
 struct Row {
     faults: String,
     kind: String,
@@ -31,7 +32,7 @@ fn rows() -> Vec<Row> {
     rows.map(row).collect()
 }
 
-/// The drill with these faults, under these seeds.
+/// Runs the drill with these faults and seeds.
 fn drilled(faults: &str, seeds: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let root = env!("CARGO_MANIFEST_DIR");
@@ -52,7 +53,7 @@ fn of_kind<'a>(drill: &'a Value, kind: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no `{kind}` in {}", drill["recoveries"]))
 }
 
-/// Faults, recovered, P50, P99 and never, as the table has them.
+/// Returns faults, recovered, P50, P99 and never as shown in the table.
 fn shown(kind: &Value) -> Vec<String> {
     let time = |key: &str| {
         kind[key].as_f64().map_or("–".to_owned(), |time| format!("{:.1} ms", time / 1e9))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports as users make them, and as the programs they are for read them. A program that is not
-//! installed is named and skipped; `.ci/run` installs those that have a package.
+//! Exports as users make them, read by the programs they are for. Tests of programs that are not
+//! installed are skipped; `.ci/run` installs those with a package.
 
 use crate::consumers;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("output is text")
 }
 
-/// A plan of the fabric file, in the folder.
+/// Plans the fabric file in the folder.
 fn plan(folder: &Path, fabric: &str, more: &[&str]) {
     let made = lightloom(folder, &[&["plan", fabric, "-o", "plan.json"], more].concat());
     assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
@@ -33,7 +33,7 @@ fn export(folder: &Path, fabric: &str, more: &[&str]) -> Output {
     lightloom(folder, &[&["export", "plan.json", "--fabric", fabric, "--to"], more].concat())
 }
 
-/// The standard output of an export that goes well.
+/// Returns the output of a successful export.
 fn exported(folder: &Path, fabric: &str, more: &[&str]) -> String {
     let output = export(folder, fabric, more);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -116,7 +116,7 @@ hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 2, shape: line}}
 jobs: [{name: a, gpus: 16, tp: 8}, {name: b, gpus: all, tp: 16}]
 ";
 
-/// A plan around broken parts, whose rings and circuits programs are to find again.
+/// A plan around failed parts, whose rings and circuits the programs should find again.
 fn small_plan(folder: &Path) -> Value {
     std::fs::write(folder.join("small.yaml"), SMALL).unwrap();
     plan(folder, "small.yaml", &["--fault", "n3,n10/b1"]);
@@ -205,7 +205,7 @@ print(json.dumps({'nodes': len(graph), 'edges': edges, 'broken': broken}))";
     assert_eq!(lit, circuits(&plan));
 }
 
-/// The graph had no edge, and the one for Graphviz neither.
+/// Regression: the graph and its Graphviz form had no edges.
 #[test]
 fn networkx_finds_the_cables_of_a_dragonfly() {
     let folder = tempfile::tempdir().unwrap();
@@ -228,7 +228,8 @@ print(json.dumps([len(graph), graph.number_of_edges(), networkx.diameter(leaves)
     assert_eq!(read, serde_json::json!([72 + 36, 72 + 90, 3, [5]]), "a balanced dragonfly");
 }
 
-/// InfraGraph's own service makes the graph, and our import finds hosts, GPUs, ToRs and domains again.
+/// InfraGraph's own service builds the graph, and our import finds hosts, GPUs, ToRs and domains
+/// again.
 #[test]
 fn infragraph_reads_what_is_lit_and_init_reads_it_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -270,7 +271,7 @@ print(json.dumps({'lit': lit, 'gpus': sum('.gpu.' in node for node in graph), 'c
     assert!(fabric.contains("nodes_per_tor: 4"), "{fabric}");
 }
 
-/// 400 GB/s stood there for GPUs that have a network card and nothing else, and a domain was a ring.
+/// Regression: GPUs with only a network card got 400 GB/s, and a domain became a ring.
 #[test]
 fn astra_sim_gets_the_links_that_the_fabric_has() {
     let folder = tempfile::tempdir().unwrap();
@@ -298,7 +299,7 @@ fn astra_sim_gets_the_links_that_the_fabric_has() {
     }
 }
 
-/// The schemas of Kubernetes itself, as the package kubernetes-validate ships them.
+/// Validates with the Kubernetes schemas shipped by the package kubernetes-validate.
 #[test]
 fn kubernetes_takes_the_node_labels() {
     let folder = tempfile::tempdir().unwrap();
@@ -317,7 +318,7 @@ fn kubernetes_takes_the_node_labels() {
     assert!(!refused.unwrap().status.success(), "it refuses what is no node");
 }
 
-/// What slurmctld needs to know to serve 720 nodes that do not exist yet.
+/// Configuration of slurmctld for 720 nodes that do not exist.
 const SLURM_CONF: &str = "ClusterName=lightloom
 SlurmctldHost=localhost(10.9.9.1)
 AuthType=auth/none
@@ -342,7 +343,8 @@ NodeName=n[0-719] CPUs=4 RealMemory=1000 State=CLOUD
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 ";
 
-/// In a network of its own, so that its port is ours; the address keeps the resolver content.
+/// Runs in a separate network namespace, so that its port is free; the address satisfies the
+/// resolver.
 const SLURM: &str =
     "ip link set lo up; ip addr add 10.9.9.1/32 dev lo; export SLURM_CONF=$PWD/slurm.conf
 slurmctld -D -c 2> errors & CONTROLLER=$!
@@ -350,15 +352,16 @@ for _ in $(seq 100); do scontrol ping 2> /dev/null | grep -q UP && break; sleep 
 JOBS
 kill $CONTROLLER; wait $CONTROLLER";
 
-/// Host names of a list such as `n[0,4-6],x`.
+/// Parses host names such as `n[0,4-6],x`.
 pub(crate) fn hosts(list: &str) -> BTreeSet<u32> {
     let numbers = list.trim_start_matches('n').trim_matches(['[', ']']);
     let ranges = numbers.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
     ranges.flat_map(|(first, last)| first.parse::<u32>().unwrap()..=last.parse().unwrap()).collect()
 }
 
-/// Starts slurmctld in a network of its own on the plan of a broken ring, its topology in `name`, and asks where jobs would
-/// go: an answer for each `srun`, the nodes or nothing. `None` where there is no such Slurm.
+/// Starts slurmctld in a separate network namespace with the plan of a ring with faults and its
+/// topology in `name`. Asks where jobs would run and returns the nodes for each `srun`. `None` if
+/// Slurm is not available.
 fn slurm_places(prefix: &str, format: &str, name: &str, jobs: &[&str]) -> Option<SlurmPlaces> {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("ring-2880.yaml");
@@ -380,7 +383,7 @@ fn slurm_places(prefix: &str, format: &str, name: &str, jobs: &[&str]) -> Option
     let paths = if prefix.is_empty() { String::new() } else { paths };
     let probe =
         format!("{paths}\nslurmctld -V && command -v srun && test $(id -u) = 0 && unshare -n true");
-    // The controller ends by our signal: what it said counts, not its status.
+    // Our signal ends the controller, so its output counts rather than its status.
     let probed = consumer("slurmctld as root", &["sh", "-c", &probe], &["true"], folder.path())?;
     assert!(probed.is_empty());
     let asked: String = jobs
@@ -415,7 +418,7 @@ struct SlurmPlaces {
 }
 
 impl SlurmPlaces {
-    /// That each job is on exactly so many whole rings.
+    /// Checks that each job occupies exactly this many whole rings.
     fn are_whole_rings(&self, rings: &[usize]) {
         for (place, whole) in self.places.iter().zip(rings) {
             let place = place.as_ref().unwrap_or_else(|| panic!("no place: {}", self.said));
@@ -432,7 +435,8 @@ fn slurmctld_lays_jobs_on_whole_rings() {
     found.are_whole_rings(&[1, 1, 8]);
 }
 
-/// A Slurm of 25.05 or later, which no package of Debian 12 is: `LIGHTLOOM_SLURM` names the folder it is installed in.
+/// Requires Slurm 25.05 or later, which Debian 12 does not package. `LIGHTLOOM_SLURM` names its
+/// installation folder.
 #[test]
 fn a_newer_slurm_lays_jobs_on_whole_rings() {
     let Ok(prefix) = std::env::var("LIGHTLOOM_SLURM") else {
@@ -449,12 +453,13 @@ fn a_newer_slurm_lays_jobs_on_whole_rings() {
     SlurmPlaces { places: vec![one, eight], ..found }.are_whole_rings(&[1, 8]);
 }
 
-/// What Open MPI asks to start its daemon on a host: a script that starts it here, under the name of the host.
-/// Each host has temporary files of its own: those of one session would be made by several at once.
+/// Script used by Open MPI to start its daemon on a host; it starts it locally under the host's
+/// name. Each host has separate temporary files, because several daemons would create those of the
+/// same session.
 const START_HERE: &str =
     "#!/bin/sh\nexport ON_HOST=$1 TMPDIR=$PWD/$1; shift\nmkdir -p $TMPDIR\nexec sh -c \"$*\"\n";
 
-/// Open MPI starts all ranks of the plan, after a bypass, each where the plan has it and on the slot of its GPU.
+/// Open MPI starts all ranks of the plan after a bypass, each on its planned host and GPU slot.
 #[test]
 fn open_mpi_starts_every_rank_where_the_plan_has_it() {
     let folder = tempfile::tempdir().unwrap();

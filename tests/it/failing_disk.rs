@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! S2 on the daemon itself: its journal is on a disk that fails at any write or flush of a change. It refuses
-//! new work, goes on to answer who looks, leaves the light, and its next life finds what it promised.
+//! S2 on the daemon itself: the disk of its journal fails at any write or flush during a change.
+//! The daemon refuses new work, continues to answer queries, leaves the light unchanged, and after
+//! a restart finds everything it acknowledged.
 
 use crate::daemon_rig;
 use std::io::{self, ErrorKind};
@@ -19,16 +20,15 @@ use lightloom_daemon::view;
 use lightloom_fabric::fault::Part;
 use lightloom_units::id::NodeId;
 
-/// What fails, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Write(ErrorKind),
     Sync,
-    /// Another program took all space but what was set aside.
+    /// Another program has used all space except the reserve.
     Full,
 }
 
-/// After so many more writes, or flushes, none succeeds.
+/// Number of successful writes or flushes before all further ones fail.
 pub(crate) type Plan = Arc<Mutex<Option<(Fault, u32)>>>;
 
 /// A file on a disk that fails as planned.
@@ -71,7 +71,6 @@ impl Storage for Failing {
         self.0.sync()
     }
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // It writes and flushes.
         self.fails_to_write()?;
         self.fails(|fault| (fault == Fault::Sync).then_some(ErrorKind::Other))?;
         self.0.replace(bytes)
@@ -100,7 +99,8 @@ async fn rig(switch: &str, folder: &Path, plan: &Plan) -> Rig {
     Rig::on_disk(&file, folder, None, open).await
 }
 
-/// Tries each of these on a thread of its own, with a switch and a folder of its own: most of the time is waiting.
+/// Runs each case on a separate thread with a separate switch and folder, because most of the time
+/// is waiting.
 fn each_on_its_own<T: Copy + Sync, R: Send>(
     cases: &[T],
     attempt: impl Fn(T, &str, &Path) -> R + Sync,
@@ -119,7 +119,6 @@ fn each_on_its_own<T: Copy + Sync, R: Send>(
     })
 }
 
-/// Two circuits, straight or crosswise.
 fn circuits(crosswise: bool) -> Positions {
     let to = if crosswise { [10, 9] } else { [9, 10] };
     [(Slot(1), Position(to[0])), (Slot(2), Position(to[1]))].into()
@@ -135,7 +134,8 @@ fn stands(runtime: &Runtime) -> Positions {
     seen.observed.as_ref().map(|read| read.positions.clone()).unwrap_or_default()
 }
 
-/// The second change meets the fault; whether it did, and how the next life finds the switch.
+/// The second change meets the fault. Returns the switch state after a restart, if the fault
+/// occurred.
 async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Option<Positions> {
     let plan = Plan::default();
     let mut first = rig(switch, folder, &plan).await;
@@ -217,8 +217,8 @@ fn s2_on_a_disk_that_fails_changes_are_refused_reads_go_on_and_no_mixed_state_is
     assert!(old > 3 && new > 0, "{old} {new}");
 }
 
-/// The disk fails, and is well again while the daemon runs: what was open is brought to its end and changes are
-/// accepted, without a restart.
+/// The disk fails and recovers while the daemon runs. Open work completes and changes are accepted
+/// without a restart.
 #[test]
 fn s2_writing_resumes_when_the_disk_is_well_again() {
     let kinds = [Fault::Write(ErrorKind::StorageFull), Fault::Sync];
@@ -234,7 +234,7 @@ fn s2_writing_resumes_when_the_disk_is_well_again() {
     assert!(resumed >= 4, "{resumed}");
 }
 
-/// Whether a change met the fault; writing resumed after it.
+/// Returns whether a change met the fault; writing must resume afterwards.
 async fn resumes_after(fault: Fault, after: u32, at: &str, folder: &Path) -> bool {
     let plan = Plan::default();
     let mut rig = rig(at, folder, &plan).await;
@@ -270,7 +270,7 @@ fn read_at(runtime: &Runtime) -> lightloom_control::state::Micros {
     runtime.control.controller().devices()[&DeviceName::from("ocs0")].read_at
 }
 
-/// A ring that bypasses what breaks, with its journal on such a disk.
+/// A ring with automatic bypasses, whose journal is on such a disk.
 async fn on_a_ring(folder: &Path, plan: &Plan) -> Rig {
     let file = format!(
         "policies: {{on_fault: bypass, heartbeat: 20s, poll_every: 200ms}}\nmodules:\n\
@@ -286,8 +286,8 @@ async fn on_a_ring(folder: &Path, plan: &Plan) -> Rig {
     rig
 }
 
-/// Reports and repairs that a full disk refuses are not done when there is space again; the plan is still known, and
-/// what breaks then is bypassed.
+/// Reports and repairs refused by a full disk are not executed when space is available again. The
+/// plan is still known, and new faults are bypassed.
 #[test]
 fn s2_what_a_full_disk_refuses_is_not_done_later_and_the_plan_is_not_forgotten() {
     let folder = tempfile::tempdir().unwrap();
@@ -324,7 +324,7 @@ fn s2_what_a_full_disk_refuses_is_not_done_later_and_the_plan_is_not_forgotten()
             *plan.lock().unwrap() = None;
             let well = |runtime: &Runtime| runtime.control.failed().is_none().then_some(());
             rig.find("writing again", well).await;
-            // The policy tries what is broken at once, and again after a second.
+            // The policy retries immediately and again after a second.
             tokio::time::sleep(Duration::from_millis(2500)).await;
             assert_eq!(rig.look(known).await, before, "{fault:?}");
             let lost = rig.look(|runtime: &Runtime| view::status(runtime).lost).await;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a newcomer types first: a file that is made, and a demonstration.
+//! First commands of a new user: a generated file and the demo.
 
 use crate::small;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use small::{good, lightloom, text};
 
-/// Every preset at sizes that people have, and the GPUs that one group takes.
+/// Presets at typical sizes in GPUs.
 const SIZES: [(&str, &[u32]); 5] = [
     ("khop", &[32, 64, 256, 2880, 131_072]),
     ("pod", &[128, 512, 2048, 8192]),
@@ -112,7 +112,6 @@ fn every_verb_has_a_manual_page() {
     }
 }
 
-/// Verbs whose result has rows, and the file that each wants.
 const TABLES: [&[&str]; 6] = [
     &["compare", "--gpus", "720", "--samples", "4"],
     &["cost", "--gpus", "720"],

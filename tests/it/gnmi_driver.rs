@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's gNMI driver, made from its file, and the emulated switch over loopback: TLS with certificates on both
-//! sides, an account, and which of several controllers is master.
+//! The daemon's gNMI driver, created from a daemon file, with the emulated switch over loopback:
+//! TLS with certificates on both sides, an account, and master arbitration between controllers.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn list(more: &str) -> String {
     format!("switches:\n  - {{name: ocs0, ingress: 4, egress: 4, boot: 0ms, {more}}}\n")
 }
 
-/// The driver that a daemon's file makes of a switch; what its check finds.
+/// Returns the driver that a daemon file creates for a switch, or the errors of its check.
 fn driver(at: &str, more: &str) -> Result<Alone, String> {
     let yaml = format!(
         "state_dir: x\ndevices:\n- {{name: ocs0, driver: {{gnmi: {{tcp: '{at}', {more}}}}}}}\n"
@@ -41,7 +41,7 @@ fn joins(slot: u32, position: u32) -> Op {
     Op::Switch { txn: Txn(1), moves: vec![Move { slot: Slot(slot), from: Position::DARK, to }] }
 }
 
-/// The circuits that are read.
+/// Returns the circuits read from the switch.
 async fn lit(driver: &mut Alone) -> Vec<(u32, u32)> {
     let Outcome::Done(Some(seen)) = driver.run(&READ).await else { panic!("it cannot be read") };
     seen.positions.iter().map(|(slot, position)| (slot.0, position.0)).collect()
@@ -58,7 +58,7 @@ fn file(folder: &Path, name: &str, text: &str, mode: u32) -> String {
     path.display().to_string()
 }
 
-/// A TLS server in front of `behind`, for clients of its own authority alone.
+/// Starts a TLS server in front of `behind` that accepts only clients of its own authority.
 async fn secured(folder: &Path, behind: String) -> String {
     let at = |name: &str| folder.join(name);
     let authorities = tls::authorities(&at("switch-ca.pem")).unwrap();
@@ -161,7 +161,7 @@ fn a_controller_with_a_smaller_election_id_moves_nothing_and_names_the_master() 
         assert_eq!(lit(&mut old).await, []);
         assert_eq!(old.run(&joins(1, 6)).await, Outcome::Done(None));
 
-        // To connect is enough.
+        // Connecting is sufficient to take over.
         let mut new = with(", election: {id: 4611686018427387904}");
         new.connect().await.unwrap();
         let master = "another controller is master of the switch";
@@ -172,7 +172,7 @@ fn a_controller_with_a_smaller_election_id_moves_nothing_and_names_the_master() 
         let arm = Op::Arm { txn: Txn(2), want };
         refused(old.run(&arm).await, master);
         assert_eq!(lit(&mut old).await, [(1, 6)], "it reads on");
-        // What was denied is undone where everything stands: nothing has to be set for that.
+        // A denied operation needs no undo if everything is already in place.
         let want = [(Slot(1), Position(6)), (Slot(2), Position::DARK)].into_iter().collect();
         let stands = old.run(&Op::Arm { txn: Txn(2), want }).await;
         assert!(matches!(stands, Outcome::Done(Some(_))), "{stands:?}");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gNMI driver and the emulated gNMI switch over sockets: the daemon moves 512 circuits, follows what another
-//! controller does, speaks TLS, and names a switch that is not what it should be; and pygnmi, which shares nothing with
-//! either, drives the switch (skipped by name where it is not installed: `pip install pygnmi`).
+//! The gNMI driver and the emulated gNMI switch over sockets: the daemon moves 512 circuits,
+//! follows another controller's changes, uses TLS, and reports a wrong switch. In addition, the
+//! independent client pygnmi drives the switch (skipped if not installed: `pip install pygnmi`).
 
 use crate::consumers;
 use crate::daemon_rig as rig;
@@ -101,7 +101,7 @@ fn a_switch_that_is_not_what_it_should_be_is_named_and_moves_nothing() {
     assert!(runtime().block_on(driver(&at[0]).connect()).is_err(), "SCPI is not gNMI");
 }
 
-/// Each fault of the light: what is read is what there is, or the operation says that it failed.
+/// For each light fault, the read state is the actual one, or the operation reports a failure.
 #[test]
 fn a_switch_that_lies_is_found_by_the_read_that_follows() {
     for (fault, stands) in
@@ -136,7 +136,7 @@ fn a_switch_that_lies_is_found_by_the_read_that_follows() {
     });
 }
 
-/// Polls are a minute apart: what is seen at once was heard.
+/// Polls are a minute apart, so anything seen sooner arrived by subscription.
 #[test]
 fn what_another_controller_changes_is_heard_and_read_at_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The house keeps its shape: which crate may use which, what pure crates may not do, and how long a file may
-//! get. docs/ARCHITECTURE.md says why. Lines, types, imports and words are counted by `ci/count`, for `ci/ledger`.
+//! Rules for the source tree: permitted dependencies between crates, restrictions on pure crates,
+//! and the maximum file length. docs/ARCHITECTURE.md gives the reasons. `ci/count` counts lines,
+//! types, imports and words for `ci/ledger`.
 //!
-//! A rule that is not yet kept everywhere has a list of the places that still break it. The lists only
-//! shrink: a place that has been mended and is still listed fails the test, too.
+//! Rules with exceptions list them. The lists may only shrink: a listed place that complies fails
+//! the test.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A crate, its folder and the crates of ours that it may use.
+/// A crate, its folder and the workspace crates that it may use.
 struct Room {
     name: &'static str,
     folder: &'static str,
@@ -25,7 +26,6 @@ const fn edge(name: &'static str, folder: &'static str, may_use: &'static [&'sta
     Room { name, folder, may_use, is_pure: false }
 }
 
-/// The table of docs/ARCHITECTURE.md.
 const ROOMS: &[Room] = &[
     pure("units", "fabric/units", &[]),
     pure("fabric", "fabric", &["units"]),
@@ -90,7 +90,7 @@ const ROOMS: &[Room] = &[
     ),
 ];
 
-/// What the `clippy.toml` of a pure crate bans.
+/// Functions that the `clippy.toml` of a pure crate bans.
 const BANS: &[&str] = &[
     "std::time::Instant::now",
     "std::time::SystemTime::now",
@@ -105,7 +105,7 @@ const BANS: &[&str] = &[
     "std::collections::HashSet",
 ];
 
-/// No source file is longer.
+/// Maximum length of a source file.
 const LINES_MAX: usize = 600;
 
 fn root() -> PathBuf {
@@ -116,7 +116,7 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The crates of ours that a manifest names under `[dependencies]`.
+/// Returns the workspace crates under `[dependencies]` of a manifest.
 fn dependencies(manifest: &str) -> BTreeSet<String> {
     let mut inside = false;
     let mut found = BTreeSet::new();
@@ -133,7 +133,7 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     found
 }
 
-/// Every source file of ours, relative to the root.
+/// Returns all source files, relative to the root.
 pub(crate) fn sources() -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("a folder of ours").flatten() {
@@ -158,8 +158,8 @@ pub(crate) fn sources() -> Vec<String> {
     names
 }
 
-/// `cargo package` takes a crate as its folder: a dependency of ours has a version there, and no source reads a file
-/// beside the folder.
+/// `cargo package` packages only the crate's folder, so workspace dependencies need a version, and
+/// no source may read a file outside the folder.
 #[test]
 fn every_crate_can_be_packaged() {
     let manifest = text(&root().join("Cargo.toml"));
@@ -226,7 +226,7 @@ fn pure_crates_ban_clocks_files_sockets_and_threads() {
     }
 }
 
-/// The crate that takes pointers from C: the only one with unsafe code, and with every other lint.
+/// The crate that takes pointers from C. Only it has unsafe code, and all other lints apply to it.
 const UNSAFE: &str = "capi";
 
 #[test]
@@ -249,7 +249,7 @@ fn the_lints_of_the_workspace_hold_in_every_crate() {
     }
 }
 
-/// Files that still hold more than one idea.
+/// Files that still exceed one subject.
 const TOO_LONG: &[&str] = &["daemon/control/src/ledger.rs", "daemon/src/api.rs"];
 
 #[test]
@@ -260,7 +260,7 @@ fn every_source_names_its_licence_in_its_first_line() {
     assert!(without.is_empty(), "{without:?}");
 }
 
-/// What a run means is the same for every kind of it because one loop asks the engine for what happens next.
+/// A single loop asks the engine for events, so that all kinds of runs have the same semantics.
 #[test]
 fn one_loop_asks_the_engine_for_its_events() {
     let is_asked = |name: &String| {
@@ -285,7 +285,7 @@ fn no_file_is_too_long_to_hold_one_idea() {
     assert!(mended.is_empty(), "short enough now, take them off the list: {mended:?}");
 }
 
-/// Crates that other programs use, whose public items are documented.
+/// Crates used by other programs, whose public items must be documented.
 const DOCUMENTED: &[&str] =
     &["firmware-api", "firmware-api/gnmi", "daemon/api", "fabric", "planner", "emulator"];
 

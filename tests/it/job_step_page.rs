@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/job-step.md: its lines are those that its commands print, and the parts that it adds up are those of its lines.
+//! docs/job-step.md shows the output of its commands, and the parts in its sums are those of the
+//! output.
 
 use std::process::Command;
 
@@ -9,7 +10,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(format!("{ROOT}/{name}")).unwrap()
 }
 
-/// The words of each line that is a step of a job, by their place between lines that name the columns.
+/// Returns the words of each line that is a job step, by position.
 fn steps(text: &str) -> Vec<Vec<&str>> {
     let words = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let is_step = |words: &Vec<&str>| {
@@ -18,7 +19,7 @@ fn steps(text: &str) -> Vec<Vec<&str>> {
     words.filter(is_step).collect()
 }
 
-/// What a command of the page prints.
+/// Returns the output of a command on the page.
 fn emulate(scenario: &str) -> String {
     let mut command = Command::new(crate::programs::lightloom());
     let output = command.args(["emulate", scenario]).current_dir(ROOT).output().unwrap();
@@ -40,7 +41,7 @@ fn the_small_job_prints_what_the_page_shows() {
     let small = page.split_once("## A small job").unwrap().1;
     let small = small.split_once("## The same deaths").unwrap().0;
     require_printed(&steps(small), "topologies/scenarios/job-step.yaml");
-    // By how much later than without each fault the job ended.
+    // Delay of the job's end caused by each fault.
     let printed = emulate("topologies/scenarios/job-circuits.yaml");
     let late = printed.lines().filter(|line| line.starts_with("fault: "));
     let late: Vec<&str> = late

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every verb takes one plan of rings and circuits.
+//! Every verb accepts a joint plan of rings and circuits.
 
 use crate::small;
 use serde_json::Value;
@@ -24,7 +24,7 @@ fn a_joint_plan_is_replanned_exported_and_reported() {
         serde_json::from_slice(&std::fs::read(folder.join("next.json")).expect("a plan"))
             .expect("JSON");
     assert_eq!(next["faults"].as_array().map(Vec::len), Some(5));
-    // Rings and circuits, each in the formats that hold them.
+    // Rings and circuits, each in its export formats.
     let slurm = good(folder, &["export", "next.json", "--fabric", POD, "--to", "slurm"]);
     assert!(slurm.contains("g0"), "{slurm}");
     good(folder, &["export", "next.json", "--fabric", POD, "--to", "sonic-ocs", "-o", "switches"]);
@@ -72,7 +72,7 @@ fn a_group_of_no_gpu_is_refused_with_what_to_write() {
     }
 }
 
-/// A file with one line taken out, or other words in it, and what the answer must and must not say.
+/// Removes or changes one line of a file and checks the answer.
 #[test]
 fn slips_in_a_fabric_file_are_answered_at_their_place() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -126,7 +126,8 @@ fn rails_and_leaf_spines_are_planned_and_what_cannot_run_on_them_says_so() {
     }
 }
 
-/// "Nothing is out of service" stood on the page of a node that was dead through both of its bundles.
+/// Regression: the page of a node that failed through both its bundles said "Nothing is out of
+/// service".
 #[test]
 fn broken_bundles_are_named_where_no_node_is_out() {
     let ring = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-32.yaml");

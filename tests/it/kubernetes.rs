@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes follows the plan: the daemon over emulated modules, `lightloom ctl kubernetes`, and an API server that does
-//! server-side apply of nodes as the Kubernetes documentation has it: who owns which field, conflicts, pages, rights. It is not a real one.
+//! Kubernetes integration: the daemon with emulated modules, `lightloom ctl kubernetes`, and a
+//! simulated API server that implements server-side apply of nodes as documented by Kubernetes:
+//! field ownership, conflicts, pages, permissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,20 +16,19 @@ use crate::scheduler::Cluster;
 
 const TOKEN: &str = "of the test";
 const LABEL: &str = "accelerator.topograph.run/domain";
-/// Nodes of a page, whatever is asked for.
+/// Nodes per page, regardless of the requested limit.
 const PAGE: usize = 5;
 
-/// A field of a node: its value, and who owns it.
+/// Fields of a node, each with its value and owners.
 type Fields = BTreeMap<String, (Value, BTreeSet<String>)>;
 
 #[derive(Default)]
 struct Store {
     nodes: BTreeMap<String, Fields>,
-    /// Bodies that were applied.
     applied: Vec<Value>,
 }
 
-/// Labels, annotations and the cordon, each a field of its own.
+/// Splits a node into labels, annotations and the cordon, one field each.
 fn fields(node: &Value) -> Result<BTreeMap<String, Value>, String> {
     let mut found = BTreeMap::new();
     let object = |value: &Value| value.as_object().cloned().unwrap_or_default();
@@ -150,7 +150,7 @@ impl Store {
     }
 }
 
-/// A server until the test ends.
+/// Starts a server that runs until the test ends.
 fn serve(store: Arc<Mutex<Store>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -194,7 +194,7 @@ fn talk(store: &Mutex<Store>, mut stream: &TcpStream) -> std::io::Result<()> {
     write!(stream, "0\r\n\r\n")
 }
 
-/// `lightloom ctl kubernetes … --once`.
+/// Runs `lightloom ctl kubernetes … --once`.
 fn once(cluster: &Cluster, at: SocketAddr, more: &[&str]) -> (bool, String) {
     let api = format!("http://{at}");
     let mut words =
@@ -215,7 +215,7 @@ fn kubernetes_follows_the_plan_and_leaves_what_others_own() {
     let operators = |path: &str, value: Value| {
         (path.to_owned(), (value, BTreeSet::from(["kubectl".to_owned()])))
     };
-    // A node more than the fabric has; and an operator holds n3.
+    // One node more than the fabric has; and an operator has cordoned n3.
     store.lock().unwrap().nodes = (0..17).map(|node| (format!("n{node}"), Fields::new())).collect();
     let zone = operators("metadata labels zone", json!("a"));
     let cordon = operators("spec unschedulable", json!(true));
@@ -230,7 +230,7 @@ fn kubernetes_follows_the_plan_and_leaves_what_others_own() {
     assert!(is_good && said.contains("Kubernetes agrees with plan "), "{said}");
     let of_ring = |name: &str| node(name)["metadata"]["labels"][LABEL].clone();
     assert!(of_ring("n0").is_string() && of_ring("n16").is_null());
-    // Who is in a ring takes pods, and no other does, but for the operator's.
+    // Nodes in a ring accept pods and others do not, except the operator's node.
     let is_apt =
         |name: &str| of_ring(name).is_string() != (node(name)["spec"]["unschedulable"] == true);
     let are_apt = || (0..16).filter(|node| *node != 3).all(|node| is_apt(&format!("n{node}")));
@@ -238,7 +238,7 @@ fn kubernetes_follows_the_plan_and_leaves_what_others_own() {
     let before = applied();
     assert!(once(&cluster, at, &[]).0 && applied() == before, "a second time changes nothing");
 
-    // A node dies; one that an operator holds, too.
+    // One node fails, and one that an operator also cordoned.
     cluster.lightloom(&["ctl", "fault", "n2"]);
     cluster.lightloom(&["ctl", "fault", "n3"]);
     assert!(once(&cluster, at, &[]).0);
@@ -250,7 +250,7 @@ fn kubernetes_follows_the_plan_and_leaves_what_others_own() {
     assert!(of_ring("n2").is_null(), "it is in no ring");
     assert!(node("n3")["metadata"]["annotations"].as_object().unwrap().is_empty());
 
-    // Both are back: our cordon is taken back, the operator's and his label stay.
+    // Both are repaired: our cordon is removed, while the operator's cordon and label stay.
     for name in ["n2", "n3"] {
         cluster.until(&["ctl", "fault", "--repaired", name]);
     }
@@ -259,7 +259,7 @@ fn kubernetes_follows_the_plan_and_leaves_what_others_own() {
     let held = store.lock().unwrap().nodes["n3"].clone();
     assert!([zone, cordon].iter().all(|(path, field)| held[path] == *field), "{held:?}");
 
-    // What another owns and has otherwise is a conflict, unless it is forced.
+    // A field that another owner has set differently is a conflict, unless forced.
     let theirs = operators(&format!("metadata labels {LABEL}"), json!("elsewhere"));
     store.lock().unwrap().nodes.get_mut("n0").unwrap().extend([theirs]);
     let (is_good, said) = once(&cluster, at, &[]);
@@ -273,7 +273,7 @@ fn kubernetes_follows_the_plan_and_leaves_what_others_own() {
     kubernetes_takes(&store.lock().unwrap().applied, &cluster);
 }
 
-/// Each body and the role, by the schemas of Kubernetes itself.
+/// Validates each body and the role with the Kubernetes schemas.
 fn kubernetes_takes(bodies: &[Value], cluster: &Cluster) {
     let role = cluster.lightloom(&["ctl", "kubernetes", "--rbac"]).stdout;
     let all: String = bodies.iter().map(|body| format!("{body}\n---\n")).collect();

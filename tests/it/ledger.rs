@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `ci/ledger --check` stops what makes a figure worse, and lets pass what is reset with a reason.
+//! `ci/ledger --check` rejects worse figures and accepts figures reset with a reason.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// What `.ci/run` holds together with what takes minutes to count is held by every run of the tests, too.
+/// Fast checks of `.ci/run` that also run with every test.
 #[test]
 fn lines_types_circles_words_pages_and_stated_figures_are_no_worse_than_in_the_ledger() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -35,7 +35,7 @@ fn lines_types_circles_words_pages_and_stated_figures_are_no_worse_than_in_the_l
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A checkout of its own with one figure, whose value stands in the file `value`.
+/// A checkout with one figure, whose value is in the file `value`.
 struct Checkout(TempDir);
 
 impl Checkout {
@@ -75,7 +75,7 @@ impl Checkout {
         assert!(self.run("git", &["add", "."]).0 && self.run("git", &commit).0);
     }
 
-    /// Whether it succeeded, and what it printed.
+    /// Returns whether it succeeded, and its output.
     fn run(&self, program: &str, arguments: &[&str]) -> (bool, String) {
         let done = Command::new(program)
             .args(arguments)
@@ -125,7 +125,7 @@ fn what_gets_worse_is_taken_with_a_reason_only() {
     assert!(checkout.ledger(&["--check"]).0);
 }
 
-/// A best value that was made worse by hand, in the file or in a commit, is found.
+/// Detects a best value made worse by hand, in the file or in a commit.
 #[test]
 fn a_best_value_does_not_get_worse_without_a_new_reason() {
     let checkout = Checkout::with_best(1000);
@@ -149,7 +149,7 @@ fn another_compiler_asks_for_new_figures() {
     assert!(checkout.ledger(&["--check"]).0);
 }
 
-/// What README or docs state of a figure is what the ledger has.
+/// Figures stated in README or docs match the ledger.
 #[test]
 fn a_stated_figure_is_the_one_of_the_ledger() {
     let checkout = Checkout::with_best(1000);
@@ -171,7 +171,7 @@ fn a_stated_figure_is_the_one_of_the_ledger() {
     }
 }
 
-/// A command that fails or prints something else is a failure, not a good figure.
+/// A command that fails or prints something else counts as a failure, not as a good figure.
 #[test]
 fn a_figure_that_cannot_be_read_stops_the_build() {
     let checkout = Checkout::with_best(1000);
@@ -180,7 +180,8 @@ fn a_figure_that_cannot_be_read_stops_the_build() {
     assert!(!is_good && text.contains("the output has no"), "{text}");
 }
 
-/// What `ci/count` says of a small checkout, against counts by hand. Refused words are escaped here: this file is counted, too.
+/// Compares `ci/count` on a small checkout with counts by hand. Refused words are escaped because
+/// this file is counted as well.
 #[test]
 fn lines_types_circles_words_and_pages_are_counted_as_by_hand() {
     let checkout = Checkout::with_best(1);

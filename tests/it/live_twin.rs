@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom twin`: namespaces come up, programs run in them, light moves links, and nothing is left behind.
+//! `lightloom twin`: namespaces start, programs run in them, light moves links, and nothing is left
+//! behind.
 //!
-//! Skipped by name where the kernel makes no namespaces for this user.
+//! Skipped if the kernel does not permit namespaces for this user.
 
 use crate::programs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,13 +20,13 @@ fn lightloom(arguments: &[&str]) -> Command {
     command
 }
 
-/// A twin that ends with its test.
+/// A twin that is stopped when dropped.
 struct Twin {
     folder: tempfile::TempDir,
 }
 
 impl Twin {
-    /// `None` where this machine allows none.
+    /// Returns `None` if this machine does not permit it.
     fn up() -> Option<Self> {
         Self::of(FABRIC)
     }
@@ -61,15 +62,14 @@ impl Twin {
     }
 }
 
-/// What happens while a job runs.
 struct Death<'a> {
     node: &'a str,
-    /// The node whose log has so many steps then.
+    /// A node, and the number of logged steps at which the failure happens.
     watched: (&'a str, usize),
 }
 
 impl Twin {
-    /// Runs a program on all nodes, lets one die in its middle, and says how the programs ended.
+    /// Runs a program on all nodes, fails one midway, and returns how the programs ended.
     fn run_with(&self, name: &str, program: &[&str], death: &Death<'_>) -> String {
         std::thread::scope(|scope| {
             let job = scope.spawn(|| {
@@ -97,7 +97,7 @@ impl Twin {
         serde_json::from_slice(&report.stdout).unwrap()
     }
 
-    /// The members of each group that works for a job.
+    /// Returns the members of each group with a job.
     fn groups(&self) -> Vec<Vec<String>> {
         let ranks = self.read("ranks.json");
         let working =
@@ -108,7 +108,7 @@ impl Twin {
             .collect()
     }
 
-    /// Bytes that an interface of a node has sent.
+    /// Returns the bytes sent by an interface of a node.
     fn sent(&self, node: &str, interface: &str) -> u64 {
         let output = text(&self.run("exec", &[node, "--", "cat", "/proc/net/dev"]).stdout);
         let start = format!("{interface}:");
@@ -128,7 +128,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Processes whose arguments name this folder.
+/// Returns processes whose arguments contain this folder.
 fn processes_of(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let commands = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
@@ -217,7 +217,7 @@ fn a_ring_goes_on_around_a_node_that_died_with_light_that_the_daemon_moved() {
     assert!(groups.iter().all(|group| group["steps"] == 150), "no step is missing: {groups:?}");
     assert!(report["dark_ms"].as_f64().unwrap() > 0.0, "{report}");
     assert!(report["modelled"][0]["restored_ms"].as_f64().unwrap() > 0.0, "{report}");
-    // What the job's own clock says is no less than what the kernel's work took.
+    // The job's own clock cannot show less time than the kernel's work took.
     assert!(groups[0]["gap_ms"].as_f64().unwrap() >= report["rewired_ms"].as_f64().unwrap());
     let strict = ["--name", "ring", "--within", "1us", "--junit", &twin.file("twin.xml")];
     assert_eq!(twin.run("report", &strict).status.code(), Some(1));
@@ -225,7 +225,8 @@ fn a_ring_goes_on_around_a_node_that_died_with_light_that_the_daemon_moved() {
     assert!(junit.contains("failures=\"4\"") && junit.contains("no step for"), "{junit}");
 }
 
-/// What each node finds of the light of all: `refused` comes from the node itself, at whose port no program listens.
+/// Returns which nodes each node reaches over light. `refused` comes from the target itself, where
+/// no program listens.
 fn reached(twin: &Twin, nodes: &[String]) -> BTreeMap<String, BTreeSet<String>> {
     let script =
         "for node in $0; do (: > /dev/tcp/$node-light/9) 2>&1 | sed -n s/.*refused/$node/p; done";
@@ -252,7 +253,7 @@ fn a_node_reaches_all_of_its_group_over_light_and_no_other_way() {
         }
     };
     holds(&before, &nodes);
-    // In the middle of its line, so that the others reach each other through it.
+    // A node in the middle of its line, through which the others communicate.
     let dead = before[1][1].clone();
     assert!(twin.run("fault", &[&dead, "dead"]).status.success());
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -268,19 +269,17 @@ fn a_node_reaches_all_of_its_group_over_light_and_no_other_way() {
     assert_eq!(twin.sent(first, "eth0"), 0, "nothing fell back to the data-centre network");
 }
 
-/// From a death, in milliseconds.
+/// Durations after a failure, in milliseconds.
 #[derive(Debug)]
 struct Gap {
-    /// Until the ranks are written.
     ranks: f64,
-    /// The same in the packet run with the daemon in it.
+    /// The same in the packet emulation with the daemon.
     modelled: f64,
-    /// The job's own.
     job: f64,
 }
 
-/// The programs of others on a ring of so many nodes with a spare one, one of which dies: they go on, over light.
-/// `None` where they are not installed.
+/// Runs third-party programs on a ring of `nodes` nodes with a spare and fails one; they continue
+/// over light. `None` if they are not installed.
 fn goes_on(nodes: u32, arguments: &[&str]) -> Option<Gap> {
     let (python, library) = (arguments[0], arguments[1]);
     let needs =
@@ -311,7 +310,8 @@ fn goes_on(nodes: u32, arguments: &[&str]) -> Option<Gap> {
     assert!(arguments.contains(&steps.to_string().as_str()), "no step is missing: {report}");
     let light = twin.sent(&first, "b0") + twin.sent(&first, "b1");
     let around = twin.sent(&first, "eth0");
-    // A ring sends nearly twice what it sums. Ranks are started and ended over the data-centre network.
+    // A ring sends nearly twice the summed size. Starting and stopping ranks uses the data-centre
+    // network.
     let size: u64 = arguments[arguments.len() - 1].parse().unwrap();
     assert!(light > steps * size && around < light / 20, "{light} over light, {around} around it");
     let number = |at: &Value| at.as_f64().unwrap();
@@ -330,7 +330,6 @@ fn open_mpi_goes_on_over_light_after_a_node_died() {
     goes_on(4, &[&["python3", "mpi"], &job[..]].concat());
 }
 
-/// The medians of five deaths.
 #[test]
 #[ignore = "two minutes: ci/nightly"]
 fn sixteen_nodes_go_on_over_light_after_one_died() {

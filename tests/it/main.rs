@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom` promises, in one program: a file a subject, a folder what several of them use.
+//! Integration tests of `lightloom` in one binary: one file per subject.
 
 #![allow(
     clippy::print_stderr,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu` from the outside: what scripts rely on, and what users read.
+//! `lightloom mfu` from the outside: its script interface and its text output.
 
 use std::process::{Command, Output};
 
@@ -68,7 +68,7 @@ fn a_mapping_that_cannot_be_names_the_constraint_and_the_nearest_that_works() {
     assert!(text.contains(expected), "{text}");
 }
 
-/// What is said for each constraint: which, by how much, the nearest that works.
+/// The message for each constraint: which one, by how much, and the nearest valid value.
 #[test]
 fn every_constraint_has_its_message() {
     for (line, expected) in [
@@ -119,7 +119,8 @@ fn every_constraint_has_its_message() {
     }
 }
 
-/// Degrees whose product overflowed ended the program; sizes beyond any job kept it busy for hours.
+/// Regression: products of degrees overflowed and ended the program; unrealistic sizes kept it busy
+/// for hours.
 #[test]
 fn sizes_that_no_job_has_are_refused() {
     for (line, expected) in [
@@ -148,7 +149,7 @@ fn sizes_that_no_job_has_are_refused() {
     }
 }
 
-/// The example with packets asked for a TP that its domain does not hold.
+/// Regression: the example with packets requested a TP that its domain does not support.
 #[test]
 fn every_example_of_the_help_finds_a_mapping() {
     let (help, page) = (include_str!("../../lab/src/mfu.rs"), include_str!("../../docs/mfu.md"));
@@ -160,7 +161,7 @@ fn every_example_of_the_help_finds_a_mapping() {
         .collect();
     assert!(examples.len() > 7, "{examples:?}");
     for example in examples {
-        // What packets cost is not asked here.
+        // Packet costs are not part of this test.
         let words =
             words(example).into_iter().filter(|word| !["--packets", "--prove"].contains(word));
         let output = mfu(&std::iter::once("--model").chain(words).collect::<Vec<_>>());
@@ -196,9 +197,10 @@ fn the_training_study_prints_every_claim_with_its_verdict() {
     let claims = document["claims"].as_array().expect("a list of claims");
     let with = |verdict: &str| claims.iter().filter(|claim| claim["verdict"] == verdict).count();
     assert!(with("reproduced") >= 2, "{document}");
-    // What does not come out as published is the exit status, too.
+    // Results that differ from the publication set the exit status.
     assert_eq!(output.status.code(), Some(1));
-    // One rule over all cases: 3.64 times against 3.37 was "reproduced" here and undetermined elsewhere.
+    // Regression: cases were judged by different rules, 3.64 times against 3.37 as "reproduced" in
+    // one place and undetermined elsewhere.
     let sentence = &document["sentences"][0];
     assert_eq!(sentence["verdict"], "undetermined", "{sentence}");
     assert_eq!((&sentence["cases"], &sentence["agree"]), (&8.into(), &0.into()), "{sentence}");
@@ -246,7 +248,7 @@ fn other_schedules_and_software_change_the_step() {
     assert!(seconds(&gathered, "cp_exposed_seconds") > seconds(&plain, "cp_exposed_seconds"));
 }
 
-/// Step seconds of the fastest mapping.
+/// Returns the step seconds of the fastest mapping.
 fn seconds_of(line: &str) -> f64 {
     let output = mfu(&words(&format!("{line} --format json")));
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -332,7 +334,7 @@ fn every_figure_has_the_error_of_its_class_or_says_that_it_is_not_validated() {
     };
     let known = shown("--model llama-3.1-70b --accelerator h100 --constants nemo-25.02");
     assert!(known.contains(" runs)") && known.contains('±'), "{known}");
-    // Of the last, four runs were kept back: too few to say anything of the next.
+    // The last one has only four held-out runs, too few for a prediction.
     for flags in [
         "--accelerator h20",
         "--accelerator h100 --constants nemo-25.02 --arch khop:3",
@@ -345,7 +347,7 @@ fn every_figure_has_the_error_of_its_class_or_says_that_it_is_not_validated() {
     }
     let hybrid = shown("--model nemotron-h-56b --constants nemo-25.02");
     assert!(hybrid.contains("not validated"), "{hybrid}");
-    // A file that calls itself h100 with figures of its own.
+    // A file that claims to be h100 but has different figures.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.yaml");
     let card = include_str!("../../emulator/training/accelerators/h100.yaml");

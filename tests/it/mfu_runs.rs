@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the judge of published runs computes is what a user gets who types the run's words.
+//! The evaluation of published runs computes what a user gets by typing the run's parameters.
 
 use std::path::Path;
 use std::process::Command;
@@ -35,7 +35,7 @@ fn typed_words_give_what_the_judge_computes() {
     };
     let (runs, _) = Runs::read(&[&first, &second]);
     let folder = tempfile::tempdir().expect("a folder of our own");
-    // One row in thirteen: every source, in a few seconds.
+    // One row in thirteen covers every source in a few seconds.
     for run in runs.runs.iter().step_by(13) {
         let Ok(found) = run.compute() else { continue };
         let report = typed(run, folder.path());
@@ -45,7 +45,6 @@ fn typed_words_give_what_the_judge_computes() {
     }
 }
 
-/// The tables, where they are.
 fn tables() -> Option<String> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let tables = ["mfu_measured.csv", "mfu_measured_2.csv"].map(|name| data.join(name));
@@ -68,7 +67,8 @@ fn the_command_line_writes_the_page_of_validation_and_its_rows() {
     });
     crate::documentation::agrees("validation-mfu.md", &page);
     crate::documentation::agrees("validation-mfu.csv", &rows);
-    // The error of the page is the mean over the rows, and the front page states the same with its number of runs.
+    // The page's error is the mean over the rows, and the front page states it with the number of
+    // runs.
     let mut reader = csv::Reader::from_reader(rows.as_bytes());
     let tests: Vec<f64> = reader
         .deserialize()
@@ -115,7 +115,7 @@ struct Row {
 fn a_users_runs_refit_the_constants_with_part_kept_back() {
     let folder = tempfile::tempdir().expect("a folder of our own");
     let runs = folder.path().join("runs.csv");
-    // Runs of a cluster whose matrix products reach 0.85 of what those that were fitted reach.
+    // Runs of a cluster whose matrix products reach 0.85 of the fitted performance.
     let slower = folder.path().join("slower.json");
     let constants =
         r#"{"schema": "lightloom.constants/v1", "base": "nemo-25.02", "refitted": {"gemm": 0.85}}"#;

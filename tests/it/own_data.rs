@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `init --from`: a folder of logs becomes files that validate and run, in three commands.
+//! `init --from`: in three commands, a folder of logs becomes files that validate and run.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -10,13 +10,13 @@ use crate::consumers::consumer;
 
 const TOPOLOGY: &str = "SwitchName=leaf1 Nodes=gpu[01-04]\nSwitchName=leaf2 Nodes=gpu[05-08]\nSwitchName=spine Switches=leaf[1-2]\n";
 
-/// Rows of our own in the columns of AcmeTrace.
+/// Synthetic rows in the format of AcmeTrace.
 const JOBS: &str = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
 1,u1,6,48,768,Pretrain,COMPLETED,2026-03-01 00:00:00+00:00,2026-03-01 00:10:00+00:00,2026-03-09 00:10:00+00:00,691200,600,1.0
 2,u2,1,8,128,Eval,FAILED,2026-03-02 00:00:00+00:00,2026-03-02 00:10:00+00:00,2026-03-02 03:10:00+00:00,10800,600,1.0
 ";
 
-/// Two nodes that go and come back, as `kubectl get events -o json` prints them.
+/// Two nodes that fail and recover, as printed by `kubectl get events -o json`.
 fn events() -> Value {
     let event = |number: usize, node: &str, reason: &str, time: &str| {
         serde_json::json!({
@@ -98,7 +98,8 @@ fn a_folder_of_logs_becomes_a_bill_in_three_commands() {
     let run = good(folder.path(), &["emulate", "mine/scenario.yaml", "--format", "json"]);
     let run: Value = serde_json::from_str(&run).unwrap();
     assert_eq!(run["faults"].as_array().map(Vec::len), Some(2), "{}", run["faults"]);
-    // 100 ms of computing, 10 us until the exchange, and 4 MB between two GPUs of a host over 400 Gb/s: 80 us at least.
+    // 100 ms of computation, 10 us until the exchange, and at least 80 us for 4 MB between two GPUs
+    // of a host at 400 Gb/s.
     let step = good(folder.path(), &["emulate", "mine/step.yaml", "--format", "json"]);
     let step: Value = serde_json::from_str(&step).unwrap();
     let took = step["simulated_ps"].as_u64().unwrap();
@@ -164,7 +165,7 @@ fn guesses_and_problems_are_in_json_and_what_exists_is_kept() {
     assert!(!folder.path().join("other").exists());
 }
 
-/// The schemas of Kubernetes itself say whether what the tests call events are some.
+/// Validates the test events with the Kubernetes schemas.
 #[test]
 fn the_events_of_the_tests_are_those_of_kubernetes() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +181,7 @@ fn the_events_of_the_tests_are_those_of_kubernetes() {
     assert_eq!(said.matches("passed for resource event/").count(), 4, "{said}");
 }
 
-/// A list of hosts has as many as Slurm finds in it.
+/// A host list has the same number of hosts as in Slurm.
 #[test]
 fn slurm_counts_the_same_hosts() {
     let folder = tempfile::tempdir().unwrap();

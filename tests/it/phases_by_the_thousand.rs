@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phase after phase on 16 emulated optical switches, six over SCPI, five over TL1 and five SONiC databases, while
-//! faults drawn at random disturb them. After each phase, clients that know nothing but what goes over the wire
-//! read every switch, and a reader of the plan document of a few lines says what they have to find: neither shares
-//! code with drivers or exports. While light moves they look for ports in two circuits.
+//! Consecutive phases on 16 emulated optical switches (six with SCPI, five with TL1, five SONiC
+//! databases) while random faults disturb them. After each phase, raw protocol clients read every
+//! switch, and a minimal reader of the plan document computes the expected state. Neither shares
+//! code with drivers or exports. While light moves, the clients look for ports in two circuits.
 //!
-//! `LIGHTLOOM_PHASES=1000` for the long run, `LIGHTLOOM_PHASES_QUIET=1` for one without faults that states times.
+//! `LIGHTLOOM_PHASES=1000` selects the long run, `LIGHTLOOM_PHASES_QUIET=1` one without faults that
+//! reports times.
 
 use crate::phases_at_scale as scale;
 use std::collections::BTreeMap;
@@ -14,16 +15,15 @@ use std::time::{Duration, Instant};
 use scale::{Draws, Rig, SWITCHES, expected, ports_shared};
 use serde_json::{Value, json};
 
-/// Phases unless the environment says otherwise.
 const PHASES: usize = 40;
-/// How long a phase is asked for: long enough for any way into it, also a disturbed one.
+/// Requested duration of a phase: long enough for any transition, even a disturbed one.
 const FOR_MS: u64 = 3_600_000;
 
 fn phases() -> usize {
     std::env::var("LIGHTLOOM_PHASES").map_or(PHASES, |count| count.parse().unwrap())
 }
 
-/// Faults of emulated switches that end by themselves or with `clear`.
+/// Faults of emulated switches that end automatically or with `clear`.
 const FAULTS: [&str; 8] = [
     "late 30ms",
     "defer 200ms",
@@ -42,7 +42,7 @@ struct Tally {
     looks: usize,
 }
 
-/// Asks for a phase and says what became of it.
+/// Requests a phase and returns its final status.
 fn ask(rig: &Rig, number: usize, phase: &str) -> Value {
     let id = format!("phase-{number}");
     let body = json!({"request_id": id, "phase": phase, "for_ms": FOR_MS, "lease_ms": FOR_MS, "job": "train"});
@@ -52,7 +52,7 @@ fn ask(rig: &Rig, number: usize, phase: &str) -> Value {
         if code == 202 {
             break;
         }
-        // It asks too often: a second later there is room.
+        // Rate limited: there is room a second later.
         assert_eq!(code, 429, "{answer}");
         assert!(Instant::now() < until, "{answer}");
         std::thread::sleep(Duration::from_millis(500));
@@ -67,7 +67,7 @@ fn ask(rig: &Rig, number: usize, phase: &str) -> Value {
     }
 }
 
-/// What has light is that phase, on every switch, by the raw clients' word.
+/// Checks with raw clients that every switch carries this phase.
 fn must_be_lit(rig: &Rig, plan: &Value, phase: &str, when: &str) {
     for ocs in 0..SWITCHES {
         let (found, wanted) = (rig.lit(ocs), expected(plan, phase, ocs));
@@ -75,7 +75,7 @@ fn must_be_lit(rig: &Rig, plan: &Value, phase: &str, when: &str) {
     }
 }
 
-/// Brings the switches back to a phase after a fault that left them in different states.
+/// Returns the switches to a phase after a fault that left them in different states.
 fn recovered(rig: &Rig, phase: &str) {
     let until = Instant::now() + Duration::from_secs(120);
     loop {
@@ -154,7 +154,7 @@ fn every_phase_is_lit_as_the_plan_says_or_the_one_before_it_while_faults_are_dra
     println!("{} phases: {became:?}; faults {faults:?}; {looks} looks", phases());
     assert!(became["lit"] * 2 > phases(), "{became:?}");
 
-    // A phase that was set is not said to have light when its switches do not answer any more.
+    // A set phase is not reported as lit once its switches stop answering.
     let plan = rig.plan();
     let phase = plan["phases"][0]["name"].as_str().unwrap();
     recovered(&rig, phase);
@@ -172,8 +172,8 @@ fn every_phase_is_lit_as_the_plan_says_or_the_one_before_it_while_faults_are_dra
     }
 }
 
-/// What the daemon adds to the time of the devices. A way is as many stages as the plan has; in each the switches
-/// need their switching time once, all of them at once.
+/// Measures the daemon's share of the transition time. A transition has the plan's stages; in each,
+/// the switches need their switching time once, in parallel.
 #[test]
 fn the_daemon_adds_little_to_the_time_of_the_switches() {
     if std::env::var_os("LIGHTLOOM_PHASES_QUIET").is_none() {

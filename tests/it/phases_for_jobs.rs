@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits that follow a job: a program asks over plain HTTP, an operator with `lightloom ctl phase`, and clients
-//! of a few lines read what has light on emulated switches.
+//! Circuits that follow a job: a program requests phases over plain HTTP, an operator with
+//! `lightloom ctl phase`, and minimal clients read the light paths of emulated switches.
 
 use crate::failing_disk::{Failing, Fault, Plan};
 use crate::phases_rig as rig;
@@ -16,7 +16,7 @@ fn asked(id: &str, phase: &str, in_ms: u64, for_ms: u64, job: &str) -> Value {
     json!({"request_id": id, "phase": phase, "in_ms": in_ms, "for_ms": for_ms, "lease_ms": lease_ms, "job": job})
 }
 
-/// How it stands once nothing more comes of it.
+/// Waits for the final status of a request.
 fn became(rig: &Rig, id: &str) -> Value {
     let (code, status) = rig.http("GET", &format!("/v1/phase/{id}?wait_ms=30000"), &Value::Null);
     assert_eq!(code, 200, "{status}");
@@ -39,7 +39,7 @@ fn a_job_is_given_its_phase_or_the_reason_why_not() {
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     let experts = rig.lit();
 
-    // The phase is made in the plan's stages, and acknowledged when it was read back.
+    // The phase is established in the plan's stages and acknowledged after readback.
     let (code, answer) = rig.http("POST", "/v1/phase", &dark);
     assert_eq!((code, &answer["answer"]), (202, &json!("booked")), "{answer}");
     let status = became(&rig, "a");
@@ -50,18 +50,19 @@ fn a_job_is_given_its_phase_or_the_reason_why_not() {
     // Each of three stages takes the switches 150 ms.
     let dark_ms = status["dark_ms"].as_f64().unwrap();
     assert!((450.0..5_000.0).contains(&dark_ms), "{status}");
-    // Sent again it acts once, and another request under its id is refused.
+    // A repeated request acts once, and a different request with the same id is refused.
     assert_eq!(rig.http("POST", "/v1/phase", &dark).0, 202);
     let other = asked("a", "experts", 0, 60_000, "train");
     assert_eq!(refused(&rig, &other), (409, "other-request".into()));
 
-    // The lease keeps other jobs out until it is given back.
+    // The lease excludes other jobs until it is released.
     let other = asked("b", "experts", 0, 60_000, "infer");
     assert_eq!(refused(&rig, &other), (409, "lease-held".into()));
     let back = json!({"request_id": "r", "job": "train"});
     assert_eq!(rig.http("POST", "/v1/phase/release", &back).1["answer"], "done");
 
-    // Too short for the way there and back: the circuits stay, and the time that would do is stated.
+    // Too short for the transitions in both directions: the circuits stay, and the answer states
+    // the required time.
     let short = asked("c", "experts", 0, 300, "infer");
     assert_eq!(rig.http("POST", "/v1/phase", &short).0, 202);
     let status = became(&rig, "c");
@@ -69,7 +70,6 @@ fn a_job_is_given_its_phase_or_the_reason_why_not() {
     let needs = status["needs_ms"].as_f64().unwrap();
     assert!(needs > 300.0 && status["reason"].as_str().unwrap().contains("too short"), "{status}");
     assert_eq!(rig.lit(), weights, "no light moved");
-    // That time does.
     let enough = asked("d", "experts", 0, needs.ceil() as u64 * 2, "infer");
     rig.http("POST", "/v1/phase", &enough);
     assert_eq!(became(&rig, "d")["state"], "lit");
@@ -96,7 +96,7 @@ fn a_phase_is_refused_with_a_code_a_reason_and_a_fix() {
     assert_eq!(code, 422);
     assert!(answer["reasons"][0].as_str().unwrap().contains("`request_id` is missing"), "{answer}");
 
-    // One that waits leaves room for none before it is over; the plan is known by its digest.
+    // A waiting request blocks others until it is over; the digest identifies the plan.
     let (_, phases) = rig.http("GET", "/v1/phases", &Value::Null);
     assert_eq!((&phases["lit"], &phases["waiting"]), (&json!("experts"), &json!([])), "{phases}");
     let mut ahead = asked("ahead", "weights", 30_000, 60_000, "train");
@@ -129,7 +129,7 @@ fn a_phase_is_refused_with_a_code_a_reason_and_a_fix() {
 fn a_phase_asked_for_ahead_begins_in_time_for_when_it_is_wanted() {
     let rig = Rig::start(Third::Tl1).unwrap();
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
-    // Once so that the way is measured, and back.
+    // Run once in each direction to measure the transitions.
     for (id, phase) in [("1", "weights"), ("2", "experts")] {
         rig.http("POST", "/v1/phase", &asked(id, phase, 0, 60_000, "train"));
         assert_eq!(became(&rig, id)["state"], "lit");
@@ -147,7 +147,7 @@ fn a_phase_asked_for_ahead_begins_in_time_for_when_it_is_wanted() {
     assert!(at < wanted + late, "acknowledged after {at:?}: {status}");
 }
 
-/// A daemon that was killed in the middle of a phase brings it to its end, and gives the next one after it.
+/// A daemon killed during a phase completes it and then serves the next one.
 #[test]
 fn a_phase_asked_for_while_another_change_is_on_its_way_comes_after_it() {
     let rig = Rig::start(Third::Tl1).unwrap();
@@ -190,7 +190,7 @@ fn a_hook_before_a_change_that_says_no_or_nothing_in_time_stops_it() {
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
 }
 
-/// A listener on loopback that passes on what it hears to the daemon's socket.
+/// Starts a loopback listener that forwards to the daemon's socket.
 fn loopback(rig: &Rig) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (at, socket) = (listener.local_addr().unwrap(), rig.socket());
@@ -206,7 +206,7 @@ fn loopback(rig: &Rig) -> String {
     format!("http://{at}")
 }
 
-/// The loop of docs/phases.md, with a torch of a few lines and without certificates.
+/// Runs the loop of docs/phases.md with a minimal torch stand-in and without certificates.
 #[test]
 fn the_loop_of_the_page_is_given_its_phases() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/phases.md"));
@@ -244,15 +244,15 @@ fn another_plan_ends_the_lease_and_drops_what_waits() {
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     let waits = asked("w", "weights", 60_000, 60_000, "train");
     assert_eq!(rig.http("POST", "/v1/phase", &waits).0, 202);
-    // An operator undoes the plan under it.
+    // An operator reverts the plan underneath it.
     rig.ctl(&["rollback", "1", "--cut-light"]);
     assert_eq!(became(&rig, "w")["reason"], "another plan is on the devices since");
     assert_eq!(rig.http("GET", "/v1/phases", &Value::Null).1["lease"], Value::Null);
     assert_eq!(refused(&rig, &asked("y", "weights", 0, 60_000, "other")), (422, "no-plan".into()));
 }
 
-/// The disk fails at each write of a phase: the job hears that it has light only where the journal says `committed`, then and
-/// afterwards.
+/// The disk fails at each write of a phase: the job receives `lit` only if the journal says
+/// `committed`, both immediately and later.
 #[test]
 fn a_phase_is_acknowledged_only_when_its_end_is_stored() {
     let rig = Rig::start(Third::Tl1).unwrap();
@@ -276,7 +276,7 @@ fn a_phase_is_acknowledged_only_when_its_end_is_stored() {
             let mut body = asked(&id, phase, 0, 60_000, "train");
             body["lease_ms"] = json!(60_000);
             let _booked_or_not_known = rig.http("POST", "/v1/phase", &body);
-            // Until it is over, or a record could not be stored.
+            // Wait until it is over, or until a record could not be stored.
             let until = Instant::now() + Duration::from_secs(20);
             let is_over =
                 |status: &Value| ["lit", "missed"].iter().any(|state| status["state"] == *state);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The programs of other packages: a run of the workspace's tests has built them beside this package's own. One that
-//! is missing or older than what it is made of fails the test with the command to type, so that none is judged by an
-//! old program; nothing is built here, because a build inside a test compiles libraries again with other features.
+//! Programs of other packages, which a test run of the workspace builds next to this package's own.
+//! A missing or outdated program fails the test with the build command, so that no test uses an old
+//! program. The tests do not build them, because a build inside a test would compile libraries
+//! again with different features.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-/// `lightloom`, with the program beside it that it hands commands to, as new as its sources.
+/// Returns `lightloom`, after checking that it and the second program next to it are up to date.
 pub(crate) fn lightloom() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -21,7 +22,7 @@ pub(crate) fn lightloom() -> &'static Path {
     })
 }
 
-/// The folder of all programs, each as new as its sources.
+/// Returns the folder of all programs, after checking that each is up to date.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -31,7 +32,7 @@ pub(crate) fn folder() -> &'static Path {
     })
 }
 
-/// `lightloom-agent`, as new as its sources.
+/// Returns `lightloom-agent`, after checking that it is up to date.
 pub(crate) fn agent() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -41,7 +42,7 @@ pub(crate) fn agent() -> &'static Path {
     })
 }
 
-/// Fails with the command to type where a program is older than the sources of its package.
+/// Fails with the build command if a program is older than the sources of its package.
 fn is_new(program: &Path, package: &str) {
     let release = if cfg!(debug_assertions) { "" } else { " --release" };
     assert!(
@@ -55,7 +56,7 @@ fn changed(file: &Path) -> Option<SystemTime> {
     file.metadata().and_then(|data| data.modified()).ok()
 }
 
-/// The folders of sources of a package and of all packages of the workspace that it is made of.
+/// Returns the source folders of a package and of the workspace packages that it depends on.
 fn sources(package: &str) -> Vec<PathBuf> {
     let mut metadata = Command::new(env!("CARGO"));
     metadata.args(["metadata", "--no-deps", "--locked", "--offline", "--format-version", "1"]);
@@ -77,13 +78,13 @@ fn sources(package: &str) -> Vec<PathBuf> {
     known.into_iter().collect()
 }
 
-/// When the newest file of these folders was changed.
+/// Returns the time of the last change in these folders.
 fn newest_source(folders: &[PathBuf]) -> Option<SystemTime> {
     let mut newest = None;
     let mut ahead = folders.to_vec();
     while let Some(folder) = ahead.pop() {
         for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            // Of tests no program is made.
+            // Tests are not part of a program.
             if path.file_stem().is_some_and(|name| name == "tests") {
                 continue;
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom replan` tells the person who types it.
+//! Output of `lightloom replan`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -93,7 +93,8 @@ fn a_fresh_plan_is_set_beside_the_next_one_where_it_is_asked_for() {
     assert!(fresh >= result["plan"]["metrics"]["gpus_used"].as_u64().expect("a count"));
 }
 
-/// What the job notices of a replan is its step: the figure of the plan before stands beside the next one's.
+/// A job notices a replan through its step time, so the output shows the previous time next to the
+/// new one.
 #[test]
 fn a_slower_step_is_said_to_be_given_up() {
     let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/pod-64.yaml");

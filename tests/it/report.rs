@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The report page, looked at in a real browser: at two widths and in two themes nothing is missing, empty,
-//! outside its box or in error; and pages that were broken on purpose are found out.
+//! Checks the report page in a real browser: at two widths and in two themes, nothing is missing,
+//! empty, outside its box or in error. The checks also detect deliberately broken pages.
 //!
-//! Without a Chromium on the path the browser tests print `skipped: no chromium`. Screenshots are kept in
-//! `target/tmp/report`.
+//! Without Chromium on the path, the browser tests print `skipped: no chromium`. Screenshots are
+//! kept in `target/tmp/report`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,11 +17,10 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const RING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-2880.yaml");
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/traces/synthetic.json");
 const WIDTHS: [u32; 2] = [1280, 400];
-/// Of a page, so that it can be sent.
+/// Maximum page size, so that it can be sent by mail.
 const MOST_BYTES: usize = 500_000;
-/// Of the screenshots.
 const HEIGHT: u32 = 3600;
-/// What every page about a ring under faults shows.
+/// Elements of every page about a ring with faults.
 const REQUIRED: [&str; 16] = [
     "summary",
     "fabric",
@@ -45,7 +44,7 @@ fn lightloom(arguments: &[&str]) -> Output {
     Command::new(crate::programs::lightloom()).args(arguments).output().expect("it runs")
 }
 
-/// The page with few samples, which are what takes time, unless it says how many.
+/// Creates the page with few samples, which determine the time, unless the arguments specify them.
 fn page(arguments: &[&str]) -> String {
     let few = if arguments.contains(&"--samples") { &[][..] } else { &["--samples", "2"] };
     let run = lightloom(&[&["report"], arguments, few].concat());
@@ -53,7 +52,7 @@ fn page(arguments: &[&str]) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
-/// The page of the ring and its trace, which several tests look at.
+/// The page of the ring and its trace, shared by several tests.
 fn page_of_ring() -> &'static str {
     static PAGE: OnceLock<String> = OnceLock::new();
     PAGE.get_or_init(|| page(&[RING, TRACE]))
@@ -66,7 +65,6 @@ fn refusal(arguments: &[&str], status: i32) -> String {
     String::from_utf8(run.stderr).unwrap()
 }
 
-/// A Chromium, if there is one.
 fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let names = ["chromium", "chromium-browser", "google-chrome"];
@@ -79,29 +77,28 @@ fn chromium() -> Option<PathBuf> {
     found
 }
 
-/// What the browser found in a page, and how long it took to open it.
+/// Findings of the browser in a page, and its loading time.
 #[derive(Debug)]
 struct Look {
     found: Vec<String>,
     opened_ms: f64,
 }
 
-/// A page as it is looked at: what has to be on it, and the width of its screen.
+/// A page to check: its required elements and the screen width.
 struct Sheet<'a> {
     html: &'a str,
     required: &'a [&'a str],
     width: u32,
 }
 
-/// A browser in one theme.
 struct Browser {
     program: PathBuf,
     is_dark: bool,
 }
 
 impl Browser {
-    /// Opens a copy of each page that carries the checks, all in one browser, takes a screenshot, and reads the
-    /// verdicts. A start of the browser takes longer than a page.
+    /// Opens a copy of each page with the checks, all in one browser because starting it takes
+    /// longer than a page. Takes a screenshot and reads the verdicts.
     fn look(&self, sheets: &[Sheet<'_>], name: &str) -> Vec<Look> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");
         fs::create_dir_all(&folder).unwrap();
@@ -113,7 +110,7 @@ impl Browser {
         for (index, sheet) in sheets.iter().enumerate() {
             let copy = format!("{stem}.{index}.checked.html");
             fs::write(folder.join(&copy), with_checks(sheet.html, sheet.required)).unwrap();
-            // A window is never as narrow as a telephone; a frame is.
+            // A browser window cannot be as narrow as a phone, but a frame can.
             let width = sheet.width;
             frames += &format!(
                 "<iframe name=\"{index}\" src=\"{copy}\" style=\"display: block; border: 0; width: {width}px; \
@@ -142,7 +139,7 @@ impl Browser {
         sheets.iter().enumerate().map(look).collect()
     }
 
-    /// The page as the browser has it after loading. It is ended after a minute.
+    /// Returns the page after loading. The browser is killed after a minute.
     fn run(
         &self,
         (folder, stem): (&Path, &str),
@@ -186,7 +183,7 @@ impl Browser {
     }
 }
 
-/// A listener before everything else, and the checks behind it.
+/// Inserts an error listener first and the checks last.
 fn with_checks(html: &str, required: &[&str]) -> String {
     let required = serde_json::to_string(required).unwrap();
     let before = format!(
@@ -199,7 +196,7 @@ fn with_checks(html: &str, required: &[&str]) -> String {
     html.replacen("<head>", &before, 1).replacen("</body>", &checks, 1)
 }
 
-/// What the checks wrote below the frames, one verdict a frame.
+/// Returns the verdicts that the checks wrote below the frames.
 fn verdicts(dump: &str) -> Vec<Value> {
     let each = dump.split("<pre id=\"lightloom-verdict\">").skip(1);
     let texts = each.filter_map(|rest| rest.split("</pre>").next());
@@ -209,16 +206,16 @@ fn verdicts(dump: &str) -> Vec<Value> {
     texts.map(|text| serde_json::from_str(&plain(text)).unwrap()).collect()
 }
 
-/// A PNG of this width that is not one blank sheet.
+/// Checks that a PNG has this width and is not blank.
 fn assert_is_picture(bytes: &[u8], width: u32) {
     assert_eq!(&bytes[..8], b"\x89PNG\r\n\x1a\n");
     assert_eq!(bytes[16..20], width.to_be_bytes());
     assert!(bytes.len() > 20_000, "{} bytes of picture", bytes.len());
 }
 
-/// Both widths and themes, without any finding.
+/// Checks both widths and themes for findings.
 fn assert_good(html: &str, required: &[&str], name: &str) {
-    // Every definition that is referred to is on the page.
+    // The page contains every referenced definition.
     for reference in html.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
         assert!(html.contains(&format!("id=\"{reference}\"")), "#{reference} leads nowhere");
     }
@@ -302,14 +299,14 @@ fn runs_and_training_steps_are_shown() {
         "table-changes",
     ];
     assert_good(&html, &required, "run");
-    // Months alone are a page of their own, with the answer first.
+    // A page only about months shows the answer first.
     let alone = page(&[&file("bill.json")]);
     assert!(alone.contains("What failures cost") && alone.contains("saves most:"), "{alone:.2000}");
     assert!(!alone.contains("table-waste"), "no designs are compared");
     assert_good(&alone, &["bill-bars", "worst-fault", "table-bill"], "bill");
 }
 
-/// A fabric without rings is not described as a line of no hops, and nothing is priced that it does not have.
+/// A fabric without rings is not described as a line without hops, and no absent part is priced.
 #[test]
 fn a_fabric_without_rings_is_described_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -331,7 +328,7 @@ fn a_fabric_without_rings_is_described_as_it_is() {
     assert_good(&page(&[&file]), &["summary", "fabric", "table-gpus", "table-jobs"], "islands");
 }
 
-/// A question of what to buy is answered before anything else, in the words of `lightloom buy`.
+/// The page answers what to buy first, in the words of `lightloom buy`.
 #[test]
 fn what_to_buy_is_answered_first() {
     let file = format!("{ROOT}/topologies/buy-pretraining.yaml");
@@ -364,7 +361,7 @@ fn what_to_buy_is_answered_first() {
     assert_good(&html, &["buy", "buy-bars", "table-buy", "waste", "cost-bars"], "buy");
 }
 
-/// What is quoted from memory or was not computed is not shown, and definitions lead to the book.
+/// Figures quoted from memory or not computed are not shown, and definitions link to the book.
 #[test]
 fn published_figures_are_those_that_were_read_and_computed() {
     let html = page_of_ring();
@@ -375,7 +372,8 @@ fn published_figures_are_those_that_were_read_and_computed() {
     assert!(html.contains("/docs/metrics.md\">docs/metrics.md</a>"), "a link, not plain text");
 }
 
-/// The target: written in 2 s, opened in 1 s, under 500 kB. `--release --test it 131072 -- --nocapture` prints times.
+/// Targets: written in 2 s, opened in 1 s, under 500 kB. `--release --test it 131072 --
+/// --nocapture` prints times.
 #[test]
 fn a_ring_of_131072_gpus_is_shown() {
     let fabric = format!("{ROOT}/topologies/ring-131072.yaml");
@@ -387,7 +385,6 @@ fn a_ring_of_131072_gpus_is_shown() {
     assert_good(&html, &REQUIRED, "131072");
 }
 
-/// The checks find what they are there for.
 #[test]
 fn broken_pages_are_found_out() {
     let Some(program) = chromium() else { return };
@@ -455,7 +452,7 @@ fn broken_pages_are_found_out() {
 #[test]
 fn the_page_fetches_nothing_and_is_the_same_every_time() {
     let html = page_of_ring();
-    // A reader may follow a link to the book; the page itself fetches nothing.
+    // The page may link to the book but loads nothing.
     let links = html.matches("<a href=\"https://").count();
     assert_eq!(html.matches("https:").count(), links);
     for fetches in ["http:", "src=", "@import", "url(", "<script", "<link rel=\"stylesheet\""] {
@@ -467,7 +464,7 @@ fn the_page_fetches_nothing_and_is_the_same_every_time() {
     assert!(html.contains(env!("CARGO_PKG_VERSION")));
 }
 
-/// The numbers of the page are those of the other verbs.
+/// The page shows the same numbers as the other verbs.
 #[test]
 fn the_page_says_what_the_other_verbs_say() {
     let csv = page(&[RING, TRACE, "--samples", "8", "--format", "csv"]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults that an operator reports: the daemon keeps each until its bypass is made, over restarts and the rollback of
-//! plans, and tries the bypass again automatically.
+//! Faults reported by an operator: the daemon keeps each until it is bypassed, across restarts and
+//! rollbacks, and retries the bypass automatically.
 
 use crate::daemon_rig;
 use std::collections::BTreeMap;
@@ -23,12 +23,11 @@ use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::{BundleId, NodeId};
 
-/// A node of the ring.
 fn reported() -> Part {
     Part::Node(NodeId(node_in_use()))
 }
 
-/// A module of another node that the bypass of it moves.
+/// Returns a module of another node that the bypass moves.
 fn moved() -> BundleId {
     let (first, next) = (first_plan(&installed(NODES)), plan_around(&[reported()]));
     let mut moved = next.transceivers.iter().filter(|now| {
@@ -37,7 +36,7 @@ fn moved() -> BundleId {
     moved.find(|moved| moved.bundle.node != NodeId(node_in_use())).unwrap().bundle
 }
 
-/// How the transaction that this answer speaks of ended.
+/// Returns the outcome of the transaction in this answer.
 async fn end(rig: &Rig, answer: &Answer) -> Past {
     let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
     let over = move |runtime: &Runtime| {
@@ -47,7 +46,8 @@ async fn end(rig: &Rig, answer: &Answer) -> Past {
     rig.find("its end", over).await
 }
 
-/// Tells of the node while a module that its bypass would move does not answer: nothing moves.
+/// Reports the node while a module that its bypass would move does not answer, so that nothing
+/// moves.
 async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
     modules.fault(&format!("{} half-open", moved()));
     let answer = rig.fault(&[reported()], &[]).await;
@@ -55,19 +55,19 @@ async fn tell_in_vain(rig: &mut Rig, modules: &daemon_rig::Modules) {
     assert_eq!(past.result, TxnResult::Aborted, "{:?}", past.parts);
 }
 
-/// The reports that the journal keeps.
+/// Returns the reports in the journal.
 async fn written(rig: &Rig) -> BTreeMap<String, Broken> {
     rig.look(|runtime: &Runtime| runtime.control.controller().ledger().reported.clone()).await
 }
 
-/// A fault is reported while a neighbour is dead that has not been detected yet.
+/// A fault is reported while a neighbour has failed without having been detected yet.
 #[test]
 fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
         let mut rig = daemon_that("report", folder.path()).await;
-        // A node that the bypass of another has to move.
+        // A node that must move for the bypass of another.
         let first = first_plan(&installed(NODES));
         let part = Part::Node(NodeId(node_in_use()));
         let next = plan_around(&[part]);
@@ -91,7 +91,7 @@ fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
         let status = rig.look(view::status).await;
         let kept = status.broken_parts.iter().find(|broken| broken.part == part.to_string());
         assert!(kept.is_some_and(|kept| !kept.bypassed), "{:?}", status.broken_parts);
-        // Who tells of the other one, too, need not tell of the first again.
+        // Reporting the second node does not require reporting the first again.
         let answer = rig.fault(&[Part::Node(NodeId(dead))], &[]).await;
         rig.committed(&answer).await;
         assert_eq!(rig.look(faults).await.len(), 2);
@@ -100,13 +100,13 @@ fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
     });
 }
 
-/// What cannot be bypassed when it is reported is bypassed automatically as soon as it can be.
+/// A fault that could not be bypassed when reported is bypassed automatically as soon as possible.
 #[test]
 fn reported_faults_is_tried_again_without_being_asked() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
-        // A bypass that was not begun for want of an answer is tried again after a heartbeat.
+        // A bypass that could not start without an answer is retried after a heartbeat.
         let mut rig = daemon_with("on_fault: bypass, heartbeat: 4s", folder.path()).await;
         tell_in_vain(&mut rig, &modules).await;
         let reason = |runtime: &Runtime| {
@@ -126,7 +126,7 @@ fn reported_faults_is_tried_again_without_being_asked() {
     });
 }
 
-/// A report that is not bypassed yet survives the daemon, and what is reported again is bypassed.
+/// An unbypassed report survives a daemon restart, and reporting it again bypasses it.
 #[test]
 fn reported_faults_survive_the_daemon() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,7 +150,8 @@ fn reported_faults_survive_the_daemon() {
     });
 }
 
-/// A plan bypasses a node, then an operator reports the node: it stays broken when the plan is undone.
+/// A plan bypasses a node, then an operator reports the node: it stays failed when the plan is
+/// undone.
 #[test]
 fn what_a_plan_named_and_an_operator_reported_stays_broken_when_the_plan_is_undone() {
     let folder = tempfile::tempdir().unwrap();
@@ -177,7 +178,7 @@ fn what_a_plan_named_and_an_operator_reported_stays_broken_when_the_plan_is_undo
         let said = "transaction 2 was undone by 3 already".to_owned();
         assert_eq!(again, Answer::Refused { reasons: vec![said] });
 
-        // It works again, and nothing remembers otherwise.
+        // The node is repaired, and no record remains.
         let answer = rig.fault(&[], &[reported()]).await;
         rig.committed(&answer).await;
         assert!(rig.look(|runtime: &Runtime| runtime.control.broken()).await.is_empty());
@@ -185,8 +186,8 @@ fn what_a_plan_named_and_an_operator_reported_stays_broken_when_the_plan_is_undo
     });
 }
 
-/// A plan that bypasses a node waits for its confirm, an operator reports the node, and the confirm does not
-/// come.
+/// A plan that bypasses a node awaits confirmation, an operator reports the node, and no
+/// confirmation arrives.
 #[test]
 fn an_undoing_at_the_deadline_goes_around_what_was_reported_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +207,7 @@ fn an_undoing_at_the_deadline_goes_around_what_was_reported_meanwhile() {
     });
 }
 
-/// The status keeps the cause of a bypass of crossed cables, though the wrong light is not seen any more.
+/// The status keeps crossed cables as the cause of a bypass even after the wrong light disappears.
 #[test]
 fn a_bypass_of_crossed_cables_keeps_the_cause() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +240,7 @@ fn a_bypass_of_crossed_cables_keeps_the_cause() {
     });
 }
 
-/// Runs `lightloom ctl` against this daemon, and what it said on its standard output.
+/// Runs `lightloom ctl` with this daemon and returns its exit status and output.
 async fn ctl(socket: &Path, words: &str) -> (i32, String) {
     let mut ctl = Command::new(crate::programs::lightloom());
     ctl.arg("ctl").args(words.split(' ')).env("LIGHTLOOM_SOCKET", socket);
@@ -249,7 +250,7 @@ async fn ctl(socket: &Path, words: &str) -> (i32, String) {
     (output.status.code().unwrap(), said)
 }
 
-/// The hint after a bypass that was aborted, typed as it stands, is the way on; and nodes name their modules.
+/// The hint after an aborted bypass works when typed verbatim, and nodes name their modules.
 #[test]
 fn an_aborted_bypass_says_what_to_type_and_that_works() {
     let folder = tempfile::tempdir().unwrap();

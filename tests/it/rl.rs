@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/rl.md: what its commands print.
+//! docs/rl.md shows the output of its commands.
 
 use std::process::Command;
 
@@ -18,14 +18,13 @@ fn the_page_shows_what_its_commands_print() {
     shows(6, |command| !command.contains("topologies/large"));
 }
 
-/// Minutes of packets.
 #[test]
 #[ignore = "some minutes"]
 fn the_page_shows_what_2048_gpus_print() {
     shows(1, |command| command.contains("topologies/large"));
 }
 
-/// Tries so many commands of the page.
+/// Runs `count` commands of the page.
 fn shows(count: usize, is_wanted: impl Fn(&str) -> bool) {
     let page = std::fs::read_to_string(format!("{ROOT}/docs/rl.md")).unwrap();
     let parts: Vec<&str> = page.split("```").collect();
@@ -35,7 +34,7 @@ fn shows(count: usize, is_wanted: impl Fn(&str) -> bool) {
             continue;
         };
         let shown = parts[at + 2].strip_prefix("text\n").expect("what it prints follows");
-        // Of a run, whose time differs, the page shows some lines.
+        // The page shows only some lines of a run, because its time varies.
         if command.contains("emulate") {
             let printed = run(command);
             for line in shown.lines() {
@@ -49,7 +48,7 @@ fn shows(count: usize, is_wanted: impl Fn(&str) -> bool) {
     assert_eq!(tried, count);
 }
 
-/// A run of jobs that train has its steps in spreadsheets, and a plan its phases.
+/// In spreadsheets, the rows of a training run are its steps, and those of a plan its phases.
 #[test]
 fn rows_of_a_run_are_its_steps_and_those_of_a_plan_its_phases() {
     let steps = run("lightloom emulate topologies/scenarios/rl-step.yaml --format csv");
@@ -61,7 +60,7 @@ fn rows_of_a_run_are_its_steps_and_those_of_a_plan_its_phases() {
     assert!(phases.lines().nth(3).is_some_and(|line| line.contains("weight-sync")), "{phases}");
 }
 
-/// What the study says in words is what it computes.
+/// The text of the study matches its computation.
 #[test]
 fn the_ranges_of_the_study_are_those_of_the_page() {
     let page = std::fs::read_to_string(format!("{ROOT}/docs/rl.md")).unwrap();

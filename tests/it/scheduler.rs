@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm follows the plan: the daemon, emulated modules, `lightloom ctl slurm`, slurmctld with a slurmd for each node and
-//! jobs that run, as `lightloom demo --live` starts them. Slurm judges: what `scontrol` shows, and its log, which
-//! has every allocation, drain and reconfiguration in one order.
+//! Slurm integration: the daemon, emulated modules, `lightloom ctl slurm`, slurmctld with one
+//! slurmd per node and running jobs, as started by `lightloom demo --live`. Slurm is the judge:
+//! `scontrol` output, and its log, which orders all allocations, drains and reconfigurations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,14 +20,12 @@ use crate::daemon_rig::times::Times;
 use crate::exports::hosts;
 use crate::programs;
 
-/// Nodes of a ring.
 const RING: usize = 4;
-/// Broken at once, at most.
+/// Maximum number of concurrently failed nodes.
 const BROKEN_MAX: usize = 4;
 
 type Nodes = BTreeSet<u32>;
 
-/// All of it, until dropped.
 pub(crate) struct Cluster {
     folder: tempfile::TempDir,
     demo: Child,
@@ -35,7 +33,7 @@ pub(crate) struct Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Asked to end, it takes everything with it.
+        // Terminating it gently stops everything it started.
         if let Ok(None) = self.demo.try_wait() {
             let _ = Command::new("kill").arg(self.demo.id().to_string()).status();
         }
@@ -43,7 +41,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Whether Slurm can run here.
+/// Returns whether Slurm can run here.
 fn is_slurm_here() -> bool {
     let probe = "slurmctld -V && slurmd -V && command -v sbatch munged && test $(id -u) = 0";
     let is_here = Command::new("sh").args(["-c", probe]).output().unwrap().status.success();
@@ -54,12 +52,13 @@ fn is_slurm_here() -> bool {
 }
 
 impl Cluster {
-    /// Three quarters of the nodes are of the job that the fabric is planned for. `None` where Slurm cannot run.
+    /// Starts a cluster whose fabric is planned for a job on three quarters of the nodes. `None` if
+    /// Slurm cannot run.
     fn start(nodes: u32) -> Option<Self> {
         is_slurm_here().then(|| Self::started(nodes, &std::env::var("PATH").unwrap()))
     }
 
-    /// Devices and the daemon alone.
+    /// Starts only the devices and the daemon.
     pub(crate) fn without_slurm(nodes: u32) -> Self {
         Self::started(nodes, "/nowhere")
     }
@@ -94,13 +93,12 @@ impl Cluster {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// What a verb comes to.
     pub(crate) fn lightloom(&self, words: &[&str]) -> std::process::Output {
         let mut command = Command::new("lightloom");
         environment(command.args(words), self.folder.path()).output().unwrap()
     }
 
-    /// Types it until it succeeds.
+    /// Repeats a command until it succeeds.
     pub(crate) fn until(&self, words: &[&str]) {
         let until = Instant::now() + Duration::from_secs(20);
         while !self.lightloom(words).status.success() {
@@ -116,7 +114,7 @@ impl Cluster {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// What a command shows.
+    /// Returns the output of a command.
     fn shown(&self, command: &str) -> String {
         let mut bash = Command::new("bash");
         let output = environment(bash.args(["-c", command]), self.folder.path()).output().unwrap();
@@ -124,7 +122,8 @@ impl Cluster {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// When the daemon knew that this node is broken, as slurmctld's log writes times.
+    /// Returns the time at which the daemon detected the node's failure, in the format of
+    /// slurmctld's log.
     fn known_since(&self, node: u32) -> String {
         let status: Value =
             serde_json::from_str(&self.shown("lightloom ctl status --format json")).unwrap();
@@ -134,7 +133,7 @@ impl Cluster {
         self.shown(&format!("date -u -d @{seconds:.3} +%FT%T.%3N")).trim().to_owned()
     }
 
-    /// The plan on the devices as the daemon has it: its digest, and the nodes of each ring.
+    /// Returns the digest and the rings of the daemon's active plan.
     fn plan(&self) -> (String, Vec<Nodes>) {
         let status: Value =
             serde_json::from_str(&self.shown("lightloom ctl status --format json")).unwrap();
@@ -149,7 +148,7 @@ impl Cluster {
         (status["plan_sha256"].as_str().unwrap()[..12].to_owned(), rings)
     }
 
-    /// Waits until Slurm agrees with the plan on the devices.
+    /// Waits until Slurm agrees with the active plan.
     fn until_it_agrees(&self, broken: &Nodes) -> (String, Vec<Nodes>) {
         let (digest, rings) = self.plan();
         let until = Instant::now() + Duration::from_secs(20);
@@ -165,7 +164,8 @@ impl Cluster {
         (digest, rings)
     }
 
-    /// Whether Slurm itself shows these nodes drained by us and has exactly these rings loaded.
+    /// Returns whether Slurm shows exactly these nodes drained by us and exactly these rings
+    /// loaded.
     fn agrees(&self, broken: &Nodes, digest: &str, rings: &[Nodes]) -> bool {
         let shown = self.shown("scontrol -ao show node; scontrol show topology");
         let is_drained = |node: &u32| {
@@ -192,20 +192,17 @@ fn environment<'a>(command: &'a mut Command, folder: &Path) -> &'a mut Command {
     command.env("LIGHTLOOM_SOCKET", folder.join("daemon/lightloomd.sock")).stdin(Stdio::null())
 }
 
-/// What slurmctld wrote down, in its order.
 #[derive(Debug)]
 enum Logged {
     /// A job starts on these nodes.
     Starts(String, Nodes),
-    /// A drain of ours has this reason from here on.
+    /// Our drain has this reason from now on.
     Reason(u32, String),
-    /// It takes jobs again.
     Back(Nodes),
-    /// The topology that was written last is loaded.
+    /// The last written topology is loaded.
     Loads,
 }
 
-/// A line of slurmctld's log, if it says one of these.
 fn logged(line: &str) -> Option<Logged> {
     let job = line.split_once("JobId=").map(|(_, rest)| rest.split(' ').next().unwrap().to_owned());
     let list = line.split_once("NodeList=").filter(|_| line.contains("sched: Allocate"));
@@ -226,21 +223,21 @@ fn logged(line: &str) -> Option<Logged> {
     line.contains("Processing Reconfiguration Request").then_some(Logged::Loads)
 }
 
-/// What the log says of the jobs that started.
 #[derive(Default)]
 struct Placed {
     jobs: usize,
-    /// On more than one ring.
+    /// Jobs on more than one ring.
     large: usize,
-    /// Allocated after a node of theirs was known to be broken and before Slurm heard of it.
+    /// Jobs allocated after a node of theirs was known to have failed but before Slurm was
+    /// notified.
     late: usize,
-    /// Of any, those that slurmctld's prolog sent back.
+    /// Jobs that slurmctld's prolog sent back.
     refused: usize,
 }
 
-/// Each job of the log holds whole rings of the plan that was loaded when it started, `first` at the beginning, as many as
-/// it asked for and none with a broken node, and what was allocated once the daemon knew better was sent back.
-/// `known`: when the daemon knew a node to be broken, as the log writes times.
+/// Checks that each job in the log occupies whole rings of the plan loaded at its start (`first`
+/// initially), as many as requested and none with a failed node, and that allocations made too late
+/// were sent back. `known` gives the detection time of each failure in log format.
 fn judged(
     log: &str,
     first: &str,
@@ -298,7 +295,7 @@ fn starts(log: &str) -> usize {
     log.lines().filter(|line| matches!(logged(line), Some(Logged::Starts(..)))).count()
 }
 
-/// Jobs of one to three rings, always more than fit.
+/// Submits jobs of one to three rings, always more than fit.
 fn submit(cluster: &Cluster, jobs: usize, seconds: f64) {
     let mut all = String::new();
     for job in 0..jobs {
@@ -309,7 +306,8 @@ fn submit(cluster: &Cluster, jobs: usize, seconds: f64) {
     cluster.shown(&all);
 }
 
-/// Lets nodes break and come back, one after the other, and says how long Slurm took to agree with what came of each.
+/// Fails and repairs nodes one after the other. Returns the time Slurm took to agree with each
+/// change.
 fn deaths(cluster: &Cluster, nodes: u32, count: usize, held: u32, pause_ms: u64) -> (Times, Nodes) {
     let mut draws = Seed(49).stream("deaths", 0);
     let (mut broken, mut order) = (Nodes::new(), Vec::new());
@@ -323,14 +321,14 @@ fn deaths(cluster: &Cluster, nodes: u32, count: usize, held: u32, pause_ms: u64)
         if waiting < 12 {
             submit(cluster, 12, 0.5);
         }
-        // So many jobs have started since the last change.
+        // Wait until some jobs have started since the last change.
         let until = Instant::now() + Duration::from_secs(30);
         while starts(&cluster.read("slurmctld.log")) < seen + 2 {
             assert!(Instant::now() < until, "{}", cluster.shown("squeue; sinfo -R"));
             std::thread::sleep(Duration::from_millis(20));
         }
         seen = starts(&cluster.read("slurmctld.log"));
-        // At any moment of the scheduler's second.
+        // A random moment within the scheduler's second.
         std::thread::sleep(Duration::from_millis(draws.random_range(0..pause_ms)));
         let started = Instant::now();
         let dies = broken.len() < BROKEN_MAX;
@@ -366,7 +364,8 @@ fn deaths(cluster: &Cluster, nodes: u32, count: usize, held: u32, pause_ms: u64)
     (took, broken)
 }
 
-/// Nodes break under load; that of an operator's own drain as well, and is repaired: the drain is as it was.
+/// Nodes fail under load. A node with an operator's drain fails as well and is repaired; the
+/// operator's drain stays.
 fn followed(nodes: u32, count: usize, pause_ms: u64) -> Option<Times> {
     const HELD: u32 = 5;
     let cluster = Cluster::start(nodes)?;
@@ -391,7 +390,8 @@ fn slurm_follows_the_plan_and_leaves_an_operators_drain_alone() {
     followed(16, 2, 1);
 }
 
-/// Whatever an operator does there meanwhile; and it stops no job. What the daemon knows holds again once it is back.
+/// While the daemon is away, operators may change anything, no job is stopped, and the daemon's
+/// knowledge applies again once it is back.
 #[test]
 fn a_daemon_that_is_away_changes_nothing_in_slurm() {
     let Some(cluster) = Cluster::start(16) else { return };
@@ -415,7 +415,7 @@ fn a_daemon_that_is_away_changes_nothing_in_slurm() {
     daemon.wait().unwrap();
 }
 
-/// The commands of the page, typed as they stand; its file of Slurm is that of the cluster.
+/// Runs the commands of the page verbatim with the cluster's Slurm configuration.
 #[test]
 fn the_commands_of_the_page_on_slurm_do_what_they_say() {
     let Some(cluster) = Cluster::start(16) else { return };
@@ -434,7 +434,7 @@ fn the_commands_of_the_page_on_slurm_do_what_they_say() {
     assert!(shown.contains("Slurm agrees with plan "), "a dry run where all is well:\n{shown}");
 }
 
-/// What `demo --live` shows of so many nodes with this search path.
+/// Returns the output of `demo --live` with this search path.
 fn demonstrated(folder: &Path, path: &str) -> String {
     let mut demo = Command::new(programs::folder().join("lightloom"));
     demo.args("demo --live --no-open --folder".split(' '));
@@ -445,7 +445,7 @@ fn demonstrated(folder: &Path, path: &str) -> String {
     shown
 }
 
-/// Processes that have this folder in their command or work in it, and are not dead.
+/// Returns live processes with this folder in their command or as their working directory.
 fn left_of(folder: &Path) -> String {
     let find = "for p in /proc/[0-9]*; do { readlink $p/cwd; tr '\\0' ' ' < $p/cmdline; } 2> /dev/null \
                 | grep -q \"$1\" && grep -v '^[0-9]* (.*) Z' $p/stat; done; true";
@@ -458,7 +458,7 @@ fn left_of(folder: &Path) -> String {
 #[test]
 fn the_live_demonstration_ends_with_one_plan_in_daemon_emulated_run_and_slurm() {
     let folder = tempfile::tempdir().unwrap();
-    // As a home is, where munged would not start.
+    // Permissions like those of a home folder, where munged would not start.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let shown = demonstrated(folder.path(), &std::env::var("PATH").unwrap());
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
@@ -493,7 +493,8 @@ fn a_cluster_that_is_interrupted_leaves_no_process() {
     assert_eq!(left_of(cluster.folder.path()), "");
 }
 
-/// A node whose modules fall silent and send no light, without a report. `LIGHTLOOM_KILLS` more than 100.
+/// A node whose modules become unreachable and dark, without a report. `LIGHTLOOM_KILLS` sets a
+/// number other than 100.
 #[test]
 #[ignore = "minutes: 100 deaths"]
 fn a_node_that_dies_silently_is_drained_within_two_seconds() {
@@ -501,7 +502,7 @@ fn a_node_that_dies_silently_is_drained_within_two_seconds() {
     let mut draws = Seed(49).stream("silent deaths", 0);
     let mut took = Times::default();
     while took.0.len() < kills() {
-        // Of a ring: where no far end looks, no light is missed.
+        // A node in a ring, because without a far end no loss of light is detected.
         let (_, rings) = cluster.plan();
         let ring = &rings[draws.random_range(0..rings.len())];
         let node = *ring.iter().nth(draws.random_range(0..RING)).unwrap();
@@ -522,7 +523,6 @@ fn a_node_that_dies_silently_is_drained_within_two_seconds() {
     assert!(took.at(0.99) <= 2_000.0);
 }
 
-/// `LIGHTLOOM_KILLS` more than 100.
 fn kills() -> usize {
     let kills = std::env::var("LIGHTLOOM_KILLS").ok();
     kills.and_then(|kills| kills.parse().ok()).unwrap_or(100)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job that leaves its mapping to be searched for: `step: {search: …}`.
+//! A job with a mapping search: `step: {search: …}`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -33,7 +33,7 @@ fn json(folder: &Path, file: &str) -> Value {
     serde_json::from_slice(&text).expect("JSON")
 }
 
-/// The line that `plan` prints to keep a mapping is the mapping: the same groups, ranks, phases.
+/// The printed keys that keep a mapping yield the same groups, ranks and phases.
 #[test]
 fn the_mapping_that_is_printed_gives_the_same_plan() {
     let folder = folder_of(SEARCH);
@@ -57,7 +57,7 @@ fn the_mapping_that_is_printed_gives_the_same_plan() {
     );
 }
 
-/// The judge is the other verb: what it finds first on the same fabric, of the mappings that a file can say.
+/// Compares with `mfu`: its best mapping on the same fabric among those that a file can express.
 #[test]
 fn it_is_what_mfu_finds_on_the_fabric() {
     let folder = folder_of(SEARCH);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several daemons for one fabric: whoever leads dies, is asked to leave, is paused, or loses etcd. Skipped by name where etcd
-//! is not installed.
+//! Several daemons for one fabric: the leader fails, is asked to resign, is paused, or loses etcd.
+//! Skipped if etcd is not installed.
 
 use crate::daemon_hall::{Hall, PATIENCE, STATUS, answer};
 use std::io::Write;
@@ -41,7 +41,8 @@ fn another_daemon_leads_after_a_death_and_after_a_request() {
     assert_eq!(hall.light(), 10);
 }
 
-/// A leader that was stopped for longer than its lease wakes with a request to move light before it: it moves none.
+/// A leader stopped for longer than its lease wakes up with a pending request to move light and
+/// does not execute it.
 #[test]
 fn a_leader_that_slept_sends_nothing_when_it_wakes() {
     let Some(hall) = Hall::open() else { return };
@@ -90,8 +91,8 @@ fn without_etcd_light_stays_and_is_read_and_nothing_moves() {
     assert_eq!(hall.light(), 10);
 }
 
-/// etcd that fell silent while a change was written left the leader unable to write for good, and `committed` was
-/// answered for what the next leader undid.
+/// Regression: etcd that became unreachable during a write left the leader permanently unable to
+/// write, and `committed` was reported for a change that the next leader undid.
 #[test]
 fn what_etcd_did_not_take_is_not_acknowledged_and_the_leader_goes_on() {
     let Some(hall) = Hall::open() else { return };
@@ -119,7 +120,8 @@ fn what_etcd_did_not_take_is_not_acknowledged_and_the_leader_goes_on() {
     }
 }
 
-/// A leader whose key was deleted lived on beside the next one, and `ctl` took its refusals.
+/// Regression: a leader whose key was deleted continued next to its successor, and `ctl` accepted
+/// its refusals.
 #[test]
 fn a_leader_without_its_key_ends_and_a_lost_record_is_written_anew() {
     let Some(mut hall) = Hall::open() else { return };
@@ -137,7 +139,7 @@ fn a_leader_without_its_key_ends_and_a_lost_record_is_written_anew() {
         println!("skipped: no etcdctl");
         return;
     }
-    // As a store that came back with older data.
+    // Like a store restored from older data.
     let (leads, _) = hall.leader(None);
     assert!(etcdctl(&["del", "/lightloom/t/journal/0000000000000000/0000000000000003"]));
     assert!(!hall.apply(10) || hall.status(leads).unwrap()["version"] == 2, "{}", hall.logs());
@@ -147,7 +149,7 @@ fn a_leader_without_its_key_ends_and_a_lost_record_is_written_anew() {
     assert_eq!(hall.light(), 11);
     assert!(hall.status(next).unwrap()["version"].as_u64().unwrap() >= 2, "{}", hall.logs());
 
-    // While nothing is asked: the record that was put last is missed at a renewal.
+    // Without requests, a renewal detects that the last record is missing.
     let journal = |hall: &Hall| hall.status(next).map(|status| status["journal_failure"].is_null());
     hall.until("well", |hall| journal(hall) == Some(true));
     assert!(etcdctl(&["del", "--prefix", "/lightloom/t/journal/"]));
@@ -160,7 +162,8 @@ fn a_leader_without_its_key_ends_and_a_lost_record_is_written_anew() {
     hall.until("written anew by itself", |_| count() > 0);
     hall.until("well", |hall| journal(hall) == Some(true));
 
-    // A key that another hand put has no lease: the leader ends, and who stands by says what to do.
+    // A key written by a third party has no lease: the leader exits, and the standbys say what to
+    // do.
     assert!(etcdctl(&["put", "/lightloom/t/leader", "x"]));
     let status = hall.daemons.get_mut(next).unwrap().wait().unwrap();
     assert_eq!(status.code(), Some(1), "{}", hall.logs());
@@ -190,7 +193,7 @@ fn a_leader_without_its_key_ends_and_a_lost_record_is_written_anew() {
     assert_eq!(hall.light(), 12);
 }
 
-/// Whether a daemon that does not lead gives this as the reason.
+/// Returns whether a standby gives this reason.
 fn says(hall: &Hall, name: &str, why: &str) -> bool {
     let said = hall.ask(name, STATUS);
     said.is_some_and(|(code, body)| code == 421 && body.to_string().contains(why))
@@ -211,8 +214,9 @@ fn daemons_of_another_fabric_are_refused_by_name() {
     hall.until("refused", |hall| says(hall, "c", other));
 }
 
-/// The leader dies, or loses etcd, at any instant of a change: what was acknowledged is there, light is where the one that leads
-/// says, and everything can be changed again. What a leader without etcd had sent arrives there late.
+/// The leader fails or loses etcd at any instant of a change. Acknowledged changes persist, the
+/// light matches the current leader's state, and everything can be changed again. Messages sent by
+/// a leader without etcd arrive late.
 #[test]
 #[ignore = "a lease of 2 s for each of its deaths"]
 fn a_leader_that_dies_at_any_step_loses_nothing_that_was_acknowledged() {
@@ -228,7 +232,7 @@ fn a_leader_that_dies_at_any_step_loses_nothing_that_was_acknowledged() {
     for death in 0..deaths {
         let (egress, is_cut) = (10 + death % 7, death % 2 == 1);
         let (leads, _) = hall.leader(None);
-        // Spread evenly over the change, and a little after it.
+        // Spread evenly over the change and slightly beyond.
         let dies_after = change * (death * 389 % 1_200) / 1_000;
         let committed = std::thread::scope(|scope| {
             let applying = scope.spawn(|| hall.apply(egress));
@@ -276,7 +280,8 @@ fn a_leader_that_dies_at_any_step_loses_nothing_that_was_acknowledged() {
     );
 }
 
-/// A daemon that takes another's name or has other devices does not lead; the leader's status names those that stand by.
+/// A daemon with another's name or with different devices does not lead; the leader's status lists
+/// the standbys.
 #[test]
 fn who_leads_and_who_stands_by_is_said_and_a_name_is_taken_once() {
     let Some(mut hall) = Hall::open() else { return };
@@ -312,7 +317,8 @@ fn who_leads_and_who_stands_by_is_said_and_a_name_is_taken_once() {
     assert!(String::from_utf8_lossy(&shown).contains("NO DAEMON STANDS BY"));
 }
 
-/// Writes an authority, and a certificate with its key for `localhost` of each name; the SHA-256 of the last one.
+/// Writes an authority, and for each name a certificate with its key for `localhost`. Returns the
+/// SHA-256 of the last one.
 fn certificates(folder: &Path, names: [&str; 2]) -> String {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -334,7 +340,7 @@ fn certificates(folder: &Path, names: [&str; 2]) -> String {
     sha256
 }
 
-/// Three daemons on machines of their own have no socket in common.
+/// Three daemons on separate machines have no common socket.
 #[test]
 fn ctl_finds_who_leads_over_the_network() {
     let mut hall = Hall::open_with(|folder| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pages: all are in the summary, every link leads somewhere, every command that is shown has flags that exist, and
-//! the first hour is typed as it stands.
+//! Checks the pages: all are in the summary, every link resolves, every shown command has existing
+//! flags, and the first-hour page works verbatim.
 
 use crate::small;
 
@@ -19,7 +19,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every page that people read, from the root.
+/// Returns all documentation pages, relative to the root.
 fn pages() -> Vec<PathBuf> {
     fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -41,12 +41,12 @@ fn pages() -> Vec<PathBuf> {
     found
 }
 
-/// The text without blocks of code.
+/// Returns the text without code blocks.
 fn prose(page: &str) -> String {
     page.split("\n```").step_by(2).collect::<Vec<_>>().join("\n")
 }
 
-/// What the page links to: `[words](target)` and `src="target"`.
+/// Returns the page's links: `[words](target)` and `src="target"`.
 fn links(page: &str) -> Vec<String> {
     let prose = prose(page);
     let markdown = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -54,7 +54,7 @@ fn links(page: &str) -> Vec<String> {
     markdown.chain(pictures).map(str::to_owned).collect()
 }
 
-/// The anchors of a page: its headings as hosts of Markdown spell them.
+/// Returns the anchors of a page: its headings as spelled by Markdown hosts.
 fn anchors(page: &str) -> BTreeSet<String> {
     let spelled = |heading: &str| -> String {
         let kept = heading.trim().to_lowercase();
@@ -90,7 +90,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
-/// A file or folder of the checkout that a page names from the root, in code: `emulator/src/run.rs`.
+/// Files and folders named in code on a page exist, for example `emulator/src/run.rs`.
 #[test]
 fn every_file_that_is_named_is_there() {
     let folders: Vec<String> = std::fs::read_dir(root())
@@ -146,7 +146,7 @@ fn every_page_is_in_the_summary_once() {
     );
 }
 
-/// Commands of the program in a page, in code and in lines: words after `lightloom`.
+/// Returns the `lightloom` commands in a page, inline and in lines.
 fn commands(page: &str) -> Vec<Vec<String>> {
     let inline = page.split('`').skip(1).step_by(2);
     let lines = page.lines().map(str::trim);
@@ -155,7 +155,7 @@ fn commands(page: &str) -> Vec<Vec<String>> {
         let code = code.strip_prefix("$ ").unwrap_or(code);
         let Some(rest) = code.strip_prefix("lightloom ") else { continue };
         let end = rest.find(['|', '>', ';', '&', '`', '#', '\n', '→']).unwrap_or(rest.len());
-        // What follows `--` is a command of its own.
+        // The words after `--` are a separate command.
         let mut parts = rest[..end].split(" -- ");
         let ours = parts.next().into_iter();
         for words in ours.chain(parts.filter_map(|part| part.strip_prefix("lightloom "))) {
@@ -165,7 +165,7 @@ fn commands(page: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// What `lightloom WORDS --help` knows; verbs below a verb are followed.
+/// Returns the output of `lightloom WORDS --help`, including nested verbs.
 fn help_of(words: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>) -> Option<String> {
     let help = |verbs: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>| {
         known
@@ -222,7 +222,7 @@ fn every_command_that_is_shown_has_a_verb_and_flags_that_exist() {
     assert!(wrong.is_empty(), "commands that do not exist:\n{}", wrong.join("\n"));
 }
 
-/// The `sh` blocks of a page up to a heading, and the lines that it says they print.
+/// Returns the `sh` blocks of a page up to a heading, and the documented output lines.
 fn typed(page: &str, until: &str) -> (String, Vec<String>) {
     let page = read(&root().join(page));
     let page = page.split(until).next().unwrap();
@@ -255,7 +255,7 @@ fn the_first_hour_is_typed_as_it_stands() {
     }
 }
 
-/// Runs the commands of a page in the checkout, and holds its lines against what they print.
+/// Runs the commands of a page in the checkout and compares their output with the page.
 fn require_typed(page: &str, until: &str) {
     require_lines(typed(page, until));
 }
@@ -312,7 +312,7 @@ fn the_readme_shows_what_its_first_command_prints() {
     let mut command = Command::new(programs::lightloom());
     let output = command.args(words.split(' ')).current_dir(root()).output().unwrap();
     let shown = text(&output.stdout);
-    // The first block is the drawing of the parts.
+    // The first block is a drawing.
     let lines: Vec<&String> =
         lines.iter().filter(|line| line.contains(':') || line.contains("ms ")).collect();
     let lines: Vec<&&String> = lines.iter().filter(|line| !line.contains('▶')).collect();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a fabric file to a checked plan to packets: the road that everything else stands on, walked
-//! with the program as users run it.
+//! The main workflow with the real program: from a fabric file to a verified plan to packets.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -68,7 +67,7 @@ fn a_plan_is_made_proven_written_and_replanned() {
 
     let back =
         lightloom(folder.path(), &["replan", "next.json", "--fabric", &fabric, "--repair", "n200"]);
-    // Idle nodes may form a spare ring again; what runs stays where it is.
+    // Idle nodes may form a spare ring again; active groups stay.
     let shown = text(&back.stdout);
     let change = shown.split("bundle ").next().unwrap_or_default();
     let moves = ["bypassed", "moved", "lost"].iter().any(|what| change.contains(what));
@@ -172,7 +171,7 @@ fn a_plan_that_was_edited_is_refused_by_its_digest() {
     assert!(said.contains("the file was changed after it was written"), "{said}");
 }
 
-/// Every JSON result says what it is, of which version, and which files it came from.
+/// Every JSON result states its schema, its version and its input files.
 #[test]
 fn results_name_their_schema_their_version_and_their_inputs() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +238,7 @@ fn the_exact_method_agrees_and_says_where_it_ends() {
     };
     let used = |output: &Output| json(output)["metrics"]["gpus_used"].as_u64();
     assert_eq!(used(&plan(&[])), used(&plan(&["--exact"])));
-    // Far more candidates than are searched, and none has to be.
+    // Far more candidates than the limit, none of which needs to be searched.
     let large = lightloom(Path::new("."), &["plan", &shipped("ring-2880.yaml"), "--exact"]);
     let how = "90 rings of TP-32, the most there can be, by counting the nodes that fibres join";
     assert!(text(&large.stdout).contains(how), "{}", text(&large.stdout));
@@ -295,7 +294,7 @@ fn every_shipped_scenario_is_good_and_passes_its_expectations() {
             Some(0),
             "{path}"
         );
-        // A span has no flows of one run; ci/nightly runs those.
+        // A span has no flows of a single run; ci/nightly covers these.
         if std::fs::read_to_string(&path).unwrap().contains("\nspan: ") {
             continue;
         }
@@ -315,7 +314,8 @@ fn every_shipped_scenario_is_good_and_passes_its_expectations() {
     }
 }
 
-/// 4,096 rings, 135 thousand million packet-hops; the fault is one node half-way, with nodes to spare.
+/// 4,096 rings, 135 thousand million packet-hops; one node fails halfway, with spare nodes
+/// available.
 #[test]
 fn every_ring_of_131072_gpus_takes_its_closed_form_from_a_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state folder of an earlier daemon opens in this one, with its plan, its journal and its bypass.
+//! The current daemon opens the state folder of an earlier version with its plan, journal and
+//! bypass.
 
 use crate::daemon_rig;
 use std::path::Path;
@@ -15,17 +16,16 @@ use lightloom_daemon::view;
 use lightloom_fabric::fault::Part;
 use lightloom_fabric::plan::{Plan, digest};
 
-/// Written by version 0.1.0 while plans were known by the hash of their bytes, on 32 emulated modules: adopt,
-/// a plan with its confirm, the bypass of a node that died, its repair.
+/// Written by version 0.1.0, which identified plans by the hash of their bytes, with 32 emulated
+/// modules: adopt, a plan with confirmation, the bypass of a failed node, its repair.
 const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/daemon/tests/data/state-0.1.0");
-/// The names it has for its plans: as applied, around the node, and after its repair.
+/// Its plan names: as applied, around the node, and after the repair.
 const NAMES: [&str; 3] = [
     "05ff77156cf1ff8ee9e34c79fca505c2955f62e321e9222a96d2651ab52aa515",
     "b27d62f582c37f94785ca82e0a03db8cd15ca09b196b2e4f8d43c14e0afeab93",
     "5ed06306c324f4f9eaec7c23332dd91b3b8e62ba3f92365df824ea9916f96176",
 ];
 
-/// The last transaction in its journal.
 const LAST: Txn = Txn(3);
 
 fn copy_state(to: &Path) {
@@ -35,7 +35,7 @@ fn copy_state(to: &Path) {
     }
 }
 
-/// A daemon on such a folder whose devices are not there: it opens what is stored and moves nothing.
+/// Opens such a folder without devices: the daemon loads the state and moves nothing.
 async fn opened(folder: &Path) -> Rig {
     let text = std::fs::read(folder.join("state/ring.yaml")).expect("the fabric");
     let mut none = |_: &str| Err(String::new());
@@ -44,7 +44,7 @@ async fn opened(folder: &Path) -> Rig {
     Rig::of_devices("", folder, installed).await
 }
 
-/// What a state folder holds beside its journal is taken into it once, and is no longer used then.
+/// Files next to the journal are imported once and not used afterwards.
 #[test]
 fn plans_and_reports_of_a_state_folder_of_0_1_0_are_taken_into_the_journal_once() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -82,7 +82,8 @@ fn plans_and_reports_of_a_state_folder_of_0_1_0_are_taken_into_the_journal_once(
     });
 }
 
-/// Files that a loss of power emptied, tore or changed: each is named, nothing moves, and all is not well.
+/// Files that a power loss emptied, truncated or corrupted: each is named, nothing moves, and the
+/// status is not good.
 #[test]
 fn a_plan_or_report_of_an_earlier_version_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -158,7 +159,7 @@ fn a_state_folder_of_0_1_0_opens_and_a_node_that_dies_is_bypassed() {
         assert!(well, "nothing needs attention");
         let plan = plan.expect("the plan in force is known");
         assert!(!plan.circuits.is_empty() && plan.faults.is_empty());
-        // The modules were switched on anew: they are led back to where the journal has them.
+        // The modules were power-cycled, so they are restored to the journal's state.
         let as_intended = |runtime: &Runtime| {
             let mut devices = runtime.control.controller().devices().values();
             (devices.all(|device| device.up && device.drift.is_empty())
@@ -179,7 +180,7 @@ fn a_state_folder_of_0_1_0_opens_and_a_node_that_dies_is_bypassed() {
         let past = rig.find("a bypass", of_now).await;
         assert_eq!((&past.cause, past.result), (&Cause::Bypass, TxnResult::Committed));
         assert_eq!(past.plan_before, NAMES[2]);
-        // From here on a plan is known by its canonical digest.
+        // From here on, the canonical digest identifies a plan.
         let name = past.plan_sha256.clone();
         let find = move |r: &Runtime| r.control.controller().ledger().plan_named(&name).cloned();
         let around: Arc<Plan> = rig.look(find).await.expect("it is kept");

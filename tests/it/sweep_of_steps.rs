@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job that trains under many seeds: what its steps lose, as a table, JUnit, Markdown and a section of the page.
+//! Sweep of a training job over many seeds: step losses as a table, JUnit, Markdown and a report
+//! section.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,7 +15,7 @@ fn lightloom(folder: &Path, words: &[&str]) -> Output {
     command.args(words).current_dir(folder).output().unwrap()
 }
 
-/// The smallest value that so many of 100 do not exceed, counted one by one.
+/// Returns the smallest value that `per_cent` of the values do not exceed, by counting.
 fn rank(values: &[f64], per_cent: usize) -> f64 {
     let enough = |value: &&f64| {
         let below = values.iter().filter(|other| other <= value).count();
@@ -47,7 +48,7 @@ fn the_losses_of_all_seeds_are_those_of_each_seed_in_every_form() {
             assert!((said - found).abs() < 1e-8, "{figure} {name}: {said}, not {found}");
         }
     }
-    // A run of one seed says the same: the last step against the run without faults.
+    // A run with one seed agrees: its last step compared with the run without faults.
     let one = sweep(&["--seed", "3"]);
     let one: Value = serde_json::from_slice(&one.stdout).unwrap();
     let last = one["steps"].as_array().unwrap().last().unwrap();

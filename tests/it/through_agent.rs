@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan through the daemon, agents over TLS and the modules' `eeprom` files, judged by whoever reads those files; and
-//! what is refused before light moves.
+//! A plan executed by the daemon through agents over TLS and the modules' `eeprom` files, verified
+//! by independent readers of those files; and requests refused before light moves.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ use crate::programs;
 
 const MOVES: &str = "allow_moves: true\n";
 
-/// Modules of one agent, all with a profile.
+/// Returns the modules of one agent, all with the same profile.
 fn places<'a>(
     modules: &Modules,
     names: &[String],
@@ -28,7 +28,7 @@ fn places<'a>(
     names.iter().map(|name| (name.replace('/', "-"), modules.file(name), profile)).collect()
 }
 
-/// `count` modules `n0/b0`, `n1/b0` …, an agent of a cluster that has them, and a daemon that reaches them by it.
+/// `count` modules `n0/b0`, `n1/b0` …, their agent, and a daemon that reaches them through it.
 struct Small {
     modules: Modules,
     agent: Agent,
@@ -48,7 +48,7 @@ impl Small {
         cluster.sign(&path, "host");
         let names: Vec<_> = (0..count).map(|node| format!("n{node}/b0")).collect();
         let profile = profile("registers");
-        // What the agent opens is a name that a test can let lead to another module.
+        // The agent opens a symbolic link that a test can redirect to another module.
         let mut places = places(&modules, &names, &profile);
         for (name, file, _) in &mut places {
             let link = path.join(format!("{name}-eeprom"));
@@ -65,7 +65,7 @@ impl Small {
         Self { modules, agent, rig, folder }
     }
 
-    /// Asks for a path of one module; how that ended, and what is said of it.
+    /// Requests a path of one module. Returns the outcome and the message.
     async fn bring(&mut self, device: &str, path: u32) -> (TxnResult, String) {
         let name = DeviceName::from(device);
         let target = [(name, [(Slot(0), Position(path))].into())].into();
@@ -85,7 +85,7 @@ impl Small {
         }
     }
 
-    /// Waits until the daemon takes a device for up, or not.
+    /// Waits until the daemon considers a device up or down.
     async fn until(&self, device: &str, up: bool) {
         let name = DeviceName::from(device);
         let is = move |runtime: &Runtime| {
@@ -102,7 +102,7 @@ fn a_plan_through_agents_is_where_a_raw_client_reads_it() {
         return println!("skipped: {why}");
     }
     on_a_runtime(async {
-        // 64 agents of 8 modules each by night.
+        // The nightly run uses 64 agents with 8 modules each.
         let (nodes, agents) = lightloom_testkit::cases((16, 4), (256, 64));
         let mut many = Many::start(nodes, agents).await;
         let (modules, rig) = (&many.modules, &mut many.rig);
@@ -143,12 +143,12 @@ fn a_plan_through_agents_is_where_a_raw_client_reads_it() {
     });
 }
 
-/// A module of the last agent.
+/// Returns a module of the last agent.
 fn last_of(nodes: u32) -> String {
     format!("n{}/b0", nodes - 1)
 }
 
-/// The cluster of a plan: so many nodes by so many agents, each with its share of the modules, and the daemon.
+/// The cluster of a plan: nodes distributed evenly over agents, and the daemon.
 struct Many {
     modules: Modules,
     agents: Vec<Agent>,
@@ -161,7 +161,8 @@ impl Many {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         let names = format!("n{{0..{}}}/b{{0..1}}", nodes - 1);
-        // Its fibres carry light where both ends look into them: half of the modules move into the dark.
+        // Its fibres carry light only if both ends select them, so half of the modules move into
+        // the dark.
         let list = format!(
             "fabric: ring.yaml\ntransceivers:\n- {{names: \"{names}\", powered_for: 2s}}\n"
         );
@@ -216,7 +217,7 @@ fn another_module_than_said_hello_is_not_moved() {
         let mut small = Small::start(2, MOVES).await;
         let (result, said) = small.bring("n0/b0", 1).await;
         assert_eq!((result, small.modules.path("n0/b0")), (TxnResult::Committed, 1), "{said}");
-        // The place of n0/b0 gets another module, unseen by the agent: one with another serial number.
+        // The slot of n0/b0 gets a module with another serial number, unnoticed by the agent.
         let spare = Modules::serve(
             &small.folder.path().join("spare"),
             "seed: 9\ntransceivers:\n- {names: \"x{0..8}/b0\", powered_for: 2s, power_on: external-1}\n",
@@ -230,7 +231,7 @@ fn another_module_than_said_hello_is_not_moved() {
         let log = small.agent.program.said();
         assert!(log.contains("another module is in this place"), "{log}");
         assert!(log.contains("E0000008") && log.contains("E0000000"), "both are named: {log}");
-        // And a module that the agent has elsewhere is none that can be here.
+        // A module that the agent has elsewhere cannot be in this slot.
         std::fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(small.modules.file("n1/b0"), &link).unwrap();
         small.until("n0/b0", false).await;
@@ -330,7 +331,7 @@ fn a_reader_of_a_dead_server_gets_an_error_and_the_next_server_its_place() {
     let list = "transceivers:\n- {names: \"n0/b0\", powered_for: 2s}\n";
     let mut modules = Modules::serve(folder.path(), list);
     assert_eq!(modules.path("n0/b0"), 15);
-    // A read that waits, while its server dies.
+    // A read that waits while its server is killed.
     modules.fault("n0/b0", "late 10s");
     let file = std::fs::File::open(modules.file("n0/b0")).unwrap();
     let (sender, ended) = std::sync::mpsc::channel();
@@ -344,7 +345,7 @@ fn a_reader_of_a_dead_server_gets_an_error_and_the_next_server_its_place() {
     assert!(read.is_err(), "{read:?}");
     reading.join().unwrap();
     assert!(std::fs::File::open(modules.file("n0/b0")).is_err());
-    // The folder is mounted and dead: the next server takes it.
+    // The folder is still mounted without a server; the next server takes over.
     let next = Modules::serve(folder.path(), list);
     assert_eq!(next.path("n0/b0"), 15);
 }
@@ -366,7 +367,7 @@ fn a_server_whose_folder_is_unmounted_goes_on_and_does_not_spin() {
     modules.fault("n0/b0", "clear");
 }
 
-/// A daemon that polls once a minute hears from the agent that light is gone, and that it is back.
+/// A daemon that polls once a minute learns from the agent that light is lost and restored.
 #[test]
 fn an_agent_says_that_light_is_gone_before_it_is_asked() {
     if let Some(why) = cannot() {
@@ -399,14 +400,15 @@ fn an_agent_says_that_light_is_gone_before_it_is_asked() {
     });
 }
 
-/// The suite drives a module by its profile.
+/// The suite drives a module with its profile.
 #[test]
 fn the_suite_judges_a_module_by_its_profile() {
     judged_by_profiles(|text| vec![(text("registers"), 0, "20 passed, 0 misbehave")]);
 }
 
-/// The other shipped profile keeps every promise, too; one that reads back the wrong register does not, nor one with a code
-/// that the module does not have. Codes of two paths in each other's places are not found by who does not see the light.
+/// The other shipped profile also passes. Profiles that read the wrong register, or have a code
+/// unknown to the module, do not. Swapped codes of two paths cannot be detected without seeing the
+/// light.
 #[test]
 #[ignore = "15 s: ci/nightly profiles"]
 fn the_suite_finds_what_is_wrong_in_a_profile() {

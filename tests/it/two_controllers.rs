@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two daemons on one optical switch, each configured to restore drift and each with another circuit in its journal.
-//! A raw TL1 session, which is neither of them, counts how often the light moves.
+//! Two daemons on one optical switch, each configured to restore drift and each with a different
+//! circuit in its journal. An independent raw TL1 session counts light moves.
 
 use crate::daemon_rig;
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ async fn set(rig: &mut Rig, egress: u32) {
     rig.committed(&answer).await;
 }
 
-/// A session of its own, that gets an autonomous message for each circuit that any client makes.
+/// Opens a session that receives an autonomous message for each circuit made by any client.
 fn listen(at: &str) -> TcpStream {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.write_all(b"ACT-USER::root:1::root;").unwrap();
@@ -53,7 +53,7 @@ fn joined(stream: &mut TcpStream, heard: &mut String) -> usize {
     heard.matches(":JOINED").count()
 }
 
-/// Rules of contention are tried in virtual time in every run of the tests (`daemon/tests/it/contention.rs`).
+/// All test runs cover the contention rules in virtual time (`daemon/tests/it/contention.rs`).
 #[test]
 #[ignore = "waits 38 s for three restores"]
 fn two_daemons_that_restore_the_same_switch_stop_and_name_each_other() {
@@ -61,7 +61,7 @@ fn two_daemons_that_restore_the_same_switch_stop_and_name_each_other() {
     let list =
         "switches:\n  - {name: ocs0, ingress: 8, egress: 8, tl1: '127.0.0.1:0', switching: 5ms}\n";
     let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
-    // A life that is over with its runtime.
+    // A daemon that ends with its runtime.
     on_a_runtime(async {
         let mut one = daemon(&folder.path().join("one"), &at[0]).await;
         set(&mut one, 9).await;
@@ -85,7 +85,7 @@ fn two_daemons_that_restore_the_same_switch_stop_and_name_each_other() {
         let moves = joined(&mut session, &mut heard);
         println!("light moved {after_15_s:?} times in 15 s, {moves} times in all");
         assert!(moves >= 3, "they did meet: {moves}");
-        // Within one restore a step is sent three times at most.
+        // A restore sends each step at most three times.
         assert!(after_15_s.unwrap() <= 8 && moves <= 4 * RESTORES_MAX as usize, "{moves}");
 
         let look = |runtime: &Runtime| view::status(runtime).contended;

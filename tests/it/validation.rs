@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/validation.md and docs/validation.csv are what `lightloom reproduce infinitehbd` prints today.
+//! docs/validation.md and docs/validation.csv match the current output of `lightloom reproduce
+//! infinitehbd`.
 
 use std::process::Command;
 
@@ -47,14 +48,14 @@ fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
         };
         sentences.iter().find(is_it).expect("the sentence")["verdict"].clone()
     };
-    // One operating point of its own agrees, others do not: in part.
+    // One operating point agrees and others do not: in part.
     assert_eq!(verdict("cross-ToR"), "in_part");
-    // So does one of nine prices of the parts that were recalled.
+    // The same applies to one of nine recalled part prices.
     assert_eq!(verdict("31 %"), "in_part");
     assert_eq!(verdict("GPU waste"), "needs_faults");
 }
 
-/// Every study with published sentences has one command, which says what came of each, and why.
+/// Every study with published claims has one command that gives the verdict and reason of each.
 #[test]
 fn every_verdict_is_recomputed_by_one_command() {
     for (study, verdicts) in [
@@ -98,8 +99,8 @@ fn prices_that_miss_the_published_ratio_are_a_verdict_and_an_exit_status() {
     assert!(line.contains("31 % of NVL-72's"), "{line}");
 }
 
-/// docs/rfabric.md says why published ratios are not ours with the figures of the command; a tree of two tiers
-/// comes to what a pocket calculator makes of the price file.
+/// docs/rfabric.md explains the differences from published ratios with the command's figures. A
+/// two-tier tree matches a manual calculation from the price file.
 #[test]
 fn why_published_ratios_differ_is_what_the_page_says() {
     let run = Command::new(crate::programs::lightloom())

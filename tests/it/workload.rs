@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload` from the outside: the shipped samples, both ways with Chakra, and what users read.
+//! `lightloom workload` from the outside: the shipped samples, both directions of Chakra, and the
+//! text output.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -34,7 +35,7 @@ fn step(report: &Value) -> f64 {
 #[test]
 fn the_shipped_samples_run() {
     let run = report("workload run topologies/workloads/simai-layer.txt --arch dgx --format json");
-    // 556 us of computing, then 14 steps of 3 us with 2*7/8 of 512 MiB at 82 % of 450 GB/s.
+    // 556 us of computation, then 14 steps of 3 us with 2*7/8 of 512 MiB at 82 % of 450 GB/s.
     let expected = 556e-6 + 14.0 * 3e-6 + 1.75 * 536_870_912.0 / (0.82 * 450e9);
     assert!((step(&run) / expected - 1.0).abs() < 0.02, "{run}");
 
@@ -66,7 +67,7 @@ fn a_step_written_as_chakra_traces_runs_as_long() {
     let again =
         report(&format!("workload run {} --tp 4 --arch khop:3 --format json", files.join(" ")));
     let packets = ours["rows"][0]["packets"]["packet_seconds"].as_f64().unwrap();
-    // Chakra counts whole microseconds, and one task of computing is hundreds of them.
+    // Chakra counts whole microseconds, and one compute task takes hundreds of them.
     assert!((step(&again) / packets - 1.0).abs() < 0.01, "{packets} {again}");
 }
 
@@ -111,7 +112,7 @@ fn what_cannot_be_run_is_refused_with_its_place() {
     assert!(message.contains("no architecture is called `nvl:3`"), "{message}");
 }
 
-/// A file of `../shared/data/traces`, unpacked into `folder`; `None` where it is not there.
+/// Unpacks a file of `../shared/data/traces` into `folder`; `None` if it is not available.
 fn real(name: &str, folder: &Path) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/traces").join(name);
     if !path.exists() {

@@ -19,7 +19,6 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The innermost node wins.
     fn at(mut self, node: View<'_>) -> Self {
         self.node.get_or_insert(node.index);
         self

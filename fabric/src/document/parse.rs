@@ -219,7 +219,6 @@ impl<'s, 'l> Builder<'s, 'l> {
         Ok(())
     }
 
-    /// Copies the anchor's subtree.
     fn alias(&mut self, anchor: usize, span: Span) -> Result<(), Box<Problem>> {
         let index = self.anchors.get(&anchor).copied();
         let finished = index.filter(|&index| self.tree.nodes[index as usize].end != 0);

@@ -70,7 +70,6 @@ impl Problem {
 /// Maximum number of errors kept per file; further errors are only counted.
 const KEPT: usize = 100;
 
-/// The errors of one document.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     kept: Vec<Problem>,

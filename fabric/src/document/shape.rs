@@ -55,7 +55,6 @@ pub(crate) enum Form {
     Either(Vec<ShapeId>),
 }
 
-/// Inclusive bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds<T> {
     pub(crate) minimum: Option<T>,
@@ -75,7 +74,6 @@ pub(crate) struct Record {
     pub(crate) keys: Vec<Key>,
     /// Shape of the values of other keys; `None` if other keys are not allowed.
     pub(crate) others: Option<ShapeId>,
-    /// Pattern of other keys.
     pub(crate) other_keys: Option<Regex>,
     pub(crate) length: Bounds<usize>,
 }

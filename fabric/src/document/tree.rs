@@ -102,7 +102,6 @@ impl<'s> Tree<'s> {
     }
 }
 
-/// Result of resolving a pointer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// Location of the value, or of its nearest existing parent.
@@ -113,7 +112,6 @@ pub(crate) struct Found {
     pub(crate) is_doubtful: bool,
 }
 
-/// A node of a tree.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'t> {
     tree: &'t Tree<'t>,

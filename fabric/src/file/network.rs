@@ -197,7 +197,6 @@ pub(super) fn lower(
 /// Port count of the largest optical switch sold or announced.
 const LARGEST_SWITCH: u32 = 1024;
 
-/// Implausible sizes are probably typos.
 fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
     warn_of_slow(&format!("{FAT_TREE}/circuit_rate"), raw.circuit_rate.0, check);
     if let Some(rate) = raw.gpu_rate {

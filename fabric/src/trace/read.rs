@@ -30,7 +30,6 @@ use super::{Fault, FaultKind, FaultTrace, PUBLISHED_SERVERS, ServerId, TraceTime
 pub const MAX_TRACE_BYTES: usize = 256 << 20;
 /// Larger times are treated as a wrong unit.
 const MAX_DAYS: f64 = 36_525.0;
-/// Maximum number of reported errors.
 const MAX_ERRORS: usize = 100;
 
 /// Facts about a trace that its file may lack. Values given here take precedence.

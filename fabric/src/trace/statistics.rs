@@ -145,7 +145,6 @@ impl FaultTrace {
             return Durations::default();
         }
         days.sort_unstable_by(f64::total_cmp);
-        // Linear interpolation between observations.
         let at = |share: f64| {
             let rank = share * (days.len() - 1) as f64;
             let (below, above) = (days[rank.floor() as usize], days[rank.ceil() as usize]);

@@ -18,7 +18,6 @@ use super::{Fault, FaultKind, FaultTrace, ServerId, TraceTime};
 pub const PUBLISHED_SERVERS: u32 = 400;
 /// Length of the public trace's window, in days.
 const PUBLISHED_DAYS: u32 = 348;
-/// Faults of the public trace.
 const PUBLISHED_FAULTS: f64 = 584.0;
 const DAYS_PER_YEAR: f64 = 365.25;
 

@@ -24,7 +24,6 @@ use crate::message::{
 };
 use crate::wire::{Pipe, Spawner, Tasks, locked};
 
-/// Maximum message size.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Flow control window of the device: fits a whole answer.
 const WINDOW_BYTES: u32 = 4 << 20;

@@ -18,9 +18,7 @@ use crate::time::Micros;
 
 /// Time until an unacknowledged event is repeated.
 pub const REPEAT: Micros = Micros::from_millis(10);
-/// Maximum burst of events.
 const EVENTS_BURST: u64 = 8;
-/// Minimum mean interval between events.
 const EVENT_EVERY: Micros = Micros::from_millis(100);
 /// Permitted range of the debounce time that a host requests, in µs.
 const DEBOUNCE_US: (u16, u16) = (10, 10_000);

@@ -6,7 +6,6 @@ use crate::cmis::{RegisterAddress, Registers, RegistersMut, cdb, lower, page_b0}
 /// Upper pages of the module, in storage order.
 const PAGES: [u8; 7] = [0x00, 0x01, 0x02, 0x10, 0x11, cdb::PAGE, page_b0::PAGE];
 
-/// Host access to a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,

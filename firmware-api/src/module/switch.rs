@@ -26,7 +26,6 @@ enum Phase {
     Settling,
 }
 
-/// A group in motion.
 #[derive(Clone, Copy, Debug)]
 struct Motion {
     wanted: Path,
@@ -44,7 +43,6 @@ pub(crate) struct Permission {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EndedMoves {
-    /// Custom flags to raise.
     pub(crate) flags: u8,
 }
 

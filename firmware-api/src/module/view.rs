@@ -121,7 +121,6 @@ impl<H: Hardware> Module<H> {
         page_b0::COMMIT_MAX.set(memory, commit_max);
     }
 
-    /// Refreshes every read-only register.
     pub(super) fn refresh(&mut self, now: Micros) {
         self.refresh_monitors(now);
         self.refresh_lanes();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Emulated modules as files, and agents that reach them: programs of their own, each with a limit on every wait, ended
-//! with the test however it ends. The test itself may read the files: when their server ends, the kernel answers with an
-//! error.
+//! Emulated modules as files, and agents that reach them, each as a separate process that is killed
+//! with the test. Every wait has a limit. The test may read the files directly: if their server
+//! ends, the kernel returns an error.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -15,10 +15,10 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::programs;
 
-/// How long a program may take until it serves, and a wait of a test.
+/// Limit for a program's start and for each wait of a test.
 pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 
-/// Why there can be no such test here; `None` if there can.
+/// Returns why such a test cannot run here; `None` if it can.
 pub(crate) fn cannot() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("mounting the modules' files needs root");
@@ -26,7 +26,7 @@ pub(crate) fn cannot() -> Option<&'static str> {
     (!Path::new("/dev/fuse").exists()).then_some("there is no /dev/fuse")
 }
 
-/// A program that ends with the test.
+/// A program that is killed when dropped.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it and collects what it says, on its standard error or output.
+    /// Starts the program and collects its standard error or output.
     fn start(command: &mut Command, is_error: bool) -> Self {
         let (out, error) = match is_error {
             true => (Stdio::null(), Stdio::piped()),
@@ -57,7 +57,7 @@ impl Running {
         Self { child, lines, said }
     }
 
-    /// The first line with these words.
+    /// Returns the first line that contains these words.
     fn wait_for(&self, words: &str) -> String {
         let until = Instant::now() + WITHIN;
         while let Ok(line) =
@@ -74,14 +74,13 @@ impl Running {
         self.said.lock().unwrap().clone()
     }
 
-    /// Processor time that it has used, in hundredths of a second: fields 14 and 15 of its `stat`.
+    /// Returns the used processor time in hundredths of a second: fields 14 and 15 of its `stat`.
     pub(crate) fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields = stat.rsplit(')').next().unwrap().split_whitespace();
         fields.skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
     }
 
-    /// Ends it at once, as a crash would.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -94,7 +93,6 @@ impl Drop for Running {
     }
 }
 
-/// Emulated modules, each a file.
 pub(crate) struct Modules {
     pub(crate) program: Running,
     place: PathBuf,
@@ -120,7 +118,7 @@ impl Modules {
         self.place.join(name.replace('/', "-"))
     }
 
-    /// The byte at a linear offset, read by nothing of ours.
+    /// Reads the byte at a linear offset without project code.
     pub(crate) fn byte(&self, name: &str, offset: u64) -> u8 {
         let mut byte = [0];
         let file = std::fs::File::open(self.file(name)).unwrap();
@@ -128,12 +126,12 @@ impl Modules {
         byte[0]
     }
 
-    /// The code of the path that the light of a module takes.
+    /// Returns the code of a module's active path.
     pub(crate) fn path(&self, name: &str) -> u8 {
         self.byte(name, 68) & 0x0f
     }
 
-    /// Lets something go wrong.
+    /// Injects a fault.
     pub(crate) fn fault(&self, device: &str, fault: &str) {
         let mut command = Command::new(programs::lightloom());
         command.args(["device", "fault", "--control"]).arg(&self.control).arg(device);
@@ -149,7 +147,6 @@ impl Drop for Modules {
     }
 }
 
-/// Who signs the certificates of a cluster.
 pub(crate) struct Authority(Issuer<'static, KeyPair>, String);
 
 impl Authority {
@@ -161,7 +158,7 @@ impl Authority {
         Self(Issuer::new(params, key), pem)
     }
 
-    /// Writes `NAME.pem`, `NAME.key` and the authority's own `NAME-ca.pem`.
+    /// Writes `NAME.pem`, `NAME.key` and the authority's `NAME-ca.pem`.
     pub(crate) fn sign(&self, folder: &Path, name: &str) {
         use std::os::unix::fs::PermissionsExt as _;
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -175,17 +172,15 @@ impl Authority {
     }
 }
 
-/// An agent.
 pub(crate) struct Agent {
     pub(crate) program: Running,
-    /// Where it listens.
     pub(crate) port: u16,
 }
 
-/// What an agent's file says of its modules: name, file and profile of each.
+/// Name, file and profile of each module in an agent's file.
 pub(crate) type Places<'a> = &'a [(String, PathBuf, &'a str)];
 
-/// Writes the file of the agent `name`, whose certificates are there; its path.
+/// Writes the file of the agent `name`, whose certificates already exist. Returns its path.
 pub(crate) fn write_agent(folder: &Path, name: &str, more: &str, modules: Places<'_>) -> PathBuf {
     let mut file = format!(
         "listen: 127.0.0.1:0\ntls: {{certificate: {name}.pem, key: {name}.key, client_ca: {name}-ca.pem}}\n\
@@ -201,7 +196,6 @@ pub(crate) fn write_agent(folder: &Path, name: &str, more: &str, modules: Places
 }
 
 impl Agent {
-    /// Starts an agent with this file.
     pub(crate) fn start(file: &Path) -> Self {
         let mut command = Command::new(programs::agent());
         command.arg("--config").arg(file).env("RUST_LOG", "info");
@@ -211,7 +205,7 @@ impl Agent {
         Self { port: at.rsplit(':').next().unwrap().parse().unwrap(), program }
     }
 
-    /// A device of the daemon's file that this agent reaches.
+    /// Returns the daemon file entry of a device reached through this agent.
     pub(crate) fn device(&self, folder: &Path, device: &str, module: &str) -> String {
         let (folder, port) = (folder.display(), self.port);
         format!(
@@ -222,7 +216,7 @@ impl Agent {
     }
 }
 
-/// A profile that is shipped.
+/// Returns the path of a shipped profile.
 pub(crate) fn profile(name: &str) -> String {
     format!("{}/topologies/modules/{name}.yaml", env!("CARGO_MANIFEST_DIR"))
 }

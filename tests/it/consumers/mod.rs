@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs that other people wrote and that our files are for.
+//! Third-party programs that consume our files.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The output of a program that accepts what it was given; nothing where it is not installed.
+/// Returns the output of a program that accepts its input; `None` if it is not installed.
 pub(crate) fn consumer(
     name: &str,
     probe: &[&str],

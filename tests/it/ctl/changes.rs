@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applying, confirming, rolling back, repairing: shown before they are made.
+//! Apply, confirm, roll back and repair, each shown before execution.
 
 use super::*;
 
@@ -76,7 +76,7 @@ fn an_apply_that_cuts_light_is_refused_until_that_is_said() {
     assert_eq!(run(&daemon, &["apply", &plan, "--cut-light"]).0, 0);
 }
 
-/// A preview of nothing but what is known to be broken.
+/// A preview with only known faults.
 fn preview(moves: Value) -> Value {
     let broken =
         json!({"part": "n9", "since_unix_ms": 0, "why": "reported by uid:0", "bypassed": true});
@@ -201,13 +201,13 @@ fn one_dead_node_is_repaired_with_one_command() {
         "when it works again:\n    lightloom ctl fault --repaired n1/b0\n    \
          lightloom ctl fault --repaired n17"
     );
-    // A node that is known by its modules alone is not named as broken.
+    // A node known only through its modules is not named as failed.
     let bypass = |parts| next(broken(parts, false));
     assert_eq!(bypass(&["n17", "n17/b0"]), "bypass it: lightloom ctl fault n17");
     assert_eq!(bypass(&["n17/b0", "n17/b1"]), "bypass it: lightloom ctl fault n17/b0 n17/b1");
 }
 
-/// Plays a daemon that has no place for the first connections, no room for the next, and then answers.
+/// Simulates a daemon that rejects the first connections, is busy for the next, and then answers.
 #[test]
 fn a_request_that_finds_no_place_or_no_room_is_sent_again_under_its_id() {
     let folder = tempfile::tempdir().unwrap();
@@ -220,7 +220,7 @@ fn a_request_that_finds_no_place_or_no_room_is_sent_again_under_its_id() {
         for (count, client) in listener.incoming().enumerate() {
             let client = client.unwrap();
             match count {
-                // Closed with the request unread: the client sees a reset.
+                // Closed with the request unread, so the client sees a reset.
                 0 | 1 => drop(client),
                 2 => {
                     let all = Mutex::new(Vec::new());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl` against a daemon that is played by the test: what operators read, and what scripts see.
+//! `lightloom ctl` with a daemon simulated by the test: its text output and its script interface.
 
 mod changes;
 mod status;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-/// Answers each path with a status code and a document, until it goes away.
+/// Answers each path with a status code and a document until stopped.
 struct Daemon {
     socket: PathBuf,
     heard: Arc<Mutex<Vec<u8>>>,
@@ -40,19 +40,17 @@ impl Daemon {
         Self { socket, heard, answers }
     }
 
-    /// The last body it was sent.
     fn heard(&self) -> Value {
         serde_json::from_slice(&self.heard.lock().unwrap()).unwrap()
     }
 
-    /// From now on this answer instead.
+    /// Replaces the answer of a path.
     fn says(&self, path: &str, code: u16, body: Value) {
         let mut answers = self.answers.lock().unwrap();
         answers.retain(|(known, ..)| known != path);
         answers.push((path.to_owned(), code, body));
     }
 
-    /// Its socket has no listener any more.
     fn goes_away(&self) {
         std::fs::remove_file(&self.socket).unwrap();
     }
@@ -120,7 +118,7 @@ fn quiet() -> Value {
     })
 }
 
-/// A status with these fields changed.
+/// Returns a status with these fields changed.
 fn status(changes: Value) -> Value {
     let mut status = quiet();
     for (key, value) in changes.as_object().unwrap() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom ctl status` says first, and what it tells the reader to type.
+//! The first lines of `lightloom ctl status` and its suggested commands.
 
 use super::*;
 
-/// A daemon that drives nothing is not well: its file names no device yet.
+/// A daemon without devices is not healthy: its file names no device yet.
 #[test]
 fn a_daemon_without_devices_is_not_well() {
     let folder = tempfile::tempdir().unwrap();

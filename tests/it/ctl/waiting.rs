@@ -61,12 +61,11 @@ fn no_usage_line_shows_the_socket_as_if_it_had_to_be_typed() {
         "--socket <PATH> The daemon's socket or `https://HOST:PORT`, {of_several} {default}"
     );
     assert!(help.contains(&said), "{help}");
-    // The environment names it all the same.
     let (_, said) = typed(&["status"]);
     assert!(said.contains("/nowhere/lightloomd.sock"), "{said}");
 }
 
-/// A program that is ended with the test.
+/// A program that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -127,7 +126,7 @@ fn a_wait_says_what_it_waits_for_and_ends_in_time() {
     assert!(noted.contains(" left: not read yet: n3/b0 (no answer within 2 s)\n"), "{noted}");
     assert!(noted.ends_with("not read within 2 s: n3/b0 (no answer within 2 s)\n"), "{noted}");
 
-    // What is dead and gone around is not waited for; what is only dead is.
+    // Bypassed unreachable devices are not waited for; unbypassed ones are.
     let dead = |bypassed: bool| {
         let silent = ["n3/b0", "n3/b1"].map(|name| device(name, "unseen", Some("no answer")));
         let part = json!({"part": "n3", "why": "reported by uid:0", "bypassed": bypassed});
@@ -142,7 +141,7 @@ fn a_wait_says_what_it_waits_for_and_ends_in_time() {
     let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);
     let expected = "not read within 1 s: n3/b0 (no answer), n3/b1 (no answer)\n";
     assert!(code == 1 && noted.ends_with(expected), "{noted}");
-    // A device that is named is waited for all the same, unless it does not exist.
+    // A device named explicitly is waited for anyway, unless it does not exist.
     daemon.says("/v1/status", 200, dead(true));
     let (code, _, noted) = run(&daemon, &["wait", "n3", "--for", "500ms"]);
     assert!(code == 1 && noted.ends_with(expected), "{noted}");
@@ -153,7 +152,7 @@ fn a_wait_says_what_it_waits_for_and_ends_in_time() {
         code == 1 && noted.contains("n99: no such device or node is configured here"),
         "{noted}"
     );
-    // One that was not even tried yet may be alive.
+    // A device that has not been tried yet may be alive.
     let mut young = dead(true);
     young["devices"][0]["trouble"] = Value::Null;
     daemon.says("/v1/status", 200, young);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Crossed cables, noise on a line, hands of others: found out, and blamed on the right part.
+//! Crossed cables, noise on a line and other operators' changes are detected and attributed to the
+//! right part.
 
 use super::*;
 use lightloom_daemon::file_storage::FileStorage;
 
-/// Two cables plugged in the wrong way round: there is light everywhere, from the wrong end.
+/// Two swapped cables: there is light everywhere, but from the wrong end.
 #[test]
 fn crossed_cables_fail_qualification_and_name_both_neighbours() {
     let folder = tempfile::tempdir().unwrap();
@@ -49,8 +50,8 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
     });
 }
 
-/// Two cables of a ring at rest are swapped: nothing moves, there is light everywhere, and all four ends
-/// report that it comes from the wrong end.
+/// Two cables of a ring at rest are swapped: nothing moves, there is light everywhere, and all four
+/// ends report the wrong neighbour.
 #[test]
 fn cables_crossed_at_rest_are_reported_and_no_part_is_blamed() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +77,7 @@ fn cables_crossed_at_rest_are_reported_and_no_part_is_blamed() {
         let metric = rig.shared.metrics.crossed_ends.with_label_values(&[&device.name]);
         assert!((metric.get() - 1.0).abs() < f64::EPSILON);
 
-        // The same plan once more moves nothing, and does not pass over it.
+        // Applying the same plan again moves nothing and still reports it.
         rig.apply_plan(&plan).await;
         let last = |runtime: &Runtime| {
             let past = runtime.control.controller().ledger().history.back().unwrap();
@@ -92,8 +93,8 @@ fn cables_crossed_at_rest_are_reported_and_no_part_is_blamed() {
     });
 }
 
-/// Crossed with a fibre that only one end looks into: one end is dark, and the other says whose light it
-/// sees instead. That is not a dark fibre.
+/// Crossed with a fibre selected by only one end: one end is dark, and the other reports whose
+/// light it receives. This is not a dark fibre.
 #[test]
 fn an_end_that_is_dark_for_crossed_cables_is_reported_with_that_cause() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +113,7 @@ fn an_end_that_is_dark_for_crossed_cables_is_reported_with_that_cause() {
         let dark = rig.find("the dark end", dark).await;
         assert_eq!((&*dark.near, &*dark.far), (&*one.a.to_string(), &*one.b.to_string()));
         assert_eq!(dark.far_lit_by, Some(other.a.to_string()), "never as a fibre without light");
-        // The other end that is lit by another is seen with its own next read.
+        // The other end with the wrong light is detected by its own next read.
         let both = [one.b.to_string(), other.a.to_string()];
         let crossed = move |runtime: &Runtime| {
             let crossed = view::status(runtime).crossed;
@@ -170,7 +171,6 @@ fn a_circuit_that_another_client_makes_is_seen_within_one_poll() {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         for line in ["ACT-USER::root:1::root;", "ENT-PATCH::3,11:2:;"] {
             (&stream).write_all(line.as_bytes()).unwrap();
-            // Autonomous messages may come first.
             let mut reply = Vec::new();
             while !String::from_utf8_lossy(&reply).contains("COMPLD") {
                 assert!(reader.read_until(b';', &mut reply).unwrap() > 0);
@@ -209,8 +209,8 @@ fn who_waits_for_a_change_does_not_wake_himself_by_looking() {
     });
 }
 
-/// One module under two names, as where a host is listed twice: the second name is out of reach with the first named, and
-/// its light does not move; when the first is gone the second is talked to.
+/// One module under two names, as with a host listed twice: the second name is unreachable with a
+/// reference to the first, and its light does not move. Once the first is gone, the second is used.
 #[test]
 fn a_module_that_answers_under_two_names_is_moved_under_one() {
     let folder = tempfile::tempdir().unwrap();

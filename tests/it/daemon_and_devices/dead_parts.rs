@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dead nodes and dark fibres are gone around, once, and stay so.
+//! Failed nodes and dark fibres are bypassed once and stay bypassed.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn a_node_without_power_is_bypassed_without_a_report() {
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
-        // Its neighbours go on without drift: their light from it is not read any more.
+        // Its neighbours do not drift, because their light from it is no longer read.
         let drifted = |runtime: &Runtime| {
             runtime
                 .control
@@ -30,7 +30,7 @@ fn a_node_without_power_is_bypassed_without_a_report() {
                 .count()
         };
         assert_eq!(rig.look(drifted).await, 0);
-        // It does not work again before it answers, whoever says so.
+        // A repair is refused until the node answers.
         let Answer::Refused { reasons } = rig.fault(&[], &broken).await else { panic!("repaired") };
         let wait =
             format!("lightloom ctl wait {0} && lightloom ctl fault --repaired {0}", broken[0]);
@@ -42,7 +42,8 @@ fn a_node_without_power_is_bypassed_without_a_report() {
     });
 }
 
-/// What is down on one node is judged and moved as one: whichever neighbour is read first, it takes one change.
+/// Failures on one node are handled together: whichever neighbour is read first, a single change
+/// suffices.
 #[test]
 fn both_bundles_of_a_dead_node_are_bypassed_by_one_change() {
     let folder = tempfile::tempdir().unwrap();
@@ -50,7 +51,8 @@ fn both_bundles_of_a_dead_node_are_bypassed_by_one_change() {
     on_a_runtime(async {
         let rig = daemon(folder.path()).await;
         for kill in 1..=3 {
-            // Of the first one module is in loopback, at the end of its ring: its light is not missed.
+            // One module of the first node is in loopback at the end of its ring, so its light is
+            // not missed.
             let used = move |runtime: &Runtime| {
                 let plan = runtime.control.plan().unwrap();
                 plan.circuits[kill - 1].a.bundle.node
@@ -112,7 +114,7 @@ fn with_the_policy_to_report_a_dark_fibre_is_shown_and_stays() {
     });
 }
 
-/// A module dies, is reported and bypassed: that explains the ends that miss its light.
+/// A module fails, is reported and bypassed, which explains the ends that miss its light.
 #[test]
 fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_reported_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -126,13 +128,13 @@ fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_reported_again() {
         let dark = rig.find("its light to be missed", missed).await;
         assert!(dark.far_is_down, "{dark:?}");
         rig.fault(&[Part::Bundle(dead)], &[]).await;
-        // One that a busy machine aborts is tried again automatically.
+        // A bypass aborted by a busy machine is retried automatically.
         let bypassed = move |runtime: &Runtime| {
             let around = faults(runtime).contains(&Part::Bundle(dead));
             (around && !runtime.control.controller().is_busy()).then_some(())
         };
         rig.find("the bypass of what was reported", bypassed).await;
-        // An operator turns the near end back to it: it is dark there, for a known reason.
+        // An operator turns the near end back to it: it is dark there for a known reason.
         let to = Position(u32::from(near.path));
         let near = DeviceName::from(&*near.bundle.to_string());
         let target = Fabric::from([(near, [(Slot(0), to)].into())]);
@@ -147,7 +149,7 @@ fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_reported_again() {
     });
 }
 
-/// A node dies while a plan waits for its confirm, which does not come.
+/// A node fails while a plan awaits a confirmation that does not arrive.
 #[test]
 fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_undone() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +181,7 @@ fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_un
         let broken = rig.look(faults).await;
         let of_node = |part: &Part| part.to_string().starts_with(&format!("n{node}/"));
         assert!(!broken.is_empty() && broken.iter().all(of_node), "{broken:?}");
-        // Every circuit of the plan around it stands: the ring is closed.
+        // Every circuit of the plan around it is up: the ring is closed.
         let closed = |runtime: &Runtime| {
             let circuits = view::status(runtime).circuits;
             (!circuits.is_empty() && circuits.iter().all(|circuit| circuit.stands)).then_some(())
@@ -188,7 +190,7 @@ fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_un
     });
 }
 
-/// A node dies, and a module that its bypass has to move says done and does nothing.
+/// A node fails, and a module that its bypass must move reports success without moving.
 #[test]
 fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,7 +211,7 @@ fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
             let broken = view::status(runtime).broken_parts;
             broken.into_iter().find(of_node)
         };
-        // Its neighbours may have missed its light, and bypassed it, before its silence was reported.
+        // Its neighbours may have missed its light and bypassed it before its silence was reported.
         let waits = rig.find("the dead node to be reported", waits).await;
         assert!(waits.bypassed || waits.why.contains("not yet bypassed: "), "{waits:?}");
         println!("{}: {}", waits.part, waits.why);
@@ -235,7 +237,7 @@ fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
     });
 }
 
-/// A plan made without the node that the daemon went around: mode safe names it and says what to do.
+/// A plan that uses a node bypassed by the daemon: mode safe names the node and says what to do.
 #[test]
 fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
     let folder = tempfile::tempdir().unwrap();
@@ -272,7 +274,7 @@ fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
         let said = format!("{part} is not known to be broken");
         assert_eq!(never, Answer::Refused { reasons: vec![said] });
 
-        // What was undone is known again.
+        // A fault forgotten by an undone change is known again.
         let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
         let answer = rig.ask(undo, None).await;
         rig.committed(&answer).await;

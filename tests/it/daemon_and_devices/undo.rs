@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stands after repairs, second applications, rollbacks and undoings.
+//! Device states after repairs, repeated applies, rollbacks and undos.
 
 use super::*;
 
-/// Repairs move no ring of a job: where faults have led these apart, fewer circuits are lit than were applied.
+/// Repairs move no job's ring: where faults have separated rings, fewer circuits have light than
+/// were applied.
 #[test]
 fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -43,7 +44,8 @@ fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_reporte
     });
 }
 
-/// A module that lost its place and was adopted so: nothing drifts, but a circuit of the plan is dark.
+/// A module lost its position and was adopted there: nothing drifts, but a circuit of the plan is
+/// dark.
 #[test]
 fn a_circuit_of_the_plan_that_was_adopted_away_is_reported_and_lit_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -81,12 +83,12 @@ fn a_circuit_of_the_plan_that_was_adopted_away_is_reported_and_lit_again() {
         };
         assert_eq!(status.dark_circuits, Some(dark));
         assert_eq!(rig.look(view::circuits_dark).await, 1);
-        tokio::time::sleep(Duration::from_secs(3)).await; // a module takes no switch right after its power
+        tokio::time::sleep(Duration::from_secs(3)).await; // A module accepts no switch right after power-on.
         rig.apply_plan(&plan).await;
         let status = rig.look(view::status).await;
         assert!(status.dark_circuits.is_none() && status.no_plan.is_none());
 
-        // To before any plan: nothing is lit, and that is said.
+        // Rolling back to before any plan: nothing has light, and the status says so.
         let back = Request::Rollback(Rollback { txn: Txn(1), ..Rollback::default() });
         let answer = rig.ask(back, None).await;
         rig.committed(&answer).await;
@@ -96,7 +98,8 @@ fn a_circuit_of_the_plan_that_was_adopted_away_is_reported_and_lit_again() {
     });
 }
 
-/// Past its deadline a change is undone, and a module of it is silent: no confirm is asked for any more.
+/// A change past its deadline is being undone while one of its modules is unreachable: no
+/// confirmation is requested any more.
 #[test]
 fn an_undo_that_waits_for_a_silent_module_is_shown_instead_of_the_confirm() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +121,7 @@ fn an_undo_that_waits_for_a_silent_module_is_shown_instead_of_the_confirm() {
         let answer = rig.ask(Request::Apply(apply), Some(plan)).await;
         rig.committed(&answer).await;
         assert_eq!(rig.look(view::status).await.pending.unwrap().txn, 2);
-        // One that has been silent for longer than it is waited for is left out at once.
+        // A module unreachable for longer than the wait limit is skipped immediately.
         let soon = |runtime: &Runtime| {
             view::status(runtime).pending.filter(|pending| pending.seconds_left < 0.1)
         };
@@ -145,8 +148,8 @@ fn an_undo_that_waits_for_a_silent_module_is_shown_instead_of_the_confirm() {
     });
 }
 
-/// Two nodes, and the plan made around them, whose repair one after the other brings back fewer circuits than
-/// a plan of the whole ring has.
+/// Returns two nodes and the plan around them such that repairing one after the other restores
+/// fewer circuits than a plan of the whole ring has.
 fn a_pair_whose_repair_leaves_fewer_circuits(
     installed: &Installed,
     all: usize,
@@ -164,7 +167,7 @@ fn a_pair_whose_repair_leaves_fewer_circuits(
     pairs.into_iter().find_map(fewer).expect("some repair leaves fewer circuits")
 }
 
-/// A plan made around parts that are repaired later is no plan to go back to.
+/// A plan made around parts that are repaired later is not a target for a rollback.
 #[test]
 fn applying_again_never_takes_for_broken_what_was_repaired_since() {
     let folder = tempfile::tempdir().unwrap();
@@ -194,7 +197,7 @@ fn applying_again_never_takes_for_broken_what_was_repaired_since() {
     });
 }
 
-/// What was reported after a change is still broken when the change is undone.
+/// A fault reported after a change remains known when the change is undone.
 #[test]
 fn a_rollback_goes_around_what_was_found_broken_since() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,7 +232,8 @@ fn a_rollback_goes_around_what_was_found_broken_since() {
         assert!(!circuits.is_empty() && circuits.iter().all(|c| c.stands), "{circuits:?}");
         assert!(!circuits.iter().any(|c| of_node(&c.a) || of_node(&c.b)), "{circuits:?}");
 
-        // To before any plan: nothing is lit there, and the part is known to be broken all the same.
+        // Rolling back to before any plan: nothing has light, and the part is still known to have
+        // failed.
         let back = Rollback { txn: Txn(1), ..Rollback::default() };
         let answer = rig.ask(Request::Rollback(back), None).await;
         rig.committed(&answer).await;
@@ -240,7 +244,7 @@ fn a_rollback_goes_around_what_was_found_broken_since() {
     });
 }
 
-/// Where no plan stood there is none to lead around a broken part: light on it is refused.
+/// Without an earlier plan no bypass exists, so light on a failed part is refused.
 #[test]
 fn a_rollback_that_would_light_a_broken_part_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,7 +273,7 @@ fn a_rollback_that_would_light_a_broken_part_is_refused() {
         assert!(reasons[0].starts_with(&first), "{reasons:?}");
         assert!(reasons[1].contains("--repaired PART"), "{reasons:?}");
 
-        // What waits for its own confirm cannot be asked for while another is waited for.
+        // A change with its own confirmation cannot be requested while another awaits confirmation.
         let answer = rig.fault(&[], &[Part::Bundle(part)]).await;
         rig.committed(&answer).await;
         let confirm_within = Some(Micros::from_secs(60));

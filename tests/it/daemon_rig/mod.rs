@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon and emulated devices in one process, joined by real ptys and sockets: what the tests of both
-//! together share.
+//! The daemon and emulated devices in one process, connected by real ptys and sockets; shared by
+//! their tests.
 
 pub(crate) mod ring;
 pub(crate) mod times;
@@ -43,7 +43,8 @@ impl Modules {
         Self::of_list(&list, links).0
     }
 
-    /// A switch of 320 by 320 that takes 20 ms to move any number of circuits, and where it is.
+    /// Starts a 320 × 320 switch that takes 20 ms to move any number of circuits. Returns it and
+    /// its address.
     pub(crate) fn switch(links: &Path) -> (Self, String) {
         let list = "switches:\n  - {name: ocs0, ingress: 320, egress: 320, scpi: '127.0.0.1:0', \
                     switching: 20ms}\n";
@@ -51,7 +52,7 @@ impl Modules {
         (serving, at.remove(0))
     }
 
-    /// Lets something go wrong, in the words of `lightloom device fault`.
+    /// Injects a fault in the syntax of `lightloom device fault`.
     pub(crate) fn fault(&self, words: &str) {
         let mut socket = BufReader::new(UnixStream::connect(&self.control).unwrap());
         socket.get_mut().write_all(format!("{words}\n").as_bytes()).unwrap();
@@ -64,13 +65,13 @@ impl Modules {
         Self::of_list_in(16, list, links)
     }
 
-    /// Devices of a ring of so many nodes.
+    /// Serves devices on a ring of `nodes` nodes.
     pub(crate) fn of_list_in(nodes: u32, list: &str, links: &Path) -> (Self, Vec<String>) {
         let (serving, addresses) = Self::served(nodes, list, links);
         (serving, addresses.into_iter().map(|address| address.at).collect())
     }
 
-    /// The devices, and at which address each speaks what.
+    /// Serves devices and returns each address with its protocol.
     pub(crate) fn of_list_named(list: &str, links: &Path) -> (Self, Vec<ServedAddress>) {
         Self::served(16, list, links)
     }
@@ -106,7 +107,7 @@ impl Drop for Modules {
     }
 }
 
-/// The answer; that it is not known whether it is stored is a refusal here.
+/// Returns the answer. An answer with uncertain storage counts as a refusal.
 pub(crate) fn said(answer: Result<Stored<Answer>, NotStored>) -> Answer {
     answer.map_or_else(|why| Answer::Refused { reasons: vec![why.to_string()] }, Stored::into_inner)
 }
@@ -133,12 +134,12 @@ pub(crate) fn first_plan(installed: &Installed) -> Plan {
 pub(crate) struct Rig {
     pub(crate) shared: Shared,
     pub(crate) config: config::Config,
-    /// Requests so far: none has an id that an earlier life knows.
+    /// Number of requests, so that ids do not repeat those of an earlier process.
     pub(crate) requests: u32,
 }
 
 impl Rig {
-    /// Starts the daemon on this thread's runtime and waits until every module is seen.
+    /// Starts the daemon on this thread's runtime and waits until every module has been read.
     pub(crate) async fn start(nodes: u32, folder: &Path, installed: Installed) -> Self {
         let modules = format!(
             "modules:\n- {{nodes: [0, {}], bundles: 2, serial: \"{}/n{{node}}-b{{bundle}}\"}}\n",
@@ -157,7 +158,7 @@ impl Rig {
             .await
     }
 
-    /// With the journal in what `open` makes of its file.
+    /// Stores the journal in the storage returned by `open`.
     pub(crate) async fn on_disk(
         devices: &str,
         folder: &Path,
@@ -176,7 +177,6 @@ impl Rig {
         rig
     }
 
-    /// Waits for no module.
     pub(crate) fn not_seen_yet(
         devices: &str,
         folder: &Path,
@@ -184,7 +184,7 @@ impl Rig {
         open: impl FnOnce(&Path) -> io::Result<Box<dyn Storage + Send>>,
     ) -> Self {
         let state = folder.join("state");
-        // Devices that say nothing of policies are not polled while they are timed.
+        // Without explicit policies, devices are not polled while they are timed.
         let policies =
             if devices.contains("policies:") { "" } else { "policies: {poll_every: 60s}\n" };
         let file = format!("state_dir: {}\n{policies}{devices}", state.display());
@@ -195,7 +195,7 @@ impl Rig {
         Self { shared: daemon.shared, config, requests: 0 }
     }
 
-    /// Waits until `look` finds something, for at most half a minute.
+    /// Waits up to half a minute until `look` finds something.
     pub(crate) async fn find<T: Send + 'static>(
         &self,
         what: &str,
@@ -211,12 +211,12 @@ impl Rig {
         }
     }
 
-    /// The last transaction that the policy began by itself and that is over.
+    /// Waits for the last completed transaction started by the policy.
     pub(crate) async fn bypass_of_its_own(&self) -> Past {
         let own = |runtime: &Runtime| {
             let mut history = runtime.control.controller().ledger().history.iter().rev();
-            // On a busy machine modules that are well answer too late for a first bypass, which then moves
-            // nothing and is tried again.
+            // On a busy machine, working modules may answer too late for a first bypass, which then
+            // moves nothing and is retried.
             let ended = |past: &&Past| past.result != TxnResult::Aborted;
             history.find(|past| past.actor == "policy:fault" && ended(past)).cloned()
         };
@@ -246,7 +246,6 @@ impl Rig {
         said(receiver.await.unwrap())
     }
 
-    /// Says that parts broke or work again.
     pub(crate) async fn fault(&mut self, broken: &[Part], repaired: &[Part]) -> Answer {
         let (answer, receiver) = oneshot::channel();
         let broken = broken.iter().map(|part| (*part, "reported by test".into())).collect();
@@ -256,14 +255,13 @@ impl Rig {
         said(receiver.await.unwrap())
     }
 
-    /// Waits for the transaction and demands that it is committed.
+    /// Waits for the transaction and asserts that it committed.
     pub(crate) async fn committed(&mut self, answer: &Answer) {
         let Answer::Accepted { txn } = *answer else { panic!("{answer:?}") };
         let past = self.over(txn).await;
         assert_eq!(past.result, TxnResult::Committed, "{:?}", past.parts);
     }
 
-    /// Waits until the transaction is over.
     async fn over(&mut self, txn: Txn) -> Past {
         loop {
             self.shared.changes.mark_unchanged();
@@ -278,14 +276,14 @@ impl Rig {
         }
     }
 
-    /// The same, or nothing had to move.
+    /// Accepts a committed transaction, or that nothing had to move.
     pub(crate) async fn committed_or_done(&mut self, answer: &Answer) {
         if !matches!(answer, Answer::Done) {
             self.committed(answer).await;
         }
     }
 
-    /// How long the journal took to make records durable, on this disk.
+    /// Prints the mean time to make journal records durable on this disk.
     pub(crate) fn show_journal(&self) {
         let journal = &self.shared.metrics.journal_seconds;
         let (count, sum) = (journal.get_sample_count(), journal.get_sample_sum());
@@ -298,15 +296,15 @@ impl Rig {
         loop {
             match self.ask(Request::Adopt(devices.clone().into()), None).await {
                 Answer::Adopted { .. } => return,
-                // A busy machine lets modules answer too late: they are out of reach for a moment.
+                // On a busy machine, modules may answer too late and be unreachable for a moment.
                 answer => assert!(Instant::now() < until, "{answer:?}"),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// Asks until it is done. On a busy machine modules that are well answer too late now and then: such a change is
-    /// refused or aborted, and has moved nothing.
+    /// Retries until the change is committed. On a busy machine, working modules occasionally
+    /// answer too late; such a change is refused or aborted without moving anything.
     pub(crate) async fn commit(&mut self, request: Request, plan: Option<Plan>) {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
@@ -328,7 +326,7 @@ impl Rig {
         self.apply_plan_until(plan, None).await;
     }
 
-    /// A plan that is undone unless it is confirmed within this time.
+    /// Applies a plan that is undone unless confirmed within this time.
     pub(crate) async fn apply_plan_within(&mut self, plan: &Plan, within: Duration) {
         let micros = u64::try_from(within.as_micros()).unwrap();
         self.apply_plan_until(plan, Some(Micros(micros))).await;

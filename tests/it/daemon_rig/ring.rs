@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A ring of emulated modules whose fibres carry light only where both ends look at each other, and a daemon on it.
+//! A ring of emulated modules whose fibres carry light only if both ends select them, with a
+//! daemon.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::{Modules, Rig, first_plan, installed};
 
 pub(crate) const NODES: u32 = 16;
 
-/// A ring whose fibres carry light only where both ends look at each other.
+/// Serves the modules of the ring.
 pub(crate) fn ring(links: &Path) -> Modules {
     let names = format!("n{{0..{}}}/b{{0..1}}", NODES - 1);
     let list =
@@ -21,12 +22,12 @@ pub(crate) fn ring(links: &Path) -> Modules {
     Modules::of_list(&list, links).0
 }
 
-/// A daemon that bypasses what breaks, on that ring, with a plan applied.
+/// Starts a daemon that bypasses faults on that ring, with an applied plan.
 pub(crate) async fn daemon(folder: &Path) -> Rig {
     daemon_that("bypass", folder).await
 }
 
-/// One that does this about what breaks.
+/// Starts a daemon with this fault policy.
 pub(crate) async fn daemon_that(on_fault: &str, folder: &Path) -> Rig {
     daemon_with(&usual(on_fault), folder).await
 }
@@ -35,7 +36,7 @@ fn usual(on_fault: &str) -> String {
     format!("on_fault: {on_fault}, heartbeat: 20s")
 }
 
-/// The same with these policies.
+/// Starts a daemon with these policies.
 pub(crate) async fn daemon_with(policies: &str, folder: &Path) -> Rig {
     let mut rig = daemon_again(policies, folder).await;
     rig.adopt_all().await;
@@ -43,16 +44,15 @@ pub(crate) async fn daemon_with(policies: &str, folder: &Path) -> Rig {
     rig
 }
 
-/// The same daemon in its next life.
 pub(crate) async fn restarted(rig: Rig, on_fault: &str, folder: &Path) -> Rig {
     let requests = rig.requests;
     drop(rig);
-    // It ends when no caller is left.
+    // It exits when no caller is left.
     tokio::time::sleep(Duration::from_millis(200)).await;
     Rig { requests, ..daemon_again(&usual(on_fault), folder).await }
 }
 
-/// A daemon on that ring, as its former life left it.
+/// Starts a daemon on the ring with the existing state.
 async fn daemon_again(policies: &str, folder: &Path) -> Rig {
     let links = folder.join("links");
     let file = format!(
@@ -64,7 +64,7 @@ async fn daemon_again(policies: &str, folder: &Path) -> Rig {
     Rig::of_devices(&file, folder, Some(installed(NODES))).await
 }
 
-/// The plan of the ring around these parts.
+/// Returns the plan of the ring around these parts.
 pub(crate) fn plan_around(parts: &[Part]) -> Plan {
     let installed = installed(NODES);
     bypass::next_plan(&installed, &first_plan(&installed), parts, &[]).unwrap()
@@ -74,7 +74,7 @@ pub(crate) fn faults(runtime: &Runtime) -> Vec<Part> {
     runtime.control.plan().map(|plan| plan.faults.clone()).unwrap_or_default()
 }
 
-/// A node of a ring that the plan uses.
+/// Returns a node used by the plan.
 pub(crate) fn node_in_use() -> u32 {
     first_plan(&installed(NODES)).circuits[1].a.bundle.node.0
 }

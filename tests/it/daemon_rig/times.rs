@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times that are measured, and the folder whose disk is in them.
+//! Measured times, and the folder whose disk affects them.
 
 use std::path::Path;
 
-/// Where the journal is: a folder in memory shows the daemon's own time, `LIGHTLOOM_STATE` names one on
-/// a disk, whose flush is then in every figure.
+/// Creates the state folder of the journal: in memory, which shows the daemon's own time, or at
+/// `LIGHTLOOM_STATE` on a disk, whose flushes are then part of every figure.
 pub(crate) fn state_folder() -> tempfile::TempDir {
     let named = std::env::var_os("LIGHTLOOM_STATE").map(std::path::PathBuf::from);
     let memory = Path::new("/dev/shm");
@@ -14,7 +14,7 @@ pub(crate) fn state_folder() -> tempfile::TempDir {
     }
 }
 
-/// Times in milliseconds, shown by their median and their tail.
+/// Times in milliseconds, shown by their median and tail.
 #[derive(Default)]
 pub(crate) struct Times(pub(crate) Vec<f64>);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sixteen optical switches of three kinds, the daemon that drives them, raw clients that read what has light, and
-//! a reader of the plan document of a few lines.
+//! Sixteen optical switches of three kinds, the daemon that drives them, raw clients that read
+//! their circuits, and a minimal reader of the plan document.
 
 use crate::phases_rig as small;
 
@@ -17,16 +17,15 @@ use serde_json::Value;
 use small::redis_server::Redis;
 use small::{Daemon, Switches, lightloom, talk, tl1_lines};
 
-/// How many switches there are, and how many of them are driven over SCPI and over TL1; the others are SONiC's.
+/// Number of switches, and of those driven over SCPI and TL1; the others are SONiC switches.
 pub(crate) const SWITCHES: usize = 16;
 const SCPI: usize = 6;
 const TL1: usize = 5;
-/// Ports of each, ingress and egress.
+/// Ingress and egress ports per switch.
 const PORTS: u64 = 16;
 const LEAVES: usize = 8;
 const PHASES: [&str; 4] = ["forward", "experts", "backward", "weights"];
 
-/// Numbers drawn from a seed.
 pub(crate) struct Draws(u64);
 
 impl Draws {
@@ -41,8 +40,8 @@ impl Draws {
     }
 }
 
-/// What a raw client reads of a switch in a phase: from the ports of the plan's circuits, which are numbered from 0
-/// and carry both ways.
+/// Returns the expected reading of a switch in a phase. The plan numbers ports from 0 and circuits
+/// carry both directions.
 pub(crate) fn expected(plan: &Value, phase: &str, ocs: usize) -> String {
     let phases = plan["phases"].as_array().unwrap();
     let phase = phases.iter().find(|found| found["name"] == phase).unwrap();
@@ -62,7 +61,7 @@ pub(crate) fn expected(plan: &Value, phase: &str, ocs: usize) -> String {
     ways.iter().map(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The ports of a plan that are in two circuits, by what a raw client read.
+/// Returns ports that are in two circuits, from the reading of a raw client.
 pub(crate) fn ports_shared(lit: &str) -> Vec<u64> {
     let way = |words: &str| -> (u64, u64) {
         let number = |text: &str| text.trim_end_matches(['A', 'B']).parse::<u64>().unwrap();
@@ -84,9 +83,9 @@ pub(crate) fn ports_shared(lit: &str) -> Vec<u64> {
     shared
 }
 
-/// The ends of every switch.
 enum Reach {
-    /// Driven over one protocol and read over the other: a switch has one SCPI client at a time.
+    /// Driven over one protocol and read over the other, because a switch accepts only one SCPI
+    /// client at a time.
     Switch {
         scpi: String,
         tl1: String,
@@ -130,7 +129,7 @@ fn write_fabric(folder: &Path) {
 }
 
 impl Rig {
-    /// Nothing where there is no `redis-server`.
+    /// Returns `None` without `redis-server`.
     pub(crate) fn start() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
@@ -215,7 +214,7 @@ impl Rig {
         (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// Every connection of a switch, in order, as a raw client reads it.
+    /// Returns all connections of a switch in order, as read by a raw client.
     pub(crate) fn lit(&self, ocs: usize) -> String {
         match &self.reach[ocs] {
             Reach::Switch { tl1, .. } if ocs < SCPI => tl1_text(tl1),
@@ -224,7 +223,7 @@ impl Rig {
         }
     }
 
-    /// Breaks a switch, or the way to a database. Says what was done.
+    /// Injects a fault at a switch or in the connection to a database. Returns a description.
     pub(crate) fn disturb(&self, ocs: usize, fault: &str) -> String {
         match &self.reach[ocs] {
             Reach::Switch { .. } => {
@@ -232,7 +231,7 @@ impl Rig {
                 fault.to_owned()
             }
             Reach::Redis(redis) => {
-                // Every client of the database is hung up on, or none is answered for a while.
+                // All clients of the database are disconnected, or none is answered for a while.
                 let words: &[&[&str]] = match fault {
                     "lie" | "stuck" | "half-open" | "reboot" | "reboot-in-commit" => {
                         &[&["CLIENT", "KILL", "TYPE", "normal"]]
@@ -245,7 +244,6 @@ impl Rig {
         }
     }
 
-    /// Ends what was broken.
     pub(crate) fn mend(&self, ocs: usize) {
         if matches!(self.reach[ocs], Reach::Switch { .. }) {
             self.control(ocs, "clear");
@@ -261,7 +259,7 @@ impl Rig {
         assert_eq!(said.trim(), "ok", "ocs{ocs} {fault}");
     }
 
-    /// What the daemon's metrics say of the journal and of single operations.
+    /// Returns the daemon's metrics of the journal and of single operations.
     pub(crate) fn device_times(&self) -> String {
         let socket = self.folder.path().join("state/lightloomd.sock");
         let text = small::http_text(&socket, "GET", "/metrics", &Value::Null).1;
@@ -277,7 +275,7 @@ impl Rig {
     }
 }
 
-/// A switch that says nothing for so long is asked again: it may be half open.
+/// A silent switch is queried again after this time because the connection may be half-open.
 const SILENT_FOR: Duration = Duration::from_secs(1);
 
 fn tl1_text(at: &str) -> String {
@@ -287,12 +285,12 @@ fn tl1_text(at: &str) -> String {
         if let Some(lines) = tl1_lines(&socket) {
             return lines.join(" ");
         }
-        // It restarts, or says nothing for now.
+        // It is restarting or temporarily silent.
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// `(@1,2),(@19,20)` as `1,19 2,20`.
+/// Converts `(@1,2),(@19,20)` to `1,19 2,20`.
 fn scpi_text(at: &str) -> String {
     loop {
         let socket = talk(at, b":OXC:SWIT:CONN:STAT?\n");
@@ -312,7 +310,7 @@ fn scpi_text(at: &str) -> String {
     }
 }
 
-/// Sends commands as arrays of bulk strings, then `PING`, and returns what comes before its answer.
+/// Sends commands as arrays of bulk strings, then `PING`, and returns the lines before its answer.
 fn resp(at: &str, commands: &[&[&str]]) -> Vec<String> {
     let mut socket = TcpStream::connect(at).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -326,7 +324,7 @@ fn resp(at: &str, commands: &[&[&str]]) -> Vec<String> {
     socket.write_all(words.as_bytes()).unwrap();
     let mut lines = Vec::new();
     for line in BufReader::new(&socket).lines() {
-        // A client that has itself hung up on hears no more.
+        // A client that disconnects itself receives nothing more.
         let Ok(line) = line else { break };
         if line == "+PONG" {
             break;

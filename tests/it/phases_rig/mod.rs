@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Three optical switches, the daemon that drives them, and raw clients that read what is lit.
+//! Three optical switches, the daemon that drives them, and raw clients that read their circuits.
 
 #[path = "../../../daemon/tests/it/redis_server/mod.rs"]
 pub(crate) mod redis_server;
@@ -22,15 +22,14 @@ use lightloom_gnmi::message::GetRequest;
 use redis_server::Redis;
 use serde_json::Value;
 
-/// Long enough that a raw client looks in between on a busy machine.
+/// Long enough for a raw client to read in between on a busy machine.
 const SWITCHING: &str = "150ms";
 
-/// What ocs2 is. ocs0 is driven over SCPI, ocs1 over TL1.
+/// Kind of ocs2. ocs0 is driven over SCPI, ocs1 over TL1.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Third {
     Tl1,
     Sonic,
-    /// The OCP model over gNMI.
     Gnmi,
     /// TL1 with nine ports instead of eight.
     OtherSize,
@@ -38,17 +37,17 @@ pub(crate) enum Third {
 
 pub(crate) struct Rig {
     folder: tempfile::TempDir,
-    /// Who reads ocs0, ocs1 and ocs2 beside the daemon.
+    /// Independent readers of ocs0, ocs1 and ocs2.
     judges: [Judge; 3],
-    /// Where SCPI is spoken to ocs0 and ocs1.
+    /// SCPI addresses of ocs0 and ocs1.
     scpi: [String; 2],
-    /// Ends in this order: the daemon, then what it drives.
+    /// Dropped in this order: the daemon, then its devices.
     daemon: std::sync::Mutex<Option<Daemon>>,
     _switches: Switches,
     _redis: Option<Redis>,
 }
 
-/// A client of a few lines that reads every connection of a switch.
+/// A minimal client that reads every connection of a switch.
 #[derive(Clone)]
 enum Judge {
     Tl1(String),
@@ -96,7 +95,7 @@ fn plan(folder: &Path) {
     assert!(planned.status.success(), "{planned:?}");
 }
 
-/// What `lightloom export` writes for a SONiC switch.
+/// Returns the output of `lightloom export` for a SONiC switch.
 pub(crate) fn exported(folder: &Path, phase: &str, ocs: &str) -> Value {
     plan(folder);
     let path = |name: &str| folder.join(name).display().to_string();
@@ -109,7 +108,7 @@ pub(crate) fn exported(folder: &Path, phase: &str, ocs: &str) -> Value {
 }
 
 impl Rig {
-    /// Nothing where the third switch needs a Redis that is not installed.
+    /// Returns `None` if the third switch needs a Redis that is not installed.
     pub(crate) fn start(third: Third) -> Option<Self> {
         let redis = match third {
             Third::Sonic => Some(Redis::start(&[])?),
@@ -178,7 +177,7 @@ impl Rig {
         let (plan, socket) = (plan.display().to_string(), socket.display().to_string());
         let arguments = arguments.iter().map(|a| if *a == "PLAN" { &*plan } else { *a });
         let mut all: Vec<&str> = ["ctl"].into_iter().chain(arguments).collect();
-        // A phase cuts the light of the one before it.
+        // A phase cuts the light of the previous one.
         if all[1] == "apply" && !all.contains(&"--dry-run") {
             all.push("--cut-light");
         }
@@ -189,7 +188,7 @@ impl Rig {
         Self::done(arguments, self.run(arguments))
     }
 
-    /// What `ctl` said, which did as it was asked.
+    /// Returns the output of a successful `ctl`.
     fn done(arguments: &[&str], output: Output) -> String {
         let (out, err) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -197,7 +196,7 @@ impl Rig {
         out.into_owned()
     }
 
-    /// What `ctl` says when it was not done as asked.
+    /// Returns the output of an unsuccessful `ctl`.
     pub(crate) fn ctl_in_vain(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (out, err) =
@@ -206,17 +205,16 @@ impl Rig {
         format!("{out}{err}")
     }
 
-    /// A request as any program would send it: the status code and the body.
+    /// Sends a plain HTTP request. Returns status code and body.
     pub(crate) fn http(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         http(&self.folder.path().join("state/lightloomd.sock"), method, path, body)
     }
 
-    /// Where the daemon's API is.
     pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("state/lightloomd.sock")
     }
 
-    /// What is said of a plan that is not taken.
+    /// Returns the message for a refused plan.
     pub(crate) fn refused(&self, plan: &Value, more: &[&str]) -> String {
         let other = self.folder.path().join("other");
         std::fs::write(&other, plan.to_string()).unwrap();
@@ -228,7 +226,7 @@ impl Rig {
         format!("{out}{err}")
     }
 
-    /// Runs `ctl` while the judges look at all switches again and again: ocs0, then ocs2, then ocs1.
+    /// Runs `ctl` while the judges repeatedly read ocs0, then ocs2, then ocs1.
     pub(crate) fn ctl_watched(&self, arguments: &[&str]) -> (String, Vec<[String; 3]>) {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -250,12 +248,12 @@ impl Rig {
         })
     }
 
-    /// What is lit on the three switches.
+    /// Returns the circuits of the three switches.
     pub(crate) fn lit(&self) -> [String; 3] {
         self.judges.each_ref().map(Judge::lit)
     }
 
-    /// The wave and the device of each line of a dry run's table, without repetition.
+    /// Returns the wave and device of each line in a dry run's table, without duplicates.
     pub(crate) fn waves(&self, said: &str) -> Vec<String> {
         let rows = said.lines().filter_map(|line| {
             let mut words = line.split_whitespace();
@@ -268,7 +266,7 @@ impl Rig {
         rows
     }
 
-    /// Ends the daemon, whatever it does, and starts another.
+    /// Kills the daemon and starts another.
     pub(crate) fn restart(&self) {
         let mut daemon = self.daemon.lock().unwrap();
         drop(daemon.take());
@@ -276,7 +274,7 @@ impl Rig {
         *daemon = Some(Daemon::start(self.folder.path()));
     }
 
-    /// The same, with the journal in what `open` makes of its file.
+    /// Restarts with the journal in the storage returned by `open`.
     pub(crate) fn restart_on(&self, open: Open) {
         self.stop();
         let _ = std::fs::remove_file(self.socket());
@@ -284,12 +282,12 @@ impl Rig {
         self.ctl(&["wait", "--for", "60s"]);
     }
 
-    /// A file in the folder of the rig.
     pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Restarts the daemon with these lines before its others, instead of those of before.
+    /// Restarts the daemon with these lines at the start of its file, replacing those of an earlier
+    /// call.
     pub(crate) fn with(&self, lines: &str) {
         let (file, first) = (self.path("daemon.yaml"), self.path("first.yaml"));
         if !Path::new(&first).exists() {
@@ -300,16 +298,16 @@ impl Rig {
         self.ctl(&["wait", "--for", "60s"]);
     }
 
-    /// Ends the daemon.
     pub(crate) fn stop(&self) {
         drop(self.daemon.lock().unwrap().take());
     }
 
-    /// What is lit on ocs0 or ocs1 in plain SCPI text.
+    /// Returns the circuits of ocs0 or ocs1 in plain SCPI text.
     pub(crate) fn scpi(&self, ocs: usize) -> String {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
-            // The switch takes one SCPI client at a time, and the last may not have hung up yet.
+            // The switch accepts one SCPI client at a time, and the last one may not have
+            // disconnected yet.
             let socket = TcpStream::connect(&self.scpi[ocs]).unwrap();
             socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let mut answer = String::new();
@@ -325,7 +323,6 @@ impl Rig {
 }
 
 impl Judge {
-    /// Every connection there is, in order.
     fn lit(&self) -> String {
         match self {
             Self::Tl1(at) => {
@@ -346,7 +343,7 @@ impl Judge {
     }
 }
 
-/// Which ports of a gNMI switch of 8 by 8 name each other, in the words of TL1.
+/// Returns the mutually connected ports of an 8 × 8 gNMI switch, in TL1 notation.
 fn gnmi_pairs(at: &str) -> String {
     let path = "/components/component[name=*]/ocp-ocs-port/state/connection/peer";
     let path = vec![lightloom_gnmi::path::parse(path).unwrap()];
@@ -400,13 +397,12 @@ pub(crate) fn http_text(socket: &Path, method: &str, path: &str, body: &Value) -
 pub(crate) fn talk(at: &str, words: &[u8]) -> TcpStream {
     let socket = TcpStream::connect(at).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    // One that hangs up at once is found out by who reads.
+    // The reader detects a peer that disconnects immediately.
     let _ = (&socket).write_all(words);
     socket
 }
 
-/// What stands between quotes in the reply with tag 2.
-/// Nothing if it hangs up before.
+/// Returns the quoted strings in the reply with tag 2; `None` if the peer disconnects before.
 pub(crate) fn tl1_lines(mut socket: &TcpStream) -> Option<Vec<String>> {
     let (mut text, mut buffer) = (String::new(), [0; 4096]);
     loop {
@@ -422,7 +418,7 @@ pub(crate) fn tl1_lines(mut socket: &TcpStream) -> Option<Vec<String>> {
     }
 }
 
-/// `1,11` of a switch of 8 by 8 and `1A-3B` of SONiC both lead from port 0 to port 2.
+/// `1,11` of an 8 × 8 switch and `1A-3B` of SONiC both connect port 0 to port 2.
 fn no_port_is_in_two_circuits(lit: &str) {
     let way = |words: &str| -> (u32, u32) {
         match words.split_once(',') {
@@ -468,7 +464,7 @@ impl Switches {
         Self::of(devices.unwrap_or_else(|| panic!("{mistakes:?}")), None)
     }
 
-    /// Serves these; faults come over the control socket.
+    /// Serves these devices; faults arrive over the control socket.
     pub(crate) fn of(
         devices: device::DeviceList,
         control: Option<PathBuf>,
@@ -492,14 +488,13 @@ impl Drop for Switches {
     }
 }
 
-/// Opens the journal's file.
 pub(crate) type Open = Box<dyn FnOnce(&Path) -> std::io::Result<Box<dyn Storage + Send>> + Send>;
 
 fn usual(file: &Path) -> std::io::Result<Box<dyn Storage + Send>> {
     Ok(Box::new(FileStorage::open(file)?))
 }
 
-/// The daemon with its API on a thread of its own, until dropped.
+/// The daemon with its API on a separate thread, until dropped.
 pub(crate) struct Daemon {
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -510,7 +505,7 @@ impl Daemon {
         Self::start_on(folder, Box::new(usual))
     }
 
-    /// With the journal in what `open` makes of its file.
+    /// Starts with the journal in the storage returned by `open`.
     fn start_on(folder: &Path, open: Open) -> Self {
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let (ready, wait) = std::sync::mpsc::channel();

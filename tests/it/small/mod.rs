@@ -12,7 +12,7 @@ pub(crate) fn lightloom(folder: &Path, arguments: &[&str]) -> Output {
     command.output().expect("the program starts")
 }
 
-/// What the program prints when all is well.
+/// Returns the output of a successful run.
 pub(crate) fn good(folder: &Path, arguments: &[&str]) -> String {
     let output = lightloom(folder, arguments);
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -32,7 +32,7 @@ pub(crate) fn read(folder: &Path, name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// 24 nodes; the healing of one of them takes 100 µs of control and 60 to 80 µs of darkness.
+/// 24 nodes; healing one takes 100 µs of control and 60 to 80 µs of darkness.
 pub(crate) fn small(expect: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let fabric = "
