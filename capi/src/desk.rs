@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which messages a receive takes: bytes by source, destination and tag, in the order in which they were sent.
+//! Matches receives with arrived bytes by source, destination and tag, in the order of sending.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -8,17 +8,16 @@ use lightloom_emulator::called::ProgramOrder;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rustc_hash::FxHashMap;
 
-/// A function of the program. Unwinding is caught where [`lightloom_run`](super::lightloom_run) began.
+/// A callback of the program. [`lightloom_run`](super::lightloom_run) catches unwinding.
 pub type Callback = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// A function of the program with what it is called with.
+/// A callback with its argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramCall {
     pub(crate) callback: Callback,
     pub(crate) argument: *mut c_void,
 }
 
-/// Source, destination and tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct MessageStream {
     pub(crate) source: u32,
@@ -26,26 +25,27 @@ pub(crate) struct MessageStream {
     pub(crate) tag: u64,
 }
 
-/// What was sent on a stream and what is waited for.
+/// Sent messages and pending receives of a stream.
 #[derive(Debug, Default)]
 struct StreamTraffic {
-    /// The number of the first message of `sent` in the stream.
+    /// Number within the stream of the first message in `sent`.
     first: u64,
-    /// Messages since the last that has arrived with all before it: how long, and whether it has arrived.
+    /// Messages after the last one that arrived together with all its predecessors: length, and
+    /// whether it has arrived.
     sent: VecDeque<(u64, bool)>,
-    /// Bytes that have arrived and that no receive has taken.
+    /// Arrived bytes that no receive has consumed.
     arrived: u128,
     receives: VecDeque<(u64, Option<ProgramCall>)>,
 }
 
-/// What the program has ordered, by its number.
+/// An open order of the program.
 #[derive(Debug)]
 enum OpenOrder {
     Call(Option<ProgramCall>),
     Message { stream: MessageStream, place: u64, call: Option<ProgramCall> },
 }
 
-/// What a program has ordered and not been called for.
+/// All orders of the program whose callback is still pending.
 #[derive(Debug, Default)]
 pub(crate) struct OrderDesk {
     pub(crate) now: SimTime,
@@ -75,7 +75,7 @@ impl OrderDesk {
         let number = self.enter(OpenOrder::Message { stream, place, call });
         let MessageStream { source: from, destination: to, .. } = stream;
         self.orders.push_back(match from == to {
-            // Nothing leaves the host.
+            // A message to itself does not leave the host.
             true => ProgramOrder::Wake { number, at: self.now },
             false => ProgramOrder::Send { number, from, to, bytes: Bytes(bytes) },
         });
@@ -89,7 +89,7 @@ impl OrderDesk {
         }
     }
 
-    /// What has this number is over: what is to be called, in order.
+    /// Marks the order with this number as complete. Returns the callbacks to call, in order.
     pub(crate) fn is_over(&mut self, now: SimTime, number: u64) -> Vec<Option<ProgramCall>> {
         self.now = now;
         match self.open.remove(&number) {
@@ -112,7 +112,7 @@ impl OrderDesk {
         }
     }
 
-    /// Receives for which enough has come, in order, which take it.
+    /// Completes receives that have enough bytes, in order, and consumes those bytes.
     fn served(&mut self, stream: MessageStream) -> Vec<Option<ProgramCall>> {
         let Some(traffic) = self.streams.get_mut(&stream) else { return Vec::new() };
         let mut served = Vec::new();
@@ -128,7 +128,7 @@ impl OrderDesk {
         served
     }
 
-    /// Receives for which nothing has come, by stream: how many, and how many bytes are missing of the first.
+    /// Returns pending receives by stream: their number and the bytes missing for the first.
     pub(crate) fn waiting(&self) -> Vec<(MessageStream, usize, u128)> {
         let waits = |(stream, traffic): (&MessageStream, &StreamTraffic)| {
             let (first, _) = traffic.receives.front()?;

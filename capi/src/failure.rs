@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a call answers: a code, and the last failure of each thread in words.
+//! Result codes of calls, and the last error message of each thread.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The codes of `lightloom.h`.
+/// Error codes of `lightloom.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum ErrorCode {
@@ -25,7 +25,6 @@ pub enum ErrorCode {
     Panicked = 6,
 }
 
-/// Why a call is refused.
 #[derive(Debug)]
 pub(crate) struct CallFailure {
     kind: ErrorCode,
@@ -54,7 +53,7 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Does what a call asks, and turns failures and panics into codes.
+/// Runs a call and converts errors and panics to codes.
 pub(crate) fn answer(call: impl FnOnce() -> Result<(), CallFailure>) -> c_int {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => return ErrorCode::Ok as c_int,
@@ -72,7 +71,7 @@ pub(crate) fn answer(call: impl FnOnce() -> Result<(), CallFailure>) -> c_int {
     failure.kind as c_int
 }
 
-/// The last failure of this thread.
+/// Passes the last error message of this thread to `look`.
 pub(crate) fn last<T>(look: impl FnOnce(&str) -> T) -> T {
     LAST.with_borrow(|last| look(last))
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `liblightloom`: the packet engine as a network back end of other simulators, by a C ABI. `include/lightloom.h` says
-//! what each function does.
+//! `liblightloom`: the packet engine as a network backend for other simulators, with a C ABI.
+//! `include/lightloom.h` documents each function.
 //!
 //! ```text
-//!   front end ── lightloom_send, _receive, _schedule ──▶ desk (who gets which bytes) ──▶ session (the run of all scenarios)
-//!       ▲                                                                                  │
-//!       └───────────────── callbacks, from lightloom_run alone ◀───────────────────────────┘
+//!   front end ── lightloom_send, _receive, _schedule ──▶ desk (matches bytes) ──▶ session (the run of all scenarios)
+//!       ▲                                                                              │
+//!       └───────────────── callbacks, only from lightloom_run ◀────────────────────────┘
 //! ```
 //!
-//! A handle is the number of a network of the calling thread, never an address: one that was closed, made up or brought
-//! from another thread is refused. Nothing unwinds out of a call.
+//! A handle is the number of a network of the calling thread, never an address. Closed, invalid and
+//! other threads' handles are rejected. No panic unwinds out of a call.
 
 mod desk;
 mod failure;
@@ -33,13 +33,13 @@ pub use failure::ErrorCode;
 /// `LIGHTLOOM_ABI_VERSION` of `lightloom.h`.
 pub const ABI_VERSION: u32 = 1;
 
-/// What `lightloom_network *` points at, which is nothing.
+/// Pointee type of `lightloom_network *`; there is no actual object.
 #[repr(C)]
 pub struct Handle {
     _private: [u8; 0],
 }
 
-/// The open networks of this thread, by handle.
+/// Open networks of this thread, by handle.
 #[derive(Default)]
 struct Networks {
     opened: usize,
@@ -50,13 +50,12 @@ thread_local! {
     static NETWORKS: RefCell<Networks> = RefCell::default();
 }
 
-/// The network of a handle.
 fn network(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     let found = NETWORKS.with_borrow(|all| all.open.get(&(handle as usize)).cloned());
     found.ok_or_else(|| CallFailure::argument("no network of this thread has this handle"))
 }
 
-/// A network that is fit for more.
+/// Returns a network on which no run has failed.
 fn sound(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     let network = network(handle)?;
     match network.is_broken.get() && !network.is_running() {
@@ -65,22 +64,22 @@ fn sound(handle: *mut Handle) -> Result<Rc<OpenNetwork>, CallFailure> {
     }
 }
 
-/// The text at a pointer from C. `None` for a null pointer.
+/// Reads text from a C pointer. `None` for a null pointer.
 fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, CallFailure> {
     if pointer.is_null() {
         return Ok(None);
     }
-    // SAFETY: the program has promised text with a zero at the end, which stays there during the call.
+    // SAFETY: the caller guarantees NUL-terminated text that stays valid during the call.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map(Some).map_err(|_| CallFailure::argument(format!("{what} is not UTF-8 text")))
 }
 
-/// Writes where C wants it.
+/// Writes a result to a C pointer.
 fn write<T>(there: *mut T, value: T) -> Result<(), CallFailure> {
     if there.is_null() {
         return Err(CallFailure::argument("a result has nowhere to go: its pointer is null"));
     }
-    // SAFETY: the program has promised that a value of this type can be written there.
+    // SAFETY: the caller guarantees that a value of this type can be written there.
     unsafe { there.write(value) };
     Ok(())
 }
@@ -99,7 +98,7 @@ fn open(
     write(there, std::ptr::without_provenance_mut(handle))
 }
 
-/// The stream of a message of so many bytes.
+/// Checks a message of `bytes` bytes and returns its stream.
 fn stream(
     network: &OpenNetwork,
     stream: MessageStream,
@@ -138,14 +137,14 @@ pub extern "C" fn lightloom_time_resolution() -> u64 {
 /// See `lightloom.h`.
 ///
 /// # Safety
-/// `buffer` is null or has room for `size` bytes.
+/// `buffer` must be null or have room for `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_last_error(buffer: *mut c_char, size: usize) -> usize {
     failure::last(|text| {
         if !buffer.is_null() && size > 0 {
             let fits = |length: &usize| text.is_char_boundary(*length);
             let copied = (0..=text.len().min(size - 1)).rev().find(fits).unwrap_or(0);
-            // SAFETY: the caller has promised room for `size` bytes, more than are copied.
+            // SAFETY: the caller guarantees room for `size` bytes, more than are copied.
             unsafe {
                 text.as_ptr().copy_to_nonoverlapping(buffer.cast(), copied);
                 buffer.add(copied).write(0);
@@ -158,7 +157,7 @@ pub unsafe extern "C" fn lightloom_last_error(buffer: *mut c_char, size: usize) 
 /// See `lightloom.h`.
 ///
 /// # Safety
-/// `path` is null or text with a zero at the end; `network` is null or can be written.
+/// `path` must be null or NUL-terminated text; `network` must be null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_open(path: *const c_char, network: *mut *mut Handle) -> c_int {
     answer(|| {
@@ -171,7 +170,7 @@ pub unsafe extern "C" fn lightloom_open(path: *const c_char, network: *mut *mut 
 /// See `lightloom.h`.
 ///
 /// # Safety
-/// `contents` and `folder` are null or text with a zero at the end; `network` is null or can be written.
+/// `contents` and `folder` must be null or NUL-terminated text; `network` must be null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_open_text(
     contents: *const c_char,
@@ -189,7 +188,7 @@ pub unsafe extern "C" fn lightloom_open_text(
 /// See `lightloom.h`.
 ///
 /// # Safety
-/// `ranks` is null or can be written.
+/// `ranks` must be null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_ranks(network: *mut Handle, ranks: *mut u32) -> c_int {
     answer(|| write(ranks, self::network(network)?.ranks))
@@ -198,7 +197,7 @@ pub unsafe extern "C" fn lightloom_ranks(network: *mut Handle, ranks: *mut u32) 
 /// See `lightloom.h`.
 ///
 /// # Safety
-/// `picoseconds` is null or can be written.
+/// `picoseconds` must be null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_time(network: *mut Handle, picoseconds: *mut u64) -> c_int {
     answer(|| write(picoseconds, self::network(network)?.desk.borrow().now.0))
@@ -207,7 +206,7 @@ pub unsafe extern "C" fn lightloom_time(network: *mut Handle, picoseconds: *mut 
 /// See `lightloom.h`.
 ///
 /// # Safety
-/// `callback` may be called with `argument`.
+/// It must be sound to call `callback` with `argument`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_schedule(
     network: *mut Handle,
@@ -225,7 +224,7 @@ pub unsafe extern "C" fn lightloom_schedule(
 /// See `lightloom.h`.
 ///
 /// # Safety
-/// `callback` may be called with `argument`.
+/// It must be sound to call `callback` with `argument`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_send(
     network: *mut Handle,
@@ -247,7 +246,7 @@ pub unsafe extern "C" fn lightloom_send(
 /// See `lightloom.h`.
 ///
 /// # Safety
-/// `callback` may be called with `argument`.
+/// It must be sound to call `callback` with `argument`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_receive(
     network: *mut Handle,
@@ -281,7 +280,7 @@ pub extern "C" fn lightloom_finish(network: *mut Handle) -> c_int {
 /// See `lightloom.h`.
 ///
 /// # Safety
-/// `hops` is null or can be written.
+/// `hops` must be null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lightloom_packet_hops(network: *mut Handle, hops: *mut u64) -> c_int {
     answer(|| {

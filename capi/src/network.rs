@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An open network: a file that has been read, its run, and the desk at which the program orders.
+//! An open network: its parsed file, its run and the open orders of the program.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,16 +19,15 @@ use lightloom_units::SimTime;
 use crate::desk::{OrderDesk, ProgramCall};
 use crate::failure::{CallFailure, ErrorCode};
 
-/// A network that a program sends over.
 pub(crate) struct OpenNetwork {
     pub(crate) ranks: u32,
     pub(crate) desk: Rc<RefCell<OrderDesk>>,
     run: RefCell<OwnedRun>,
-    /// A run has failed.
+    /// Set after a run has failed.
     pub(crate) is_broken: Cell<bool>,
 }
 
-/// A run and what it borrows.
+/// A run together with the values that it borrows.
 struct OwnedRun {
     session: Option<ProgramSession<'static>>,
     prepared: *mut PreparedProgram<'static>,
@@ -46,7 +45,8 @@ impl OwnedRun {
             |error: &dyn std::fmt::Display| CallFailure::new(ErrorCode::Failed, error.to_string());
         let (scenario, start) = (Box::into_raw(Box::new(scenario)), Box::into_raw(Box::new(start)));
         let mut running = Self { session: None, prepared: std::ptr::null_mut(), start, scenario };
-        // SAFETY: both come from boxes that are freed by `drop` alone, after what borrows from them.
+        // SAFETY: both come from boxes that only `drop` frees, after everything that borrows from
+        // them.
         let (scenario, start) = unsafe { (&*scenario, &*start) };
         let prepared = PreparedProgram::new(scenario, start).map_err(|error| failed(&error))?;
         running.prepared = Box::into_raw(Box::new(prepared));
@@ -62,7 +62,8 @@ impl OwnedRun {
 impl Drop for OwnedRun {
     fn drop(&mut self) {
         self.session = None;
-        // SAFETY: each came from a box in `begin` or is null, and what borrowed from it has been dropped before it.
+        // SAFETY: each pointer came from a box in `begin` or is null, and its borrowers have
+        // already been dropped.
         unsafe {
             if !self.prepared.is_null() {
                 drop(Box::from_raw(self.prepared));
@@ -73,7 +74,7 @@ impl Drop for OwnedRun {
     }
 }
 
-/// The program as the run sees it.
+/// The program as seen by the run.
 struct Program {
     desk: Rc<RefCell<OrderDesk>>,
 }
@@ -82,7 +83,7 @@ impl Caller for Program {
     fn is_over(&mut self, now: SimTime, number: u64) {
         let calls = self.desk.borrow_mut().is_over(now, number);
         for ProgramCall { callback, argument } in calls.into_iter().flatten() {
-            // SAFETY: the program has promised that its function may be called with this argument.
+            // SAFETY: the program guarantees that its callback may be called with this argument.
             unsafe { callback(argument) };
         }
     }
@@ -93,7 +94,7 @@ impl Caller for Program {
 }
 
 impl OpenNetwork {
-    /// From a fabric or scenario file.
+    /// Opens a fabric or scenario file.
     pub(crate) fn open(path: &str) -> Result<Self, CallFailure> {
         let there = Path::new(path);
         let folder = there.parent().unwrap_or(Path::new(""));
@@ -108,7 +109,7 @@ impl OpenNetwork {
         Self::read(&format!("the network of {path}"), text.as_bytes(), folder)
     }
 
-    /// From the text of a scenario file.
+    /// Parses the text of a scenario file.
     pub(crate) fn read(name: &str, bytes: &[u8], folder: &Path) -> Result<Self, CallFailure> {
         let mut beside = |named: &str| {
             let there = folder.join(named);
@@ -126,11 +127,11 @@ impl OpenNetwork {
         Ok(Self { ranks, desk, run: RefCell::new(run), is_broken: Cell::new(false) })
     }
 
-    /// Runs until no order of the program is open.
+    /// Runs until the program has no open orders.
     pub(crate) fn run(&self) -> Result<(), CallFailure> {
         let Ok(mut running) = self.run.try_borrow_mut() else { return Err(CallFailure::runs()) };
         let Some(session) = &mut running.session else { return Err(CallFailure::broken()) };
-        // What unwinds from here leaves the run in the middle of something.
+        // Unwinding from here would leave the run in an inconsistent state.
         self.is_broken.set(true);
         let ended = session
             .run()
@@ -143,7 +144,7 @@ impl OpenNetwork {
         }
     }
 
-    /// Runs, and refuses to end while a receive waits.
+    /// Runs, and fails if a receive is still pending.
     pub(crate) fn finish(&self) -> Result<(), CallFailure> {
         self.run()?;
         let waiting = self.desk.borrow().waiting();
@@ -164,7 +165,7 @@ impl OpenNetwork {
         Err(CallFailure::new(ErrorCode::Stalled, text))
     }
 
-    /// What the run says, unless it is under way.
+    /// Queries the run unless it is in progress.
     pub(crate) fn ask<T>(
         &self,
         what: impl FnOnce(&ProgramSession<'static>) -> T,
@@ -173,16 +174,15 @@ impl OpenNetwork {
         running.session.as_ref().map(what).ok_or_else(CallFailure::broken)
     }
 
-    /// Whether it is under way.
     pub(crate) fn is_running(&self) -> bool {
         self.run.try_borrow_mut().is_err()
     }
 }
 
-/// Lines of a list at most.
+/// Maximum number of listed lines.
 const MOST_LISTED: usize = 10;
 
-/// Reads a file, and never more of it than the limit.
+/// Reads a file up to the limit.
 fn read(path: &Path, limit: usize) -> Result<Vec<u8>, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let file = File::open(path).map_err(failed)?;
@@ -191,7 +191,7 @@ fn read(path: &Path, limit: usize) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Every mistake, as the command line shows it but for the excerpt.
+/// Formats all errors like the command line, without excerpts.
 fn listed(mistakes: &[Diagnostic]) -> String {
     let mut text = String::new();
     for mistake in mistakes.iter().filter(|mistake| mistake.severity == Severity::Error) {

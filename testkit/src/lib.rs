@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Helpers of tests that several crates share: how many cases a test draws, and tests that run in a process of their own.
+//! Test helpers shared by several crates: the number of cases, and tests in a separate process.
 //!
-//! It uses no crate of the workspace, so that the tests of a crate compile little else.
+//! The crate depends on no other workspace crate, so that tests compile quickly.
 
-/// How many cases a test tries: `suite` in every run of the tests, `night` with `LIGHTLOOM_NIGHT=1`, as `ci/nightly` sets
-/// it. The cases of the suite are the first of the night's.
+/// Returns the number of cases of a test: `suite` in ordinary runs, `night` with
+/// `LIGHTLOOM_NIGHT=1`, as set by `ci/nightly`. The first cases of the night are those of the
+/// suite.
 #[must_use]
 pub fn cases<Count>(suite: Count, night: Count) -> Count {
     if std::env::var_os("LIGHTLOOM_NIGHT").is_some() { night } else { suite }
 }
 
-/// The arguments with which this test program, started again, runs one of its tests alone: `module` is what
-/// `module_path!()` says where that test stands.
+/// Returns the arguments with which this test program runs only one of its tests. `module` is the
+/// `module_path!()` of that test.
 ///
 /// # Panics
-/// A module that is no module of a test program.
+/// If `module` is not a module of a test program.
 #[must_use]
 pub fn alone(module: &str, test: &str) -> Vec<String> {
     let (_, module) = module.split_once("::").expect("a module of a test program");
@@ -23,10 +24,10 @@ pub fn alone(module: &str, test: &str) -> Vec<String> {
         .into()
 }
 
-/// Demands that a test program that was started with [`alone`] ran its test, and that it passed.
+/// Asserts that a test program started with [`alone`] ran its test and passed.
 ///
 /// # Panics
-/// It did not.
+/// If it did not.
 pub fn passed_alone(output: &std::process::Output) {
     let said = String::from_utf8_lossy(&output.stdout);
     let is_good = output.status.success() && said.contains("test result: ok. 1 passed");

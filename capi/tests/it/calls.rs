@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every call, as a program makes it: in order, by mistake, and from callbacks.
+//! All calls as made by a program: in order, by mistake, and from callbacks.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int, c_void};
@@ -21,7 +21,6 @@ fn ring() -> *mut Handle {
     network
 }
 
-/// The last failure.
 fn said() -> String {
     let mut buffer = [0_u8; 2_000];
     let length = unsafe { lightloom_last_error(buffer.as_mut_ptr().cast(), buffer.len()) };
@@ -34,7 +33,7 @@ fn time(network: *mut Handle) -> u64 {
     time
 }
 
-/// What callbacks write down, and the network they are of.
+/// Log written by callbacks, and their network.
 struct Log {
     network: *mut Handle,
     lines: RefCell<Vec<(u64, u32)>>,
@@ -45,7 +44,7 @@ impl Log {
         Self { network, lines: RefCell::default() }
     }
 
-    /// One line of it.
+    /// Creates a callback that writes one line.
     fn line(&self, number: u32) -> (Option<Callback>, *mut c_void) {
         let line = Box::new((std::ptr::from_ref(self), number));
         (Some(note), Box::into_raw(line).cast())
@@ -76,7 +75,7 @@ unsafe extern "C-unwind" fn panics(_: *mut c_void) {
     panic!("a mistake of the program");
 }
 
-/// Calls what a callback may not, and notes the answers.
+/// Makes the calls that a callback must not make and logs their results.
 unsafe extern "C-unwind" fn forbidden(argument: *mut c_void) {
     let log = unsafe { &*argument.cast::<Log>() };
     let codes =
@@ -88,7 +87,8 @@ unsafe extern "C-unwind" fn forbidden(argument: *mut c_void) {
 fn receives_take_bytes_in_the_order_in_which_they_were_sent() {
     let network = ring();
     let log = Log::of(network);
-    // The second message is shorter and another flow: it counts when the first has come. Another tag, another stream.
+    // The second message is shorter and uses another flow; it counts only after the first has
+    // arrived. A different tag is a different stream.
     assert_eq!(log.receive(10, [0, 1], 400_000, 1), 0);
     assert_eq!(log.receive(11, [0, 1], 101_000, 1), 0);
     assert_eq!(log.send(1, [0, 1], 500_000, 1), 0);
@@ -99,7 +99,7 @@ fn receives_take_bytes_in_the_order_in_which_they_were_sent() {
     let place = |of| numbers.iter().position(|number| *number == of).unwrap();
     assert!(place(2) < place(1) && place(3) < place(1), "{numbers:?}");
     assert!(place(1) < place(10) && place(10) < place(11), "{numbers:?}");
-    // What has come waits for a receive; what is more than it asks for stays for the next.
+    // Arrived bytes wait for a receive, and excess bytes stay for the next one.
     assert_eq!(log.receive(12, [0, 1], 400, 2), 0);
     assert_eq!(log.receive(13, [0, 1], 600, 2), 0);
     let before = time(network);
@@ -145,7 +145,7 @@ fn bad_arguments_are_refused_by_name_and_change_nothing() {
             assert_eq!(lightloom_run(none), bad);
             assert_eq!(lightloom_close(none), bad);
         }
-        // No room, little room.
+        // Null buffer and short buffer.
         assert!(lightloom_last_error(null_mut(), 0) > 0);
         let mut small = [1; 3];
         lightloom_last_error(small.as_mut_ptr(), 3);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The header against the code: every function with the types of its arguments, and every code with its number.
+//! Compares the header with the code: all functions with their argument types, and all codes with
+//! their numbers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ fn text(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// What C calls a type of Rust.
+/// Returns the C name of a Rust type.
 fn in_c(rust: &str) -> &'static str {
     match rust {
         "u32" => "uint32_t",
@@ -29,7 +30,7 @@ fn in_c(rust: &str) -> &'static str {
     }
 }
 
-/// By function: the type of its result, then those of its arguments.
+/// By function: the result type, then the argument types.
 type Functions = BTreeMap<String, Vec<String>>;
 
 fn of_code() -> Functions {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `liblightloom` promises, in one program: to Rust, to C, and that its header is that of its code.
+//! Integration tests of `liblightloom` in one binary: its Rust and C interfaces, and the header.
 
 #![allow(
     clippy::disallowed_methods,

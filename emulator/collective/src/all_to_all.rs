@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-to-all: every rank has a piece for every other.
+//! All-to-all: every rank has a piece for every other rank.
 //!
 //! ```text
 //!   pairwise   step s = 1 … N-1: rank r sends its piece for r + s there (Thakur, Rabenseifner, Gropp,
 //!              IJHPCA 2005, section 4.2)
-//!   Bruck      step k = 0 … ⌈log N⌉-1: to r + 2^k go all pieces whose remaining way has bit k (Bruck et
+//!   Bruck      step k = 0 … ⌈log N⌉-1: to r + 2^k go all pieces whose remaining distance has bit k (Bruck et
 //!              al.: "Efficient algorithms for all-to-all communications in multiport message-passing
 //!              systems", IEEE TPDS 1997, section 3): few steps, pieces travel several times
-//!   binary     step k: with r xor 2^k half of everything is exchanged; N is a power of two
+//!   binary     step k: exchanges half of everything with r xor 2^k; N is a power of two
 //! ```
-//! Or everything at once, which leaves the order to the network. A rank goes on to its next step when it
-//! has received what it may have to pass on.
+//! Alternatively, all pieces are sent at the start, which leaves the order to the network. A rank
+//! starts its next step once it has received everything that it may have to forward.
 
 use lightloom_units::Bytes;
 
@@ -20,31 +20,31 @@ use serde::Deserialize;
 use super::schedule::{Await, Schedule};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// In which order the pieces go.
+/// Order of the pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Exchange {
-    /// One partner after the other.
+    /// One partner after another.
     Pairwise,
-    /// All pieces are offered to the network when the collective starts.
+    /// All pieces are given to the network at the start of the collective.
     AtOnce,
-    /// Over powers of two, in the logarithm of N steps.
+    /// Distances of powers of two, in log N steps.
     Bruck,
-    /// With the rank whose number differs in one bit, in the logarithm of N steps; N is a power of two.
+    /// Partners whose rank differs in one bit, in log N steps; N must be a power of two.
     Binary,
 }
 
-/// What every rank does in one step.
+/// The action of every rank in one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shift {
-    /// How far its partner is: added to its number, or by bits ([`Exchange::Binary`]).
+    /// Distance to the partner: added to the rank, or XORed ([`Exchange::Binary`]).
     pub distance: usize,
-    /// Pieces that go there: those whose way from their first rank to their last is one of these.
+    /// Pieces to send, as distances from their source to their destination.
     pub ways: Vec<usize>,
 }
 
 impl Exchange {
-    /// The rank at a distance from another one of `ranks`.
+    /// Returns the partner of a rank at this distance.
     #[must_use]
     pub fn partner(self, rank: usize, distance: usize, ranks: usize) -> usize {
         match self {
@@ -53,10 +53,10 @@ impl Exchange {
         }
     }
 
-    /// The steps over `ranks` ranks.
+    /// Returns the steps for `ranks` ranks.
     ///
     /// # Errors
-    /// A number of ranks that is no power of two, where one is needed.
+    /// If a power of two is required and `ranks` is not one.
     pub fn steps(self, ranks: usize) -> Result<Vec<Shift>, CollectiveError> {
         if self == Self::Binary && !ranks.is_power_of_two() {
             return Err(CollectiveError::NoPowerOfTwo { ranks });
@@ -77,28 +77,25 @@ impl Exchange {
     }
 }
 
-/// An all-to-all.
 #[derive(Clone, Copy, Debug)]
 pub struct AllToAll {
-    /// How many ranks take part.
     pub ranks: usize,
-    /// What each rank has for all ranks together, itself included.
+    /// Size of a rank's data for all ranks, including itself.
     pub size: Bytes,
-    /// The order of pieces.
     pub exchange: Exchange,
 }
 
 impl AllToAll {
-    /// What every rank sends.
+    /// Returns the schedule.
     ///
     /// # Errors
-    /// Fewer than two ranks, or a number of them that the order does not allow.
+    /// If there are fewer than two ranks, or the order does not support this number.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let ranks = self.ranks;
         let steps = self.exchange.steps(ranks)?;
         let mut schedule = Schedule::chained(CollectiveKind::AllToAll, ranks, self.size)?;
         let piece = part_of(self.size, ranks as u64);
-        // By rank: what it waits for before its next step.
+        // By rank: what must arrive before its next step.
         let mut awaited: Vec<Vec<Await>> = vec![Vec::new(); ranks];
         for Shift { distance, ways } in steps {
             let mut came = vec![None; ranks];
@@ -111,7 +108,7 @@ impl AllToAll {
                 match self.exchange {
                     Exchange::AtOnce => {}
                     Exchange::Pairwise => *awaits = came.into_iter().collect(),
-                    // Any earlier piece may be among those to pass on.
+                    // Any earlier piece may be among those to forward.
                     Exchange::Bruck | Exchange::Binary => awaits.extend(came),
                 }
             }

@@ -2,28 +2,28 @@
 //! All-reduce by recursive halving and doubling.
 //!
 //! Thakur, Rabenseifner, Gropp: "Optimization of collective communication operations in MPICH",
-//! IJHPCA 2005, section 4.5 (Rabenseifner's algorithm): in step `s` of log₂ N each rank exchanges half of
-//! what it still cares for with the rank N/2^(s+1) away, then the same backwards with doubling sizes.
+//! IJHPCA 2005, section 4.5 (Rabenseifner's algorithm). In step `s` of log₂ N, each rank exchanges
+//! half of its remaining data with the rank at distance N/2^(s+1); the all-gather then proceeds in
+//! reverse with doubling sizes.
 
 use lightloom_units::Bytes;
 
 use super::schedule::{Await, Schedule};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// An all-reduce by recursive halving and doubling.
 #[derive(Clone, Copy, Debug)]
 pub struct HalvingDoubling {
-    /// How many ranks take part: a power of two.
+    /// Number of ranks, a power of two.
     pub ranks: usize,
-    /// What each rank has before and after.
+    /// Size of each rank's data before and after.
     pub size: Bytes,
 }
 
 impl HalvingDoubling {
-    /// What every rank sends.
+    /// Returns the schedule.
     ///
     /// # Errors
-    /// A number of ranks that is no power of two, or one.
+    /// If the number of ranks is one or not a power of two.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let ranks = self.ranks;
         if !ranks.is_power_of_two() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-reduce over several groups: reduce-scatter inside each group, all-reduce of each share between
-//! the groups, all-gather inside.
+//! All-reduce over several groups: reduce-scatter inside each group, all-reduce of each share
+//! between the groups, all-gather inside.
 //!
 //! ```text
 //!   group 0:  r0 r1 r2 r3   ── reduce-scatter ──▶ share 0..3 ┐         ┌─ all-gather ──▶ everything
@@ -8,7 +8,7 @@
 //!             (fast domain)                                   equal rank
 //!                                                             (data-centre network)
 //! ```
-//! A rank goes on as soon as it has what it needs; there is no barrier between the phases.
+//! A rank continues as soon as it has the required data; there is no barrier between the phases.
 
 use lightloom_units::Bytes;
 
@@ -16,27 +16,27 @@ use super::ring::{Directions, Ring};
 use super::schedule::{NetworkLevel, Schedule, TimeForm};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// An all-reduce over groups of equal size. Ranks are numbered group after group.
+/// An all-reduce over groups of equal size. Ranks are numbered group by group.
 #[derive(Clone, Debug)]
 pub struct Hierarchical {
-    /// How many ranks each group has.
+    /// Number of ranks of each group.
     pub groups: Vec<usize>,
-    /// What each rank has before and after.
+    /// Size of each rank's data before and after.
     pub size: Bytes,
 }
 
 impl Hierarchical {
-    /// What every rank sends.
+    /// Returns the schedule.
     ///
     /// # Errors
-    /// Fewer than two groups or two ranks in a group, or groups of different size.
+    /// If there are fewer than two groups or two ranks per group, or if groups differ in size.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let of_group = self.check()?;
         let groups = self.groups.len();
         let names = |group: usize| (group * of_group..(group + 1) * of_group).collect::<Vec<_>>();
         let mut sendings = Vec::new();
         let mut phases: [Vec<TimeForm>; 3] = Default::default();
-        // By group and rank: the sendings that bring it what the next phase needs.
+        // By group and rank: the sendings that deliver the data for the next phase.
         let mut done: Vec<Vec<Vec<usize>>> = Vec::new();
         for group in 0..groups {
             let ring = self.inner(CollectiveKind::ReduceScatter, of_group);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collective operations as schedules of messages: which rank sends what to which, after what, and in what time at least.
+//! Collective operations as schedules of messages, with their dependencies and a lower bound of
+//! their time.
 //!
-//! Each algorithm (ring, binary trees, halving-doubling, all-to-all, torus, hierarchical) makes a [`Schedule`]: its messages
-//! with those that each waits for, in the order of a real implementation. An engine sends a schedule packet by packet;
-//! its closed form is a lower bound of the time.
+//! Each algorithm (ring, binary trees, halving-doubling, all-to-all, torus, hierarchical) produces
+//! a [`Schedule`]: messages with their dependencies, in the order of a real implementation. An
+//! engine sends a schedule packet by packet; its closed form is a lower bound of the time.
 //!
-//! Ranks are numbers from 0, sizes bytes, times picoseconds. The size of a collective is that of NCCL's tests: of all-reduce
-//! and reduce-scatter what each rank has before, of all-gather and broadcast what each has after, of all-to-all what each
-//! has for all. Pieces are rounded up to whole bytes.
+//! Ranks are numbers from 0, sizes are bytes, times are picoseconds. The size of a collective is
+//! defined as in NCCL's tests: the data of each rank before all-reduce and reduce-scatter, and
+//! after all-gather and broadcast; for all-to-all, a rank's data for all ranks. Pieces are rounded
+//! up to whole bytes.
 //!
-//! Not here: networks, hosts, packets. The caller says which host is which rank.
+//! Networks, hosts and packets are not part of this crate. The caller maps ranks to hosts.
 
 mod all_to_all;
 mod halving_doubling;
@@ -33,25 +35,23 @@ pub use schedule::{Await, MessageTime, NetworkLevel, Schedule, Sending};
 pub use torus::TorusAllReduce;
 pub use tree::{Tree, TreeOperation};
 
-/// What a collective computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectiveKind {
-    /// Everybody ends with the sum of all.
+    /// Every rank ends with the sum of all.
     AllReduce,
-    /// Everybody ends with its share of the sum.
+    /// Every rank ends with its share of the sum.
     ReduceScatter,
-    /// Everybody ends with the shares of all.
+    /// Every rank ends with the shares of all.
     AllGather,
-    /// Everybody ends with the piece that each had for it.
+    /// Every rank ends with the pieces that all ranks had for it.
     AllToAll,
-    /// Everybody ends with what one had.
+    /// Every rank ends with the data of one rank.
     Broadcast,
-    /// Flows without order among them; the size is that of all together.
+    /// Unordered flows; the size is their total.
     Flows,
 }
 
 impl CollectiveKind {
-    /// The name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,8 +63,8 @@ impl CollectiveKind {
             Self::Flows => "flows",
         }
     }
-    /// Bytes that every rank must send, as a share of the size: NCCL's factor from algorithm to bus
-    /// bandwidth (nccl-tests, doc/PERFORMANCE.md).
+    /// Returns the bytes that every rank must send, as a fraction of the size: NCCL's factor from
+    /// algorithm to bus bandwidth (nccl-tests, doc/PERFORMANCE.md).
     #[must_use]
     pub fn bus_factor(self, ranks: usize) -> f64 {
         let share = (ranks as f64 - 1.0) / ranks as f64;
@@ -76,34 +76,21 @@ impl CollectiveKind {
     }
 }
 
-/// Why a collective cannot be laid out.
+/// A collective that cannot be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
-    /// One rank has no peer.
+    /// There are fewer than two ranks.
     #[error("a collective of {ranks} ranks: at least 2 are needed")]
-    TooFewRanks {
-        /// How many there are.
-        ranks: usize,
-    },
-    /// Halving needs halves.
+    TooFewRanks { ranks: usize },
+    /// Recursive halving requires a power of two.
     #[error("{ranks} ranks: recursive halving needs a power of two")]
-    NoPowerOfTwo {
-        /// How many there are.
-        ranks: usize,
-    },
+    NoPowerOfTwo { ranks: usize },
     /// Groups of a hierarchical collective differ in size.
     #[error("group {group} has {ranks} ranks where the first has {expected}")]
-    UnequalGroups {
-        /// The group's place in the list.
-        group: usize,
-        /// Its ranks.
-        ranks: usize,
-        /// The ranks of the first group.
-        expected: usize,
-    },
+    UnequalGroups { group: usize, ranks: usize, expected: usize },
 }
 
-/// `size` in `parts`, rounded up.
+/// Returns `size` divided by `parts`, rounded up.
 fn part_of(size: Bytes, parts: u64) -> Bytes {
     Bytes(size.0.div_ceil(parts))
 }

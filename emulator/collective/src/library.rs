@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a collective takes in a communication library: every algorithm with every protocol, and which is chosen.
+//! Times of collectives in a communication library, for every algorithm and protocol, and the
+//! library's choice.
 //!
 //! ```text
 //!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, cards)
 //! ```
-//! What is pipelined is limited by its slowest part, not by the sum of its parts. Latencies, rates of lanes, limits of LL
-//! and shares of NVLS are those by which NCCL itself chooses (NCCL, `src/graph/tuning.cc` of 2.27), chunks of trees those
-//! of its `src/enqueue.cc`. Fitted, on the fitting rows of docs/validation-collectives.md, are [`LAUNCH`], [`TREE_LAUNCH`],
-//! [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`]; [`PAIRWISE_STEP`] is assumed.
+//! A pipeline is limited by its slowest stage, not by the sum of its stages. Latencies, lane rates,
+//! limits of LL and NVLS fractions are those used in NCCL's own choice (NCCL, `src/graph/tuning.cc`
+//! of 2.27); tree chunks are those of its `src/enqueue.cc`. [`LAUNCH`], [`TREE_LAUNCH`],
+//! [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to
+//! the fitting rows of docs/validation-collectives.md; [`PAIRWISE_STEP`] is assumed.
 //!
-//! Not here: groups whose domains hold different numbers of ranks, and graphs of NICs that are not one for each GPU.
+//! Not modelled: groups whose domains hold different numbers of ranks, and hosts without exactly
+//! one NIC per GPU.
 
 mod plan;
 
@@ -19,21 +22,22 @@ use super::CollectiveKind;
 
 pub use plan::{Joined, LibraryPlan};
 
-/// Seconds until a collective starts: the host's launch and the kernel's.
+/// Launch time of a collective (host and kernel), in seconds.
 const LAUNCH: [f64; 3] = [34e-6, 25e-6, 25e-6];
-/// The same of a tree of switches.
+/// Launch time of a tree of switches, in seconds.
 const TREE_LAUNCH: f64 = 15e-6;
-/// Seconds of a step between the switches of two domains.
+/// Time of a step between the switches of two domains, in seconds.
 const TREE_STEP: f64 = 11.3e-6;
-/// Bytes per second at which one channel passes a chunk on.
+/// Forwarding rate of one channel, in bytes per second.
 const CHANNEL_RATE: f64 = 2e9;
-/// Shares of the cards' rate that rings and trees reach.
+/// Fractions of the cards' rate achieved by rings and trees.
 const CARD_SHARES: [f64; 2] = [0.96, 0.931];
-/// Rings inside a domain lose a share of the time of their first bytes, those of a switch a time, until channels are full.
+/// Until its channels are full, a ring inside a domain loses a fraction of its time, and a ring
+/// over a switch a fixed time.
 const FILL: RingFill = RingFill { share: 0.2, bytes: 256.0 * MEBIBYTE, switch_seconds: 35e-6 };
-/// Shares of the domain's and the cards' rate that an all-to-all reaches.
+/// Fractions of the domain's and the cards' rate achieved by an all-to-all.
 const PAIRWISE_SHARES: [f64; 2] = [0.87, 0.75];
-/// Seconds that each further domain adds to an all-to-all.
+/// Additional time of an all-to-all per further domain, in seconds.
 const PAIRWISE_STEP: f64 = 2e-6;
 const MEBIBYTE: f64 = 1_048_576.0;
 
@@ -43,7 +47,7 @@ struct RingFill {
     switch_seconds: f64,
 }
 
-/// A generation of GPUs, as far as the library tells them apart.
+/// A GPU generation, as distinguished by the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Generation {
@@ -56,44 +60,44 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// Share of the domain's data-sheet rate that its lanes carry: 20.0, 20.6 and 40.1 GB/s each.
+    /// Returns the fraction of the domain's data-sheet rate that its lanes carry: 20.0, 20.6 and
+    /// 40.1 GB/s each.
     fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
     }
-    /// Share of that in collectives that the switch computes; `None` if it computes none.
+    /// Returns the fraction of the lane rate in collectives computed by the switch; `None` without
+    /// such a switch.
     fn in_switch(self) -> Option<f64> {
         [None, Some(0.85), Some(0.74)][self as usize]
     }
-    /// Ranks of a domain from which on the switch computes.
+    /// Returns the minimum ranks per domain for collectives in the switch.
     fn least_in_switch(self) -> u64 {
         [u64::MAX, 5, 6][self as usize]
     }
-    /// Bytes per second that LL carries at most in one, two and more domains.
+    /// Returns the maximum rate of LL in one, two and more domains, in bytes per second.
     fn low_latency(self, domains: u64) -> f64 {
         let most = [[87.7e9, 22.5e9, 19e9], [141e9, 45e9, 35e9], [282e9, 90e9, 70e9]];
         most[self as usize][domains.clamp(1, 3) as usize - 1]
     }
 }
 
-/// The shape of the high-bandwidth domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// Any GPU reaches any other at full rate.
     Switch,
-    /// A ring: full rate to neighbours alone.
+    /// A ring with full rate only to neighbours.
     Ring,
-    /// A three-dimensional torus: the rate is split over three dimensions.
+    /// A three-dimensional torus whose rate is split over three dimensions.
     Torus,
 }
 
 impl Shape {
-    /// Links that a byte of an all-to-all of `ranks` passes in the mean.
+    /// Returns the mean number of links crossed by a byte of an all-to-all of `ranks`.
     #[must_use]
     pub fn links(self, ranks: f64) -> f64 {
         match self {
             Self::Switch => 1.0,
-            // The mean way round a ring is n/4 links, over two directions.
+            // The mean distance around a ring is n/4 links, over two directions.
             Self::Ring => (ranks / 4.0).max(1.0),
             // Three dimensions of side n^(1/3), each with two directions.
             Self::Torus => (ranks.cbrt() * 3.0 / 4.0).max(1.0),
@@ -101,25 +105,23 @@ impl Shape {
     }
 }
 
-/// How a library moves what a collective exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Algorithm {
-    /// One ring through all ranks for each channel.
+    /// One ring through all ranks per channel.
     Ring,
-    /// Two binary trees over domains, a chain inside each.
+    /// Two binary trees over domains, with a chain inside each.
     Tree,
-    /// The switch of the domain adds and copies.
+    /// The domain's switch adds and copies.
     Nvls,
-    /// The same inside, two binary trees between domains.
+    /// NVLS inside domains, two binary trees between domains.
     NvlsTree,
-    /// The same inside, and the network's switches add between domains.
+    /// NVLS inside domains, and the network's switches add between domains.
     Sharp,
-    /// Each rank to each.
+    /// Each rank sends to each other rank.
     Pairwise,
 }
 
-/// How a message says that it is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
@@ -127,66 +129,62 @@ pub enum Protocol {
     Ll,
     /// A flag with every 120 bytes.
     Ll128,
-    /// Whole chunks.
     Simple,
 }
 
-/// What [`Site::ways`] computes for one algorithm and protocol.
+/// Result of [`Site::ways`] for one algorithm and protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LibraryTime {
-    /// The algorithm.
     pub algorithm: Algorithm,
-    /// The protocol.
     pub protocol: Protocol,
-    /// How long it takes.
     pub seconds: f64,
 }
 
-/// The ranks of a group, and the links between them.
+/// The ranks of a group and the links between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
-    /// What the GPUs are.
     pub generation: Generation,
-    /// Ranks.
     pub ranks: u64,
-    /// Domains that they lie in, as many in each.
+    /// Number of domains, with equal numbers of ranks.
     pub domains: u64,
-    /// What joins the ranks of a domain: only a switch adds and copies.
+    /// Topology of a domain; only a switch adds and copies.
     pub shape: Shape,
-    /// Bytes per second that a GPU sends into its domain, one way, as the data sheet says.
+    /// One-way rate of a GPU into its domain in bytes per second, from the data sheet.
     pub domain_rate: f64,
-    /// Bytes per second that the network card of a GPU sends, one way, as the data sheet says.
+    /// One-way rate of a GPU's network card in bytes per second, from the data sheet.
     pub card_rate: f64,
-    /// Whether the host launched it ahead, as those of a training step: the kernel's own start alone counts.
+    /// Whether the host launched it ahead, as in a training step, so that only the kernel's own
+    /// start counts.
     pub is_queued: bool,
 }
 
-/// What ranks send at, and what a step between two of them takes: inside a domain and between domains.
+/// Send rates of ranks and step times between two of them, inside a domain and between domains.
 #[derive(Clone, Copy, Debug)]
 pub struct Hops {
-    /// Ranks.
     pub ranks: u64,
-    /// Domains that they lie in, as many in each.
+    /// Number of domains, with equal numbers of ranks.
     pub domains: u64,
-    /// Seconds of a step.
     pub steps: [f64; 2],
-    /// Bytes per second that a rank sends.
+    /// Send rates of a rank in bytes per second.
     pub rates: [f64; 2],
 }
 
 impl Hops {
-    /// Seconds of an all-gather or a reduce-scatter over rings through all ranks, one for each rank of a domain.
+    /// Returns the seconds of an all-gather or a reduce-scatter over rings through all ranks, one
+    /// ring per rank of a domain.
     #[must_use]
     pub fn ring(&self, bytes: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
         let [inside, between] = self.steps;
-        // The piece that goes farthest leaves every domain, those of its first and last rank as well where it can.
+        // The piece with the longest path leaves every domain, including those of its first and
+        // last rank if possible.
         let leaves = if self.domains == 1 { 0.0 } else { domains.min(n - 1.0) };
         let steps = (n - 1.0 - leaves) * inside + leaves * between;
         steps + (n - 1.0) / n * bytes / self.slowest()
     }
 
-    /// Seconds of an all-to-all: what stays in the domain beside what goes through cards.
+    /// Returns the seconds of an all-to-all. Traffic inside the domain and through cards is
+    /// concurrent.
     #[must_use]
     pub fn pairwise(&self, bytes: f64, links: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
@@ -197,25 +195,25 @@ impl Hops {
         if self.domains > 1 { within.max(across) } else { within }
     }
 
-    /// Ranks of each domain.
     #[must_use]
     pub fn inside(&self) -> f64 {
         self.ranks as f64 / self.domains as f64
     }
 
-    /// The slowest of what a ring passes.
+    /// Returns the slowest rate on a ring.
     fn slowest(&self) -> f64 {
         let [domain, card] = self.rates;
         if self.domains == 1 {
             return domain;
         }
-        // With one rank a domain nothing goes through it.
+        // With one rank per domain, the domain carries nothing.
         let domain = if self.ranks == self.domains { f64::INFINITY } else { domain };
         domain.min(self.inside() * card)
     }
 }
 
-/// Seconds before the first step, and of a step inside a domain and between domains: LL, LL128, Simple.
+/// Seconds before the first step, and per step inside a domain and between domains, for LL, LL128
+/// and Simple.
 type Latencies = [(Protocol, f64, f64, f64); 3];
 const RING: Latencies = [
     (Protocol::Ll, 6.6e-6, 0.6e-6, 2.7e-6),
@@ -231,7 +229,7 @@ const TREE: Latencies = [
 const IN_SWITCH: f64 = 25e-6;
 
 impl Site {
-    /// The fastest of [`Site::ways`] that is `allowed`; `None` if none is.
+    /// Returns the fastest of [`Site::ways`] that is `allowed`; `None` if none is.
     #[must_use]
     pub fn choose(
         &self,
@@ -244,7 +242,8 @@ impl Site {
             .min_by(|one, other| one.seconds.total_cmp(&other.seconds))
     }
 
-    /// Every algorithm and protocol for a collective of `bytes`, see the description of this crate for what they count.
+    /// Returns every algorithm and protocol for a collective of `bytes`; the crate documentation
+    /// defines the size.
     #[must_use]
     pub fn ways(&self, kind: CollectiveKind, bytes: f64) -> Vec<LibraryTime> {
         let time = |algorithm, protocol, seconds| LibraryTime { algorithm, protocol, seconds };
@@ -273,7 +272,6 @@ impl Site {
         ways
     }
 
-    /// Ranks of each domain.
     fn inside(&self) -> f64 {
         self.ranks as f64 / self.domains as f64
     }
@@ -293,7 +291,7 @@ impl Site {
         let rates = [self.lanes() * domain, self.card_rate * card];
         Hops { ranks: self.ranks, domains: self.domains, steps, rates }
     }
-    /// The slowest of what a channel passes.
+    /// Returns the slowest rate on a channel.
     fn slowest(&self, share: f64) -> f64 {
         self.hops([0.0; 2], [1.0, share]).slowest()
     }
@@ -305,7 +303,7 @@ impl Site {
         self.launch() + base + rounds * hops.ring(bytes * self.filling(protocol, bytes))
     }
 
-    /// A ring's latencies: steps of rings over domains take longer.
+    /// Returns a ring's latencies; steps of rings over several domains take longer.
     fn stretched(
         &self,
         (protocol, base, inside, between): (Protocol, f64, f64, f64),
@@ -317,7 +315,7 @@ impl Site {
         }
     }
 
-    /// How much longer a ring takes because its channels are not full at first.
+    /// Returns the slowdown of a ring because its channels are not full at first.
     fn filling(&self, protocol: Protocol, bytes: f64) -> f64 {
         if self.domains > 1 || protocol == Protocol::Ll {
             return 1.0;
@@ -325,7 +323,7 @@ impl Site {
         1.0 + FILL.share * (FILL.bytes / bytes).min(1.0)
     }
 
-    /// What a protocol leaves of `rate`; a `part` of the limit of LL applies.
+    /// Returns the part of `rate` usable by a protocol; LL is limited to `part` of its maximum.
     fn limit(&self, protocol: Protocol, rate: f64, part: f64) -> f64 {
         match protocol {
             Protocol::Ll => (0.5 * rate).min(part * self.generation.low_latency(self.domains)),
@@ -350,7 +348,7 @@ impl Site {
         self.launch() + base + 2.0 * (chain + trees) + bytes / rate
     }
 
-    /// Bytes per second of a collective in the switch of a domain.
+    /// Returns the rate of a collective in the switch of a domain, in bytes per second.
     fn in_switch_rate(&self) -> Option<f64> {
         if self.shape != Shape::Switch {
             return None;
@@ -385,7 +383,7 @@ impl Site {
     }
 }
 
-/// Bytes that a tree passes on at once.
+/// Returns the chunk size of trees, in bytes.
 fn chunk(bytes: f64) -> f64 {
     if bytes < 8.0 * MEBIBYTE { 32_768.0 } else { 65_536.0 }
 }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ring collectives: every rank passes pieces on to its neighbour.
+//! Ring collectives: every rank forwards pieces to its neighbour.
 //!
 //! ```text
 //!   reduce-scatter and all-gather: N-1 steps; all-reduce: both, 2(N-1) steps (Patarasuk, Yuan:
 //!   "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009, section 3)
 //!
-//!      ┌─▶ r0 ──▶ r1 ──▶ r2 ─┐    one flow per rank and direction; its message k (the piece of
-//!      └──────── r3 ◀────────┘    step k) goes when message k-1 has come from the neighbour behind
+//!      ┌─▶ r0 ──▶ r1 ──▶ r2 ─┐    one flow per rank and direction; its message k (the piece of step k)
+//!      └──────── r3 ◀────────┘    is sent once message k-1 has arrived from the previous neighbour
 //! ```
-//! With both directions each carries half, at the same time.
+//! With both directions, each carries half of the data concurrently.
 
 use lightloom_units::Bytes;
 
 use super::schedule::{Await, NetworkLevel, RingStride, Schedule, Sending, TimeForm};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// Which ways round the ring is used.
+/// Directions in which the ring is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Directions {
     /// From each member to the next.
     One,
-    /// Both, half of the data each way.
+    /// Both directions, with half of the data each.
     #[default]
     Both,
 }
@@ -38,31 +38,28 @@ impl Directions {
 /// A collective around a ring, from each rank to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring {
-    /// What it computes.
     pub kind: CollectiveKind,
-    /// How many ranks take part.
     pub ranks: usize,
-    /// See the description of this crate.
+    /// Size as defined in the crate documentation.
     pub size: Bytes,
-    /// Which ways round.
     pub directions: Directions,
 }
 
 impl Ring {
-    /// Messages that each rank sends each way.
+    /// Returns the messages of each rank per direction.
     fn steps(&self) -> u32 {
         let once = self.ranks as u32 - 1;
         if self.kind == CollectiveKind::AllReduce { 2 * once } else { once }
     }
-    /// The piece of one step, one way.
+    /// Returns the piece size of one step and direction.
     fn piece(&self) -> Bytes {
         part_of(self.size, self.ranks as u64 * self.directions.count())
     }
 
-    /// What every rank sends.
+    /// Returns the schedule.
     ///
     /// # Errors
-    /// Fewer than two ranks.
+    /// If there are fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let mut sendings = Vec::new();
         let ranks: Vec<usize> = (0..self.ranks).collect();
@@ -71,8 +68,8 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
 
-    /// Adds what the ranks of a ring send, called by these names; those of place `p` wait for all of
-    /// `waits[p]`, if that is there.
+    /// Appends the sendings of a ring of ranks with these names. Those of position `p` wait for all
+    /// of `waits[p]`, if present.
     pub(crate) fn lay_out(
         &self,
         sendings: &mut Vec<Sending>,
@@ -113,9 +110,8 @@ impl Ring {
     }
 }
 
-/// What the ranks of a ring send.
 pub(crate) struct Laid {
     pub(crate) form: TimeForm,
-    /// By place in the ring: the sendings that end there.
+    /// By position in the ring: the sendings that end there.
     pub(crate) into: Vec<Vec<usize>>,
 }

@@ -1,34 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A collective laid out: messages between ranks, each after those it waits for, and the time they take
-//! when no other traffic is in their way.
+//! A collective as messages between ranks with their dependencies, and its time without other
+//! traffic.
 
 use lightloom_units::{Bytes, Picoseconds};
 
 use super::{CollectiveError, CollectiveKind};
 
-/// Which network of a collective over several groups carries a message.
+/// Network that carries a message of a collective over several groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NetworkLevel {
-    /// That of one group, or the only one there is.
+    /// The network of one group, or the only one.
     #[default]
     Inside,
-    /// That between groups.
     Between,
 }
 
-/// What messages wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Await {
-    /// The place of the sending waited for in [`Schedule::sendings`]. It ends where the waiting one begins.
+    /// Index in [`Schedule::sendings`] of the awaited sending. It ends at the rank where the
+    /// waiting one begins.
     pub sending: usize,
-    /// Message `k` (from 0) may go when the sending waited for has delivered at least `k + 1 - ahead`
-    /// messages, or all it has. In a ring, where each message passes on the one that came before,
+    /// Message `k` (from 0) may be sent once the awaited sending has delivered at least `k + 1 -
+    /// ahead` messages, or all of them. In a ring, where each message forwards the previous one,
     /// `ahead` is 1.
     pub ahead: i32,
 }
 
 impl Await {
-    /// Every message waits until `sending` is done.
+    /// Every message waits until `sending` is complete.
     #[must_use]
     pub const fn all_of(sending: usize) -> Self {
         Self { sending, ahead: i32::MIN }
@@ -40,76 +39,63 @@ impl Await {
     }
 }
 
-/// Messages of one size that one rank sends to another, in order.
+/// Messages of equal size from one rank to another, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// The sending rank.
     pub from: usize,
-    /// The receiving rank.
     pub to: usize,
-    /// Data in each message.
     pub message: Bytes,
-    /// How many messages.
     pub messages: u32,
-    /// Over which network.
     pub level: NetworkLevel,
-    /// What they wait for.
     pub awaits: Vec<Await>,
 }
 
-/// How long one message of a sending takes on an idle network.
+/// Time of one message of a sending on an idle network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTime {
-    /// From the moment it may go until all of it has arrived.
+    /// From the start of sending until the message has fully arrived.
     pub arrives: Picoseconds,
-    /// How long it occupies the slowest link of its path: the next message of the same sending that goes the same way
-    /// arrives so much later at the earliest.
+    /// Occupation of the slowest link on its path: the earliest distance to the arrival of the next
+    /// message of the sending on the same path.
     pub occupies: Picoseconds,
-    /// How many ways messages of one sending take side by side, at least 1.
+    /// Number of parallel paths for messages of one sending, at least 1.
     pub ways: u32,
 }
 
-/// A collective laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// What it computes.
     pub kind: CollectiveKind,
-    /// How many ranks take part.
     pub ranks: usize,
-    /// Its size, see the description of this crate.
+    /// Size as defined in the crate documentation.
     pub size: Bytes,
-    /// What is sent.
     pub sendings: Vec<Sending>,
-    /// Its closed form.
     pub(crate) form: TimeForm,
 }
 
-/// A closed form over the times of single messages.
+/// A closed form over the times of individual messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TimeForm {
-    /// The longest chain of waiting through all sendings. Each comes after those it waits for.
+    /// The longest chain of dependencies through all sendings, which are ordered after their
+    /// dependencies.
     LongestChain,
-    /// One way round a ring.
     Around(RingStride),
-    /// One after the other.
     InTurn(Vec<TimeForm>),
-    /// All at once: the longest.
+    /// Concurrent: the longest counts.
     AtOnce(Vec<TimeForm>),
 }
 
-/// One way round a ring: rank `r` sends to `r + step`.
+/// One direction around a ring: rank `r` sends to `r + step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingStride {
-    /// The place of the sending of rank 0; those of the others follow.
+    /// Index of the sending of rank 0; those of the other ranks follow.
     pub(crate) first: usize,
     pub(crate) ranks: usize,
     pub(crate) step: usize,
-    /// Messages that each rank sends.
     pub(crate) messages: usize,
 }
 
 impl Schedule {
-    /// An empty schedule, whose sendings will come in an order in which each is after those it waits for.
+    /// Creates an empty schedule whose sendings must be added after their dependencies.
     pub(crate) fn chained(
         kind: CollectiveKind,
         ranks: usize,
@@ -121,7 +107,7 @@ impl Schedule {
         Ok(Self { kind, ranks, size, sendings: Vec::new(), form: TimeForm::LongestChain })
     }
 
-    /// Adds `messages` messages of `message` from one rank to another, and says their place.
+    /// Adds `messages` messages of size `message` from one rank to another. Returns their index.
     pub(crate) fn send(
         &mut self,
         (from, to): (usize, usize),
@@ -133,11 +119,11 @@ impl Schedule {
         self.sendings.len() - 1
     }
 
-    /// What the collective takes when no message waits for one of another sending: a lower bound
-    /// while its messages take so long.
+    /// Returns the time of the collective if messages never queue behind those of another sending.
+    /// This is a lower bound for the given message times.
     ///
     /// # Panics
-    /// If `times` does not have one time for each of [`Schedule::sendings`], in their order.
+    /// If `times` does not have one entry per sending, in order.
     #[must_use]
     pub fn ideal(&self, times: &[MessageTime]) -> Picoseconds {
         assert_eq!(times.len(), self.sendings.len(), "one time for each sending");
@@ -160,7 +146,8 @@ impl TimeForm {
 }
 
 impl RingStride {
-    /// The longest of: a piece passed on step by step from any rank; all pieces over any one edge.
+    /// Returns the longer of a piece forwarded step by step from any rank, and all pieces over any
+    /// one edge.
     fn time(&self, times: &[MessageTime]) -> Picoseconds {
         let edges = &times[self.first..self.first + self.ranks];
         let (rounds, rest) = (self.messages / edges.len(), self.messages % edges.len());
@@ -177,9 +164,9 @@ impl RingStride {
     }
 }
 
-/// When the last message would arrive if messages met none but those of their own sending:
-/// message `k` arrives at the later of (what it waits for) + its time over the path, and (message
-/// `k-1` of the sending, with several ways one as many places before) + its time on the slowest link.
+/// Returns the arrival of the last message if messages meet only those of their own sending.
+/// Message `k` arrives at the later of (its dependencies) + (its path time) and (message `k-1` of
+/// the sending, or with several paths that many messages earlier) + (its time on the slowest link).
 fn longest_chain(sendings: &[Sending], times: &[MessageTime]) -> Picoseconds {
     let mut arrivals: Vec<Vec<Picoseconds>> = vec![Vec::new(); sendings.len()];
     let rounds = sendings.iter().map(|sending| sending.messages).max().unwrap_or(0);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-reduce on a torus along all its dimensions at once.
+//! All-reduce on a torus along all its dimensions concurrently.
 //!
 //! ```text
 //!   share 0:  ⇄x  ⇄y  ⇄z  reduce-scatter, then  ⇄z  ⇄y  ⇄x  all-gather
-//!   share 1:  ⇄y  ⇄z  ⇄x                        ⇄x  ⇄z  ⇄y       every dimension is busy with
-//!   share 2:  ⇄z  ⇄x  ⇄y                        ⇄y  ⇄x  ⇄z       another share all the time
+//!   share 1:  ⇄y  ⇄z  ⇄x                        ⇄x  ⇄z  ⇄y       every dimension is always busy
+//!   share 2:  ⇄z  ⇄x  ⇄y                        ⇄y  ⇄x  ⇄z       with another share
 //! ```
-//! The data is cut into as many shares as there are dimensions; each goes through them in its own order,
-//! on the rings along them, both ways (the multi-ring all-reduce of Jain, Sabharwal, "Optimal bucket
-//! algorithms for large MPI collectives on torus interconnects", ICS 2010, section 4). A rank goes on as
-//! soon as it has what it needs.
+//! The data is split into as many shares as there are dimensions. Each share traverses the
+//! dimensions in a different order, on the rings along them in both directions (the multi-ring
+//! all-reduce of Jain, Sabharwal, "Optimal bucket algorithms for large MPI collectives on torus
+//! interconnects", ICS 2010, section 4). A rank continues as soon as it has the required data.
 
 use lightloom_units::Bytes;
 
@@ -17,30 +17,27 @@ use super::ring::{Directions, Ring};
 use super::schedule::{NetworkLevel, Schedule, Sending, TimeForm};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// An all-reduce along the rings of a torus.
 #[derive(Clone, Debug)]
 pub struct TorusAllReduce {
-    /// By dimension: its rings, which together hold every rank from 0 once. All rings of a dimension are
-    /// equally long; dimensions of one rank are left out.
+    /// By dimension: its rings, which together contain every rank from 0 once. All rings of a
+    /// dimension have equal length; dimensions of one rank are omitted.
     pub rings: Vec<Vec<Vec<usize>>>,
-    /// What each rank has before and after.
+    /// Size of each rank's data before and after.
     pub size: Bytes,
 }
 
-/// What has been laid out so far of one share.
 struct ShareProgress {
-    /// What a rank holds of it.
     size: Bytes,
     stages: Vec<TimeForm>,
-    /// By rank: the sendings that bring it what its next stage needs.
+    /// By rank: the sendings that deliver the data for its next stage.
     into: Vec<Vec<usize>>,
 }
 
 impl TorusAllReduce {
-    /// What every rank sends.
+    /// Returns the schedule.
     ///
     /// # Errors
-    /// No dimension, or rings of one rank.
+    /// If there are no dimensions, or rings of one rank.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let dimensions = self.rings.len();
         let ranks = self.rings.first().map_or(0, |rings| rings.iter().map(Vec::len).sum());
@@ -65,7 +62,7 @@ impl TorusAllReduce {
         Ok(Schedule { kind, ranks, size, sendings, form })
     }
 
-    /// Every ring of a dimension scatters what its ranks hold, or gathers it again.
+    /// Adds a stage in which every ring of a dimension scatters or gathers the data of its ranks.
     fn stage(
         &self,
         sendings: &mut Vec<Sending>,
@@ -77,7 +74,7 @@ impl TorusAllReduce {
         let long = rings.first().map_or(1, Vec::len);
         let size =
             if kind == CollectiveKind::AllGather { share.size * long as u64 } else { share.size };
-        // Two ranks have one cable, which carries one direction once.
+        // Two ranks have one cable, which carries each direction once.
         let directions = if long == 2 { Directions::One } else { Directions::Both };
         let mut into = vec![Vec::new(); share.into.len()];
         let mut forms = Vec::new();

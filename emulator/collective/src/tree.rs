@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-reduce over binary trees, and broadcast: pieces flow up, are added, and flow down again.
+//! All-reduce over binary trees, and broadcast: pieces move up, are added, and move down again.
 //!
 //! ```text
-//!   one tree of 8 ranks:                  the second one is the same with all ranks moved by one:
-//!              4                          most who pass pieces on in one tree are leaves in the
-//!          2       6                      other, so that together they use most of what every
-//!        1   3   5   7                    rank can send and receive
+//!   one tree of 8 ranks:                  the second tree is the same with all ranks shifted by one:
+//!              4                          most inner ranks of one tree are leaves in the other, so
+//!          2       6                      that together they use most of the send and receive
+//!        1   3   5   7                    bandwidth of every rank
 //!      0
 //! ```
 //! Sanders, Speck, Träff: "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
-//! Parallel Computing 2009; NCCL has the double tree since version 2.4. The data goes in pieces, and a
-//! rank passes a piece on when it has it from all it waits for.
+//! Parallel Computing 2009. NCCL has used the double tree since version 2.4. The data is sent in
+//! pieces, and a rank forwards a piece once it has received it from all its children or its parent.
 
 use std::ops::Range;
 
@@ -19,35 +19,30 @@ use lightloom_units::Bytes;
 use super::schedule::{Await, Schedule};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// What is done over trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeOperation {
-    /// All-reduce over one tree.
     AllReduce,
-    /// All-reduce over two trees, half of the data each.
+    /// All-reduce over two trees, with half of the data each.
     DoubleAllReduce,
-    /// From the root to everybody, over one tree.
+    /// From the root to all ranks, over one tree.
     Broadcast,
 }
 
-/// A collective over binary trees.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree {
-    /// What is done.
     pub operation: TreeOperation,
-    /// How many ranks take part. The root of the first tree is the one in the middle.
+    /// Number of ranks. The middle rank is the root of the first tree.
     pub ranks: usize,
-    /// What each rank has in the end.
+    /// Size of each rank's data at the end.
     pub size: Bytes,
-    /// In how many pieces it goes through each tree.
     pub pieces: u32,
 }
 
 impl Tree {
-    /// What every rank sends.
+    /// Returns the schedule.
     ///
     /// # Errors
-    /// Fewer than two ranks.
+    /// If there are fewer than two ranks.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let kind = match self.operation {
             TreeOperation::Broadcast => CollectiveKind::Broadcast,
@@ -68,7 +63,7 @@ impl Tree {
         let rank = |place: usize| (place + shift) % self.ranks;
         let mut into: Vec<Vec<Await>> = vec![Vec::new(); self.ranks];
         if self.operation != TreeOperation::Broadcast {
-            // Deepest first, so that what a rank waits for is there before its own sending.
+            // Deepest first, so that a rank's dependencies exist before its own sending.
             for &place in shape.top_down.iter().rev() {
                 if let Some(parent) = shape.parent[place] {
                     let awaits = std::mem::take(&mut into[place]);
@@ -87,10 +82,10 @@ impl Tree {
     }
 }
 
-/// The binary tree whose places, read in order, are 0, 1, 2 …: the middle on top, halves below.
+/// The binary tree whose in-order traversal is 0, 1, 2 …: the middle at the top, halves below.
 struct InOrderTree {
     parent: Vec<Option<usize>>,
-    /// Every place after its parent.
+    /// All positions, each after its parent.
     top_down: Vec<usize>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files held against each other: are they of one cluster, of one time, with one clock?
+//! Consistency checks between files: same cluster, same period, same clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use super::clock::shown;
 use super::logs::{HostOutage, HostShape, LoggedJob, Logs};
 use super::problem::{LogPlace, LogTrouble};
 
-/// Clocks that differ by less are those of one zone.
+/// Smaller clock differences count as the same zone.
 const SAME_CLOCK_S: i64 = 10 * 60;
-/// Clocks differ where so many faults agree about by how much.
+/// Number of faults that must agree on a clock difference.
 const AGREEING: usize = 2;
 
-/// Notes what does not fit together, and takes out what would mislead.
+/// Records inconsistencies and removes misleading records.
 pub(super) fn check(logs: &mut Logs) {
     logs.outages.sort_by(|a, b| (a.start, &a.host).cmp(&(b.start, &b.host)));
     hosts_are_of_the_topology(logs);
@@ -22,7 +22,7 @@ pub(super) fn check(logs: &mut Logs) {
     hosts_are_alike(logs);
 }
 
-/// The first file that says what a host is like is taken.
+/// The first file that describes a host takes precedence.
 fn hosts_are_alike(logs: &mut Logs) {
     let Some(first) = logs.shapes.first() else { return };
     let of_hosts = logs.hosts.values().find_map(|host| Some((host.gpus?, host.place.as_ref()?)));
@@ -43,7 +43,6 @@ fn hosts_are_alike(logs: &mut Logs) {
     }
 }
 
-/// Records by the file they are in.
 fn by_file<T>(records: &[T], place: fn(&T) -> &LogPlace) -> BTreeMap<String, Vec<&T>> {
     let mut files: BTreeMap<String, Vec<&T>> = BTreeMap::new();
     for record in records {
@@ -91,12 +90,13 @@ fn hosts_are_of_the_topology(logs: &mut Logs) {
     }
 }
 
-/// A fault whose log does not name the host.
+/// Returns whether the fault's log does not name the host.
 pub(super) fn is_unnamed(outage: &HostOutage) -> bool {
     outage.host.starts_with("unnamed-")
 }
 
-/// The same fault in two files is at one time, or their clocks differ: by the offset that most hosts agree about.
+/// The same fault in two files has the same time unless their clocks differ. The difference is the
+/// offset on which most hosts agree.
 fn clocks_agree(logs: &mut Logs) {
     let files = by_file(&logs.outages, |outage| &outage.place);
     let files: Vec<(&String, &Vec<&HostOutage>)> = files.iter().collect();
@@ -118,7 +118,8 @@ fn clocks_agree(logs: &mut Logs) {
     }
 }
 
-/// By how many seconds faults of `a` follow those of `b` on the same hosts, if enough of them agree.
+/// Returns the seconds by which faults of `a` follow those of `b` on the same hosts, if enough of
+/// them agree.
 fn offset(a: &[&HostOutage], b: &[&HostOutage]) -> Option<i64> {
     let mut nearest: Vec<i64> = Vec::new();
     for outage in a {
@@ -131,7 +132,7 @@ fn offset(a: &[&HostOutage], b: &[&HostOutage]) -> Option<i64> {
     (agreeing >= AGREEING && 2 * agreeing > nearest.len()).then_some(middle)
 }
 
-/// From the first to the last instant of the records of a file.
+/// The first and last instant of a file's records.
 type Period = (i64, i64);
 
 fn periods_overlap(logs: &mut Logs) {
@@ -152,7 +153,8 @@ fn periods_overlap(logs: &mut Logs) {
     }
 }
 
-/// The time over which faults were logged, with the files of that time: of files that do not overlap, those with most faults.
+/// Returns the period with fault logs and the files of that period. Among files that do not
+/// overlap, it selects those with the most faults.
 pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     let mut parts: Vec<(Period, BTreeSet<&str>)> = Vec::new();
     for (file, period) in periods(logs) {
@@ -174,7 +176,7 @@ pub(super) fn watched(logs: &Logs) -> Option<(Period, BTreeSet<&str>)> {
     parts.into_iter().filter(|(_, files)| faults(files) > 0).max_by_key(|(_, files)| faults(files))
 }
 
-/// From the first to the last record of each file that has jobs or faults.
+/// Returns the period of each file with jobs or faults.
 fn periods(logs: &Logs) -> BTreeMap<&str, Period> {
     let jobs = logs.jobs.iter().map(|job| (&job.place, job.start, job.end));
     let outages = logs.outages.iter().map(|outage| (&outage.place, outage.start, outage.end));

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times as logs write them, in seconds since 1970.
+//! Times in logs, as seconds since 1970.
 
 use chrono::{DateTime, NaiveDateTime};
 
-/// A time, and whether the log says in which zone.
+/// A time, and whether the log gives its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogTime {
     pub(crate) seconds: i64,
     pub(crate) has_zone: bool,
 }
 
-/// Words for a time that there is not.
 const NONE: &[&str] = &["", "unknown", "none", "null", "n/a", "nan"];
 
-/// A time, if there is one.
+/// Parses a time; `None` if it is missing.
 ///
 /// # Errors
-/// The text, if it is none of the forms that are known.
+/// Returns the text if its format is unknown.
 pub(crate) fn time(text: &str) -> Result<Option<LogTime>, String> {
     let text = text.trim();
     if NONE.contains(&&*text.to_ascii_lowercase()) {
@@ -38,7 +37,7 @@ pub(crate) fn time(text: &str) -> Result<Option<LogTime>, String> {
     }
 }
 
-/// A day and time, for people.
+/// Formats a date and time for text output.
 pub(crate) fn shown(seconds: i64) -> String {
     let time = DateTime::from_timestamp(seconds, 0);
     time.map_or_else(|| seconds.to_string(), |time| time.format("%Y-%m-%d %H:%M").to_string())

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of ours that logs suggest: fabric with its job, fault trace, scenario, months for `buy`, measured steps.
+//! Drafts lightloom files from logs: fabric with its job, fault trace, scenario, months for `buy`,
+//! measured steps.
 //!
-//! What a log says is taken; what can be counted or computed is derived; the rest is assumed. Each such value is a [`Guess`],
-//! and the same sentence stands beside it in the file.
+//! Values are taken from logs, derived from them by counting or computing, or else assumed. Each
+//! value is a [`Guess`], and the same sentence appears as a comment in the file.
 
 mod buy;
 mod cluster;
@@ -18,20 +19,15 @@ use serde::Serialize;
 use super::logs::Logs;
 use cluster::ClusterDraft;
 
-/// How sure a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuessConfidence {
-    /// A log says it.
     Stated,
-    /// It is counted or computed from logs.
     Derived,
-    /// No log says it.
     Assumed,
 }
 
 impl GuessConfidence {
-    /// In a word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,40 +38,30 @@ impl GuessConfidence {
     }
 }
 
-/// A value of a drafted file.
+/// A value in a drafted file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Guess {
-    /// The file.
     pub file: &'static str,
-    /// Its key.
     pub key: &'static str,
-    /// The value.
     pub value: String,
-    /// How sure it is.
     pub confidence: GuessConfidence,
-    /// Where it comes from.
     pub why: String,
 }
 
-/// A drafted file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DraftFile {
-    /// Its name.
     pub name: &'static str,
-    /// What is in it.
     pub text: String,
 }
 
-/// Everything that logs suggest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// The files; they name each other.
     pub files: Vec<DraftFile>,
-    /// What is in them that an operator of the cluster should look at.
+    /// Values for the operator to review.
     pub guesses: Vec<Guess>,
 }
 
-/// A value with where it comes from, before it has a place in a file.
+/// A value with its origin, before it is assigned to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sourced<T> {
     value: T,
@@ -97,7 +83,7 @@ impl<T> Sourced<T> {
     }
 }
 
-/// A file that is being written, with its guesses.
+/// A file under construction, with its guesses.
 struct DraftPage {
     name: &'static str,
     text: String,
@@ -109,13 +95,12 @@ impl DraftPage {
         Self { name, text: format!("# {about}\n"), guesses: Vec::new() }
     }
 
-    /// Lines as they are.
     fn put(&mut self, lines: &str) {
         self.text += lines;
         self.text.push('\n');
     }
 
-    /// A comment that says where a value comes from, and the guess.
+    /// Appends a comment about the origin of a value and records the guess.
     fn guess<T: ToString>(&mut self, key: &'static str, known: &Sourced<T>) {
         let Sourced { value, confidence, why } = known;
         let value = value.to_string();
@@ -131,7 +116,8 @@ impl DraftPage {
     }
 }
 
-/// Files that run, whatever the logs lack; `path` leads from them to a log.
+/// Drafts files that run, even with incomplete logs. `path` returns the path from these files to a
+/// log.
 #[must_use]
 pub fn draft(logs: &Logs, path: &dyn Fn(&str) -> String) -> Draft {
     let cluster = ClusterDraft::of(logs);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lists of hosts as Slurm writes them: `gpu[001-003,7],login` (its manual page scontrol(1), "hostlist").
+//! Slurm host lists such as `gpu[001-003,7],login` (see scontrol(1), "hostlist").
 
-/// More hosts than this in one list are a mistake.
+/// Larger lists are treated as an error.
 const MOST_HOSTS: u64 = 1_000_000;
 
-/// The hosts of a list, in its order.
+/// Returns the hosts of a list, in order.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Describes the syntax error.
 pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for item in items(list) {
@@ -16,7 +16,6 @@ pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
     Ok(hosts)
 }
 
-/// What stands between commas outside brackets.
 fn items(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     let is_end = move |c: char| {
@@ -54,7 +53,7 @@ fn expand_item(before: &str, item: &str, hosts: &mut Vec<String>) -> Result<(), 
 mod tests {
     use super::expand;
 
-    /// As `scontrol show hostnames` of Slurm 22.05 expands them.
+    /// As expanded by `scontrol show hostnames` of Slurm 22.05.
     #[test]
     fn lists_are_those_of_slurm() {
         let hosts = |list: &str| expand(list).unwrap().join(" ");

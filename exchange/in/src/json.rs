@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Records in JSON, with the lines where they begin: an array, an object with a list, or one object after the other.
+//! JSON records with their line numbers, from an array, an object with a list, or consecutive
+//! objects.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -7,7 +8,6 @@ use serde_json::value::RawValue;
 use super::logs::{LogFile, Logs};
 use super::problem::LogTrouble;
 
-/// A record that is not read yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JsonRecord<'f> {
     pub(crate) line: usize,
@@ -21,7 +21,7 @@ struct JsonListing<'f> {
     items: Vec<&'f RawValue>,
 }
 
-/// All records of a file, up to where it is no longer JSON, which is noted.
+/// Returns all records of a file up to the first JSON error, which is recorded.
 pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord<'f>> {
     let mut found = Vec::new();
     let mut lines = LineCounter { bytes: file.bytes, at: 0, line: 1 };
@@ -47,7 +47,7 @@ pub(crate) fn records<'f>(file: &LogFile<'f>, logs: &mut Logs) -> Vec<JsonRecord
     found
 }
 
-/// Counts lines up to a piece of the file; pieces come in order.
+/// Counts lines up to a piece of the file. Pieces must come in order.
 struct LineCounter<'f> {
     bytes: &'f [u8],
     at: usize,
@@ -64,7 +64,7 @@ impl<'f> LineCounter<'f> {
     }
 }
 
-/// Reads a record, or notes why it cannot be.
+/// Parses a record, or records the error.
 pub(crate) fn parse<'f, T: Deserialize<'f>>(
     file: &LogFile<'_>,
     record: JsonRecord<'f>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every kind of log, recognised by its content: a file each, and a line in [`KINDS`].
+//! All log kinds, detected by content: one file and one line in [`KINDS`] each.
 
 mod acme;
 mod flight_recorder;
@@ -17,20 +17,17 @@ use super::checks;
 use super::logs::{LogFile, Logs, ReadLog};
 use super::problem::LogTrouble;
 
-/// A kind of log.
 #[derive(Clone, Copy, Debug)]
 pub struct LogKind {
-    /// What it is called.
     pub name: &'static str,
-    /// How an operator gets one.
+    /// How to obtain such a log.
     pub from: &'static str,
-    /// Whether a file is one.
+    /// Detects a file of this kind.
     pub(crate) is: fn(&LogFile<'_>) -> bool,
-    /// Notes what all files of the kind say.
+    /// Records the content of all files of this kind.
     pub(crate) read: fn(&[LogFile<'_>], &mut Logs),
 }
 
-/// Every kind, the most particular first.
 pub const KINDS: &[LogKind] = &[
     topology_conf::KIND,
     infragraph::KIND,
@@ -45,7 +42,7 @@ pub const KINDS: &[LogKind] = &[
     inspector::KIND,
 ];
 
-/// Reads the files of an operator, each as what its content says it is, and holds them against each other.
+/// Reads an operator's files, each according to its content, and checks them against each other.
 #[must_use]
 pub fn read(files: &[LogFile<'_>]) -> Logs {
     let mut logs = Logs::default();

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An operator's own logs: what they say about a cluster, its jobs and its faults, and files of ours to begin with.
+//! Reads an operator's own logs about a cluster, its jobs and its faults, and drafts lightloom
+//! files from them.
 //!
 //! ```text
 //! files ──▶ kinds (one file each) ──▶ Logs ──▶ checks across files ──▶ draft ──▶ fabric, fault trace, scenario, …
 //! ```
 //!
-//! [`read`] recognises each file by its content and keeps what is the same in all kinds: hosts and their switches, jobs,
-//! outages, profiles of training. [`draft`] turns that into commented files. Whatever the logs do not say is a [`Guess`]
-//! with its [`GuessConfidence`], and whatever does not fit together is a [`LogProblem`] with file and line and with what can
-//! still be said.
+//! [`read`] detects the kind of each file by its content and extracts the information common to all
+//! kinds: hosts and their switches, jobs, outages, training profiles. [`draft`] converts it to
+//! commented files. Values missing from the logs become a [`Guess`] with its [`GuessConfidence`].
+//! Inconsistencies become a [`LogProblem`] with file and line and the remaining usable information.
 //!
-//! To add a kind: a file in `kinds/` with a [`LogKind`], and its line in [`KINDS`].
+//! To add a kind, add a file in `kinds/` with a [`LogKind`] and a line in [`KINDS`].
 //!
-//! Not here: reading of folders (the command line), and running of what comes out (the emulator).
+//! Reading folders is left to the command line, and running the results to the emulator.
 
 mod checks;
 mod clock;

@@ -1,123 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is the same in all kinds of logs.
+//! The information common to all kinds of logs.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::problem::{LogPlace, LogProblem, LogTrouble};
 
-/// A file of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct LogFile<'f> {
-    /// As messages name it.
     pub name: &'f str,
-    /// What is in it.
     pub bytes: &'f [u8],
 }
 
 impl LogFile<'_> {
-    /// A line of it, from 1.
+    /// Returns the location of a line, from 1.
     pub(crate) fn line(&self, line: usize) -> LogPlace {
         LogPlace { file: self.name.to_owned(), line: Some(line) }
     }
 
-    /// All of it.
+    /// Returns the location of the whole file.
     pub(crate) fn whole(&self) -> LogPlace {
         LogPlace { file: self.name.to_owned(), line: None }
     }
 
-    /// Its beginning as text, for kinds to be recognised by.
+    /// Returns the beginning as text, for detecting the kind.
     pub(crate) fn head(&self) -> String {
         String::from_utf8_lossy(&self.bytes[..self.bytes.len().min(1 << 16)]).into_owned()
     }
 }
 
-/// A host of the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostRecord {
-    /// The switches above it, the nearest first.
     pub switches: Vec<String>,
-    /// What its accelerators share a fast domain in. `None` if no log says.
+    /// Fast domain of its accelerators. `None` if unknown.
     pub domain: Option<String>,
-    /// Its accelerators. `None` if no log says.
+    /// Number of accelerators. `None` if unknown.
     pub gpus: Option<u32>,
-    /// What they are called. `None` if no log says.
+    /// Product name of the accelerators. `None` if unknown.
     pub product: Option<String>,
-    /// Where it was first named. `None` for a host that only jobs or faults name.
+    /// First mention in a topology. `None` for a host mentioned only by jobs or faults.
     pub place: Option<LogPlace>,
 }
 
-/// What a host is like, whichever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostShape {
-    /// Its accelerators.
     pub gpus: u32,
-    /// What they are called. `None` if the file does not say.
+    /// Product name. `None` if not in the file.
     pub product: Option<String>,
-    /// The rate of an interface. `None` if the file does not say, or has several.
+    /// Interface rate. `None` if not in the file, or if rates differ.
     pub bits_per_second: Option<u64>,
-    /// The file.
     pub place: LogPlace,
 }
 
 /// A job that ran. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedJob {
-    /// Its number or name in the log.
+    /// Number or name in the log.
     pub id: String,
-    /// What its owner calls it. `None` if the log does not say.
+    /// Job name. `None` if not in the log.
     pub name: Option<String>,
-    /// Its accelerators.
     pub gpus: u64,
-    /// Its hosts.
     pub nodes: u64,
-    /// Their names, where the log has them.
     pub hosts: Vec<String>,
-    /// When it began.
     pub start: i64,
-    /// When it ended. `None` if it still ran.
+    /// End time. `None` if it was still running.
     pub end: Option<i64>,
-    /// Whether an error ended it.
     pub failed: bool,
-    /// Where it is.
     pub place: LogPlace,
 }
 
-/// A host out of service. Times are seconds since 1970.
+/// An outage of a host. Times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostOutage {
-    /// The host.
     pub host: String,
-    /// From when.
     pub start: i64,
-    /// To when. `None` if no log says.
+    /// End time. `None` if unknown.
     pub end: Option<i64>,
-    /// The part that failed, as the log calls it.
+    /// Failed part, as named in the log.
     pub class: String,
-    /// What was seen.
     pub description: String,
-    /// Where it begins.
     pub place: LogPlace,
 }
 
-/// What a profile of a training step shows, or a dump of its collectives.
+/// Content of a training step profile, or of a dump of its collectives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingProfile {
-    /// The file.
     pub place: LogPlace,
-    /// The files of all ranks that have one, in the order of their names.
+    /// Files of all ranks with a profile, ordered by name.
     pub files: Vec<String>,
-    /// Ranks of the job. `None` if the file does not say.
+    /// Ranks of the job. `None` if unknown.
     pub world: Option<u32>,
-    /// Ranks on one host. `None` if the file does not say.
+    /// Ranks per host. `None` if unknown.
     pub ranks_per_host: Option<u32>,
-    /// Seconds of one step, in the middle of those recorded. `None` if no step is marked.
+    /// Median duration of the recorded steps in seconds. `None` if no step is marked.
     pub step_seconds: Option<f64>,
-    /// Process groups by what they are called, with their sizes.
+    /// Sizes of process groups by name.
     pub groups: BTreeMap<String, u32>,
-    /// Bytes of a rank's buffers in a step (or in all of the file, where none is marked), by ranks of the group.
+    /// Bytes of a rank's buffers per step (or per file, if no step is marked), by group size.
     pub exchanged: BTreeMap<u32, u64>,
-    /// The largest bus bandwidth of a collective, in bytes a second, by ranks of the group.
+    /// Largest bus bandwidth of a collective in bytes per second, by group size.
     pub bandwidth: BTreeMap<u32, f64>,
 }
 
@@ -136,36 +117,26 @@ impl TrainingProfile {
     }
 }
 
-/// A file and what it was read as.
+/// A file and its detected kind.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ReadLog {
-    /// The file.
     pub file: String,
-    /// The name of its kind.
     pub kind: &'static str,
 }
 
-/// What all files say.
 #[derive(Clone, Debug, Default)]
 pub struct Logs {
-    /// Files that were recognised.
     pub read: Vec<ReadLog>,
-    /// Hosts, by name.
     pub hosts: BTreeMap<String, HostRecord>,
-    /// What hosts are like, in the order of the files.
     pub shapes: Vec<HostShape>,
-    /// Jobs, in the order of the files.
     pub jobs: Vec<LoggedJob>,
-    /// Outages, by start.
     pub outages: Vec<HostOutage>,
-    /// Profiles and dumps.
     pub profiles: Vec<TrainingProfile>,
-    /// What cannot be used or does not fit together.
     pub problems: Vec<LogProblem>,
 }
 
 impl Logs {
-    /// Whether the files said nothing.
+    /// Returns whether the files contain no information.
     #[must_use]
     pub fn say_nothing(&self) -> bool {
         self.hosts.is_empty()
@@ -179,7 +150,7 @@ impl Logs {
         self.problems.push(LogProblem { place, trouble });
     }
 
-    /// The file that has the topology, if one has.
+    /// Returns the file with the topology, if any.
     #[must_use]
     pub fn topology(&self) -> Option<&str> {
         let placed =
@@ -187,7 +158,7 @@ impl Logs {
         placed.and_then(|host| host.place.as_ref()).map(|place| &*place.file)
     }
 
-    /// Notes where a host is; what is known of it stays.
+    /// Records a host, keeping what is already known about it.
     pub(crate) fn host(&mut self, name: &str, found: HostRecord) {
         let Some(host) = self.hosts.get_mut(name) else {
             self.hosts.insert(name.to_owned(), found);
@@ -210,26 +181,27 @@ impl Logs {
         host.product = host.product.take().or(found.product);
     }
 
-    /// Hosts that jobs and outages name.
+    /// Returns the hosts named by jobs and outages.
     pub(crate) fn named_hosts(&self) -> BTreeSet<&str> {
         let of_jobs = self.jobs.iter().flat_map(|job| job.hosts.iter());
         of_jobs.chain(self.outages.iter().map(|outage| &outage.host)).map(String::as_str).collect()
     }
 }
 
-/// A host seen to go or to come back.
+/// A host observed to fail or recover.
 #[derive(Clone, Debug)]
 pub(crate) struct HostChange {
     pub(crate) host: String,
     pub(crate) at: i64,
-    /// What failed; what comes back must be the same.
+    /// Failed part; the recovery must name the same one.
     pub(crate) class: String,
     pub(crate) is_back: bool,
     pub(crate) description: String,
     pub(crate) place: LogPlace,
 }
 
-/// Outages from what was seen of hosts, in any order. A fault that is seen again before it is over is the same one.
+/// Converts observations in any order to outages. A fault observed again before it ends is the same
+/// fault.
 pub(crate) fn outages(mut changes: Vec<HostChange>) -> Vec<HostOutage> {
     changes.sort_by_key(|change| (change.at, change.is_back));
     let mut open: BTreeMap<(String, String), usize> = BTreeMap::new();

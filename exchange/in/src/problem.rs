@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What in logs cannot be used or does not fit together: where, what, and what can still be said.
+//! Unusable or inconsistent parts of logs: location, problem and consequence.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LogPlace {
-    /// The file, as the user named it.
+    /// Path as the user wrote it.
     pub file: String,
-    /// The line, from 1. `None` if the file as a whole is meant.
+    /// Line from 1. `None` for the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
@@ -24,12 +23,9 @@ impl fmt::Display for LogPlace {
     }
 }
 
-/// Something that cannot be used, or does not fit together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogProblem {
-    /// Where.
     pub place: LogPlace,
-    /// What.
     pub trouble: LogTrouble,
 }
 
@@ -39,153 +35,74 @@ impl fmt::Display for LogProblem {
     }
 }
 
-/// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogTrouble {
-    /// None of the kinds that are read.
+    /// The file has no known kind.
     #[error("not recognised as any of: {known}")]
-    Unrecognised {
-        /// The kinds.
-        known: String,
-    },
-    /// Packed.
+    Unrecognised { known: String },
     #[error("compressed with gzip")]
     Compressed,
-    /// The file, or a record of it, has another form.
+    /// The file or a record has a different format.
     #[error("{0}")]
     Malformed(String),
-    /// The file as a whole has another form.
+    /// The whole file has a different format.
     #[error("{0}")]
     Unreadable(String),
-    /// Hosts that are joined with each other, and not by a switch.
+    /// Hosts are connected to each other without a switch.
     #[error("{count} of its edges join hosts with each other")]
-    HostLinks {
-        /// How many edges.
-        count: usize,
-    },
-    /// Hosts of two files with other numbers of GPUs.
+    HostLinks { count: usize },
+    /// Hosts in two files differ in the number of GPUs.
     #[error("its host has {gpus} GPUs, and hosts of {other} have {others}")]
-    OtherShape {
-        /// Of this file.
-        gpus: u32,
-        /// The other file.
-        other: String,
-        /// Of the other file.
-        others: u32,
-    },
-    /// A column that every record needs.
+    OtherShape { gpus: u32, other: String, others: u32 },
     #[error("no column `{column}`")]
-    NoColumn {
-        /// Its name.
-        column: &'static str,
-        /// How it is asked for.
-        help: &'static str,
-    },
-    /// A time in no form that is known.
+    NoColumn { column: &'static str, help: &'static str },
+    /// A time has an unknown format.
     #[error("`{0}` is no time")]
     NoTime(String),
-    /// A record that ends before it begins.
+    /// A record ends before it begins.
     #[error("it ends {seconds} s before it begins")]
-    EndsFirst {
-        /// By how much.
-        seconds: i64,
-    },
-    /// A host with two places in the topology.
+    EndsFirst { seconds: i64 },
+    /// A host has two positions in the topology.
     #[error("host {host} is below {first} and below {second}")]
-    TwoPlaces {
-        /// The host.
-        host: String,
-        /// The switch it has.
-        first: String,
-        /// The other one.
-        second: String,
-    },
-    /// A switch that another names and no line defines.
+    TwoPlaces { host: String, first: String, second: String },
+    /// A referenced switch is not defined.
     #[error("switch {0} is named and has no line of its own")]
     NoSwitch(String),
     /// No host of a file is in the topology.
     #[error("none of its {count} hosts ({first}, …) is in {topology}: logs of different clusters")]
-    OtherCluster {
-        /// Hosts of the file.
-        count: usize,
-        /// One of them.
-        first: String,
-        /// The file of the topology.
-        topology: String,
-    },
-    /// A host that the topology does not have.
+    OtherCluster { count: usize, first: String, topology: String },
+    /// A host is not in the topology.
     #[error("host {host} is not in {topology}")]
-    UnknownHost {
-        /// The host.
-        host: String,
-        /// The file of the topology.
-        topology: String,
-    },
-    /// Two files see the same faults at different times.
+    UnknownHost { host: String, topology: String },
+    /// Two files have the same faults at different times.
     #[error(
         "its faults are {minutes} min {direction} those of {other} on the same hosts: the clocks differ"
     )]
     Clocks {
-        /// By how much, in the middle.
         minutes: i64,
         /// `after` or `before`.
         direction: &'static str,
-        /// The other file.
         other: String,
     },
-    /// Two files of different times.
     #[error("it is of {period}, and {other} of {others}: they do not overlap")]
-    Periods {
-        /// From and to.
-        period: String,
-        /// The other file.
-        other: String,
-        /// Its from and to.
-        others: String,
-    },
-    /// Times without a zone.
+    Periods { period: String, other: String, others: String },
     #[error("its times have no zone")]
     NoZone,
-    /// A job that ran for longer than faults were logged.
+    /// A job ran longer than the period of fault logs.
     #[error("job {job} ran for {days:.1} days, and faults are logged for {covered:.1}", days = *hours as f64 / 24.0, covered = *covered_hours as f64 / 24.0)]
-    LongJob {
-        /// The job.
-        job: String,
-        /// How long it ran.
-        hours: i64,
-        /// How long faults were logged.
-        covered_hours: i64,
-    },
-    /// A job of more GPUs than the cluster has.
+    LongJob { job: String, hours: i64, covered_hours: i64 },
+    /// A job has more GPUs than the cluster.
     #[error("job {job} has {gpus} GPUs, and the topology {total}")]
-    LargeJob {
-        /// The job.
-        job: String,
-        /// Its GPUs.
-        gpus: u64,
-        /// Those of the cluster.
-        total: u64,
-    },
-    /// Failed jobs whose host is not named.
+    LargeJob { job: String, gpus: u64, total: u64 },
+    /// Jobs failed without naming the host.
     #[error("jobs that a dead node ended, without its name: {count}")]
-    NamelessFault {
-        /// How many.
-        count: usize,
-    },
-    /// A collective that did not end.
+    NamelessFault { count: usize },
     #[error("{name} number {number} of a group of {ranks} ranks did not end")]
-    Hang {
-        /// Its name.
-        name: String,
-        /// Its number in the group.
-        number: u64,
-        /// Members of the group.
-        ranks: usize,
-    },
+    Hang { name: String, number: u64, ranks: usize },
 }
 
 impl LogTrouble {
-    /// What can still be said, or what to do.
+    /// Returns the remaining usable information, or what to do.
     #[must_use]
     pub fn still(&self) -> String {
         match self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every kind of log from a small sample, what does not fit together, and what is drafted.
+//! Tests of every log kind with a small sample, of inconsistencies, and of drafts.
 
 mod drafts;
 mod kinds;
@@ -7,19 +7,17 @@ mod troubles;
 
 use super::{LogFile, Logs, read};
 
-/// What files of these texts say.
 fn logs(files: &[(&str, &str)]) -> Logs {
     let files: Vec<LogFile<'_>> =
         files.iter().map(|(name, text)| LogFile { name, bytes: text.as_bytes() }).collect();
     read(&files)
 }
 
-/// Problems as an operator reads them.
 fn problems(logs: &Logs) -> Vec<String> {
     logs.problems.iter().map(ToString::to_string).collect()
 }
 
-/// Two leaves of four hosts below a spine.
+/// Two leaves with four hosts each below a spine.
 const TOPOLOGY: &str = "# a tree
 SwitchName=leaf1 Nodes=gpu[001-004]
 switchname=leaf2 nodes=gpu005,gpu[006-008]  # keys in any case
@@ -27,7 +25,7 @@ SwitchName=spine \\
   Switches=leaf[1-2]
 ";
 
-/// A job that a dead host ended, and the one that began on it next.
+/// A job ended by a failed host, and the next one that started on it.
 const SACCT: &str = "JobID|JobName|State|Start|End|NNodes|NodeList|AllocTRES|FailedNode
 101|Pretrain 70B|NODE_FAIL|2026-03-01T00:00:00|2026-03-04T06:00:00|6|gpu[001-006]|billing=48,gres/gpu=48,gres/gpu:h100=48,node=6|gpu003
 101.batch|batch|CANCELLED|2026-03-01T00:00:00|2026-03-04T06:00:00|1|gpu001||

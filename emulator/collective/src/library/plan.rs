@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What [`super::Site::ways`] computes, laid out as messages: the same steps, chunks and rates.
+//! Converts the model of [`super::Site::ways`] to messages with the same steps, chunks and rates.
 
 use lightloom_units::Bytes;
 
@@ -9,36 +9,34 @@ use super::{
 };
 use crate::{CollectiveError, CollectiveKind, Directions, Ring, Schedule, Tree, TreeOperation};
 
-/// Channels of a tree: each passes on a chunk for each rank of a domain at once.
+/// Channels of a tree; each forwards a chunk for every rank of a domain at the same time.
 const CHANNELS: f64 = 16.0;
 
-/// A collective of a library as messages.
 #[derive(Clone, Debug)]
 pub struct LibraryPlan {
-    /// Who sends what to whom. Of a tree the members are domains, of a ring ranks.
+    /// The messages. The members of a tree are domains, those of a ring ranks.
     pub schedule: Schedule,
-    /// What joins the members.
     pub joined: Joined,
-    /// Seconds before the first message.
     pub start_seconds: f64,
-    /// Bytes per second that a member sends.
+    /// Send rate of a member in bytes per second.
     pub rate: f64,
 }
 
-/// What joins the members of a [`LibraryPlan`].
+/// Connection between the members of a [`LibraryPlan`].
 #[derive(Clone, Debug)]
 pub enum Joined {
-    /// A link from each to the next, and the seconds of a step over it.
+    /// A link from each member to the next, with the step time in seconds.
     Ring(Vec<f64>),
-    /// A switch, and the seconds from a message's arrival to what waits for it.
+    /// A switch, with the seconds from a message's arrival to the start of dependent messages.
     Switch(f64),
 }
 
 impl Site {
-    /// What `way` sends; `None` for what a switch computes inside one domain or in the network, and for all-to-alls.
+    /// Returns the messages of `way`; `None` for collectives computed in the switch of one domain
+    /// or in the network, and for all-to-alls.
     ///
     /// # Errors
-    /// Fewer than two ranks.
+    /// If there are fewer than two ranks.
     pub fn plan(
         &self,
         kind: CollectiveKind,
@@ -95,9 +93,10 @@ impl Site {
         let passing = size / CHANNEL_RATE;
         let most = (CHANNELS * self.inside() * size).min(rate * passing);
         let pieces = (bytes / most).ceil().max(1.0);
-        // Half of a piece is in each tree, and in half of the cases it waits for that of the other child.
+        // Half of a piece is in each tree, and in half of the cases it waits for that of the other
+        // child.
         let on_links = 0.75 * bytes / pieces / rate;
-        // The first piece takes its time on links, too: a part of it in each step.
+        // The first piece also takes time on links, a part of it in each step.
         let first = 2.0 * bytes / pieces / rate / (2.0 * self.depth());
         let schedule = Tree {
             operation: TreeOperation::DoubleAllReduce,

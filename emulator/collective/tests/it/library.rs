@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a library chooses, and that what it pipelines takes as long as its slowest part.
+//! The library's choices, and pipelines limited by their slowest stage.
 use lightloom_collective::{
     Algorithm, CollectiveKind, Generation, LibraryTime, Protocol, Shape, Site,
 };
@@ -19,7 +19,7 @@ fn chosen(site: Site, kind: CollectiveKind, mebibytes: f64) -> LibraryTime {
 
 #[test]
 fn a_large_all_reduce_over_512_nodes_is_no_sum_of_its_stages() {
-    // Measured: 255.5 GB/s in the mean from 64 MiB; stages one after the other come to 53.5 GB/s.
+    // Measured: 255.5 GB/s on average from 64 MiB; sequential stages would give 53.5 GB/s.
     let time = chosen(hopper(4096, 512), CollectiveKind::AllReduce, 1024.0);
     let bus = CollectiveKind::AllReduce.bus_factor(4096) * 1024.0 * MEBIBYTE / time.seconds;
     assert_eq!(time.algorithm, Algorithm::NvlsTree);
@@ -28,7 +28,8 @@ fn a_large_all_reduce_over_512_nodes_is_no_sum_of_its_stages() {
 
 #[test]
 fn one_node_of_hopper_changes_from_ll_to_its_switch_between_one_and_two_mebibytes() {
-    // What H200 was seen to do (stas00/ml-engineering): LL up to 1 MiB, NVLS from 2 MiB and above four GPUs.
+    // Observed on H200 (stas00/ml-engineering): LL up to 1 MiB, NVLS from 2 MiB and above four
+    // GPUs.
     let chosen = |ranks, mebibytes| {
         let time = chosen(hopper(ranks, 1), CollectiveKind::AllReduce, mebibytes);
         (time.algorithm, time.protocol)
@@ -38,7 +39,7 @@ fn one_node_of_hopper_changes_from_ll_to_its_switch_between_one_and_two_mebibyte
     assert_eq!(chosen(4, 8192.0), (Algorithm::Ring, Protocol::Simple));
 }
 
-/// A ring of 64 at 800 GB/s was given NVLS at 1083 GB/s.
+/// Regression: a ring of 64 at 800 GB/s got NVLS at 1083 GB/s.
 #[test]
 fn a_domain_without_a_switch_does_rings_below_its_link_and_its_all_to_all_crosses_many() {
     let bytes = 16_384.0 * MEBIBYTE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom-collective` promises, in one program: a file a subject, a folder what several of them use.
+//! Integration tests of `lightloom-collective` in one binary: one file per subject.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Schedules: every piece comes where it belongs, and closed forms are what happens message by message.
+//! Schedules deliver every piece to its destination, and closed forms match a message-by-message
+//! computation.
 use std::collections::BTreeSet;
 
 use lightloom_collective::{
@@ -10,7 +11,7 @@ use lightloom_units::{Bytes, Picoseconds};
 
 const SIZE: Bytes = Bytes(1 << 20);
 
-/// Rings along the dimensions of a grid of 3 by 4 ranks.
+/// Rings along the dimensions of a 3 × 4 grid of ranks.
 fn torus() -> TorusAllReduce {
     let along = (0..4).map(|y| (0..3).map(|x| x + 3 * y).collect()).collect();
     let across = (0..3).map(|x| (0..4).map(|y| x + 3 * y).collect()).collect();
@@ -46,7 +47,7 @@ fn every_kind() -> Vec<(String, Schedule)> {
     all.into_iter().map(|(name, schedule)| (name, schedule.unwrap())).collect()
 }
 
-/// When the last message arrives, worked out message by message until nothing moves any more.
+/// Computes the arrival of the last message, message by message until nothing changes.
 fn message_by_message(schedule: &Schedule, time: MessageTime) -> u64 {
     let sendings = &schedule.sendings;
     let mut arrived: Vec<Vec<u64>> =
@@ -127,7 +128,7 @@ fn collectives_that_cannot_be_laid_out_say_why() {
     assert_eq!(unequal, Err(expected));
 }
 
-/// Pieces that each rank holds after the steps of an exchange, moved one by one.
+/// Returns the pieces of each rank after the steps of an exchange, moved one by one.
 fn exchanged(exchange: Exchange, ranks: usize) -> Vec<BTreeSet<(usize, usize)>> {
     let mut held: Vec<BTreeSet<(usize, usize)>> =
         (0..ranks).map(|own| (0..ranks).map(|to| (own, to)).collect()).collect();

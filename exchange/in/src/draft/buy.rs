@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `buy.yaml`: the jobs of the logs over the faults of the logs, on several designs; and `runs.csv`, the
+//! `buy.yaml`: the logged jobs with the logged faults on several designs; and `runs.csv`, the
 //! measured step for `lightloom calibrate`.
 
 use std::collections::BTreeMap;
@@ -8,14 +8,11 @@ use super::cluster::ClusterDraft;
 use super::{Draft, DraftFile, DraftPage, Guess, Sourced, trace};
 use crate::logs::{LoggedJob, Logs};
 
-/// What is kept of a table of jobs: kinds by size.
 const KINDS: usize = 4;
-/// Shorter jobs are debugging.
 const SHORTEST_S: i64 = 600;
-/// Months are simulated in days, so that shorter logs repeat.
+/// Months are simulated in days, so shorter logs repeat.
 const FEWEST_DAYS: u32 = 30;
 
-/// Jobs of about one size.
 struct JobSize {
     gpus: u32,
     days: f64,
@@ -92,7 +89,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     page.end(draft);
 }
 
-/// Dense 16-bit TFLOP/s of a card.
+/// Returns the dense 16-bit TFLOP/s of a card.
 fn peak(card: &str, why: &str) -> Sourced<u32> {
     let tflops = match card {
         "a100" => 312,
@@ -104,12 +101,12 @@ fn peak(card: &str, why: &str) -> Sourced<u32> {
     Sourced::assumed(tflops, format!("of {card}: {why}"))
 }
 
-/// Jobs of whole groups, in kinds of about equal size: powers of two, the largest kinds first.
+/// Returns jobs of whole groups by size class (powers of two), largest first.
 fn job_kinds(logs: &Logs, cluster: &ClusterDraft) -> Vec<JobSize> {
     let tp = cluster.tp.value;
     let lasted = |job: &&LoggedJob| job.end.is_some_and(|end| end - job.start >= SHORTEST_S);
     let mut jobs: Vec<&LoggedJob> = logs.jobs.iter().filter(lasted).collect();
-    // Tables of different times are of different months: the one with most jobs is taken.
+    // Tables from different periods cover different months, so take the one with the most jobs.
     let mut tables: BTreeMap<&String, usize> = BTreeMap::new();
     for job in &jobs {
         *tables.entry(&job.place.file).or_default() += 1;
@@ -144,7 +141,8 @@ fn job_kinds(logs: &Logs, cluster: &ClusterDraft) -> Vec<JobSize> {
         .collect()
 }
 
-/// A row for `lightloom calibrate`, where a step is measured. What no log says is left for its owner.
+/// Writes a row for `lightloom calibrate` if a step was measured. Values missing from the logs are
+/// left to the user.
 pub(super) fn write_runs(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) {
     let measured = logs.profiles.iter().find_map(|profile| Some((profile, profile.step_seconds?)));
     let Some((profile, seconds)) = measured else { return };

@@ -1,31 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What logs say of the machines and of the job that matters most.
+//! The machines and the most important job according to the logs.
 
 use std::collections::BTreeMap;
 
 use super::Sourced;
 use crate::logs::{LoggedJob, Logs, TrainingProfile};
 
-/// The machines and the job.
 #[derive(Debug)]
 pub(super) struct ClusterDraft {
     pub(super) nodes: Sourced<u32>,
     pub(super) gpus_per_node: Sourced<u32>,
-    /// GPUs of a fast domain.
     pub(super) domain: Sourced<u32>,
     pub(super) nodes_per_tor: Sourced<u32>,
-    /// ToRs below one switch of the next tier. `None` for all.
+    /// ToRs below one switch of the next tier. `None` if all are.
     pub(super) tors_per_domain: Option<Sourced<u32>>,
-    /// Of an interface, as the fabric file has it.
+    /// Interface rate in fabric file syntax.
     pub(super) link_rate: Sourced<String>,
     pub(super) job: Sourced<String>,
     pub(super) job_gpus: Sourced<u32>,
     pub(super) tp: Sourced<u32>,
-    /// What its accelerators are called, by a card that comes with lightloom.
+    /// Accelerator, by the name of a shipped card.
     pub(super) accelerator: Sourced<&'static str>,
 }
 
-/// A cluster of logs that say nothing of hosts.
+/// Values for logs without information about hosts.
 const USUAL_NODES: u32 = 16;
 const USUAL_GPUS: u32 = 8;
 const USUAL_NODES_PER_TOR: u32 = 4;
@@ -61,7 +59,7 @@ impl ClusterDraft {
     }
 }
 
-/// The most frequent value, the larger of equals, and how many there are in all.
+/// Returns the most frequent value (the larger one of equals), its count, and the total count.
 fn usual<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<(T, usize, usize)> {
     let mut counts: BTreeMap<T, usize> = BTreeMap::new();
     for value in values {
@@ -72,7 +70,6 @@ fn usual<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<(T, usize, us
     Some((value, count, all))
 }
 
-/// How many of all say so.
 fn share(count: usize, all: usize, what: &str) -> String {
     format!("{what}: {count} of {all}")
 }
@@ -106,7 +103,7 @@ fn nodes(logs: &Logs, gpus_per_node: u32) -> Sourced<u32> {
     Sourced::assumed(USUAL_NODES, "no log says how many hosts there are")
 }
 
-/// The most hosts that jobs had at once.
+/// Returns the most hosts in concurrent use by jobs.
 fn most_at_once(jobs: &[LoggedJob]) -> u32 {
     let begins = jobs.iter().map(|job| (job.start, 1, job.nodes as i64));
     let ends = jobs.iter().filter_map(|job| Some((job.end?, 0, -(job.nodes as i64))));
@@ -131,7 +128,7 @@ fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     if let Some(gpus) = of_profiles {
         return Sourced::derived(gpus, "the most ranks on one host that NCCL saw");
     }
-    // Jobs of one host may take a part of it; those of several mostly take hosts as a whole.
+    // Single-host jobs may use part of a host, whereas multi-host jobs mostly use whole hosts.
     let of_jobs =
         logs.jobs.iter().filter(|job| job.nodes > 1 && job.gpus.is_multiple_of(job.nodes));
     let of_jobs = of_jobs.map(|job| (job.gpus / job.nodes) as u32).filter(|gpus| *gpus > 0);
@@ -141,7 +138,7 @@ fn gpus_per_node(logs: &Logs) -> Sourced<u32> {
     Sourced::assumed(USUAL_GPUS, "no log says how many GPUs a host has")
 }
 
-/// GPUs of a fast domain, and its hosts.
+/// Returns the GPUs and hosts per fast domain.
 fn domain(logs: &Logs, gpus_per_node: u32) -> (Sourced<u32>, u32) {
     let mut sizes: BTreeMap<&str, u32> = BTreeMap::new();
     for domain in logs.hosts.values().filter_map(|host| host.domain.as_deref()) {
@@ -184,7 +181,7 @@ fn tors_per_domain(logs: &Logs) -> Option<Sourced<u32>> {
     Some(Sourced::stated(tors, share(count, all, "switches above leaves")))
 }
 
-/// The most telling profile: that of the most ranks.
+/// Returns the profile with the most ranks.
 fn largest(logs: &Logs) -> Option<&TrainingProfile> {
     logs.profiles.iter().max_by_key(|profile| profile.world)
 }
@@ -212,13 +209,14 @@ fn tensor_parallel(logs: &Logs, total: u32, gpus_per_node: u32, domain: u32) -> 
     }
 }
 
-/// The job that holds most GPUs, of those that fit.
+/// Returns the fitting job with the most GPUs.
 fn largest_job(logs: &Logs, total: u32) -> Option<&LoggedJob> {
     let fitting = logs.jobs.iter().filter(|job| job.gpus > 0 && job.gpus <= u64::from(total));
     fitting.max_by_key(|job| (job.gpus, job.end.unwrap_or(job.start) - job.start))
 }
 
-/// Ranks of the job that was profiled. `None` if a job of more GPUs is logged: then the profile is a sample.
+/// Returns the ranks of the profiled job. `None` if a larger job is logged, because the profile is
+/// then only a sample.
 fn own_world(logs: &Logs, total: u32) -> Option<u32> {
     let world = largest(logs).and_then(|profile| profile.world).filter(|world| *world > 1)?;
     let job = largest_job(logs, total);
@@ -268,14 +266,13 @@ fn link_rate(logs: &Logs) -> Sourced<String> {
     Sourced::assumed("400Gbps".to_owned(), why)
 }
 
-/// The fastest collective that a log has, in words.
 fn fastest(logs: &Logs) -> Option<String> {
     let rates = logs.profiles.iter().flat_map(|profile| &profile.bandwidth);
     let (ranks, rate) = rates.max_by(|a, b| a.1.total_cmp(b.1))?;
     Some(format!("{:.0} GB/s of bus bandwidth among {ranks} ranks was measured", rate / 1e9))
 }
 
-/// Products, by a piece of their name, and our cards.
+/// Substrings of product names, with our cards.
 const ACCELERATORS: &[(&str, &str)] = &[
     ("gb300", "gb300"),
     ("gb200", "gb200"),

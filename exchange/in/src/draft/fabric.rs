@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `fabric.yaml`: the machines and the job on them.
+//! `fabric.yaml`: the machines and their job.
 
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `scenario.yaml`: the job's groups exchange while the hosts of the fault trace fail and come back, in compressed time.
+//! `scenario.yaml`: the job's groups communicate while the hosts of the fault trace fail and
+//! recover, in compressed time.
 
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced, fabric, trace};
@@ -7,13 +8,14 @@ use crate::logs::Logs;
 
 pub(super) const NAME: &str = "scenario.yaml";
 
-/// Days are compressed so far that a month is a short run.
+/// Compresses time so that a month becomes a short run.
 const DAY_TAKES_US: u32 = 50;
-/// Days that one run covers; longer logs are looked at piece by piece.
+/// Days per run; longer logs are examined in pieces.
 const MOST_DAYS: u32 = 30;
-/// What a rank of the drafted domain sends and receives in a microsecond, both ways round: 3.6 Tb/s each, without headers.
+/// Bytes sent and received by a rank of the drafted domain per microsecond, in both ring
+/// directions: 3.6 Tb/s each, without headers.
 const BYTES_PER_US: u64 = 829_000;
-/// Rounds in which the traffic of all days is sent.
+/// Number of rounds in which the traffic of all days is sent.
 const ROUNDS: u64 = 100;
 
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draft: &mut Draft) {
@@ -54,14 +56,15 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, days: Option<u32>, draf
     page.end(draft);
 }
 
-/// What the groups exchange: as much as fills the run, in pieces as the profile has them where it has.
+/// Writes the traffic of the groups: enough to fill the run, in pieces of the profiled size if
+/// known.
 fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut DraftPage) {
     let tp = cluster.tp.value;
     let measured = logs.profiles.iter().find_map(|profile| {
         let bytes = profile.exchanged.get(&tp).copied().filter(|bytes| *bytes > 0)?;
         Some((bytes, &profile.place))
     });
-    // Of a buffer, an all-reduce of n ranks sends 2(n - 1)/n from each.
+    // An all-reduce of n ranks sends 2(n - 1)/n of the buffer from each rank.
     let ranks = u64::from(tp.max(2));
     let sent = run_us * BYTES_PER_US / ROUNDS;
     let fill = (sent * ranks / (2 * (ranks - 1))).max(4096).next_multiple_of(4096);
@@ -83,7 +86,7 @@ fn collectives(logs: &Logs, cluster: &ClusterDraft, run_us: u64, page: &mut Draf
     };
     page.guess("collectives[0].bytes", &bytes);
     let repeat = (fill * ROUNDS).div_ceil(bytes.value.max(1)).clamp(1, 1000);
-    // A group of one has nothing to exchange: then replicas do.
+    // A group of one rank exchanges nothing, so use the replicas.
     let kind = if tp > 1 { "all_reduce" } else { "data_parallel_all_reduce" };
     page.put(&format!(
         "collectives:\n  - {kind}: {{name: exchange, bytes: {}B, repeat: {repeat}}}",

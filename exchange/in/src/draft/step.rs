@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `step.yaml`: the recorded step itself, packet by packet, where every rank has a profile.
+//! `step.yaml`: the recorded step, packet by packet, if every rank has a profile.
 
 use super::cluster::ClusterDraft;
 use super::{Draft, DraftPage, Sourced, fabric};
 use crate::logs::Logs;
 
-/// Profiles of more ranks are not read by one run.
+/// Maximum number of ranks in one run.
 const MOST_RANKS: usize = 256;
 
 pub(super) fn write(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `fault-trace.json`: when which host was out, in days since the logs begin.
+//! `fault-trace.json`: host outages, in days since the start of the logs.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::logs::{HostOutage, Logs};
 
 pub(super) const NAME: &str = "fault-trace.json";
 
-/// How long a host is out whose return no log has.
+/// Assumed duration of an outage without a logged end.
 const USUAL_OUTAGE_S: i64 = 20 * 3600;
 
-/// Writes the trace, if there is a fault; the days that it covers.
+/// Writes the trace if there are faults. Returns the covered days.
 pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> Option<u32> {
     let ((from, to), watched) = watched(logs)?;
     let outages: Vec<&HostOutage> =
@@ -81,7 +81,7 @@ pub(super) fn write(logs: &Logs, cluster: &ClusterDraft, draft: &mut Draft) -> O
     Some(days)
 }
 
-/// The number of a kind of fault, by what the log calls it.
+/// Returns the index of a fault kind, by the log's description.
 fn kind_of(kinds: &mut Vec<FaultKind>, class: &str, description: &str) -> u32 {
     let kind = FaultKind {
         level: "Hardware Failure".to_owned(),

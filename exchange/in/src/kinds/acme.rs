@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The job tables of AcmeTrace (InternLM/AcmeTrace, CC-BY-4.0): `trace_seren.csv`, `trace_kalos.csv`.
+//! The job tables of AcmeTrace (InternLM/AcmeTrace, CC-BY-4.0): `trace_seren.csv`,
+//! `trace_kalos.csv`.
 //!
-//! Source: its README, "Job Trace": `state` is one of COMPLETED, CANCELLED, FAILED, TIMEOUT, NODE_FAIL; `duration` in
-//! seconds. No host is named, so a job that a dead host ended is a fault of a host without a name.
+//! Source: its README, "Job Trace": `state` is one of COMPLETED, CANCELLED, FAILED, TIMEOUT,
+//! NODE_FAIL; `duration` is in seconds. The tables name no hosts, so a job ended by a failed host
+//! is a fault of an unnamed host.
 
 use serde::Deserialize;
 
@@ -36,7 +38,7 @@ struct AcmeRow {
     fail_time: String,
 }
 
-/// None of the columns says when a host came back.
+/// No column contains the recovery time of a host.
 const UNKNOWN_END: Option<i64> = None;
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dumps of PyTorch's flight recorder as JSON: groups of ranks, sizes of collectives, and what did not end.
+//! JSON dumps of PyTorch's flight recorder: groups of ranks, collective sizes, and unfinished
+//! collectives.
 //!
-//! Source: `torch/csrc/distributed/c10d/FlightRecorder.hpp`, version 2.10 of the dump: `pg_config` with the ranks of each
-//! group as text, `entries` with `profiling_name`, `process_group` (name and description), `input_sizes`, `input_dtypes`,
-//! `collective_seq_id`, `state`.
+//! Source: `torch/csrc/distributed/c10d/FlightRecorder.hpp`, version 2.10 of the dump: `pg_config`
+//! with the ranks of each group as text, `entries` with `profiling_name`, `process_group` (name and
+//! description), `input_sizes`, `input_dtypes`, `collective_seq_id`, `state`.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +38,7 @@ struct RecordedGroup {
     name: String,
     #[serde(default)]
     desc: String,
-    /// A list, or the text of one.
+    /// A list, or its text form.
     #[serde(default)]
     ranks: Value,
 }
@@ -101,7 +102,7 @@ fn bytes(entry: &RecordedCollective) -> u64 {
     sizes.map(|(size, dtype)| size.iter().product::<u64>() * element(dtype)).sum()
 }
 
-/// Bytes of an element, by the names of c10's scalar types.
+/// Returns the bytes per element, by c10 scalar type name.
 fn element(dtype: &str) -> u64 {
     match dtype {
         "Byte" | "Char" | "Bool" | "Float8_e4m3fn" | "Float8_e5m2" => 1,

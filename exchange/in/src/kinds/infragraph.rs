@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! InfraGraph: devices of components, instances of devices, and edges between slices of them, in YAML or JSON.
+//! InfraGraph: devices with components, instances of devices, and edges between slices of them, in
+//! YAML or JSON.
 //!
-//! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service: an endpoint is a slice as Python has them
-//! (`leaf[0:4]`, `xpu[:]`, none for all), its indices and those of its component run as nested loops; `many2many` joins each
-//! with each, `one2one` the first with the first. A host is an instance whose device holds an `xpu`, in itself or in a
-//! `device` inside; a switch one that holds a `switch` and no `xpu`. A switch that a host is cabled to is a leaf.
+//! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service. An endpoint is a
+//! Python-style slice (`leaf[0:4]`, `xpu[:]`, none for all); instance and component indices run as
+//! nested loops. `many2many` joins each with each, `one2one` the first with the first. A host is an
+//! instance whose device contains an `xpu`, directly or in a nested `device`; a switch contains a
+//! `switch` and no `xpu`. A switch cabled to a host is a leaf.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,7 +103,6 @@ struct InfraBandwidth {
     gigabytes_per_second: Option<f64>,
 }
 
-/// What an instance is to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InfraRole {
     Host,
@@ -109,10 +110,10 @@ enum InfraRole {
     Other,
 }
 
-/// An instance of a device: its name in the file, and which of them.
+/// An instance: its name in the file and its index.
 type Place<'i> = (&'i str, u32);
 
-/// Instances that one edge may join with each other.
+/// Maximum number of instance pairs per edge.
 const PAIRS_MAX: usize = 1 << 24;
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
@@ -197,10 +198,10 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) -> Result<(), String> {
     Ok(())
 }
 
-/// Devices stand in devices, and a file may have a circle of them.
+/// Devices are nested, and a file may contain a cycle.
 const DEPTH_MAX: u32 = 8;
 
-/// Components of a kind in a device and in those inside it.
+/// Returns the number of components of a kind in a device, including nested devices.
 fn held(device: &str, kind: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> u32 {
     let Some(found) = devices.get(device).filter(|_| depth < DEPTH_MAX) else { return 0 };
     let of = |component: &InfraComponent| {
@@ -214,7 +215,7 @@ fn held(device: &str, kind: &str, devices: &BTreeMap<&str, &InfraDevice>, depth:
     found.components.iter().map(of).fold(0, u32::saturating_add)
 }
 
-/// What a device says of its accelerators: their description and name.
+/// Returns the description and name of a device's accelerators.
 fn described(device: &str, devices: &BTreeMap<&str, &InfraDevice>, depth: u32) -> Option<String> {
     let found = devices.get(device).filter(|_| depth < DEPTH_MAX)?;
     found.components.iter().find_map(|component| match &*component.choice {
@@ -234,7 +235,7 @@ fn rate(link: &InfraLink) -> Option<u64> {
     (gigabits > 0.0 && gigabits < 1e6).then(|| (gigabits * 1e9).round() as u64)
 }
 
-/// Which of these instances an edge joins.
+/// Returns the instance pairs that an edge joins.
 fn pairs<'i>(
     scheme: &str,
     [mut low, mut high]: [Vec<Place<'i>>; 2],
@@ -254,7 +255,7 @@ fn pairs<'i>(
     Ok(low.into_iter().flat_map(with_each).collect())
 }
 
-/// The instances of an endpoint, each as often as it has components there.
+/// Returns the instances of an endpoint, each repeated for its components there.
 fn places<'i>(
     end: &InfraEndpoint,
     instances: &BTreeMap<&'i str, &'i InfraInstance>,
@@ -282,7 +283,7 @@ fn places<'i>(
     Ok(indices.into_iter().flat_map(|at| std::iter::repeat_n((*name, at), components)).collect())
 }
 
-/// The indices of `name[1:5:2]` out of so many, as Python takes them.
+/// Returns the indices of `name[1:5:2]` out of `count`, with Python semantics.
 fn slice(text: &str, count: u32) -> Result<Vec<u32>, String> {
     let bad = || format!("`{text}` is no slice of {count}");
     let Some((_, inside)) = text.split_once('[') else { return Ok((0..count).collect()) };

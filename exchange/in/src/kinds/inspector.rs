@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Records of the NCCL Inspector: how large a job's communicators are, how many hosts they span, how fast they were.
+//! NCCL Inspector records: sizes of a job's communicators, the number of hosts they span, and their
+//! bandwidth.
 //!
-//! Source: `ext-profiler/inspector/README.md` of NVIDIA/nccl, output format 4.0: one JSON object a collective, `header`
-//! {id, rank, n_ranks, nnodes}, `metadata` {hostname}, `coll_perf` {coll, coll_sn, coll_msg_size_bytes, coll_busbw_gbs}.
+//! Source: `ext-profiler/inspector/README.md` of NVIDIA/nccl, output format 4.0: one JSON object
+//! per collective, `header` {id, rank, n_ranks, nnodes}, `metadata` {hostname}, `coll_perf` {coll,
+//! coll_sn, coll_msg_size_bytes, coll_busbw_gbs}.
 
 use serde::Deserialize;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Profiles of PyTorch (Kineto): how long a step took, which groups of ranks there are, and what they exchanged.
+//! PyTorch profiles (Kineto): step durations, groups of ranks, and their communication.
 //!
-//! Exchanges are read by `lightloom_training::kineto`, as `lightloom workload` does. Here: the steps that
-//! `torch.profiler` marks (`ProfilerStep#4`), and `distributedInfo` with `pg_config`.
+//! `lightloom_training::kineto` reads the communication, as in `lightloom workload`. This module
+//! reads the steps marked by `torch.profiler` (`ProfilerStep#4`) and `distributedInfo` with
+//! `pg_config`.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +72,7 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
         found.push(profile(file, document));
     }
     let Some((mut first, steps)) = found.into_iter().reduce(joined) else { return };
-    // All ranks together where they fit together, else the first rank alone: sizes are those of one rank.
+    // All ranks if they are consistent, otherwise only the first: sizes are per rank.
     let step = lightloom_training::kineto::read(&profiles).or_else(|error| {
         logs.problem(files[0].whole(), LogTrouble::Malformed(error.to_string()));
         lightloom_training::kineto::read(&profiles[..1])
@@ -97,7 +98,7 @@ fn read(files: &[LogFile<'_>], logs: &mut Logs) {
     logs.profiles.push(first);
 }
 
-/// How many different groups of each size there are.
+/// Returns the number of different groups by size.
 fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32, u64> {
     let mut groups: BTreeMap<u32, std::collections::BTreeSet<&[u32]>> = BTreeMap::new();
     for task in graph.tasks() {
@@ -108,10 +109,10 @@ fn groups_by_size(graph: &lightloom_training::graph::TaskGraph) -> BTreeMap<u32,
     groups.into_iter().map(|(size, groups)| (size, groups.len() as u64)).collect()
 }
 
-/// What a file says of its rank, and how many steps are marked in it.
+/// Returns the profile of one rank and its number of marked steps.
 fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, usize) {
     let mut profile = TrainingProfile::new(file.whole());
-    // The device's own marks repeat those of the host.
+    // The device's marks repeat those of the host.
     let is_step = |event: &&MarkedEvent| {
         event.name.starts_with("ProfilerStep#") && event.cat != "gpu_user_annotation"
     };
@@ -129,7 +130,7 @@ fn profile(file: &LogFile<'_>, document: ProfileDocument) -> (TrainingProfile, u
     (profile, steps.len())
 }
 
-/// Two ranks of a job: its step takes as long as its slowest rank's.
+/// Merges two ranks of a job, whose step takes as long as that of the slowest rank.
 fn joined(a: (TrainingProfile, usize), b: (TrainingProfile, usize)) -> (TrainingProfile, usize) {
     let ((mut one, steps), (other, more)) = (a, b);
     one.world = one.world.or(other.world);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes events: `kubectl get events -A -o json`. A node is out from `NodeNotReady` to `NodeReady`.
+//! Kubernetes events: `kubectl get events -A -o json`. A node is out of service from `NodeNotReady`
+//! to `NodeReady`.
 //!
-//! Source: Event v1 of the core API (`involvedObject`, `lastTimestamp`, `eventTime`) and of events.k8s.io (`regarding`);
-//! reasons of the node controller and the kubelet.
+//! Source: Event v1 of the core API (`involvedObject`, `lastTimestamp`, `eventTime`) and of
+//! events.k8s.io (`regarding`); reasons of the node controller and the kubelet.
 
 use serde::Deserialize;
 
@@ -58,7 +59,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         if event.involved_object.kind != "Node" {
             continue;
         }
-        // Events that repeat are one, with the first and the last time: a host that goes began to at the first.
+        // Repeated events are merged with a first and a last time; an outage begins at the first.
         let mut times = [&event.first_timestamp, &event.last_timestamp];
         if is_back {
             times.reverse();

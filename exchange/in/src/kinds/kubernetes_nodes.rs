@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes nodes with the labels of Topograph: `kubectl get nodes -o json`, or `-o yaml`.
+//! Kubernetes nodes with Topograph labels: `kubectl get nodes -o json`, or `-o yaml`.
 //!
-//! Source: `docs/reference/node-labels.md` of NVIDIA/topograph 1.0: `fabric.topograph.run/tier-0` is the nearest switch,
-//! `accelerator.topograph.run/domain` what accelerators share; `nvidia.com/gpu` of Node v1's `status.capacity`; the label
-//! `nvidia.com/gpu.product` of GPU feature discovery.
+//! Source: `docs/reference/node-labels.md` of NVIDIA/topograph 1.0: `fabric.topograph.run/tier-0`
+//! is the nearest switch, `accelerator.topograph.run/domain` the accelerators' common domain;
+//! `nvidia.com/gpu` of Node v1's `status.capacity`; the label `nvidia.com/gpu.product` of GPU
+//! feature discovery.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
-/// Whether a document, in JSON or YAML, has an object of this kind.
+/// Returns whether a JSON or YAML document contains an object of this kind.
 fn is_kind(text: &str, kind: &str) -> bool {
     let bare: String = text.chars().filter(|c| !matches!(c, ' ' | '"')).collect();
     let named = format!("kind:{kind}");
@@ -45,7 +46,7 @@ struct ClusterNode {
     metadata: NodeMetadata,
     #[serde(default)]
     status: NodeStatus,
-    /// Of a list of nodes in YAML.
+    /// Entries of a YAML node list.
     #[serde(default)]
     items: Vec<ClusterNode>,
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What NCCL sees of a host: the XML of `NCCL_TOPO_DUMP_FILE`.
+//! NCCL's view of a host: the XML of `NCCL_TOPO_DUMP_FILE`.
 //!
-//! Source: `src/graph/xml.cc` of NVIDIA/nccl: `<gpu>` inside `<pci class="0x03…">`, whose `device` is
-//! the PCI id of the product; `<net>` with `speed` in Mb/s for each port. Ids: the PCI ID repository.
+//! Source: `src/graph/xml.cc` of NVIDIA/nccl: `<gpu>` inside `<pci class="0x03…">`, whose `device`
+//! is the PCI id of the product; `<net>` with `speed` in Mb/s for each port. Ids: the PCI ID
+//! repository.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ pub(super) const KIND: LogKind = LogKind {
     },
 };
 
-/// PCI ids of accelerators, and what they are called.
+/// PCI ids of accelerators with their product names.
 const PRODUCTS: &[(&str, &str)] = &[
     ("0x20b0", "A100 SXM4 40GB"),
     ("0x20b2", "A100 SXM4 80GB"),

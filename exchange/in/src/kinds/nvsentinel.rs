@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Health events of NVSentinel: a fault begins with a fatal one and ends with a healthy one of the same check.
+//! NVSentinel health events: a fault begins with a fatal event and ends with a healthy one of the
+//! same check.
 //!
-//! Source: `data-models/protobufs/health_event.proto` of NVIDIA/NVSentinel (nodeName, checkName, componentClass, isFatal,
-//! isHealthy, generatedTimestamp, errorCode). Events come alone, in a list, as stored in its database (`healthevent`, keys in
-//! lower case) or as exported (`data.healthEvent`).
+//! Source: `data-models/protobufs/health_event.proto` of NVIDIA/NVSentinel (nodeName, checkName,
+//! componentClass, isFatal, isHealthy, generatedTimestamp, errorCode). Events appear individually,
+//! in a list, as stored in its database (`healthevent`, lower-case keys) or as exported
+//! (`data.healthEvent`).
 
 use serde_json::{Map, Value};
 
@@ -23,12 +25,12 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
-/// A value by its name, whatever the case.
+/// Looks up a key, ignoring case.
 fn get<'v>(map: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     map.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// The event in a record: it, or what it wraps.
+/// Returns the event of a record, unwrapping it if necessary.
 fn event(record: &Map<String, Value>) -> Option<&Map<String, Value>> {
     if get(record, "checkName").is_some() {
         return Some(record);
@@ -37,7 +39,7 @@ fn event(record: &Map<String, Value>) -> Option<&Map<String, Value>> {
     inner.and_then(Value::as_object).and_then(event)
 }
 
-/// A time as text, or in the forms of protocol buffers and of the database.
+/// Parses a time as text, protocol buffers timestamp or database timestamp.
 fn stamp(value: &Value) -> Result<Option<i64>, String> {
     match value {
         Value::String(text) => Ok(time(text)?.map(|time| time.seconds)),
@@ -62,7 +64,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
         let Some(event) = event(&document) else { continue };
         let text = |name: &str| get(event, name).and_then(Value::as_str).unwrap_or_default();
         let is = |name: &str| get(event, name).and_then(Value::as_bool).unwrap_or_default();
-        // What neither ends a node's service nor restores it says nothing about outages.
+        // Events that are neither fatal nor healthy do not affect outages.
         if !is("isFatal") && !is("isHealthy") {
             continue;
         }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's accounting: `sacct -P`, a header and a job a line, fields divided by `|`.
+//! Slurm accounting: `sacct -P`, with a header and one job per line, fields separated by `|`.
 //!
-//! Source: sacct(1) of Slurm 22.05: `State` with `NODE_FAIL`, `FailedNode`, `AllocTRES` with `gres/gpu=64`. A job that a
-//! dead host ended begins an outage, which ends when the next job begins on that host.
+//! Source: sacct(1) of Slurm 22.05: `State` with `NODE_FAIL`, `FailedNode`, `AllocTRES` with
+//! `gres/gpu=64`. A job ended by a failed host begins an outage, which ends when the next job
+//! starts on that host.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ pub(super) const KIND: LogKind = LogKind {
     read: |files, logs| files.iter().for_each(|file| read(file, logs)),
 };
 
-/// The classes of fault that a scheduler sees.
+/// Fault class of failures seen by the scheduler.
 const DEAD_HOST: &str = "Node";
 
 fn read(file: &LogFile<'_>, logs: &mut Logs) {
@@ -54,7 +55,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
             columns.get(name).and_then(|at| record.get(*at)).unwrap_or_default().trim()
         };
         let id = ["jobid", "jobidraw"].iter().map(|name| field(name)).find(|id| !id.is_empty());
-        // Steps of a job (`17.batch`, `17.0`) repeat what its own line says.
+        // Job steps (`17.batch`, `17.0`) repeat the information of the job's own line.
         let Some(id) = id.filter(|id| !id.contains('.')) else { continue };
         let (start, end) = match (time(field("start")), time(field("end"))) {
             (Ok(Some(start)), Ok(end)) => (start, end),
@@ -108,12 +109,12 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     logs.jobs.extend(jobs);
 }
 
-/// A list of hosts, or nothing where sacct says that there is none.
+/// Returns the host list; empty if sacct reports none.
 fn hosts_of(list: &str) -> &str {
     if list.eq_ignore_ascii_case("none assigned") { "" } else { list }
 }
 
-/// GPUs in a list of resources: `billing=64,gres/gpu=64,gres/gpu:h100=64,node=8`.
+/// Parses the GPUs of a resource list: `billing=64,gres/gpu=64,gres/gpu:h100=64,node=8`.
 fn gpus(tres: &str) -> Option<u64> {
     let all = tres.split(',').filter_map(|item| item.split_once('='));
     let of_gpus = all.filter(|(name, _)| *name == "gres/gpu" || name.starts_with("gres/gpu:"));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's `topology.conf`: switches and what is below them, or blocks of hosts.
+//! Slurm's `topology.conf`: switches and their children, or blocks of hosts.
 //!
-//! Source: topology.conf(5) of Slurm 22.05 and 25.05: a line `SwitchName=` with `Switches=` or `Nodes=`, or a line
-//! `BlockName=` with `Nodes=`; keys in any case, `#` begins a comment, `\` at the end of a line goes on.
+//! Source: topology.conf(5) of Slurm 22.05 and 25.05: a line `SwitchName=` with `Switches=` or
+//! `Nodes=`, or a line `BlockName=` with `Nodes=`; keys in any case, `#` begins a comment, `\` at
+//! the end of a line continues it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +25,7 @@ fn names_unit(key: &str) -> bool {
     key == "switchname" || key == "blockname"
 }
 
-/// Lines with the number of their first and their keys, in lower case.
+/// Returns logical lines with the number of their first line and their lower-case keys.
 fn keyed_lines(text: &str) -> impl Iterator<Item = (usize, Vec<(String, &str)>)> {
     let mut lines = text.lines().enumerate();
     std::iter::from_fn(move || {
@@ -87,7 +88,7 @@ fn read(file: &LogFile<'_>, logs: &mut Logs) {
     }
 }
 
-/// A switch and those above it; a circle ends where it closes.
+/// Returns a switch and its ancestors, stopping at a cycle.
 fn above(switch: String, parents: &BTreeMap<String, String>) -> Vec<String> {
     let mut switches = vec![switch];
     while let Some(parent) = switches.last().and_then(|switch| parents.get(switch)) {

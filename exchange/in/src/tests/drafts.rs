@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is drafted loads, and each value stands in it with where it comes from.
+//! Drafts load, and each value appears in them with its origin.
 
 use lightloom_fabric::trace::{FaultTrace, Observation};
 
@@ -46,7 +46,7 @@ fn a_topology_and_jobs_become_a_cluster_a_job_and_a_fault_trace() {
     assert_eq!(trace.window.as_days(), 11.0);
 }
 
-/// Every guess stands in its file, in the words of the table.
+/// Every guess appears in its file with the words of the table.
 #[test]
 fn each_guess_is_a_comment_of_its_file() {
     let draft = draft(&logs(&[("topology.conf", TOPOLOGY), ("jobs", SACCT)]));
@@ -62,7 +62,7 @@ fn each_guess_is_a_comment_of_its_file() {
     }
 }
 
-/// Whatever is missing, what is drafted is a fabric.
+/// Drafts of incomplete logs are still valid fabrics.
 #[test]
 fn every_fabric_that_is_drafted_loads_and_plans() {
     let one_gpu = SACCT
@@ -89,7 +89,8 @@ fn every_fabric_that_is_drafted_loads_and_plans() {
     }
 }
 
-/// Tables of other months set the mix of jobs; faults and their time come from the logs that have most of them.
+/// Tables of other months determine the mix of jobs; faults and their period come from the logs
+/// with most of them.
 #[test]
 fn a_job_table_of_another_year_does_not_stretch_the_fault_trace() {
     let acme = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n\
@@ -104,7 +105,7 @@ fn a_job_table_of_another_year_does_not_stretch_the_fault_trace() {
     assert!(buy.contains("{name: size-1, gpus: 16, days: 1.000, every_days: 0.125}"), "{buy}");
 }
 
-/// The public profile of two GPUs: three steps of 222.4, 219.7 and 224.9 ms, read off it by hand.
+/// The public profile of two GPUs: three steps of 222.4, 219.7 and 224.9 ms, read manually.
 #[test]
 fn the_public_profile_has_its_middle_step() {
     // Tests run in the folder of their crate.
@@ -135,7 +136,7 @@ fn the_public_profile_has_its_middle_step() {
     );
 }
 
-/// Where every rank has a profile, the step itself can run; of a part of the ranks it cannot.
+/// If every rank has a profile, the step can run; with part of the ranks it cannot.
 #[test]
 fn a_whole_set_of_profiles_becomes_a_step() {
     let profile = |rank: u32| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each kind of log says, in the words of its own documentation.
+//! Content of each kind of log, with samples according to its documentation.
 
 use super::{SACCT, TOPOLOGY, logs, problems};
 use crate::KINDS;
@@ -9,7 +9,7 @@ fn seconds(text: &str) -> i64 {
     time(text).unwrap().unwrap().seconds
 }
 
-/// As topology.conf(5) describes it.
+/// As described in topology.conf(5).
 #[test]
 fn hosts_have_the_switches_of_topology_conf() {
     let logs = logs(&[("x", TOPOLOGY)]);
@@ -37,7 +37,7 @@ fn a_dead_host_is_out_until_its_next_job_begins() {
     assert_eq!(outage.place.to_string(), "x:2");
 }
 
-/// Columns and states as the README of AcmeTrace has them; rows of our own.
+/// Columns and states as in the README of AcmeTrace, with synthetic rows.
 #[test]
 fn jobs_of_acme_trace_of_both_clusters() {
     let seren = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
@@ -90,7 +90,7 @@ fn nodes_of_kubernetes_have_the_labels_of_topograph() {
     );
 }
 
-/// Event v1: what repeats is one event with a first and a last time.
+/// Event v1: repeated events are merged with a first and a last time.
 #[test]
 fn a_node_is_out_from_not_ready_to_ready() {
     let event = |reason: &str, first: &str, last: &str| {
@@ -112,8 +112,8 @@ fn a_node_is_out_from_not_ready_to_ready() {
     assert_eq!(outage.place.to_string(), "events.json:2");
 }
 
-/// The fields of health_event.proto: as protocol buffers print them in JSON, as its database exports them, and as its exporter
-/// wraps them.
+/// The fields of health_event.proto: in protocol buffers JSON, as exported by its database, and as
+/// wrapped by its exporter.
 #[test]
 fn a_fatal_health_event_ends_with_a_healthy_one_of_its_check() {
     let own = "[
@@ -169,7 +169,7 @@ fn an_inspector_has_ranks_hosts_and_rates() {
     assert_eq!(logs.hosts.len(), 2);
 }
 
-/// A profile as torch.profiler writes it: three steps are marked on the host, and again on the device.
+/// A profile as written by torch.profiler: three steps marked on the host and again on the device.
 #[test]
 fn a_profile_has_the_middle_step_and_its_exchanges() {
     let step = |number: u32, micros: f64, cat: &str| {
@@ -194,7 +194,7 @@ fn a_profile_has_the_middle_step_and_its_exchanges() {
     assert_eq!(profile.exchanged[&2], 400, "1,200 bytes in three steps");
 }
 
-/// A sample of each kind is of that kind and of no other, whatever it is called.
+/// A sample of each kind is detected as only that kind, regardless of its name.
 #[test]
 fn a_file_is_known_by_its_content() {
     let logs = logs(&[("a", TOPOLOGY), ("b", SACCT), ("c", "hello"), ("d", "{}")]);
@@ -206,7 +206,8 @@ fn a_file_is_known_by_its_content() {
     assert!(KINDS.iter().all(|kind| unknown[0].contains(kind.name)));
 }
 
-/// Two racks of two hosts below a spine, as `infragraph.proto` writes them: slices, a device inside a device.
+/// Two racks with two hosts each below a spine, as in `infragraph.proto`: slices, and a nested
+/// device.
 const INFRAGRAPH: &str = "
 name: two racks
 devices:
@@ -254,7 +255,7 @@ fn an_infragraph_that_is_wrong_is_said_to_be() {
     }
 }
 
-/// A host as NCCL dumps it, cut short.
+/// A truncated NCCL dump of a host.
 #[test]
 fn the_host_of_a_topology_of_nccl_has_its_gpus_and_interfaces() {
     let text = "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\">
@@ -269,7 +270,7 @@ fn the_host_of_a_topology_of_nccl_has_its_gpus_and_interfaces() {
     assert_eq!(shape.product.as_deref(), Some("H100 SXM5 80GB"));
     let empty = logs(&[("topo.xml", "<system version=\"1\"><cpu numaid=\"0\"/></system>")]);
     assert!(problems(&empty)[0].contains("no <gpu> in it") && empty.say_nothing());
-    // Two files that say other things of a host passed in silence.
+    // Regression: two files with contradicting hosts were accepted silently.
     let both = logs(&[("infra.yaml", INFRAGRAPH), ("topo.xml", text)]);
     let said = "topo.xml: its host has 2 GPUs, and hosts of infra.yaml have 8; 8 is taken";
     assert_eq!(problems(&both), [said]);

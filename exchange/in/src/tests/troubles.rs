@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What does not fit together is said with file and line, and with what can still be said.
+//! Inconsistencies are reported with file and line and the remaining usable information.
 
 use super::{SACCT, TOPOLOGY, logs, problems};
 
