@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan in the formats that schedulers, simulators, switches and graph tools read.
+//! Exports a plan to the formats of schedulers, simulators, switches and graph tools.
 //!
 //! ```text
-//! fabric + plan + names ─▶ RingPlan or FatTreePlan ─▶ a Format ─▶ files, and what they do not hold
+//! fabric + plan + names ─▶ RingPlan or FatTreePlan ─▶ a Format ─▶ files, and a list of what they omit
 //! ```
 //!
-//! To add a format: a file in this folder that makes an [`ExportFormat`], and its line in [`FORMATS`].
-//! What is written is the same byte for byte for the same plan. What a format cannot hold it says,
-//! so that a lossy picture is not taken for the plan.
+//! To add a format, add a file in this folder that defines an [`ExportFormat`], and a line in
+//! [`FORMATS`]. The output is byte-identical for the same plan. Each export lists the information
+//! that its format cannot represent, so that a lossy file is not mistaken for the plan.
 
 mod astra_sim;
 mod containerlab;
@@ -30,7 +30,7 @@ pub use kubernetes::node_labels;
 pub use names::{ExportNames, NameError};
 pub use ring_plan::{RingPlan, Seat};
 
-/// Every format, in the order in which they are listed.
+/// All formats, in display order.
 pub const FORMATS: &[ExportFormat] = &[
     slurm::BLOCK,
     slurm::RING,
@@ -49,100 +49,70 @@ pub const FORMATS: &[ExportFormat] = &[
     sonic_ocs::COMMANDS,
 ];
 
-/// How the plan of a k-hop ring is written, or why it cannot be.
+/// Export function for plans without optical switches, or the reason it is not possible.
 pub type RingWriter = Result<fn(&RingPlan<'_>) -> Result<Export, ExportError>, &'static str>;
 
-/// How the plan of a reconfigurable fat-tree is written, or why it cannot be.
+/// Export function for plans of a reconfigurable fat-tree, or the reason it is not possible.
 pub type FatTreeWriter = Result<fn(&FatTreePlan<'_>) -> Result<Export, ExportError>, &'static str>;
 
-/// A format and who reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportFormat {
-    /// What users call it.
     pub name: &'static str,
-    /// What it is and who reads it, in one line.
+    /// One-line description with the consuming program.
     pub about: &'static str,
-    /// The plan of a k-hop ring.
+    /// Export of plans without optical switches.
     pub ring: RingWriter,
-    /// The plan of a reconfigurable fat-tree.
+    /// Export of plans of a reconfigurable fat-tree.
     pub fat_tree: FatTreeWriter,
 }
 
-/// What a format made of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
-    /// The files, usually one.
     pub files: Vec<ExportedFile>,
-    /// What of the plan the format does not hold, one sentence each.
+    /// Information of the plan that the format cannot represent, one sentence each.
     pub lost: Vec<String>,
 }
 
-/// One file of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedFile {
-    /// Its name in a folder.
     pub name: String,
-    /// What is in it.
     pub text: String,
 }
 
 impl Export {
-    /// An export of one file.
     fn one(name: impl Into<String>, text: String, lost: Vec<String>) -> Self {
         Self { files: vec![ExportedFile { name: name.into(), text }], lost }
     }
 }
 
-/// Why there is no export.
+/// Reason for a failed export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
-    /// The format cannot hold a plan of this kind.
+    /// The format cannot represent this kind of plan.
     #[error("`{format}` cannot hold {plan}: {why}; these can: {works}")]
-    WrongKind {
-        /// The format.
-        format: &'static str,
-        /// The kind of plan.
-        plan: &'static str,
-        /// Why not.
-        why: &'static str,
-        /// The formats that can.
-        works: String,
-    },
-    /// A job that the plan does not have.
+    WrongKind { format: &'static str, plan: &'static str, why: &'static str, works: String },
+    /// The plan has no such job.
     #[error("the plan has no job `{name}`; it has {known}")]
-    NoSuchJob {
-        /// As asked for.
-        name: String,
-        /// The jobs it has.
-        known: String,
-    },
-    /// A phase that the plan does not have.
+    NoSuchJob { name: String, known: String },
+    /// The plan has no such phase.
     #[error("the plan has no phase `{name}`; it has {known}")]
-    NoSuchPhase {
-        /// As asked for.
-        name: String,
-        /// The phases it has.
-        known: String,
-    },
-    /// A format of rings, and a plan without.
+    NoSuchPhase { name: String, known: String },
+    /// The format describes rings, and the plan has none suitable.
     #[error("`{format}` describes rings, and this plan has none that it could")]
-    NoRing {
-        /// The format.
-        format: &'static str,
-    },
+    NoRing { format: &'static str },
 }
 
 impl ExportFormat {
-    /// The format of this name.
+    /// Returns the format with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// Writes the plan of a k-hop ring.
+    /// Exports a plan without optical switches.
     ///
     /// # Errors
-    /// If the format cannot hold it.
+    /// If the format cannot represent it.
     pub fn of_ring(&self, plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         let write = self.ring.map_err(|why| {
             self.wrong_kind("a plan without optical switches", why, |format| format.ring.is_ok())
@@ -150,10 +120,10 @@ impl ExportFormat {
         write(plan)
     }
 
-    /// Writes the plan of a reconfigurable fat-tree.
+    /// Exports the plan of a reconfigurable fat-tree.
     ///
     /// # Errors
-    /// If the format cannot hold it.
+    /// If the format cannot represent it.
     pub fn of_fat_tree(&self, plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         let write = self.fat_tree.map_err(|why| {
             self.wrong_kind("the plan of a reconfigurable fat-tree", why, |format| {

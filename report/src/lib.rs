@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Renders results: [`page`] is one self-contained HTML page for people, [`export`] writes plans for other programs.
+//! Renders results: [`page`] produces one self-contained HTML page, [`export`] writes plans for
+//! other programs.
 //!
-//! Results come in as values of the planner and the study, and as the JSON of the emulator and of the training model.
-//! Nothing is computed here that a result does not hold; what is missing is named in the page.
+//! Its input is values of the planner and the study, and the JSON of the emulator and the training
+//! model. It computes nothing that a result does not contain; the page names missing results.
 
 pub mod export;
 pub mod page;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One self-contained page about a design, and the same as Markdown and CSV.
+//! One self-contained page about a design, also as Markdown and CSV.
 //!
 //! ```text
-//!   Results ──compose──▶ Report ──┬──▶ html      one file: styles and drawings inside, no script needed
-//!   (what is known)   (sections,  ├──▶ markdown  the same tables and conclusions
+//!   Results ──compose──▶ Report ──┬──▶ html      one file with styles and drawings, without scripts
+//!   (known facts)     (sections,  ├──▶ markdown  the same tables and conclusions
 //!                      tables,    └──▶ csv       every number: table,row,column,value,unit
 //!                      drawings)
 //! ```
 //!
-//! The page knows results and computes none: shares, means and bounds come from the planner, the
-//! emulator and the training model. What it adds is order, units, drawings and conclusions.
+//! The page computes no results: shares, means and bounds come from the planner, the emulator and
+//! the training model. It adds order, units, drawings and conclusions.
 
 mod bars;
 mod chart;
@@ -33,7 +33,7 @@ pub use results::{
     TrainingResult, TrainingRow,
 };
 
-/// The forms of the page.
+/// Output format of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenderForm {
     /// One file for a browser.
@@ -44,7 +44,6 @@ pub enum RenderForm {
     Csv,
 }
 
-/// Renders what is known.
 #[must_use]
 pub fn render(results: &Results<'_>, form: RenderForm) -> String {
     let report = compose::compose(results);

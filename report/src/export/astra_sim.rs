@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ASTRA-sim: the network of one job for its analytical back end.
+//! ASTRA-sim: the network of one job for its analytical backend.
 //!
 //! Source: `examples/network/analytical/` of astra-sim 2 and `common/NetworkParser` of its
-//! analytical back end: for each dimension a shape, a number of NPUs, GB/s a link and direction, ns
-//! a link. The first dimension is the ring of GPUs, the second the groups of the job over the
-//! data-centre network.
+//! analytical backend. Each dimension has a shape, a number of NPUs, GB/s per link and direction,
+//! and ns per link. The first dimension is the ring of GPUs, the second the groups of the job over
+//! the data-centre network.
 
 use lightloom_fabric::hbd::Grouping;
 
@@ -40,7 +40,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     };
     let mut dimensions = match plan.fabric.hbd.grouping() {
         Grouping::Line => vec![domain("Ring", 1.0)],
-        // A GPU reaches its switch by what it has for both edges of a ring.
+        // A GPU uses the bandwidth of both ring edges towards its switch.
         Grouping::Island { .. } => vec![domain("Switch", 2.0)],
         Grouping::Anywhere => vec![network(job.tp as usize * groups)],
     };

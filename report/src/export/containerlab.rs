@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! containerlab: hosts (or leaves) as Linux containers, lit fibres (or circuits) as links.
+//! containerlab: hosts (or leaves) as Linux containers, fibres with light (or circuits) as links.
 //!
-//! Source: containerlab's `schemas/clab.schema.json` and its manual, "Topology definition". An
-//! interface is named after the port it stands for; Linux takes 15 characters.
+//! Source: containerlab's `schemas/clab.schema.json` and its manual, "Topology definition".
+//! Interfaces are named after their ports, within the 15 characters that Linux permits.
 
 use std::fmt::Write;
 
@@ -66,7 +66,7 @@ fn fat_tree(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("plan.clab.yml", text, lost))
 }
 
-/// The schema takes no empty list of links.
+/// The schema does not permit an empty list of links.
 fn write_links(text: &mut String, links: impl Iterator<Item = [String; 2]>) {
     for (index, [a, b]) in links.enumerate() {
         if index == 0 {
@@ -76,7 +76,7 @@ fn write_links(text: &mut String, links: impl Iterator<Item = [String; 2]>) {
     }
 }
 
-/// The lab's name becomes part of container names, so it takes what those take.
+/// The lab's name becomes part of container names, so it follows their rules.
 fn heading(name: &str) -> String {
     format!(
         "name: {}\ntopology:\n  kinds:\n    linux: {{image: \"alpine:3\"}}\n  nodes:\n",

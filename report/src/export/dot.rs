@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DOT: the lit plan as a picture for Graphviz, each ring a cluster, each phase a colour.
+//! DOT: the plan's fibres with light as a picture for Graphviz, with rings as clusters and phases
+//! as colours.
 //!
-//! Source: "DOT Language" (graphviz.org/doc/info/lang.html). Ports stand in the attributes `a` and
-//! `b`, which Graphviz keeps and does not draw.
+//! Source: "DOT Language" (graphviz.org/doc/info/lang.html). The attributes `a` and `b` contain
+//! ports; Graphviz preserves but does not draw them.
 
 use std::fmt::Write;
 
@@ -20,7 +21,7 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
 
 const ANY_TEXT: &str = "a string takes any text";
 
-/// Colours that stay apart in print and for the colour-blind (Okabe and Ito, 2008).
+/// Colours that are distinguishable in print and with colour blindness (Okabe and Ito, 2008).
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan of a reconfigurable fat-tree as exports see it: leaves, and circuits phase by phase.
+//! The plan of a reconfigurable fat-tree for exports: leaves, and circuits by phase.
 
 use lightloom_fabric::fat_tree::{CrossConnect, ReconfigurableFatTree};
 use lightloom_fabric::plan::{PhasePlan, Plan};
@@ -7,22 +7,20 @@ use lightloom_units::id::{LeafId, OcsId};
 
 use super::{ExportError, ExportNames};
 
-/// A plan, the network it is for, and the names of its leaves.
+/// A plan with its network and the names of its leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct FatTreePlan<'a> {
-    /// Its name in reports.
     pub name: &'a str,
-    /// The network.
     pub network: &'a ReconfigurableFatTree,
-    /// The plan, which is sound for this network.
+    /// A plan that is valid for this network.
     pub plan: &'a Plan,
-    /// The names of the leaves.
     pub names: &'a ExportNames,
     phase: Option<&'a PhasePlan>,
 }
 
 impl<'a> FatTreePlan<'a> {
-    /// A plan that is sound for `network`; `phase` is the only one to describe, or nothing for all.
+    /// Creates an exportable plan from one that is valid for `network`. `phase` restricts it to one
+    /// phase.
     ///
     /// # Errors
     /// If the plan has no such phase.
@@ -44,26 +42,26 @@ impl<'a> FatTreePlan<'a> {
         Ok(Self { name, network, plan, names, phase })
     }
 
-    /// Every leaf, by number.
+    /// Returns all leaves, by number.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> + use<> {
         (0..self.network.spec().leaves).map(LeafId)
     }
 
-    /// Every optical switch, by number.
+    /// Returns all optical switches, by number.
     pub fn switches(&self) -> impl Iterator<Item = OcsId> + use<> {
         (0..self.network.switches()).map(OcsId::from_index)
     }
 
-    /// The name of a leaf.
+    /// Returns the name of a leaf.
     ///
     /// # Panics
-    /// If there is no such leaf.
+    /// If the leaf does not exist.
     #[must_use]
     pub fn leaf_name(&self, leaf: LeafId) -> &'a str {
         self.names.of(leaf.index())
     }
 
-    /// The phases to describe where a format holds several.
+    /// Returns the phases for formats that hold several.
     #[must_use]
     pub fn phases(&self) -> Vec<&'a PhasePlan> {
         match self.phase {
@@ -72,22 +70,22 @@ impl<'a> FatTreePlan<'a> {
         }
     }
 
-    /// The phase to describe where a format holds one: the one asked for, else the first.
+    /// Returns the phase for formats that hold one: the selected one, otherwise the first.
     ///
     /// # Panics
-    /// If the plan has no phase: the planner makes none of that kind.
+    /// If the plan has no phase, which the planner never produces.
     #[must_use]
     pub fn one_phase(&self) -> &'a PhasePlan {
         self.phase.or(self.plan.phases.first()).expect("a sound plan has a phase")
     }
 
-    /// The circuits that all phases have and that are not ours to move.
+    /// Returns circuits of other jobs, common to all phases, which must not move.
     #[must_use]
     pub fn held(&self) -> &'a [CrossConnect] {
         &self.network.spec().held
     }
 
-    /// What a format loses that holds one phase.
+    /// Lists the losses of a format that holds one phase.
     pub(super) fn lost_beside_one_phase(&self) -> Vec<String> {
         let kept = self.one_phase();
         let others: Vec<&str> = self.plan.phases.iter().map(|phase| phase.name.as_str()).collect();

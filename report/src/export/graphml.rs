@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GraphML: everything that is cabled, and which of it carries light. For graph tools.
+//! GraphML: all cabling, and which of it carries light, for graph tools.
 //!
-//! Source: GraphML Primer, "GraphML-Attributes" (graphml.graphdrawing.org). Keys are distinguished by
+//! Source: GraphML Primer, "GraphML-Attributes" (graphml.graphdrawing.org). Keys are identified by
 //! `attr.name`; the graph is undirected and may have parallel edges.
 
 use std::fmt::Write;
@@ -21,14 +21,13 @@ pub(super) const FORMAT: ExportFormat = ExportFormat {
     fat_tree: Ok(fat_tree),
 };
 
-/// A document under construction.
 struct Document {
     text: String,
     keys: &'static [(&'static str, &'static str, &'static str)],
 }
 
 impl Document {
-    /// `keys` are what nodes and edges say: whose (`node` or `edge`), name, type.
+    /// Creates a document. `keys` defines the attributes: owner (`node` or `edge`), name, type.
     fn new(name: &str, keys: &'static [(&'static str, &'static str, &'static str)]) -> Self {
         let mut text = String::from(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
@@ -121,7 +120,7 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(document.end(lost))
 }
 
-/// Leaves that are joined leaf to leaf, with their nodes and cables.
+/// Adds directly connected leaves with their nodes and cables.
 fn leaves(plan: &RingPlan<'_>, network: &DirectNetwork, document: &mut Document) {
     for leaf in (0..plan.fabric.dcn.leaves(plan.fabric.hbd.nodes())).map(LeafId) {
         document.node(&leaf.to_string(), &[("name", leaf.to_string())]);

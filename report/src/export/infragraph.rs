@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! InfraGraph: what is cabled and lit, as devices, instances and edges, for Chakra's tools.
+//! InfraGraph: cabling and light as devices, instances and edges, for Chakra's tools.
 //!
-//! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service, which makes the graph that our test reads. An
-//! endpoint is a slice of instances and one of components, and runs as nested loops; `one2one` joins the first with the
-//! first. A node keeps its number, so `n17` is `n.17` there.
+//! Source: `infragraph.proto` of Keysight/infragraph 3.1 and its service, which builds the graph
+//! that our test reads. An endpoint is a slice of instances and one of components, iterated as
+//! nested loops; `one2one` joins the first with the first. Nodes keep their numbers, so `n17`
+//! becomes `n.17`.
 
 use std::fmt::Write;
 
@@ -111,7 +112,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("infragraph.yaml", text, lost(plan)))
 }
 
-/// The paths of each bundle of a node, as far as fibres use them.
+/// Returns the paths of each bundle of a node that fibres use.
 fn paths_of_bundles(hbd: &Hbd) -> Vec<u32> {
     let mut paths: Vec<u32> = Vec::new();
     let Hbd::Khop(ring) = hbd else { return paths };
@@ -137,7 +138,7 @@ fn link(text: &mut String, name: &str, rate: BitsPerSecond, latency: Picoseconds
     .expect(ANY_TEXT);
 }
 
-/// A device: components by name, kind and number, and what is joined inside.
+/// Appends a device: components by name, kind and number, and its internal connections.
 fn device(
     text: &mut String,
     name: &str,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Kubernetes node labels: where each host stands and which ring it is part of.
+//! Kubernetes node labels with the location and ring of each host.
 //!
-//! One `Node` a host, for `kubectl apply --server-side --field-manager=lightloom`, which sets these
-//! labels and removes those of the last plan that are no longer here, and touches nothing else.
-//! Source: Kubernetes 1.31 API, `Node` v1; Topograph's `docs/reference/node-labels.md` for its keys.
-//! Keys under [`PREFIX`] are ours.
+//! The output contains one `Node` per host for `kubectl apply --server-side
+//! --field-manager=lightloom`, which sets these labels, removes those of the previous plan that no
+//! longer apply, and changes nothing else. Source: Kubernetes 1.31 API, `Node` v1; Topograph's
+//! `docs/reference/node-labels.md` for its keys. Keys below [`PREFIX`] are defined by this project.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use super::topograph;
 use super::write::{label_value, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-/// What our own labels begin with.
+/// Prefix of this project's labels.
 pub(super) const PREFIX: &str = "lightloom.github.io/";
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {
@@ -48,7 +48,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
 
 const ANY_TEXT: &str = "a string takes any text";
 
-/// The labels of a node.
+/// Returns the labels of a node.
 pub fn node_labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {
     let mut labels = topograph::labels(plan, node);
     let mut ours = |key: &str, value: String| labels.insert(format!("{PREFIX}{key}"), value);

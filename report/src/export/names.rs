@@ -1,76 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the machines are really called: schedulers know hosts by name, plans by number.
+//! Real machine names: schedulers identify hosts by name, plans by number.
 
 use std::collections::BTreeMap;
 
-/// The name of every node of a k-hop ring, or of every leaf of a fat-tree, by number. All different,
-/// and all valid host names.
+/// The names of all nodes of a k-hop ring, or of all leaves of a fat-tree, by number. They are
+/// unique, valid host names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportNames(Vec<String>);
 
-/// Why names cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// A template without exactly one number.
+    /// The template does not contain exactly one number.
     #[error("`{0}` does not say where the number goes: write `{{}}` once, or `{{:04}}` for 0017")]
     Template(String),
-    /// A name that no scheduler takes.
+    /// The name is not a valid host name.
     #[error(
         "`{0}` is no host name: write lower-case letters, digits, `-` and `.`, \
          with a letter or digit at both ends, 253 characters at most (RFC 1123)"
     )]
     NotAHost(String),
-    /// A line that is no pair.
+    /// The line does not contain an id and a name.
     #[error("line {line}: write an id and a name, such as `{prefix}17 gpu-a-17`")]
-    NoPair {
-        /// The line, from 1.
-        line: usize,
-        /// What ids begin with.
-        prefix: &'static str,
-    },
-    /// An id that the fabric does not have.
+    NoPair { line: usize, prefix: &'static str },
+    /// The fabric does not have this id.
     #[error("line {line}: there is no `{id}`; the fabric has {prefix}0 to {prefix}{last}")]
-    NoSuchId {
-        /// The line, from 1.
-        line: usize,
-        /// As written.
-        id: String,
-        /// What ids begin with.
-        prefix: &'static str,
-        /// The last number.
-        last: u32,
-    },
-    /// An id or a name that stands in two lines.
+    NoSuchId { line: usize, id: String, prefix: &'static str, last: u32 },
+    /// The id or name appears in two lines.
     #[error("line {line}: `{what}` stands in line {first} already")]
     Twice {
-        /// The line, from 1.
         line: usize,
-        /// The id or name.
         what: String,
-        /// Where it stood first.
+        /// Line of the first appearance.
         first: usize,
     },
-    /// Ids without a name.
+    /// Some ids have no name.
     #[error("{count} have no name, the first `{first}`")]
-    Missing {
-        /// How many.
-        count: usize,
-        /// The first.
-        first: String,
-    },
+    Missing { count: usize, first: String },
 }
 
 impl ExportNames {
-    /// The ids themselves: `n17`.
+    /// Uses the ids as names: `n17`.
     #[must_use]
     pub fn ids(prefix: &'static str, count: u32) -> Self {
         Self((0..count).map(|number| format!("{prefix}{number}")).collect())
     }
 
-    /// Names made from numbers: `gpu{:04}` gives `gpu0017`.
+    /// Creates names from numbers: `gpu{:04}` yields `gpu0017`.
     ///
     /// # Errors
-    /// If the template has not exactly one number in it or makes no host names.
+    /// If the template does not contain exactly one number or yields invalid host names.
     pub fn from_template(template: &str, count: u32) -> Result<Self, NameError> {
         let error = || NameError::Template(template.to_owned());
         let (before, rest) = template.split_once('{').ok_or_else(error)?;
@@ -89,10 +67,10 @@ impl ExportNames {
             .map(Self)
     }
 
-    /// Names from a list, a line each: the id, blanks or a comma, the name. `#` begins a comment.
+    /// Parses names from lines with an id, blanks or a comma, and a name. `#` begins a comment.
     ///
     /// # Errors
-    /// If a line is wrong, an id or a name is there twice, or an id is missing.
+    /// If a line is malformed, an id or name is duplicated, or an id is missing.
     pub fn from_list(text: &str, prefix: &'static str, count: u32) -> Result<Self, NameError> {
         let mut names = vec![String::new(); count as usize];
         let mut seen = BTreeMap::new();
@@ -128,17 +106,17 @@ impl ExportNames {
         }
     }
 
-    /// The name of number `index`.
+    /// Returns the name of number `index`.
     ///
     /// # Panics
-    /// If there is no such number.
+    /// If the number does not exist.
     #[must_use]
     pub fn of(&self, index: usize) -> &str {
         &self.0[index]
     }
 }
 
-/// A host name after RFC 1123 (section 2.1), in lower case as Kubernetes wants it.
+/// Validates a host name according to RFC 1123 (section 2.1), in lower case as Kubernetes requires.
 fn host(name: &str) -> Result<String, NameError> {
     let inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte != b'-' && inner(byte));

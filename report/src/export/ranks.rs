@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ranks of one job for launchers: Open MPI's rank file and host file, DLRover's group topology, and a table.
+//! The ranks of one job for launchers: Open MPI's rankfile and hostfile, DLRover's group topology,
+//! and a table.
 //!
-//! Ranks are numbered as Megatron-LM numbers them (`tp-cp-ep-dp-pp`: tensor fastest, pipeline slowest), from 0 and
-//! without gaps, so that a job that lost a ring still starts. Sources: mpirun(1) and orte_hosts(7) of Open MPI 4.1,
-//! "Rankfiles" and "Hostfile"; pull request 1750 of DLRover: `DLROVER_GROUP_TOPOLOGY_FILE` names a JSON object from
-//! the address of a node to its group, groups are taken in ascending order.
+//! Ranks are numbered like in Megatron-LM (`tp-cp-ep-dp-pp`: tensor fastest, pipeline slowest),
+//! contiguously from 0, so that a job that lost a ring still starts. Sources: mpirun(1) and
+//! orte_hosts(7) of Open MPI 4.1, "Rankfiles" and "Hostfile"; pull request 1750 of DLRover:
+//! `DLROVER_GROUP_TOPOLOGY_FILE` names a JSON object from node address to group, and groups are
+//! used in ascending order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -39,7 +41,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export { files, lost: lost(plan, &ranks) })
 }
 
-/// A line for each rank: its host, and the number of its GPU as the slot.
+/// Returns one line per rank with its host and its GPU number as the slot.
 fn rank_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut text = String::new();
     for (number, rank) in ranks.iter().enumerate() {
@@ -49,7 +51,7 @@ fn rank_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     text
 }
 
-/// A line for each host, in the order of its first rank.
+/// Returns one line per host, in the order of first ranks.
 fn host_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut slots: BTreeMap<NodeId, u32> = BTreeMap::new();
     for rank in ranks {
@@ -62,14 +64,14 @@ fn host_file(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     text
 }
 
-/// Each host once, in the order of its first rank.
+/// Returns each host once, in the order of first ranks.
 fn hosts(ranks: &[&Rank]) -> Vec<NodeId> {
     let mut seen = BTreeSet::new();
     ranks.iter().map(|rank| rank.gpu.node).filter(|node| seen.insert(*node)).collect()
 }
 
-/// The group of each host: its ring, by the place of the ring in rank order. All names have the same length, so that
-/// they ascend as text does.
+/// Returns the group of each host: its ring, numbered in rank order. Names are zero-padded so that
+/// they sort as text.
 fn group_topology(plan: &RingPlan<'_>, ranks: &[&Rank]) -> String {
     let mut place_of: BTreeMap<GroupId, usize> = BTreeMap::new();
     let mut group_of = BTreeMap::new();
@@ -123,7 +125,7 @@ fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     lost
 }
 
-/// Hosts with ranks of several groups.
+/// Returns the number of hosts with ranks of several groups.
 fn shared_hosts(ranks: &[&Rank]) -> usize {
     let mut groups: BTreeMap<NodeId, BTreeSet<GroupId>> = BTreeMap::new();
     for rank in ranks {

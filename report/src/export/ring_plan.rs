@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan of a k-hop ring as exports see it: every node, where it stands and what it does.
+//! The plan of a k-hop ring for exports: the location and role of every node.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
@@ -8,43 +8,38 @@ use lightloom_units::id::{GroupId, NodeId};
 
 use super::{ExportError, ExportNames};
 
-/// A plan, the fabric it is for, and the names of its nodes.
+/// A plan with its fabric and the names of its nodes.
 #[derive(Clone, Debug)]
 pub struct RingPlan<'a> {
-    /// The fabric.
     pub fabric: &'a Fabric,
-    /// The plan, which is sound for this fabric.
+    /// A plan that is valid for this fabric.
     pub plan: &'a Plan,
-    /// The names of the nodes.
     pub names: &'a ExportNames,
-    /// The job to describe where a format holds one; the first by default.
+    /// The job for formats that hold one; the first by default.
     job: usize,
     seats: Vec<Seat>,
 }
 
-/// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seat {
-    /// It is broken.
     Broken,
-    /// It works and is in no ring.
+    /// It works but is not in a ring.
     Idle,
     /// It is part of a ring of whole nodes.
     Ring {
-        /// The ring.
         group: GroupId,
-        /// Its place in the line of the ring's nodes, from 0.
+        /// Position among the ring's nodes in line order, from 0.
         place: u32,
     },
-    /// It holds rings smaller than itself.
+    /// It contains rings smaller than a node.
     Inside {
-        /// How many.
         rings: u32,
     },
 }
 
 impl<'a> RingPlan<'a> {
-    /// A plan that is sound for `fabric`; `job` is the one to describe where a format holds one.
+    /// Creates an exportable plan from one that is valid for `fabric`. `job` selects the job for
+    /// formats that hold one.
     ///
     /// # Errors
     /// If the plan has no such job.
@@ -64,25 +59,25 @@ impl<'a> RingPlan<'a> {
         Ok(Self { fabric, plan, names, job, seats: seats(fabric, plan) })
     }
 
-    /// Every node, by number.
+    /// Returns all nodes, by number.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.fabric.hbd.nodes()).map(NodeId)
     }
 
-    /// What a node does.
+    /// Returns the role of a node.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     #[must_use]
     pub fn seat(&self, node: NodeId) -> Seat {
         self.seats[node.index()]
     }
 
-    /// What a node does, in a word: `broken`, `idle`, `working` for a job, or `spare` in a ring that
-    /// no job wants.
+    /// Returns the role of a node as a word: `broken`, `idle`, `working` for a job, or `spare` in a
+    /// ring without a job.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     #[must_use]
     pub fn state(&self, node: NodeId) -> &'static str {
         match self.seat(node) {
@@ -94,32 +89,32 @@ impl<'a> RingPlan<'a> {
         }
     }
 
-    /// The name of a node.
+    /// Returns the name of a node.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the node does not exist.
     #[must_use]
     pub fn name(&self, node: NodeId) -> &'a str {
         self.names.of(node.index())
     }
 
-    /// The ring of this name.
+    /// Returns the ring with this id.
     ///
     /// # Panics
-    /// If there is no such ring.
+    /// If the ring does not exist.
     #[must_use]
     pub fn group(&self, id: GroupId) -> &'a Group {
         let group = self.plan.groups.iter().find(|group| group.id == id);
         group.expect("a ring of the plan")
     }
 
-    /// The job that a ring works for; nothing for a spare.
+    /// Returns the job of a ring; `None` for a spare ring.
     #[must_use]
     pub fn job_of(&self, group: &Group) -> Option<&'a JobPlan> {
         self.plan.jobs.get(group.job? as usize)
     }
 
-    /// The job to describe where a format holds one, and its rings.
+    /// Returns the job for formats that hold one, and its number of rings.
     #[must_use]
     pub fn chosen_job(&self) -> Option<(&'a JobPlan, usize)> {
         let job = self.plan.jobs.get(self.job)?;
@@ -127,7 +122,8 @@ impl<'a> RingPlan<'a> {
         Some((job, self.plan.groups.iter().filter(works).count()))
     }
 
-    /// The ranks of that job: tensor parallelism fastest, then context, data and pipeline.
+    /// Returns the ranks of that job, ordered with tensor parallelism fastest, then context, data
+    /// and pipeline.
     #[must_use]
     pub fn chosen_ranks(&self) -> Vec<&'a Rank> {
         let works = |rank: &&Rank| rank.job.is_some_and(|job| job as usize == self.job);
@@ -136,13 +132,13 @@ impl<'a> RingPlan<'a> {
         ranks
     }
 
-    /// Whether a ring is made of whole nodes.
+    /// Returns whether a ring consists of whole nodes.
     #[must_use]
     pub fn is_of_whole_nodes(&self, group: &Group) -> bool {
         group.ring.len() >= usize::from(self.fabric.hbd.gpus_per_node())
     }
 
-    /// The switches above a node in the data-centre network, the nearest first.
+    /// Returns the switches above a node in the data-centre network, nearest first.
     #[must_use]
     pub fn switches_above(&self, node: NodeId) -> Vec<String> {
         let dcn = &self.fabric.dcn;
@@ -154,13 +150,13 @@ impl<'a> RingPlan<'a> {
         above
     }
 
-    /// Aggregation domains of the data-centre network.
+    /// Returns the number of aggregation domains of the data-centre network.
     #[must_use]
     pub fn domains(&self) -> u32 {
         self.fabric.dcn.tors(self.fabric.hbd.nodes()).div_ceil(self.fabric.dcn.tors_per_domain())
     }
 
-    /// What a format loses that knows nodes in rings, and neither GPUs nor light.
+    /// Lists the losses of a format that holds nodes in rings but no GPUs and no light.
     pub(super) fn lost_below_nodes(&self) -> Vec<String> {
         let bundles = self.plan.transceivers.len();
         let circuits = self.plan.circuits.len();
@@ -172,7 +168,7 @@ impl<'a> RingPlan<'a> {
         lost
     }
 
-    /// What a format loses that knows no GPUs.
+    /// Returns the loss of a format without GPUs.
     pub(super) fn lost_small_rings(&self) -> Option<String> {
         let small = self.plan.groups.iter().filter(|group| !self.is_of_whole_nodes(group)).count();
         (small > 0)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Slurm's `topology.yaml`: the rings of a plan as blocks, and beside them as rings of up to 16 nodes; and its
-//! `topology.conf`: rings as leaf switches, which every version reads.
+//! Slurm's `topology.yaml`, with the rings of a plan as blocks and also as rings of up to 16 nodes;
+//! and its `topology.conf`, with rings as leaf switches, which all versions read.
 //!
-//! A job of Slurm's ring topology never spans two rings, so a cluster whose default it is refuses every job above
-//! one ring. Blocks are therefore always written and the default; a partition takes the rings with `Topology=`.
-//! Source: topology.yaml(5) of Slurm 25.05 (block) and `src/plugins/topology/ring/ring_record.c`
-//! (ring: 26.05). Slurm's own rules, kept here: names are unique, a block has at least as many
-//! nodes as the base block size, a ring has at most 16 nodes.
+//! A job never spans two rings of Slurm's ring topology, so a cluster with it as the default
+//! rejects every job larger than one ring. Blocks are therefore always written and are the default;
+//! a partition selects the rings with `Topology=`. Source: topology.yaml(5) of Slurm 25.05 (block)
+//! and `src/plugins/topology/ring/ring_record.c` (ring: 26.05). The output satisfies Slurm's rules:
+//! unique names, blocks of at least the base block size, rings of at most 16 nodes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use lightloom_units::id::NodeId;
 use super::write::{host_list, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-/// The most nodes of one ring (`MAX_RING_SIZE`).
+/// Maximum nodes per ring (`MAX_RING_SIZE`).
 const RING_NODES_MAX: usize = 16;
 
 const NO_HOSTS: &str = "its file describes leaves and not the hosts below them, and its circuits \
@@ -43,7 +43,8 @@ pub(super) const TREE: ExportFormat = ExportFormat {
     fat_tree: Err(NO_HOSTS),
 };
 
-/// `topology.conf`: a job that fits a ring is laid on one, a larger one on as few as can be.
+/// Exports `topology.conf`: a job that fits a ring is placed on one, a larger one on as few as
+/// possible.
 fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let units: Vec<TopologyUnit> =
         units_by_tp(plan).into_iter().flat_map(|(_, units)| units).collect();
@@ -69,7 +70,7 @@ fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("topology.conf", text, lost))
 }
 
-/// The nodes of one ring, or one node that holds rings smaller than itself.
+/// The nodes of one ring, or one node with rings smaller than itself.
 struct TopologyUnit {
     name: String,
     nodes: Vec<NodeId>,
@@ -84,7 +85,8 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
     let mut lost = Vec::new();
     let topologies = units_by_tp(plan);
     if topologies.is_empty() {
-        // Slurm stops at a ring topology without rings and complains about one without blocks.
+        // Slurm exits with a ring topology without rings and complains about a block topology
+        // without blocks.
         return Err(ExportError::NoRing { format: format.name });
     }
     let most = |(_, (_, units)): &(usize, &(usize, Vec<TopologyUnit>))| units.len();
@@ -120,7 +122,7 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
     Ok(Export::one("topology.yaml", text, lost))
 }
 
-/// What Slurm schedules, for each ring size: in the order of the plan, which is rank order.
+/// Returns Slurm's scheduling units by ring size, in plan order, which is rank order.
 fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<TopologyUnit>)> {
     let mut by_tp: BTreeMap<usize, BTreeMap<(usize, NodeId), TopologyUnit>> = BTreeMap::new();
     for group in &plan.plan.groups {
@@ -138,7 +140,7 @@ fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<TopologyUnit>)> {
     by_tp.into_iter().map(|(tp, units)| (tp, units.into_values().collect())).collect()
 }
 
-/// What a topology of Slurm is made of.
+/// Kind of a Slurm topology.
 #[derive(Clone, Copy)]
 enum TopologyKind {
     Block { default: bool },
@@ -174,7 +176,7 @@ fn write_topology(
     }
 }
 
-/// Nodes that no ring reaches.
+/// Returns a note about nodes outside all rings.
 fn unreached(plan: &RingPlan<'_>) -> Option<String> {
     let count = |seat: Seat| plan.nodes().filter(|node| plan.seat(*node) == seat).count();
     let (broken, idle) = (count(Seat::Broken), count(Seat::Idle));

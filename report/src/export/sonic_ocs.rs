@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SONiC on an optical circuit switch: the CONFIG_DB of every switch in one phase.
 //!
-//! Source: SONiC OCS high-level design (tables OCS_PORT and OCS_CROSS_CONNECT, in review) and
-//! SAI's proposal for optical circuit switches. Which side of which port of SONiC a duplex port of ours
-//! is, [`DevicePorts`] says; light goes from an A side to a B side, so a circuit is two cross-connects.
+//! Source: SONiC OCS high-level design (tables OCS_PORT and OCS_CROSS_CONNECT, in review) and SAI's
+//! proposal for optical circuit switches. [`DevicePorts`] maps our duplex ports to the port sides
+//! of SONiC. Light enters at an A side and leaves at a B side, so a circuit is two cross-connects.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(super) const COMMANDS: ExportFormat = ExportFormat {
     fat_tree: Ok(commands),
 };
 
-/// `update` adds and replaces; cross-connects that are not named stay as they are.
+/// `update` adds and replaces; unlisted cross-connects stay unchanged.
 fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     let file = |ocs: OcsId| {
         let names: Vec<String> = connections(plan, ocs).into_iter().map(|(name, _)| name).collect();
@@ -46,7 +46,7 @@ fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     Ok(Export { files: plan.switches().map(file).collect(), lost })
 }
 
-/// How SONiC numbers the ports of a plan; the daemon's driver takes the same.
+/// SONiC's numbering of a plan's ports, also used by the daemon's driver.
 const PORTS: DevicePorts = DevicePorts::Sides;
 
 #[derive(Serialize)]
@@ -75,7 +75,7 @@ struct OcsConnection {
     b_side: String,
 }
 
-/// A table whose keys are written by number: `2A` before `10A`.
+/// A table sorted by number in its keys: `2A` before `10A`.
 struct InNumericOrder<T>(Vec<(String, T)>);
 
 impl<T: Serialize> Serialize for InNumericOrder<T> {
@@ -106,7 +106,7 @@ fn config(plan: &FatTreePlan<'_>, ocs: OcsId) -> ConfigDb {
     }
 }
 
-/// Both sides of every port, labelled with the leaf that is wired to it.
+/// Returns both sides of every port, labelled with the leaf wired to it.
 fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
     let per_leaf = plan.network.ports_per_leaf(ocs);
     let wired = plan.leaves().flat_map(|leaf| {
@@ -122,7 +122,8 @@ fn ports(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, Port)> {
         .collect()
 }
 
-/// The circuits of the phase and those of other jobs, which a new configuration must not cut.
+/// Returns the circuits of the phase and those of other jobs, which a new configuration must not
+/// cut.
 fn connections(plan: &FatTreePlan<'_>, ocs: OcsId) -> Vec<(String, OcsConnection)> {
     let circuits = plan.one_phase().circuits.iter().chain(plan.held());
     let of_switch = circuits.filter(|circuit| circuit.ocs == ocs);

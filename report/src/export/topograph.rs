@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! NVIDIA Topograph: its simulation model (YAML) and the answer of its `graph` engine (JSON).
+//! NVIDIA Topograph: its simulation model (YAML) and the response of its `graph` engine (JSON).
 //!
 //! Source: `pkg/models/model.go` (model) and `pkg/topology/instance.go`, `docs/engines/graph.md`,
 //! `docs/reference/node-labels.md` (graph, labels) of Topograph 1.0. A switch has one parent and a
-//! node one block, so a ring is an *accelerator domain*, not a switch; a ring under several ToRs is
-//! one block a ToR with the same domain.
+//! node one block, so a ring becomes an *accelerator domain* rather than a switch. A ring below
+//! several ToRs becomes one block per ToR with the same domain.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,9 +15,9 @@ use serde::Serialize;
 use super::write::host_list;
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-/// What a node of a ring is labelled with.
+/// Label of a node in a ring.
 pub(super) const DOMAIN_LABEL: &str = "accelerator.topograph.run/domain";
-/// What a node is labelled with for every switch above it, the nearest first, with a number.
+/// Label prefix for the switches above a node, numbered from the nearest.
 pub(super) const TIER_LABEL: &str = "fabric.topograph.run/tier-";
 
 const NO_HOSTS: &str = "its file describes leaves and not the hosts below them";
@@ -57,7 +57,7 @@ fn model(plan: &RingPlan<'_>) -> Export {
     Export::one("model.yaml", text, lost(plan))
 }
 
-/// Every switch and those below it, the highest first, then by number.
+/// Returns all switches with their children, highest tier first, then by number.
 fn switches(plan: &RingPlan<'_>) -> BTreeMap<(usize, usize, String), Vec<String>> {
     let mut below: BTreeMap<(usize, usize, String), Vec<String>> = BTreeMap::new();
     for node in working(plan) {
@@ -65,7 +65,7 @@ fn switches(plan: &RingPlan<'_>) -> BTreeMap<(usize, usize, String), Vec<String>
         for (depth, switch) in above.iter().rev().enumerate() {
             let under = below.entry((depth, switch.len(), switch.clone())).or_default();
             let child = (depth + 1 < above.len()).then(|| &above[above.len() - depth - 2]);
-            // Nodes are walked by number, so what stands below a switch comes in one run.
+            // Nodes are visited by number, so the children of a switch are consecutive.
             if let Some(child) = child.filter(|child| under.last() != Some(*child)) {
                 under.push(child.clone());
             }
@@ -74,7 +74,7 @@ fn switches(plan: &RingPlan<'_>) -> BTreeMap<(usize, usize, String), Vec<String>
     below
 }
 
-/// Nodes below one ToR that are part of one ring, or of none.
+/// Nodes below one ToR that are in the same ring, or in none.
 struct TorBlock {
     tor: TorId,
     domain: Option<String>,
@@ -103,7 +103,7 @@ fn working<'p>(plan: &'p RingPlan<'_>) -> impl Iterator<Item = NodeId> + 'p {
 
 const ANY_TEXT: &str = "a string takes any text";
 
-/// A host list as a YAML list, an item for each name or bracket.
+/// Formats a host list as a YAML list with one item per name or bracket.
 fn host_items(list: &str) -> String {
     let mut depth = 0;
     let items = list.split(|c: char| {
@@ -114,7 +114,7 @@ fn host_items(list: &str) -> String {
     format!("[{}]", items.join(", "))
 }
 
-/// The accelerator domain of a node: the ring it is part of.
+/// Returns the accelerator domain of a node, which is its ring.
 pub(super) fn domain_of(plan: &RingPlan<'_>, node: NodeId) -> Option<String> {
     match plan.seat(node) {
         Seat::Ring { group, .. } => Some(group.to_string()),
@@ -146,7 +146,7 @@ fn graph(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     Ok(Export::one("graph.json", text, lost(plan)))
 }
 
-/// Topograph's labels of a node.
+/// Returns Topograph's labels of a node.
 pub(super) fn labels(plan: &RingPlan<'_>, node: NodeId) -> BTreeMap<String, String> {
     let tiers = plan.switches_above(node).into_iter().enumerate();
     let tiers = tiers.map(|(tier, switch)| (format!("{TIER_LABEL}{tier}"), switch));

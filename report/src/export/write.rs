@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Small spellings that several formats share.
+//! Quoting and naming shared by several formats.
 
 use std::fmt::Write;
 
-/// `text` in double quotes, as JSON and YAML 1.2 read it alike (YAML 1.2.2, section 1.3).
+/// Returns `text` in double quotes, valid in both JSON and YAML 1.2 (YAML 1.2.2, section 1.3).
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// `text` as content or attribute of XML 1.0 (section 2.4); characters XML cannot hold become `?`.
+/// Escapes `text` as content or attribute of XML 1.0 (section 2.4); characters that XML cannot
+/// represent become `?`.
 pub(super) fn xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -24,21 +25,21 @@ pub(super) fn xml(text: &str) -> String {
     escaped
 }
 
-/// `text` as a Kubernetes label value: what it may not contain becomes `-`, 63 characters at most
-/// (Kubernetes, "Labels and Selectors: syntax and character set").
+/// Converts `text` to a Kubernetes label value: invalid characters become `-`, at most 63
+/// characters (Kubernetes, "Labels and Selectors: syntax and character set").
 pub(super) fn label_value(text: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let kept: String = text.chars().take(63).map(|c| if allowed(c) { c } else { '-' }).collect();
     kept.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned()
 }
 
-/// `text` as the name of a Kubernetes object (RFC 1123 subdomain).
+/// Converts `text` to the name of a Kubernetes object (RFC 1123 subdomain).
 pub(super) fn object_name(text: &str) -> String {
     let name = label_value(text).to_lowercase().replace(['_', '.'], "-");
     if name.is_empty() { "fabric".to_owned() } else { name }
 }
 
-/// Names in order, in the short form that Slurm (hostlist) and Topograph (cluset) read:
+/// Compresses consecutive names to the syntax of Slurm (hostlist) and Topograph (cluset):
 /// `gpu[001-004,009],login`.
 pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let mut runs: Vec<NameRange<'n>> = Vec::new();
@@ -58,11 +59,11 @@ pub(super) fn host_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String 
     list
 }
 
-/// Names that differ only in a number at their end, as ranges of numbers in order.
+/// Names that differ only in a trailing number, as ordered ranges of numbers.
 struct NameRange<'n> {
     name: &'n str,
     prefix: &'n str,
-    /// Digits of a number with leading zeros; 0 where numbers are written without.
+    /// Digits of numbers with leading zeros; 0 for numbers without.
     width: usize,
     ranges: Vec<(u64, u64)>,
 }
@@ -76,7 +77,7 @@ impl<'n> NameRange<'n> {
         Self { name, prefix, width, ranges: number.iter().map(|n| (*n, *n)).collect() }
     }
 
-    /// Adds the one number of `next`, where the names differ in nothing else.
+    /// Adds the number of `next` if the names differ in nothing else.
     fn take(&mut self, next: &Self) -> bool {
         let fits = |number: u64| {
             let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;

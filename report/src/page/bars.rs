@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bars, one below the other: on a log axis, which says so, where one would be a hairline beside another.
+//! Horizontal bar charts. They use a labelled log axis if a linear one would reduce a bar to a
+//! hairline.
 
 use std::fmt::Write;
 
@@ -13,14 +14,13 @@ use super::drawing::escaped;
 use super::ink::{AXIS, GRID, PER_PX, Surface, ink};
 use super::quantity::{ShownQuantity, ShownUnit};
 
-/// A bar.
 #[derive(Clone, Debug)]
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) ink: u8,
-    /// Where it begins: 0 unless it is part of a timeline. A log axis shows how long it is, from its left end.
+    /// Start of the bar: 0 unless it is part of a timeline. A log axis shows its length from the
+    /// left end.
     pub(super) start: f64,
-    /// Where it ends.
     pub(super) value: f64,
     /// Low and high ends, drawn as a whisker.
     pub(super) spread: Option<(f64, f64)>,
@@ -33,31 +33,31 @@ impl Bar {
     }
 }
 
-/// Bars from left to right, one below the other.
+/// A chart of horizontal bars.
 #[derive(Clone, Debug)]
 pub(super) struct Bars {
     pub(super) title: &'static str,
-    /// What a log axis counts.
+    /// Unit of a log axis.
     pub(super) unit: ShownUnit,
     pub(super) bars: Vec<Bar>,
 }
 
 const WIDTH_PX: u32 = 460;
 const TOP_PX: u32 = 24;
-/// Room beside a bar for its value.
+/// Space for the value next to a bar.
 const VALUES_PX: u32 = 104;
-/// Room for the ticks of a log axis.
+/// Space for the ticks of a log axis.
 const TICKS_PX: u32 = 18;
-/// Bars whose lengths differ by more stand on a log axis.
+/// Ratio of bar lengths above which the axis is logarithmic.
 const MOST_TIMES: f64 = 30.0;
-/// Ticks of a log axis, the first one not counted.
+/// Maximum number of ticks of a log axis, without the first.
 const MOST_TICKS: i32 = 4;
 
-/// Where names stand: beside their bars if all are short, else each above its bar.
+/// Position of names: next to their bars if all are short, otherwise above.
 struct Names {
     bar_px: u32,
     left_px: u32,
-    /// Middle and half height of a bar, in bars.
+    /// Centre and half height of a bar, in units of bars.
     middle: f64,
     half: f64,
 }
@@ -66,13 +66,13 @@ const BESIDE: Names = Names { bar_px: 30, left_px: 104, middle: 0.5, half: 0.32 
 const ABOVE: Names = Names { bar_px: 46, left_px: 4, middle: 0.3, half: 0.22 };
 const MOST_CHARS_BESIDE: usize = 13;
 
-/// How long a value is drawn.
+/// Mapping from values to lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Scale {
     Linear {
         most: f64,
     },
-    /// From one power of ten to `most`.
+    /// From a power of ten to `most`.
     Log {
         least_power: i32,
         most: f64,
@@ -92,12 +92,12 @@ impl Scale {
         let lows = bars.iter().filter_map(|bar| bar.spread).map(|(low, _)| low);
         let least = lows.filter(|low| *low > 0.0).fold(shortest, f64::min);
         let highs = bars.iter().filter_map(|bar| bar.spread).map(|(_, high)| high);
-        // Half a power is left of the least, so that its bar is seen.
+        // Leave half a power of ten below the smallest value, so that its bar is visible.
         let least_power = (least / 2.0).log10().floor() as i32;
         Self::Log { least_power, most: highs.fold(longest, f64::max) }
     }
 
-    /// From the left end of the axis to its right end.
+    /// Returns the length of the axis.
     fn width(self) -> f64 {
         match self {
             Self::Linear { most } => most,
@@ -115,7 +115,7 @@ impl Scale {
         }
     }
 
-    /// Both ends of a bar. None: it is zero on a log axis, which has none.
+    /// Returns both ends of a bar. `None` if it is zero on a log axis.
     fn ends(self, bar: &Bar) -> Option<(f64, f64)> {
         match self {
             Self::Linear { .. } => Some((bar.start, bar.value)),
@@ -123,7 +123,7 @@ impl Scale {
         }
     }
 
-    /// Powers of ten that are named.
+    /// Returns the labelled powers of ten.
     fn ticks(self) -> Vec<i32> {
         let Self::Log { least_power, most } = self else { return Vec::new() };
         let last = most.log10().floor() as i32;
@@ -133,7 +133,7 @@ impl Scale {
 }
 
 impl Bars {
-    /// One drawing; it is narrow enough for every screen.
+    /// Returns one drawing that is narrow enough for every screen.
     pub(super) fn svg(&self) -> String {
         let scale = Scale::of(&self.bars);
         let longest = self.bars.iter().map(|bar| bar.name.chars().count()).max().unwrap_or(0);
@@ -247,7 +247,7 @@ mod tests {
         Bars { title: "time", unit: ShownUnit::Seconds, bars }
     }
 
-    /// Widths of the bars, in pixels.
+    /// Returns the widths of the bars in pixels.
     fn widths(svg: &str) -> Vec<f64> {
         let paths = svg.split(r#"<path class="fill ink-1" d="M"#).skip(1);
         let width = |path: &str| -> f64 {

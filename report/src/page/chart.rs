@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Curves, plotted twice: for wide screens and for narrow ones, with text of the same size.
-//! Curves are labelled where they end, so that no legend has to be learned.
+//! Line charts, rendered for wide and for narrow screens with text of the same size. Labels at the
+//! ends of curves replace a legend.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -13,28 +13,23 @@ use plotters::style::{Color, IntoFont, TRANSPARENT};
 use super::drawing::escaped;
 use super::ink::{AXIS, GRID, PER_PX, Surface, TEXT, ink};
 
-/// A curve.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
-    /// Which colour and dash pattern.
     pub(super) ink: u8,
-    /// In order of x.
     pub(super) points: Vec<(f64, f64)>,
-    /// Its name, where it ends.
+    /// Name, shown at the end.
     pub(super) label: String,
-    /// Its value there, where there is room to say it.
+    /// Value at the end, shown if there is space.
     pub(super) value: String,
-    /// On hover.
     pub(super) hover: String,
 }
 
-/// How far curves reach: the largest x and the largest y, zero without a point.
+/// Returns the largest x and y of the curves, or zero without points.
 pub(super) fn reach(curves: &[Curve]) -> (f64, f64) {
     let points = curves.iter().flat_map(|curve| &curve.points);
     points.fold((0.0, 0.0), |(right, most), &(x, y)| (right.max(x), most.max(y)))
 }
 
-/// An axis.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     pub(super) range: Range<f64>,
@@ -42,31 +37,30 @@ pub(super) struct Axis {
     pub(super) show: fn(f64) -> String,
 }
 
-/// Curves over a common x.
+/// Curves with a common x axis.
 #[derive(Clone, Debug)]
 pub(super) struct Plot {
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) curves: Vec<Curve>,
-    /// Height on wide and on narrow screens.
+    /// Height on wide and narrow screens.
     pub(super) heights_px: [u32; 2],
-    /// Whether the space below the curves is filled.
+    /// Whether the area below the curves is filled.
     pub(super) is_filled: bool,
-    /// An x to remark, and what on.
+    /// An x value to annotate, with the text.
     pub(super) remark: Option<(f64, String)>,
 }
 
-/// Where curves end, and where the remark stands, in pixels.
+/// Pixel positions of curve ends and the annotation.
 type CurveEnds = (Vec<(i32, i32)>, Option<(i32, i32, String)>);
 
 const WIDTHS_PX: [u32; 2] = [960, 340];
 const VARIANTS: [&str; 2] = ["wide", "narrow"];
-/// Room for the labels at the right end.
+/// Space for the labels at the right.
 const LABELS_PX: [u32; 2] = [150, 96];
 const LINE_PX: i32 = 15;
 
 impl Plot {
-    /// Both drawings.
     pub(super) fn svg(&self) -> String {
         (0..2).map(|variant| self.variant(variant)).collect()
     }
@@ -91,7 +85,7 @@ impl Plot {
         );
         label_ends(&mut body, &self.curves, &ends, variant, height);
         if let Some((x, y, text)) = remark {
-            // On the side where there is more room.
+            // On the side with more space.
             let is_left = x > i32::try_from(width / 2).unwrap_or(0);
             let (x, anchor) = if is_left { (x - 5, "end") } else { (x + 5, "start") };
             let _ = write!(
@@ -104,7 +98,7 @@ impl Plot {
         framed(VARIANTS[variant], width, height, &body)
     }
 
-    /// Draws axes and curves; returns where each curve ends, in pixels.
+    /// Draws axes and curves. Returns the pixel position of each curve's end.
     fn draw(
         &self,
         out: &mut String,
@@ -164,7 +158,7 @@ pub(super) fn framed(variant: &str, width: u32, height: u32, body: &str) -> Stri
     )
 }
 
-/// Labels at the ends of curves, moved apart so that none covers another, each with a thin line to its
+/// Draws labels at the ends of curves, moved apart to avoid overlap, each with a thin line to its
 /// curve.
 fn label_ends(
     out: &mut String,
@@ -195,7 +189,7 @@ fn label_ends(
     }
 }
 
-/// Moves places, which are in order, so that they are at least a line apart and within the frame.
+/// Moves ordered positions at least a line apart within the frame.
 fn spread(places: &mut [i32], top: i32, bottom: i32) {
     let count = i32::try_from(places.len()).unwrap_or(0);
     let gap = LINE_PX.min((bottom - top) / count.max(1));
@@ -209,8 +203,8 @@ fn spread(places: &mut [i32], top: i32, bottom: i32) {
     }
 }
 
-/// The points that are seen: of those within one column, the first, the least, the most and the last,
-/// so that no extreme is lost.
+/// Reduces the points to visible ones: the first, minimum, maximum and last of each pixel column,
+/// which preserves extremes.
 fn thinned(points: &[(f64, f64)], range: &Range<f64>, columns: f64) -> Vec<(f64, f64)> {
     let column = |x: f64| ((x - range.start) / (range.end - range.start) * columns).floor() as i64;
     let mut kept = Vec::new();
@@ -228,7 +222,7 @@ fn thinned(points: &[(f64, f64)], range: &Range<f64>, columns: f64) -> Vec<(f64,
     kept
 }
 
-/// The corners of a curve that holds each value until the next, up to `end`.
+/// Returns the corners of a step curve that holds each value until the next, up to `end`.
 pub(super) fn steps(values: &[(f64, f64)], end: f64) -> Vec<(f64, f64)> {
     let mut points = Vec::with_capacity(values.len() * 2 + 1);
     for &(x, y) in values {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From results to a report: which sections there are, and in which order.
+//! Composes a report from results: selects its sections and their order.
 
 use super::definitions;
 use super::document::{Cell, FigureTable, Headline, PageBlock, PageDocument, PageSection};
@@ -7,10 +7,9 @@ use super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::results::{Results, Subject};
 use super::sections::{bill, buy, cost, fabric, live, published, run, sweep, training, waste};
 
-/// Definitions that the page refers to, each with how our figure came about.
+/// Definitions referenced by the page, each with the derivation of our value.
 pub(super) type Used = Vec<(&'static str, String)>;
 
-/// Puts the report together.
 pub(super) fn compose(results: &Results<'_>) -> PageDocument {
     let mut report =
         PageDocument { title: title(results), lead: lead(results), ..PageDocument::default() };
@@ -48,7 +47,7 @@ pub(super) fn compose(results: &Results<'_>) -> PageDocument {
         report.sections.push(formulas(&used));
     }
     report.sections.push(sources(results));
-    // What was run elsewhere has seeds of its own.
+    // External runs have their own seeds.
     report.footer = match results.is_of_runs_alone() {
         true => format!("lightloom {}", results.version),
         false => format!("lightloom {}, seed {}", results.version, results.seed),
@@ -90,7 +89,7 @@ fn lead(results: &Results<'_>) -> String {
     }
 }
 
-/// A headline, in one line.
+/// Adds a headline in one line.
 pub(super) fn headline(
     report: &mut PageDocument,
     label: &'static str,

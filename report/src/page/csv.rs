@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every number of the report in one long table: `table,row,column,value,unit`. Values are bare and
-//! not rounded, ratios are fractions; text has no unit. The row is the first cell of its row in the
-//! page's table, and where that repeats, its number is added: `khop:3#17`.
+//! CSV with every number of the report: `table,row,column,value,unit`. Values are plain and
+//! unrounded, ratios are fractions, and text has no unit. The row name is the first cell of its row
+//! in the page's table, with its number added if it repeats: `khop:3#17`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::document::{Cell, FigureTable, PageBlock, PageDocument};
 
-/// Renders the report.
 pub(super) fn render(report: &PageDocument) -> String {
     let mut out = String::from("table,row,column,value,unit\n");
     for headline in &report.headlines {
@@ -48,7 +47,7 @@ fn add(out: &mut String, table: &FigureTable) {
     }
 }
 
-/// Headings, each with a number where it repeats.
+/// Returns the headings, numbered if they repeat.
 fn unique<'a>(headings: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for heading in headings {
@@ -73,7 +72,7 @@ fn line(out: &mut String, table: &str, row: &str, column: &str, value: &str, uni
     );
 }
 
-/// Quotes as RFC 4180 says, where there is need.
+/// Quotes according to RFC 4180 if necessary.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

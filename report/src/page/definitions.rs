@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Definitions of metrics, taken from the pages that define them, so that a metric is defined once.
+//! Definitions of metrics, extracted from the documentation pages so that each metric is defined
+//! only once.
 
 use super::document::{Cell, FigureTable};
 
-/// The pages, and where they stand for a reader.
+/// The pages with their paths in the documentation.
 const PAGES: [(&str, &str); 3] = [
     ("docs/metrics.md", include_str!("../../defined/metrics.md")),
     ("docs/compare.md", include_str!("../../defined/compare.md")),
     ("docs/cost.md", include_str!("../../defined/cost.md")),
 ];
 
-/// What defines a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Definition {
     pub(super) name: &'static str,
@@ -18,7 +18,8 @@ pub(super) struct Definition {
     pub(super) page: &'static str,
 }
 
-/// The definition of a metric: the second cell of the row that names it in its first.
+/// Returns the definition of a metric: the second cell of the table row that names it in the first
+/// cell.
 pub(super) fn definition(name: &'static str) -> Option<Definition> {
     let quoted = format!("`{name}`");
     PAGES.iter().find_map(|(page, text)| {
@@ -31,7 +32,7 @@ pub(super) fn definition(name: &'static str) -> Option<Definition> {
     })
 }
 
-/// A line of Markdown without its marks.
+/// Removes the Markdown markup of a line.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;
@@ -55,7 +56,7 @@ fn plain(markdown: &str) -> String {
     text.replace('`', "").replace("**", "").trim_end_matches(" |").to_owned()
 }
 
-/// The metrics that the page uses, each with its definition and how ours came about.
+/// Returns the metrics used by the page, each with its definition and the derivation of our value.
 pub(super) fn table(used: &[(&'static str, String)]) -> FigureTable {
     let mut table = FigureTable::new("definitions", "Formulas")
         .words("figure")
@@ -64,7 +65,7 @@ pub(super) fn table(used: &[(&'static str, String)]) -> FigureTable {
         .words("defined in");
     for (name, here) in used {
         let found = definition(name);
-        // What no page defines in a table of its own is defined by how it came about here.
+        // A figure without a definition in the documentation is defined by its derivation.
         let (text, here, page) = match found {
             Some(found) => (found.text, here.as_str(), found.page),
             None => (here.clone(), "–", "–"),

@@ -1,81 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a page consists of, before it is a page: the three forms are made from this.
+//! The content of a page, from which the three output formats are rendered.
 
 use super::quantity::{ShownQuantity, ShownUnit};
 
-/// The whole page.
 #[derive(Debug, Default)]
 pub(super) struct PageDocument {
     pub(super) title: String,
-    /// What this is, in a sentence.
     pub(super) lead: String,
-    /// The answer to what was asked, in a short sentence. Empty: nothing was.
+    /// The answer to a question, as a short sentence. Empty if there was none.
     pub(super) answer: String,
     pub(super) headlines: Vec<Headline>,
     pub(super) sections: Vec<PageSection>,
-    /// What the page was made from and by.
     pub(super) footer: String,
 }
 
-/// A number that is seen first.
 #[derive(Debug)]
 pub(super) struct Headline {
     pub(super) label: &'static str,
     pub(super) quantity: ShownQuantity,
-    /// What it is held against: the bound, the share, the spread.
+    /// Comparison: the bound, the share or the spread.
     pub(super) beside: String,
-    /// Anchor of its definition.
     pub(super) definition: &'static str,
 }
 
-/// A part of the page.
 #[derive(Debug)]
 pub(super) struct PageSection {
-    /// Anchor.
     pub(super) id: &'static str,
     pub(super) title: String,
-    /// What to conclude, in a sentence or two.
+    /// Conclusion in one or two sentences.
     pub(super) conclusion: String,
     pub(super) blocks: Vec<PageBlock>,
 }
 
-/// What stands in a section.
 #[derive(Debug)]
 pub(super) enum PageBlock {
     Figure(Figure),
     Table(FigureTable),
-    /// A remark in small print.
+    /// A note in small print.
     Note(String),
-    /// Tables that are folded away on a screen, and shown on paper.
+    /// Tables that are collapsed on screen and expanded in print.
     Folded {
         summary: String,
         tables: Vec<FigureTable>,
     },
 }
 
-/// A drawing.
 #[derive(Debug)]
 pub(super) struct Figure {
     pub(super) id: &'static str,
-    /// One `<svg>` element, or one for wide and one for narrow screens.
+    /// One `<svg>` element, or one each for wide and narrow screens.
     pub(super) svg: String,
-    /// What it shows and how to read it.
+    /// Content and how to read it.
     pub(super) caption: String,
-    /// The numbers that are drawn: for the CSV.
+    /// The drawn numbers, for the CSV.
     pub(super) data: Vec<FigureTable>,
 }
 
-/// Numbers in rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FigureTable {
-    /// Names it in the CSV.
     pub(super) id: String,
     pub(super) title: String,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-/// A column: its heading and, where it has one, the anchor of its definition.
+/// A column with its heading and the anchor of its definition, if any.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) heading: String,
@@ -83,18 +72,16 @@ pub(super) struct Column {
     pub(super) is_numeric: bool,
 }
 
-/// What stands in a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Text(String),
     Number(ShownQuantity),
-    /// A figure that is shown in its own way: the bare number for the CSV, its unit, the text.
+    /// A figure with custom text: the plain number for the CSV, its unit, the text.
     Shown {
         value: Option<f64>,
         unit: &'static str,
         text: String,
     },
-    /// Nothing is known.
     Missing,
 }
 
@@ -103,7 +90,6 @@ impl FigureTable {
         Self { id: id.into(), title: title.into(), ..Self::default() }
     }
 
-    /// A column of words.
     pub(super) fn words(mut self, heading: &str) -> Self {
         self.columns.push(Column {
             heading: heading.to_owned(),
@@ -113,7 +99,6 @@ impl FigureTable {
         self
     }
 
-    /// A column of numbers.
     pub(super) fn numbers(mut self, heading: &str) -> Self {
         self.columns.push(Column {
             heading: heading.to_owned(),
@@ -123,7 +108,7 @@ impl FigureTable {
         self
     }
 
-    /// A column of numbers whose definition stands on the page.
+    /// Adds a numeric column whose definition is on the page.
     pub(super) fn defined(mut self, heading: &str, definition: &'static str) -> Self {
         let column =
             Column { heading: heading.to_owned(), definition: Some(definition), is_numeric: true };
@@ -155,7 +140,7 @@ impl Cell {
         value.map_or(Self::Missing, |value| Self::number(value, unit))
     }
 
-    /// For people.
+    /// Formats the cell as text.
     pub(super) fn show(&self) -> String {
         match self {
             Self::Text(text) | Self::Shown { text, .. } => text.clone(),

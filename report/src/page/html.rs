@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The page for a browser: one file, styles and drawings inside, nothing fetched, no script.
+//! The HTML page: one file with styles and drawings, without external resources or scripts.
 
 use std::fmt::Write;
 
@@ -15,29 +15,27 @@ struct Page<'a> {
     style: &'static str,
 }
 
-/// Renders the page.
 pub(super) fn render(report: &PageDocument) -> String {
     let page = Page { report, style: include_str!("style.css") };
     page.render().expect("writing to a text does not fail")
 }
 
-/// Attributes of a cell: numbers stand to the right, and say which verdict they are.
+/// Returns the CSS class of a cell: numbers are right-aligned, verdicts coloured.
 fn class(cell: &Cell, column: &Column) -> &'static str {
     match cell {
         _ if column.is_numeric => "n",
         Cell::Text(text) if matches!(text.as_str(), "reproduced" | "passed") => "good",
         Cell::Text(text) if matches!(text.as_str(), "DIFFERS" | "FAILED") => "bad",
-        // Hashes have no space to break at.
+        // Hashes contain no space to break at.
         Cell::Text(text) if text.len() == 64 && !text.contains(' ') => "hash",
         Cell::Text(text) if text.len() > 36 => "long",
         _ => "",
     }
 }
 
-/// Where the pages of the book stand.
 const BOOK: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
 
-/// A text in which a page of the book is a link to it.
+/// Turns documentation paths in a text into links.
 fn linked(text: &str) -> String {
     let mut html = String::new();
     let mut rest = text;
@@ -55,7 +53,7 @@ fn linked(text: &str) -> String {
     html + &escaped(rest)
 }
 
-/// The digits of a cell, and its unit.
+/// Returns the digits of a cell and its unit.
 fn parts(cell: &Cell) -> (String, &'static str) {
     match cell {
         Cell::Number(quantity) => quantity.parts(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A drawing surface for the plotting library that writes SVG with classes instead of colours, so
-//! that the page's style sheet decides, for light, for dark and for paper.
+//! A plotting backend that writes SVG with classes instead of colours, so that the style sheet
+//! decides for light, dark and print.
 //!
-//! Coordinates are tenths of a pixel: the library counts in whole numbers, and curves need more.
+//! Coordinates are tenths of a pixel, because the library uses integers and curves need a finer
+//! resolution.
 
 use std::fmt::Write;
 
@@ -12,22 +13,17 @@ use plotters_backend::{
     BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingBackend, DrawingErrorKind,
 };
 
-/// Units of the surface in one pixel.
 pub(super) const PER_PX: i32 = 10;
 
-/// The colour that stands for class `ink-N`: its blue part is N.
+/// Returns the colour that encodes class `ink-N`: its blue component is N.
 pub(super) const fn ink(number: u8) -> RGBColor {
     RGBColor(0, 0, number)
 }
 
-/// Text.
 pub(super) const TEXT: u8 = 200;
-/// Axes.
 pub(super) const AXIS: u8 = 201;
-/// Grid lines.
 pub(super) const GRID: u8 = 202;
 
-/// The surface.
 pub(super) struct Surface<'a> {
     out: &'a mut String,
     width_px: u32,
@@ -53,7 +49,7 @@ impl<'a> Surface<'a> {
         let mut at: Option<BackendCoord> = None;
         let mut data = String::new();
         for (x, y) in points {
-            // From point to point, which is shorter than from the corner of the drawing.
+            // Relative moves are shorter than absolute coordinates.
             match at {
                 None => _ = write!(data, "M{},{}", Px(x), Px(y)),
                 Some(old) if old == (x, y) => {}
@@ -67,7 +63,7 @@ impl<'a> Surface<'a> {
     }
 }
 
-/// A coordinate in pixels, in the shortest form.
+/// Formats a coordinate in pixels with the fewest digits.
 struct Px(i32);
 
 impl std::fmt::Display for Px {

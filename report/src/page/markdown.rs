@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The report as Markdown: the same sections, conclusions and tables. Drawings stand for their
-//! captions; the numbers they show stand in the CSV, and here where they are few.
+//! The report as Markdown, with the same sections, conclusions and tables. Captions replace
+//! drawings; their numbers are in the CSV, and also here if there are few.
 
 use std::fmt::Write;
 
 use super::document::{Figure, FigureTable, PageBlock, PageDocument};
 
-/// A drawing's numbers are shown up to so many rows.
+/// Maximum number of rows of a drawing's numbers.
 const MOST_ROWS: usize = 60;
 
-/// Renders the report.
 pub(super) fn render(report: &PageDocument) -> String {
     let mut out = format!("# {}\n\n{}\n", report.title, report.lead);
     if !report.answer.is_empty() {

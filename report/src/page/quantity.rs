@@ -1,41 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers with units, shown one way everywhere.
+//! Consistent formatting of numbers with units.
 
-/// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShownUnit {
     /// A fraction, shown in per cent.
     Share,
     /// A difference of fractions, shown in percentage points with its sign.
     Points,
-    /// GPUs.
     Gpus,
-    /// Nodes.
     Nodes,
-    /// US dollars.
     Usd,
-    /// US dollars for each GB/s.
     UsdPerBandwidth,
-    /// Watts.
     Watts,
-    /// GB/s.
     Bandwidth,
-    /// Things that the column or label names.
+    /// A count of items named by the column or label.
     Count,
-    /// So many times as much.
     Times,
-    /// Days.
     Days,
     /// Seconds, shown in ns, µs, ms or s.
     Seconds,
     /// Bytes, shown in KiB, MiB, GiB.
     Bytes,
-    /// Parts for each GPU.
     PartsPerGpu,
 }
 
 impl ShownUnit {
-    /// In the CSV, where the value is the bare number.
+    /// Returns the unit in the CSV, where the value is the plain number.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Share | Self::Points => "fraction",
@@ -55,7 +45,6 @@ impl ShownUnit {
     }
 }
 
-/// A number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ShownQuantity {
     pub(super) value: f64,
@@ -71,7 +60,7 @@ impl ShownQuantity {
         Self::new(value, ShownUnit::Share)
     }
 
-    /// The digits and the unit, apart: they are set in different weights.
+    /// Returns the digits and the unit separately, because they are typeset differently.
     pub(super) fn parts(self) -> (String, &'static str) {
         let value = self.value;
         match self.unit {
@@ -95,18 +84,17 @@ impl ShownQuantity {
         }
     }
 
-    /// As a text of its own.
     pub(super) fn show(self) -> String {
         let (digits, unit) = self.parts();
         match unit {
             "" => digits,
             "×" => format!("{digits}×"),
-            // No line break between a number and its unit.
+            // Non-breaking space between number and unit.
             unit => format!("{digits}\u{a0}{unit}"),
         }
     }
 
-    /// A power of ten beside an axis that names its unit: without decimals that say nothing.
+    /// Formats a power of ten for an axis that names its unit, without redundant decimals.
     pub(super) fn tick(self) -> String {
         let decimals = (-self.value.log10()).ceil().max(0.0) as usize;
         match self.unit {
@@ -117,15 +105,15 @@ impl ShownQuantity {
     }
 }
 
-/// A smaller share would be shown as zero, which it is not.
+/// Smaller shares would be shown as zero.
 const LEAST_SHARE: f64 = 5e-7;
 
-/// Shares below a ten-thousandth keep digits that say something.
+/// Shares below a ten-thousandth keep significant digits.
 fn share_decimals(share: f64) -> usize {
     if share != 0.0 && share.abs() < 1e-4 { 4 } else { 2 }
 }
 
-/// A number with a comma between thousands; minus zero is zero.
+/// Formats a number with thousands separators; minus zero becomes zero.
 pub(super) fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));

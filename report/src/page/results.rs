@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a page is made from: results of the planner as they are, results of the emulator and of the
-//! training model as their JSON says them.
+//! Input of a page: values of the planner, and JSON results of the emulator and the training model.
 
 mod billed;
 
@@ -22,453 +21,357 @@ pub use billed::{
     BilledSeeds, MonthFigure,
 };
 
-/// Everything that is known. What is missing is left out of the page, and named in it.
+/// All known results. The page omits missing ones and names them.
 #[derive(Debug)]
 pub struct Results<'a> {
-    /// What is drawn.
     pub subject: Subject<'a>,
-    /// What to buy.
+    /// Answer to a purchase question.
     pub bought: Option<Bought>,
-    /// The designs under faults.
     pub comparison: Option<Comparison>,
-    /// What the designs cost.
     pub cost: Option<Cost>,
-    /// Runs of the emulator.
     pub runs: Vec<EmulatedRun>,
-    /// Runs of the emulator under many seeds.
+    /// Emulator runs over many seeds.
     pub sweeps: Vec<Swept>,
-    /// A live demonstration.
     pub live: Option<LiveRun>,
-    /// Bills of months.
+    /// Costs of failures over months.
     pub bills: Vec<Billed>,
     /// Results of the training model.
     pub training: Vec<TrainingResult>,
-    /// Published figures beside ours.
+    /// Published figures compared with ours.
     pub claims: Vec<Claim>,
-    /// The files it was made from, in the order given.
+    /// Input files, in the given order.
     pub sources: Vec<SourceFile>,
-    /// What further input would add, a sentence each.
+    /// What further input would add, one sentence each.
     pub would_add: Vec<String>,
-    /// Seed of all draws.
     pub seed: u64,
-    /// Version of the program.
     pub version: &'static str,
-    /// The command that makes the page again.
+    /// Command that reproduces the page.
     pub command: String,
 }
 
 impl Results<'_> {
-    /// Whether the page is about bills, and compares no designs.
+    /// Returns whether the page is only about costs of failures.
     pub(super) fn is_bill_alone(&self) -> bool {
         !self.bills.is_empty() && self.is_of_runs_alone()
     }
 
-    /// Whether the page shows what was run or computed elsewhere, and compares no designs.
+    /// Returns whether the page shows only external runs and results, without comparing designs.
     pub(super) fn is_of_runs_alone(&self) -> bool {
         self.comparison.is_none() && self.cost.is_none()
     }
 }
 
-/// What the page is about.
 #[derive(Debug)]
 pub enum Subject<'a> {
-    /// A fabric with its plan.
     Fabric {
-        /// What is installed.
         fabric: &'a Fabric,
-        /// The plan.
         plan: &'a Plan,
-        /// What the independent checker found.
+        /// Result of the independent checker.
         verdict: Verdict,
-        /// What the plan's faults are: "day 75.2 of trace.json".
+        /// Origin of the plan's faults: "day 75.2 of trace.json".
         faults: String,
     },
-    /// A plan whose fabric file is not at hand.
-    PlanAlone {
-        /// The plan.
-        plan: &'a Plan,
-    },
-    /// No fabric: the designs are compared for a cluster of a size.
+    /// A plan without its fabric file.
+    PlanAlone { plan: &'a Plan },
+    /// No fabric: the designs are compared for a cluster size.
     None,
 }
 
-/// The designs under the same faults.
+/// Comparison of designs with the same faults.
 #[derive(Debug)]
 pub struct Comparison {
-    /// The cluster.
     pub cluster: Cluster,
-    /// GPUs of a group.
     pub tp: u32,
-    /// Name of the fabric's own design among the rows, if it is one of them.
+    /// Name of the fabric's own design among the rows, if present.
     pub own: Option<String>,
-    /// What the faults are: "trace.json", "synthetic".
+    /// Origin of the faults: "trace.json", "synthetic".
     pub faults: String,
-    /// Histories drawn from them.
     pub samples: u64,
     /// Nodes out of service over all samples.
     pub node_fault_ratio: NodeFaultRatio,
-    /// A row a design.
     pub rows: Vec<Row>,
-    /// The first sample, change by change; a design each that holds the groups.
+    /// First sample, change by change, for each design that holds the groups.
     pub histories: Vec<History>,
-    /// Where the history ends.
     pub window: TraceTime,
-    /// The day of the history that the plan is drawn for.
+    /// Day of the history for which the plan is drawn.
     pub planned_day: Option<f64>,
-    /// Waste against independent faults.
     pub curves: Vec<RatioCurve>,
-    /// Snapshots for each point of the curves.
+    /// Snapshots per point of the curves.
     pub snapshots: u64,
-    /// Statistics of the trace, where one was given.
+    /// Statistics of the trace, if given.
     pub trace: Option<Statistics>,
 }
 
 /// One design over the first sample.
 #[derive(Debug)]
 pub struct History {
-    /// The design.
     pub arch: String,
-    /// Change by change.
     pub moments: Vec<Moment>,
 }
 
-/// What designs cost.
 #[derive(Debug)]
 pub struct Cost {
-    /// What the prices are: a file name, or "shipped with lightloom".
+    /// Origin of the prices: a file name, or "shipped with lightloom".
     pub prices: String,
-    /// A row a design.
     pub rows: Vec<CostRow>,
-    /// Cost of a GPU that can be used, by design, where its waste is known.
+    /// Cost per usable GPU by design, if its waste is known.
     pub usable: Vec<(String, f64)>,
-    /// Price of a GPU that the aggregate takes.
+    /// GPU price used in the aggregate.
     pub gpu_usd: Option<f64>,
-    /// Interconnect and lost GPUs against the fault ratio.
+    /// Interconnect and lost GPUs by fault ratio.
     pub aggregate: Vec<Aggregate>,
-    /// What each price does to the order.
+    /// Effect of each price on the ranking.
     pub sensitivity: Vec<Sensitivity>,
 }
 
-/// The answer to a question of what to buy.
+/// Answer to a purchase question.
 #[derive(Debug)]
 pub struct Bought {
-    /// Its name.
     pub name: String,
-    /// GPUs that are asked for.
     pub gpus: u32,
-    /// Days simulated.
     pub days: f64,
-    /// What the prices are.
     pub prices: String,
-    /// The answer.
     pub answer: Answer,
 }
 
-/// A file that the page was made from.
+/// An input file of the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
-    /// As the user named it.
+    /// Path as the user wrote it.
     pub name: String,
-    /// What it was recognised as.
     pub kind: &'static str,
-    /// SHA-256 of its bytes, in hex.
+    /// SHA-256 of its contents, in hex.
     pub sha256: String,
-    /// Its size.
     pub bytes: u64,
-    /// The identity of the plan in it.
+    /// Digest of the plan in it.
     pub plan: Option<String>,
 }
 
-/// What a live demonstration measured, as `lightloom demo --live` writes it.
+/// Measurements of a live demonstration, as written by `lightloom demo --live`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LiveRun {
-    /// What it shows, in a short sentence.
+    /// Conclusion in a short sentence.
     pub answer: String,
-    /// In their order.
     pub steps: Vec<LiveStep>,
-    /// Where the plan after the fault is named, and by which digest.
+    /// Components that name the plan after the fault, with the digest they use.
     pub digests: Vec<(String, String)>,
-    /// Why no scheduler took part. `None` if one did.
+    /// Reason no scheduler took part. `None` if one did.
     pub lacks: Option<String>,
 }
 
 /// A step of a live demonstration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveStep {
-    /// In a few words.
     pub name: String,
-    /// What was seen.
     pub found: String,
-    /// How long that took, in milliseconds.
     pub took_ms: f64,
 }
 
-/// A run of the emulator, as `lightloom emulate --format json` prints it.
+/// A run of the emulator, as printed by `lightloom emulate --format json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedRun {
-    /// Name of the scenario.
     pub scenario: String,
-    /// SHA-256 of the fabric it ran on.
+    /// SHA-256 of its fabric.
     pub fabric_sha256: String,
-    /// The seed.
     pub seed: u64,
-    /// When the last thing happened.
+    /// Time of the last event.
     pub simulated_ps: u64,
-    /// Packets put on a wire.
+    /// Packets transmitted on a link.
     pub packet_hops: u64,
-    /// What became of the packets.
     pub packets: EmulatedPackets,
     /// Every collective of every group, and every repetition of every other workload.
     pub workloads: Vec<EmulatedCollective>,
-    /// Every step of every job that trains.
+    /// Every step of every training job.
     #[serde(default)]
     pub steps: Vec<EmulatedStep>,
-    /// Its groups.
     #[serde(default)]
     pub groups: Vec<EmulatedGroup>,
-    /// What each fault did.
     pub faults: Vec<EmulatedFault>,
-    /// What was expected.
     pub expectations: Vec<EmulatedExpectation>,
 }
 
-/// What became of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct EmulatedPackets {
-    /// Handed to the network.
     pub sent: u64,
-    /// That arrived.
     pub delivered: u64,
-    /// That found a queue full.
+    /// Dropped at a full queue.
     pub dropped: u64,
-    /// Lost on a link that was dark.
+    /// Lost on a dark link.
     pub lost: u64,
-    /// Sent again.
     pub retransmitted: u64,
 }
 
 /// A group of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct EmulatedGroup {
-    /// Its name.
     pub group: String,
-    /// Whether faults left it alone; nothing for a group without work.
+    /// Whether no fault affected it; `None` for a group without work.
     pub unaffected: Option<bool>,
 }
 
-/// A step of a job that trains. Steps of phases have no job.
+/// A training step of a job. Steps of phases have no job.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct EmulatedStep {
-    /// The job.
     pub job: Option<String>,
-    /// Which, from 0.
+    /// Index, from 0.
     pub index: u32,
-    /// When it began.
     pub start_ps: u64,
-    /// When it ended, if it did.
+    /// End time, if it ended.
     pub end_ps: Option<u64>,
-    /// Its closed form.
     pub closed_form_ps: u64,
-    /// Model operations as a share of what its GPUs could do.
+    /// Model FLOPs as a fraction of the GPUs' peak.
     pub mfu: Option<f64>,
-    /// Where its time went, if it ended.
+    /// Breakdown of its time, if it ended.
     pub why: Option<EmulatedWhy>,
 }
 
-/// Where the time of a step went.
+/// Breakdown of a step's time.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct EmulatedWhy {
-    /// Computing.
     pub compute_ps: u64,
-    /// Generation.
     pub generation_ps: u64,
-    /// Exchange by what it is for.
     pub exposed_ps: BTreeMap<String, u64>,
-    /// Sharing links.
     pub contention_ps: u64,
-    /// Waiting for circuits.
     pub transition_ps: u64,
-    /// From a fault until its groups went on.
+    /// From a fault until its groups continued.
     pub fault_ps: u64,
-    /// Work done again.
     pub restart_ps: u64,
 }
 
-/// One collective of one group.
+/// A collective of one group.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedCollective {
-    /// Its name in the scenario.
     pub name: String,
-    /// The group; nothing for one between groups.
+    /// Group; `None` for a collective between groups.
     pub group: Option<String>,
-    /// Ranks of the group, where it says so.
+    /// Ranks of the group, if stated.
     #[serde(default)]
     pub ranks: Option<u64>,
-    /// What it is.
     pub kind: String,
-    /// The whole buffer of one rank.
+    /// Buffer size of one rank.
     pub bytes: u64,
-    /// When it began.
     pub start_ps: u64,
-    /// When it ended, if it did.
+    /// End time, if it ended.
     pub end_ps: Option<u64>,
-    /// The closed form.
     pub ideal_ps: u64,
-    /// Bandwidth the slowest link carried.
+    /// Bandwidth of the slowest link.
     pub busbw_bytes_per_s: f64,
-    /// How often it was begun again.
     pub restarts: u32,
 }
 
-/// What one fault did.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedFault {
-    /// The parts that broke.
     pub parts: Vec<String>,
-    /// What it did: `down`, `dark`, `slow`, …
+    /// Effect: `down`, `dark`, `slow`, …
     #[serde(default)]
     pub effect: String,
-    /// How late the last group went on that it touched. `None` if none waited.
+    /// Delay of the last affected group. `None` if none waited.
     #[serde(default)]
     pub delay_ps: Option<u64>,
-    /// When. `None` if the run never came there.
+    /// Start time. `None` if the run ended before.
     pub at_ps: Option<u64>,
-    /// When the control plane knew.
     pub detected_ps: Option<u64>,
-    /// When the next plan was there.
+    /// Time at which the next plan was ready.
     pub replanned_ps: Option<u64>,
-    /// When everything had light again.
+    /// Time at which all circuits had light again.
     pub restored_ps: Option<u64>,
-    /// Affected groups.
     pub groups_affected: Vec<String>,
-    /// Their GPUs.
     pub gpus_affected: u64,
-    /// GPUs that went out of service.
     pub gpus_lost: u64,
 }
 
-/// What was expected, and whether it came true.
+/// An expectation and its outcome.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedExpectation {
-    /// The expectation.
     pub expect: String,
-    /// Whether it came true.
     pub passed: bool,
-    /// What was found, in words.
     pub value: String,
 }
 
-/// A scenario under many seeds, as `lightloom emulate --seed 0..99 --format json` prints it.
+/// A scenario over many seeds, as printed by `lightloom emulate --seed 0..99 --format json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Swept {
-    /// What was run.
     pub subject: SweptSubject,
-    /// Every seed.
     pub runs: Vec<SweptRun>,
-    /// The seed that did worst. `None` if none was run.
+    /// Worst seed. `None` without runs.
     #[serde(default)]
     pub worst_seed: Option<u64>,
-    /// How long faults are waited for.
     #[serde(default)]
     pub recoveries: Vec<SweptRecovery>,
-    /// What was expected.
     #[serde(default)]
     pub expectations: Vec<SweptExpectation>,
-    /// What the steps of jobs lose, over all seeds.
+    /// Losses of job steps over all seeds.
     #[serde(default)]
     pub distributions: Vec<Lost>,
 }
 
-/// What was run under many seeds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SweptSubject {
-    /// Name of the scenario.
     pub scenario: String,
 }
 
-/// One seed.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct SweptRun {
-    /// The seed.
     pub seed: u64,
-    /// Whether every expectation came true.
+    /// Whether all expectations were met.
     pub passed: bool,
-    /// What each fault did.
     #[serde(default)]
     pub faults: Vec<EmulatedFault>,
 }
 
-/// How long one kind of fault is waited for, over all seeds.
+/// Recovery time of one kind of fault, over all seeds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SweptRecovery {
-    /// The kind.
     pub kind: String,
-    /// Faults of it.
     pub faults: u64,
-    /// Of them, how many were recovered from.
     pub recovered: u64,
-    /// Half of those took no longer.
+    /// Median of the recovered ones.
     pub p50_ps: Option<u64>,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99_ps: Option<u64>,
-    /// All.
     pub max_ps: Option<u64>,
-    /// The seed of the longest.
     pub worst_seed: Option<u64>,
 }
 
 /// An expectation over all seeds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SweptExpectation {
-    /// The expectation.
     pub expect: String,
-    /// Seeds under which it came true.
     pub passed: u64,
-    /// Seeds under which it did not.
     pub failed: u64,
-    /// The seed that came nearest to its bound, or went furthest beyond.
+    /// Seed closest to its bound or furthest beyond.
     pub worst_seed: Option<u64>,
-    /// What was found there, in words.
+    /// Actual value of that seed as text.
     pub worst_value: Option<String>,
 }
 
-/// How much of something is lost: half, 90, 99 of 100 seeds and every seed lose no more. `None` if a job never ends.
+/// Distribution of a loss over seeds. Percentiles are `None` if a job never ends.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Lost {
-    /// What: `time_lost_ps`, `worst_step_lost_ps`, `goodput_lost` or `groups_affected`.
+    /// Quantity: `time_lost_ps`, `worst_step_lost_ps`, `goodput_lost` or `groups_affected`.
     pub figure: String,
-    /// Half.
     pub p50: Option<f64>,
-    /// 90 of 100.
     pub p90: Option<f64>,
-    /// 99 of 100.
     pub p99: Option<f64>,
-    /// All.
     pub max: Option<f64>,
-    /// The seed that loses most.
+    /// Seed with the largest loss.
     pub worst_seed: u64,
 }
 
 /// A result of `lightloom mfu --format json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TrainingResult {
-    /// The model.
     pub model: String,
-    /// The accelerator.
     pub accelerator: String,
-    /// Sequences of a step.
     pub batch_sequences: u64,
-    /// Tokens of a sequence.
     pub sequence_tokens: u64,
-    /// Mappings tried.
     pub mappings_tried: u64,
-    /// The best mappings, best first.
     pub rows: Vec<TrainingRow>,
 }
 
-/// A mapping and the time of its step.
+/// A mapping and its step time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TrainingRow {
     pub arch: String,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One file a section of the page.
+//! One file per section of the page.
 
 pub(super) mod bill;
 pub(super) mod buy;
@@ -16,8 +16,8 @@ pub(super) mod waste;
 /// The ideal switch, which is the bound.
 pub(super) const BOUND: &str = "big-switch";
 
-/// Colour and dash pattern of a design: the fabric's own is the first, the bound the last, the others in
-/// order of appearance.
+/// Returns the colour and dash pattern of a design: first for the fabric's own, last for the bound,
+/// otherwise by order of appearance.
 pub(super) fn ink_of(arch: &str, own: Option<&str>, all: &[String]) -> u8 {
     if arch == BOUND {
         return 9;

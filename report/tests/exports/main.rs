@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports say what the plan says: each is read back by a reader that knows only the format, and
-//! compared with the plan, for random fabrics and faults.
+//! Reads each export back with a reader that knows only the format, and compares it with the plan,
+//! for random fabrics and faults.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -21,7 +21,7 @@ use proptest::prelude::*;
 use readers::{Host, Rings};
 use serde::Deserialize;
 
-/// A fabric, a plan for it, and what its hosts are called.
+/// A fabric with a plan and host names.
 #[derive(Debug)]
 struct Case {
     fabric: Fabric,
@@ -58,7 +58,7 @@ impl Case {
         group.ring.len() >= usize::from(self.fabric.hbd.gpus_per_node())
     }
 
-    /// Rings of whole nodes, from the plan alone.
+    /// Returns rings of whole nodes, from the plan.
     fn rings(&self) -> Rings {
         let whole = self.plan.groups.iter().filter(|group| self.is_whole(group));
         whole
@@ -69,7 +69,7 @@ impl Case {
             .collect()
     }
 
-    /// What every working host should get about itself.
+    /// Returns the expected data of every working host.
     fn hosts(&self) -> BTreeMap<String, Host> {
         let (dcn, hbd) = (&self.fabric.dcn, &self.fabric.hbd);
         let ring_of: BTreeMap<String, String> = self
@@ -94,7 +94,7 @@ impl Case {
     }
 }
 
-/// Fabrics of two jobs, broken parts, and a way to name hosts.
+/// Generates fabrics with two jobs, failed parts, and a host naming scheme.
 fn cases() -> impl Strategy<Value = Case> {
     let sizes = (2u32..60, prop_oneof![Just(2u8), Just(4)], 2u8..=3, 1u32..5, 1u32..4);
     let jobs = (prop_oneof![Just(2u32), Just(4), Just(8), Just(16)], 1u64..3, any::<bool>());
@@ -156,7 +156,7 @@ proptest! {
                     }
                 }
             }
-            // In the order of the line: a ring's neighbours are neighbours in the list.
+            // In line order: neighbours in a ring are neighbours in the list.
             prop_assert_eq!(read, case.rings());
         }
     }
@@ -200,7 +200,7 @@ proptest! {
             }
         }
         prop_assert_eq!(&working, &expected);
-        // Places put the hosts of a ring in line order.
+        // Sort the hosts of a ring by line position.
         let rings: Rings =
             rings.into_iter().map(|(ring, hosts)| (ring, hosts.into_values().collect())).collect();
         prop_assert_eq!(rings, case.rings());
@@ -261,7 +261,8 @@ fn ranks_are_those_of_the_plan(case: &Case) {
         }
     };
     let text = |name: &str| &*export.files.iter().find(|file| file.name == name).unwrap().text;
-    // From the plan alone: rank = ((pp × DP + dp) × CP + cp) × TP + tp, and the groups are replicas here.
+    // Computed from the plan: rank = ((pp × DP + dp) × CP + cp) × TP + tp; the groups are replicas
+    // here.
     let tp = case.plan.jobs[0].tp;
     let planned: BTreeMap<u32, (String, u32)> = case
         .plan
@@ -282,11 +283,11 @@ fn ranks_are_those_of_the_plan(case: &Case) {
     let mut seen = BTreeSet::new();
     by_rank.retain(|host| seen.insert(host.clone()));
     assert_eq!(nodes, by_rank);
-    // However the pods are numbered, DLRover keeps rings together and in the order of the plan.
+    // For any numbering of pods, DLRover keeps rings together and in plan order.
     assert_eq!(readers::dlrover_order(text("group-topology.json"), &nodes), nodes);
 }
 
-/// Names of groups are sorted as text: without equal lengths the tenth ring came before the second.
+/// Regression: group names are sorted as text, so the tenth ring came before the second.
 #[test]
 fn dlrover_takes_more_than_ten_rings_in_the_order_of_the_plan() {
     let text = format!("{RING}{{name: a, gpus: all, tp: 8}}]\n");
@@ -306,7 +307,7 @@ fn the_same_plan_gives_the_same_bytes() {
     }
 }
 
-/// Every format of one small plan, byte for byte: what changes here changes for users.
+/// Snapshot of every format for one small plan: changes here affect users.
 #[test]
 fn what_is_written_stays_as_it_is() {
     let text = "kind: fabric\nversion: 2\nname: small\nhbd: {khop: {nodes: 9, gpus_per_node: 4, k: 2, shape: line}}\n\
@@ -332,7 +333,8 @@ fn slurm_rings_stand_beside_the_blocks_that_take_jobs_of_several_rings() {
     let text = format!("{RING}{{name: a, gpus: all, tp: 32}}]\n");
     let case = Case::new(&text, &[], "n{}").unwrap();
     let [blocks, rings] = &slurm(&case, "slurm-ring").unwrap()[..] else { panic!("two") };
-    // Slurm refuses a job of more than one ring of `rings`: the plan's own job, of six, has to fit the default.
+    // Slurm refuses a job larger than one ring in `rings`; the plan's own job of six nodes must fit
+    // the default.
     assert!(blocks.block.is_some() && blocks.cluster_default);
     assert!(rings.ring.is_some() && !rings.cluster_default);
     assert_eq!(blocks.units(), rings.units());
@@ -362,7 +364,7 @@ fn astra_sim_gets_the_job_with_its_rates() {
     let network: readers::AstraSim = readers::yaml(&case.text("astra-sim"));
     assert_eq!(network.topology, ["Ring", "Switch"]);
     assert_eq!(network.npus_count, [32, 4]);
-    // 3.2 Tb/s a ring edge and direction, 400 Gb/s a network interface: in GB/s.
+    // 3.2 Tb/s per ring edge and direction, 400 Gb/s per network interface, in GB/s.
     assert_eq!(network.bandwidth, [400.0, 50.0]);
     assert_eq!(network.latency, [200.0, 1000.0]);
 }

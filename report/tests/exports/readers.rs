@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads exports back, sharing no code with what wrote them: each reader knows only the format.
+//! Readers for exports that share no code with the writers: each knows only the format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use petgraph::graph::UnGraph;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Rings by name, each with its hosts.
+/// Hosts of each ring, by name.
 pub(crate) type Rings = BTreeMap<String, Vec<String>>;
 
 pub(crate) fn yaml<T: DeserializeOwned>(text: &str) -> T {
@@ -18,7 +18,7 @@ pub(crate) fn documents<T: DeserializeOwned>(text: &str) -> Vec<T> {
     serde_saphyr::from_multiple(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Expands `gpu[001-003,7],login` as Slurm's hostlist and Topograph's cluset do.
+/// Expands `gpu[001-003,7],login` like Slurm's hostlist and Topograph's cluset.
 pub(crate) fn expand(list: &str) -> Vec<String> {
     let mut depth = 0;
     let items = list.split(|c: char| {
@@ -82,7 +82,7 @@ impl SlurmTopology {
         self.ring.is_some()
     }
 
-    /// The blocks or rings, after checking what slurmctld dies of.
+    /// Returns the blocks or rings after checking conditions that would make slurmctld exit.
     pub(crate) fn units(&self) -> Rings {
         let pairs: Vec<(&String, &String)> = match (&self.block, &self.ring) {
             (Some(block), None) => block.blocks.iter().map(|b| (&b.block, &b.nodes)).collect(),
@@ -128,7 +128,7 @@ pub(crate) struct TopographBlock {
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
-/// What a host gets about itself: the switches above it, the nearest first, and its ring.
+/// Data of a host: the switches above it, nearest first, and its ring.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Host {
     pub(crate) above: Vec<String>,
@@ -136,7 +136,7 @@ pub(crate) struct Host {
 }
 
 impl TopographModel {
-    /// Every host, by the rules of `pkg/models/model.go`.
+    /// Returns all hosts according to the rules of `pkg/models/model.go`.
     pub(crate) fn hosts(&self) -> BTreeMap<String, Host> {
         let mut parent = BTreeMap::new();
         for (name, switch) in &self.switches {
@@ -162,17 +162,17 @@ impl TopographModel {
     }
 }
 
-/// Topograph's answer and Kubernetes' nodes alike: hosts from their labels.
+/// Reads a host from its labels, for both Topograph and Kubernetes.
 pub(crate) fn host_of_labels(labels: &BTreeMap<String, String>) -> Host {
     let tiers = (0..).map_while(|tier| labels.get(&format!("fabric.topograph.run/tier-{tier}")));
     let ring = labels.get("accelerator.topograph.run/domain").cloned();
     Host { above: tiers.cloned().collect(), ring }
 }
 
-/// What GraphML says about a node or an edge, by attribute name.
+/// GraphML data of a node or an edge, by attribute name.
 pub(crate) type Data = BTreeMap<String, String>;
 
-/// Reads GraphML as its primer says: keys by `attr.name`.
+/// Reads GraphML according to its primer, with keys identified by `attr.name`.
 pub(crate) fn graphml(text: &str) -> UnGraph<(String, Data), Data> {
     let document = roxmltree::Document::parse(text).expect("well-formed XML");
     let root = document.root_element();
@@ -204,7 +204,7 @@ pub(crate) fn graphml(text: &str) -> UnGraph<(String, Data), Data> {
     graph
 }
 
-/// Clusters and edges of the DOT that exports write: a statement a line.
+/// Reads clusters and edges of exported DOT files, one statement per line.
 pub(crate) fn dot(text: &str) -> (Rings, Vec<(String, String, Data)>) {
     let (mut rings, mut edges) = (Rings::new(), Vec::new());
     let quoted = |text: &str| -> Vec<String> {
@@ -262,7 +262,7 @@ pub(crate) struct LabLink {
 }
 
 impl Lab {
-    /// The links, after checking that no interface is used twice and that Linux takes its name.
+    /// Returns the links after checking that interfaces are unique and their names valid in Linux.
     pub(crate) fn links(&self) -> Vec<[(String, String); 2]> {
         let mut used = BTreeSet::new();
         let mut end = |text: &String| {
@@ -305,8 +305,8 @@ pub(crate) struct ConfigDb {
 }
 
 impl ConfigDb {
-    /// Circuits as pairs of duplex ports from 0, after checking the rules of SAI's proposal: from an A
-    /// side to a B side, a side in one cross-connect at most.
+    /// Returns circuits as pairs of duplex ports from 0, after checking the rules of SAI's
+    /// proposal: from an A side to a B side, each side in at most one cross-connect.
     pub(crate) fn circuits(&self) -> BTreeSet<(u32, u32)> {
         let mut used = BTreeSet::new();
         let mut side = |text: &str, side: char| {
@@ -326,7 +326,7 @@ impl ConfigDb {
     }
 }
 
-/// A rank file of Open MPI: the host and the slot of every rank, by rank (mpirun(1), "Rankfiles").
+/// Reads an Open MPI rankfile: host and slot of every rank (mpirun(1), "Rankfiles").
 pub(crate) fn rank_file(text: &str) -> BTreeMap<u32, (String, u32)> {
     let entry = |line: &str| {
         let (rank, place) = line.strip_prefix("rank ").unwrap().split_once('=').unwrap();
@@ -336,7 +336,7 @@ pub(crate) fn rank_file(text: &str) -> BTreeMap<u32, (String, u32)> {
     text.lines().map(entry).collect()
 }
 
-/// A host file of Open MPI: hosts in order, each with its slots (orte_hosts(7)).
+/// Reads an Open MPI hostfile: hosts in order with their slots (orte_hosts(7)).
 pub(crate) fn host_file(text: &str) -> Vec<(String, usize)> {
     let entry = |line: &str| {
         let (host, slots) = line.split_once(" slots=").unwrap();
@@ -345,8 +345,8 @@ pub(crate) fn host_file(text: &str) -> Vec<(String, usize)> {
     text.lines().map(entry).collect()
 }
 
-/// The order in which DLRover takes nodes (its pull request 1750): groups in ascending order of their names, inside a
-/// group by node rank, here the place in `nodes`.
+/// Returns the node order of DLRover (its pull request 1750): groups in ascending order of names,
+/// within a group by node rank, here the index in `nodes`.
 pub(crate) fn dlrover_order(topology: &str, nodes: &[String]) -> Vec<String> {
     let group_of: BTreeMap<String, String> = serde_json::from_str(topology).unwrap();
     let mut order: Vec<(&String, usize)> =

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ring of a k-hop fabric, seen from above. Up to a thousand nodes each is a wedge of its own;
-//! beyond, a wedge stands for a stretch of nodes and shows shares.
+//! The ring of a k-hop fabric, seen from above. Up to about a thousand nodes, each has its own
+//! wedge; beyond that, a wedge covers several nodes and shows shares.
 //!
 //! ```text
 //!   outside   sub-lines or aggregation domains; spikes: nodes out of service
-//!   band      what the nodes do
-//!   inside    bypasses: lit fibres that lead past a node
-//!   middle    what is at work
+//!   band      states of the nodes
+//!   inside    bypasses: fibres with light that skip a node
+//!   middle    GPUs in use
 //! ```
 
 use std::fmt::Write;
@@ -22,14 +22,14 @@ const MIDDLE: f64 = SIZE / 2.0;
 const BAND: [f64; 2] = [206.0, 252.0];
 const SPIKES: [f64; 2] = [256.0, 284.0];
 const LABELS: f64 = 300.0;
-/// Up to so many nodes each has a wedge of its own.
+/// Largest number of nodes with individual wedges.
 const MOST_NODES_ALONE: u32 = 1_024;
-/// Wedges beyond.
+/// Maximum number of wedges beyond that.
 const MOST_WEDGES: u32 = 480;
-/// Up to so many nodes each is labelled, and every lit fibre is drawn.
+/// Largest number of nodes for which each node is labelled and every fibre with light is drawn.
 const MOST_LABELLED: u32 = 40;
 
-/// The drawing, and how many nodes a wedge stands for.
+/// Returns the drawing and the number of nodes per wedge.
 pub(in super::super) fn draw(line: &Line<'_>) -> (String, u32) {
     let nodes = line.nodes();
     let per_wedge = if nodes <= MOST_NODES_ALONE { 1 } else { nodes.div_ceil(MOST_WEDGES) };
@@ -51,12 +51,12 @@ pub(in super::super) fn draw(line: &Line<'_>) -> (String, u32) {
 
 struct Ring<'a> {
     line: &'a Line<'a>,
-    /// Turns left open at the top of a line that does not close.
+    /// Gap in turns at the top for an open line.
     gap: f64,
 }
 
 impl Ring<'_> {
-    /// Where a place begins, in turns.
+    /// Returns the start of a position, in turns.
     fn turns(&self, place: f64) -> f64 {
         self.gap + place / f64::from(self.line.nodes()) * (1.0 - 2.0 * self.gap)
     }
@@ -114,7 +114,7 @@ impl Ring<'_> {
         }
     }
 
-    /// A fine line where one ring of GPUs ends and the next begins.
+    /// Draws a thin line between adjacent rings of GPUs.
     fn between_groups(&self, out: &mut String) {
         let mut data = String::new();
         for place in 1..self.line.nodes() {
@@ -133,7 +133,8 @@ impl Ring<'_> {
         let _ = writeln!(out, r#"<path class="seam" d="{data}"/>"#);
     }
 
-    /// Lit fibres as bows inside the band: all of a small ring, the bypasses of a larger one.
+    /// Draws fibres with light as arcs inside the band: all of a small ring, only bypasses of a
+    /// larger one.
     fn fibres(&self, out: &mut String) {
         let nodes = self.line.nodes();
         let (mut plain, mut bypass) = (String::new(), String::new());
@@ -144,7 +145,7 @@ impl Ring<'_> {
             }
             let (from, to) = (f64::from(lit.from) + 0.5, f64::from(lit.from + lit.hops) + 0.5);
             let turns = [self.turns(from), self.turns(to)];
-            // Long bows reach further in; short ones on a large ring keep a visible depth.
+            // Long arcs extend further inwards; short ones on a large ring keep a visible depth.
             let depth = ((turns[1] - turns[0]) * 700.0).clamp(14.0, 110.0)
                 + if is_bypass { 10.0 } else { 0.0 };
             let radius = BAND[0] - 2.0;
@@ -162,7 +163,8 @@ impl Ring<'_> {
         );
     }
 
-    /// Wedges that stand for many nodes: states stacked by share, nodes out and bypasses as spikes.
+    /// Draws wedges that cover several nodes: stacked shares of states, with failed nodes and
+    /// bypasses as spikes.
     fn stretches(&self, out: &mut String, per_wedge: u32) {
         let nodes = self.line.nodes();
         let wedges = nodes.div_ceil(per_wedge) as usize;
@@ -186,7 +188,8 @@ impl Ring<'_> {
         for (index, &bypasses) in bypasses.iter().enumerate() {
             let places = range(index);
             let [from, to] = self.span(places.start, places.end);
-            // Wedges overlap by a hair: between edges that only touch, the paper would shine through.
+            // Overlap the wedges slightly, because the background would show through exactly
+            // adjacent edges.
             let turns = [from, to + 0.000_4];
             let _ = writeln!(
                 out,
@@ -211,7 +214,7 @@ impl Ring<'_> {
         out.push_str("</g>\n");
     }
 
-    /// The shares of states in a wedge, from the inside out.
+    /// Draws the shares of states in a wedge, from the inside out.
     fn stack(&self, out: &mut String, places: std::ops::Range<u32>, turns: [f64; 2]) {
         let mut states = self.line.states[places.start as usize..places.end as usize].to_vec();
         states.sort_unstable();
@@ -246,7 +249,7 @@ impl Ring<'_> {
         )
     }
 
-    /// Where the line runs: sub-lines (one slot of every ToR) or aggregation domains.
+    /// Draws the sections of the line: sub-lines (one slot of every ToR) or aggregation domains.
     fn sections(&self, out: &mut String) {
         let nodes = self.line.nodes();
         let dcn = &self.line.fabric.dcn;
@@ -271,7 +274,7 @@ impl Ring<'_> {
         }
     }
 
-    /// A label outside the band; it stands away from the ring on either side.
+    /// Draws a label outside the band, aligned away from the ring.
     fn label(&self, out: &mut String, radius: f64, place: f64, text: &str) {
         let turns = self.turns(place);
         let at = polar(MIDDLE, radius, turns);
@@ -289,7 +292,7 @@ impl Ring<'_> {
         );
     }
 
-    /// A line across the band where no fibre spans the broken nodes.
+    /// Draws a line across the band where no fibre spans the failed nodes.
     fn breaks(&self, out: &mut String) {
         for places in self.line.breaks() {
             let turns = self.turns(f64::midpoint(f64::from(places.start), f64::from(places.end)));

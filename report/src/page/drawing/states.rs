@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every node of a ring does in a plan, in the order of the line.
+//! The state of every node of a ring in a plan, in line order.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
@@ -7,21 +7,19 @@ use lightloom_fabric::khop::Position;
 use lightloom_fabric::plan::Plan;
 use lightloom_units::id::{GroupId, NodeId};
 
-/// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum State {
-    /// It works for the job with this index.
+    /// Works for the job with this index.
     Used(u32),
-    /// In a ring that no job asked for.
+    /// In a ring without a job.
     Spare,
-    /// It works, but is in no ring.
+    /// Works, but is not in a ring.
     Idle,
-    /// It is broken.
     Faulty,
 }
 
 impl State {
-    /// Class of its colour; jobs share four.
+    /// Returns the CSS class of its colour; jobs share four.
     pub(in super::super) fn class(self) -> String {
         match self {
             Self::Used(job) => format!("used-{}", job % 4),
@@ -32,24 +30,23 @@ impl State {
     }
 }
 
-/// A lit fibre between two places of the line.
+/// A fibre with light between two positions of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct LitFibre {
     pub(in super::super) from: u32,
-    /// How many places up the line it leads.
+    /// Length in positions up the line.
     pub(in super::super) hops: u32,
 }
 
-/// The line of nodes under a plan.
+/// The line of nodes with a plan.
 #[derive(Debug)]
 pub(in super::super) struct Line<'a> {
     pub(in super::super) fabric: &'a Fabric,
     pub(in super::super) plan: &'a Plan,
-    /// By place.
     pub(in super::super) states: Vec<State>,
-    /// By place: the ring it is in.
+    /// By position: the node's ring.
     pub(in super::super) groups: Vec<Option<GroupId>>,
-    /// By place: broken bundles and fibres of a node that is not broken itself.
+    /// By position: failed bundles and fibres of a node that has not failed itself.
     pub(in super::super) broken_parts: Vec<u32>,
     pub(in super::super) lit: Vec<LitFibre>,
 }
@@ -97,12 +94,12 @@ impl<'a> Line<'a> {
         self.fabric.hbd.node_at(Position(place))
     }
 
-    /// Fibres that lead past at least one node.
+    /// Returns fibres that skip at least one node.
     pub(in super::super) fn bypasses(&self) -> impl Iterator<Item = &LitFibre> {
         self.lit.iter().filter(|lit| lit.hops >= 2)
     }
 
-    /// Runs of broken nodes that no fibre spans: the line falls apart there.
+    /// Returns runs of failed nodes that no fibre spans, where the line is interrupted.
     pub(in super::super) fn breaks(&self) -> Vec<std::ops::Range<u32>> {
         let k = u32::from(self.fabric.hbd.k());
         let mut breaks = Vec::new();
@@ -117,7 +114,7 @@ impl<'a> Line<'a> {
         breaks
     }
 
-    /// What a node does, in words.
+    /// Describes the state of a node.
     pub(in super::super) fn describe(&self, place: u32) -> String {
         let node = self.node(place);
         let tor = self.fabric.dcn.tor_of(node);

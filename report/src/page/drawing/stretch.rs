@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A stretch of the line, node by node: boxes for nodes, bows for lit fibres, a bar for each ring. It
-//! shows the place with the most broken nodes, whatever the size of the fabric.
+//! A section of the line, node by node: boxes for nodes, arcs for fibres with light, a bar for each
+//! ring. It shows the location with the most failed nodes, for any size of fabric.
 
 use std::fmt::Write;
 
 use super::escaped;
 use super::states::{Line, State};
 
-/// Nodes shown on wide and on narrow screens.
+/// Number of nodes on wide and on narrow screens.
 const SHOWN: [u32; 2] = [20, 7];
 const NODE_PX: u32 = 48;
 const BOX_PX: u32 = 30;
 const HEIGHT_PX: u32 = 172;
 const TOP_PX: u32 = 84;
 
-/// The drawings.
 pub(in super::super) fn draw(line: &Line<'_>) -> String {
     let shown = SHOWN.map(|shown| shown.min(line.nodes()));
     let of = |name, shown| variant(line, name, worst(line, shown), shown);
     of("wide", shown[0]) + &of("narrow", shown[1])
 }
 
-/// Where a stretch of so many places has the most broken nodes, with those near its middle.
+/// Returns the start of the section of this length with the most failed nodes, centred on them.
 fn worst(line: &Line<'_>, length: u32) -> u32 {
     let broken = |place: u32| line.states[place as usize] == State::Faulty;
     let mut count = (0..length).filter(|place| broken(*place)).count();
@@ -29,7 +28,7 @@ fn worst(line: &Line<'_>, length: u32) -> u32 {
     for start in 1..=line.nodes() - length {
         count -= usize::from(broken(start - 1));
         count += usize::from(broken(start + length - 1));
-        // As long as the count stays, the window may slide on: the last start with the same count.
+        // While the count stays equal, the window may move on: keep the last start with this count.
         if count > best.0 {
             best = (count, start, start);
         } else if count == best.0 && start == best.2 + 1 {
@@ -78,7 +77,7 @@ fn node(out: &mut String, line: &Line<'_>, place: u32, offset: u32) {
     );
 }
 
-/// Lit fibres with an end in the stretch; those that lead past a node stand out.
+/// Draws fibres with light that end in the section, emphasising those that skip a node.
 fn bows(out: &mut String, line: &Line<'_>, start: u32, length: u32) {
     let x = |place: u32| 10 + NODE_PX * (place - start) + NODE_PX / 2;
     let inside = |place: u32| (start..start + length).contains(&place);
@@ -103,11 +102,11 @@ fn bows(out: &mut String, line: &Line<'_>, start: u32, length: u32) {
     }
 }
 
-/// A bar below the nodes of each ring of GPUs.
+/// Draws a bar below the nodes of each ring of GPUs.
 fn rings(out: &mut String, line: &Line<'_>, start: u32, length: u32) {
     let y = TOP_PX + BOX_PX + 24;
-    // A ring may run around broken and idle nodes, over the end of a closed line, and between the nodes of
-    // another: a bar for each stretch with no other ring in between.
+    // A ring may skip failed and idle nodes, wrap around a closed line, and interleave with another
+    // ring: draw one bar per run without another ring in between.
     let mut runs: Vec<(_, u32, u32)> = Vec::new();
     for place in start..start + length {
         let Some(group) = line.groups[place as usize] else { continue };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reconfigurable fat-tree: leaves below, banks of optical switches above, the packet core on top;
-//! and what each phase makes of it: circles of leaves joined by their circuits.
+//! The reconfigurable fat-tree: leaves at the bottom, banks of optical switches above, the packet
+//! core at the top; and circles of leaves with the circuits of each phase.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ const WIDTH: f64 = 960.0;
 const MOST_BOXES: u32 = 32;
 const MOST_SECTORS: u32 = 64;
 
-/// The tree, each line as wide as the circuits of the first phase that end there.
+/// Returns the tree, with line widths proportional to the circuits of the first phase.
 pub(in super::super) fn tree(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> String {
     let tree = Tree::new(spec, circuits);
     let below = [tree.uplinks(), tree.circuits(), tree.banks(), tree.leaves(), tree.legend()];
@@ -23,13 +23,13 @@ pub(in super::super) fn tree(spec: &FatTreeSpec, circuits: &[CrossConnect]) -> S
     )
 }
 
-/// Where the boxes of leaves stand, and what ends in them.
+/// Positions of leaf boxes and the circuits that end in them.
 struct Tree<'a> {
     spec: &'a FatTreeSpec,
-    /// Leaves that one box stands for, and boxes.
+    /// Leaves per box, and number of boxes.
     per_box: u32,
     boxes: u32,
-    /// By box and bank: circuits that end there.
+    /// By box and bank: number of circuits that end there.
     ends: BTreeMap<(u32, usize), u32>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Tree<'a> {
         Self { spec, per_box, boxes, ends }
     }
 
-    /// Width of a box and the space beside it.
+    /// Returns the width of a box including its spacing.
     fn step(&self) -> f64 {
         WIDTH / f64::from(self.boxes)
     }
@@ -154,7 +154,8 @@ fn bank_of(spec: &FatTreeSpec, switch: u32) -> usize {
     spec.banks.len().saturating_sub(1)
 }
 
-/// The circuits of one phase: leaves on a circle, chords as wide as the circuits between them.
+/// Returns the circuits of one phase: leaves on a circle, chords as wide as the circuits between
+/// them.
 pub(in super::super) fn circle(
     spec: &FatTreeSpec,
     name: &str,

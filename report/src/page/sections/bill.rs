@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What failures cost over a span: the bill as one picture, the change that saves most, and the timeline of the worst fault.
+//! Cost of failures over a span: the costs as one picture, the change with the largest saving, and
+//! the timeline of the worst fault.
 
 use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
@@ -10,10 +11,10 @@ use super::timeline::{self, TimelinePart};
 const SECONDS_PER_PS: f64 = 1e-12;
 /// Shorter parts of an outage are not drawn.
 const LEAST_PS: i64 = 1000;
-/// Causes that one picture shows; the table has all of them.
+/// Maximum number of causes in the picture; the table contains all.
 const MOST_BARS: usize = 10;
 
-/// The answer to what failures cost, in a sentence.
+/// Returns the cost of failures as a sentence.
 fn answer(billed: &Billed) -> String {
     let share = |hours: f64| {
         ShownQuantity::share(hours / billed.capacity_gpu_hours.max(f64::MIN_POSITIVE)).show()
@@ -42,7 +43,7 @@ fn answer(billed: &Billed) -> String {
     )
 }
 
-/// The same in a short sentence.
+/// Returns the cost of failures as a short sentence.
 pub(in super::super) fn short_answer(billed: &Billed) -> String {
     let share = billed.lost_gpu_hours.mean / billed.capacity_gpu_hours.max(f64::MIN_POSITIVE);
     let dollars = billed.lost_usd.map(|usd| format!(": ${}", fixed(usd, 0))).unwrap_or_default();
@@ -53,7 +54,6 @@ pub(in super::super) fn short_answer(billed: &Billed) -> String {
     )
 }
 
-/// Adds the section on one bill.
 pub(in super::super) fn add(report: &mut PageDocument, billed: &Billed, index: usize) {
     let id = if index == 0 { "bill" } else { "another-bill" };
     let title = format!("What failures cost: {}", billed.scenario);
@@ -68,7 +68,7 @@ pub(in super::super) fn add(report: &mut PageDocument, billed: &Billed, index: u
     report.sections.push(section);
 }
 
-/// GPU-hours by cause, all stages of an outage in one, the most first.
+/// Returns GPU-hours by cause, largest first, with the stages of an outage combined.
 fn by_size(billed: &Billed) -> Vec<(&'static str, f64)> {
     let mut sums: Vec<(&'static str, f64)> = Vec::new();
     for row in &billed.bill {
@@ -82,7 +82,7 @@ fn by_size(billed: &Billed) -> Vec<(&'static str, f64)> {
     sums
 }
 
-/// A cause beside its bar.
+/// Returns the label of a cause.
 fn short(cause: &str) -> &'static str {
     match cause {
         "outage" => "outages",
@@ -178,7 +178,7 @@ fn changes(billed: &Billed) -> FigureTable {
     table
 }
 
-/// GPU-seconds that a run lost at once.
+/// Returns the one-time loss of a run in GPU-seconds.
 fn lost(run: &BilledRun) -> f64 {
     let of_job = |job: &BilledLoss| {
         let once: f64 = job.once.iter().map(|part| part.time_ps as f64).sum();
@@ -192,7 +192,8 @@ fn worst(billed: &Billed) -> Option<&BilledRun> {
     runs.max_by(|a, b| lost(a).total_cmp(&lost(b)))
 }
 
-/// What followed the fault that cost most, one part below the other, each from where the one above ended.
+/// Draws the consequences of the most expensive fault, each part below the previous one and
+/// starting at its end.
 fn timeline(run: &BilledRun) -> PageBlock {
     let job =
         run.losses.iter().max_by_key(|job| job.once.iter().map(|part| part.time_ps).sum::<i64>());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to buy: the answer in a short sentence and three figures, and what it rests on.
+//! The purchase answer in a short sentence and three figures, with its basis.
 
 use lightloom_study::buy::Row;
 
@@ -9,7 +9,6 @@ use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument,
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::Bought;
 
-/// Adds the section on what to buy.
 pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, bought: &Bought) {
     let answer = &bought.answer;
     used.push((
@@ -56,7 +55,8 @@ pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, bought: 
     report.sections.push(section);
 }
 
-/// What to buy, what it costs, how far behind the next one is, and how sure that is.
+/// Adds the recommended design, its cost, its lead over the next one, and the certainty of the
+/// answer.
 fn answer_first(report: &mut PageDocument, used: &mut Used, bought: &Bought) {
     let (answer, winners) = (&bought.answer, bought.answer.winners());
     let (Some(first), Some(usd)) =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the interconnect of each design costs and draws.
+//! Cost and power of each design's interconnect.
 
 use lightloom_study::cost::{Confidence, CostFigures, CostOutcome, CostRow, Sensitivity};
 
@@ -11,7 +11,6 @@ use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{Comparison, Cost};
 use super::ink_of;
 
-/// Adds the section on cost and power.
 pub(in super::super) fn add(
     report: &mut PageDocument,
     used: &mut Used,
@@ -122,7 +121,7 @@ fn bars(cost: &Cost, own: Option<&str>, names: &[String]) -> PageBlock {
             })
             .collect(),
     };
-    // Prices of networks often come without watts.
+    // Network prices often have no power figures.
     let power = if power.bars.is_empty() { String::new() } else { power.svg() };
     let svg = format!("<div class=\"pair\">{}{power}</div>", money.svg());
     PageBlock::Figure(Figure {
@@ -164,7 +163,8 @@ fn table(cost: &Cost) -> FigureTable {
     table
 }
 
-/// How sure a price is: as its file says, except that no reader has to know where it is remembered from.
+/// Returns the confidence of a price as in its file. Readers need not know where a recalled price
+/// is from.
 const fn sure(confidence: Confidence) -> &'static str {
     match confidence {
         Confidence::RecalledReproduced => "not verified",
@@ -176,7 +176,7 @@ fn usable(arch: &str, cost: &Cost) -> Option<f64> {
     cost.usable.iter().find(|(name, _)| name == arch).map(|(_, usd)| *usd)
 }
 
-/// Interconnect and lost GPUs against the fault ratio.
+/// Returns interconnect and lost GPUs by fault ratio.
 fn aggregate(cost: &Cost, own: Option<&str>, names: &[String]) -> Option<PageBlock> {
     let gpu_usd = cost.gpu_usd?;
     let mut curves: Vec<Curve> = cost

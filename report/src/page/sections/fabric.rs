@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is installed, and what the plan makes of it.
+//! The installed fabric and its plan.
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
@@ -16,7 +16,6 @@ use super::super::drawing::{ring, stretch, tree};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::Subject;
 
-/// Adds the section on what the page is about.
 pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, subject: &Subject<'_>) {
     match subject {
         Subject::Fabric { fabric, plan, .. } if fabric.circuits_alone().is_some() => {
@@ -45,7 +44,7 @@ pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, subject:
     }
 }
 
-/// Adds the circuits of the plan, where it has any.
+/// Adds the circuits of the plan, if it has any.
 fn circuits(
     report: &mut PageDocument,
     used: &mut Used,
@@ -64,7 +63,8 @@ fn circuits(
     report.sections.push(PageSection { id, title: title.to_owned(), ..section });
 }
 
-/// How long a step communicates, and with one topology for all phases; which share of port time is dark.
+/// Communication time of a step, also with one topology for all phases, and the dark share of port
+/// time.
 #[derive(Clone, Copy)]
 struct StepTimes {
     step: Picoseconds,
@@ -72,7 +72,7 @@ struct StepTimes {
     dark: f64,
 }
 
-/// What a fabric is, in a sentence.
+/// Describes a fabric in a sentence.
 pub(in super::super) fn lead(fabric: &Fabric, faults: &str) -> String {
     let hbd = &fabric.hbd;
     if let Some(network) = fabric.circuits_alone() {
@@ -170,7 +170,7 @@ fn plan_headlines(report: &mut PageDocument, used: &mut Used, plan: &Plan) {
     used.push(("cross_tor_share", ShownQuantity::share(metrics.cross_tor_share).show()));
 }
 
-/// Cost and power, where the fabric file knows the parts: those of rings.
+/// Adds cost and power if the fabric file specifies the parts, which only ring designs have.
 fn cost_headlines(report: &mut PageDocument, plan: &Plan) {
     let metrics = &plan.metrics;
     headline(
@@ -189,7 +189,7 @@ fn cost_headlines(report: &mut PageDocument, plan: &Plan) {
     );
 }
 
-/// How cost and power of the fabric come about, with its own numbers.
+/// Adds the derivation of the fabric's cost and power with its numbers.
 fn parts(used: &mut Used, fabric: &Fabric) {
     let (k, r) = (fabric.hbd.k(), fabric.hbd.gpus_per_node());
     let parts = &fabric.parts;
@@ -215,7 +215,7 @@ fn parts(used: &mut Used, fabric: &Fabric) {
     ));
 }
 
-/// Whether working nodes are idle because equal ranks are kept under one ToR.
+/// Returns whether working nodes are idle because equal ranks are kept below one ToR.
 fn keeps_reserve(plan: &Plan) -> bool {
     let metrics = &plan.metrics;
     metrics.waste_ratio > metrics.waste_ratio_lower_bound
@@ -259,7 +259,8 @@ fn plan_conclusion(plan: &Plan) -> String {
     )
 }
 
-/// Groups in islands, or wherever the network reaches: there is no line of nodes to draw.
+/// Returns the section for groups in islands or anywhere in the network, where there is no line of
+/// nodes to draw.
 fn islands_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> PageSection {
     let mut section = PageSection::new("fabric", "The fabric and its plan", plan_conclusion(plan));
     section.blocks.push(PageBlock::Table(gpus(plan)));
@@ -325,7 +326,7 @@ fn ring_section(fabric: &Fabric, plan: &Plan, verdict: Verdict) -> PageSection {
     section
 }
 
-/// Keys to the colours, with counts.
+/// Returns the colour legend with counts.
 fn legend(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let mut rows: Vec<(String, String, u64)> = plan

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a live demonstration measured, and who names the plan by which digest.
+//! Measurements of a live demonstration, and the components that identify the plan by digest.
 
 use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit};
 use super::super::results::LiveRun;
 
-/// Adds the section.
 pub(in super::super) fn add(report: &mut PageDocument, live: &LiveRun) {
     report.answer.clone_from(&live.answer);
     let conclusion = "Emulated devices, the shipping daemon and, where one is installed, a real scheduler on this \

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Published figures beside ours, labelled as sure as they are.
+//! Published figures compared with ours, labelled with their certainty.
 
 use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict};
 
 use super::super::document::{Cell, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit as Shown};
 
-/// Sections that are shown open; the others are folded away.
+/// Number of expanded sections; the others are collapsed.
 const OPEN: usize = 1;
 
-/// Adds the section on published figures, where there are any.
+/// Adds the section on published figures, if there are any.
 pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
     let claims: Vec<Claim> = claims.iter().filter(|claim| is_shown(claim)).cloned().collect();
     if claims.is_empty() {
@@ -30,7 +30,7 @@ pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
         } else {
             let summary =
                 format!("{} ({reproduced} of {} reproduced)", claims[0].section, claims.len());
-            // The summary names the table.
+            // The summary already names the table.
             let table = FigureTable { title: String::new(), ..table };
             section.blocks.push(PageBlock::Folded { summary, tables: vec![table] });
         }
@@ -44,12 +44,12 @@ pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
     report.sections.push(section);
 }
 
-/// Only what was read somewhere, or rests on what is public, and was computed here.
+/// Only figures that were read or derive from public sources, and that were computed here.
 fn is_shown(claim: &Claim) -> bool {
     meaning(claim.label).is_some() && claim.ours.is_some()
 }
 
-/// What a label says. None: what has it is not published, or quoted from memory.
+/// Returns the meaning of a label. `None` for figures that are unpublished or recalled from memory.
 const fn meaning(label: Label) -> Option<&'static str> {
     match label {
         Label::Read => Some("read in a public source (abstract, data sheet)"),
@@ -90,7 +90,7 @@ fn table(index: usize, claims: &[Claim]) -> FigureTable {
     table
 }
 
-/// Ours less the published value; a bound has none.
+/// Returns our value minus the published one; `None` for a bound.
 fn difference(claim: &Claim) -> Cell {
     let (Published::Near { value, .. }, Some(ours)) = (claim.published, claim.ours) else {
         return Cell::Missing;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A run of the emulator: collectives beside their bound, and what each fault did.
+//! An emulator run: collectives with their bounds, and the effects of each fault.
 
 use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
@@ -11,7 +11,6 @@ use super::timeline;
 
 const SECONDS_PER_PS: f64 = 1e-12;
 
-/// Adds the section on one run.
 pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index: usize) {
     let mut section = PageSection::new(
         if index == 0 { "run" } else { "another-run" },
@@ -74,7 +73,7 @@ fn steps_of_jobs(run: &EmulatedRun) -> impl Iterator<Item = (&str, &EmulatedStep
     run.steps.iter().filter_map(|step| Some((step.job.as_deref()?, step)))
 }
 
-/// Steps of jobs, and where their time went.
+/// Returns the steps of jobs with a breakdown of their time.
 fn steps(run: &EmulatedRun) -> FigureTable {
     let mut table = FigureTable::new("steps", "Steps of jobs, and where their time went")
         .words("job")
@@ -113,8 +112,8 @@ fn steps(run: &EmulatedRun) -> FigureTable {
     table
 }
 
-/// Collectives of one name and one bound, in order of first appearance. Groups of several sizes have several
-/// bounds: the ranks stand beside a name that stands for several, or else the bound does.
+/// Groups collectives by name and bound, in order of first appearance. Groups of several sizes have
+/// several bounds; an ambiguous name is extended with the ranks, or else with the bound.
 fn alike(run: &EmulatedRun) -> Vec<(String, Vec<&EmulatedCollective>)> {
     let mut sets: Vec<Vec<&EmulatedCollective>> = Vec::new();
     for collective in &run.workloads {
@@ -144,7 +143,7 @@ fn alike(run: &EmulatedRun) -> Vec<(String, Vec<&EmulatedCollective>)> {
     names.into_iter().zip(sets).collect()
 }
 
-/// Seconds that the collectives took, in order.
+/// Returns the sorted durations of the collectives in seconds.
 fn times(all: &[&EmulatedCollective]) -> Vec<f64> {
     let took = |c: &&EmulatedCollective| {
         Some(c.end_ps?.saturating_sub(c.start_ps) as f64 * SECONDS_PER_PS)
@@ -285,7 +284,7 @@ mod tests {
         alike(run).into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Groups that train have steps, and no collectives of their own.
+    /// Training groups have steps but no separate collectives.
     #[test]
     fn a_run_of_steps_counts_its_groups_and_has_no_empty_chart() {
         let mut of_steps = run(&[]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A scenario under many seeds: what the steps of its jobs lose.
+//! A scenario over many seeds: losses of its job steps.
 
 use super::super::document::{Cell, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
@@ -8,7 +8,6 @@ use super::timeline;
 
 const SECONDS_PER_PS: f64 = 1e-12;
 
-/// Adds the section on one sweep.
 pub(in super::super) fn add(report: &mut PageDocument, swept: &Swept, index: usize) {
     let mut section = PageSection::new(
         if index == 0 { "seeds" } else { "more-seeds" },
@@ -125,7 +124,7 @@ fn table(swept: &Swept) -> FigureTable {
     table
 }
 
-/// A figure in words, with its unit and what makes it that.
+/// Returns the description of a quantity with its unit and scale factor.
 fn meaning(row: &Lost) -> (&str, ShownUnit, f64) {
     match row.figure.as_str() {
         "time_lost_ps" => ("time in all steps", ShownUnit::Seconds, SECONDS_PER_PS),

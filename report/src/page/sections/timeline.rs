@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What followed a fault, as one picture: parts of its outage one below the other, each from where the one above ended.
+//! The consequences of a fault in one picture: the parts of its outage, each below the previous one
+//! and starting at its end.
 
 use super::super::bars::{Bar, Bars};
 use super::super::document::{Figure, PageBlock};
@@ -8,19 +9,13 @@ use super::super::results::EmulatedFault;
 
 const SECONDS_PER_PS: f64 = 1e-12;
 
-/// A part of what followed.
 pub(super) struct TimelinePart {
-    /// What it is.
     pub(super) name: String,
-    /// Its ink.
     pub(super) ink: u8,
-    /// When it begins.
     pub(super) start: f64,
-    /// Seconds of it.
     pub(super) seconds: f64,
 }
 
-/// The picture.
 pub(super) fn picture(
     id: &'static str,
     title: &'static str,
@@ -40,7 +35,8 @@ pub(super) fn picture(
     PageBlock::Figure(Figure { id, svg, caption, data: vec![] })
 }
 
-/// Of the one fault that is waited for longest. `None` if it never came, or nothing followed.
+/// Returns the picture of a fault's longest-waiting group. `None` if the fault never occurred or
+/// had no consequences.
 pub(super) fn of_worst(id: &'static str, fault: &EmulatedFault, of: &str) -> Option<PageBlock> {
     let began = fault.at_ps?;
     let mut parts = Vec::new();
@@ -79,7 +75,7 @@ pub(super) fn of_worst(id: &'static str, fault: &EmulatedFault, of: &str) -> Opt
     Some(picture(id, "The fault that is waited for longest", parts, caption))
 }
 
-/// Groups that a picture names.
+/// Maximum number of groups named in a picture.
 const NAMED_MAX: usize = 8;
 
 fn waiting(fault: &EmulatedFault) -> String {

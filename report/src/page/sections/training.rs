@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A result of the training model: where the time of a step goes.
+//! Training model results: breakdown of a step's time.
 
 use super::super::bars::{Bar, Bars};
 use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
 use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{TrainingResult, TrainingRow};
 
-/// Rows that are shown.
 const MOST_ROWS: usize = 20;
 
-/// Adds the section on one model.
 pub(in super::super) fn add(report: &mut PageDocument, training: &TrainingResult, index: usize) {
     let conclusion = training.rows.first().map_or("No mapping fits.".to_owned(), |best| {
         format!(
@@ -38,7 +36,7 @@ pub(in super::super) fn add(report: &mut PageDocument, training: &TrainingResult
     report.sections.push(section);
 }
 
-/// Where the time of the best mapping's step goes.
+/// Returns the breakdown of the best mapping's step.
 fn step(best: &TrainingRow, index: usize) -> PageBlock {
     let parts = [
         ("compute", 1, best.compute_seconds),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The designs under faults: waste over time, against the fault ratio, jobs and waiting.
+//! Designs with faults: waste over time and by fault ratio, jobs and waiting.
 
 use lightloom_study::compare::{Figures, Row, RowOutcome, share_of_time_above};
 
@@ -10,7 +10,6 @@ use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
 use super::super::results::{Comparison, History};
 use super::{BOUND, ink_of};
 
-/// Adds the sections on waste and on jobs.
 pub(in super::super) fn add(report: &mut PageDocument, used: &mut Used, comparison: &Comparison) {
     let (own, others) = sides(comparison);
     if let Some((arch, figures)) = own {
@@ -63,7 +62,7 @@ fn held(rows: &[Row]) -> impl Iterator<Item = Named<'_>> {
     })
 }
 
-/// The fabric's own design, and the others without the bound.
+/// Returns the fabric's own design, and the others without the bound.
 fn sides(comparison: &Comparison) -> (Option<Named<'_>>, Vec<Named<'_>>) {
     let is_own = |arch: &str| comparison.own.as_deref() == Some(arch);
     let own = held(&comparison.rows).find(|(arch, _)| is_own(arch));
@@ -118,7 +117,7 @@ fn day(days: f64) -> String {
     fixed(days, 0)
 }
 
-/// The range of an axis from zero to a little over the most.
+/// Returns an axis range from zero to slightly above the maximum.
 fn up_to(most: f64) -> std::ops::Range<f64> {
     0.0..(most * 1.06).max(1e-4)
 }
@@ -153,7 +152,7 @@ fn curve_over_time(comparison: &Comparison, history: &History) -> Curve {
 fn over_time(comparison: &Comparison) -> PageBlock {
     let mut curves: Vec<Curve> =
         comparison.histories.iter().map(|history| curve_over_time(comparison, history)).collect();
-    // The fabric's own design is drawn last: on top.
+    // Draw the fabric's own design last, on top.
     curves.sort_by_key(|curve| std::cmp::Reverse((curve.ink != 9, curve.ink)));
     let (_, most) = reach(&curves);
     let changes =
@@ -195,7 +194,7 @@ fn over_time(comparison: &Comparison) -> PageBlock {
     })
 }
 
-/// The fabric's own design and the bound alone: on the scale of all designs they are one line.
+/// Compares only the fabric's own design and the bound, which coincide on the scale of all designs.
 fn near_bound(comparison: &Comparison) -> Option<PageBlock> {
     let own = comparison.own.as_deref()?;
     let of = |arch: &str| comparison.histories.iter().find(|history| history.arch == arch);
@@ -234,7 +233,7 @@ fn near_bound(comparison: &Comparison) -> Option<PageBlock> {
     }))
 }
 
-/// Nodes out of service, under the same axis of time.
+/// Draws nodes out of service over the same time axis.
 fn nodes_out(comparison: &Comparison) -> PageBlock {
     let nodes = f64::from(comparison.cluster.nodes);
     let moments = comparison.histories.first().map_or(&[][..], |history| &history.moments);
