@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Alarms: everything in a status that a person has to know or do, worst first, each with the commands for it.
+//! Derives alarms from a status: the conditions an operator must know about or act on, most urgent
+//! first, each with the commands that fix it.
 //!
-//! The order and the wording are decided here; `lightloom ctl` and the page print them. [`alarms`] is a function of
-//! the [`Status`]: a status without alarms is `ALL IS WELL`, and nothing else is.
+//! `lightloom ctl` and the web page print the same alarms in the same order and wording. [`alarms`]
+//! depends only on the [`Status`]; a status without alarms is shown as `ALL IS WELL`.
 
 mod change;
 mod devices;
@@ -22,18 +23,18 @@ pub use change::{damage, next as after_change, troubles, way};
 pub use devices::{crossed, silent_names};
 pub use faults::since;
 
-/// What to do where a file of the daemon cannot be written.
+/// Remedy when the daemon cannot write one of its files.
 const FREE_SPACE: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
                           lightloomd goes on automatically";
 
-/// Something that a person has to know or do.
+/// A condition that an operator must know about or act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Alarm {
-    /// The state, in capitals, and of how many parts.
+    /// The condition in capitals, with the number of affected parts.
     pub what: String,
-    /// Which parts, and why.
+    /// The affected parts, and the reason.
     pub about: String,
     /// The remedy, with at least one command.
     pub next: String,
@@ -51,16 +52,15 @@ impl fmt::Display for Alarm {
     }
 }
 
-/// Writes a Unix time in milliseconds as `2026-11-21 18:32:28` in a time zone.
+/// Formats a Unix time in milliseconds as `2026-11-21 18:32:28` in some time zone.
 pub type Moment = fn(u64) -> String;
 
-/// The same without the day: `18:32:28`.
 fn clock_at(moment: Moment, unix_ms: u64) -> String {
     let text = moment(unix_ms);
     text.split_once(' ').map_or(text.clone(), |(_, clock)| clock.to_owned())
 }
 
-/// Every alarm of a status, worst first. Empty if all is well.
+/// Returns every alarm of a status, most urgent first. Empty if all is well.
 #[must_use]
 pub fn alarms(status: &Status, moment: Moment) -> Vec<Alarm> {
     let mut alarms = of_the_daemon(status, moment);
@@ -69,11 +69,11 @@ pub fn alarms(status: &Status, moment: Moment) -> Vec<Alarm> {
     alarms.extend(change::pending(status, moment));
     alarms.extend(no_standby(status));
     alarms.extend(devices::of_changes(status));
-    // Without a journal nothing else is accepted: readings are shown, and nothing is offered.
+    // With a damaged journal the daemon refuses every other change, so no remedies are offered.
     if status.journal_damage.is_some() {
         return alarms;
     }
-    // Devices of lost management, and those that are brought back, have alarms already.
+    // Unreachable and deferred devices already have an alarm.
     let lost = status.management_lost.iter().flat_map(|lost| &lost.devices);
     let known: BTreeSet<&String> = lost.chain(status.owed.keys()).collect();
     let rest = status.devices.iter().filter(|device| !known.contains(&device.name));
@@ -100,7 +100,6 @@ pub fn alarms(status: &Status, moment: Moment) -> Vec<Alarm> {
     alarms
 }
 
-/// Alarms of the daemon itself and its files.
 fn of_the_daemon(status: &Status, moment: Moment) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     alarms.extend(status.management_lost.as_ref().map(|lost| devices::management(lost, moment)));
@@ -130,7 +129,7 @@ fn of_the_daemon(status: &Status, moment: Moment) -> Vec<Alarm> {
     alarms
 }
 
-/// Nothing is bypassed automatically any more.
+/// Reports that the hourly budget of automatic changes is used up.
 fn no_bypass_left(status: &Status) -> Option<Alarm> {
     let BypassBudget { used, per_hour } = status.bypass_budget;
     let about = format!("the daemon changed something automatically {used} times within an hour");
@@ -153,7 +152,6 @@ fn held(status: &Status) -> Option<Alarm> {
     (!status.held.is_empty()).then(|| Alarm::new("HELD DRAINED", about, next))
 }
 
-/// A simulated time in ps, for people.
 fn span_ps(ps: u64) -> String {
     span(ps as f64 / 1e12)
 }

@@ -1,74 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a client that asks for a change is answered at once, and why a request is refused.
+//! The daemon's immediate answer to a request for a change.
 
 use serde::{Deserialize, Serialize};
 
-/// The answer to a change. The OpenAPI document describes it by hand, in the daemon's `responses.rs`.
+/// The answer to a change. Its OpenAPI description is written by hand in the daemon's
+/// `responses.rs`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// It is journalled and under way; ask for the transaction.
+    /// The change is in the journal and in progress. Poll the transaction for its result.
     Accepted {
-        /// Its number.
+        /// Transaction number.
         txn: u32,
     },
-    /// Nothing has to move; or a request that moves nothing is done.
+    /// Nothing has to move, or a request that moves nothing is complete.
     Done,
-    /// What had light is ours from now on.
+    /// The daemon now owns the light that was found on the devices.
     Adopted {
-        /// How many devices.
+        /// Number of devices.
         #[serde(default)]
         devices: usize,
-        /// How many of their slots have light.
+        /// Number of slots with light on these devices.
         #[serde(default)]
         slots: usize,
-        /// How many were left out, because they do not answer.
+        /// Number of devices that were skipped because they are unreachable.
         #[serde(default, skip_serializing_if = "is_none")]
         silent: usize,
     },
-    /// There is nothing to do, for a reason that the client may not expect.
+    /// There is nothing to do, for reasons the client may not expect.
     NothingToDo {
-        /// Every reason.
+        /// The reasons.
         #[serde(default)]
         reasons: Vec<String>,
     },
-    /// A phase is scheduled: ask for it under its request id.
+    /// A phase is scheduled. Poll its status with this request id.
     Booked {
-        /// The id.
+        /// Request id.
         #[serde(default)]
         request_id: String,
-        /// It came no faster after the last than phases do.
+        /// Whether the daemon paces this request because it follows the previous one too closely.
         #[serde(default)]
         paced: bool,
     },
-    /// A phase is not scheduled, and no light moves.
+    /// The phase is not scheduled, and no light moves.
     PhaseRefused {
-        /// Another change or another job is in the way.
+        /// Whether another change or another job is the obstacle.
         #[serde(default)]
         conflict: bool,
-        /// The reason's name, for programs.
+        /// Machine-readable reason code.
         #[serde(default)]
         code: String,
-        /// The reason.
+        /// The reason in words.
         #[serde(default)]
         reason: String,
         /// What to do instead.
         #[serde(default)]
         fix: String,
     },
-    /// Another change was first, or one is under way: read the state and decide again.
+    /// Another change was first or is still in progress. Read the state again before retrying.
     Conflict {
-        /// What is in the way.
+        /// The conflicting change.
         #[serde(default)]
         reason: String,
     },
-    /// It cannot be done as asked. No device was touched.
+    /// The request cannot be executed. No device was touched.
     Refused {
-        /// Every reason.
+        /// The reasons.
         #[serde(default)]
         reasons: Vec<String>,
     },
-    /// An answer of another version of the daemon.
+    /// An answer that only another version of the daemon sends.
     #[default]
     #[serde(other)]
     Other,

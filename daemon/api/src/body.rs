@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What clients send.
+//! Request bodies.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-/// JSON as it stands in a file: a client sends a plan so, without reading it.
+/// Unparsed JSON. A client sends a plan file with it without reading the plan.
 pub use serde_json::value::RawValue;
 
-/// How much an apply may disturb.
+/// How much of the current state an apply may disturb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Refuse when a slot differs from the journal or a circuit of somebody else is in the way.
+    /// Refuse if a slot differs from the journal or another owner's circuit is in the way.
     #[default]
     Safe,
-    /// Move what the target names from wherever it is.
+    /// Move the named slots from whatever position they are in.
     Update,
-    /// Make each named device exactly the target: everything else on it goes dark.
+    /// Make each named device match the target exactly: all its other slots go dark.
     Overwrite,
-    /// Of a `target`: move slots that carry no circuit, all at once, take what arrives there as it is, and read every
-    /// device that is named.
+    /// For a `target` only: move slots that carry no circuit, all at the same time. Whatever light
+    /// arrives is accepted, and every named device is read.
     Probe,
 }
 
-/// What to do when a device does not get to its target.
+/// What to do when a device does not reach its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
-    /// Bring every device that moved back to where it was.
+    /// Return every device that moved to its previous state.
     Rollback,
     /// Leave every device where it is and report it.
     Hold,
 }
 
-/// A wanted state: a plan, or positions device by device.
+/// The desired state: a plan, or explicit positions per device.
 ///
-/// `P` is the plan document: the daemon reads it, a client sends it as it is in its file.
+/// `P` is the plan document. The daemon parses it; a client forwards the file unparsed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(
@@ -44,44 +44,45 @@ pub enum OnFailure {
 )]
 #[serde(deny_unknown_fields)]
 pub struct ApplyBody<P> {
-    /// Chosen by the client: sent again, it acts once.
+    /// Idempotency key chosen by the client: a repeated request takes effect once.
     #[serde(default)]
     pub request_id: String,
     /// A plan document.
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
     pub plan: Option<P>,
-    /// Or the plan that was applied last, once more, from the daemon's own copy.
+    /// Alternative: apply the last applied plan again, from the daemon's own copy.
     #[serde(default)]
     pub again: bool,
-    /// Or what the journal says, on every device that answers and stands elsewhere.
+    /// Alternative: restore the journalled state on every reachable device that has drifted.
     #[serde(default)]
     pub restore: bool,
-    /// Which phase of a plan with phases.
+    /// Phase to apply, for a plan with phases.
     #[serde(default)]
     pub phase: Option<String>,
-    /// Or device, slot, position; 0 is dark. Slots we own on these devices and not named go dark.
+    /// Alternative: positions by device and slot; 0 is dark. Slots that the daemon owns on these
+    /// devices and the target omits go dark.
     #[serde(default)]
     pub target: Option<BTreeMap<String, BTreeMap<u32, u32>>>,
     /// safe, update, overwrite or probe.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub mode: Mode,
-    /// The version that was looked at.
+    /// Version of the state that the client read. The daemon refuses the change if it is outdated.
     #[serde(default)]
     pub expected_version: Option<u64>,
-    /// Undo it unless confirmed within this time.
+    /// Roll back unless confirmed within this time, in milliseconds.
     #[serde(default)]
     pub confirm_within_ms: Option<u64>,
-    /// rollback or hold; the daemon's policy where it is left out.
+    /// rollback or hold. Omitted: the daemon's policy.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub on_failure: Option<OnFailure>,
-    /// For overwrite: what the diff says to type.
+    /// For overwrite: the confirmation text shown by the diff.
     #[serde(default)]
     pub confirmation: Option<String>,
 }
 
-/// Derived, it would ask a default of the plan document as well.
+/// Written by hand because the derive would require `P: Default`.
 impl<P> Default for ApplyBody<P> {
     fn default() -> Self {
         Self {
@@ -105,23 +106,23 @@ impl<P> Default for ApplyBody<P> {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TxnBody {
-    /// Chosen by the client.
+    /// Idempotency key chosen by the client.
     pub request_id: String,
-    /// Which transaction.
+    /// Transaction number.
     pub txn: u32,
 }
 
-/// A way back.
+/// A rollback request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RollbackBody {
-    /// Chosen by the client; a preview needs none.
+    /// Idempotency key chosen by the client; a preview needs none.
     #[serde(default)]
     pub request_id: String,
-    /// Undo this transaction and everything after it.
+    /// Undo this transaction and all later ones.
     pub txn: u32,
-    /// Undo the rollback unless confirmed within this time.
+    /// Revert the rollback unless confirmed within this time, in milliseconds.
     #[serde(default)]
     pub confirm_within_ms: Option<u64>,
 }
@@ -131,47 +132,47 @@ pub struct RollbackBody {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DevicesBody {
-    /// Chosen by the client.
+    /// Idempotency key chosen by the client.
     pub request_id: String,
-    /// Devices; a node `n17` names all of its.
+    /// Device names; a node such as `n17` stands for all its devices.
     pub devices: Vec<String>,
 }
 
-/// Devices whose light is taken as ours.
+/// Devices whose current light the daemon should adopt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AdoptBody {
-    /// Chosen by the client.
+    /// Idempotency key chosen by the client.
     pub request_id: String,
-    /// Devices or nodes, or `all` that answer.
+    /// Devices or nodes, or `all` for every reachable device.
     pub devices: Vec<String>,
-    /// Also where that takes positions away from the plan.
+    /// Adopt even if this overrides positions of the plan.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub against_plan: bool,
 }
 
-/// A request about nothing in particular.
+/// A request to resume automatic changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResumeBody {
-    /// Chosen by the client.
+    /// Idempotency key chosen by the client.
     pub request_id: String,
 }
 
-/// Parts that broke or work again.
+/// A report of failed and repaired parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FaultBody {
-    /// Chosen by the client; a preview needs none.
+    /// Idempotency key chosen by the client; a preview needs none.
     #[serde(default)]
     pub request_id: String,
-    /// What broke: `n17`, `n17/b0`, `n17/b0.2`.
+    /// Failed parts: `n17`, `n17/b0`, `n17/b0.2`.
     #[serde(default)]
     pub broken: Vec<String>,
-    /// What works again.
+    /// Repaired parts.
     #[serde(default)]
     pub repaired: Vec<String>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The circuits of the plan, and how many of them are established.
+//! The circuits of the plan and their state.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct CircuitView {
     pub a: String,
     /// The other end.
     pub b: String,
-    /// Both ends stand at it.
+    /// Whether both ends are in position.
     pub stands: bool,
 }
 
@@ -23,45 +23,45 @@ pub struct CircuitView {
 pub struct LoopbackView {
     /// The bundle, such as `n17/b0`.
     pub bundle: String,
-    /// It is at loopback.
+    /// Whether the bundle is in loopback.
     pub stands: bool,
 }
 
-/// Positions of the plan that were read elsewhere, where nothing else in the status explains it.
+/// Positions that differ from the plan for no other reason in the status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DarkCircuits {
-    /// How many circuits of the plan are up, loopbacks that close a ring included.
+    /// Number of planned circuits that are up, including loopbacks that close a ring.
     pub standing: usize,
-    /// How many it has.
+    /// Number of planned circuits.
     pub circuits: usize,
-    /// Their ends that are elsewhere, such as `n17/b0.2`, or `n17/b0 (loopback)`.
+    /// Ends that are elsewhere, such as `n17/b0.2`, or `n17/b0 (loopback)`.
     pub ends: Vec<String>,
     /// Other positions that differ: `n18/b0 at external-1, planned loopback`.
     pub elsewhere: Vec<String>,
-    /// What to do: only what would be accepted now.
+    /// Remedy; names only commands that would be accepted now.
     pub next: String,
 }
 
-/// That no plan is applied and nothing is lit.
+/// No plan is applied, and no circuit of one is lit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct NoPlan {
-    /// How many circuits are lit that belong to none.
+    /// Number of lit circuits that belong to no plan.
     pub lit: usize,
-    /// What to do: only what would be accepted now.
+    /// Remedy; names only commands that would be accepted now.
     pub next: String,
 }
 
-/// How many circuits between modules stand at both ends, before a change and after it.
+/// Number of circuits between modules that are up at both ends, before and after a change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct CircuitCounts {
-    /// Now, as the modules were last read.
+    /// Current number, as last read from the modules.
     pub before: usize,
-    /// Once everything that moves is there and nothing else has moved.
+    /// Number once all moves have completed, if nothing else moves.
     pub after: usize,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One device as it was last read.
+//! A device as last read.
 
 use std::collections::BTreeMap;
 
@@ -8,77 +8,77 @@ use serde::{Deserialize, Serialize};
 use crate::words::words;
 
 words! {
-    /// How a device is.
+    /// The state of a device.
     DeviceState {
-        /// It cannot be talked to, or has not been read since it can.
+        /// Unreachable, or not read since it became reachable.
         Unseen,
-        /// A transaction under way names it.
+        /// An open transaction includes it.
         Moving,
-        /// Its light settles.
+        /// Its light is settling.
         Tuning,
-        /// An operator has to look at it.
+        /// An operator must look at it.
         Attention,
         /// It differs from the journal.
         Drifted,
-        /// An end of it is lit by another than the fabric says.
+        /// One of its ends receives light from the wrong port.
         Crossed,
-        /// It is as the journal says.
+        /// It matches the journal.
         AsWanted,
     }
 }
 
-/// One device.
+/// A device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DeviceStatus {
-    /// Its name.
+    /// Device name.
     pub name: String,
-    /// Who it says it is.
+    /// Identity that the device reports.
     pub identity: String,
-    /// Whether it can be talked to.
+    /// Whether the daemon can communicate with it.
     pub up: bool,
-    /// Why not.
+    /// Why the device is unreachable.
     pub trouble: Option<String>,
-    /// Whether its light is on a transaction's way, settling, as wanted, or lost sight of.
+    /// Whether the device is moving, settling, in its desired state, drifted or unseen.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub state: DeviceState,
-    /// Slot to position, as last read. Lit slots only.
+    /// Position by slot, as last read. Lit slots only.
     pub slots: BTreeMap<String, u32>,
     /// Output power in dBm by slot, where measured.
     pub power_dbm: BTreeMap<String, f64>,
-    /// Who sends the light that arrives, by slot, where the device can tell: `n17/b0.2`.
+    /// Sender of the received light by slot, such as `n17/b0.2`, if the device can identify it.
     pub neighbours: BTreeMap<String, String>,
-    /// Slots that stand elsewhere than the ledger says.
+    /// Slots that differ from the journal.
     pub drift: Vec<DriftedSlot>,
-    /// Slots that a probe lit: they carry no circuit.
+    /// Slots that a probe lit. They carry no circuit.
     pub probed: Vec<u32>,
 }
 
-/// A slot in three columns.
+/// A slot whose position differs from the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DriftedSlot {
-    /// The device.
+    /// Device name.
     pub device: String,
-    /// The slot.
+    /// Slot number.
     pub slot: u32,
-    /// Where the ledger says it stands, 0 dark.
+    /// Journalled position, 0 for dark.
     pub ledger: u32,
-    /// Where it was read.
+    /// Position read from the device.
     pub device_says: u32,
 }
 
-/// An end that is lit by another than the fabric says.
+/// An end that receives light from a different port than the fabric file says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct CrossedEnd {
-    /// Who sees it, such as `n17/b0.2`.
+    /// The receiving end, such as `n17/b0.2`.
     pub end: String,
-    /// Whose light arrives.
+    /// The port whose light arrives.
     pub lit_by: String,
-    /// Whose light should.
+    /// The port whose light should arrive.
     pub should_be: String,
 }

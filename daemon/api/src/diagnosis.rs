@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The parts that are named as being at fault, with their evidence.
+//! Parts that the diagnosis considers at fault, with their evidence.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,22 +10,23 @@ use crate::words::words;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct NamedPart {
-    /// What kind of part it is.
+    /// Kind of part.
     pub kind: PartKind,
-    /// Which: `node n17`, `transceiver n17/b0`, `fibre between n17/b0 and n18/b1`.
+    /// Name of the part: `node n17`, `transceiver n17/b0`, `fibre between n17/b0 and n18/b1`.
     pub part: String,
-    /// What is seen and it explains.
+    /// Observations that this part explains.
     pub evidence: Vec<String>,
-    /// The part that explains it second best; nothing if no other explains any of it.
+    /// The next best explanation. `None` if no other part explains any of the evidence.
     pub second: Option<String>,
-    /// When the bypass around it began, Unix time in milliseconds; nothing if its links are in use and were read now.
+    /// Start of the bypass around the part, Unix time in milliseconds. `None` if its links are in
+    /// use and were read just now.
     pub since_unix_ms: Option<u64>,
 }
 
 words! {
     /// A kind of part that can be at fault.
     PartKind {
-        /// A node with all of its modules.
+        /// A node with all its modules.
         Node,
         /// A module.
         Transceiver,
@@ -33,7 +34,7 @@ words! {
         Lane,
         /// A fibre.
         Fibre,
-        /// The connector of a fibre at a module or at a port of a switch.
+        /// The connector of a fibre at a module or at a switch port.
         Connector,
         /// A port of an optical switch.
         SwitchPort,

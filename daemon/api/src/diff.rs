@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a change would do: every move, and the bytes.
+//! Preview of a change: every move, and the bytes sent to each device.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,93 +7,93 @@ use crate::circuit::CircuitCounts;
 use crate::device::CrossedEnd;
 use crate::status::BrokenPart;
 
-/// What an apply would do.
+/// The effect of an apply or rollback, computed without executing it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Diff {
-    /// The version to apply it against.
+    /// Version of the state that the preview is based on.
     pub version: u64,
-    /// What to type to confirm mode overwrite.
+    /// Text that confirms mode overwrite.
     pub confirmation: String,
-    /// The transactions that it undoes, newest first; empty but for a rollback.
+    /// Transactions that a rollback undoes, newest first. Otherwise empty.
     pub undoes: Vec<OtherChange>,
-    /// Those that had been undone and stand again after it.
+    /// Earlier undone transactions that take effect again.
     pub restores: Vec<OtherChange>,
-    /// The plan that is on the devices once it is done; empty where none remains.
+    /// Digest of the plan in force afterwards; empty if none remains.
     pub plan_sha256: String,
-    /// A plan is on the devices now and none once it is done.
+    /// Whether a plan is in force now and none will be afterwards.
     pub no_plan_after: bool,
-    /// How many circuits stand before and after it, where the cabling is known.
+    /// Number of circuits up before and after, if the cabling is known.
     pub circuits: Option<CircuitCounts>,
-    /// Ends of devices that move and are lit by others than the fabric says: crossed cables.
+    /// Ends of the moving devices that receive light from the wrong port (crossed cables).
     pub crossed: Vec<CrossedEnd>,
-    /// What moves.
+    /// The moves.
     pub moves: Vec<MoveView>,
-    /// In how many waves.
+    /// Number of waves.
     pub waves: usize,
-    /// The phase of a plan with phases, and whether its stages order the waves; else empty.
+    /// The phase, for a plan with phases whose stages determine the waves; otherwise empty.
     pub phase: String,
-    /// The most links dark at a time.
+    /// Largest number of links that are dark at the same time.
     pub dark_links_max: usize,
-    /// What is known to be broken once it is done: the plan goes around it.
+    /// Known faults after the change; the plan bypasses them.
     pub broken: Vec<BrokenPart>,
-    /// What is known to be broken now, and taken to work again once it is done.
+    /// Faults known now that are considered repaired after the change.
     pub forgets: Vec<BrokenPart>,
-    /// The very bytes, device by device in order, as text with escapes.
+    /// The exact bytes per device in order, escaped as text.
     pub bytes: Vec<DeviceBytes>,
 }
 
-/// A past transaction that a rollback speaks of.
+/// An earlier transaction that a rollback affects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct OtherChange {
-    /// Its number.
+    /// Transaction number.
     pub txn: u32,
-    /// Who asked.
+    /// Client that requested it.
     pub actor: String,
-    /// In words: apply of which plan, bypass of what.
+    /// What it did, in words: the applied plan, the bypassed parts.
     pub summary: String,
 }
 
-/// One slot's change.
+/// The change of one slot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct MoveView {
-    /// The device.
+    /// Device name.
     pub device: String,
-    /// The slot.
+    /// Slot number.
     pub slot: u32,
-    /// Where it stands, 0 dark.
+    /// Current position, 0 for dark.
     pub from: u32,
-    /// Where it goes.
+    /// New position.
     pub to: u32,
-    /// In which wave, from 1.
+    /// Number of the wave, from 1.
     pub wave: usize,
-    /// Links of one failure domain are darkened together only so far.
+    /// Failure domain that limits how many links go dark at the same time.
     pub domain: String,
-    /// The circuit that goes dark with it, by its two ends; none where nothing is lit between two
-    /// devices, as for a transceiver that looks at itself.
+    /// The circuit that this move interrupts, by its two ends. `None` if no light connects two
+    /// devices, as for a transceiver in loopback.
     pub goes_dark: Option<String>,
-    /// That circuit carries light now, for all that is known.
+    /// Whether that circuit carries light now, as far as known.
     pub cuts_light: bool,
-    /// The circuit it becomes an end of.
+    /// The circuit that this move becomes an end of.
     pub comes_up: Option<String>,
-    /// Within how many picoseconds the device has to answer each command.
+    /// Time limit for the device's answer to each command, in ps.
     pub answer_within_ps: u64,
 }
 
-/// What a device would be sent.
+/// Bytes that a device would receive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DeviceBytes {
-    /// The device.
+    /// Device name.
     pub device: String,
-    /// Request after request; text where it is text, else hex.
+    /// The requests in order, as text if printable, otherwise in hex.
     pub requests: Vec<String>,
-    /// Why it cannot be said.
+    /// Why the bytes cannot be determined.
     pub trouble: Option<String>,
 }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What differs from the journal.
+//! Differences from the journal.
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::{CrossedEnd, DriftedSlot};
 use crate::log::JournalDamage;
 
-/// What stands elsewhere than the ledger says, and how much of the fabric that answer speaks of.
+/// Slots that differ from the journal, and how complete this report is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DriftReport {
-    /// Slots that stand elsewhere.
+    /// The slots that differ.
     pub slots: Vec<DriftedSlot>,
-    /// Whether every device was seen and the ledger can be trusted: only then no slots mean no drift.
+    /// Whether every device was read and the journal is intact. Only then does an empty list mean
+    /// no drift.
     pub complete: bool,
-    /// Ends that are lit by others than the fabric says.
+    /// Ends that receive light from the wrong port.
     pub crossed: Vec<CrossedEnd>,
-    /// Devices that cannot be spoken of.
+    /// Devices that could not be read.
     pub unseen: Vec<String>,
-    /// Why the ledger cannot be trusted.
+    /// Damage that makes the journal untrustworthy.
     pub journal_damage: Option<JournalDamage>,
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the HTTP API of `lightloomd` says, as types: written by the daemon, read by `lightloom ctl`.
+//! Types of the HTTP API of `lightloomd`, shared by the daemon and `lightloom ctl`.
 //!
-//! An answer of an older or newer daemon can still be read: a field that is missing has its default, one that
-//! is not known is skipped, and a word that is not known is kept as it came. A body with an unknown field is
-//! refused, because nothing is accepted without effect.
+//! Clients can read answers of older and newer daemons: a missing field gets its default, an
+//! unknown field is skipped, and an unknown state word is kept verbatim. The daemon is stricter: it
+//! refuses request bodies with unknown fields, so that no option is silently ignored.
 
 #![warn(missing_docs)]
 

@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The journal's file, record by record.
+//! The records of the journal file.
 
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
 words! {
-    /// What a record of the journal is.
+    /// The type of a journal record.
     RecordKind {
         /// The daemon started.
         Started,
-        /// All that was known, so that older records can go.
+        /// The complete state, so that older records can be removed.
         Snapshot,
-        /// A plan that changes name from here on.
+        /// The plan that the following changes refer to.
         Plan,
-        /// An operator reported broken parts.
+        /// An operator reported failed parts.
         Reported,
         /// The audit log has a key.
         AuditKey,
-        /// A job has a lease, or gave it up.
+        /// A job acquired or released a lease.
         Leased,
-        /// A transaction, before its first byte.
+        /// A transaction, written before its first byte is sent.
         Intent,
-        /// A wave of it, before its first byte.
+        /// A wave of a transaction, written before its first byte is sent.
         Fire,
-        /// It goes back.
+        /// The transaction is being rolled back.
         Turn,
-        /// It is over.
+        /// The transaction has ended.
         End,
-        /// It stays.
+        /// The change was confirmed.
         Confirmed,
-        /// What devices have was taken as ours.
+        /// The current light of devices was adopted.
         Adopted,
-        /// An operator holds traffic off, or lets it back.
+        /// An operator drained traffic or released it.
         Held,
-        /// The daemon changes things without being asked again.
+        /// Automatic changes are enabled again.
         Resumed,
     }
 }
 
-/// The journal's file, record by record, as far as it can be read.
+/// The records of the journal file up to the first damage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Log {
-    /// How many records can be read.
+    /// Number of readable records.
     pub readable: u64,
     /// The last of them, oldest first.
     pub records: Vec<LogRecord>,
@@ -57,39 +57,39 @@ pub struct Log {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LogRecord {
-    /// Its line, from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// When, Unix time in milliseconds; nothing in journals that did not write it down.
+    /// Time of the record, Unix time in milliseconds. `None` in old journals without times.
     pub unix_ms: Option<u64>,
-    /// What: started, snapshot, plan, reported, audit-key, leased, intent, fire, turn, end, confirmed, adopted, held,
-    /// resumed.
+    /// Type: started, snapshot, plan, reported, audit-key, leased, intent, fire, turn, end,
+    /// confirmed, adopted, held, resumed.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub what: RecordKind,
-    /// Of which transaction.
+    /// Transaction that the record belongs to.
     pub txn: Option<u32>,
-    /// Who asked.
+    /// Client that requested it.
     pub actor: Option<String>,
-    /// In words: why, or how it ended.
+    /// Reason or result, in words.
     pub detail: String,
-    /// The devices it speaks of.
+    /// Devices named in the record.
     pub parts: Vec<String>,
 }
 
-/// Where a journal is damaged.
+/// Location of a damage in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct JournalDamage {
-    /// The file.
+    /// Path of the file.
     pub file: String,
-    /// Records before the damage, all of them good.
+    /// Number of intact records before the damage.
     pub readable: u64,
-    /// The line at which it begins, from 1.
+    /// Line at which it begins, from 1.
     pub line: u64,
-    /// The byte at which that line begins, from 0.
+    /// Byte offset of that line, from 0.
     pub byte: u64,
-    /// What is wrong there.
+    /// Description of the damage.
     pub reason: String,
-    /// What a person can do.
+    /// Remedy for the operator.
     pub what_to_do: String,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a transceiver says about itself.
+//! Identity and readings of a transceiver.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use crate::words::words;
 words! {
     /// The state of a module (CMIS module state machine).
     ModuleState {
-        /// It uses little power and sends no light.
+        /// Low power, no light.
         LowPower,
-        /// It turns on.
+        /// Powering up.
         PowerUp,
-        /// It can send light.
+        /// Ready to send light.
         Ready,
-        /// It turns off.
+        /// Powering down.
         PowerDown,
         /// A fault is latched.
         Fault,
-        /// It reports a state that CMIS does not name.
+        /// A state that CMIS does not define.
         Unknown,
     }
 }
 
-/// What a transceiver says about itself.
+/// Identity and readings of a transceiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ModuleView {
-    /// The device.
+    /// Device name.
     pub device: String,
     /// Vendor name.
     pub vendor: String,
@@ -40,7 +40,7 @@ pub struct ModuleView {
     pub serial: String,
     /// Version of the running firmware.
     pub firmware: String,
-    /// Revision of CMIS.
+    /// CMIS revision.
     pub cmis: String,
     /// Layout of page B0h.
     pub layout: String,
@@ -51,13 +51,13 @@ pub struct ModuleView {
     pub temperature_c: f64,
     /// Supply voltage in volts.
     pub supply_v: f64,
-    /// Completed switches since power-on.
+    /// Number of completed path switches since power-on.
     pub generation: u32,
-    /// Restarts since manufacture, modulo 65,536.
+    /// Number of restarts since manufacture, modulo 65,536.
     pub boots: u16,
     /// Its switch groups.
     pub groups: Vec<GroupView>,
-    /// The registers as they were read, hexadecimal, by half, page and first offset.
+    /// Register contents in hex, by half, page and first offset.
     pub registers: BTreeMap<String, String>,
 }
 
@@ -66,8 +66,8 @@ pub struct ModuleView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct GroupView {
-    /// Where its light is: external-1, loopback, dark.
+    /// Current path: external-1, loopback, dark.
     pub lit: String,
-    /// Where its light goes when power comes back.
+    /// Path after power-on.
     pub at_power_on: String,
 }

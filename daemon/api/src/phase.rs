@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits that follow a job: a phase that is asked for, and how it stands.
+//! Circuits that follow a job: requests for a phase, and their state.
 
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
-/// A phase of the plan on the devices: in so many milliseconds, for at least so many, under a lease.
+/// A request for a phase of the plan in force, under the job's lease.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PhaseBody {
-    /// Chosen by the client: sent again, it acts once.
+    /// Idempotency key chosen by the client: a repeated request takes effect once.
     pub request_id: String,
-    /// The phase by its name in the plan.
+    /// Name of the phase in the plan.
     pub phase: String,
-    /// From now until its circuits are wanted.
+    /// Milliseconds from now until the circuits are needed.
     #[serde(default)]
     pub in_ms: u64,
-    /// They are used for at least so long.
+    /// Minimum time for which the circuits are needed, in milliseconds.
     pub for_ms: u64,
-    /// No other job is given a phase for so long; at least `in_ms` and `for_ms` together.
+    /// Milliseconds for which no other job may request a phase; at least `in_ms` plus `for_ms`.
     pub lease_ms: u64,
     /// The job that holds the lease; one client may run several.
     #[serde(default)]
     pub job: String,
-    /// The digest of the plan that the job counts on, or its first 8 digits or more; any plan if left out.
+    /// Digest of the plan that the job relies on, or at least its first 8 digits. Omitted: any
+    /// plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
 }
 
-/// A lease that is given up, and what waits under it.
+/// Releases a lease and cancels the requests that wait under it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseBody {
-    /// Chosen by the client.
+    /// Idempotency key chosen by the client.
     pub request_id: String,
     /// The job that holds the lease.
     #[serde(default)]
@@ -42,89 +43,90 @@ pub struct ReleaseBody {
 }
 
 words! {
-    /// How a phase stands that was asked for.
+    /// The state of a requested phase.
     PhaseState {
-        /// It begins later.
+        /// It starts later.
         Waiting,
-        /// Its circuits are on their way.
+        /// Its circuits are being established.
         Moving,
         /// Acknowledged: its circuits have light, read back and qualified.
         Lit,
-        /// The circuits of before stay: it is too short for the way into it.
+        /// The previous circuits stay because the phase is too short for the transition.
         Kept,
-        /// Nothing was made of it; the circuits of before stay where `reason` names no other.
+        /// Not executed. The previous circuits stay unless `reason` says otherwise.
         Missed,
     }
 }
 
-/// A phase that was asked for.
+/// A requested phase and its progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct PhaseStatus {
-    /// The id of the request.
+    /// Request id.
     pub request_id: String,
-    /// The job that asked.
+    /// The requesting job.
     pub job: String,
-    /// The phase.
+    /// Name of the phase.
     pub phase: String,
-    /// How it stands.
+    /// State of the request.
     pub state: PhaseState,
-    /// Why, where it is kept or missed.
+    /// Why it was kept or missed.
     pub reason: Option<String>,
-    /// What to do about it.
+    /// Remedy.
     pub fix: Option<String>,
-    /// Its transaction, if one has begun.
+    /// Its transaction, once started.
     pub txn: Option<u32>,
-    /// The digest of the plan on the devices.
+    /// Digest of the plan in force.
     pub revision: String,
-    /// The phase whose circuits have light now; `None` if other circuits have.
+    /// The phase whose circuits are lit now. `None` if other circuits are lit.
     pub lit: Option<String>,
-    /// The phase that had light before.
+    /// The phase that was lit before.
     pub from: Option<String>,
-    /// How long the way into it is expected to take.
+    /// Expected duration of the transition, in milliseconds.
     pub expected_ms: f64,
-    /// How long the plan says that circuits are dark on that way; `None` if it has no such way.
+    /// Dark time of the transition according to the plan. `None` if the plan has no such
+    /// transition.
     pub stated_ms: Option<f64>,
-    /// From the first command that moves light until the last circuit was qualified.
+    /// Time from the first command that moves light until the last circuit was qualified.
     pub dark_ms: Option<f64>,
-    /// From the beginning of its transaction until it was acknowledged.
+    /// Time from the start of the transaction until the acknowledgement.
     pub took_ms: Option<f64>,
-    /// How long it would have to last for its circuits to be made, where it is kept.
+    /// Shortest duration that would have justified the transition, if it was kept.
     pub needs_ms: Option<f64>,
-    /// The phase after it, and how long before it is wanted to ask for it.
+    /// The following phase, with the lead time for requesting it.
     pub next: Option<NextPhase>,
-    /// How much longer the job has the lease; `None` if it has none.
+    /// Remaining lease time of the job. `None` without a lease.
     pub lease_left_ms: Option<f64>,
 }
 
-/// The phase that the plan names next.
+/// The phase that follows in the plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct NextPhase {
-    /// Its name.
+    /// Name of the phase.
     pub phase: String,
-    /// How long the way into it is expected to take.
+    /// Expected duration of the transition into it, in milliseconds.
     pub expected_ms: f64,
 }
 
-/// The phases of the plan on the devices, and what is scheduled.
+/// The phases of the plan in force, and the scheduled requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Phases {
-    /// The digest of the plan on the devices; empty without one.
+    /// Digest of the plan in force; empty without one.
     pub revision: String,
-    /// The phase whose circuits have light now.
+    /// The phase whose circuits are lit now.
     pub lit: Option<String>,
-    /// The phases in their order.
+    /// The phases in plan order.
     pub phases: Vec<PhaseOfPlan>,
-    /// The ways between them that the plan states.
+    /// The transitions that the plan defines.
     pub ways: Vec<WayOfPlan>,
-    /// Whose the circuits are.
+    /// The current lease on the circuits.
     pub lease: Option<LeaseStatus>,
-    /// What waits or moves, in its order in time.
+    /// Requests that are waiting or being executed, in order of time.
     pub waiting: Vec<PhaseStatus>,
 }
 
@@ -133,38 +135,38 @@ pub struct Phases {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct PhaseOfPlan {
-    /// Its name.
+    /// Name of the phase.
     pub name: String,
-    /// How many circuits it has.
+    /// Number of circuits.
     pub circuits: usize,
 }
 
-/// A way between two phases.
+/// A transition between two phases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct WayOfPlan {
-    /// From this phase.
+    /// Phase before the transition.
     pub from: String,
-    /// To this one.
+    /// Phase after it.
     pub to: String,
-    /// In so many stages.
+    /// Number of stages.
     pub stages: usize,
-    /// How long the plan says that circuits are dark.
+    /// Dark time according to the plan, in milliseconds.
     pub stated_ms: f64,
-    /// The longest that it took of late, from the beginning until it was acknowledged.
+    /// Longest recent duration from start to acknowledgement, in milliseconds.
     pub measured_ms: Option<f64>,
 }
 
-/// A job's word that the circuits are its own.
+/// A job's exclusive claim on the circuits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LeaseStatus {
     /// The job.
     pub job: String,
-    /// Its client.
+    /// The client that runs it.
     pub actor: String,
-    /// For so much longer.
+    /// Remaining time, in milliseconds.
     pub left_ms: f64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon at one moment: what is broken, what has no light, what needs an operator.
+//! Snapshot of the daemon: faults, dark circuits, and actions for the operator.
 
 use std::collections::BTreeMap;
 
@@ -12,102 +12,109 @@ use crate::diagnosis::NamedPart;
 use crate::log::JournalDamage;
 use crate::transaction::{OpenTransaction, PendingConfirm, Transaction};
 
-/// The daemon at one moment.
+/// Snapshot of the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Status {
-    /// The daemon's version.
+    /// Version of the daemon.
     pub daemon: String,
-    /// Everything that a person has to know or do, worst first. Empty if all is well.
+    /// Conditions that an operator must know about or act on, most urgent first. Empty if all is
+    /// well.
     pub alarms: Vec<Alarm>,
-    /// The fabric file of the daemon.
+    /// Path of the daemon's fabric file.
     pub fabric: Option<String>,
-    /// Of several daemons for one fabric, who leads and who stands by; nothing where there is one.
+    /// Leader and standbys, if several daemons serve one fabric. `None` for a single daemon.
     pub leadership: Option<LeadershipView>,
-    /// Counts the changes of what is owned; name it when applying.
+    /// Version of the owned state. Pass it as `expected_version` to an apply.
     pub version: u64,
-    /// Counts all that was seen and done since the daemon was started; name it as `since` to wait for the next.
+    /// Counts every observation and action since the daemon started. Pass it as `since` to wait for
+    /// the next one.
     pub changes: u64,
-    /// The plan last committed.
+    /// Digest of the last committed plan.
     pub plan_sha256: String,
-    /// The plan that somebody applied last, where bypasses and repairs have led to another.
+    /// The plan last applied by an operator, if bypasses or repairs have replaced it.
     pub applied: Option<AppliedPlan>,
-    /// The transaction on its way.
+    /// The open transaction.
     pub transaction: Option<OpenTransaction>,
-    /// The confirm that is waited for.
+    /// The pending confirmation.
     pub pending: Option<PendingConfirm>,
-    /// Devices a transaction left where nobody wanted them.
+    /// Devices that a transaction left in an unwanted position, with the reason.
     pub attention: BTreeMap<String, String>,
-    /// What to do about each of them: only what would be accepted now.
+    /// Remedy for each of them; names only commands that would be accepted now.
     pub attention_next: BTreeMap<String, String>,
-    /// What to do about devices that stand elsewhere than the journal says: only what would be accepted now.
+    /// Remedy for drifted devices; names only commands that would be accepted now.
     pub drifted_next: Option<String>,
-    /// Those of them that lost their power or were started again, and have moved no light since.
+    /// Drifted devices that lost power or restarted and have moved no light since.
     pub restarted: Vec<String>,
-    /// Devices that missed the undoing of a change and are brought back by the daemon itself.
+    /// Devices that missed a rollback. The daemon restores them when they answer.
     pub owed: BTreeMap<String, OwedView>,
     /// Drain controls that an operator holds drained.
     pub held: Vec<String>,
-    /// The devices whose traffic they hold off.
+    /// Devices whose traffic these controls hold off.
     pub held_off: Vec<String>,
-    /// Records in the journal.
+    /// Number of records in the journal.
     pub journal_records: u64,
-    /// Why changes are refused, if they are: the journal cannot be written, or the disk is full.
+    /// Why the journal cannot be written, such as a full disk. Changes are refused meanwhile.
     pub journal_failure: Option<String>,
-    /// What to do about the journal that cannot be written.
+    /// Remedy for the journal that cannot be written.
     pub journal_next: Option<String>,
-    /// Why the audit log cannot be written, if so: changes are refused then, too.
+    /// Why the audit log cannot be written. Changes are refused meanwhile.
     pub audit_failure: Option<String>,
-    /// The circuits of the plan between nodes, and whether both ends stand at them; where no plan is
-    /// known, those that what we set and adopted makes.
+    /// Circuits of the plan between nodes and their state. Without a known plan: the circuits
+    /// formed by positions that the daemon set or adopted.
     pub circuits: Vec<CircuitView>,
-    /// The loopbacks that close a ring of the plan, and whether they are established.
+    /// Loopbacks that close a ring of the plan, and their state.
     pub loopbacks: Vec<LoopbackView>,
-    /// Positions of the plan that were read elsewhere, where nothing else in the status explains it.
+    /// Positions that differ from the plan for no other reason in the status.
     pub dark_circuits: Option<DarkCircuits>,
-    /// That no plan is applied and nothing is lit.
+    /// No plan is applied, and no circuit of one is lit.
     pub no_plan: Option<NoPlan>,
-    /// Where the plan on the devices was made from another fabric file than the daemon has read, so that nothing
-    /// can be bypassed: what to do.
+    /// Remedy if the plan in force was made from a different fabric file, which rules out bypasses.
     pub other_fabric: Option<String>,
-    /// What the daemon should hold and cannot read: plans, reports of earlier versions.
+    /// State that the daemon should have and cannot read, such as plans or reports of earlier
+    /// versions.
     pub lost: Vec<LostState>,
-    /// What is broken: the plan goes around it, or does not do so yet.
+    /// Known faults, whether the plan bypasses them yet or not.
     pub broken: Vec<String>,
-    /// The same, with since when and why.
+    /// The same faults with time and reason.
     pub broken_parts: Vec<BrokenPart>,
-    /// What to do about those that no plan goes around: only what would be accepted now.
+    /// Remedy for faults that the plan does not bypass; names only commands that would be accepted
+    /// now.
     pub broken_next: Option<String>,
-    /// Fibres that are known to carry no light though both ends look into them, by the end that
-    /// misses it; also where the policy is not to bypass them.
+    /// Fibres without light, by the receiving end, although both ends can be read. Listed even if
+    /// the policy is not to bypass them.
     pub dark_fibres: Vec<DarkFibreView>,
-    /// The parts that are probably at fault, the one that explains most first.
+    /// Parts that are probably at fault, the best explanation first.
     pub named_parts: Vec<NamedPart>,
-    /// Ends that send no light because their port was shut down: no fault, and nothing is moved for it.
+    /// Ends without light because their port was shut down. They are not faults and are not
+    /// bypassed.
     pub shut: Vec<ShutPort>,
-    /// Ends that are lit by others than the fabric says: cables plugged in the wrong way round.
+    /// Ends that receive light from the wrong port (crossed cables).
     pub crossed: Vec<CrossedEnd>,
     /// Devices that another controller changes as well, with the evidence.
     pub contended: Vec<ContendedDevice>,
-    /// What the daemon may still change without being asked.
+    /// Remaining automatic changes.
     pub bypass_budget: BypassBudget,
-    /// Devices that cannot be talked to, or have not been read since they can.
+    /// Devices that are unreachable, or not read since they became reachable.
     pub unseen: Vec<String>,
-    /// Devices that fell silent together and whose light nobody misses: nothing is moved for it.
+    /// Devices that became unreachable together while their light is still present. They are not
+    /// bypassed.
     pub management_lost: Option<ManagementLostView>,
-    /// Nodes of jobs that no far end looks at, so that nobody would miss their light. `None` if there are none.
+    /// Nodes of jobs that no peer observes, so loss of their light goes unnoticed. `None` if there
+    /// are none.
     pub unwitnessed: Option<UnwitnessedView>,
-    /// Where the journal is damaged, if it was when it was opened.
+    /// Damage found when the journal was opened.
     pub journal_damage: Option<JournalDamage>,
     /// Every device.
     pub devices: Vec<DeviceStatus>,
-    /// The last transactions, newest first.
+    /// Recent transactions, newest first.
     pub transactions: Vec<Transaction>,
 }
 
 impl Status {
-    /// How many circuits of the plan are up, and how many there are; a loopback that closes a ring counts as one.
+    /// Returns the number of planned circuits that are up, and their total. A loopback that closes
+    /// a ring counts as one.
     #[must_use]
     pub fn circuits_up(&self) -> (usize, usize) {
         let circuits = self.circuits.iter().map(|circuit| circuit.stands);
@@ -116,83 +123,83 @@ impl Status {
     }
 }
 
-/// Which of several daemons leads.
+/// The leader among several daemons, and its standbys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LeadershipView {
-    /// What the leader is called: the daemon that answers.
+    /// Name of the leader, which is the daemon that answers.
     pub leader: String,
-    /// Grows with each leader.
+    /// Increases with each new leader.
     pub epoch: u64,
-    /// What those are called that stand by, as of the last renewal of the leader's lease.
+    /// Names of the standbys as of the leader's last lease renewal.
     pub standbys: Vec<String>,
 }
 
-/// Something that the daemon should hold and cannot read.
+/// State that the daemon should have and cannot read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LostState {
     /// A plan by its digest, or a file.
     pub what: String,
-    /// What is wrong with it, and what it costs.
+    /// What is wrong with it, and the consequence.
     pub why: String,
-    /// What to do.
+    /// Remedy.
     pub next: String,
 }
 
-/// A plan that was applied, beside the one that is on the devices now.
+/// The plan last applied by an operator, if another one is in force.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct AppliedPlan {
-    /// Its hash.
+    /// Digest of the plan.
     pub plan_sha256: String,
-    /// How many circuits it has.
+    /// Number of its circuits.
     pub circuits: usize,
-    /// Something is known to be broken that it does not go around.
+    /// Whether a known fault in this plan explains the difference.
     pub explained: bool,
-    /// How to get it back: only what would be accepted now.
+    /// How to return to it; names only commands that would be accepted now.
     pub next: Option<String>,
 }
 
-/// A daemon that does not say so raises no alarm.
+/// Older daemons send no `explained`; the default raises no alarm for them.
 impl Default for AppliedPlan {
     fn default() -> Self {
         Self { plan_sha256: String::new(), circuits: 0, explained: true, next: None }
     }
 }
 
-/// A device that missed the undoing of a change and is brought back by the daemon itself.
+/// A device that missed a rollback. The daemon restores it when it answers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct OwedView {
-    /// What it missed: `the undoing of 2`.
+    /// The missed work: `the undoing of 2`.
     pub what: String,
-    /// Why it missed it.
+    /// Why the device missed it.
     pub why: String,
-    /// What can be done meanwhile.
+    /// What the operator can do meanwhile.
     pub next: String,
 }
 
-/// A part that the plan goes around.
+/// A known fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct BrokenPart {
     /// A node `n17`, a bundle `n17/b0`, or a fibre by its lower port `n17/b0.2`.
     pub part: String,
-    /// Since when that is known, Unix time in milliseconds; nothing where nobody wrote it down.
+    /// Time of the report, Unix time in milliseconds. `None` if it was not recorded.
     pub since_unix_ms: Option<u64>,
-    /// Who or what says so; empty where nobody wrote it down.
+    /// Source of the report; empty if it was not recorded.
     pub why: String,
-    /// The plan on the devices goes around it.
+    /// Whether the plan in force bypasses the part.
     pub bypassed: bool,
 }
 
-/// A daemon that does not say so lists only what the plan goes around.
+/// Older daemons list only bypassed faults, hence the default for `bypassed`.
 impl Default for BrokenPart {
     fn default() -> Self {
         Self { part: String::new(), since_unix_ms: None, why: String::new(), bypassed: true }
@@ -204,15 +211,16 @@ impl Default for BrokenPart {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DarkFibreView {
-    /// The end that misses it, such as `n17/b0.2`.
+    /// The receiving end, such as `n17/b0.2`.
     pub near: String,
-    /// The end that should send it.
+    /// The sending end.
     pub far: String,
-    /// What arrives.
+    /// Received power in dBm.
     pub power_dbm: f64,
-    /// The far end cannot be talked to either.
+    /// Whether the sending device is unreachable as well.
     pub far_is_down: bool,
-    /// Whose light the far end sees, where that is another's: crossed cables, and not this fibre.
+    /// The port whose light the far end receives, if it is the wrong one. The cause is then a
+    /// crossed cable.
     pub far_lit_by: Option<String>,
 }
 
@@ -221,45 +229,46 @@ pub struct DarkFibreView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ShutPort {
-    /// Which, such as `n17/b0.2`.
+    /// The end, such as `n17/b0.2`.
     pub end: String,
-    /// Who misses its light.
+    /// The end that receives no light from it.
     pub far: String,
-    /// What the module says.
+    /// Reason that the module reports.
     pub why: String,
-    /// Since when it was read to say so, Unix time in milliseconds.
+    /// When this was first read, Unix time in milliseconds.
     pub since_unix_ms: u64,
 }
 
-/// Nodes of jobs that no far end looks at: their groups lie inside them.
+/// Nodes of jobs that no peer observes because their groups lie entirely inside the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct UnwitnessedView {
-    /// All of them.
+    /// All such nodes.
     pub nodes: Vec<String>,
-    /// Those of them that are silent for longer than the heartbeat.
+    /// Nodes that have been unreachable for longer than the heartbeat.
     pub silent: Vec<String>,
-    /// How long a silence lasts before it is said, in ps.
+    /// Unreachable time after which a node is reported, in ps.
     pub heartbeat_ps: u64,
 }
 
-/// Devices that fell silent together and whose light nobody misses.
+/// Devices that became unreachable together while their light is still present.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ManagementLostView {
-    /// Which.
+    /// The unreachable devices.
     pub devices: Vec<String>,
-    /// How many devices there are.
+    /// Total number of devices.
     pub of: usize,
-    /// How many of the silent ones are seen to have light by who answers.
+    /// Number of unreachable devices whose light is received by a reachable one.
     pub lit: usize,
-    /// How many of them this machine cannot ask: their lines are missing, or another program has them.
+    /// Number of devices that this host cannot query because their line is missing or in use by
+    /// another program.
     pub unasked: usize,
-    /// What all devices behind it are silent of, such as `server ts0`.
+    /// Common points of failure, such as `server ts0`, behind which every device is unreachable.
     pub behind: Vec<String>,
-    /// Since when the first of them is silent, Unix time in milliseconds.
+    /// Time at which the first of them became unreachable, Unix time in milliseconds.
     pub since_unix_ms: u64,
 }
 
@@ -268,29 +277,29 @@ pub struct ManagementLostView {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct ContendedDevice {
-    /// The device.
+    /// Device name.
     pub device: String,
-    /// What was changed, where to, how often and within which time; who holds the claim on it.
+    /// The foreign changes with their target, count and time window, or the holder of a claim.
     pub evidence: String,
-    /// How often what the daemon restored was changed again.
+    /// How often a position was changed again after the daemon restored it.
     pub times: u32,
-    /// When that was first seen, Unix time in milliseconds; 0 where only a claim is known.
+    /// First occurrence, Unix time in milliseconds. 0 if only a claim is known.
     pub first_unix_ms: u64,
-    /// When it was last seen, Unix time in milliseconds; 0 where only a claim is known.
+    /// Last occurrence, Unix time in milliseconds. 0 if only a claim is known.
     pub last_unix_ms: u64,
-    /// The daemon restores nothing on it any more.
+    /// Whether the daemon has stopped restoring this device.
     pub stopped: bool,
-    /// What to do.
+    /// Remedy.
     pub next: String,
 }
 
-/// How often the daemon has changed something without being asked: bypasses, and drift put back.
+/// Automatic changes (bypasses and restored drift) within the last hour, and their limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct BypassBudget {
-    /// Within the last hour.
+    /// Changes within the last hour.
     pub used: usize,
-    /// The most within an hour; then it only reports.
+    /// Limit per hour. Beyond it the daemon only reports.
     pub per_hour: usize,
 }

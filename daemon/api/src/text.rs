@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names and counts as people read them.
+//! Formatting of names and counts for text output.
 
-/// How many names a line holds.
+/// Number of names shown per line.
 pub const NAMES_MAX: usize = 6;
 
-/// `1 device`, `64 devices`.
+/// Formats a count with its noun: `1 device`, `64 devices`.
 #[must_use]
 pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-/// Names in the order people count, the first of them and how many more.
+/// Lists the first names in natural order, and how many more there are.
 #[must_use]
 pub fn named(mut names: Vec<String>, shown_max: usize) -> String {
     names.sort_by_cached_key(|name| natural(name));
@@ -20,7 +20,7 @@ pub fn named(mut names: Vec<String>, shown_max: usize) -> String {
     if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
-/// Names as people count: n2 before n10.
+/// Returns a sort key for natural order: n2 before n10.
 #[must_use]
 pub fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts = vec![(0_u64, String::new())];
@@ -37,7 +37,7 @@ pub fn natural(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-/// `4 min 59 s`, `2 h 5 min`, in whole seconds.
+/// Formats a duration in whole seconds: `4 min 59 s`, `2 h 5 min`.
 #[must_use]
 pub fn span(seconds: f64) -> String {
     let time = std::time::Duration::try_from_secs_f64(seconds.round()).unwrap_or_default();
@@ -52,12 +52,12 @@ pub fn span(seconds: f64) -> String {
     }
 }
 
-/// The node of a part such as `n17/b0`.
+/// Returns the node of a part such as `n17/b0`.
 pub(crate) fn node(part: &str) -> &str {
     part.split('/').next().unwrap_or(part)
 }
 
-/// Whether this names a whole transceiver bundle: `n17/b0`.
+/// Returns whether `part` names a whole bundle, such as `n17/b0`.
 pub(crate) fn is_bundle(part: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let split = part.strip_prefix('n').and_then(|rest| rest.split_once("/b"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes: the one under way, and those that are over.
+//! Changes in progress and past changes.
 
 use std::collections::BTreeMap;
 
@@ -9,176 +9,178 @@ use crate::device::CrossedEnd;
 use crate::words::words;
 
 words! {
-    /// What kind of change a transaction is.
+    /// The kind of change that a transaction makes.
     Kind {
-        /// A plan or circuits.
+        /// Apply a plan or circuits.
         Apply,
-        /// The next phase of the plan on the devices.
+        /// Switch to another phase of the plan in force.
         Phase,
-        /// An operator undoes changes.
+        /// Roll back earlier changes on an operator's request.
         Rollback,
-        /// A change that was not confirmed in time is undone.
+        /// Roll back a change that was not confirmed in time.
         ConfirmTimeout,
-        /// Around what is broken.
+        /// Bypass faults.
         Bypass,
-        /// Parts that work again are used again.
+        /// Use repaired parts again.
         Repair,
-        /// What somebody else moved is put back.
+        /// Restore positions that somebody else changed.
         Drift,
-        /// A device that answers again gets what it missed.
+        /// Complete deferred work on a device that answers again.
         Deferred,
-        /// Ends without a circuit were lit to see what they are joined with.
+        /// Light unused ends to find out which ports they connect to.
         Probe,
     }
 }
 
 words! {
-    /// How a transaction ended as a whole.
+    /// The result of a transaction.
     TransactionResult {
         /// Every device is at the target.
         Committed,
-        /// Every device is back where it was.
+        /// Every device is back in its previous state.
         RolledBack,
         /// Nothing moved.
         Aborted,
-        /// Some devices are elsewhere, and an operator has to look.
+        /// Some devices are in neither state, and an operator must look at them.
         Partial,
-        /// A later transaction took it back.
+        /// A later transaction reverted it.
         Undone,
     }
 }
 
 words! {
-    /// How a transaction ended, and for a committed one whether it stays.
+    /// The result of a transaction, including whether a committed one is permanent.
     TransactionState {
         /// Every device is at the target.
         Committed,
-        /// The same, and it is undone unless it is confirmed in time.
+        /// Committed, and rolled back unless confirmed in time.
         ConfirmPending,
-        /// The same, and it was confirmed.
+        /// Committed and confirmed.
         Confirmed,
-        /// Every device is back where it was.
+        /// Every device is back in its previous state.
         RolledBack,
         /// Nothing moved.
         Aborted,
-        /// Some devices are elsewhere, and an operator has to look.
+        /// Some devices are in neither state, and an operator must look at them.
         Partial,
-        /// A later transaction took it back.
+        /// A later transaction reverted it.
         Undone,
     }
 }
 
 words! {
-    /// How one device came out of a transaction.
+    /// The outcome of a transaction at one device.
     DeviceVerdict {
         /// At the target, read back and qualified.
         Applied,
-        /// Nothing was sent that moves light.
+        /// No command that moves light was sent.
         Untouched,
         /// The device refused.
         Refused,
-        /// It was tried, and the device is elsewhere or its light is not good.
+        /// The device did not reach the target, or its light is not good.
         Failed,
-        /// It could not be read: nothing is claimed.
+        /// It could not be read, so its position is unknown.
         Unknown,
-        /// It was at the target and has been brought back, read back and qualified.
+        /// It reached the target, then returned to its previous state, read back and qualified.
         RolledBack,
     }
 }
 
-/// A transaction on its way.
+/// An open transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct OpenTransaction {
-    /// Its number.
+    /// Transaction number.
     pub txn: u32,
-    /// Who asked.
+    /// Client that requested it.
     pub actor: String,
-    /// Why: apply, bypass, repair, rollback to before 2.
+    /// Cause: apply, bypass, repair, rollback to before 2.
     pub cause: String,
-    /// The same without the transaction that it speaks of.
+    /// The cause as a kind, without the transaction it refers to.
     pub kind: Kind,
-    /// In words: apply of which plan, bypass of what, back to what.
+    /// What it does, in words: the applied plan, the bypassed parts, the restored state.
     pub summary: String,
-    /// The transaction that it undoes, with everything after that.
+    /// The transaction that it undoes, with all later ones.
     pub undoes: Option<u32>,
-    /// Whether it goes back.
+    /// Whether it is being rolled back.
     pub going_back: bool,
-    /// How many devices it names.
+    /// Number of devices involved.
     pub devices: usize,
-    /// The devices that do not answer and are waited for, and how much longer at most, in picoseconds.
+    /// Unreachable devices that it waits for, with the remaining time in ps.
     pub waits_for_ps: BTreeMap<String, u64>,
 }
 
-/// A confirm that is waited for.
+/// A pending confirmation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct PendingConfirm {
-    /// Of which transaction.
+    /// Transaction number.
     pub txn: u32,
     /// Seconds until it is rolled back.
     pub seconds_left: f64,
-    /// The same in whole picoseconds.
+    /// The same in ps.
     pub left_ps: u64,
-    /// When that is, Unix time in milliseconds by the clock as it stands now.
+    /// Deadline in Unix milliseconds, by the current system clock.
     pub until_unix_ms: u64,
 }
 
-/// A transaction that is over.
+/// A completed transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct Transaction {
-    /// Its number.
+    /// Transaction number.
     pub txn: u32,
-    /// Who asked.
+    /// Client that requested it.
     pub actor: String,
-    /// Why: apply, bypass, repair, rollback to before 2.
+    /// Cause: apply, bypass, repair, rollback to before 2.
     pub cause: String,
-    /// The same without the transaction that it speaks of.
+    /// The cause as a kind, without the transaction it refers to.
     pub kind: Kind,
-    /// In words: apply of which plan, bypass of what, back to what.
+    /// What it did, in words: the applied plan, the bypassed parts, the restored state.
     pub summary: String,
-    /// Which plan.
+    /// Digest of the plan.
     pub plan_sha256: String,
-    /// When it began, Unix time in milliseconds.
+    /// Start time, Unix time in milliseconds.
     pub unix_ms: u64,
-    /// As a whole: committed, rolled-back, aborted, partial; undone when a later one took it back.
+    /// Result: committed, rolled-back, aborted, partial, or undone if a later transaction reverted
+    /// it.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub result: TransactionResult,
-    /// The same, and for what was committed whether it stays: confirm-pending, confirmed.
+    /// The result, with confirm-pending or confirmed for a committed transaction.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub state: TransactionState,
-    /// When it is undone unless somebody confirms, Unix time in milliseconds.
+    /// Deadline for the confirmation, Unix time in milliseconds.
     pub confirm_until_unix_ms: Option<u64>,
-    /// The transaction that undid it.
+    /// The transaction that reverted it.
     pub undone_by: Option<u32>,
-    /// Parts that it goes around and its predecessor did not.
+    /// Parts that it newly bypasses.
     pub broken: Vec<String>,
-    /// Parts that its predecessor went around and it does not.
+    /// Parts that it no longer bypasses.
     pub repaired: Vec<String>,
-    /// Of the last one: ends of its devices that are lit by others than the fabric says.
+    /// Ends of its devices that receive light from the wrong port. Only for the last transaction.
     pub crossed: Vec<CrossedEnd>,
-    /// Of the last one, where it was aborted for devices that do not answer: when to ask again.
+    /// Devices to wait for before asking again. Only if the last transaction was aborted because
+    /// they are unreachable.
     pub when_known: Vec<String>,
-    /// Device by device, those with something to say first.
+    /// Outcome per device, those with a detail first.
     pub devices: Vec<DeviceResult>,
 }
 
-/// How one device came out of a transaction.
+/// The outcome of a transaction at one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct DeviceResult {
-    /// The device.
+    /// Device name.
     pub device: String,
     /// applied, untouched, refused, failed, unknown, rolled-back.
     #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub verdict: DeviceVerdict,
-    /// Why.
+    /// Reason.
     pub detail: String,
-    /// It did as it was asked, and the light of another is missing at it.
+    /// Whether the device executed its commands and only lacks light from another one.
     pub unlit: bool,
 }

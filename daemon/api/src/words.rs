@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Words that are states: one enum each, kebab-case on the wire.
+//! State enums, kebab-case on the wire.
 
-/// An enum of words. A word that another version of the daemon sends is kept as it came, so that it is shown
-/// and not refused.
+/// Defines an enum of states. A state sent by another version of the daemon is kept verbatim, so
+/// that a client can show it instead of failing.
 macro_rules! words {
     (
         #[doc = $about:literal]
@@ -13,7 +13,7 @@ macro_rules! words {
         #[serde(rename_all = "kebab-case")]
         pub enum $name {
             $(#[doc = $doc] $word,)+
-            /// A word of another version of the daemon; empty if none was sent.
+            /// A state of another version of the daemon; empty if none was sent.
             #[serde(untagged)]
             Other(String),
         }

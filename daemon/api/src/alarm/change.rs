@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes: on their way, waiting for a confirm, and those that did not take.
+//! Alarms about changes: in progress, awaiting confirmation, or failed.
 
 use std::fmt::Write;
 
@@ -12,16 +12,15 @@ use crate::transaction::{
     DeviceResult, DeviceVerdict, Kind, OpenTransaction, Transaction, TransactionResult,
 };
 
-/// Who undoes what was not confirmed in time.
+/// The actor that rolls back a change that was not confirmed in time.
 const CONFIRM_TIMEOUT: &str = "policy:confirm-timeout";
 
-/// `going back`, `going forward`.
+/// Returns the direction of the transaction: `going back` or `going forward`.
 #[must_use]
 pub fn way(open: &OpenTransaction) -> &'static str {
     if open.going_back { "going back" } else { "going forward" }
 }
 
-/// A change that waits for its confirm.
 pub(super) fn pending(status: &Status, moment: Moment) -> Option<Alarm> {
     let pending = status.pending.as_ref()?;
     let txn = pending.txn;
@@ -39,7 +38,7 @@ pub(super) fn pending(status: &Status, moment: Moment) -> Option<Alarm> {
     Some(Alarm::new(format!("transaction {txn} WAITS FOR ITS CONFIRM"), about, next))
 }
 
-/// The transaction on its way, and whom it waits for.
+/// Reports the open transaction and the devices it is waiting for.
 pub(super) fn on_the_way(status: &Status) -> Option<Alarm> {
     let open = status.transaction.as_ref()?;
     let OpenTransaction { txn, actor, summary, .. } = open;
@@ -62,14 +61,15 @@ pub(super) fn on_the_way(status: &Status) -> Option<Alarm> {
     Some(Alarm::new(what, about, "see it: lightloom ctl watch"))
 }
 
-/// The same, where it undoes another: that comes first, in the place of the confirm that was waited for.
+/// Reports the open transaction if it undoes another one. This alarm replaces the one about the
+/// pending confirmation, so it comes earlier in the list.
 pub(super) fn undoing(status: &Status) -> Option<Alarm> {
     status.transaction.as_ref()?.undoes?;
     on_the_way(status)
 }
 
-/// The last change did not take, and a device of it is not back where it was. A partial one is shown by the devices
-/// that need action.
+/// Reports that the last change failed and one of its devices has not returned to its earlier
+/// state. Partial results are covered by the devices that need action.
 pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     let past = status.transactions.first()?;
     if !matches!(past.result, TransactionResult::Aborted | TransactionResult::RolledBack) {
@@ -90,8 +90,8 @@ pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     Some(Alarm::new(format!("transaction {txn} DID NOT TAKE"), about, next(past)?))
 }
 
-/// Devices with something to say. Light that is missing at one is mostly the doing of another, so what
-/// speaks of nothing else comes last.
+/// Returns the devices that reported a detail. Missing light at one device is usually caused by
+/// another, so devices whose only problem is missing light come last.
 #[must_use]
 pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
     let said = past.devices.iter().filter(|device| !device.detail.is_empty());
@@ -100,12 +100,12 @@ pub fn troubles(past: &Transaction) -> Vec<&DeviceResult> {
     devices
 }
 
-/// The remedy after a change that did not take.
+/// Returns the remedy for a change that failed. `None` if the transaction needs none.
 #[must_use]
 pub fn next(past: &Transaction) -> Option<String> {
     let silent = troubles(past).into_iter().filter(|d| d.verdict == DeviceVerdict::Unknown);
     let silent: Vec<&str> = silent.map(|d| d.device.as_str()).collect();
-    // A daemon that names no kind names it in the cause.
+    // Older daemons send no kind and state it in the cause.
     let is_bypass = past.kind == Kind::Bypass
         || (past.kind == Kind::default() && past.cause == Kind::Bypass.to_string());
     let again = match silent.is_empty() {
@@ -129,7 +129,7 @@ pub fn next(past: &Transaction) -> Option<String> {
     }
 }
 
-/// Where a journal is damaged and what a person can do.
+/// Returns where a journal is damaged, and the remedy.
 #[must_use]
 pub fn damage(damage: &JournalDamage) -> (String, String) {
     let JournalDamage { file, readable, line, byte, reason, what_to_do } = damage;

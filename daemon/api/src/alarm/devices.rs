@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices: out of reach, elsewhere than wanted, changed by others, with crossed cables.
+//! Alarms about devices: unreachable, drifted, changed by another controller, or with crossed
+//! cables.
 
 use std::fmt::Write;
 
@@ -8,10 +9,9 @@ use crate::device::{CrossedEnd, DeviceState, DeviceStatus};
 use crate::status::{ContendedDevice, ManagementLostView, Status, UnwitnessedView};
 use crate::text::{NAMES_MAX, count, named, natural};
 
-/// How many crossed ends a line holds.
+/// Number of crossed ends shown per line.
 const ENDS_MAX: usize = 4;
 
-/// Devices that a change left elsewhere, and those that are brought back.
 pub(super) fn of_changes(status: &Status) -> Vec<Alarm> {
     let attention = status.attention.iter().map(|(device, why)| {
         let next = status.attention_next.get(device);
@@ -29,7 +29,7 @@ pub(super) fn of_changes(status: &Status) -> Vec<Alarm> {
     attention.chain(deferred).collect()
 }
 
-/// Devices that cannot be read, or stand elsewhere than the journal says.
+/// Reports devices that cannot be read or differ from the journal.
 pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
     let of = |state: DeviceState| -> Vec<&DeviceStatus> {
         all.iter().copied().filter(|device| device.state == state).collect()
@@ -69,7 +69,8 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
         return alarms;
     }
     let (count, names) = (count(drifted.len(), "device"), named(drifted, NAMES_MAX));
-    // A journal in which nothing was ever set or adopted: no hand has moved anything.
+    // Version 0: the journal never set or adopted anything, so the light was there before the
+    // daemon.
     alarms.push(match status.version {
         0 => Alarm::new(
             format!("NOT ADOPTED, {count} with light that this daemon never set"),
@@ -85,7 +86,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
     alarms
 }
 
-/// Devices by name with why they cannot be talked to, the first of them.
+/// Lists the first unreachable devices by name, each with the reason.
 #[must_use]
 pub fn silent_names(devices: &[&DeviceStatus]) -> String {
     let mut sorted = devices.to_vec();
@@ -100,7 +101,7 @@ pub fn silent_names(devices: &[&DeviceStatus]) -> String {
     shown.join(", ") + &more
 }
 
-/// Devices that fell silent together, first of all.
+/// Reports a management failure: several devices became unreachable at the same time.
 pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
     let ManagementLostView { devices, of, lit, unasked, behind, since_unix_ms } = lost;
     let names = named(devices.clone(), NAMES_MAX);
@@ -121,7 +122,8 @@ pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
     Alarm::new(what, about, next)
 }
 
-/// Nodes that are silent and whose light no peer would miss.
+/// Reports unreachable nodes whose links no other device observes, so loss of light cannot confirm
+/// the failure.
 pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<Alarm> {
     let first = view.silent.first()?;
     let about = format!(
@@ -133,7 +135,6 @@ pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<Alarm> {
     Some(Alarm::new(what, about, format!("if it is dead: lightloom ctl fault {first}")))
 }
 
-/// One alarm for each device that another controller changes as well.
 pub(super) fn contended(
     contended: &[ContendedDevice],
     moment: Moment,
@@ -149,7 +150,8 @@ pub(super) fn contended(
     })
 }
 
-/// Ends that are lit by others than the fabric says; `None` if every end sees whom it should. `fabric` is its file.
+/// Reports ends that receive light from a different port than the fabric file says. `None` if every
+/// end matches. `fabric` is the path of that file.
 #[must_use]
 pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     let mut ends: Vec<&CrossedEnd> = crossed.iter().collect();
@@ -161,7 +163,7 @@ pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     let about = named(ends.iter().map(one).collect(), ENDS_MAX);
     let around = fibres(&ends).join(" ");
     let find = commission(fabric);
-    // The other end has the cable which belongs to this one: it is lit by whom this one should be.
+    // If another end receives the light meant for this one, the two cables are swapped.
     let look = match ends.iter().find(|end| end.lit_by == first.should_be) {
         Some(other) => format!("swap the cables of {} and {} back", first.end, other.end),
         None => "look where the cables lead".to_owned(),
@@ -170,12 +172,12 @@ pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     Some(Alarm::new(format!("CROSSED CABLES? {}", count(ends.len(), "end")), about, next))
 }
 
-/// How to find out where plugs are.
+/// Returns the command that identifies swapped cables.
 pub(super) fn commission(fabric: Option<&str>) -> String {
     format!("name swapped plugs: lightloom ctl commission {}", fabric.unwrap_or("FABRIC"))
 }
 
-/// One end of each fibre that does not lead where it should.
+/// Returns one end of each miswired fibre.
 fn fibres<'a>(ends: &[&'a CrossedEnd]) -> Vec<&'a str> {
     let mut named: Vec<(&str, &str)> = Vec::new();
     for CrossedEnd { end, should_be: far, .. } in ends.iter().copied() {

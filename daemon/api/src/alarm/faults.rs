@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts that broke: fibres without light, ports that were shut down, bypassed and suspected parts.
+//! Alarms about failed parts: dark fibres, ports that were shut down, bypassed and suspected parts.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,12 +10,12 @@ use crate::diagnosis::{NamedPart, PartKind};
 use crate::status::{BrokenPart, DarkFibreView, ShutPort, Status};
 use crate::text::{NAMES_MAX, count, is_bundle, named, natural, node};
 
-/// For how many broken parts it is said what to type.
+/// Number of failed parts with a repair command.
 const REPAIRS_MAX: usize = 16;
-/// How much evidence is shown of each part.
+/// Number of pieces of evidence shown per part.
 const EVIDENCE_MAX: usize = 4;
 
-/// Fibres that both ends look into and that carry no light, where nothing bypasses them.
+/// Reports fibres that are dark at an end that should receive light and that no plan bypasses.
 pub(super) fn without_light(status: &Status) -> Option<Alarm> {
     let dark = &status.dark_fibres;
     let first = dark.first()?;
@@ -37,7 +37,8 @@ pub(super) fn without_light(status: &Status) -> Option<Alarm> {
     Some(Alarm::new(format!("NO LIGHT in {}", count(dark.len(), "fibre")), about, next))
 }
 
-/// The modules that should send light and do not answer; the node where several of it are silent.
+/// Returns the modules that should send light and are unreachable. Several modules of one node are
+/// combined into the node.
 fn silent(dark: &[DarkFibreView]) -> Vec<String> {
     let down = dark.iter().filter(|fibre| fibre.far_is_down);
     let modules = down.filter_map(|fibre| fibre.far.split_once('.'));
@@ -49,7 +50,7 @@ fn silent(dark: &[DarkFibreView]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Ports that were shut down: no fault, and nothing is moved for them.
+/// Reports ports that an operator shut down. They are not faults, and nothing is bypassed for them.
 pub(super) fn shut_down(shut: &[ShutPort], moment: Moment) -> Option<Alarm> {
     let first = &shut.first()?.end;
     let module = first.split_once('.').map_or(&**first, |(module, _)| module);
@@ -64,7 +65,7 @@ pub(super) fn shut_down(shut: &[ShutPort], moment: Moment) -> Option<Alarm> {
     Some(Alarm::new(format!("SHUT DOWN {}", count(shut.len(), "port")), about, next))
 }
 
-/// Known faults: those that no plan goes around, and those that it does.
+/// Reports known faults: first those that the plan still uses, then those it bypasses.
 pub(super) fn around_faults(status: &Status, moment: Moment) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     let (around, lit): (Vec<&BrokenPart>, Vec<&BrokenPart>) =
@@ -94,22 +95,22 @@ pub(super) fn around_faults(status: &Status, moment: Moment) -> Vec<Alarm> {
     alarms
 }
 
-/// Parts in the order people count.
+/// Returns the names of the parts in natural order.
 fn names(parts: &[&BrokenPart]) -> Vec<String> {
     let mut names: Vec<String> = parts.iter().map(|broken| broken.part.clone()).collect();
     names.sort_by_cached_key(|part| natural(part));
     names
 }
 
-/// Parts without those of a node that is among them itself.
+/// Removes parts that belong to a node in the same list.
 fn outermost(parts: &[String]) -> Vec<String> {
     let inside =
         |part: &String| part.contains('/') && parts.iter().any(|whole| whole == node(part));
     parts.iter().filter(|part| !inside(part)).cloned().collect()
 }
 
-/// The parts that one command is for: a node for itself and what else broke of it, also where several of its
-/// modules broke one by one.
+/// Groups parts that one repair command covers: a node absorbs its parts, and several failed
+/// modules of a node are combined into the node.
 fn together(parts: &[String]) -> Vec<&str> {
     let modules = |of: &str| parts.iter().filter(|p| is_bundle(p) && node(p) == of).count();
     let mut named: Vec<&str> = Vec::new();
@@ -124,7 +125,8 @@ fn together(parts: &[String]) -> Vec<&str> {
     named
 }
 
-/// What to type for each part that works again: a line each, since they seldom do so together.
+/// Returns one repair command per part, on separate lines because parts are seldom repaired
+/// together.
 fn repairs(parts: &[String]) -> String {
     let mut page = "when it works again:".to_owned();
     match &together(parts)[..] {
@@ -142,7 +144,7 @@ fn repairs(parts: &[String]) -> String {
     page
 }
 
-/// A broken part, since when, and who says so.
+/// Formats a failed part with the time of the fault and its source.
 #[must_use]
 pub fn since(broken: &BrokenPart, moment: Moment) -> String {
     let BrokenPart { part, since_unix_ms, why, .. } = broken;
@@ -152,7 +154,7 @@ pub fn since(broken: &BrokenPart, moment: Moment) -> String {
     if known.is_empty() { part.clone() } else { format!("{part} ({})", known.join(": ")) }
 }
 
-/// One alarm for each part that is probably at fault.
+/// Reports each part that is probably at fault in its own alarm, up to a limit.
 pub(super) fn probably(status: &Status, moment: Moment) -> Vec<Alarm> {
     let parts = &status.named_parts;
     let one = |part| probable(part, status.fabric.as_deref(), moment);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan: circuits and rings that are open, no plan, another fabric.
+//! Alarms about the plan: circuits and rings that are not up, no plan, another fabric.
 
 use super::Alarm;
 use crate::circuit::{DarkCircuits, NoPlan};
 use crate::status::Status;
 use crate::text::{NAMES_MAX, count, named};
 
-/// Positions of the plan are not as it states them, and nothing else explains it.
+/// Reports positions that differ from the plan for no other reason in the status.
 pub(super) fn dark_circuits(status: &Status) -> Option<Alarm> {
     let DarkCircuits { standing, circuits, ends, elsewhere, next } =
         status.dark_circuits.as_ref()?;
@@ -24,14 +24,14 @@ pub(super) fn dark_circuits(status: &Status) -> Option<Alarm> {
     Some(Alarm::new("DARK CIRCUITS", about, next))
 }
 
-/// The plan on the devices belongs to another fabric file.
+/// Reports that the plan in force was made from a different fabric file.
 pub(super) fn other_fabric(status: &Status) -> Option<Alarm> {
     let next = status.other_fabric.as_ref()?;
     let about = "the plan on the devices was made from another file than lightloomd has read: nothing that breaks can be bypassed";
     Some(Alarm::new("ANOTHER FABRIC", about, next))
 }
 
-/// No plan is applied.
+/// Reports that no plan is applied.
 pub(super) fn no_plan(status: &Status) -> Option<Alarm> {
     let NoPlan { lit, next } = status.no_plan.as_ref()?;
     let about = match lit {
@@ -43,7 +43,7 @@ pub(super) fn no_plan(status: &Status) -> Option<Alarm> {
     Some(Alarm::new("NO PLAN is applied", about, next))
 }
 
-/// Fewer circuits are lit than were applied, where no known fault explains it.
+/// Reports that fewer circuits are up than the applied plan has, and no known fault explains it.
 pub(super) fn fewer_than_applied(status: &Status) -> Option<Alarm> {
     let applied = status.applied.as_ref().filter(|applied| !applied.explained)?;
     let (now, all) = (status.circuits.len(), applied.circuits);
