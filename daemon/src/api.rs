@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The HTTP+JSON API. The OpenAPI document in `daemon/openapi.json` is made from this file.
+//! The HTTP+JSON API. `daemon/openapi.json` is generated from this module.
 
 mod body;
 mod document;
@@ -56,11 +56,10 @@ use responses::InCommon;
 pub use shared::Shared;
 use shared::{asked, sha256};
 
-/// How many records of the journal are shown unless somebody asks for more.
 const LOG_RECORDS_SHOWN: usize = 100;
-/// A week: nobody remembers a longer wait for a confirm.
+/// One week. A longer deadline would be forgotten.
 const CONFIRM_WITHIN_MS_MAX: u64 = 7 * 24 * 3_600_000;
-/// How long a request may wait for something to happen.
+/// Longest time that a request may wait for an event.
 const WAIT_MAX: Duration = Duration::from_secs(55);
 
 /// Every path of the API.
@@ -115,7 +114,7 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
 )]
 struct Document;
 
-/// The OpenAPI document as it is committed.
+/// Returns the OpenAPI document in the form that is committed.
 #[must_use]
 pub fn openapi() -> String {
     let mut text = Document::openapi().to_pretty_json().unwrap_or_default();
@@ -123,7 +122,6 @@ pub fn openapi() -> String {
     text
 }
 
-/// The router.
 pub fn router(shared: Shared) -> Router {
     let at_the_gate = from_fn_with_state(Gate::new(shared.clone()), gate);
     Router::new()
@@ -161,7 +159,6 @@ pub fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-// ---- looking -----------------------------------------------------------------------------------
 
 async fn healthz(State(shared): State<Shared>) -> Response {
     let why = |runtime: &Runtime| {
@@ -184,7 +181,7 @@ async fn metrics(
     Ok(([(header::CONTENT_TYPE, kind)], shared.metrics.text()).into_response())
 }
 
-/// The daemon, now or after its next change.
+/// Returns the status, now or after the next change.
 #[utoipa::path(get, path = "/v1/status", responses((status = 200, body = Status)),
     params(("wait_ms" = Option<u64>, Query, description = "Wait this long for a change first"),
         ("since" = Option<u64>, Query, description = "The `changes` of the last answer: a change after it is none to wait for")))]
@@ -202,7 +199,7 @@ async fn status(
     shared.look(view::status).await.map(Json)
 }
 
-/// Slots that stand elsewhere than the ledger says, and whether the answer is complete.
+/// Returns the slots that differ from the journal, and whether every device was read.
 #[utoipa::path(get, path = "/v1/drift", responses((status = 200, body = DriftReport)))]
 async fn drift(
     State(shared): State<Shared>,
@@ -212,7 +209,7 @@ async fn drift(
     shared.look(view::drift).await.map(Json)
 }
 
-/// How a transaction ended; waits for the end.
+/// Returns the result of a transaction, waiting for its end.
 #[utoipa::path(get, path = "/v1/transactions/{txn}",
     params(("txn" = u32, Path), ("wait_ms" = Option<u64>, Query)),
     responses((status = 200, body = Transaction), (status = 404)))]
@@ -240,7 +237,7 @@ async fn transaction(
     }
 }
 
-/// The last transactions in full, newest first.
+/// Returns the last transactions in full, newest first.
 #[utoipa::path(get, path = "/v1/journal", responses((status = 200, body = Vec<Transaction>)))]
 async fn journal(
     State(shared): State<Shared>,
@@ -254,7 +251,7 @@ async fn journal(
     shared.look_stored(all).await.map(Json)
 }
 
-/// The journal's file, record by record, as far as it can be read, and where damage begins.
+/// Returns the records of the journal file up to the first damage, and its position.
 #[utoipa::path(get, path = "/v1/log", responses((status = 200, body = Log)),
     params(("last" = Option<usize>, Query, description = "How many records at most, 100 if left out")))]
 async fn log(
@@ -264,7 +261,7 @@ async fn log(
 ) -> Reply<Log> {
     client.must_have(Role::Read).map_err(Problem::Forbidden)?;
     let place = shared.look(|runtime: &Runtime| runtime.place.clone()).await?;
-    // A long journal takes a while to prove: away from the task that moves light.
+    // Verifying a long journal takes time, so keep it off the task that moves light.
     let read = move || {
         let read = place.read().map_err(|error| Problem::NotFound(format!("{place}: {error}")));
         let (records, damage) = read?;
@@ -274,7 +271,7 @@ async fn log(
     tokio::task::spawn_blocking(read).await.map_err(|_| Problem::Gone)?.map(Json)
 }
 
-/// What a transceiver says about itself: who it is, its firmware, its state, where its light goes at power-on.
+/// Returns identity, firmware, state and power-on path of a transceiver.
 #[utoipa::path(get, path = "/v1/module/{device}",
     params(("device" = String, Path, description = "Such as `n17/b0`")),
     responses((status = 200, body = ModuleView), (status = 404), (status = 422)))]
@@ -304,9 +301,8 @@ async fn module(
     }
 }
 
-// ---- changing ----------------------------------------------------------------------------------
 
-/// What the controller makes of a body, whose plan is taken out of it.
+/// Translates a request body for the controller. Takes the plan out of the body.
 async fn read_apply(
     shared: &Shared,
     body: &mut ApplyBody,
@@ -352,7 +348,8 @@ async fn read_apply(
     Ok((apply, plan))
 }
 
-/// What puts devices back. That they stand elsewhere is why it is asked, so each mode but overwrite is an update.
+/// Builds the change that restores drifted devices. Drift is the reason for the request, so mode
+/// `safe` acts as `update`.
 async fn read_restore(
     shared: &Shared,
     body: &ApplyBody,
@@ -368,7 +365,8 @@ async fn read_restore(
     Ok((Apply { version, confirm_within, on_failure, ..home }, None))
 }
 
-/// What a plan comes to, and its digest. Large plans take a while to prove: away from the task that moves light.
+/// Returns the target of a plan and the plan's digest. Verifying a large plan takes time, so it
+/// runs off the task that moves light.
 async fn wanted_by(
     shared: &Shared,
     plan: Box<Plan>,
@@ -390,7 +388,6 @@ async fn wanted_by(
     shared.look(find).await?.map_err(Problem::Refused)
 }
 
-/// How long a confirm is waited for.
 fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
     if ms == Some(0) {
         let reason = "nobody can confirm within no time: give at least 1 ms, or leave it out";
@@ -410,13 +407,12 @@ fn read_target(target: &BTreeMap<String, BTreeMap<u32, u32>>) -> Fabric {
     target.iter().map(|(device, s)| (DeviceName::from(device.as_str()), slots(s))).collect()
 }
 
-/// What has to be typed for mode overwrite.
 fn confirmation(apply: &Apply) -> String {
     let (count, hash) = (apply.target.len(), sha256(&apply.target));
     format!("overwrite {count} device{} {}", if count == 1 { "" } else { "s" }, &hash[..8])
 }
 
-/// What an apply would do, down to the bytes. Changes nothing.
+/// Previews an apply, including the bytes sent to each device. Changes nothing.
 #[utoipa::path(post, path = "/v1/diff", request_body = ApplyBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn diff(
@@ -441,7 +437,7 @@ async fn diff(
     previewed(&shared, find).await
 }
 
-/// What a rollback would do, down to the bytes. Changes nothing.
+/// Previews a rollback, including the bytes sent to each device. Changes nothing.
 #[utoipa::path(post, path = "/v1/rollback/diff", request_body = RollbackBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn rollback_diff(
@@ -454,7 +450,7 @@ async fn rollback_diff(
     previewed(&shared, move |runtime: &Runtime| runtime.control.way_back(&rollback)).await
 }
 
-/// What the apply that `find` finds would do.
+/// Previews the apply that `find` returns.
 async fn previewed(
     shared: &Shared,
     find: impl FnOnce(&Runtime) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> + Send + 'static,
@@ -482,7 +478,6 @@ async fn previewed(
     if refusals.is_empty() { Ok(Json(diff)) } else { Err(Problem::Refused(refusals)) }
 }
 
-/// What each device would be asked, in order, when nothing goes wrong.
 fn ops_of(preview: &Preview, txn: Txn) -> BTreeMap<DeviceName, Vec<Op>> {
     let mut ops = BTreeMap::<DeviceName, Vec<Op>>::new();
     for (device, moves) in &preview.changes {
@@ -512,7 +507,7 @@ async fn bytes_of(
     let (requests, trouble) = match receiver.await.unwrap_or_else(|_| gone()) {
         Ok(requests) => (requests.iter().map(|bytes| readable(bytes)).collect(), None),
         Err(NoPreview::NotNow(why)) => (Vec::new(), Some(why)),
-        // An apply would be refused by the device's driver in the same words.
+        // The device's driver would refuse an apply for the same reason.
         Err(NoPreview::Refused(why)) => {
             return Err(Problem::Refused(vec![format!("{device}: {why}")]));
         }
@@ -529,7 +524,7 @@ fn readable(bytes: &[u8]) -> String {
     }
 }
 
-/// Brings the devices there. Answers when it is journalled and on its way.
+/// Applies a plan or a target. Answers as soon as the change is journalled.
 #[utoipa::path(post, path = "/v1/apply", request_body = ApplyBody,
     responses((status = 202), (status = 200), (status = 409), (status = 422)))]
 async fn apply(
@@ -538,7 +533,7 @@ async fn apply(
     Body(mut body): Body<ApplyBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    // The plan is looked at only for those who may apply.
+    // Do not parse the plan for a client that may not apply it.
     let read = match client.must_have(Role::Apply) {
         Ok(()) => read_apply(&shared, &mut body).await,
         Err(role) => Err(Problem::Forbidden(role)),
@@ -570,7 +565,7 @@ async fn apply(
     shared.change(&client, "apply", asked, Role::Apply, call).await
 }
 
-/// Keeps what waits for a confirm.
+/// Confirms a pending change.
 #[utoipa::path(post, path = "/v1/confirm", request_body = TxnBody,
     responses((status = 200), (status = 409)))]
 async fn confirm(
@@ -584,7 +579,7 @@ async fn confirm(
     shared.change(&client, "confirm", asked, Role::Confirm, call).await
 }
 
-/// Undoes a transaction and everything after it, but for what was found broken since.
+/// Undoes a transaction and all later ones, but keeps bypassing faults found since.
 #[utoipa::path(post, path = "/v1/rollback", request_body = RollbackBody,
     responses((status = 202), (status = 409), (status = 422)))]
 async fn rollback(
@@ -607,7 +602,7 @@ async fn rollback(
     shared.change(&client, "rollback", asked, Role::Apply, call).await
 }
 
-/// Takes what is lit on these devices as ours. Moves nothing.
+/// Adopts the current light of these devices. Moves nothing.
 #[utoipa::path(post, path = "/v1/adopt", request_body = AdoptBody,
     responses((status = 200), (status = 409), (status = 422)))]
 async fn adopt(
@@ -638,7 +633,7 @@ async fn adopt(
     shared.change(&client, "adopt", asked, Role::Apply, call).await
 }
 
-/// Takes traffic off these devices and holds it off.
+/// Drains traffic from these devices and holds it off.
 #[utoipa::path(post, path = "/v1/drain", request_body = DevicesBody,
     responses((status = 200), (status = 409), (status = 422)))]
 async fn drain(
@@ -649,7 +644,7 @@ async fn drain(
     hold(&shared, &client, body, true).await
 }
 
-/// Lets traffic back.
+/// Releases drained traffic.
 #[utoipa::path(post, path = "/v1/undrain", request_body = DevicesBody,
     responses((status = 200), (status = 409), (status = 422)))]
 async fn undrain(
@@ -670,7 +665,7 @@ async fn hold(
     let asked = asked(client, &body.request_id, &(verb, &body));
     let names = body.devices;
     let find = move |runtime: &Runtime| levers_of(runtime, &names);
-    // Nothing is looked up for somebody who may not ask.
+    // Skip the lookup for a client without the role.
     let slots = match client.must_have(Role::Apply) {
         Ok(()) => shared.look(find).await?,
         Err(_) => Ok(Vec::new()),
@@ -682,7 +677,6 @@ async fn hold(
     shared.change(client, verb, asked, Role::Apply, call).await
 }
 
-/// All devices of a node, or else the device of this name.
 fn devices_named(runtime: &Runtime, name: &str) -> Vec<DeviceName> {
     let devices = name.parse().map(|node| desired::devices_of_node(&runtime.config.bundles, node));
     match devices {
@@ -691,7 +685,7 @@ fn devices_named(runtime: &Runtime, name: &str) -> Vec<DeviceName> {
     }
 }
 
-/// The slots with levers of these devices and nodes, or every name that has none.
+/// Returns the drain controls of these devices and nodes, or the names that have none.
 fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slot)>, Vec<String>> {
     let inventory = &runtime.control.controller().inventory().devices;
     let (mut slots, mut reasons) = (Vec::new(), Vec::new());
@@ -715,7 +709,7 @@ fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slo
     if reasons.is_empty() { Ok(slots) } else { Err(reasons) }
 }
 
-/// Parts broke or work again: replans and applies the bypass.
+/// Reports failed or repaired parts: replans and applies the bypass.
 #[utoipa::path(post, path = "/v1/faults", request_body = FaultBody,
     responses((status = 202), (status = 200), (status = 409), (status = 422)))]
 async fn fault(
@@ -724,7 +718,7 @@ async fn fault(
     Body(body): Body<FaultBody>,
 ) -> Result<Answered, Problem> {
     let asked = asked(&client, &body.request_id, &body);
-    // Nothing is looked up for somebody who may not ask.
+    // Skip the lookup for a client without the role.
     let told = match client.must_have(Role::Apply) {
         Ok(()) => told(&shared, &client, &body).await,
         Err(role) => Err(Problem::Forbidden(role)),
@@ -736,7 +730,7 @@ async fn fault(
     shared.change(&client, "fault", asked, Role::Apply, call).await
 }
 
-/// What a bypass or a repair would do, down to the bytes. Changes nothing.
+/// Previews a bypass or a repair, including the bytes sent to each device. Changes nothing.
 #[utoipa::path(post, path = "/v1/faults/diff", request_body = FaultBody,
     responses((status = 200, body = Diff), (status = 422)))]
 async fn fault_diff(
@@ -752,10 +746,9 @@ async fn fault_diff(
     .await
 }
 
-/// What broke and who says so, and what works again.
 type Told = (Vec<(Part, String)>, Vec<Part>);
 
-/// The parts, all of which this fabric has.
+/// Parses the parts and checks that the fabric has all of them.
 async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told, Problem> {
     let parse = |parts: &[String]| -> Result<Vec<Part>, Problem> {
         let parse = |text: &String| {
@@ -773,8 +766,8 @@ async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told
     Ok((broken.into_iter().map(|part| (part, why.clone())).collect(), repaired))
 }
 
-/// What is said of parts that the fabric does not have: that is another mistake than to name one that never
-/// broke.
+/// Returns an error for each part that the fabric does not have. This is a different mistake from
+/// naming a part that never failed.
 fn not_installed(runtime: &Runtime, parts: &[Part]) -> Vec<String> {
     let Some(installed) = runtime.control.installed() else { return Vec::new() };
     let errors = parts.iter().filter_map(|part| FaultSet::of(installed, [*part]).err());

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who asked for what: an append-only, hash-chained file of its own. Attempts that were refused are in it
-//! too, also for want of a role.
+//! The audit log: an append-only, hash-chained file of all requests, including refused ones.
 //!
-//! A line is short whatever a client sent, and refusals beyond an allowance are counted and not written one
-//! by one: nobody can fill the disk with them. A change is written before its answer goes out, and is not even
-//! begun while the file cannot be written.
+//! Lines are bounded in length, and refusals beyond a rate limit are only counted, so no client can
+//! fill the disk. A change is logged before its answer is sent, and is not started while the file
+//! cannot be written.
 
 pub mod key;
 
@@ -18,36 +17,31 @@ use crate::journal::{Journal, JournalError};
 use crate::rate::{Allowance, CLIENTS_MAX, OTHERS, Rates};
 use lightloom_control::state::Now;
 
-/// One request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Unix time in milliseconds.
     pub unix_ms: u64,
-    /// Who.
     pub actor: String,
-    /// Which verb.
     pub verb: String,
-    /// The client's request id; empty where its body was not read.
+    /// The client's request id; empty if the body was not read.
     pub request: String,
-    /// SHA-256 of what was asked; empty where its body was not read.
+    /// SHA-256 of the request; empty if the body was not read.
     pub digest: String,
-    /// What was answered.
     pub result: String,
 }
 
-/// The longest field but the answer that is written whole, in bytes.
+/// Longer fields are truncated, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// The longest answer that is written whole, in bytes.
+/// Longer results are truncated, in bytes.
 const RESULT_BYTES_MAX: usize = 512;
-/// Refusals of one client that are written one by one.
+/// Refusals of one client that get a line each.
 const REFUSALS_OF_EACH: Allowance = Allowance { burst: 60, per_second: 1 };
-/// Refusals of all clients: with lines of at most 1.5 KB less than 0.7 MB a minute.
+/// The same for all clients together. At 1.5 KB per line this is less than 0.7 MB a minute.
 const REFUSALS_OF_ALL: Allowance = Allowance { burst: 200, per_second: 4 };
-/// The verb of a line that says how many were not written.
+/// Verb of a line that counts unlisted refusals.
 const NOT_LISTED: &str = "not-listed";
 
 impl Entry {
-    /// The same in few bytes.
+    /// Returns the entry with all fields truncated.
     fn short(&self) -> Self {
         Self {
             unix_ms: self.unix_ms,
@@ -60,7 +54,7 @@ impl Entry {
     }
 }
 
-/// At most `most` bytes of `text`, and of how many where that is not all.
+/// Truncates `text` to `most` bytes and adds the original length.
 fn short(text: &str, most: usize) -> String {
     match text.len() <= most {
         true => text.to_owned(),
@@ -71,7 +65,7 @@ fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// Refusals of one client that were not written one by one.
+/// Unlisted refusals of one client.
 #[derive(Clone, Copy, Debug)]
 struct NotListed {
     count: u64,
@@ -79,7 +73,6 @@ struct NotListed {
     until_ms: u64,
 }
 
-/// The audit log.
 #[derive(Clone)]
 pub struct Audit(Arc<Mutex<Lines>>);
 
@@ -90,7 +83,6 @@ struct Lines {
 }
 
 impl Audit {
-    /// Over an open journal.
     #[must_use]
     pub fn new(journal: Journal<Entry, FileStorage>) -> Self {
         let rates = Rates::new(REFUSALS_OF_EACH, REFUSALS_OF_ALL);
@@ -101,19 +93,19 @@ impl Audit {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an entry, durably.
+    /// Appends an entry durably.
     ///
     /// # Errors
-    /// When that cannot be promised.
+    /// If durability cannot be guaranteed.
     pub fn write(&self, entry: &Entry) -> Result<(), JournalError> {
         self.lines().journal.append([&entry.short()]).map(|_| ())
     }
 
-    /// Adds an entry of a request that changed nothing, or counts it where there were many of them or the file
-    /// cannot be written now.
+    /// Appends an entry about a request that changed nothing. Only counts it beyond the rate limit
+    /// or if the file cannot be written.
     pub fn write_refusal(&self, now: &Now, entry: &Entry) {
         let mut lines = self.lines();
-        // What is left of a full disk is for changes.
+        // On a full disk the reserved space is for changes.
         let listed = lines.journal.short_of_space().is_none()
             && lines.rates.take(&entry.actor, now.mono)
             && lines.journal.append([&entry.short()]).is_ok();
@@ -122,7 +114,7 @@ impl Audit {
         }
     }
 
-    /// Writes how many refusals were only counted so far.
+    /// Writes the counts of unlisted refusals.
     pub fn write_counts(&self, now: &Now) {
         let mut lines = self.lines();
         let entries: Vec<Entry> =
@@ -133,7 +125,7 @@ impl Audit {
         }
     }
 
-    /// Tries to go on after a failure, and sets space aside again where a full disk took it.
+    /// Reopens the log after a failure, and reserves space again after a full disk.
     pub fn mend(&self) {
         let mut lines = self.lines();
         if lines.journal.failure().is_some() && lines.journal.reopen().is_ok() {
@@ -144,13 +136,13 @@ impl Audit {
         }
     }
 
-    /// That the disk is full and only what was set aside for that is left, if so.
+    /// Returns an error text while the disk is full and only the reserved space is left.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.lines().journal.short_of_space()
     }
 
-    /// Why it takes no more entries, if so.
+    /// Returns why the log accepts no entries. `None` if it works.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.lines().journal.failure().map(str::to_owned)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `--check` looks at beyond the daemon's file and the fabric: journal, audit log, keys and passwords. Starts
-//! nothing and changes nothing.
+//! The checks of `--check` beyond the configuration and the fabric: journal, audit log, keys and
+//! passwords. Starts and changes nothing.
 
 use std::fmt;
 
@@ -9,12 +9,11 @@ use crate::config::Config;
 use crate::protocol::private;
 use crate::start;
 
-/// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where: a file, or a device and the key of its driver.
+    /// A file, or a device and its driver's key.
     pub place: String,
-    /// What is wrong, and what to do about it.
+    /// The problem and its remedy.
     pub reason: String,
 }
 
@@ -24,18 +23,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// Everything that is wrong.
     pub findings: Vec<Finding>,
-    /// Records of the journal.
     pub journal_records: usize,
-    /// What the audit log is worth, in words.
     pub audit: String,
 }
 
-/// Looks at everything that the daemon's file names.
+/// Checks every file that the configuration names.
 #[must_use]
 pub fn check(config: &Config) -> Checked {
     let mut checked = Checked::default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The clocks, read at the edge.
+//! The system clocks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,35 +8,34 @@ use rustix::time::{ClockId, clock_gettime};
 
 use lightloom_control::state::{Micros, Now};
 
-/// The clocks of this machine.
+/// The clocks of this host, or simulated ones.
 #[derive(Clone, Debug)]
 pub struct Clock {
     boot: String,
-    /// Read in place of the machine's.
+    /// Replaces the system clocks in simulations.
     simulated: Option<Arc<Mutex<Now>>>,
 }
 
 impl Clock {
-    /// Reads which boot this is.
+    /// Reads the boot id.
     #[must_use]
     pub fn new() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Self { boot: boot.trim().to_owned(), simulated: None }
     }
 
-    /// Clocks that whoever simulates the machine sets.
+    /// Uses clocks that a simulation sets.
     #[must_use]
     pub fn simulated(now: Arc<Mutex<Now>>) -> Self {
         Self { boot: String::new(), simulated: Some(now) }
     }
 
-    /// What time it is.
     #[must_use]
     pub fn now(&self) -> Now {
         if let Some(now) = &self.simulated {
             return now.lock().unwrap_or_else(PoisonError::into_inner).clone();
         }
-        // Time since boot goes on while the machine is suspended.
+        // Boot time also advances while the host is suspended.
         let since_boot = clock_gettime(ClockId::Boottime);
         let seconds = u64::try_from(since_boot.tv_sec).unwrap_or(0);
         let nanos = u64::try_from(since_boot.tv_nsec).unwrap_or(0);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several daemons for one fabric: one leads, the others stand by. The leader's lease and the journal are in etcd.
+//! High availability: several daemons for one fabric, of which one leads and the others are
+//! standbys. The leader's lease and the journal are in etcd.
 //!
 //! ```text
-//!   stands by ──▶ key is free ──▶ leads ──▶ lease is gone ──▶ ends, is started again, stands by
+//!   standby ──▶ leader key is free ──▶ leader ──▶ lease lost ──▶ exits, is restarted, standby
 //! ```
 //!
-//! A leader that cannot reach etcd sends no command once its lease may have run out ([`Fence`]) and can write no record, so that it
-//! only reads, as it does on a disk that fails.
+//! A leader that cannot reach etcd stops sending commands before its lease may have expired
+//! ([`Fence`]). It also cannot write records, so it only reads, as with a failing disk.
 
 mod etcd;
 mod seat;
@@ -27,32 +28,29 @@ use crate::fence::Fence;
 pub use seat::{ClusterIdentity, LeaderSeat, StandbyNews, check_identity, take_seat};
 pub use storage::{EtcdStorage, JournalTail};
 
-/// Who leads, and who would after it.
+/// The current leader and its standbys.
 #[derive(Clone, Debug)]
 pub struct Leadership {
-    /// What this daemon, which leads, is called.
+    /// Name of this daemon, the leader.
     pub name: String,
-    /// Grows with each leader.
+    /// Increases with each new leader.
     pub epoch: u64,
-    /// What those are called that stand by.
     pub standbys: watch::Receiver<Vec<String>>,
 }
 
-/// Where the journal is.
 #[derive(Clone, Debug)]
 pub enum JournalPlace {
-    /// In the folder of a daemon that is alone.
+    /// In the state directory of a single daemon.
     File(PathBuf),
-    /// In etcd.
     Etcd(EtcdFile),
 }
 
 impl JournalPlace {
-    /// What an operator can do where this machine's disk is full or fails.
+    /// Remedy for a full or failing local disk.
     pub const AFTER_FULL_DISK: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
                                        lightloomd goes on automatically";
 
-    /// That of a daemon with this file.
+    /// Returns the location for this configuration.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let etcd = config.file.etcd.clone().map(Self::Etcd);
@@ -62,7 +60,7 @@ impl JournalPlace {
     /// Reads the records and the position of any damage, without a lock or lease.
     ///
     /// # Errors
-    /// etcd's, or the file's.
+    /// The error of etcd or of the file.
     pub fn read(&self) -> io::Result<(Vec<Record>, Option<Damage>)> {
         let (bytes, missing) = match self {
             Self::File(file) => (std::fs::read(file)?, None),
@@ -79,7 +77,7 @@ impl JournalPlace {
         Ok((records, damage.or(missing)))
     }
 
-    /// What an operator can do where it is damaged.
+    /// Returns the remedy for a damaged journal.
     #[must_use]
     pub fn after_damage(&self, damage: &Damage) -> String {
         if damage.is_newer {
@@ -98,7 +96,7 @@ impl JournalPlace {
         }
     }
 
-    /// What an operator can do where it cannot be written.
+    /// Returns the remedy for a journal that cannot be written.
     #[must_use]
     pub fn after_failure(&self) -> &'static str {
         match self {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's file: devices, how to reach them, policies, who may do what.
+//! The daemon's configuration file: devices and their connections, policies, and clients with their
+//! roles.
 //!
 //! ```yaml
 //! state_dir: /var/lib/lightloom
 //! devices:
-//!   - name: ocs0                                   # an optical switch of the plan
+//!   - name: ocs0           # an optical switch of the plan
 //!     driver: {scpi: {tcp: "10.0.0.9:5025"}}
-//! modules:                                         # transceivers, as many as the pattern names
+//! modules:                 # transceivers, as many as the pattern names
 //!   - {nodes: [0, 719], bundles: 4, serial: "/run/lightloom/modules/{node}-{bundle}"}
 //! ```
 
@@ -41,33 +42,24 @@ pub use file::{
     LimitsFile, ManagementFile, ModulesFile, PoliciesFile, Role, TlsFile,
 };
 
-/// What can be wrong with a daemon file beyond its shape.
+/// Error codes of the configuration file beyond its syntax.
 pub mod codes {
     use super::Code;
 
     const fn error(id: &'static str, title: &'static str) -> Code {
         Code { id, title }
     }
-    /// Two devices have one name.
     pub const SAME_NAME: Code = error("LL0601", "Two devices have the same name");
-    /// A lever names what is not there.
     pub const NO_LEVER: Code =
         error("LL0602", "A drain control names a device that is not a Linux switch");
-    /// A vendor's default password.
     pub const DEFAULT_PASSWORD: Code =
         error("LL0603", "A device is reached with its vendor's default password");
-    /// A number out of its range.
     pub const BAD_LIMIT: Code = error("LL0604", "A limit is out of its range");
-    /// A network listener without mutual TLS.
     pub const BAD_CLIENT: Code = error("LL0605", "A client certificate hash is not 64 hex digits");
-    /// A transceiver or switch that the fabric has not.
     pub const NOT_INSTALLED: Code = error("LL0606", "A device is no part of the fabric");
-    /// A management domain names a line that is not there.
     pub const NO_LINE: Code = error("LL0607", "A management domain names a line that is not there");
-    /// What is said of etcd cannot be.
     pub const BAD_SERVER: Code =
         error("LL0609", "What is said of etcd or a collector of traces cannot be");
-    /// All of them.
     pub const ALL: &[Code] = &[
         SAME_NAME,
         NO_LEVER,
@@ -80,33 +72,32 @@ pub mod codes {
     ];
 }
 
-/// A daemon file that has been checked.
+/// A validated configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file as written.
     pub file: DaemonFile,
-    /// Every device: what the controller needs to know.
+    /// Devices as the controller sees them.
     pub inventory: Inventory,
-    /// Every device: how to talk to it.
+    /// Driver and fault injection of each device.
     pub drivers: BTreeMap<DeviceName, (DriverFile, Option<Chances>)>,
-    /// Which device is which bundle; its slot is 0.
+    /// Device of each bundle; its slot is 0.
     pub bundles: BTreeMap<BundleId, DeviceName>,
-    /// Which device is which optical switch.
+    /// Device of each optical switch.
     pub switches: BTreeMap<OcsId, DeviceName>,
-    /// How optical switches number the ports of a plan; empty where the network has none.
+    /// Port numbering of the optical switches; empty without optical switches.
     pub ports: BTreeMap<DeviceName, DevicePorts>,
 }
 
-/// The most devices one daemon drives.
 const DEVICES_MAX: usize = 65_536;
 
-/// Reads a daemon file: what to run, or every mistake in it.
+/// Parses and validates a configuration file. Reports every mistake in it.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Config>, Vec<Diagnostic>) {
     document::load(file, bytes, |file, check| lower(file, None, check))
 }
 
-/// The same, held against the fabric that it names.
+/// Also checks the file against the fabric that it names.
 #[must_use]
 pub fn load_for(file: &str, bytes: &[u8], installed: &Fabric) -> (Option<Config>, Vec<Diagnostic>) {
     document::load(file, bytes, |file, check| lower(file, Some(installed), check))
@@ -187,14 +178,13 @@ fn inventory(policies: &PoliciesFile) -> Inventory {
 }
 
 impl Config {
-    /// The journal, in the folder of a daemon that is alone.
     #[must_use]
     pub fn journal_file(&self) -> PathBuf {
         self.file.state_dir.join("journal.log")
     }
 
-    /// Takes in how the fabric's fibres join the modules, so that missing light can be told from
-    /// light that nobody sends.
+    /// Records which modules each fibre connects, so that a dark fibre can be distinguished from a
+    /// module that sends no light.
     pub fn cable(&mut self, installed: &Fabric) {
         let hbd = &installed.hbd;
         let end = |port: Port| {
@@ -304,7 +294,7 @@ impl Config {
         }
     }
 
-    /// Transceivers that the fabric has no place for: a plan would never speak of them.
+    /// Reports transceivers that the fabric does not have. No plan could use them.
     fn check_installed(&self, installed: &Fabric, check: &mut Check<'_>) {
         let (nodes, bundles) = (installed.hbd.nodes(), installed.hbd.k());
         let name = &installed.name;
@@ -359,10 +349,10 @@ impl Config {
     }
 }
 
-/// How long after its session was given up an optical switch may still carry out a command.
+/// Time after the end of a session within which an optical switch may still execute a command.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
-/// How long the network may hold up the last commands of a daemon that led before.
+/// Time for which the network may delay the last commands of the previous leader.
 const RESTORE_LATE_WITHIN: Micros = Micros::from_secs(60);
 
 fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
@@ -392,7 +382,7 @@ fn limits(file: &LimitsFile, sharing: Sharing) -> Limits {
     limits
 }
 
-/// A time of the file in whole microseconds, at least one.
+/// Converts a configured time to whole microseconds, at least one.
 pub(crate) fn micros(time: Text<Picoseconds>) -> Micros {
     Micros((time.0.get() / 1_000_000).max(1))
 }

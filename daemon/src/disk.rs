@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon asks of the disk under its state folder. Tests put one here that loses what was not synced.
+//! The file system operations that the daemon needs. Tests substitute a disk that loses unsynced
+//! data.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -9,84 +10,78 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// A file that is open.
 pub trait DiskFile: Debug + Send {
-    /// Everything there is.
-    ///
-    /// # Errors
-    /// The device's.
     fn read_all(&mut self) -> io::Result<Vec<u8>>;
-    /// How many bytes there are.
+    /// Returns the length in bytes.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn length(&self) -> io::Result<u64>;
-    /// Writes all of these bytes from here on.
+    /// Writes all bytes at `offset`.
     ///
     /// # Errors
-    /// The device's; some of them may have been written.
+    /// The device's error. Some bytes may have been written.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Cuts the file to this length, with everything that was allocated behind it.
+    /// Truncates the file and releases everything allocated beyond `length`.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// Allocates blocks for these bytes without changing the file's length; where the file system cannot, zeros
-    /// are written.
+    /// Allocates blocks for this range without changing the file's length. Writes zeros if the file
+    /// system cannot allocate.
     ///
     /// # Errors
-    /// The device's: it is full.
+    /// The device's error, such as a full disk.
     fn allocate(&mut self, from: u64, until: u64) -> io::Result<()>;
-    /// Returns when its bytes and its length are durable.
+    /// Makes contents and length durable.
     ///
     /// # Errors
-    /// The device's; nothing may be assumed about what is durable.
+    /// The device's error. Nothing may then be assumed about durability.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// The names in a folder, and the files behind them.
+/// A file system.
 pub trait Disk: Clone + Debug + Send {
-    /// A file of this disk.
     type File: DiskFile;
-    /// Opens a file, or makes it, and holds it alone.
+    /// Opens or creates a file and locks it exclusively.
     ///
     /// # Errors
-    /// The device's; `WouldBlock` where another process holds it.
+    /// The device's error, or `WouldBlock` if another process holds the lock.
     fn open(&self, path: &Path, mode: u32, new: bool) -> io::Result<Self::File>;
-    /// Gives a file another name, which takes the place of what had it.
+    /// Renames a file, replacing any existing one.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file a second name.
+    /// Creates a hard link.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Takes a name away.
+    /// Removes a file name.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Whether the name of a file or folder is there.
+    /// Returns whether the file or folder exists.
     fn has(&self, path: &Path) -> bool;
-    /// Makes a folder in one that is there.
+    /// Creates a folder in an existing one.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()>;
-    /// Returns when the names in the folder of this file are durable.
+    /// Makes the names in this file's folder durable.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn sync_names(&self, path: &Path) -> io::Result<()>;
 }
 
-/// Makes a folder and those it lies in, where they are not there, and returns when their names are durable: what is synced in a
-/// folder whose own name is not, is gone with it.
+/// Creates a folder and its missing ancestors, and makes their names durable. Otherwise a crash
+/// could remove a folder together with synced files in it.
 ///
 /// # Errors
-/// The device's.
+/// The device's error.
 pub fn make_folders(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !disk.has(path)).collect();
@@ -100,7 +95,7 @@ pub fn make_folders(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> 
     Ok(())
 }
 
-/// The machine's own.
+/// The real file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices as the daemon reaches them: the conversations of [`lightloom_drivers`] over sockets and serial lines.
+//! Runs the protocol conversations of [`lightloom_drivers`] over sockets and serial lines.
 //!
-//! Linux switches speak netlink, which answers at once: [`linux::Linux`] is a conversation without bytes.
+//! Linux switches use netlink, which answers immediately: [`linux::Linux`] is a conversation
+//! without bytes.
 
 pub mod alone;
 pub mod chaos;
@@ -14,11 +15,10 @@ use lightloom_drivers::{Dialect, Session};
 
 use stream::Address;
 
-/// What a device task drives.
+/// A device address and its protocol.
 pub struct Endpoint {
-    /// Where its bytes go; `None` if it exchanges none.
+    /// `None` if the conversation exchanges no bytes.
     pub address: Option<Address>,
-    /// What is said there.
     pub conversation: Box<dyn Conversation>,
 }
 
@@ -28,7 +28,7 @@ impl Endpoint {
         Self { address: Some(address), conversation: Box::new(Session::new(dialect)) }
     }
 
-    /// A device that answers at once.
+    /// A device that answers immediately.
     pub fn local(conversation: impl Conversation + 'static) -> Self {
         Self { address: None, conversation: Box::new(conversation) }
     }

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether this daemon may send commands now: it may while its lease is certainly its own.
+//! Prevents a leader from sending commands after its lease may have expired.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Open until an instant that each renewal of the lease moves on; always open where there is no other daemon.
+/// Open until a deadline that each lease renewal extends. Always open for a single daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Fence(Option<Arc<FencedLease>>);
 
 #[derive(Debug)]
 struct FencedLease {
     began: Instant,
-    /// Microseconds after `began`.
+    /// In microseconds after `began`.
     open_until: AtomicU64,
 }
 
 impl Fence {
-    /// One that is closed until a lease is renewed.
+    /// Creates a fence that stays closed until a lease is renewed.
     #[must_use]
     pub fn closed() -> Self {
         let open_until = AtomicU64::new(0);
         Self(Some(Arc::new(FencedLease { began: Instant::now(), open_until })))
     }
 
-    /// A lease asked for at `asked` was granted or renewed for `lasts`: the fence stays open for nine tenths of that, so
-    /// that clocks that run apart by less than a tenth do no harm.
+    /// Extends the deadline after a renewal. The fence stays open for nine tenths of the lease from
+    /// the time of the request, which tolerates a clock drift of one tenth.
     pub fn renewed(&self, asked: Instant, lasts: Duration) {
         if let Some(lease) = &self.0 {
             let until = asked.duration_since(lease.began) + lasts * 9 / 10;
@@ -34,14 +34,14 @@ impl Fence {
         }
     }
 
-    /// From now on nothing is sent any more.
+    /// Stops all sending.
     pub fn close(&self) {
         if let Some(lease) = &self.0 {
             lease.open_until.store(0, Ordering::SeqCst);
         }
     }
 
-    /// Whether commands may be sent now.
+    /// Returns whether commands may be sent now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.as_ref().is_none_or(|lease| {

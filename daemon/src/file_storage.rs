@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The journal's bytes in a file that one daemon holds at a time. Space is set aside behind its end, in the file
-//! itself, where no other program can take it: on a full disk what is on its way is still written to its end.
+//! Journal storage in a locked file. Space is reserved beyond its end, inside the file, where no
+//! other program can take it, so that open transactions can be completed on a full disk.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,44 +9,38 @@ use std::time::{Duration, Instant};
 use crate::disk::{Disk, DiskFile, Real};
 use crate::journal::Storage;
 
-/// How much is set aside: the records of some ten transactions over 1,440 modules.
+/// Reserved space: the records of about ten transactions over 1,440 modules.
 pub const SET_ASIDE_BYTES: u64 = 4 << 20;
-/// Blocks are asked for by the page, not by the line.
+/// Allocation unit.
 const BLOCK_BYTES: u64 = 4096;
-/// What the daemon's user reads and writes, and its group reads.
 const MODE: u32 = 0o640;
 
-/// A file that grows at its end.
 #[derive(Debug)]
 pub struct FileStorage<D: Disk = Real> {
     disk: D,
     file: D::File,
     path: PathBuf,
-    /// What was written ends here.
+    /// End of the written data.
     end: u64,
-    /// Blocks are allocated until here.
+    /// End of the allocated blocks.
     allocated: u64,
-    /// It is not known which file has its name after a crash.
+    /// Whether a crash might leave the old file under this name.
     astray: bool,
-    /// Why less is set aside than should be, if so.
+    /// Why less space is reserved than intended.
     short: Option<String>,
 }
 
 impl FileStorage {
-    /// Opens or makes the file, and locks it.
+    /// Opens or creates the file, and locks it.
     ///
     /// # Errors
-    /// The file system's; `WouldBlock` when another daemon holds it.
+    /// The file system's error, or `WouldBlock` if another daemon holds the lock.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_on(Real, path)
     }
 }
 
 impl<D: Disk> FileStorage<D> {
-    /// The same on this disk.
-    ///
-    /// # Errors
-    /// As for [`FileStorage::open`].
     pub fn open_on(disk: D, path: &Path) -> io::Result<Self> {
         let file = held(&disk, path)?;
         // The name of a new file must be durable too.
@@ -67,7 +61,6 @@ impl<D: Disk> FileStorage<D> {
         Ok(storage)
     }
 
-    /// Whether something is in it.
     #[must_use]
     pub fn has_bytes(&self) -> bool {
         self.end > 0
@@ -82,7 +75,7 @@ impl<D: Disk> FileStorage<D> {
         Ok(())
     }
 
-    /// The file's name with something behind it.
+    /// Appends a suffix to the file name.
     fn beside(&self, more: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(more);
@@ -94,7 +87,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// How long a daemon that is just going away may still hold a file.
+/// Time to wait for a terminating daemon to release the lock.
 const LOCK_WITHIN: Duration = Duration::from_secs(2);
 
 fn held<D: Disk>(disk: &D, path: &Path) -> io::Result<D::File> {
@@ -117,14 +110,14 @@ impl<D: Disk> Storage for FileStorage<D> {
     fn load(&mut self) -> io::Result<Vec<u8>> {
         self.file.read_all()
     }
-    /// All of it, or nothing.
+    /// Appends all bytes or none.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.astray {
             return Err(io::Error::other("it is not known which file has its name after a crash"));
         }
         let end = self.end;
         if let Err(error) = self.file.write_at(bytes, end) {
-            // What was set aside goes with it, and is set aside again.
+            // Truncating also releases the reserved space, so reserve it again.
             let _ = self.file.cut(end);
             self.allocated = end;
             let _still_full = self.set_aside();
@@ -138,7 +131,7 @@ impl<D: Disk> Storage for FileStorage<D> {
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync()
     }
-    /// The file as it was stays beside the new one with `.old` behind its name.
+    /// The previous file is kept under the suffix `.old`.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (new, old) = (self.beside(".new"), self.beside(".old"));
         let _left_by_a_crash = self.disk.remove(&new);
@@ -157,7 +150,7 @@ impl<D: Disk> Storage for FileStorage<D> {
         self.disk.link(&self.path, &old)?;
         self.disk.rename(&new, &self.path)?;
         if let Err(error) = self.disk.sync_names(&self.path) {
-            // After a crash either file may have the name: neither grows before that is settled.
+            // After a crash either file may have the name. Neither may grow before that is settled.
             self.astray = true;
             let _ = self.disk.rename(&old, &self.path);
             return Err(error);
@@ -165,8 +158,8 @@ impl<D: Disk> Storage for FileStorage<D> {
         (self.file, self.end, self.allocated) = (file, end, allocated);
         Ok(())
     }
-    /// In its place, with the same bytes wherever good ones are: that takes no more room, and is no worse than it was
-    /// if it is cut short.
+    /// Rewrites in place with identical bytes wherever the data are good. This needs no additional
+    /// space, and an interrupted rewrite makes nothing worse.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.astray {
             self.disk.sync_names(&self.path)?;
@@ -189,7 +182,7 @@ impl<D: Disk> Storage for FileStorage<D> {
     }
     fn set_aside(&mut self) -> io::Result<()> {
         let result = self.allocate(self.end + SET_ASIDE_BYTES);
-        // Where it cannot be set aside for another reason, writing shows what can be written.
+        // If reserving fails for another reason, the next write decides.
         self.short = result.as_ref().err().filter(|error| is_full(error)).map(ToString::to_string);
         result
     }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands of the operator's around moves: before one, after it, and when it failed.
+//! Operator commands run before a change, after it, and when it failed.
 //!
 //! | hook | when | if it fails |
 //! | --- | --- | --- |
-//! | `before` | an operator applies or rolls back, before any device hears of it | the change is refused |
+//! | `before` | an operator applies or rolls back, before any device is contacted | the change is refused |
 //! | `after` | any change is committed | it is logged and counted; the change stays |
 //! | `failed` | any change was rolled back, moved nothing, or left devices in different states | the same |
 //!
-//! `before` is not run before a bypass, a repair and what is undone automatically: light that is missing cannot
-//! wait; nor before a phase, whose job knows when it asks. `after` and `failed` run one at a time, in the order of
-//! the changes, on a thread of their own: no change waits for them. Each has JSON on its standard input.
+//! `before` does not run before a bypass, a repair or an automatic rollback, because restoring
+//! light must not wait. It does not run before a phase either, since the job decides when to
+//! request it. `after` and `failed` run one at a time, in the order of the changes, on a separate
+//! thread that no change waits for. Each command receives JSON on standard input.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -23,27 +24,23 @@ use serde::Serialize;
 use crate::config::{HookFile, HooksFile};
 use crate::metrics::Metrics;
 
-/// How many runs of `after` and `failed` wait at most.
+/// Maximum number of queued `after` and `failed` runs.
 const WAITING_MAX: usize = 64;
-/// How often a command is looked at.
+/// Polling interval for a running command.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// The most of what a command says that is kept.
+/// Limit on the retained error output of a command.
 const SAID_BYTES_MAX: usize = 400;
 
-/// Which hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hook {
-    /// Before a change.
     Before,
-    /// After one that was committed.
     After,
-    /// After one that was not.
     Failed,
 }
 
 impl Hook {
-    /// Its key in the daemon's file.
+    /// Its key in the configuration file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,38 +51,30 @@ impl Hook {
     }
 }
 
-/// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// It cannot be started.
+    /// The command cannot be started.
     #[error("`{command}` cannot be started: {error}")]
     NotStarted {
-        /// The command.
         command: String,
-        /// Why.
         error: std::io::Error,
     },
-    /// It took too long and was killed, with all that it started.
+    /// It exceeded its time limit and was killed with its process group.
     #[error("`{command}` did not end within {} ms and was killed", .within.as_millis())]
     Late {
-        /// The command.
         command: String,
-        /// Its time.
         within: Duration,
     },
-    /// It said no.
+    /// It exited with an error status.
     #[error("`{command}` ended with {status}{said}")]
     Refused {
-        /// The command.
         command: String,
-        /// Its exit status.
         status: std::process::ExitStatus,
-        /// What it said on standard error, after a colon.
+        /// Its standard error, after a colon.
         said: String,
     },
 }
 
-/// The hooks of a daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
     file: HooksFile,
@@ -93,7 +82,7 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Hooks as the file says, and the thread that runs those after changes, if there are any.
+    /// Creates the hooks, and starts a thread for `after` and `failed` if configured.
     #[must_use]
     pub fn start(file: HooksFile, metrics: &Metrics) -> Self {
         if file.after.is_none() && file.failed.is_none() {
@@ -121,16 +110,16 @@ impl Hooks {
         Self { file, waiting: Some(sender) }
     }
 
-    /// Whether changes wait for a command.
+    /// Returns whether a `before` command is configured.
     #[must_use]
     pub fn has_before(&self) -> bool {
         self.file.before.is_some()
     }
 
-    /// Runs the command before a change, and waits for it.
+    /// Runs the `before` command and waits for it.
     ///
     /// # Errors
-    /// Why the change is not to be made.
+    /// Why the change must not be made.
     pub fn before(&self, change: &impl Serialize, metrics: &Metrics) -> Result<(), HookError> {
         let Some(before) = &self.file.before else { return Ok(()) };
         let result = run(before, &document(Hook::Before, "change", change));
@@ -139,7 +128,7 @@ impl Hooks {
         result
     }
 
-    /// Has the command after a change run. Nothing waits for it.
+    /// Queues an `after` or `failed` command without waiting.
     pub fn afterwards(&self, hook: Hook, transaction: &impl Serialize, metrics: &Metrics) {
         let is_there = match hook {
             Hook::Before => false,
@@ -166,7 +155,7 @@ fn document(hook: Hook, key: &str, what: &impl Serialize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Runs a command with this on its standard input, at most as long as it may take.
+/// Runs a command with `document` on standard input, subject to its time limit.
 fn run(hook: &HookFile, document: &[u8]) -> Result<(), HookError> {
     let shown = || hook.command.join(" ");
     let (program, arguments) = hook.command.split_first().map_or(("", &[][..]), |(p, a)| (p, a));
@@ -178,7 +167,8 @@ fn run(hook: &HookFile, document: &[u8]) -> Result<(), HookError> {
         command.spawn().map_err(|error| HookError::NotStarted { command: shown(), error })?;
     let (input, errors) = (child.stdin.take(), child.stderr.take());
     let document = document.to_vec();
-    // A command that reads nothing must not hold up the daemon; one that is killed ends this.
+    // Write on a thread, so that a command that reads nothing cannot block the daemon. Killing the
+    // command ends the thread.
     std::thread::spawn(move || input.map(|mut input| input.write_all(&document)));
     let said = std::thread::spawn(move || {
         let mut said = Vec::new();
@@ -199,7 +189,7 @@ fn run(hook: &HookFile, document: &[u8]) -> Result<(), HookError> {
     if status.success() {
         return Ok(());
     }
-    // Something that it left running may hold its standard error open.
+    // A background process of the command may keep its standard error open.
     let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     let said = said.join().unwrap_or_default();
     let said = String::from_utf8_lossy(&said);
@@ -243,7 +233,7 @@ mod tests {
     #[test]
     fn a_hook_that_takes_too_long_is_killed_with_what_it_started() {
         let began = Instant::now();
-        // It reads nothing of a document that no pipe takes whole.
+        // It reads nothing of a document larger than a pipe buffer.
         let late = run(&shell("sleep 100 & sleep 100", 100), &vec![b'x'; 1 << 20]);
         assert!(matches!(late, Err(HookError::Late { .. })), "{late:?}");
         assert!(began.elapsed() < Duration::from_secs(20));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way to a server that speaks HTTP: etcd, a collector of traces.
+//! HTTP clients for etcd and trace collectors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::protocol::{secret, tls as pem};
 
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
 
-/// A client whose calls block the thread they are made on, and end within this time.
+/// Returns a blocking client with this time limit per call.
 ///
 /// # Errors
-/// Certificates that cannot be read.
+/// If the certificates cannot be read.
 pub fn agent(tls: Option<&HttpTlsFile>, within: Duration) -> anyhow::Result<Agent> {
     let mut config = Agent::config_builder()
         .timeout_connect(Some(CONNECT_WITHIN))

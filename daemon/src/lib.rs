@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloomd`: drives transceivers, optical switches and Linux switches, and leaves the light on.
+//! `lightloomd`: drives transceivers, optical switches and Linux switches. Stopping it leaves all
+//! circuits lit.
 //!
 //! ```text
-//!   plan ──▶ target ─┐                         ┌──▶ driver ──▶ device
-//!                    ▼        Send             │
+//!   plan ──▶ target ─┐                   ┌──▶ driver ──▶ device
+//!                    ▼          Send     │
 //!   clients ──▶ controller ─────────────▶ runtime ──▶ journal (durable before any Send after it)
-//!                    ▲                         │
-//!                    └──── replies, time ──────┘
+//!                    ▲                   │
+//!                    └─ replies, time ───┘
 //! ```
 //!
-//! The controller and every policy is pure and stands in [`lightloom_control`]: events in, actions out. Here are
-//! the edges around it behind small traits: [`journal`] over a `Storage`, drivers over bytes, the API over
-//! HTTP. Without the feature `edges` only the daemon's file is built, for programs that check such files.
+//! The controller and all policies are pure functions of events in [`lightloom_control`]. This
+//! crate adds the I/O around them behind small traits: [`journal`] over a `Storage`, drivers over
+//! byte streams, the API over HTTP. Without the feature `edges` only the configuration file is
+//! compiled, for programs that validate such files.
 
 #[cfg(feature = "edges")]
 pub mod api;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloomd --config daemon.yaml`: the daemon. `docs/operations.md` has the night-shift commands.
+//! `lightloomd --config daemon.yaml`: the daemon. `docs/operations.md` lists the commands for
+//! operators.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -21,17 +22,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// Drives transceivers, optical switches and Linux switches, and leaves the light on.
+/// Drive transceivers, optical switches and Linux switches; circuits stay lit when it stops.
 #[derive(Debug, Parser)]
 #[command(version, after_help = "Example:\n  lightloomd --config topologies/daemon.yaml")]
 struct Arguments {
-    /// The daemon's file.
+    /// Configuration file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the file, the fabric it names, journal, audit log, keys and password files, and start nothing.
+    /// Check the configuration, fabric, journal, audit log, keys and password files, then exit.
     #[arg(long)]
     check: bool,
-    /// Prove the chain of the audit log, say from which line on it is keyed, and start nothing.
+    /// Verify the chain of the audit log, print the line from which it is keyed, then exit.
     #[arg(long, conflicts_with = "check")]
     verify_audit: bool,
 }
@@ -57,7 +58,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let tls = config.file.tls.clone();
     let path = start::socket_path(&config);
-    // First the journal's lock, then the socket: a second daemon must not take it from the first.
+    // Take the journal's lock before the socket, so that a second daemon cannot take the socket
+    // from the first.
     let devices = config.inventory.devices.len();
     let (daemon, seat, listeners) = match config.file.etcd.clone() {
         None => (start::start(config, installed)?, None, Listeners::open(&path, tls)?),
@@ -99,12 +101,12 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(seat) = seat {
         tokio::task::spawn_blocking(|| seat.give_up()).await?;
     }
-    // Nothing is undone on the way out: what is lit stays lit.
+    // Stopping undoes nothing: lit circuits stay lit.
     notify(&[NotifyState::Stopping]);
     Ok(())
 }
 
-/// Where clients come to: whoever leads answers there, and who stands by says who leads.
+/// API listeners. A standby uses them to name the leader, and the leader to serve.
 struct Listeners {
     socket: std::os::unix::net::UnixListener,
     tls: Option<(std::net::TcpListener, TlsFile)>,
@@ -135,7 +137,7 @@ impl Listeners {
     }
 }
 
-/// Waits until this daemon leads. `None` when it is to end first.
+/// Waits until this daemon becomes leader. `None` if it is terminated first.
 async fn stand_by(
     etcd: &EtcdFile,
     listeners: &Listeners,
@@ -146,7 +148,7 @@ async fn stand_by(
     notify(&[NotifyState::Ready, NotifyState::Status("standing by")]);
     let (etcd, mut terminate) = (etcd.clone(), signal(SignalKind::terminate())?);
     let (taken, seat) = oneshot::channel();
-    // A thread of its own, which nothing waits for: it holds nothing until it leads.
+    // A detached thread, because it holds nothing that needs cleanup until it leads.
     std::thread::spawn(move || drop(taken.send(take_seat(&etcd, &identity, &known))));
     let seat = tokio::select! {
         seat = seat => seat??,
@@ -157,7 +159,7 @@ async fn stand_by(
     Ok(Some(seat))
 }
 
-/// Ends when the lease is gone; never where there is none.
+/// Completes when the lease is lost; never without a cluster.
 async fn is_lost(lost: Option<watch::Receiver<bool>>) {
     match lost {
         Some(mut lost) => drop(lost.wait_for(|lost| *lost).await),
@@ -179,7 +181,7 @@ fn check_all(config: &Config) -> anyhow::Result<()> {
     anyhow::bail!("{last}")
 }
 
-/// The socket that systemd passes, or one of our own.
+/// Returns the socket passed by systemd, or binds one.
 fn bound(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
     let passed = listenfd::ListenFd::from_env().take_unix_listener(0).ok().flatten();
     let listener = match passed {

@@ -1,89 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a monitoring system scrapes at `/metrics`. Names and units follow OpenMetrics.
+//! Prometheus metrics at `/metrics`. Names and units follow OpenMetrics.
 
 use prometheus::{
     Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts,
     Registry, TextEncoder,
 };
 
-/// Every metric of the daemon.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Transactions that ended, by result.
     pub transactions: IntCounterVec,
-    /// Time from intent to end.
     pub transaction_seconds: Histogram,
-    /// Time from sending an operation to its answer: what devices and the way to them take.
+    /// Time from sending an operation to its answer, including the network.
     pub operation_seconds: Histogram,
-    /// Operations without an answer that can be trusted.
+    /// Operations without a trustworthy answer.
     pub unknown: IntCounter,
-    /// Answers that came after nobody waited.
+    /// Answers that arrived after their time limit.
     pub late: IntCounter,
     /// Time to make records durable.
     pub journal_seconds: Histogram,
-    /// Records in the journal.
     pub journal_records: IntGauge,
-    /// 1 when the journal has failed and changes are refused.
+    /// 1 if the journal has failed and changes are refused.
     pub journal_failed: IntGauge,
-    /// Time from a fault being known to the first light moving.
+    /// Time from the detection of a fault to the first moved light.
     pub event_to_fired_seconds: Histogram,
-    /// 1 when a device can be talked to.
+    /// 1 if the device is reachable.
     pub device_up: GaugeVec,
-    /// Slots that stand elsewhere than the ledger says.
+    /// Slots that differ from the journal.
     pub drifted_slots: GaugeVec,
-    /// 1 while another controller changes a device that this daemon changes.
+    /// 1 while another controller changes the same device.
     pub contended: GaugeVec,
-    /// Ends that are lit by others than the fabric says.
+    /// Ends that receive light from the wrong port.
     pub crossed_ends: GaugeVec,
-    /// Circuits of the plan that do not stand, where nothing else explains it.
+    /// Planned circuits that are down for no known reason.
     pub dark_circuits: IntGauge,
-    /// Messages from a device that made no sense.
+    /// Malformed messages from a device.
     pub device_noise: GaugeVec,
-    /// Time that is left to confirm.
+    /// Remaining time for the confirmation.
     pub confirm_pending_seconds: Gauge,
-    /// API requests, by verb and result.
     pub requests: IntCounterVec,
-    /// Spans of traces that no collector has.
+    /// Trace spans that reached no collector.
     pub spans_dropped: IntCounter,
-    /// Runs of hooks, by hook and result.
     pub hooks: IntCounterVec,
-    /// Light that arrives, by device and slot.
+    /// Received power by device and slot.
     pub port_power_dbm: GaugeVec,
     /// 1 for each device that needs an operator.
     pub attention: GaugeVec,
-    /// Parts that are known to be broken, by whether the plan goes around them.
+    /// Known faults, by whether the plan bypasses them.
     pub broken_parts: GaugeVec,
-    /// Changes that the daemon may still make within the hour without being asked.
+    /// Remaining automatic changes within the hour.
     pub own_changes_left: IntGauge,
-    /// 1 for the phase that is in force, of a plan with phases.
+    /// 1 for the current phase, for a plan with phases.
     pub phase: GaugeVec,
 }
 
-/// What is looked up when somebody scrapes.
+/// Values collected at each scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// Circuits of the plan that do not stand, where nothing else explains it.
     pub dark_circuits: usize,
-    /// What the daemon may still change without being asked.
     pub own_changes_left: usize,
-    /// The light that arrives, by device and slot.
     pub power_dbm: Vec<(String, String, f64)>,
-    /// Devices that need an operator.
     pub attention: Vec<String>,
-    /// Broken parts that the plan goes around.
     pub bypassed: usize,
-    /// Broken parts that it does not go around yet.
     pub not_bypassed: usize,
-    /// The phase in force.
     pub phase: Option<String>,
 }
 
 impl Metrics {
-    /// All at zero.
-    ///
-    /// # Errors
-    /// If two metrics have one name.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new_custom(Some("lightloomd".into()), None)?;
         let counter = |name: &str, help: &str| registered(&registry, IntCounter::new(name, help)?);
@@ -157,7 +140,7 @@ impl Metrics {
         })
     }
 
-    /// Takes in what is looked up when somebody scrapes.
+    /// Sets the values collected for a scrape.
     pub fn watched(&self, watched: &Watched) {
         self.dark_circuits.set(i64::try_from(watched.dark_circuits).unwrap_or(i64::MAX));
         self.own_changes_left.set(i64::try_from(watched.own_changes_left).unwrap_or(i64::MAX));
@@ -179,7 +162,6 @@ impl Metrics {
         }
     }
 
-    /// The text a scraper reads.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What belongs into each body that clients send.
+//! Field descriptions of each request body, for error messages.
 
 use serde::Deserialize;
 
@@ -11,12 +11,10 @@ use lightloom_daemon_api::phase::{PhaseBody, ReleaseBody};
 use super::document::PlanDocument;
 use super::reading::{Described, Field, Wanted};
 
-/// A wanted state: a plan that was read as it came, or positions device by device.
 pub type ApplyBody = body::ApplyBody<PlanDocument>;
 
-/// A request under an id of the client's own choice.
 const REQUEST_ID: Field = Field::must("request_id", Wanted::Text);
-/// The same, where a preview needs none.
+/// Previews need no request id.
 const REQUEST_ID_OR_NOT: Field = Field::may("request_id", Wanted::Text);
 const CONFIRM_WITHIN: Field =
     Field::may("confirm_within_ms", Wanted::Whole("milliseconds, a week at most"));
@@ -101,20 +99,17 @@ impl Described for FaultBody {
     const EXAMPLE: &'static str = r#"{"request_id": "mine-1", "broken": ["n17"]}"#;
 }
 
-/// How long to wait.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Wait {
-    /// Milliseconds.
     #[serde(default)]
     pub(super) wait_ms: u64,
-    /// The `changes` of the status that the client has: what came after it is answered at once.
+    /// The `changes` value of the client's last status. If the state has changed since, the answer
+    /// is immediate.
     pub(super) since: Option<u64>,
 }
 
-/// How much of something to show.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Last {
-    /// How many, from the end.
     #[serde(default)]
     pub(super) last: Option<usize>,
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan as a client sends it: its long parts are read into their own types as they come, whatever the order of the
-//! keys; the rest is kept as it is, up to a bound, until the whole is there.
+//! Streaming deserialization of a plan in a request body. The long lists are parsed into their own
+//! types as they arrive, in any key order. Everything else is buffered as JSON up to a bound and
+//! parsed at the end.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,7 +11,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-/// A plan document, or why a document without any part of a plan is none.
+/// A parsed plan, or why a document without any plan list is not a plan.
 #[derive(Clone, Debug)]
 pub struct PlanDocument(pub Result<Box<Plan>, String>);
 
@@ -20,10 +21,9 @@ impl Serialize for PlanDocument {
     }
 }
 
-/// The most values, of any depth, of what is kept as it is: 100,000 circuits in phases.
+/// Maximum number of buffered JSON values at any depth; enough for 100,000 circuits in phases.
 const VALUES_MAX: usize = 500_000;
 
-/// The long parts of a plan.
 #[derive(Default)]
 struct Long {
     groups: Option<Vec<Group>>,
@@ -71,7 +71,7 @@ fn part<'de, A: MapAccess<'de>, T: Deserialize<'de>>(map: &mut A) -> Result<T, A
 }
 
 impl Long {
-    /// The whole: the short parts are read once more with nothing in the place of the long ones.
+    /// Parses the short parts with empty lists in place of the long ones, then fills those in.
     fn with(self, mut short: Map<String, Value>) -> Result<PlanDocument, String> {
         if short.contains_key("hbd") || short.contains_key("dcn") {
             let why = "this is a fabric file, not a plan: make one with `lightloom plan FABRIC -o plan.json`";
@@ -103,7 +103,7 @@ impl Long {
     }
 }
 
-/// A value of which no more is kept than is left.
+/// Deserializes a value and subtracts its size from the remaining budget.
 #[derive(Clone, Copy)]
 struct Counted<'a>(&'a Cell<usize>);
 

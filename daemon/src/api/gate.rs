@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is asked of a request before a byte of its body is read: may this client ask for it at all, how long is
-//! it, and is there room for one more.
+//! Admission checks on a request head, before any byte of its body is read: the client's role, the
+//! body length, the request rate, and the number of bodies in progress.
 //!
 //! ```text
-//!   head ──▶ role? ──▶ length? ──▶ how often? ──▶ room? ──▶ body ──▶ handler
-//!             403        413          429          429       408
+//!   head ──▶ role? ──▶ length? ──▶ rate? ──▶ room? ──▶ body ──▶ handler
+//!             403       413         429       429       408
 //! ```
 //!
-//! A body is at most 1 MB, is read before its connection counts as busy, and has to come within seconds. Only a
-//! plan may be longer: one at a time, read and parsed as it comes.
+//! A body has at most 1 MB and must arrive within seconds; it is read before its connection counts
+//! as busy. Only a plan may be longer. Long plans are admitted one at a time and parsed as they
+//! arrive.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,40 +34,39 @@ use crate::traces::TraceParent;
 use crate::view;
 use lightloom_control::record::Asked;
 
-/// The longest body that is no plan.
+/// Size limit of a body without a plan.
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
-/// The longest body with a plan.
+/// Size limit of a body with a plan.
 pub(super) const PLAN_BYTES_MAX: usize = 64 << 20;
-/// How long a body that is no plan may take to come.
+/// Time limit for receiving a body without a plan.
 const BODY_WITHIN: Duration = Duration::from_secs(5);
-/// Bodies longer than this have to find room.
+/// Larger bodies count against [`BODIES_MAX`].
 const SMALL_BYTES_MAX: u64 = 64 << 10;
-/// How many of them there are at a time.
 const BODIES_MAX: usize = 16;
-/// And of one client.
+/// Limit per client.
 const BODIES_OF_ONE_MAX: usize = 4;
-/// How long a client whose plan did not come in time sends no other.
+/// A client whose plan arrived too slowly may not send another one for this long.
 const NO_PLAN_FOR: Duration = Duration::from_secs(30);
-/// When to come again, in seconds, where it is not known better.
+/// `Retry-After` in seconds if no better estimate is known.
 const RETRY_AFTER: u64 = 1;
-/// Devices that answer are read within this after the daemon's start.
+/// Time after the daemon's start within which reachable devices are read.
 const READ_WITHIN: Duration = Duration::from_secs(3);
-/// For so long a status waits for them.
+/// A status request waits this long for them.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
-/// Requests of one client that begin no transaction.
+/// Limit on the requests of one client that start no transaction.
 const REQUESTS_OF_EACH: Allowance = Allowance { burst: 120, per_second: 2 };
-/// The same of all clients.
+/// Limit on such requests of all clients together.
 const REQUESTS_OF_ALL: Allowance = Allowance { burst: 300, per_second: 4 };
 
-/// What a path asks of who uses it.
+/// Requirements of one API path.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
     path: &'static str,
     verb: &'static str,
     role: Role,
-    /// It changes something, so attempts are on the record.
+    /// Changes something, so refused attempts are written to the audit log.
     changes: bool,
-    /// It may be a plan.
+    /// The body may contain a plan.
     plan: bool,
 }
 
@@ -95,11 +95,10 @@ const RULES: [Rule; 13] = [
     preview("/v1/faults/diff"),
 ];
 
-/// A body that is to be read as it comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AsItComes;
 
-/// What is known of clients between their requests.
+/// State kept between the requests of all clients.
 #[derive(Clone)]
 pub(super) struct Gate {
     shared: Shared,
@@ -107,19 +106,18 @@ pub(super) struct Gate {
     plan: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     clients: Arc<Mutex<Clients>>,
-    /// The last transaction that somebody was given.
+    /// The newest transaction number returned to a client.
     last_txn: Arc<AtomicU32>,
 }
 
 struct Clients {
     rates: Rates,
-    /// How many bodies of each are being read.
+    /// Number of bodies being read per client.
     bodies: BTreeMap<String, usize>,
-    /// Whose plans did not come in time.
     no_plan_until: BTreeMap<String, Instant>,
 }
 
-/// Room for one body, as long as this is kept.
+/// A reservation for one body, released on drop.
 struct Room {
     gate: Gate,
     client: String,
@@ -159,7 +157,7 @@ impl Gate {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the head of the request lets it in.
+    /// Checks role, length and rate.
     fn of_head(&self, client: &Client, rule: Rule, length: Option<u64>) -> Result<(), Problem> {
         client.must_have(rule.role).map_err(Problem::Forbidden)?;
         let most = if rule.plan { PLAN_BYTES_MAX } else { BODY_BYTES_MAX };
@@ -173,7 +171,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Room for a body that is not short.
+    /// Reserves room for a body that is not short.
     fn room(&self, client: &Client, plan: bool) -> Result<Room, Problem> {
         let busy = |reason: String, retry_after| Problem::Busy { reason, retry_after };
         let mut clients = self.clients();
@@ -197,7 +195,7 @@ impl Gate {
         Ok(Room { gate: self.clone(), client: client.name.clone(), _permit: permit })
     }
 
-    /// The request with its body read, or with one that is read as it comes.
+    /// Reads the body of an admitted request. A long plan is left to be parsed as it arrives.
     async fn admit(
         &self,
         client: &Client,
@@ -221,7 +219,8 @@ impl Gate {
         Ok((Request::from_parts(head, Body::from(body)), room))
     }
 
-    /// Soon after the start, and so after another daemon led, devices are about to be read: what is asked then waits for that.
+    /// Shortly after the start, or after a failover, delays the request until the devices have been
+    /// read.
     async fn until_read(&self, within: Duration) {
         let until = self.began + within;
         let mut changes = self.shared.changes.clone();
@@ -234,7 +233,7 @@ impl Gate {
         }
     }
 
-    /// What was asked without the right or the room is on the record, too.
+    /// Writes requests refused for lack of role or room to the audit log.
     fn write_refusal(&self, client: &Client, rule: Rule, problem: &Problem) {
         let (request, digest) = (String::new(), String::new());
         let asked = Asked { actor: client.name.as_str().into(), request, digest };
@@ -252,7 +251,7 @@ pub(super) fn too_slow() -> Problem {
     Problem::Body(StatusCode::REQUEST_TIMEOUT, vec![reason.into()])
 }
 
-/// Lets a request in, or says why not.
+/// Middleware that admits a request or answers why not.
 pub(super) async fn gate(
     State(gate): State<Gate>,
     Extension(client): Extension<Client>,
@@ -302,7 +301,7 @@ pub(super) async fn gate(
     if as_it_comes && !answer.status().is_success() { closing(answer) } else { answer }
 }
 
-/// What is left of the body is not read any more.
+/// Closes the connection, because the rest of the body remains unread.
 fn closing(mut answer: Response) -> Response {
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer

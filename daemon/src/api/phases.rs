@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits that follow a job: asking for a phase, waiting until it is acknowledged, giving the lease back.
+//! Handlers for circuits that follow a job: request a phase, wait for its acknowledgement, release
+//! the lease.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::view;
 use lightloom_control::policy::phases::Wish;
 use lightloom_control::state::Micros;
 
-/// The phases of the plan on the devices: which has light, whose they are, and what waits.
+/// Returns the phases of the plan in force: the lit one, the lease, and pending requests.
 #[utoipa::path(get, path = "/v1/phases", responses((status = 200, body = Phases)))]
 pub(super) async fn phases(
     State(shared): State<Shared>,
@@ -29,7 +30,7 @@ pub(super) async fn phases(
     shared.look_stored(view::phases::phases).await.map(Json)
 }
 
-/// How a phase stands that was asked for; waits until it is acknowledged, kept or missed.
+/// Returns the state of a phase request, waiting until it is acknowledged, kept or missed.
 #[utoipa::path(get, path = "/v1/phase/{request_id}",
     params(("request_id" = String, Path), ("wait_ms" = Option<u64>, Query)),
     responses((status = 200, body = PhaseStatus), (status = 404)))]
@@ -65,7 +66,7 @@ pub(super) async fn phase_status(
     }
 }
 
-/// Asks for a phase of the plan on the devices: in so many milliseconds, for at least so many, under a lease.
+/// Requests a phase of the plan in force under a lease, with its start and shortest duration.
 #[utoipa::path(post, path = "/v1/phase", request_body = PhaseBody,
     responses((status = 202), (status = 409), (status = 422)))]
 pub(super) async fn phase(
@@ -86,7 +87,7 @@ pub(super) async fn phase(
     shared.change(&client, "phase", asked, Role::Phase, call).await
 }
 
-/// Gives up a lease; what waits under it is dropped, and what has light keeps it.
+/// Releases a lease. Requests waiting under it are dropped; lit circuits stay lit.
 #[utoipa::path(post, path = "/v1/phase/release", request_body = ReleaseBody,
     responses((status = 200), (status = 409)))]
 pub(super) async fn release(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan on the devices, for clients that have to agree with it, such as schedulers.
+//! Serves the plan in force to clients that depend on it, such as schedulers.
 
 use axum::Json;
 use axum::extract::{Extension, State};
@@ -11,7 +11,7 @@ use crate::config::Role;
 use crate::runtime::Runtime;
 use crate::serve::Client;
 
-/// The plan on the devices, the whole document: that which `plan_sha256` of the status names.
+/// Returns the plan in force as a whole document: the one named by the status's `plan_sha256`.
 #[utoipa::path(get, path = "/v1/plan", responses((status = 200, body = Object), (status = 404)))]
 pub(super) async fn plan_in_force(
     State(shared): State<Shared>,
@@ -21,7 +21,7 @@ pub(super) async fn plan_in_force(
     let found = shared.look(|runtime: &Runtime| runtime.control.plan_in_force()).await?;
     let none = || Problem::NotFound("no plan is known to be on the devices".into());
     let plan = found.ok_or_else(none)?;
-    // A large plan takes a while to write: away from the task that moves light.
+    // Serializing a large plan takes time, so keep it off the task that moves light.
     let write = move || to_raw_value(&*plan).map_err(|_| Problem::Gone).map(Json);
     tokio::task::spawn_blocking(write).await.map_err(|_| Problem::Gone)?
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers and refusals as HTTP has them.
+//! Maps answers and refusals to HTTP responses.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -11,33 +11,31 @@ use crate::view;
 use lightloom_control::controller::Answer;
 use lightloom_control::state::Txn;
 
-/// Rides on an answer that begins a transaction.
+/// Response extension: the answer started a transaction, which is exempt from the rate limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved(pub(super) Txn);
 
-/// Rides on the answer to a request that comes no faster than phases do.
+/// Response extension: the request is paced like a phase, so it is exempt from the rate limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paced;
 
-/// Why a request got no answer from the controller.
 #[derive(Debug)]
 pub(super) enum Problem {
     Forbidden(Role),
     Refused(Vec<String>),
-    /// The body is not what belongs there.
     Body(StatusCode, Vec<String>),
     NotFound(String),
-    /// There is no room now, and when there may be, in seconds.
+    /// The daemon is at capacity. `retry_after` is in seconds.
     Busy {
         reason: String,
         retry_after: u64,
     },
     Gone,
-    /// The journal may or may not hold it.
+    /// Whether the journal holds the change is unknown.
     NotStored(NotStored),
-    /// The audit log cannot be written, so nothing was begun.
+    /// The audit log cannot be written, so nothing was started.
     Audit(String),
-    /// It could not be written any more when the change was made.
+    /// The change was made, but the audit log could not be written afterwards.
     NotAudited {
         answer: String,
         why: String,
@@ -80,7 +78,6 @@ impl IntoResponse for Problem {
     }
 }
 
-/// What the controller answered.
 #[derive(Debug)]
 pub(super) struct Answered(pub(super) Answer);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the bodies of requests, and says of a body that somebody wrote by hand which field is wrong, what
-//! belongs there, and what a whole one looks like.
+//! Reads request bodies. For a malformed body, names each wrong field, the expected value and a
+//! complete example.
 
 use std::future::poll_fn;
 use std::io::{self, BufReader, Read};
@@ -17,17 +17,14 @@ use tokio::sync::mpsc::{Receiver, channel};
 use super::gate::{AsItComes, PLAN_BYTES_MAX, too_slow};
 use super::problem::Problem;
 
-/// What belongs into a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
-    /// One of these words.
     Word(&'static [&'static str]),
     Text,
-    /// A list of texts such as this.
+    /// A list of texts, with an example.
     Texts(&'static str),
-    /// A whole number from 0, and of what.
+    /// A non-negative integer, with its meaning.
     Whole(&'static str),
-    /// `true` or `false`.
     Flag,
     Plan,
     Target,
@@ -73,12 +70,11 @@ impl Wanted {
     }
 }
 
-/// A field of a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) wanted: Wanted,
-    /// It has to be there, or may be left out or null.
+    /// Whether the field is required; an optional one may be null.
     pub(super) need: Need,
 }
 
@@ -97,19 +93,16 @@ impl Field {
     }
 }
 
-/// A body that can say what belongs into it.
 pub(super) trait Described: DeserializeOwned {
-    /// Its fields.
     const FIELDS: &'static [Field];
-    /// A whole one.
+    /// A complete example.
     const EXAMPLE: &'static str;
-    /// Whether it has what may make a body long: a plan.
+    /// Whether the body contains a plan, and may therefore be long.
     fn may_be_long(&self) -> bool {
         false
     }
 }
 
-/// A body that was read.
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -131,14 +124,13 @@ impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
-/// A client may be silent for so long in all while its plan is read, and longer with what has come.
+/// Total idle time allowed while a plan is received. Received bytes add to it.
 const SILENT_MAX: Duration = Duration::from_secs(5);
-/// Slower lines than this are hung up on.
+/// A slower client is disconnected.
 const BYTES_PER_SECOND_MIN: usize = 256 << 10;
-/// How many pieces wait for the parser.
 const PIECES_MAX: usize = 4;
 
-/// The pieces of a body as bytes to read; blocks until there are more.
+/// A blocking reader over the chunks of a body.
 struct Pieces {
     pieces: Receiver<Option<Bytes>>,
     piece: Bytes,
@@ -160,7 +152,7 @@ impl Read for Pieces {
     }
 }
 
-/// Parses a body while it comes, on a thread that may wait: it is never in memory as a whole.
+/// Parses a body while it arrives, on a blocking thread, so it is never in memory as a whole.
 async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Result<T, Problem> {
     let (sender, pieces) = channel(PIECES_MAX);
     let parsing = tokio::task::spawn_blocking(move || {
@@ -188,7 +180,7 @@ async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Resul
             let reason = format!("a plan has at most {} MB", PLAN_BYTES_MAX >> 20);
             return Err(Problem::Body(StatusCode::PAYLOAD_TOO_LARGE, vec![reason]));
         }
-        // A parser that hears no more has found a mistake.
+        // A closed channel means that the parser has found an error.
         if sender.send(piece).await.is_err() || ended {
             break;
         }
@@ -207,9 +199,9 @@ async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Resul
     }
 }
 
-/// The body, or every reason why not and what a good one looks like.
+/// Parses the body, or returns every mistake and an example.
 fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
-    // Only a body with a mistake is read into a tree of everything, to name all that is wrong with it.
+    // Only a malformed body is parsed into a generic tree, to report all its mistakes.
     if let Ok(body) = serde_json::from_slice(bytes) {
         return Ok(body);
     }
@@ -251,7 +243,7 @@ fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
     reasons
 }
 
-/// What stands there instead, cut short.
+/// Describes the actual value, truncated.
 fn kind(value: &Value) -> String {
     const SHOWN: usize = 40;
     match value {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every operation of the API has in common, added to the OpenAPI document: what its status codes mean, the
-//! answer that a body holds, and who may ask.
+//! Additions to the OpenAPI document that all operations share: status codes, the answer schema,
+//! and authentication.
 
 use serde_json::json;
 use utoipa::Modify;
@@ -12,9 +12,9 @@ use utoipa::openapi::{Components, Content, OpenApi, Ref, RefOr, Response, Schema
 const ANSWER: &str = "Answer";
 const CERTIFICATE: &str = "client_certificate";
 
-/// Status codes that any operation may answer with, whatever it is.
+/// Status codes that every operation may return.
 const ALWAYS: [&str; 2] = ["403", "503"];
-/// Those of an operation with a body.
+/// Status codes of operations with a body.
 const WITH_BODY: [&str; 3] = ["400", "413", "429"];
 
 pub(super) struct InCommon;
@@ -24,7 +24,8 @@ impl Modify for InCommon {
         let mut server = Server::new("/");
         server.description = Some("The daemon that served this document".into());
         document.servers = Some(vec![server]);
-        // Over the local socket the operating system says who asks; over the network a certificate does.
+        // The operating system identifies clients on the local socket, certificates identify those
+        // on the network.
         document.security = Some(vec![
             SecurityRequirement::default(),
             SecurityRequirement::new(CERTIFICATE, Vec::<String>::new()),
@@ -46,8 +47,9 @@ impl Modify for InCommon {
     }
 }
 
-/// What is read has defaults, for daemons of other versions; this one sends every field of an answer that may not
-/// be null. A body names the fields that it must have itself, and denies any other.
+/// Marks the fields of answers as required unless they are nullable. The types have defaults for
+/// compatibility with other versions, but this daemon always sends every field. Bodies declare
+/// their required fields themselves and deny unknown ones.
 fn require_what_is_always_sent(schema: &mut RefOr<Schema>) {
     let RefOr::T(Schema::Object(schema)) = schema else { return };
     if schema.additional_properties.is_none() {
@@ -115,7 +117,7 @@ fn meaning(code: &str) -> &'static str {
     }
 }
 
-/// What the controller answers, as it is written: a tag and what belongs to it.
+/// The schema of `Answer`: a tag and its fields.
 fn answer_schema() -> Option<RefOr<Schema>> {
     let reasons = json!({"type": "array", "items": {"type": "string"}});
     let one = |tag: &str, about: &str, more: serde_json::Value| {

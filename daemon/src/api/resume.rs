@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon may act alone again.
+//! Handler that re-enables automatic changes.
 
 use axum::extract::{Extension, State};
 use lightloom_daemon_api::body::ResumeBody;
@@ -12,7 +12,7 @@ use crate::runtime::Call;
 use crate::serve::Client;
 use lightloom_control::controller::Request;
 
-/// Lets the daemon change things without being asked again, though it did so often within the hour.
+/// Lets the daemon make automatic changes again after the hourly limit.
 #[utoipa::path(post, path = "/v1/resume", request_body = ResumeBody,
     responses((status = 200), (status = 409)))]
 pub(super) async fn resume(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the handlers share: the way to the runtime, the roles and the audit log.
+//! State shared by the handlers: the channel to the runtime, the audit log, metrics.
 
 use std::collections::BTreeMap;
 
@@ -26,31 +26,25 @@ use lightloom_control::record::Asked;
 use lightloom_control::state::DeviceName;
 
 tokio::task_local! {
-    /// The trace that the request on this task belongs to.
+    /// The trace context of the request that this task handles.
     pub(super) static TRACE: TraceParent;
 }
 
-/// The longest request id.
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// What the handlers share.
 #[derive(Clone)]
 pub struct Shared {
-    /// The runtime.
     pub calls: mpsc::Sender<Call>,
-    /// The audit log.
     pub audit: Audit,
-    /// The metrics.
     pub metrics: Metrics,
-    /// Counts changes of anything.
+    /// Increases with every change of the runtime's state.
     pub changes: watch::Receiver<u64>,
-    /// The clocks.
     pub clock: Clock,
-    /// Commands around moves.
+    /// Operator commands before and after changes.
     pub hooks: Hooks,
-    /// The traces that requests belong to.
+    /// Trace contexts by request.
     pub parents: Parents,
-    /// The tasks of the devices, for what moves nothing.
+    /// Tasks of the devices, for requests that move nothing.
     pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
 }
 
@@ -67,7 +61,7 @@ impl Shared {
         receiver.await.map_err(|_| Problem::Gone)
     }
 
-    /// A query whose result acknowledges something, so it uses stored records only.
+    /// Runs a query on stored records only, because its result acknowledges something.
     pub(super) async fn look_stored<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Runtime) -> T + Send + 'static,
@@ -76,7 +70,7 @@ impl Shared {
         stored.map(Stored::into_inner).map_err(Problem::NotStored)
     }
 
-    /// Asks the controller for a change, on the record.
+    /// Requests a change from the controller and writes it to the audit log.
     pub(super) async fn change(
         &self,
         client: &Client,
@@ -128,7 +122,7 @@ impl Shared {
         result.map(Answered)
     }
 
-    /// Has the command before a change run, unless the request acted already.
+    /// Runs the operator's `before` command, unless this request has already taken effect.
     pub(super) async fn before(&self, asked: &Asked, change: Value) -> Result<(), Problem> {
         if !self.hooks.has_before() {
             return Ok(());
@@ -151,7 +145,7 @@ impl Shared {
         })
     }
 
-    /// Puts what was refused before it was read on the record.
+    /// Writes a request to the audit log that was refused before its body was read.
     pub(super) fn write_refusal(&self, verb: &str, asked: Asked, problem: &Problem) {
         self.metrics.requests.with_label_values(&[verb, "refused"]).inc();
         let (now, verb) = (self.clock.now(), verb.to_owned());
@@ -161,7 +155,7 @@ impl Shared {
         self.audit.write_refusal(&now, &Entry { unix_ms, actor, verb, request, digest, result });
     }
 
-    /// Why something is refused, and when to ask again where that is for a device which does not answer.
+    /// Adds to the reasons when to retry, if the cause is an unreachable device.
     pub(super) async fn with_times(&self, mut reasons: Vec<String>) -> Vec<String> {
         let known = reasons.clone();
         let when =
@@ -197,7 +191,7 @@ pub(super) fn asked(client: &Client, request_id: &str, body: &impl Serialize) ->
     Asked { actor: client.name.as_str().into(), request: request_id.into(), digest: sha256(body) }
 }
 
-/// The hash of its JSON, which is never in memory as a whole.
+/// Returns the SHA-256 of a value's JSON without building it in memory.
 pub(super) fn sha256(body: &impl Serialize) -> String {
     let mut hasher = Sha256::new();
     let _ = serde_json::to_writer(&mut hasher, body);

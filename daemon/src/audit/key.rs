@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The audit log's key: 32 random bytes in a file that only the daemon's user reads, made at the first start.
+//! The key of the audit log: 32 random bytes in a file readable only by the daemon's user, created
+//! at the first start.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -13,21 +14,18 @@ use crate::config::Config;
 use crate::disk::{Disk, DiskFile, Real};
 use crate::journal::{Damage, Key, read_keyed};
 
-/// The key in the daemon's folder, where the file names no other place.
 const KEY_FILE: &str = "audit.key";
-/// The audit log in the daemon's folder.
 pub const AUDIT_FILE: &str = "audit.log";
 
-/// Where the key is.
 #[must_use]
 pub fn path(config: &Config) -> PathBuf {
     config.file.audit_key.clone().unwrap_or_else(|| config.file.state_dir.join(KEY_FILE))
 }
 
-/// Reads the key.
+/// Reads the key. `None` if the file does not exist.
 ///
 /// # Errors
-/// A file that cannot be read, that others can read, or that is no key. `None` where there is none.
+/// If the file is unreadable, readable by others, or not a key.
 pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
     let shown = path.display();
     let text = match fs::read_to_string(path) {
@@ -44,10 +42,10 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
         .with_context(|| format!("{shown} is no key of 64 hex digits: put it back from a copy"))
 }
 
-/// Reads the key, or makes one; and whether it was made now.
+/// Reads the key or creates it, and returns whether it was created.
 ///
 /// # Errors
-/// As for [`read`], and a folder that cannot be written.
+/// As for [`read`], and if the folder cannot be written.
 pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
     if let Some(key) = read(path)? {
         return Ok((key, false));
@@ -59,10 +57,10 @@ pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
     Ok((key, true))
 }
 
-/// Makes the file of a key, whole or not at all, and durable.
+/// Creates the key file atomically and durably.
 ///
 /// # Errors
-/// The disk's.
+/// The disk's error.
 pub fn make(disk: &impl Disk, path: &Path, key: &Key) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -75,17 +73,16 @@ pub fn make(disk: &impl Disk, path: &Path, key: &Key) -> io::Result<()> {
     disk.sync_names(path)
 }
 
-/// What an audit log is worth.
+/// Result of verifying an audit log.
 #[derive(Debug)]
 pub struct Verified {
-    /// Its lines, all of them good.
+    /// Number of lines, all valid.
     pub lines: usize,
-    /// The first keyed line, from 1; the chain of those before it has no key.
+    /// First line that is keyed, from 1. Earlier lines are chained without a key.
     pub keyed_from: Option<u64>,
 }
 
 impl Verified {
-    /// The same for people.
     #[must_use]
     pub fn summary(&self) -> String {
         let lines = self.lines;
@@ -104,8 +101,8 @@ impl Verified {
     }
 }
 
-/// What is wrong with the key of a log that has lines: `known` is the SHA-256 of the key that it was written with, if
-/// that is known.
+/// Returns the problem with the key of a log that has lines. `known` is the SHA-256 of the key that
+/// the journal recorded, if any.
 #[must_use]
 pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Option<String> {
     let (shown, known) = (path.display(), known?);
@@ -116,11 +113,11 @@ pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Optio
     }
 }
 
-/// Reads the whole audit log of a daemon and proves its chain, where `known` is the SHA-256 of its key by the
-/// journal. Changes nothing.
+/// Verifies the chain of a daemon's audit log without changing anything. `known` is the SHA-256 of
+/// the key that the journal recorded.
 ///
 /// # Errors
-/// Where it is damaged, and what to do.
+/// The position of the damage, and the remedy.
 pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> {
     let file = config.file.state_dir.join(AUDIT_FILE);
     let key_file = path(config);
@@ -146,7 +143,7 @@ pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> 
     Ok(Verified { lines, keyed_from: read.keyed_from })
 }
 
-/// What is wrong with a log without a keyed line beside a key.
+/// Describes a log without keyed lines although a key exists.
 #[must_use]
 pub fn unkeyed(lines: u64, key: &Path) -> String {
     format!(
@@ -155,5 +152,5 @@ pub fn unkeyed(lines: u64, key: &Path) -> String {
     )
 }
 
-/// What a person can do about a damaged audit log.
+/// Remedy for a damaged audit log.
 pub const WHAT_TO_DO: &str = "stop the daemon, move the file away and keep it as evidence, put it back from a copy or start without it";

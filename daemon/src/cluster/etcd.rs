@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client of etcd through its JSON gateway (etcd 3.4 or later): leases, transactions, ranges, one watch.
+//! A client for etcd's JSON gateway (etcd 3.4 or later): leases, transactions, ranges and one
+//! watch.
 //!
-//! Calls block the thread they are made on, and end within [`ANSWER_WITHIN`].
+//! Calls block their thread for at most [`ANSWER_WITHIN`] per member.
 
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,73 +17,67 @@ use ureq::Agent;
 use crate::config::EtcdFile;
 use crate::http;
 
-/// How long a member may take to answer; then the next one is asked.
+/// Time limit for one member. Then the next one is tried.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1_000);
-/// The longest answer: a page of a journal's chunks.
+/// Size limit of an answer, which may be a page of journal chunks.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// Why etcd did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
-    /// No member answers: whether it was done is not known.
+    /// No member answered, so it is unknown whether the request was executed.
     #[error("no member of etcd answers: {0}")]
     Silent(String),
-    /// It said no.
+    /// etcd refused the request.
     #[error("etcd refuses: {0}")]
     Refused(String),
-    /// A member of another cluster answered.
+    /// A member of a different cluster answered.
     #[error("{0}: name the members of one cluster in `etcd.endpoints`")]
     OtherCluster(String),
-    /// It said something else than its interface has.
+    /// The answer does not match etcd's interface.
     #[error("etcd's answer is not understood: {0}")]
     NotUnderstood(String),
 }
 
-/// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {
-    /// The key.
     pub key: Vec<u8>,
-    /// The value.
     pub value: Vec<u8>,
-    /// The revision of the store in which the key was made.
+    /// Store revision at which the key was created.
     pub create_revision: u64,
-    /// The revision of its last put.
+    /// Store revision of the last put.
     pub mod_revision: u64,
-    /// The lease that it goes with; 0 where there is none.
+    /// Attached lease; 0 if none.
     pub lease: u64,
 }
 
-/// What a transaction came to.
 #[derive(Debug)]
 pub struct TxnAnswer {
-    /// Whether its conditions held.
+    /// Whether the conditions held.
     pub succeeded: bool,
-    /// The revision of the store.
+    /// Store revision.
     pub revision: u64,
-    /// What was read: under `otherwise`, or by what was done first where that reads.
+    /// The key under `otherwise`, or the range read by the first request.
     pub found: Vec<KeyValue>,
-    /// How many keys there are in the range that was read.
+    /// Number of keys in the range read.
     pub count: u64,
 }
 
-/// The way to etcd's members.
+/// A connection to the members of etcd.
 #[derive(Clone, Debug)]
 pub struct Etcd {
     agent: Agent,
     endpoints: Vec<String>,
-    /// The member that answered last.
+    /// Index of the member that answered last.
     good: Arc<AtomicUsize>,
-    /// The cluster of the first answer.
+    /// Cluster id of the first answer.
     cluster: Arc<OnceLock<Value>>,
 }
 
-/// Bytes as the gateway has them.
 pub(super) fn coded(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The end of the range of all keys that begin like this.
+/// Returns the end of the range of all keys with this prefix.
 pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -94,32 +89,31 @@ pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// A condition: the key was made in this revision; 0 where there is none.
+/// Condition: the key was created at this revision; 0 if it must not exist.
 pub(super) fn made_in(key: &str, revision: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "CREATE", "result": "EQUAL", "create_revision": revision.to_string()})
 }
 
-/// A condition: the key has this modification revision; 0 for a missing key.
+/// Condition: the key has this modification revision; 0 for a missing key.
 pub(super) fn put_in(key: &str, revision: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string()})
 }
 
-/// A condition: the key goes with this lease.
+/// Condition: the key is attached to this lease.
 pub(super) fn on_lease(key: &str, lease: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "LEASE", "result": "EQUAL", "lease": lease.to_string()})
 }
 
-/// A condition: this is what stands under the key.
+/// Condition: the key has this value.
 pub(super) fn is(key: &str, value: &[u8]) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "VALUE", "result": "EQUAL", "value": coded(value)})
 }
 
-/// Puts a value under a key.
 pub(super) fn put(key: &str, value: &[u8]) -> Value {
     json!({"request_put": {"key": coded(key.as_bytes()), "value": coded(value)}})
 }
 
-/// Reads all keys that begin like this.
+/// Reads all keys with this prefix.
 pub(super) fn all_under(prefix: &str) -> Value {
     let prefix = prefix.as_bytes();
     json!({"request_range": {"key": coded(prefix), "range_end": coded(&end_of(prefix))}})
@@ -137,8 +131,10 @@ pub(super) fn newest_under(prefix: &str) -> Value {
 }
 
 impl Etcd {
+    /// Creates a client without connecting.
+    ///
     /// # Errors
-    /// Certificates that cannot be read.
+    /// If the certificates cannot be read.
     pub fn new(file: &EtcdFile) -> anyhow::Result<Self> {
         Ok(Self {
             agent: http::agent(file.tls.as_ref(), ANSWER_WITHIN)?,
@@ -148,7 +144,7 @@ impl Etcd {
         })
     }
 
-    /// Asks the member that answered last, and the others where it does not.
+    /// Queries the member that answered last, then the others if it fails.
     fn ask(&self, path: &str, body: &Value) -> Result<Value, EtcdError> {
         let (first, mut why) = (self.good.load(Ordering::Relaxed), String::new());
         let (body, mut other) = (body.to_string(), None);
@@ -161,7 +157,7 @@ impl Etcd {
             let member = &self.endpoints[at];
             let (status, bytes) = match one(member) {
                 Ok(answer) if answer.0 < 500 => answer,
-                // A member that has no leader answers so.
+                // A member without a leader answers with a server error.
                 Ok((_, bytes)) => {
                     why = format!("{member}: {}", String::from_utf8_lossy(&bytes));
                     continue;
@@ -193,7 +189,8 @@ impl Etcd {
         Err(other.map_or(EtcdError::Silent(why), EtcdError::OtherCluster))
     }
 
-    /// A new lease, and how long it lasts: at least so many seconds, and what etcd's election timeout asks for.
+    /// Creates a lease of at least this many seconds, and returns its id and duration. etcd extends
+    /// it to its election timeout.
     ///
     /// # Errors
     /// As for all calls.
@@ -202,7 +199,7 @@ impl Etcd {
         Ok((number(&answer["ID"])?, Duration::from_secs(number(&answer["TTL"])?)))
     }
 
-    /// Renews a lease; whether it was there still.
+    /// Renews a lease, and returns whether it still existed.
     ///
     /// # Errors
     /// As for all calls.
@@ -212,7 +209,7 @@ impl Etcd {
         Ok(!left.is_null() && number(left)? > 0)
     }
 
-    /// Ends a lease, and with it the keys that hang on it.
+    /// Ends a lease and deletes the keys attached to it.
     ///
     /// # Errors
     /// As for all calls.
@@ -220,10 +217,10 @@ impl Etcd {
         self.ask("/v3/lease/revoke", &json!({"ID": lease.to_string()})).map(|_| ())
     }
 
-    /// If `conditions` hold, `then`, else what is under `otherwise` is read.
+    /// Executes `then` if `conditions` hold; otherwise reads the key `otherwise`.
     ///
     /// # Errors
-    /// As for all calls; then it may have been done.
+    /// As for all calls. The transaction may still have been executed.
     pub fn txn(
         &self,
         conditions: &[Value],
@@ -245,7 +242,7 @@ impl Etcd {
         })
     }
 
-    /// What is under one key.
+    /// Reads one key.
     ///
     /// # Errors
     /// As for all calls.
@@ -254,7 +251,8 @@ impl Etcd {
         Ok(key_values(&answer["kvs"])?.pop())
     }
 
-    /// At most `limit` keys from `from` on that begin like `prefix`, in order, and whether there are more.
+    /// Reads up to `limit` keys with this prefix in order, starting at `from`, and returns whether
+    /// there are more.
     ///
     /// # Errors
     /// As for all calls.
@@ -271,7 +269,7 @@ impl Etcd {
         Ok((key_values(&answer["kvs"])?, answer["more"].as_bool().unwrap_or(false)))
     }
 
-    /// Returns once the key has changed since this revision, or after `within`.
+    /// Blocks until the key changes after this revision, or until `within` has passed.
     pub fn wait_for_change(&self, key: &str, after: u64, within: Duration) {
         let body = json!({"create_request": {
             "key": coded(key.as_bytes()), "start_revision": (after + 1).to_string(),
@@ -298,7 +296,7 @@ impl Etcd {
     }
 }
 
-/// Numbers of 64 bits are text in the gateway's JSON.
+/// The gateway encodes 64-bit numbers as strings.
 fn number(value: &Value) -> Result<u64, EtcdError> {
     let text = value.as_str().and_then(|text| text.parse().ok());
     text.or_else(|| value.as_u64()).ok_or_else(|| EtcdError::NotUnderstood(value.to_string()))
@@ -334,7 +332,7 @@ mod tests {
         assert_eq!(end_of(b"\xff"), [0]);
     }
 
-    /// Two answers to the same question, the second one from another cluster.
+    /// Answers the same query twice, the second time with another cluster id.
     #[test]
     fn a_member_of_another_cluster_is_refused_by_name() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

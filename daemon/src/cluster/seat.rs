@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of several daemons leads: the one whose key, which hangs on a lease of its own, is in etcd. The revision in
-//! which the key was made is the epoch: it grows with every leader.
+//! Leader election: the leader is the daemon whose key, attached to its lease, is in etcd. The
+//! revision at which the key was created is the epoch, so it increases with every leader.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,36 +17,33 @@ use super::storage::{EtcdStorage, JournalTail};
 use crate::config::{Config, EtcdFile};
 use crate::fence::Fence;
 
-/// What is in the journal, and how: daemons that write another do not lead beside this one.
+/// Format of the journal. Daemons with a different format cannot serve the same prefix.
 const FORMAT: &str = "1";
-/// How long it waits where etcd does not answer.
+/// Delay between attempts while etcd is unreachable.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
-/// The key that the leader holds.
 pub(super) fn leader_key(prefix: &str) -> String {
     format!("{prefix}/leader")
 }
 
-/// Before the names of the daemons that are there, each a key that goes with its lease.
+/// Prefix of the keys with the daemons' names, each attached to its daemon's lease.
 fn daemons(prefix: &str) -> String {
     format!("{prefix}/daemons/")
 }
 
-/// How things stand while another daemon leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StandbyView {
-    /// What the leader is called. `None` where that is not known.
+    /// Name of the leader, if known.
     pub leader: Option<String>,
-    /// Why it cannot lead even if none does.
+    /// Why this daemon could not become leader.
     pub trouble: Option<String>,
 }
 
-/// What a daemon that does not lead knows, for those who ask it.
+/// State of a standby, for its API.
 #[derive(Clone, Debug, Default)]
 pub struct StandbyNews(Arc<Mutex<StandbyView>>);
 
 impl StandbyNews {
-    /// A copy.
     #[must_use]
     pub fn now(&self) -> StandbyView {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -65,17 +62,17 @@ impl StandbyNews {
     }
 }
 
-/// What all daemons of one prefix have in common.
+/// Properties that all daemons of one prefix must share.
 #[derive(Clone, Debug)]
 pub struct ClusterIdentity {
-    /// The fabric's name; empty where the daemon's file names none.
+    /// Name of the fabric; empty if none is configured.
     pub fabric: String,
-    /// How many devices the daemon drives, and a digest of their names.
+    /// Number of devices, and a digest of their names.
     pub devices: String,
 }
 
 impl ClusterIdentity {
-    /// That of a daemon with this file and this fabric.
+    /// Derives the identity from the configuration and the fabric.
     #[must_use]
     pub fn of(config: &Config, fabric: Option<&Fabric>) -> Self {
         let names: Vec<&str> = config.inventory.devices.keys().map(DeviceName::as_str).collect();
@@ -88,26 +85,26 @@ impl ClusterIdentity {
     }
 }
 
-/// The leader's seat.
+/// The position of leader, held by a lease.
 #[derive(Debug)]
 pub struct LeaderSeat {
     etcd: Etcd,
     prefix: String,
     lease: Lease,
-    /// What this daemon is called.
+    /// Name of this daemon.
     pub name: String,
-    /// Grows with each leader.
+    /// Increases with each new leader.
     pub epoch: u64,
-    /// Open while the lease is certainly its own.
+    /// Open while the lease is certainly valid.
     pub fence: Fence,
     tail: JournalTail,
-    /// Turns true once the seat is lost.
+    /// Becomes true when the lease is lost.
     pub lost: watch::Receiver<bool>,
-    /// What the daemons are called that stand by.
+    /// Names of the standbys.
     pub standbys: watch::Receiver<Vec<String>>,
 }
 
-/// A lease, and when it was asked for or renewed last.
+/// A lease, and the time of its last request or renewal.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     id: u64,
@@ -125,7 +122,7 @@ impl Lease {
         Ok(Self { id, asked, lasts })
     }
 
-    /// Whether it is there still.
+    /// Renews the lease, and returns whether it still existed.
     fn is_renewed(&mut self, etcd: &Etcd) -> Result<bool, EtcdError> {
         let asked = Instant::now();
         let is_there = etcd.keep_alive(self.id)?;
@@ -135,7 +132,7 @@ impl Lease {
         Ok(is_there)
     }
 
-    /// What puts a key that goes with this lease.
+    /// Returns the request that puts a key attached to this lease.
     fn put(&self, key: &str, value: &str) -> Value {
         json!({"request_put": {
             "key": coded(key.as_bytes()), "value": coded(value.as_bytes()), "lease": self.id.to_string(),
@@ -143,10 +140,10 @@ impl Lease {
     }
 }
 
-/// Waits until no other daemon leads, and leads.
+/// Blocks until this daemon becomes leader.
 ///
 /// # Errors
-/// Certificates that cannot be read.
+/// If the certificates cannot be read.
 pub fn take_seat(
     file: &EtcdFile,
     identity: &ClusterIdentity,
@@ -188,12 +185,13 @@ pub fn take_seat(
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
                 std::thread::sleep(AGAIN_AFTER);
             }
-            // etcd is unreachable, or the prefix belongs to another fabric: retried until an operator fixes it.
+            // etcd is unreachable, or the prefix belongs to another fabric: retried until an
+            // operator fixes it.
             Err(error) => {
                 known.set(StandbyView { leader: None, trouble: Some(error.to_string()) });
                 std::thread::sleep(AGAIN_AFTER);
                 if matches!(error.downcast_ref(), Some(EtcdError::OtherCluster(_))) {
-                    // A restored copy is a new cluster.
+                    // A restored backup is a new cluster.
                     (etcd, lease) = (Etcd::new(file)?, None);
                 }
             }
@@ -212,14 +210,15 @@ enum ElectionTurn {
         lasts: Duration,
     },
     NameTaken,
-    /// The leader's key has no lease, so that it stays for ever.
+    /// The leader's key has no lease, so it never expires.
     Stuck {
         key: String,
         leader: String,
     },
 }
 
-/// Tries once: first its name, then the leader's key, both on one lease, which is kept between tries.
+/// Makes one attempt: puts its name, then the leader key, both attached to one lease that is kept
+/// between attempts.
 fn turn(
     etcd: &Etcd,
     file: &EtcdFile,
@@ -240,7 +239,8 @@ fn turn(
             let lease = Lease::granted(etcd, file.lasts())?;
             let answer = etcd.txn(&[made_in(&own, 0)], &[lease.put(&own, "")], None);
             if !answer.as_ref().is_ok_and(|answer| answer.succeeded) {
-                // It may have been done where nothing was heard: the key goes with its lease.
+                // The transaction may have been executed without an answer. Revoking the lease
+                // removes the key.
                 etcd.revoke(lease.id)?;
                 answer?;
                 return Ok(ElectionTurn::NameTaken);
@@ -254,7 +254,7 @@ fn turn(
         Ok(answer) if answer.succeeded => {
             return Ok(ElectionTurn::Leads { epoch: answer.revision, lease });
         }
-        // It may have been done where nothing was heard.
+        // The transaction may have been executed without an answer.
         Err(error) => {
             *held = None;
             etcd.revoke(lease.id)?;
@@ -272,16 +272,16 @@ fn turn(
     if found.is_some_and(|leader| leader.lease == 0) {
         return Ok(ElectionTurn::Stuck { key, leader });
     }
-    // Another hand may have taken its name's key away.
+    // Another client may have deleted this daemon's name key.
     etcd.txn(&[made_in(&own, 0)], &[lease.put(&own, "")], None)?;
     let (revision, lasts) = (answer.revision, lease.lasts);
     Ok(ElectionTurn::Waits { leader, revision, lasts })
 }
 
-/// Whether the prefix is of another fabric or other devices, for those who only read.
+/// Checks that the prefix belongs to this fabric and these devices, without writing.
 ///
 /// # Errors
-/// That it is, or etcd's.
+/// If it belongs to others, or etcd's error.
 pub fn check_identity(file: &EtcdFile, identity: &ClusterIdentity) -> anyhow::Result<()> {
     let etcd = Etcd::new(file)?;
     for (what, ours) in [("fabric", &identity.fabric), ("devices", &identity.devices)] {
@@ -292,7 +292,7 @@ pub fn check_identity(file: &EtcdFile, identity: &ClusterIdentity) -> anyhow::Re
     Ok(())
 }
 
-/// Whether what is in etcd is what this daemon has.
+/// Compares a value in etcd with this daemon's.
 fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Result<()> {
     let theirs = String::from_utf8_lossy(theirs);
     if theirs == ours {
@@ -311,7 +311,7 @@ fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Resul
     )
 }
 
-/// Whether the prefix is of this fabric and of daemons like this one; it is from the first one on.
+/// Checks that the prefix belongs to this fabric and format. The first daemon writes them.
 fn belongs(etcd: &Etcd, prefix: &str, identity: &ClusterIdentity) -> anyhow::Result<()> {
     let ours = [("format", FORMAT), ("fabric", &identity.fabric), ("devices", &identity.devices)];
     for (what, ours) in ours {
@@ -327,16 +327,16 @@ fn belongs(etcd: &Etcd, prefix: &str, identity: &ClusterIdentity) -> anyhow::Res
 }
 
 impl LeaderSeat {
-    /// The journal, which this leader alone can write.
+    /// Opens the journal. Only this leader can write it.
     ///
     /// # Errors
-    /// etcd's.
+    /// etcd's error.
     pub fn journal(&self) -> std::io::Result<EtcdStorage> {
         let (fence, tail) = (self.fence.clone(), self.tail.clone());
         EtcdStorage::open(self.etcd.clone(), &self.prefix, self.epoch, fence, tail)
     }
 
-    /// Renews the lease until it is gone, in a thread of its own: nothing else holds it up.
+    /// Renews the lease until it is lost, on its own thread so that nothing delays it.
     fn keep(&self, lost: watch::Sender<bool>, standbys: watch::Sender<Vec<String>>) {
         let (etcd, mut lease, fence) = (self.etcd.clone(), self.lease, self.fence.clone());
         let (key, tail) = (leader_key(&self.prefix), self.tail.clone());
@@ -346,7 +346,7 @@ impl LeaderSeat {
             if !lease.is_renewed(&etcd)? {
                 return Ok(None);
             }
-            // A lease without the key that hung on it is no seat.
+            // The lease is useless without the leader key attached to it.
             let answer = etcd.txn(&own, &[all_under(&folder)], None)?;
             tail.look(&etcd)?;
             let named = answer
@@ -355,7 +355,8 @@ impl LeaderSeat {
                 .filter(|key| key.lease > 0)
                 .map(|key| String::from_utf8_lossy(&key.key[folder.len()..]).into_owned());
             let others: Vec<String> = named.filter(|other| *other != name).collect();
-            // One whose lease is gone has another in a moment.
+            // A standby that lost its lease gets a new one within moments, so one empty reading is
+            // ignored.
             if !others.is_empty() || was_alone {
                 standbys
                     .send_if_modified(|known| std::mem::replace(known, others.clone()) != others);
@@ -376,7 +377,8 @@ impl LeaderSeat {
                         let _ = lost.send(true);
                         return;
                     }
-                    // The fence closes by itself; whether the lease is gone is known when etcd answers.
+                    // The fence closes by its own deadline. Whether the lease is lost is known when
+                    // etcd answers.
                     Err(error) => tracing::warn!(%error, "the lease is not renewed"),
                 }
                 std::thread::sleep(every);
@@ -384,7 +386,7 @@ impl LeaderSeat {
         });
     }
 
-    /// Sends nothing any more, and lets another daemon lead at once.
+    /// Stops all commands and lets another daemon take over immediately.
     pub fn give_up(self) {
         self.fence.close();
         if let Err(error) = self.etcd.revoke(self.lease.id) {

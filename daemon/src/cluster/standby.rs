@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a daemon that does not lead answers: who leads, and that nothing is done here.
+//! The API of a standby: names the leader and refuses everything else.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,12 +11,12 @@ use lightloom_control::controller::Answer;
 use super::seat::StandbyNews;
 use crate::view;
 
-/// Every request is refused with the leader's name.
+/// Returns a router that refuses every request with the leader's name.
 pub fn router(known: StandbyNews) -> Router {
     Router::new().route("/healthz", get(healthz)).fallback(refused).with_state(known)
 }
 
-/// Standing by is what this daemon is for; not being able to lead is not.
+/// A standby is healthy unless something would prevent it from becoming leader.
 async fn healthz(State(known): State<StandbyNews>) -> Response {
     match known.now().trouble {
         None => "standing by\n".into_response(),

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The journal's bytes in etcd, in chunks that only the leader of its epoch can add.
+//! Journal storage in etcd, in chunks that only the leader of the current epoch can add.
 //!
 //! ```text
-//!   PREFIX/head               the generation in force, in decimal
-//!   PREFIX/journal/G/N        chunk N of generation G, both sixteen hex digits
-//!   PREFIX/journal/end        generation, chunks, bytes, and `EPOCH.WRITE` of its last write
+//!   PREFIX/head         the generation in force, in decimal
+//!   PREFIX/journal/G/N  chunk N of generation G, both sixteen hex digits
+//!   PREFIX/journal/end  generation, chunks, bytes, and `EPOCH.WRITE` of its last write
 //! ```
 //!
-//! Each append is durable when it returns. Each write updates `end`. It requires that the leader's key belongs to this epoch and that
-//! `end` has the revision of the previous write, so a request that arrives after a later one has no effect. A chunk also requires that
-//! the head names this generation and that the previous chunk exists, so the journal has no gaps. The leader keeps all bytes in memory
-//! and can rewrite them as the next generation after an unanswered request or a loss: chunks first, the head last.
+//! Each append is durable when it returns. Each write updates `end`. It requires that the leader's
+//! key belongs to this epoch and that `end` has the revision of the previous write, so a request
+//! that arrives after a later one has no effect. A chunk also requires that the head names this
+//! generation and that the previous chunk exists, so the journal has no gaps. The leader keeps all
+//! bytes in memory. After an unanswered request or a loss it rewrites them as the next generation:
+//! chunks first, the head last.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,13 +24,13 @@ use super::etcd::{Etcd, EtcdError, coded, end_of, is, made_in, newest_under, put
 use crate::fence::Fence;
 use crate::journal::Storage;
 
-/// etcd takes requests of 1.5 MiB by default.
+/// etcd's default request limit is 1.5 MiB.
 const CHUNK_BYTES: usize = 512 << 10;
-/// Chunks that are read at a time.
+/// Number of chunks read per request.
 const PAGE: u32 = 32;
 
-/// The expected state of the journal, checked at each renewal of the lease: detects records deleted or changed by another client, and
-/// a store that was restored from an older copy.
+/// The expected state of the journal, checked at each lease renewal. Detects records deleted or
+/// changed by another client, and a store restored from an older backup.
 #[derive(Clone, Debug, Default)]
 pub struct JournalTail {
     /// `None` during a write.
@@ -36,16 +38,13 @@ pub struct JournalTail {
     is_gone: Arc<AtomicBool>,
 }
 
-/// The state after the last write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Put {
     folder: String,
     chunks: u64,
-    /// The revision of the last chunk.
+    /// Revision of the last chunk.
     last: u64,
-    /// Key and value of the head.
     head: (String, String),
-    /// Key and revision of the end.
     end: (String, u64),
 }
 
@@ -54,17 +53,17 @@ impl JournalTail {
         self.put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compares it with etcd, in one request for a journal of any length.
+    /// Compares the expected state with etcd, in one request regardless of the journal's length.
     ///
     /// # Errors
-    /// etcd's.
+    /// etcd's error.
     pub(super) fn look(&self, etcd: &Etcd) -> Result<(), EtcdError> {
         let Some(put) = self.known().clone() else { return Ok(()) };
         let as_put = [is(&put.head.0, put.head.1.as_bytes()), put_in(&put.end.0, put.end.1)];
         let answer = etcd.txn(&as_put, &[newest_under(&put.folder)], None)?;
         let newest = answer.found.first().map(|chunk| chunk.mod_revision);
         if !answer.succeeded || answer.count != put.chunks || newest != Some(put.last) {
-            // A concurrent write explains the difference. Reported once.
+            // A concurrent write explains the difference. Report a loss only once.
             let mut now = self.known();
             if now.as_ref() == Some(&put) {
                 *now = None;
@@ -75,7 +74,6 @@ impl JournalTail {
     }
 }
 
-/// The value of `end`.
 #[derive(Clone, Copy, Debug)]
 struct End {
     generation: u64,
@@ -92,35 +90,35 @@ impl End {
     }
 }
 
-/// A journal in etcd.
 #[derive(Debug)]
 pub struct EtcdStorage {
     etcd: Etcd,
     prefix: String,
-    /// The revision in which this leader's key was made.
     epoch: u64,
     fence: Fence,
     generation: u64,
     chunks: u64,
-    /// The revision in which the last chunk was put.
     last: u64,
-    /// What is in etcd, once it was read.
+    /// Contents of the journal, once read.
     held: Option<Vec<u8>>,
     tail: JournalTail,
     /// The end found at start.
     end: Option<End>,
-    /// The revision of `end`. `None` after an unanswered write.
+    /// Revision of `end`. `None` after an unanswered write.
     end_put: Option<u64>,
     /// Number of writes by this leader.
     writes: u64,
-    /// The last generation this leader started to write. An abandoned one is never reused: its requests may still arrive.
+    /// The last generation this leader started to write. An abandoned one is never reused, because
+    /// its requests may still arrive.
     begun: u64,
     missing: Option<String>,
 }
 
 impl EtcdStorage {
+    /// Opens the journal.
+    ///
     /// # Errors
-    /// etcd's.
+    /// etcd's error.
     pub fn open(
         etcd: Etcd,
         prefix: &str,
@@ -158,7 +156,7 @@ impl EtcdStorage {
         let head = self.etcd.get(&key)?;
         let head = head.map(|head| String::from_utf8_lossy(&head.value).into_owned());
         let (mut last, mut from) = (None, all.clone());
-        // One request for each generation.
+        // One request per generation.
         while let Some(next) = self.etcd.page(&from, &all, 1)?.0.pop() {
             let name = String::from_utf8_lossy(&next.key[all.len()..]).into_owned();
             let number = name.get(..16).and_then(|name| u64::from_str_radix(name, 16).ok());
@@ -190,7 +188,6 @@ impl EtcdStorage {
         format!("{}/journal/end", self.prefix)
     }
 
-    /// The end of the current generation.
     fn in_force(&self) -> End {
         let bytes = self.held.as_ref().map_or(0, Vec::len) as u64;
         End { generation: self.generation, chunks: self.chunks, bytes }
@@ -212,7 +209,8 @@ impl EtcdStorage {
         format!("{}{at:016x}", self.folder(generation))
     }
 
-    /// Executes `then` if this daemon still leads, `end` is unchanged since its last write, and `more` holds. Returns the revision.
+    /// Executes `then` if this daemon still leads, `end` is unchanged since its last write, and
+    /// `more` holds. Returns the revision.
     fn as_leader(&mut self, more: Vec<Value>, then: &[Value], end: End) -> io::Result<u64> {
         if !self.fence.is_open() {
             return Err(io::Error::other(NOT_RENEWED));
@@ -254,8 +252,8 @@ impl EtcdStorage {
         *self.tail.known() = (chunks > 0).then_some(put);
     }
 
-    /// Appends `bytes` to the current generation, or to the empty generation `next`. Returns the number of chunks and the revision of
-    /// the last one.
+    /// Appends `bytes` to the current generation, or to the empty generation `next`. Returns the
+    /// number of chunks and the revision of the last one.
     fn put_chunks(&mut self, next: Option<u64>, bytes: &[u8]) -> io::Result<(u64, u64)> {
         let mut end = self.in_force();
         let generation = next.unwrap_or(end.generation);
@@ -282,10 +280,10 @@ impl EtcdStorage {
     }
 }
 
-/// The trouble of a journal that differs from the last write.
+/// Reported if the journal differs from the last write.
 const LOST_SOME: &str =
     "another client deleted or changed records in etcd, or an older copy was restored";
-/// The trouble of a leader whose lease may have expired.
+/// Reported by a leader whose lease may have expired.
 const NOT_RENEWED: &str = "etcd does not renew the lease of this daemon";
 
 fn failed(error: EtcdError) -> io::Error {
@@ -352,11 +350,11 @@ impl Storage for EtcdStorage {
         Ok(())
     }
 
-    /// The generation before is kept until the next one.
+    /// The previous generation is kept until the next replacement.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.begun += 1;
         let next = self.begun;
-        // Leftovers of a previous leader.
+        // Delete leftovers of a previous leader.
         let folder = self.folder(next).into_bytes();
         let forget = |from: &[u8], end: &[u8]| json!({"request_delete_range": {"key": coded(from), "range_end": coded(end)}});
         self.as_leader(Vec::new(), &[forget(&folder, &end_of(&folder))], self.in_force())?;
@@ -375,7 +373,7 @@ impl Storage for EtcdStorage {
         if !self.fence.is_open() {
             return Some(NOT_RENEWED.to_owned());
         }
-        // Said once: then all of it is written anew.
+        // Reported once; then the whole journal is rewritten.
         self.tail.is_gone.swap(false, Ordering::SeqCst).then(|| LOST_SOME.to_owned())
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several daemons for one fabric: how they find each other.
+//! Configuration of etcd and of a trace collector.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,23 +9,24 @@ use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Several daemons for one fabric, one of which leads: the others stand by until its lease in etcd is gone.
+/// Settings for several daemons that serve one fabric. One leads, and the others are standbys until
+/// its lease in etcd expires.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EtcdFile {
     /// URLs of etcd's members.
     pub endpoints: Vec<String>,
-    /// Under which keys: one for each fabric, such as `/lightloom/hall-1`.
+    /// Key prefix, unique per fabric, such as `/lightloom/hall-1`.
     pub prefix: String,
-    /// What this daemon is called among them [default: the machine's name].
+    /// Name of this daemon in the cluster [default: the host name].
     #[serde(default)]
     pub name: Option<String>,
-    /// How long the lease lasts without being renewed, in whole seconds, 1 to 60 [default: 3s]; etcd
-    /// makes it 1.5 election timeouts at least, 2 s by default.
+    /// Lease duration without renewal, in whole seconds, 1 to 60 [default: 3s]. etcd extends it to
+    /// at least 1.5 election timeouts, which is 2 s by default.
     #[serde(default = "usual_lease")]
     pub lease: Text<Picoseconds>,
-    /// Offset of the epochs that devices see [default: 0]. Epochs restart at 1 in a new etcd, and devices refuse epochs
-    /// below those that they know.
+    /// Offset added to the epochs that devices see [default: 0]. Epochs restart at 1 in a new etcd
+    /// cluster, and devices refuse an epoch lower than one they have seen.
     #[serde(default)]
     pub epoch_from: u64,
     /// Certificates for `https` URLs.
@@ -33,16 +34,16 @@ pub struct EtcdFile {
     pub tls: Option<HttpTlsFile>,
 }
 
-/// TLS to etcd, or to a collector of traces.
+/// TLS settings for etcd or a trace collector.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HttpTlsFile {
-    /// The authorities that sign its certificate, PEM.
+    /// CA certificates that sign the server's certificate, PEM.
     pub ca: PathBuf,
-    /// This daemon's certificate, PEM, where it asks for one.
+    /// Client certificate of this daemon, PEM, if the server requires one.
     #[serde(default)]
     pub certificate: Option<PathBuf>,
-    /// Its private key, PEM.
+    /// Private key of the client certificate, PEM.
     #[serde(default)]
     pub key: Option<PathBuf>,
 }
@@ -52,20 +53,17 @@ fn usual_lease() -> Text<Picoseconds> {
 }
 
 impl EtcdFile {
-    /// How long the lease lasts.
     #[must_use]
     pub fn lasts(&self) -> Duration {
         Duration::from_micros(super::micros(self.lease).0)
     }
 
-    /// What this daemon is called.
     #[must_use]
     pub fn own_name(&self) -> String {
         let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         self.name.clone().unwrap_or_else(|| host().trim().to_owned())
     }
 
-    /// Says what is wrong in it.
     pub(crate) fn check(&self, check: &mut Check<'_>) {
         let mut bad = |path: &str, message: String, help: &str| {
             check.error(super::codes::BAD_SERVER, path, message).help(help);
@@ -111,11 +109,12 @@ impl EtcdFile {
     }
 }
 
-/// Where traces of changes go.
+/// Export of traces of changes.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TracesFile {
-    /// The URL of an OpenTelemetry collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`.
+    /// URL of an OpenTelemetry collector that accepts OTLP over HTTP, such as
+    /// `http://127.0.0.1:4318`.
     pub endpoint: String,
     /// Certificates for an `https` URL.
     #[serde(default)]
@@ -123,7 +122,6 @@ pub struct TracesFile {
 }
 
 impl TracesFile {
-    /// Says what is wrong in it.
     pub(crate) fn check(&self, check: &mut Check<'_>) {
         let example = "http://HOST:4318";
         check_url(check, "/traces/endpoint", &self.endpoint, self.tls.as_ref(), example);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's file as people write it: its keys, their defaults, and nothing checked yet.
+//! The keys of the configuration file and their defaults, before validation.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,62 +18,64 @@ use lightloom_control::management::DomainKind;
 use lightloom_control::policy::OnFault;
 use lightloom_control::record::OnFailure;
 
-/// The file as people write it.
+/// The configuration file of `lightloomd`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DaemonFile {
-    /// Where the journal and the audit log are kept.
+    /// Directory of the journal and the audit log.
     pub state_dir: PathBuf,
-    /// The API's Unix socket [default: `lightloomd.sock` in `state_dir`].
+    /// Unix socket of the API [default: `lightloomd.sock` in `state_dir`].
     #[serde(default)]
     pub socket: Option<PathBuf>,
-    /// The file with the audit log's key, made at the first start [default: `audit.key` in `state_dir`].
+    /// File with the key of the audit log, created at the first start [default: `audit.key` in
+    /// `state_dir`].
     #[serde(default)]
     pub audit_key: Option<PathBuf>,
-    /// The fabric file that plans are checked against. Without it, only targets by device are taken.
+    /// Fabric file that plans are checked against. Without it, only targets by device are accepted.
     #[serde(default)]
     pub fabric: Option<PathBuf>,
-    /// The API over TCP, with mutual TLS only.
+    /// API over TCP, with mutual TLS only.
     #[serde(default)]
     pub tls: Option<TlsFile>,
-    /// Other daemons for the same fabric, one of which leads: their journal is in etcd.
+    /// Cluster of daemons for the same fabric, one of which leads. Their journal is in etcd.
     #[serde(default)]
     pub etcd: Option<EtcdFile>,
-    /// What the operator wants done without being asked.
+    /// Automatic actions.
     #[serde(default)]
     pub policies: PoliciesFile,
-    /// Commands around moves.
+    /// Commands run before and after changes.
     #[serde(default)]
     pub hooks: HooksFile,
-    /// Where a trace of each change goes.
+    /// Export of traces of changes.
     #[serde(default)]
     pub traces: Option<TracesFile>,
-    /// Devices one by one.
+    /// Individually listed devices.
     #[serde(default)]
     pub devices: Vec<DeviceFile>,
-    /// Transceivers by pattern.
+    /// Transceivers listed by pattern.
     #[serde(default)]
     pub modules: Vec<ModulesFile>,
-    /// What carries the answers of several devices, and so can silence all of them at once. Each line is a domain of
-    /// its own, and devices at one host share it as their server, without being written here.
+    /// Shared points of failure between the daemon and several devices. Each serial line is its own
+    /// domain. Devices with the same host address share a server domain automatically.
     #[serde(default)]
     pub management: Vec<ManagementFile>,
 }
 
-/// A failure domain of management.
+/// A failure domain of the management network.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManagementFile {
-    /// Its name in the status.
+    /// Name shown in the status.
     pub name: String,
-    /// What it is.
+    /// Type of the failure domain.
     #[schemars(with = "DomainKindFile")]
     pub kind: DomainKind,
-    /// Whose lines it carries: a device such as `n4/b0` or `ocs0`, or a node such as `n4` for all of its modules.
+    /// Devices behind it: a device such as `n4/b0` or `ocs0`, or a node such as `n4` for all its
+    /// modules.
     pub lines: Vec<String>,
 }
 
-/// The API over TCP.
+/// API over TCP.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFile {
@@ -84,34 +86,35 @@ pub struct TlsFile {
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
-    /// The authority that signs client certificates, PEM.
+    /// CA certificate that signs client certificates, PEM.
     pub client_ca: PathBuf,
-    /// Who may do what. A certificate that is not listed may do nothing.
+    /// Clients and their roles. A certificate that is not listed has no rights.
     #[serde(default)]
     pub clients: Vec<ClientFile>,
 }
 
-/// One client.
+/// A client.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientFile {
-    /// Its name in the audit log.
+    /// Name in the audit log.
     pub name: String,
     /// SHA-256 of its certificate (DER), 64 hex digits.
     pub sha256: String,
-    /// What it may do.
+    /// Its roles.
     pub roles: BTreeSet<Role>,
 }
 
-/// Commands around moves, each with JSON on its standard input.
+/// Commands run before and after changes. Each receives JSON on standard input.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HooksFile {
-    /// Before an operator's apply or rollback: if it fails, the change is refused and no light moves.
+    /// Before an operator's apply or rollback. If the command fails, the change is refused and no
+    /// light moves.
     pub before: Option<HookFile>,
-    /// After any change that was committed.
+    /// After a committed change.
     pub after: Option<HookFile>,
-    /// After any change that was not.
+    /// After a change that was not committed.
     pub failed: Option<HookFile>,
 }
 
@@ -119,9 +122,9 @@ pub struct HooksFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HookFile {
-    /// The program and its arguments; no shell is between.
+    /// Program and arguments, run without a shell.
     pub command: Vec<String>,
-    /// It is killed after this time [default: 10s].
+    /// Time limit, after which it is killed [default: 10s].
     #[serde(default = "usual_hook_time")]
     pub within: Text<Picoseconds>,
 }
@@ -130,48 +133,48 @@ fn usual_hook_time() -> Text<Picoseconds> {
     Text(Picoseconds::from_millis(10_000))
 }
 
-/// What a client may do.
+/// A role of a client.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Look at everything.
+    /// Read everything.
     Read,
-    /// Have changes worked out.
+    /// Preview changes.
     Plan,
-    /// Ask for phases of the plan on the devices, as a job does; who may apply may that, too.
+    /// Request phases of the plan in force, as a job does. Included in `apply`.
     Phase,
-    /// Change what is lit.
+    /// Change circuits.
     Apply,
-    /// Confirm what waits for it.
+    /// Confirm pending changes.
     Confirm,
-    /// Read what modules say of their firmware and their registers. No verb writes firmware yet.
+    /// Read the modules' firmware data and registers. Firmware cannot be written yet.
     Firmware,
 }
 
-/// What the operator wants done without being asked.
+/// Automatic actions.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoliciesFile {
-    /// When a device does not get to its target.
+    /// Action when a device does not reach its target.
     #[schemars(with = "OnFailureFile")]
     pub on_failure: OnFailure,
-    /// When a dead daemon left a transaction half done.
+    /// Action when a daemon stopped in the middle of a transaction.
     #[schemars(with = "RecoveryFile")]
     pub recovery: Recovery,
-    /// When a device has moved by itself.
+    /// Action when a device's positions change without a request.
     #[schemars(with = "OnDriftFile")]
     pub on_drift: OnDrift,
-    /// When a node or module dies.
+    /// Action when a node or module fails.
     #[schemars(with = "OnFaultFile")]
     pub on_fault: OnFault,
-    /// How long a silent module is waited for: by a bypass that needs it, and before the status names a node that no
-    /// other sees. Silence is never death.
+    /// Time to wait for an unreachable module: before a bypass that needs it, and before the status
+    /// reports a node that no peer observes. An unreachable module is not considered failed.
     pub heartbeat: Text<Picoseconds>,
-    /// The most links of one failure domain that may be dark at a time, at least 2.
+    /// Maximum number of links in one failure domain that may be dark at the same time, at least 2.
     pub dark_links_max: u32,
-    /// How often an idle device is read.
+    /// Interval at which idle devices are read.
     pub poll_every: Text<Picoseconds>,
 }
 
@@ -189,19 +192,19 @@ impl Default for PoliciesFile {
     }
 }
 
-// The schema twins of policies that live with the pure core.
-/// When a node or module dies.
+// Schema versions of the policies defined in the control crate.
+/// Action when a node or module fails.
 #[derive(JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[expect(dead_code, reason = "schema only")]
 enum OnFaultFile {
-    /// Say so.
+    /// Report it only.
     Report,
-    /// Replan around it and apply the bypass.
+    /// Plan a bypass and apply it.
     Bypass,
 }
 
-/// What carries answers.
+/// Type of a management failure domain.
 #[derive(JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[expect(dead_code, reason = "schema only")]
@@ -210,7 +213,7 @@ enum DomainKindFile {
     Line,
     /// A terminal server, or a host with several devices behind one address.
     Server,
-    /// A program on a host through which its modules are reached.
+    /// An agent on a host that gives access to its modules.
     Agent,
     /// A switch of the management network.
     Switch,
@@ -238,104 +241,109 @@ enum OnDriftFile {
     Restore,
 }
 
-/// One device.
+/// A device.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceFile {
-    /// Its name: `ocs4` and `n17/b0` are the parts of a plan, any other name is reached by target.
+    /// Device name. `ocs4` and `n17/b0` are parts of a plan; other names are only reachable by
+    /// target.
     pub name: String,
-    /// How to talk to it.
+    /// Protocol and address.
     pub driver: DriverFile,
-    /// Limits other than the usual.
+    /// Limits that differ from the defaults.
     #[serde(default)]
     pub limits: LimitsFile,
-    /// What takes traffic off its slots before their light moves: a group of a Linux switch for each.
+    /// Drain controls that take traffic off its slots before their light moves: one group of a
+    /// Linux switch per slot.
     #[serde(default, rename = "drain_controls", alias = "levers")]
     pub levers: Vec<LeverFile>,
-    /// Fails operations on purpose, for drills.
+    /// Fault injection for drills.
     #[serde(default)]
     pub chaos: Option<Chances>,
 }
 
-/// Chances, each from 0 to 1.
+/// Probabilities of injected faults, each from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Chances {
     /// Refused without reaching the device.
     pub refuse: f64,
-    /// Done by the device, reported as failed.
+    /// Executed by the device, but reported as failed.
     pub fail: f64,
-    /// Lost on the way: the device never hears of it.
+    /// Lost before the device receives it.
     pub lose_request: f64,
-    /// Done, and the answer lost.
+    /// Executed, but the answer is lost.
     pub lose_reply: f64,
 }
 
-/// What takes traffic off a slot.
+/// A drain control of a slot.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeverFile {
-    /// The slot of this device.
+    /// Slot of this device.
     pub slot: u32,
-    /// The Linux switch.
+    /// Name of the Linux switch.
     pub device: String,
-    /// Its nexthop group.
+    /// Nexthop group on that switch.
     pub group: u32,
 }
 
-/// Limits of a device; what is left out is as usual.
+/// Limits of a device. Omitted values have their defaults.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsFile {
-    /// How long it may take to answer one operation [default: 2s].
+    /// Time limit for the answer to one operation [default: 2s].
     pub reply_within: Option<Text<Picoseconds>>,
-    /// How long to keep reading it when its state is unknown [default: 30s].
+    /// Time to keep reading the device while its state is unknown [default: 30s].
     pub reconcile_within: Option<Text<Picoseconds>>,
-    /// How long light may take to settle [default: 1s].
+    /// Time limit for light to settle [default: 1s].
     pub settle_within: Option<Text<Picoseconds>>,
-    /// How long after its session was given up a command may still be done [default: 2s for switches, else 0].
+    /// Time after the end of a session within which a command may still be executed [default: 2s
+    /// for switches, else 0].
     pub late_within: Option<Text<Picoseconds>>,
-    /// How long after a takeover a late command of the daemon that led before is undone [default: 1min; 0 with `election`].
+    /// Time after a failover within which late commands of the previous leader are undone [default:
+    /// 1min; 0 with `election`].
     pub restore_late_within: Option<Text<Picoseconds>>,
-    /// The least optical power of a lit slot in dBm [default: -14].
+    /// Minimum optical power of a lit slot in dBm [default: -14].
     pub power_min_dbm: Option<f64>,
-    /// Good reads in a row before power is believed [default: 3].
+    /// Number of consecutive good readings that qualify the power [default: 3].
     pub power_samples: Option<u32>,
 }
 
-/// Transceivers that agents reach, by pattern.
+/// Transceivers behind agents, by pattern.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentModulesFile {
     /// The agent, `host:port`.
     pub tcp: String,
-    /// What the agent's file calls the module.
+    /// Name of the module in the agent's configuration.
     pub module: String,
-    /// Who the agent must be, and who this is.
+    /// TLS identities of the agent and of this daemon.
     pub tls: AgentTlsFile,
 }
 
-/// Transceivers by pattern.
+/// Transceivers listed by pattern.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModulesFile {
     /// First and last node.
     pub nodes: [u32; 2],
-    /// Bundles of each node.
+    /// Number of bundles per node.
     pub bundles: u8,
-    /// The line, with `{node}` and `{bundle}` for the numbers.
+    /// Serial line, with `{node}` and `{bundle}` as placeholders.
     #[serde(default)]
     pub serial: Option<String>,
-    /// Or the agent that reaches them, with `{node}` and `{bundle}` in its address, name and module.
+    /// Alternative: the agent that gives access, with `{node}` and `{bundle}` as placeholders in
+    /// its address, name and module.
     #[serde(default)]
     pub agent: Option<AgentModulesFile>,
-    /// Its rate [default: 921600].
+    /// Line rate in bits per second [default: 921600].
     #[serde(default = "transceiver::usual_rate")]
     pub bits_per_second: u32,
-    /// What must hold of the data paths when light moves [default: hot].
+    /// State required of the data paths when light moves [default: hot].
     #[serde(default)]
     pub policy: PathPolicy,
-    /// Limits other than the usual.
+    /// Limits that differ from the defaults.
     #[serde(default)]
     pub limits: LimitsFile,
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A Linux switch as the daemon's file describes it: what is to be set up, and between what traffic
-//! moves.
+//! Configuration of a Linux switch.
 
 use std::net::Ipv4Addr;
 
@@ -9,20 +8,21 @@ use lightloom_units::{BitsPerSecond, Text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What is to be set up, and between what traffic moves.
+/// Objects to create on a Linux switch, and the nexthop groups between whose alternatives traffic
+/// moves.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinuxFile {
-    /// Our number in the kernel's `protocol` field [default: 177].
+    /// Value of the kernel's `protocol` field that marks objects of this daemon [default: 177].
     #[serde(default = "usual_protocol")]
     pub protocol: u8,
-    /// The first of the 65,536 nexthop ids that are ours [default: 1000000].
+    /// First of the 65,536 nexthop ids reserved for this daemon [default: 1000000].
     #[serde(default = "usual_first_id")]
     pub first_id: u32,
-    /// veth pairs to make, for emulation.
+    /// veth pairs to create, for emulation.
     #[serde(default)]
     pub pairs: Vec<[String; 2]>,
-    /// Links to have up.
+    /// Links to bring up.
     #[serde(default)]
     pub links: Vec<LinkFile>,
     /// Nexthop groups, by slot.
@@ -40,47 +40,47 @@ fn usual_first_id() -> u32 {
     1_000_000
 }
 
-/// One link.
+/// A link.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkFile {
-    /// Its name.
+    /// Interface name.
     pub name: String,
-    /// An address, such as `10.0.0.1/24`.
+    /// Address, such as `10.0.0.1/24`.
     #[serde(default)]
     pub address: Option<Prefix>,
-    /// The rate it is held to.
+    /// Rate limit.
     #[serde(default)]
     pub rate: Option<Text<BitsPerSecond>>,
-    /// The node whose network interface is plugged in here, such as `n9`: that none of its links is up is a witness
-    /// of its death.
+    /// Node whose network interface is connected here, such as `n9`. If all links of the node are
+    /// down, this is evidence that it failed.
     #[serde(default)]
     pub node: Option<NodeId>,
 }
 
-/// One nexthop group.
+/// A nexthop group.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupFile {
-    /// Its slot.
+    /// Slot number.
     pub slot: u16,
-    /// Where traffic goes at position 1, 2, …
+    /// Nexthops at position 1, 2, …
     pub alternatives: Vec<Vec<Nexthop>>,
-    /// Where traffic goes while it is drained [default: nowhere].
+    /// Nexthops while drained [default: none].
     #[serde(default)]
     pub drained: Vec<Nexthop>,
 }
 
-/// One way out.
+/// A nexthop.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nexthop {
-    /// The neighbour.
+    /// Address of the neighbour.
     #[schemars(with = "String")]
     pub via: Ipv4Addr,
-    /// The link.
+    /// Interface.
     pub dev: String,
-    /// Its share, 1 to 256 [default: 1].
+    /// Weight, 1 to 256 [default: 1].
     #[serde(default = "one")]
     pub weight: u16,
 }
@@ -89,22 +89,22 @@ fn one() -> u16 {
     1
 }
 
-/// One route.
+/// A route.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RouteFile {
-    /// Where to.
+    /// Destination.
     pub to: Prefix,
-    /// Through the group of this slot.
+    /// Slot of the group.
     pub group: u16,
 }
 
-/// `10.0.0.0/8`.
+/// An IPv4 prefix such as `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix {
-    /// The address.
+    /// Network address.
     pub address: Ipv4Addr,
-    /// Its length, 0 to 32.
+    /// Prefix length, 0 to 32.
     pub length: u8,
 }
 

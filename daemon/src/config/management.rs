@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Through what devices are reached: what the file says of lines, and what their addresses say.
+//! Management failure domains: those listed in the configuration, and those derived from shared
+//! addresses.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use lightloom_control::management::{Domain, DomainKind};
 use lightloom_control::state::DeviceName;
 
 impl Config {
-    /// Takes in which devices fall silent together.
+    /// Records which devices can become unreachable together.
     pub(super) fn manage(&mut self, check: &mut Check<'_>) {
         let hosts = self.drivers.iter().filter_map(|(name, (driver, _))| {
             let host = driver.protocol().host()?;
@@ -51,7 +52,7 @@ impl Config {
         }
     }
 
-    /// The devices that a line names: itself, or the modules of a node.
+    /// Returns the devices that an entry names: a device itself, or the modules of a node.
     fn lines_of(&self, line: &str) -> Vec<DeviceName> {
         let device = DeviceName::from(line);
         if self.inventory.devices.contains_key(&device) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The devices of a daemon file as the switches of a network of circuits.
+//! Maps configured devices to the optical switches of the fabric's network.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
@@ -11,7 +11,7 @@ use lightloom_control::desired::circuits::Switches;
 use lightloom_control::state::DeviceName;
 
 impl Config {
-    /// The device of each switch whose ports are numbered, once the network is known.
+    /// Returns the device and port numbering of each optical switch.
     #[must_use]
     pub fn numbered_switches(&self) -> Switches {
         let numbered = self
@@ -21,7 +21,7 @@ impl Config {
         numbered.collect()
     }
 
-    /// Takes in how each optical switch numbers the ports of a plan.
+    /// Records how each optical switch numbers the ports of a plan.
     pub(super) fn number_switches(
         &mut self,
         name: &str,

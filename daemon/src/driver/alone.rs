@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One device asked without a controller: what its task does, one operation after the other.
+//! Drives one device without a controller, one operation at a time. For conformance tests and
+//! tools.
 
 use lightloom_control::controller::{Event, Foreign, Ticket};
 use lightloom_control::state::{Op, Outcome};
@@ -11,7 +12,6 @@ use super::stream::Address;
 use crate::fence::Fence;
 use crate::tend::Task;
 
-/// A device and its task.
 pub struct Alone {
     task: Task,
     tickets: u64,
@@ -20,22 +20,20 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Not connected yet.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
         let task = Task::new("device".into(), endpoint, Fence::default());
         Self { task, tickets: 0, foreign: Vec::new(), why: String::new() }
     }
 
-    /// The same of a dialect over a byte stream.
     pub fn speaking<D: Dialect + Clone + 'static>(address: Address, dialect: D) -> Self {
         Self::new(Endpoint::speaking(address, dialect))
     }
 
-    /// Opens a fresh connection; who is there.
+    /// Opens a new connection and returns the device's identity.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why the connection failed.
     pub async fn connect(&mut self) -> Result<String, String> {
         self.disconnect();
         let mut identity = String::new();
@@ -51,7 +49,7 @@ impl Alone {
         }
     }
 
-    /// Performs one operation.
+    /// Executes one operation.
     pub async fn run(&mut self, op: &Op) -> Outcome {
         self.tickets += 1;
         let (mut does, mut said) = (Vec::new(), Vec::new());
@@ -70,22 +68,22 @@ impl Alone {
         }
     }
 
-    /// Drops the connection.
+    /// Closes the connection.
     pub fn disconnect(&mut self) {
         let mut does = Vec::new();
         self.task.tender.broke(self.task.now(), "given up".into(), &mut does);
         self.task.act(does, &mut Vec::new());
     }
 
-    /// What the device has reported of other controllers since this was last called.
+    /// Returns the changes by other controllers that the device reported since the last call.
     pub fn foreign(&mut self) -> Vec<Foreign> {
         std::mem::take(&mut self.foreign)
     }
 
-    /// The bytes that operations would send one after the other.
+    /// Returns the bytes that these operations would send in sequence.
     ///
     /// # Errors
-    /// Why that cannot be said.
+    /// Why they cannot be determined.
     pub fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, NoPreview> {
         self.task.tender.preview(ops)
     }

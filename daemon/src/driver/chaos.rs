@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A conversation that fails any operation with any probability, around another one. Seeded: the same
-//! seed fails the same operations.
+//! Wraps a conversation and makes operations fail with configured probabilities. A seed reproduces
+//! the failures.
 
 use lightloom_units::seed::Stream;
 use rand::RngExt;
@@ -13,17 +13,15 @@ use lightloom_drivers::Reached;
 use lightloom_drivers::conversation::Conversation;
 use lightloom_drivers::module::Module;
 
-/// The conversation.
 pub struct Chaos {
     inner: Box<dyn Conversation>,
     chances: Chances,
     rng: Stream,
-    /// Whether the operation under way moves light; `None` if there is none.
+    /// Whether the current operation moves light. `None` if there is none.
     moves: Option<bool>,
 }
 
 impl Chaos {
-    /// Fails the operations of `inner`.
     #[must_use]
     pub fn new(inner: Box<dyn Conversation>, chances: Chances, rng: Stream) -> Self {
         Self { inner, chances, rng, moves: None }

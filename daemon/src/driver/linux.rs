@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A Linux switch, over rtnetlink: links, addresses, routes through nexthop groups, HTB rates.
+//! Driver for a Linux switch over rtnetlink: links, addresses, routes through nexthop groups, HTB
+//! rates.
 //!
-//! A slot is a nexthop group, a position one of its alternatives, 0 drained. Traffic moves by
-//! replacing the group in place, so the routes through it stay; nothing is ever deleted, because
-//! deleting a member silently shrinks every group that holds it. Objects carry our own protocol
-//! number and ids of our own range, and what belongs to others is left alone.
+//! A slot is a nexthop group, and a position is one of its alternatives; 0 is drained. Traffic
+//! moves by replacing the group in place, so the routes through it stay. Nothing is ever deleted,
+//! because deleting a member silently shrinks every group that contains it. Objects carry the
+//! daemon's protocol number and ids of its reserved range; all others are left untouched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,24 +22,22 @@ use lightloom_drivers::conversation::Conversation;
 
 const MEMBERS_FROM: u32 = 32_768;
 const BLACKHOLE: u32 = 65_535;
-/// Our qdisc handle: 4c4c:, "LL".
+/// Qdisc handle 4c4c:, "LL".
 const HANDLE: u32 = 0x4c4c_0000;
-/// Routes of ours do not fight with routes of others over one metric.
+/// A separate metric avoids conflicts with routes of others.
 const METRIC: u32 = 17_700;
 const AF_INET: u8 = 2;
-/// A group that holds none of its alternatives.
+/// The position of a group whose members match none of its alternatives.
 const ELSEWHERE: Position = Position(u32::MAX);
 
-/// The driver.
 pub struct Linux {
     file: LinuxFile,
     netlink: Option<Netlink>,
-    /// Our nexthop objects: id by way out.
+    /// Nexthop object ids by gateway and interface.
     members: BTreeMap<(Ipv4Addr, String), u32>,
 }
 
 impl Linux {
-    /// Not connected yet.
     #[must_use]
     pub fn new(file: LinuxFile) -> Self {
         let ways = file.groups.iter().flat_map(|g| g.alternatives.iter().chain([&g.drained]));
@@ -52,7 +51,7 @@ impl Linux {
         self.netlink.as_mut().ok_or_else(|| io::Error::other("not connected"))
     }
 
-    /// Makes everything that stands still: links, addresses, rates, nexthops, groups, routes.
+    /// Creates everything static: links, addresses, rates, nexthops, groups, routes.
     fn set_up(&mut self) -> io::Result<()> {
         self.netlink = Some(Netlink::open()?);
         self.refuse_foreign_ids()?;
@@ -76,7 +75,7 @@ impl Linux {
         self.netlink()?.change(kind::NEW_NEXTHOP, How::Replace, &hole)?;
         let standing = self.positions()?;
         for group in &file.groups {
-            // A group that stands somewhere keeps standing there: connecting moves no traffic.
+            // Leave an existing group at its position: connecting moves no traffic.
             if !standing.contains_key(&Slot(u32::from(group.slot))) {
                 self.point(group, Position(1))?;
             }
@@ -97,11 +96,11 @@ impl Linux {
         }
         let Some(Text(rate)) = link.rate else { return Ok(()) };
         match self.root_qdisc(index)? {
-            // The kernel's own default.
+            // The kernel's default qdisc.
             None | Some(0) => {
                 self.netlink()?.change(kind::NEW_QDISC, How::Replace, &htb_root(index))?;
             }
-            // HTB does not let itself be replaced by itself.
+            // HTB cannot be replaced by itself.
             Some(HANDLE) => {}
             Some(_) => {
                 let why = format!("{}: its root qdisc is not ours", link.name);
@@ -116,7 +115,7 @@ impl Linux {
         index.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
     }
 
-    /// What the kernel says of a link: `ifinfomsg` and its attributes.
+    /// Returns the link's `ifinfomsg` and attributes.
     fn link(&mut self, name: &str) -> io::Result<Vec<u8>> {
         const IFLA_IFNAME: u16 = 3;
         let mut body = Body::with_header(&[0; 16]);
@@ -126,7 +125,7 @@ impl Linux {
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
     }
 
-    /// Nexthop objects: id, protocol, members as (id, weight).
+    /// Returns the nexthop objects: id, protocol, members as (id, weight).
     fn nexthops(&mut self) -> io::Result<Vec<Object>> {
         let dump = self.netlink()?.dump(kind::GET_NEXTHOP, &Body::with_header(&[0; 8]))?;
         Ok(dump.iter().filter_map(|(_, body)| Object::read(body)).collect())
@@ -145,7 +144,7 @@ impl Linux {
         }
     }
 
-    /// The handle of the link's root qdisc.
+    /// Returns the handle of the link's root qdisc.
     fn root_qdisc(&mut self, index: u32) -> io::Result<Option<u32>> {
         const ROOT: u32 = u32::MAX;
         let dump = self.netlink()?.dump(kind::GET_QDISC, &Body::with_header(&[0; 20]))?;
@@ -168,7 +167,7 @@ impl Linux {
         Some(ways)
     }
 
-    /// Where our groups stand; one that does not exist is absent.
+    /// Returns the positions of the daemon's groups. Missing groups are omitted.
     fn positions(&mut self) -> io::Result<BTreeMap<Slot, Position>> {
         let objects = self.nexthops()?;
         let groups = self.file.groups.clone();
@@ -224,7 +223,7 @@ impl Linux {
         }
     }
 
-    /// The nodes that are plugged in here and none of whose links has a carrier.
+    /// Returns the configured nodes whose links all lack a carrier.
     fn unlinked(&mut self) -> io::Result<Vec<NodeId>> {
         const IFF_LOWER_UP: u32 = 1 << 16;
         let mut linked = BTreeMap::<NodeId, bool>::new();
@@ -240,7 +239,7 @@ impl Linux {
     }
 }
 
-// The kernel answers within microseconds: nothing here waits.
+// The kernel answers within microseconds, so these calls are synchronous.
 impl Conversation for Linux {
     fn connected(&mut self, _out: &mut Vec<u8>) -> Option<Reached> {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -412,7 +411,7 @@ fn htb_class(index: u32, rate: BitsPerSecond) -> Body {
     const TCA_HTB_RATE64: u16 = 6;
     const TCA_HTB_CEIL64: u16 = 7;
     let bytes_per_second = rate.get() / 8;
-    // The 32-bit field saturates at 34 Gbit/s: the 64-bit attribute is what counts.
+    // The 32-bit field saturates at 34 Gbit/s; the kernel uses the 64-bit attribute.
     let narrow = u32::try_from(bytes_per_second).unwrap_or(u32::MAX).to_ne_bytes();
     let spec = [&[0, 1, 0, 0, 0, 0, 0, 0][..], &narrow].concat();
     let burst_bytes = u32::try_from((bytes_per_second / 1000).max(16_000)).unwrap_or(u32::MAX);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Netlink messages, written and read by hand: no crate has nexthop objects or HTB classes.
+//! A minimal netlink codec. Written by hand because no crate supports nexthop objects or HTB
+//! classes.
 //!
-//! Layouts are those of linux/netlink.h, rtnetlink.h, nexthop.h and pkt_sched.h. Every request asks
-//! for an acknowledgement, and replies are matched by sequence number.
+//! Layouts follow linux/netlink.h, rtnetlink.h, nexthop.h and pkt_sched.h. Every request asks for
+//! an acknowledgement, and replies are matched by sequence number.
 
 use std::io;
 
@@ -25,27 +26,27 @@ pub(crate) mod kind {
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const HEADER_BYTES: usize = 16;
-/// Flags (linux/netlink.h): this is a request that wants an acknowledgement.
+/// NLM_F_REQUEST and NLM_F_ACK (linux/netlink.h).
 const REQUEST_ACK: u16 = 0x1 | 0x4;
-/// Everything of a kind.
+/// NLM_F_DUMP: all objects of a type.
 const DUMP: u16 = 0x300;
-/// Make it, or make it anew.
+/// NLM_F_CREATE and NLM_F_REPLACE.
 const CREATE_REPLACE: u16 = 0x400 | 0x100;
-/// Make it unless it is there.
+/// NLM_F_CREATE and NLM_F_EXCL.
 const CREATE_NEW: u16 = 0x400 | 0x200;
 
-/// How a request treats what is there.
+/// How a request treats an existing object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// Create it, or replace it in place: never delete.
+    /// Create it or replace it in place; never delete.
     Replace,
-    /// Create it; that it is there already is fine.
+    /// Create it; an existing one is accepted.
     Ensure,
-    /// Change what is there.
+    /// Change the existing one.
     Change,
 }
 
-/// The body of a message: a fixed header, then attributes.
+/// Message body: a fixed header, then attributes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Body(pub(crate) Vec<u8>);
 
@@ -77,7 +78,8 @@ impl Body {
     }
 }
 
-/// The attributes after a fixed header of `skip` bytes; stops at the first that does not fit.
+/// Iterates over the attributes after a fixed header of `skip` bytes. Stops at the first malformed
+/// one.
 pub(crate) fn attributes(body: &[u8], skip: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = body.get(skip..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -89,7 +91,6 @@ pub(crate) fn attributes(body: &[u8], skip: usize) -> impl Iterator<Item = (u16,
     })
 }
 
-/// The first attribute of a kind.
 pub(crate) fn attribute(body: &[u8], skip: usize, kind: u16) -> Option<&[u8]> {
     attributes(body, skip).find(|(found, _)| *found == kind).map(|(_, value)| value)
 }
@@ -98,7 +99,7 @@ pub(crate) fn as_u32(value: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
 }
 
-/// A conversation with the kernel.
+/// A netlink socket.
 pub(crate) struct Netlink {
     socket: Socket,
     sequence: u32,
@@ -129,12 +130,11 @@ impl Netlink {
         }
     }
 
-    /// Everything of a kind: type and body of each message.
+    /// Returns type and body of every object of a kind.
     pub(crate) fn dump(&mut self, kind: u16, body: &Body) -> io::Result<Vec<(u16, Vec<u8>)>> {
         self.talk(kind, REQUEST_ACK | DUMP, body)
     }
 
-    /// One object.
     pub(crate) fn get(&mut self, kind: u16, body: &Body) -> io::Result<Option<Vec<u8>>> {
         Ok(self.talk(kind, REQUEST_ACK, body)?.into_iter().next().map(|(_, body)| body))
     }
@@ -161,7 +161,6 @@ impl Netlink {
     }
 }
 
-/// The bytes of a message.
 pub(crate) fn message(kind: u16, flags: u16, sequence: u32, body: &Body) -> Vec<u8> {
     let length = u32::try_from(HEADER_BYTES + body.0.len()).expect("messages are small");
     let mut bytes = Vec::with_capacity(HEADER_BYTES + body.0.len());
@@ -182,14 +181,14 @@ fn take_message(bytes: &[u8]) -> Option<(u16, u32, &[u8], usize)> {
     Some((kind, sequence, body, length.next_multiple_of(4).min(bytes.len())))
 }
 
-/// `nlmsgerr`: 0 is success; with an extended acknowledgement comes the kernel's own sentence.
+/// `nlmsgerr`: 0 is success. An extended acknowledgement carries the kernel's error text.
 fn acknowledged(body: &[u8]) -> io::Result<()> {
     let code = as_u32(body).map(u32::cast_signed).unwrap_or(i32::MIN);
     if code == 0 {
         return Ok(());
     }
     let error = io::Error::from_raw_os_error(code.saturating_neg());
-    // The failed request is only echoed in full when it is not capped; the text is attribute 1.
+    // The failed request is echoed in full unless the echo is capped; the text is attribute 1.
     let echoed = as_u32(body.get(4..).unwrap_or_default()).unwrap_or(0) as usize;
     let text = [HEADER_BYTES, echoed].into_iter().find_map(|echo| attribute(body, 4 + echo, 1));
     Err(match text {

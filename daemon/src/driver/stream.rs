@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A TCP connection, with TLS or without, or a serial line: opened, closed and written as a tender says.
+//! The byte stream of a device: TCP with or without TLS, or a serial line. Opened, closed and
+//! written as the tender directs.
 //!
-//! A leader that was stopped between queueing and writing may have lost its lease meanwhile, so the fence is checked
-//! directly before each write of a command. Closing a connection resets it, also when the process is killed, so the kernel
-//! sends no more of it. A peer that acknowledges nothing for 2 s loses its connection.
+//! A leader that was suspended between queueing and writing may have lost its lease, so the fence
+//! is checked directly before each write of a command. Closing a connection resets it, also when
+//! the process is killed, so the kernel discards unsent bytes. A connection whose peer acknowledges
+//! nothing for 2 s is dropped.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,32 +26,26 @@ use tokio_serial::{ClearBuffer, SerialPort, SerialPortBuilderExt, SerialStream};
 use crate::fence::Fence;
 
 const READ_BYTES: usize = 16 << 10;
-/// The kernel of a stopped or isolated daemon delivers no command later than this. Equals the default `late_within` of
-/// optical switches.
+/// The kernel of a stopped or isolated daemon delivers no command later than this. Equals the
+/// default `late_within` of optical switches.
 const UNACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(2);
-/// Why a command is broken off.
 pub(crate) const OUT_OF_LEASE: &str =
     "etcd does not renew the lease of this daemon: no more of the command is sent";
 
-/// Where a device is.
 #[derive(Clone, Debug)]
 pub enum Address {
-    /// `host:port`.
     Tcp(String),
-    /// The same, with TLS.
+    /// TCP with TLS.
     Tls {
-        /// `host:port`.
         address: String,
-        /// The name in its certificate.
+        /// Server name expected in the certificate.
         name: ServerName<'static>,
-        /// Whom to trust, and who this is.
+        /// Trusted CAs and the client certificate.
         config: Arc<ClientConfig>,
     },
-    /// A serial line or pty and its bits per second; 8N1, no flow control.
+    /// A serial line or pty; 8N1, no flow control.
     Serial {
-        /// Its path.
         path: String,
-        /// Its rate.
         bits_per_second: u32,
     },
 }
@@ -72,8 +68,8 @@ impl Link {
             Address::Serial { path, bits_per_second } => {
                 let line = tokio_serial::new(path, *bits_per_second).open_native_async();
                 let line = line.map_err(io::Error::from)?;
-                // A line outlives who used it: what a daemon that was killed had asked for would be taken for the
-                // answer to the first question of this one, and each later answer for the next question's.
+                // The line may hold answers to a killed daemon's requests. Each would be mistaken
+                // for the answer to the next request of this one.
                 line.clear(ClearBuffer::Input).map_err(io::Error::from)?;
                 Ok(Self::Serial(line))
             }
@@ -96,7 +92,7 @@ impl Link {
         }
     }
 
-    /// Only TLS keeps bytes back; flushing a serial line would block until the last bit is out.
+    /// Only TLS buffers output. Flushing a serial line would block until the last bit is sent.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tls(stream) => Pin::new(stream).poll_flush(context),
@@ -114,31 +110,28 @@ async fn connect(address: &str) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// What a connection is doing.
 enum State {
     Closed,
     Opening(Pin<Box<dyn Future<Output = io::Result<Link>> + Send>>),
     Open(Link),
 }
 
-/// What happened on a connection.
 #[derive(Debug)]
 pub(crate) enum Heard<'a> {
-    /// Bytes arrived.
     Bytes(&'a [u8]),
-    /// It broke, or could not be opened.
+    /// The connection broke or could not be opened.
     Broke(String),
-    /// This machine cannot open it.
+    /// The cause is on this host.
     Unopened(String),
 }
 
-/// A connection that is opened and closed as a tender says.
+/// A connection directed by a tender.
 pub(crate) struct Wire {
     address: Option<Address>,
     state: State,
-    /// Not written yet.
+    /// Bytes queued for writing.
     outgoing: Vec<u8>,
-    /// TLS holds on to what is written until it is flushed.
+    /// TLS buffers written bytes until it is flushed.
     is_unflushed: bool,
     /// Queued bytes belong to a command.
     commands: bool,
@@ -147,7 +140,6 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Closed.
     pub(crate) fn to(address: Option<Address>, fence: Fence) -> Self {
         Self {
             address,
@@ -160,7 +152,7 @@ impl Wire {
         }
     }
 
-    /// Opens a fresh connection.
+    /// Opens a new connection.
     pub(crate) fn open(&mut self) {
         self.close();
         if let Some(address) = self.address.clone() {
@@ -168,14 +160,14 @@ impl Wire {
         }
     }
 
-    /// What is not written yet is lost.
+    /// Closes the connection and discards queued bytes.
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;
         self.outgoing.clear();
         (self.is_unflushed, self.commands) = (false, false);
     }
 
-    /// Queues these bytes. Bytes of a command are written only while the fence is open.
+    /// Queues bytes. Bytes of a command are written only while the fence is open.
     pub(crate) fn send(&mut self, bytes: &[u8], is_command: bool) {
         self.outgoing.extend_from_slice(bytes);
         self.commands |= is_command;
@@ -198,7 +190,7 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what waits, and returns when something is heard. Nothing is lost when it is dropped half-way.
+    /// Writes queued bytes and returns the next event. Cancel-safe.
     pub(crate) async fn heard(&mut self) -> Heard<'_> {
         loop {
             match &mut self.state {
@@ -228,7 +220,8 @@ impl Wire {
         }
     }
 
-    /// Whether it is this machine that cannot open a connection: a line of it that is missing or in use, or its network.
+    /// Returns whether the cause is on this host: a serial line that is missing or in use, or its
+    /// network.
     fn is_local(&self, error: &io::Error) -> bool {
         use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
         let here = [AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied];
