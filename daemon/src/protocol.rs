@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The protocols that devices speak: a file each, and a line in [`DriverFile`].
+//! Device protocols. Each has a module and a variant of [`DriverFile`].
 //!
-//! Such a file has what a daemon's file says of a device, what that makes of it ([`Protocol::kind`]), and how it is
-//! reached. What is said there is a dialect of [`lightloom_drivers`].
+//! A protocol module defines its keys in the configuration file, the resulting kind of device
+//! ([`Protocol::kind`]), and its endpoint. The messages themselves are a dialect in
+//! [`lightloom_drivers`].
 
 pub mod agent;
 pub mod gnmi;
@@ -30,28 +31,27 @@ use sonic::SonicFile;
 use tl1::Tl1File;
 use transceiver::SerialFile;
 
-/// How to talk to a device.
+/// Protocol and address of a device.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DriverFile {
-    /// A transceiver with a switch inside, over a serial line.
+    /// A transceiver with an integrated switch, over a serial line.
     Ocstrx(SerialFile),
-    /// A transceiver with a switch inside, through the agent of its host.
+    /// A transceiver with an integrated switch, through the agent on its host.
     Agent(AgentModuleFile),
-    /// An optical switch that speaks SCPI.
+    /// An optical switch with SCPI.
     Scpi(ScpiFile),
-    /// An optical switch that speaks TL1.
+    /// An optical switch with TL1.
     Tl1(Tl1File),
     /// A SONiC optical switch, through its database.
     Sonic(SonicFile),
     /// An optical switch with the OCP model, over gNMI.
     Gnmi(GnmiFile),
-    /// This machine's kernel: links, addresses, nexthop groups, rates.
+    /// The local kernel: links, addresses, nexthop groups, rates.
     Linux(LinuxFile),
 }
 
 impl DriverFile {
-    /// What its protocol says of it.
     #[must_use]
     pub fn protocol(&self) -> &dyn Protocol {
         match self {
@@ -66,64 +66,59 @@ impl DriverFile {
     }
 }
 
-/// A protocol, as a daemon's file describes one device that speaks it.
+/// The protocol side of one configured device.
 pub trait Protocol {
-    /// What the device is to a plan.
+    /// Returns the kind of device in terms of a plan.
     fn kind(&self) -> Kind;
 
-    /// The host that it is reached at, where it is reached over a network.
+    /// Returns the host of a network address.
     fn host(&self) -> Option<&str> {
         None
     }
 
-    /// Whether the device refuses commands of a daemon that led before.
+    /// Returns whether the device rejects commands of a previous leader.
     fn refuses_late(&self) -> bool {
         false
     }
 
-    /// Whether what it is reached with is there.
-    ///
-    /// # Errors
-    /// The key of the file, and what is wrong with what it names.
     #[cfg(feature = "edges")]
     fn check(&self) -> Result<(), (&'static str, anyhow::Error)> {
         Ok(())
     }
 
-    /// How it is reached, and what is said there.
+    /// Creates the endpoint.
     ///
     /// # Errors
-    /// A file that says half of it, a secret that cannot be read.
+    /// Incomplete configuration, or an unreadable secret.
     #[cfg(feature = "edges")]
     fn endpoint(&self, place: &Place<'_>) -> anyhow::Result<Endpoint>;
 }
 
-/// What a device is to a plan.
+/// The kind of a device in terms of a plan.
 pub enum Kind {
-    /// A module of a node.
     Transceiver {
-        /// The rate of its line, which limits follow; `None` if it has none of its own.
+        /// Line rate, which determines time limits. `None` without a serial line.
         bits_per_second: Option<u32>,
     },
-    /// A switch of light.
+    /// An optical switch.
     OpticalSwitch {
-        /// How it numbers the ports of a plan, given how many ingress ports it has.
+        /// Port numbering, given the number of ingress ports.
         ports: fn(u32) -> DevicePorts,
-        /// What carries out commands after they were taken, where that is another program.
+        /// The program that executes accepted commands later, if any.
         agent: Option<Agent>,
     },
-    /// A switch of packets, which takes traffic off modules.
+    /// A packet switch, which drains traffic from modules.
     LinuxSwitch {
-        /// The nodes whose network interfaces are plugged in.
+        /// The nodes connected to its ports.
         nodes: Vec<NodeId>,
     },
 }
 
-/// A program of the device that carries out commands after they were taken.
+/// A program on the device that executes commands after they were accepted.
 pub struct Agent {
-    /// The wait between two looks at what it did.
+    /// Interval for polling its result.
     pub poll: Micros,
-    /// How long it may take.
+    /// Time limit.
     pub within: Micros,
 }
 
@@ -133,7 +128,7 @@ impl Kind {
         Self::OpticalSwitch { ports, agent: None }
     }
 
-    /// Whether one command keeps others from the device.
+    /// Returns whether commands to the device exclude each other.
     #[must_use]
     pub fn sharing(&self) -> Sharing {
         match self {
@@ -143,22 +138,19 @@ impl Kind {
     }
 }
 
-/// What a conversation has to know beyond the device's part of the file.
+/// What an endpoint depends on besides the device's configuration.
 #[cfg(feature = "edges")]
 pub struct Place<'a> {
-    /// The device's name.
     pub device: &'a str,
-    /// How it numbers the ports of a plan, where the fabric says.
+    /// Port numbering, if the fabric is known.
     pub ports: Option<DevicePorts>,
-    /// What this daemon is called where it claims a device.
+    /// Name under which this daemon claims devices.
     pub claimant: &'a str,
-    /// The time of the daemon's start, in Unix milliseconds.
     pub wall_ms: u64,
-    /// The epoch in which it leads, where there are several daemons.
+    /// Epoch of the leader, in a cluster.
     pub epoch: Option<u64>,
 }
 
-/// The host of `host:port`.
 fn host(address: &str) -> Option<&str> {
     address.rsplit_once(':').map(|(host, _)| host)
 }
@@ -167,10 +159,10 @@ fn yes() -> bool {
     true
 }
 
-/// What a file that holds a secret says.
+/// Reads a file that holds a secret.
 ///
 /// # Errors
-/// A file that cannot be read, or that everybody can read.
+/// If it is unreadable or world-readable.
 #[cfg(feature = "tls")]
 pub(crate) fn secret(path: &std::path::Path) -> anyhow::Result<String> {
     use anyhow::Context as _;
@@ -180,10 +172,10 @@ pub(crate) fn secret(path: &std::path::Path) -> anyhow::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Whether a file is kept from others.
+/// Checks that a file is not accessible to other users.
 ///
 /// # Errors
-/// A file that is not there, or that everybody can read.
+/// If it is missing or world-readable.
 #[cfg(feature = "tls")]
 pub(crate) fn private(path: &std::path::Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often each client may do something that costs space or time, and all of them together.
+//! Rate limits per client and for all clients together.
 
 use std::collections::BTreeMap;
 
 use lightloom_control::state::Micros;
 
-/// More clients than so many share one allowance, and one count.
+/// Maximum number of clients tracked individually. The others share one limit and one count.
 pub(crate) const CLIENTS_MAX: usize = 64;
-/// The name of those that share one.
+/// Name of the clients that share a limit.
 pub(crate) const OTHERS: &str = "others";
 
-/// So many at once, then so many a second.
+/// A token bucket: `burst` tokens, refilled at `per_second`.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// At once.
     pub burst: u32,
-    /// A second, after that.
     pub per_second: u32,
 }
 
-/// What is left of an allowance, in millionths.
+/// Remaining tokens, in millionths.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     millionths: u64,
@@ -43,7 +41,6 @@ impl Left {
     }
 }
 
-/// The allowances of every client and of all together.
 #[derive(Clone, Debug)]
 pub struct Rates {
     each: Allowance,
@@ -53,18 +50,18 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// With nothing used yet.
     #[must_use]
     pub fn new(each: Allowance, all: Allowance) -> Self {
         Self { each, all, clients: BTreeMap::new(), together: None }
     }
 
-    /// Takes one of the allowance of `client` and of all, if there is one of both.
+    /// Takes a token of `client` and one of the common bucket. Takes neither unless both are
+    /// available.
     pub fn take(&mut self, client: &str, now: Micros) -> bool {
         let (each, all) = (self.each, self.all);
         let together = self.together.get_or_insert(Left::full(all, now));
         together.refill(all, now);
-        // Who has its whole allowance back needs no entry.
+        // A client with a full bucket needs no entry.
         if self.clients.len() >= CLIENTS_MAX && !self.clients.contains_key(client) {
             self.clients.retain(|_, left| {
                 left.refill(each, now);
@@ -83,7 +80,7 @@ impl Rates {
         there
     }
 
-    /// Gives one back.
+    /// Returns a token.
     pub fn give_back(&mut self, client: &str) {
         let name = if self.clients.contains_key(client) { client } else { OTHERS };
         let of_client = self.clients.get_mut(name).map(|left| (left, self.each));

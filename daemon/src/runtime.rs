@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the controller: performs its actions in order, brings it answers and the time.
+//! Runs the controller: executes its actions in order, and feeds it answers and the time.
 //!
 //! ```text
-//!   API ──calls──▶ ┌─────────┐ ──▶ journal (one sync for records that follow each other)
+//!   API ──calls──▶ ┌─────────┐ ──▶ journal (one sync for consecutive records)
 //!                  │ runtime │ ──▶ device tasks ──▶ drivers
 //!   devices ─────▶ └─────────┘ ──▶ answers, metrics, watchers
 //! ```
 //!
-//! One task owns the controller and the journal, so there is nothing to lock. When the journal
-//! fails, the controller only reads (`Controller::only_read`): changes are refused, light stays, until the journal
-//! can be written again.
+//! One task owns the controller and the journal, so no locks are needed. If the journal fails, the
+//! controller becomes read-only (`Controller::only_read`): changes are refused and light stays
+//! until the journal can be written again.
 
 mod alarm;
 pub mod contention;
@@ -45,106 +45,83 @@ use lightloom_daemon_api::status::LostState;
 /// Receives an answer that follows from stored records, or the reason why none can be given.
 pub type AnswerSender = oneshot::Sender<Result<Stored<Answer>, NotStored>>;
 
-/// The reason why the journal may or may not hold a request.
+/// Why it is unknown whether the journal holds a request.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the journal may or may not hold this request ({0}): send it again with the same request id once the journal can be written; it acts once"
 )]
 pub struct NotStored(pub String);
 
-/// A look at everything, by somebody who changes nothing.
+/// A read-only query over the runtime.
 pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
 
-/// What the API asks of the runtime.
+/// A request to the runtime.
 pub enum Call {
-    /// A request for the controller.
     Ask {
-        /// Who, and under which id.
         asked: Asked,
-        /// What.
         request: Request,
-        /// The plan it comes from, kept for bypasses.
+        /// The source of the request, kept for bypasses.
         plan: Option<Box<Plan>>,
-        /// Where the answer goes.
         answer: AnswerSender,
     },
-    /// Parts broke, or work again.
+    /// An operator reports failed or repaired parts.
     Fault {
-        /// Who says so.
         asked: Asked,
-        /// What broke, and who or what says so.
+        /// Failed parts, each with the source of the report.
         broken: Vec<(Part, String)>,
-        /// What works again.
+        /// Repaired parts.
         repaired: Vec<Part>,
-        /// Where the answer goes.
         answer: AnswerSender,
     },
-    /// A job asks for a phase of the plan on the devices.
+    /// A job requests a phase of the plan in force.
     Phase {
-        /// Who asks.
         asked: Asked,
-        /// For what.
         wish: Wish,
-        /// Where the answer goes.
         answer: AnswerSender,
     },
-    /// A job gives up its lease.
+    /// A job releases its lease.
     Release {
-        /// Who asks.
         asked: Asked,
-        /// The job.
         job: String,
-        /// Where the answer goes.
         answer: AnswerSender,
     },
-    /// A look.
     Look(Look),
-    /// What operations would send to a device.
+    /// Returns the bytes that these operations would send to a device.
     Preview(DeviceName, Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
 }
 
-/// How a device is doing, beyond what the controller knows.
+/// State of the connection to a device.
 #[derive(Clone, Debug, Default)]
 pub struct Contact {
-    /// Who it says it is.
+    /// Identity that the device reports.
     pub identity: String,
-    /// Why it cannot be talked to.
+    /// Why it is unreachable.
     pub trouble: Option<String>,
-    /// Since when, on the monotonic clock.
     pub down_since: Option<Micros>,
 }
 
-/// Everything that runs.
 pub struct Runtime {
-    /// The controller and every policy.
     pub control: Control,
     /// Proof that the controller's records are stored, or the reason for its absence.
     proof: Result<Proof, String>,
-    /// Who asked for what.
     pub audit: Audit,
-    /// When the next try is to write again what could not be written.
+    /// Time of the next attempt to write after a failure.
     mend_at: Micros,
-    /// When it is written next how many refusals are not in the audit log one by one.
+    /// Time at which the counts of unlisted refusals are written next.
     count_at: Micros,
-    /// Where the journal is.
     pub place: JournalPlace,
-    /// Who leads, where there are several daemons.
+    /// Leader and standbys, in a cluster.
     pub leadership: Option<Leadership>,
-    /// Where the journal was found damaged, when it was opened.
     pub damage: Option<Damage>,
-    /// What an earlier version kept and cannot be read.
+    /// State of an earlier version that cannot be read.
     pub lost: Vec<LostState>,
-    /// There was no journal, though the audit log says that changes were made.
+    /// The journal was missing although the audit log records changes.
     pub journal_gone: bool,
-    /// How many records the journal holds.
     pub records: u64,
-    /// Contact with each device.
     pub contacts: BTreeMap<DeviceName, Contact>,
-    /// Modules that are not talked to, and who is up by their serial number.
+    /// Modules kept unreachable because another module with the same serial number is up.
     namesakes: BTreeMap<DeviceName, DeviceName>,
-    /// The checked daemon file.
     pub config: Config,
-    /// The clocks.
     pub clock: Clock,
     journal: Journal<Record, Box<dyn Storage + Send>>,
     metrics: Metrics,
@@ -154,61 +131,52 @@ pub struct Runtime {
     began: Option<(Txn, Instant)>,
     event_at: Option<Instant>,
     said_nothing_is_ours: bool,
-    /// The journal begins anew at this length, in records and in bytes.
+    /// Length at which the journal is compacted, in records and in bytes.
     shorten_at: (u64, usize),
     changes: watch::Sender<u64>,
     hooks: Hooks,
     traces: Traces,
 }
 
-/// A journal longer than this begins anew.
+/// A longer journal is compacted.
 const JOURNAL_RECORDS_MAX: u64 = 10_000;
-/// And one of more bytes, where it is twice what it came to the last time: plans are large.
+/// So is one with more bytes, if it has doubled since the last compaction. Plans are large.
 const JOURNAL_BYTES_MAX: usize = 64 << 20;
-/// What a change writes after its intent, of each device and at least.
+/// Upper bound for the records of a change after its intent: per device, and at least.
 const END_BYTES_OF_EACH: u64 = 1 << 10;
 const END_BYTES_MIN: u64 = 64 << 10;
 
-/// What a runtime is made of.
 pub struct Parts {
-    /// The controller and every policy, over what the journal remembers.
     pub control: Control,
-    /// What it does first.
+    /// Actions to execute first.
     pub first: Vec<Action>,
-    /// Where the journal is.
     pub place: JournalPlace,
-    /// Who leads, where there are several daemons.
+    /// Leader and standbys, in a cluster.
     pub leadership: Option<Leadership>,
-    /// The journal.
     pub journal: Journal<Record, Box<dyn Storage + Send>>,
-    /// The audit log.
     pub audit: Audit,
-    /// Where the journal is damaged: then changes are refused from the start.
+    /// Damage in the journal. Changes are then refused from the start.
     pub damage: Option<Damage>,
     /// Proof for the records before the damage.
     pub proof: Option<Proof>,
-    /// What an earlier version kept and cannot be read.
+    /// State of an earlier version that cannot be read.
     pub lost: Vec<LostState>,
-    /// There was no journal, though the audit log says that changes were made.
+    /// The journal was missing although the audit log records changes.
     pub journal_gone: bool,
-    /// The checked daemon file.
     pub config: Config,
-    /// The clocks.
     pub clock: Clock,
-    /// The metrics.
     pub metrics: Metrics,
-    /// The ways to the device tasks.
+    /// Channels to the device tasks.
     pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
-    /// Told with each change of anything.
+    /// Counts every change of state.
     pub changes: watch::Sender<u64>,
-    /// Commands around moves.
+    /// Operator commands before and after changes.
     pub hooks: Hooks,
-    /// Traces of changes.
     pub traces: Traces,
 }
 
 impl Runtime {
-    /// Performs what the controller wants first, and is ready to run.
+    /// Creates the runtime and executes the controller's first actions.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let names = parts.devices.keys().map(|name| (name.clone(), Contact::default()));
@@ -251,7 +219,7 @@ impl Runtime {
         runtime
     }
 
-    /// Runs until every caller is gone.
+    /// Runs until all callers are gone.
     pub async fn run(
         mut self,
         mut calls: Receiver<Call>,
@@ -262,7 +230,7 @@ impl Runtime {
             let wait = self.wait();
             let looked = tokio::select! {
                 biased;
-                // Without any device there is nobody to hear from, and the API goes on.
+                // Without devices `events` is closed, but the API must keep working.
                 Some(event) = events.recv() => {
                     self.take_events(event, &mut events);
                     false
@@ -274,7 +242,7 @@ impl Runtime {
                     looked
                 }
                 () = alarm.sleep(wait) => {
-                    // What has arrived meanwhile is heard before anything counts as late.
+                    // Process events that have arrived before anything counts as late.
                     tokio::task::yield_now().await;
                     if let Ok(event) = events.try_recv() {
                         self.take_events(event, &mut events);
@@ -283,14 +251,16 @@ impl Runtime {
                 }
             };
             let ticked = self.tick();
-            // Who waits for a change looks when it comes: if his look counted, he would wake himself for ever.
+            // A watcher queries the state after each change. If queries counted as changes, it
+            // would wake itself forever.
             if ticked || !looked {
                 self.changes.send_modify(|count| *count += 1);
             }
         }
     }
 
-    /// Counts what was seen and done. Never ahead of it: who waits with this count misses nothing.
+    /// Returns the number of observations and actions so far. It never runs ahead of the state, so
+    /// a client that waits with this count misses nothing.
     pub(crate) fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
@@ -298,7 +268,7 @@ impl Runtime {
     /// Evaluates `of`, whose result becomes an acknowledgement.
     ///
     /// # Errors
-    /// The controller's records may not be stored.
+    /// If the controller's records may not be stored.
     pub fn stored<T>(&self, of: impl FnOnce(&Self) -> T) -> Result<Stored<T>, NotStored> {
         let proof = self.proof.as_ref().map_err(|why| NotStored(why.clone()))?;
         Ok(Stored::by(proof, of(self)))
@@ -308,11 +278,11 @@ impl Runtime {
         let now = self.clock.now();
         let deadline = self.control.deadline(&now);
         let wait = deadline.map_or(Micros::from_secs(1), |deadline| deadline - now.mono);
-        // Rounded up to the timer's millisecond, and never longer than a heartbeat check.
+        // At most one second, the interval of heartbeat checks.
         Duration::from_micros(wait.0).min(Duration::from_secs(1))
     }
 
-    /// Does what it is time for; whether the controller had any of it.
+    /// Executes everything that is due, and returns whether the controller had any actions.
     pub fn tick(&mut self) -> bool {
         let now = self.clock.now();
         let actions = self.control.tick(&now);
@@ -340,7 +310,7 @@ impl Runtime {
         }
     }
 
-    /// Takes in what a device reports.
+    /// Processes a report from a device.
     pub fn take_event(&mut self, event: FromDevice) {
         match event {
             FromDevice::Event(event) => self.one_name_each(*event),
@@ -354,7 +324,7 @@ impl Runtime {
         }
     }
 
-    /// Takes in what a client asks.
+    /// Processes a request from a client.
     pub fn take_call(&mut self, call: Call) {
         match call {
             Call::Look(look) => look(self),
@@ -466,7 +436,7 @@ impl Runtime {
         let result = match (sync, goes_on) {
             (false, _) => journal.write(records).map(|()| None),
             (true, true) => journal.append(records).map(Some),
-            // What begins is begun only if it can be written to its end.
+            // Start a change only if it can be written to its end.
             (true, false) => journal.begin(records, leave).map(Some),
         };
         if sync {
@@ -486,15 +456,15 @@ impl Runtime {
         true
     }
 
-    /// What the change that is on its way writes still, at most.
+    /// Returns an upper bound for the bytes that the open change has yet to write.
     fn bytes_to_end(&self) -> u64 {
         let open = self.control.controller().ledger().open.as_ref();
         let devices = open.map_or(0, |open| open.intent.goal.len().max(open.intent.after.len()));
         END_BYTES_MIN + END_BYTES_OF_EACH * devices as u64
     }
 
-    /// A journal that has grown long begins anew with what it came to, so that neither the file nor
-    /// the time of a recovery grows for ever. When that fails, it goes on as it was.
+    /// Compacts a long journal to the state it represents, which bounds its size and the recovery
+    /// time. After a failure the old journal remains in use.
     fn shorten_journal(&mut self) {
         let (records, bytes) = self.shorten_at;
         let long = self.journal.length() >= records || self.journal.bytes() >= bytes;
@@ -513,7 +483,7 @@ impl Runtime {
     }
 }
 
-/// Why nothing new is begun.
+/// Explains why no new change is started.
 fn full_disk(why: &str) -> String {
     format!(
         "the disk is full ({why}), so nothing new is begun: free space, and it goes on automatically"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Listeners: a Unix socket, and TCP with mutual TLS. Who a client is and what it may do is known
+//! API listeners: a Unix socket, and TCP with mutual TLS. A client's identity and roles are known
 //! before its first byte of HTTP is read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,32 +24,32 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::config::{ClientFile, Role, TlsFile};
 use crate::protocol::tls as pem;
 
-/// The most connections of a listener at a time. One more takes the place of the one that has been
-/// idle longest; when none is idle, it is closed.
+/// Maximum number of connections per listener. One more replaces the connection that has been idle
+/// longest, or is closed if none is idle.
 const CONNECTIONS_MAX: usize = 256;
-/// How long a client may take for a handshake, and for the head of a request.
+/// Time limit for the handshake and for a request head.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
-/// How long a connection may live: watchers come again.
+/// Maximum lifetime of a connection. Watchers reconnect.
 const CONNECTION_WITHIN: Duration = Duration::from_secs(120);
 
-/// Who asks.
+/// An authenticated client.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Its name in the audit log.
     pub name: String,
-    /// What it may do.
     pub roles: BTreeSet<Role>,
 }
 
 impl Client {
+    /// Checks that the client has a role.
+    ///
     /// # Errors
-    /// The role, when the client does not have it.
+    /// The role, if the client does not have it.
     pub fn must_have(&self, role: Role) -> Result<(), Role> {
         let implied = role == Role::Phase && self.roles.contains(&Role::Apply);
         if implied || self.roles.contains(&role) { Ok(()) } else { Err(role) }
     }
 
-    /// A user of this machine: the daemon's own and root may do everything, others read and plan.
+    /// A local user. The daemon's own user and root have all roles, others may read and plan.
     fn of_user(uid: u32) -> Self {
         let own = rustix::process::geteuid().as_raw();
         let mut roles = BTreeSet::from([Role::Read, Role::Plan]);
@@ -60,10 +60,10 @@ impl Client {
     }
 }
 
-/// The most connections of one client at a time: others find a place whatever it does.
+/// Maximum number of connections per client, so that one client cannot exclude the others.
 const CONNECTIONS_OF_ONE_MAX: usize = CONNECTIONS_MAX / 2;
 
-/// The connections of one listener, so that those who say nothing cannot keep others out.
+/// The connections of a listener, limited so that idle clients cannot exclude others.
 #[derive(Debug, Default)]
 struct Places(VecDeque<Place>);
 
@@ -71,15 +71,16 @@ struct Places(VecDeque<Place>);
 struct Place {
     task: AbortHandle,
     busy: Busy,
-    /// Its user, or where it comes from.
+    /// The user id or remote address.
     of: String,
 }
 
-/// How many requests of a connection are being answered; one whose body is still on its way is not.
+/// Number of requests being answered on a connection. A request whose body is incomplete does not
+/// count.
 pub type Busy = Arc<AtomicUsize>;
 
 impl Places {
-    /// Runs `serving` in a place of its own, if there is one to be had. Who has many gives up one of its own.
+    /// Runs `serving` if there is room. A client at its limit loses one of its idle connections.
     fn give(&mut self, of: String, busy: Busy, serving: impl Future<Output = ()> + Send + 'static) {
         if self.0.len() >= CONNECTIONS_OF_ONE_MAX {
             self.0.retain(|place| !place.task.is_finished());
@@ -95,7 +96,7 @@ impl Places {
         self.0.push_back(Place { task, busy, of });
     }
 
-    /// Closes an idle connection of the client with the most of them.
+    /// Closes an idle connection of the client that has the most.
     fn take_from_most(&mut self) -> bool {
         let idle = |place: &&Place| place.busy.load(Ordering::Relaxed) == 0;
         let of = self.0.iter().filter(idle).map(|place| place.of.as_str());
@@ -107,7 +108,7 @@ impl Places {
         self.0.iter().filter(|place| place.of == of).count()
     }
 
-    /// Closes the connection of this client that has been idle longest, if one is.
+    /// Closes this client's longest idle connection, if any.
     fn take_from(&mut self, of: &str) -> bool {
         let idle = |place: &Place| place.of == of && place.busy.load(Ordering::Relaxed) == 0;
         let idle = self.0.iter().position(idle).and_then(|idle| self.0.remove(idle));
@@ -115,7 +116,7 @@ impl Places {
     }
 }
 
-/// Counts a request as being answered until it is dropped.
+/// Counts a request as being answered until dropped.
 pub(crate) struct Answering(Busy);
 
 impl Answering {
@@ -192,7 +193,7 @@ fn client_of(
     }
 }
 
-/// Answers the requests of one client until it goes away or its time is up.
+/// Answers the requests of one client until it disconnects or its time is up.
 pub async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
@@ -209,10 +210,10 @@ pub async fn connection(
     let _ = tokio::time::timeout(CONNECTION_WITHIN, serving).await;
 }
 
-/// The TLS side of the daemon's file.
+/// Builds the TLS configuration of the API.
 ///
 /// # Errors
-/// Files that cannot be read or make no sense.
+/// Unreadable or inconsistent files.
 pub fn tls_config(tls: &TlsFile) -> io::Result<ServerConfig> {
     let bad = |error: &dyn std::fmt::Display| io::Error::other(format!("TLS: {error}"));
     let read = || {

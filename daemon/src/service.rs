@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon and the agent do around their work: log, runtime, exit status, and messages to systemd.
+//! Process setup shared by the daemon and the agent: log, async runtime, exit status, systemd
+//! notification.
 
 use std::future::Future;
 use std::io::IsTerminal;
@@ -9,7 +10,7 @@ use anyhow::Context;
 use sd_notify::NotifyState;
 use tracing_subscriber::EnvFilter;
 
-/// Runs `work` to its end on one thread, and logs what it failed with.
+/// Runs `work` on one thread and logs its error.
 pub fn main(work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     start_log();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -22,7 +23,7 @@ pub fn main(work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     }
 }
 
-/// From now on lines go to standard error, filtered by `RUST_LOG`.
+/// Logs to standard error, filtered by `RUST_LOG`.
 fn start_log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();
@@ -30,7 +31,7 @@ fn start_log() {
     log.with_writer(std::io::stderr).init();
 }
 
-/// Says it to systemd, where that started this program.
+/// Notifies systemd, if it started this program.
 pub fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!("systemd cannot be notified: {error}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts the daemon together: file, journal, controller, device tasks, runtime.
+//! Assembles the daemon: configuration, journal, controller, device tasks, runtime.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,13 +35,13 @@ use lightloom_control::record::Record;
 use lightloom_control::state::DeviceName;
 use lightloom_daemon_api::status::LostState;
 
-/// The most bytes of a daemon or fabric file.
+/// Size limit of a configuration or fabric file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads and checks the daemon's file and the fabric it names.
+/// Reads and validates the configuration and the fabric it names.
 ///
 /// # Errors
-/// Every mistake in them, rendered for people.
+/// Every mistake in them, as text.
 pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
     let config = checked(path, config::load)?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -57,7 +57,7 @@ pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
         lightloom_planner::load_any_version(shown, bytes, &mut beside)
     })?;
     let mut config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
-    // Commands that name it are typed elsewhere.
+    // Commands that mention the path may be run from another directory.
     config.file.fabric = Some(std::path::absolute(file)?);
     Ok((config, Some(installed)))
 }
@@ -76,7 +76,7 @@ fn checked<T>(
     value.with_context(|| mistakes.iter().map(mistake).collect::<Vec<_>>().join("\n"))
 }
 
-/// Where, what, the line itself and how to mend it, as `lightloom validate` says it.
+/// Formats a mistake like `lightloom validate`: position, message, source line and help.
 fn mistake(mistake: &document::Diagnostic) -> String {
     let mut text = mistake.to_string();
     if let Some(place) = &mistake.place {
@@ -97,11 +97,12 @@ fn mistake(mistake: &document::Diagnostic) -> String {
     text
 }
 
-/// How many records the journal holds, where there is one, and what they come to. Changes nothing, not even a torn tail.
+/// Returns the number of journal records and the resulting state. Changes nothing, not even a torn
+/// tail.
 ///
 /// # Errors
-/// A journal that cannot be read or is damaged, or a plan or report that should be held and cannot be read, with
-/// where and what to do.
+/// A journal that is unreadable or damaged, or plans and reports that cannot be read, with position
+/// and remedy.
 pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
     let place = JournalPlace::of(config);
     let read = match place.read() {
@@ -124,27 +125,24 @@ pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
     }
 }
 
-/// A daemon that is ready to run.
+/// An assembled daemon.
 pub struct Daemon {
-    /// The runtime, to be run.
     pub runtime: Runtime,
-    /// Its callers' end.
     pub calls: mpsc::Receiver<crate::runtime::Call>,
-    /// Its devices' end.
     pub events: mpsc::UnboundedReceiver<crate::tend::FromDevice>,
-    /// What the API shares.
     pub shared: Shared,
 }
 
-/// Opens the journal, recovers, connects devices. Needs a runtime to spawn on.
+/// Opens the journal, recovers, and connects devices. Requires an async runtime to spawn on.
 ///
 /// # Errors
-/// What keeps the daemon from starting; nothing was sent to any device then.
+/// Why the daemon cannot start. Nothing has been sent to any device then.
 pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
     start_on(config, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
 }
 
-/// The same with the journal in what `open` makes of its file: tests put a disk there that fails.
+/// Starts with the journal in the storage that `open` returns. Tests use it to inject disk
+/// failures.
 ///
 /// # Errors
 /// As for [`start`].
@@ -156,7 +154,7 @@ pub fn start_on(
     begin(config, installed, None, open)
 }
 
-/// The same with the journal in etcd, as the daemon that leads.
+/// Starts as the leader of a cluster, with the journal in etcd.
 ///
 /// # Errors
 /// As for [`start`], and etcd's.
@@ -192,13 +190,13 @@ fn begin(
     let mut ledger = Ledger::fold(&opened.records);
     let audited = FileStorage::open(&config.file.state_dir.join(audit::key::AUDIT_FILE))?;
     let journal_gone = opened.records.is_empty() && damage.is_none() && audited.has_bytes();
-    // Each machine has an audit log and a key of its own; a journal of several knows neither.
+    // Each host has its own audit log and key, so a shared journal records neither.
     let alone = seat.is_none();
     let known = ledger.audit_key.clone().filter(|_| alone);
     let (audit, key) = open_audit(&config, audited, known.as_deref())?;
     if let Some(sha256) = key.filter(|_| damage.is_none() && alone) {
         let record = Record::AuditKey { sha256, wall_ms: clock.now().wall_ms };
-        // Where it cannot be written now, it is at the next start.
+        // If this cannot be written now, the next start writes it.
         if journal.append([&record]).is_ok() {
             ledger.apply(&record);
         }
@@ -217,7 +215,7 @@ fn begin(
     };
     let inventory = config.inventory.clone();
     let (control, first) = Control::start(inventory, setup, ledger, &clock.now());
-    // On a damaged journal nothing is begun, not even what was left open.
+    // With a damaged journal nothing is started, not even the completion of an open change.
     let first = if damage.is_some() { Vec::new() } else { first };
     let (events_in, events) = mpsc::unbounded_channel();
     let fence = seat.map_or_else(Fence::default, |seat| seat.fence.clone());
@@ -269,7 +267,7 @@ fn begin(
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
 }
 
-/// Takes what an earlier version kept beside the journal into it; says what cannot be read.
+/// Imports state that an earlier version kept outside the journal, and returns what cannot be read.
 fn take_earlier(
     folder: &Path,
     journal: &mut Journal<Record, Box<dyn Storage + Send>>,
@@ -286,8 +284,8 @@ fn take_earlier(
     Ok(earlier.lost)
 }
 
-/// The audit log in its file, where `known` is the SHA-256 of its key by the journal; and that of its key, where it is another
-/// from now on.
+/// Opens the audit log. `known` is the SHA-256 of its key that the journal recorded. Returns the
+/// key's SHA-256 if it differs.
 fn open_audit(
     config: &Config,
     storage: FileStorage,
@@ -299,7 +297,7 @@ fn open_audit(
     if let Some(wrong) =
         audit::key::not_the_one(&key_file, found.as_ref(), known).filter(|_| has_lines)
     {
-        // No key is made in its place: the log says nothing then.
+        // Do not create a new key: the existing log could then no longer be verified.
         tracing::error!(wrong, "the audit log is damaged: changes are refused");
         let mut journal = Journal::<Entry, _>::open_unread(storage);
         journal.distrust(format!(
@@ -318,7 +316,7 @@ fn open_audit(
         tracing::error!(why, "the audit log is damaged: changes are refused");
         journal.distrust(why);
     } else if without_key && is_new {
-        // So that what is added without the key is known from now on.
+        // Marks the line after which unkeyed lines are detected.
         journal.append([&Entry {
             unix_ms: Clock::new().now().wall_ms,
             actor: "lightloomd".into(),
@@ -364,8 +362,8 @@ fn with_chaos(driver: Endpoint, chances: Option<Chances>, index: u64) -> Endpoin
     }
 }
 
-/// What this daemon is called where it claims a device: no other has the same folder on the same machine, and whichever leads
-/// has the claim of the one before.
+/// Returns the name under which this daemon claims devices. It is unique per state directory and
+/// host. All leaders of a cluster share it, so a new leader inherits the claims.
 fn claimant(config: &Config, seat: Option<&LeaderSeat>) -> String {
     if let (Some(etcd), Some(_)) = (&config.file.etcd, seat) {
         return format!("lightloomd@etcd:{}", etcd.prefix).replace(' ', "_");
@@ -376,7 +374,7 @@ fn claimant(config: &Config, seat: Option<&LeaderSeat>) -> String {
     format!("lightloomd@{}:{}", host.trim(), folder.display()).replace(' ', "_")
 }
 
-/// Where the API's Unix socket is.
+/// Returns the path of the API's Unix socket.
 #[must_use]
 pub fn socket_path(config: &Config) -> PathBuf {
     let usual = || config.file.state_dir.join("lightloomd.sock");

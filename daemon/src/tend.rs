@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tends one device: a [`Tender`] joined to a socket or a serial line and to the runtime. One task a device.
+//! The task of one device: connects a [`Tender`] with a socket or serial line and with the runtime.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,55 +19,53 @@ use lightloom_drivers::tender::{Does, Tender};
 
 pub use lightloom_drivers::tender::NoPreview;
 
-/// What the runtime asks of a device's task.
+/// A request from the runtime to a device's task.
 #[derive(Debug)]
 pub enum ToDevice {
-    /// Perform this.
+    /// Execute an operation.
     Run(Ticket, Op),
-    /// The controller waits for this no more: start the connection afresh.
+    /// The controller no longer waits for this operation: reconnect.
     Abandon(Ticket),
-    /// Say what these would send.
+    /// Return the bytes that these operations would send.
     Preview(Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
-    /// Read a transceiver's own account of itself.
+    /// Read a transceiver's identity and state.
     Look(oneshot::Sender<Result<Module, Outcome>>),
 }
 
-/// What a device's task reports to the runtime.
+/// A report from a device's task to the runtime.
 #[derive(Debug)]
 pub enum FromDevice {
-    /// For the controller.
+    /// An event for the controller.
     Event(Box<Event>),
-    /// Who the device says it is.
+    /// The device's identity.
     Identity(DeviceName, String),
-    /// Messages that made no sense, so far.
+    /// Number of malformed messages so far.
     Noise(DeviceName, u64),
 }
 
-/// A tender and its connection.
 pub(crate) struct Task {
     pub(crate) tender: Tender,
     wire: Wire,
     began: Instant,
     fence: Fence,
-    /// What is sent is of a command, not of a reading.
+    /// Whether bytes to send belong to a command rather than a read.
     commands: bool,
 }
 
 impl Task {
-    /// Connects when it is polled first.
+    /// Connects when first polled.
     pub(crate) fn new(name: DeviceName, endpoint: Endpoint, fence: Fence) -> Self {
         let tender = Tender::new(name, endpoint.conversation, Micros::default());
         let wire = Wire::to(endpoint.address, fence.clone());
         Self { tender, wire, began: Instant::now(), fence, commands: false }
     }
 
-    /// The time of the tender.
     pub(crate) fn now(&self) -> Micros {
         since(self.began)
     }
 
-    /// Waits until something happens on the connection or is due, and adds what came of it to `said`. Nothing is lost
-    /// when it is dropped half-way.
+    /// Waits for the next event or deadline of the connection and appends the results to `said`.
+    /// Cancel-safe.
     pub(crate) async fn turn(&mut self, said: &mut Vec<Does>) {
         let mut does = Vec::new();
         let (began, deadline) = (self.began, self.tender.deadline());
@@ -83,7 +81,7 @@ impl Task {
         self.act(does, said);
     }
 
-    /// Does on the connection what is to be done there; the rest is said.
+    /// Executes the tender's actions on the connection and appends the others to `said`.
     pub(crate) fn act(&mut self, does: Vec<Does>, said: &mut Vec<Does>) {
         for one in does {
             match one {
@@ -115,13 +113,13 @@ async fn until(began: Instant, deadline: Option<Micros>) {
     }
 }
 
-/// Where what comes of a task goes.
+/// Forwards the results of a task.
 struct Desk {
     events: UnboundedSender<FromDevice>,
     took: Histogram,
-    /// When the operation under way was begun.
+    /// Start of the operation in progress.
     started: Option<Instant>,
-    /// Each waits for a device's account of itself.
+    /// Pending requests for a module's data.
     asked: VecDeque<oneshot::Sender<Result<Module, Outcome>>>,
 }
 
@@ -150,7 +148,7 @@ impl Desk {
         task.act(does, said);
     }
 
-    /// Hands on what was said.
+    /// Forwards results to the runtime.
     fn hand_on(&mut self, task: &Task, said: Vec<Does>) {
         for one in said {
             let from = match one {
@@ -176,7 +174,7 @@ impl Desk {
     }
 }
 
-/// Tends `endpoint` until the runtime goes away.
+/// Runs a device's task until the runtime is gone.
 pub async fn tend(
     name: DeviceName,
     endpoint: Endpoint,
@@ -191,14 +189,15 @@ pub async fn tend(
         let mut said = Vec::new();
         tokio::select! {
             biased;
-            // What comes in the same moment in which the connection is established is asked of the device.
+            // Poll the connection first, so that a command that arrives when the connection is
+            // established is executed.
             () = task.turn(&mut said) => {}
             command = commands.recv() => match command {
                 Some(command) => desk.command(&mut task, command, &mut said),
                 None => return,
             },
         }
-        // A device that sends without end keeps no command from being heard.
+        // A device that sends continuously must not block commands.
         loop {
             match commands.try_recv() {
                 Ok(command) => desk.command(&mut task, command, &mut said),
@@ -218,7 +217,7 @@ mod tests {
     use lightloom_drivers::Reached;
     use lightloom_drivers::conversation::Conversation;
 
-    /// Answers an operation when it hears its first bytes.
+    /// Answers an operation on the first byte received.
     struct Slow;
 
     impl Conversation for Slow {
@@ -238,8 +237,8 @@ mod tests {
         }
     }
 
-    /// A question about a device that is busy is asked after the operation that is under way, and the controller is
-    /// informed when the device begins and ends to answer it: what is asked meanwhile is not late.
+    /// A module query to a busy device waits for the current operation. The controller is notified
+    /// when the query starts and ends, so operations requested meanwhile do not count as late.
     #[tokio::test]
     async fn a_question_waits_for_the_operation_that_is_under_way() {
         let (commands, receiver) = tokio::sync::mpsc::unbounded_channel();

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A trace of each change, for OpenTelemetry: what was asked, what was written down, what each device did and when.
+//! OpenTelemetry traces of changes: the request, the journal records, and each device operation
+//! with its time.
 //!
 //! ```text
 //!   apply ─┬─ journal ─┬─ arm n0/b0 ─┬─ switch n0/b0 ─┬─ observe n0/b0 ─┬─ journal
 //!          └ …         └─ arm n0/b1  └─ switch n0/b1  └─ observe n0/b1
 //! ```
 //!
-//! Light waits for none of it: spans that find no room, or whose collector is away, are dropped and counted.
+//! Tracing never delays a change: spans are dropped and counted if the queue is full or the
+//! collector is unreachable.
 
 mod otlp;
 
@@ -25,12 +27,12 @@ use crate::config::TracesFile;
 use crate::metrics::Metrics;
 use otlp::{Exporter, Span};
 
-/// Spans that wait for the collector.
+/// Maximum number of queued spans.
 const WAITING_MAX: usize = 8_192;
-/// Requests whose trace is remembered until they act.
+/// Maximum number of requests with a remembered trace context.
 const REQUESTS_MAX: usize = 256;
 
-/// Where a span belongs, as a client says it in the header `traceparent` of W3C Trace Context.
+/// The parent span that a client sends in the `traceparent` header of W3C Trace Context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     trace: [u8; 16],
@@ -38,7 +40,7 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// What the header says; `None` where that is nothing.
+    /// Parses the header. `None` if it is invalid.
     #[must_use]
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.trim().split('-');
@@ -62,12 +64,11 @@ fn bytes_of<const LENGTH: usize>(hex: &str) -> Option<[u8; LENGTH]> {
     Some(bytes)
 }
 
-/// The traces of requests that have not acted yet.
+/// Trace contexts of requests that have not started a change yet.
 #[derive(Clone, Debug, Default)]
 pub struct Parents(Arc<Mutex<VecDeque<(String, TraceParent)>>>);
 
 impl Parents {
-    /// This request belongs there.
     pub fn keep(&self, request: &str, parent: TraceParent) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() == REQUESTS_MAX {
@@ -83,7 +84,7 @@ impl Parents {
     }
 }
 
-/// The change on its way, and what devices do for it.
+/// The spans of the open change and of its device operations.
 #[derive(Debug, Default)]
 pub struct Traces {
     to: Option<SyncSender<Span>>,
@@ -95,10 +96,11 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Sends spans to the collector of the daemon's file, in a thread of its own; nothing where there is none.
+    /// Starts a thread that sends spans to the configured collector. Does nothing without a
+    /// collector.
     ///
     /// # Errors
-    /// Certificates that cannot be read.
+    /// If the certificates cannot be read.
     pub fn start(
         file: Option<&TracesFile>,
         instance: &str,
@@ -113,7 +115,7 @@ impl Traces {
         Ok((Self { to, parents: parents.clone(), metrics, ..Self::default() }, parents))
     }
 
-    /// Records were written, or were not, from `began` until now.
+    /// Records that journal records were written, or could not be, since `began`.
     pub fn written(&mut self, records: &[Record], began: SystemTime, is_written: bool) {
         if self.to.is_none() {
             return;
@@ -150,7 +152,7 @@ impl Traces {
         self.open = Some((intent.txn, span));
     }
 
-    /// A device is asked for this.
+    /// Starts the span of a device operation.
     pub fn asked(&mut self, device: &DeviceName, ticket: Ticket, op: &Op) {
         let verb = match op {
             Op::Observe { .. } => "observe",
@@ -166,7 +168,7 @@ impl Traces {
         self.operations.insert((device.clone(), ticket), span);
     }
 
-    /// It answered.
+    /// Ends the span of a device operation.
     pub fn answered(&mut self, device: &DeviceName, ticket: Ticket, outcome: &Outcome) {
         if self.operations.is_empty() {
             return;
@@ -175,7 +177,8 @@ impl Traces {
         span.error = match outcome {
             Outcome::Done(_) => None,
             Outcome::Refused(why) => Some(format!("refused: {why}")),
-            // Such as no light yet, while the far end moves: what comes of it is seen when it is read.
+            // This may be no light yet because the far end is still moving. A later reading
+            // decides, so the span is not an error.
             Outcome::Failed(why) => {
                 span.attributes.push(("lightloom.said", why.clone()));
                 None
@@ -185,7 +188,7 @@ impl Traces {
         self.send(span);
     }
 
-    /// The change is over. What devices still do for it is not waited for.
+    /// Ends the span of a change, without waiting for outstanding device operations.
     pub fn ended(&mut self, txn: Txn, result: TxnResult, word: &str, trouble: Option<&str>) {
         let Some((_, mut span)) = self.open.take_if(|(open, _)| *open == txn) else { return };
         self.operations.clear();
@@ -201,7 +204,7 @@ impl Traces {
         Some(Span::new(open.trace, id, Some(open.id), name, nanos(began)))
     }
 
-    /// Bytes that no other span has.
+    /// Returns a unique id.
     fn id<const LENGTH: usize>(&mut self) -> [u8; LENGTH] {
         self.spans += 1;
         let now = nanos(SystemTime::now());
@@ -221,7 +224,7 @@ impl Traces {
     }
 }
 
-/// The word for it in the journal.
+/// Returns the journal's word for a cause.
 fn cause_word(cause: &Cause) -> String {
     match serde_json::to_value(cause) {
         Ok(Value::String(word)) => word,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the API says: outer twins of what the controller knows.
+//! Converts the controller's state to the types of the API.
 
 mod attention;
 mod circuits;
@@ -49,20 +49,18 @@ pub use silence::when_known;
 pub use twins::{answer, mode, on_failure};
 pub use watched::watched;
 
-/// How many past transactions a status lists.
+/// Number of past transactions in a status.
 const TRANSACTIONS_SHOWN: usize = 20;
 
-/// Everything that a status is a function of: the plan and the readings, which control has, and what else is known.
+/// Everything that a status depends on: the plan and readings in `control`, and the daemon's own
+/// state.
 pub struct Knowledge<'a> {
-    /// The plan in force, the readings of devices and the journal's promises.
+    /// Plan in force, readings and journalled state.
     pub control: &'a Control,
-    /// The clocks.
     pub now: Now,
-    /// Contact with each device.
     pub contacts: &'a BTreeMap<DeviceName, Contact>,
-    /// The fabric file.
     pub fabric: Option<String>,
-    /// The journal cannot be trusted.
+    /// Whether the journal is damaged.
     pub is_damaged: bool,
 }
 
@@ -79,7 +77,7 @@ impl<'a> From<&'a Runtime> for Knowledge<'a> {
     }
 }
 
-/// The whole status.
+/// Returns the complete status.
 #[must_use]
 pub fn status(runtime: &Runtime) -> Status {
     let failed =
@@ -103,7 +101,7 @@ pub fn status(runtime: &Runtime) -> Status {
     status
 }
 
-/// The same without the daemon's own files and its other daemons, and without alarms.
+/// Returns the status without alarms and without the state of the daemon's files and cluster.
 #[must_use]
 pub fn of_fabric(known: &Knowledge<'_>) -> Status {
     let controller = known.control.controller();
@@ -165,14 +163,14 @@ pub fn of_fabric(known: &Knowledge<'_>) -> Status {
     }
 }
 
-/// A time on the daemon's clock, for the page.
+/// Formats a time in the local time zone, for the web page.
 fn moment(unix_ms: u64) -> String {
     let utc = i64::try_from(unix_ms).ok().and_then(DateTime::from_timestamp_millis);
     let local = utc.map(|utc| utc.with_timezone(&Local));
     local.map_or_else(|| "-".into(), |at| at.format("%Y-%m-%d %H:%M:%S").to_string())
 }
 
-/// The devices whose traffic is held off.
+/// Returns the devices whose traffic is held off.
 fn held_off(known: &Knowledge<'_>) -> Vec<String> {
     let controller = known.control.controller();
     let held = &controller.ledger().held;
@@ -197,7 +195,7 @@ fn drifted(devices: &[DeviceStatus]) -> Vec<DeviceName> {
     drifted.map(|device| DeviceName::from(device.name.as_str())).collect()
 }
 
-/// Circuits of the plan that do not stand, where nothing else explains it.
+/// Returns the number of planned circuits that are down for no known reason.
 #[must_use]
 pub fn circuits_dark(runtime: &Runtime) -> usize {
     let known = &runtime.into();
@@ -222,7 +220,7 @@ fn open_transaction(known: &Knowledge<'_>, open: &Open) -> OpenTransaction {
     }
 }
 
-/// The transaction that this one undoes, with everything after that.
+/// Returns the first transaction that this one undoes.
 fn undone_by(open: &Open) -> Option<Txn> {
     match open.intent.cause {
         Cause::Rollback(txn) | Cause::ConfirmTimeout(txn) => Some(txn),
@@ -230,7 +228,8 @@ fn undone_by(open: &Open) -> Option<Txn> {
     }
 }
 
-/// The confirm that is waited for; none any more once its undo is on its way, for then it would be refused.
+/// Returns the pending confirmation. `None` once its rollback has started, because it would be
+/// refused then.
 fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
     let ledger = known.control.controller().ledger();
     let pending = ledger.pending.as_ref().filter(|pending| {
@@ -289,7 +288,7 @@ fn crossed(known: &Knowledge<'_>, device: &DeviceName) -> Vec<CrossedEnd> {
     known.control.controller().crossed(device).into_iter().map(of).collect()
 }
 
-/// Devices of which it is not known where they stand.
+/// Returns the devices whose positions are unknown.
 #[must_use]
 pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
     let devices = known.control.controller().devices().iter();
@@ -297,7 +296,8 @@ pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
     unseen.map(|(name, _)| name.to_string()).collect()
 }
 
-/// Whether every device was read, or will not be soon. What the leader before this one had open is about to be free.
+/// Returns whether every device has been read, or is known not to be readable soon. After a
+/// failover, devices held by the previous leader are about to become free.
 #[must_use]
 pub fn is_settled(runtime: &Runtime) -> bool {
     let is_silent = |name: &String| {
@@ -312,7 +312,6 @@ fn journal_damage(runtime: &Runtime) -> Option<JournalDamage> {
     Some(damage_of(damage, &runtime.place))
 }
 
-/// What is wrong with a journal, for people.
 #[must_use]
 pub fn damage_of(damage: &Damage, place: &JournalPlace) -> JournalDamage {
     JournalDamage {
@@ -378,7 +377,7 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
         return Vec::new();
     }
     let plans = lost_plans(runtime.control.controller().ledger());
-    // Until there is a plan again.
+    // Shown until a plan is known again.
     let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
     let gone = is_gone.then(|| LostState {
         what: runtime.place.to_string(),
@@ -390,7 +389,7 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
     gone.into_iter().chain(runtime.lost.iter().cloned()).chain(plans).collect()
 }
 
-/// That the disk is full, and what to do.
+/// Returns the reason and the remedy while the disk is full.
 fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
     let (why, folder) = (runtime.short_of_space()?, runtime.config.file.state_dir.display());
     let what = format!(
@@ -399,7 +398,7 @@ fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
     Some((what, JournalPlace::AFTER_FULL_DISK))
 }
 
-/// Every slot that stands elsewhere, and what cannot be spoken of.
+/// Returns all slots that differ from the journal, and the devices that could not be read.
 #[must_use]
 pub fn drift(runtime: &Runtime) -> DriftReport {
     let known = &Knowledge::from(runtime);
@@ -414,7 +413,7 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
     }
 }
 
-/// A transaction that is over, and whether it stays.
+/// Returns a completed transaction, and whether it is permanent.
 #[must_use]
 pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
     let mut shown = past::past(past);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transceivers with a switch inside that the agent of their host reaches: the frames of the serial line over mutual TLS,
-//! after the name of the module.
+//! Transceivers behind the agent of their host. The agent uses the frames of the serial line over
+//! mutual TLS, preceded by the name of the module.
 
 use std::path::PathBuf;
 
@@ -10,20 +10,20 @@ use serde::Deserialize;
 use super::transceiver::PathPolicy;
 use super::{Kind, Protocol, host};
 
-/// A module of an agent.
+/// A module behind an agent.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentModuleFile {
-    /// The agent, `host:port`.
+    /// Agent address, `host:port`.
     pub tcp: String,
-    /// What the agent's file calls the module.
+    /// Name of the module in the agent's configuration.
     pub module: String,
-    /// Who the agent must be, and who this is.
+    /// TLS identities of the agent and of this daemon.
     pub tls: AgentTlsFile,
-    /// The serial number that the module must have.
+    /// Serial number that the module must have.
     #[serde(default)]
     pub serial: Option<String>,
-    /// What must hold of the data paths when light moves [default: hot].
+    /// State required of the data paths when light moves [default: hot].
     #[serde(default)]
     pub policy: PathPolicy,
 }
@@ -32,9 +32,9 @@ pub struct AgentModuleFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentTlsFile {
-    /// The authority that signs the certificates of this cluster's agents, PEM.
+    /// CA certificate that signs the agents' certificates, PEM.
     pub ca: PathBuf,
-    /// The name in the agent's certificate [default: the host of `tcp`].
+    /// Name in the agent's certificate [default: the host of `tcp`].
     #[serde(default)]
     pub name: Option<String>,
     /// The daemon's certificate chain, PEM.
@@ -63,7 +63,6 @@ impl Protocol for AgentModuleFile {
     }
 }
 
-/// How it is reached.
 #[cfg(feature = "edges")]
 mod reach {
     use std::sync::Arc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optical switches with the OCP model, over gNMI: TLS, or plain text where the file says so.
+//! Optical switches with the OCP model over gNMI, with TLS or in plain text.
 
 use std::path::PathBuf;
 
@@ -8,50 +8,51 @@ use serde::Deserialize;
 
 use super::{Kind, Protocol, host, yes};
 
-/// The OCP model over gNMI.
+/// An optical switch with the OCP model, over gNMI.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GnmiFile {
-    /// `host:port`.
+    /// Address, `host:port`.
     pub tcp: String,
-    /// Who it must be, and who this is.
+    /// TLS settings.
     #[serde(default)]
     pub tls: Option<GnmiTlsFile>,
-    /// Speak to it in plain text: for emulated devices.
+    /// Use plain text. For emulated devices.
     #[serde(default)]
     pub plaintext: bool,
-    /// The account, where it asks for one.
+    /// Account name, if the device requires one.
     #[serde(default)]
     pub user: Option<String>,
-    /// The file its password is in.
+    /// File with the password.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
-    /// Who may change it among several controllers [default: whoever asks].
+    /// Master arbitration among several controllers [default: none].
     #[serde(default)]
     pub election: Option<ElectionFile>,
-    /// Whether it has power monitors [default: yes].
+    /// Whether the device has power monitors [default: yes].
     #[serde(default = "yes")]
     pub power_monitor: bool,
-    /// The port group of the plan's ingress ports, where several may be it.
+    /// Port group of the plan's ingress ports, if the device has several candidates.
     #[serde(default)]
     pub input_group: Option<String>,
-    /// The port group of the plan's egress ports, where several may be it.
+    /// Port group of the plan's egress ports, if the device has several candidates.
     #[serde(default)]
     pub output_group: Option<String>,
-    /// The version of the model that it has [default: 0.8.0].
+    /// Version of the model on the device [default: 0.8.0].
     #[serde(default)]
     pub model_version: Option<String>,
 }
 
-/// Master arbitration: of the controllers of one role that with the largest id may change a switch.
+/// Master arbitration: among the controllers of one role, the one with the largest election id may
+/// change a switch.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElectionFile {
-    /// The id; a controller that takes another's place needs a larger one [default: the epoch of the daemon that leads, under
-    /// `etcd`, where none is written; else 1].
+    /// Election id; taking over requires a larger one [default: the leader's epoch under `etcd`,
+    /// else 1].
     #[serde(default)]
     pub id: Option<u64>,
-    /// The role, where the switch has several [default: its default role].
+    /// Role name, if the switch has several [default: its default role].
     #[serde(default)]
     pub role: Option<String>,
 }
@@ -60,12 +61,12 @@ pub struct ElectionFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GnmiTlsFile {
-    /// The authority that signs its certificate, PEM.
+    /// CA certificate that signs the device's certificate, PEM.
     pub ca: PathBuf,
-    /// The name in its certificate [default: the host of `tcp`].
+    /// Name in its certificate [default: the host of `tcp`].
     #[serde(default)]
     pub name: Option<String>,
-    /// The daemon's certificate chain, PEM, where the device asks for one.
+    /// The daemon's certificate chain, PEM, if the device requires one.
     #[serde(default)]
     pub certificate: Option<PathBuf>,
     /// Its private key, PEM.
@@ -98,6 +99,5 @@ impl Protocol for GnmiFile {
     }
 }
 
-/// How it is reached.
 #[cfg(feature = "edges")]
 mod reach;

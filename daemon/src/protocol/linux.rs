@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! This machine's kernel as a switch, by netlink.
+//! The local kernel as a packet switch, over netlink.
 
 use super::{Kind, Protocol};
 use crate::config::linux::LinuxFile;

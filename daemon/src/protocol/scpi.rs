@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optical switches that speak SCPI.
+//! Optical switches with SCPI.
 
 #[cfg(feature = "edges")]
 use lightloom_drivers::scpi::Scpi;
@@ -12,17 +12,17 @@ use super::{Kind, Protocol, host, yes};
 #[cfg(feature = "edges")]
 use crate::driver::{Endpoint, stream::Address};
 
-/// SCPI, over TCP or a serial line.
+/// An optical switch with SCPI, over TCP or a serial line.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScpiFile {
-    /// `host:port`.
+    /// Address, `host:port`.
     #[serde(default)]
     pub tcp: Option<String>,
-    /// Or a serial line, 38400 8N1.
+    /// Alternative: a serial line, 38400 8N1.
     #[serde(default)]
     pub serial: Option<String>,
-    /// Whether it has power monitors [default: yes].
+    /// Whether the device has power monitors [default: yes].
     #[serde(default = "yes")]
     pub power_monitor: bool,
 }

@@ -16,24 +16,24 @@ use super::{Place, secret};
 #[cfg(feature = "edges")]
 use crate::driver::{Endpoint, stream::Address};
 
-/// The SONiC database.
+/// A SONiC switch.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SonicFile {
-    /// `host:port` of its Redis server.
+    /// Address of its Redis server, `host:port`.
     pub tcp: String,
-    /// The file its password is in.
+    /// File with the password.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
-    /// Read back from CONFIG_DB: for a database without a switch behind it.
+    /// Read positions back from CONFIG_DB. For a database without a switch behind it.
     #[serde(default)]
     pub read_config: bool,
 }
 
-/// How long the agent of a SONiC switch may take to carry out what CONFIG_DB says and to say so: a public image
-/// writes STATE_DB once a second.
+/// Time limit for the agent of a SONiC switch to execute a change in CONFIG_DB and report it. A
+/// public image writes STATE_DB once a second.
 const AGENT_WITHIN: Micros = Micros::from_secs(5);
-/// The wait between two reads of its tables.
+/// Interval for polling its tables.
 const AGENT_POLL: Micros = Micros::from_millis(50);
 
 impl Protocol for SonicFile {

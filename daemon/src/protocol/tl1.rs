@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optical switches that speak TL1.
+//! Optical switches with TL1.
 
 use std::path::PathBuf;
 
@@ -14,29 +14,29 @@ use super::{Place, secret};
 #[cfg(feature = "edges")]
 use crate::driver::{Endpoint, stream::Address};
 
-/// TL1 over TCP.
+/// An optical switch with TL1 over TCP.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tl1File {
-    /// `host:port`.
+    /// Address, `host:port`.
     pub tcp: String,
-    /// The account.
+    /// Account name.
     pub user: String,
-    /// The file its password is in.
+    /// File with the password.
     pub password_file: PathBuf,
-    /// Take a vendor's default password all the same: for emulated devices.
+    /// Accept a vendor's default password. For emulated devices.
     #[serde(default)]
     pub allow_default_password: bool,
-    /// Whether it has power monitors [default: yes].
+    /// Whether the device has power monitors [default: yes].
     #[serde(default = "yes")]
     pub power_monitor: bool,
 }
 
-/// Checks that TL1 carries `text` as one parameter: `what` is a user or a password.
+/// Checks that TL1 can carry `text` as one parameter. `what` is "user" or "password".
 ///
 /// # Errors
-/// Names the first character that would end the parameter, the command or the line. Quotation marks would not help: not
-/// every switch removes them from a password.
+/// Names the first character that would end the parameter, the command or the line. Quotation marks
+/// would not help, because not every switch strips them from a password.
 pub fn check_parameter(what: &str, text: &str) -> Result<(), String> {
     let ends = |c: &char| !(' '..='~').contains(c) || matches!(c, ':' | ';' | '"');
     let Some(wrong) = text.chars().find(ends) else { return Ok(()) };
@@ -46,7 +46,7 @@ pub fn check_parameter(what: &str, text: &str) -> Result<(), String> {
     ))
 }
 
-/// Passwords that vendors ship.
+/// Default passwords of vendors.
 #[cfg(feature = "edges")]
 const DEFAULT_PASSWORDS: [&str; 4] = ["", "root", "admin", "password"];
 
@@ -76,11 +76,11 @@ impl Protocol for Tl1File {
 
 #[cfg(feature = "edges")]
 impl Tl1File {
-    /// The password of the account.
+    /// Reads the password.
     ///
     /// # Errors
-    /// An unreadable or world-readable file, a password that TL1 cannot carry, or a vendor's default password that the file
-    /// does not allow.
+    /// An unreadable or world-readable file, a password that TL1 cannot carry, or a vendor's
+    /// default password without `allow_default_password`.
     fn password(&self) -> anyhow::Result<String> {
         let password = secret(&self.password_file)?;
         let shown = self.password_file.display();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Certificates and keys, as PEM files: who a peer must be, and who this is. The daemon, its agents and the conformance
-//! suite read them here.
+//! TLS certificates and keys in PEM files, for the daemon, its agents and the conformance suite.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +10,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
 
-/// The certificates of a file, at least one.
+/// Reads the certificates of a file, at least one.
 ///
 /// # Errors
-/// A file that cannot be read, is not PEM or has none.
+/// If the file is unreadable, not PEM, or empty.
 pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let shown = path.display();
     let read =
@@ -27,10 +26,10 @@ pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>>
     Ok(found)
 }
 
-/// The authorities of a file.
+/// Reads the CA certificates of a file.
 ///
 /// # Errors
-/// As for [`certificates`], and a certificate that is none.
+/// As for [`certificates`], and if a certificate is invalid.
 pub fn authorities(path: &Path) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
@@ -39,20 +38,20 @@ pub fn authorities(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// The private key of a file that others cannot read.
+/// Reads a private key from a file that other users cannot read.
 ///
 /// # Errors
-/// A file that everybody can read, or without a key.
+/// If the file is world-readable or has no key.
 pub fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     let pem = super::secret(path)?;
     PrivateKeyDer::from_pem_slice(pem.as_bytes())
         .with_context(|| format!("{} has no private key", path.display()))
 }
 
-/// A client that trusts these authorities, and shows this certificate and key where it has any.
+/// Builds a TLS client that trusts `authorities` and optionally presents a certificate.
 ///
 /// # Errors
-/// What does not fit together.
+/// If key and certificate do not match.
 pub fn client(
     authorities: RootCertStore,
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
@@ -66,10 +65,10 @@ pub fn client(
     })
 }
 
-/// A server with this certificate and key, for clients of these authorities alone.
+/// Builds a TLS server that accepts only clients signed by `client_authorities`.
 ///
 /// # Errors
-/// What does not fit together.
+/// If key and certificate do not match.
 pub fn server(
     client_authorities: RootCertStore,
     certificates: Vec<CertificateDer<'static>>,
@@ -85,10 +84,11 @@ pub fn server(
         .with_single_cert(certificates, key)?)
 }
 
-/// The name that the certificate of a server must have: the one that is written, else the host of `host:port`.
+/// Returns the name expected in a server's certificate: the configured one, or the host of
+/// `host:port`.
 ///
 /// # Errors
-/// What is no name of a host.
+/// If it is not a valid host name.
 pub fn server_name(written: Option<&str>, address: &str) -> anyhow::Result<ServerName<'static>> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let name = written.unwrap_or_else(|| host.trim_matches(['[', ']'])).to_owned();

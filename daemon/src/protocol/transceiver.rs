@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transceivers with a switch inside, over a serial line.
+//! Transceivers with an integrated switch, over a serial line.
 
 use lightloom_firmware_api::frame::BITS_PER_SECOND;
 use schemars::JsonSchema;
@@ -16,16 +16,16 @@ use super::{Kind, Protocol};
 #[cfg(feature = "edges")]
 use crate::driver::{Endpoint, stream::Address};
 
-/// A serial line.
+/// A transceiver on a serial line.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SerialFile {
-    /// The line or pty.
+    /// Path of the line or pty.
     pub serial: String,
-    /// Its rate [default: 921600].
+    /// Line rate [default: 921600].
     #[serde(default = "usual_rate")]
     pub bits_per_second: u32,
-    /// What must hold of the data paths when light moves [default: hot].
+    /// State required of the data paths when light moves [default: hot].
     #[serde(default)]
     pub policy: PathPolicy,
 }
@@ -34,7 +34,7 @@ pub(crate) fn usual_rate() -> u32 {
     BITS_PER_SECOND
 }
 
-/// What must hold of a module's data paths when its light moves.
+/// State required of a module's data paths when its light moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathPolicy {
@@ -42,7 +42,7 @@ pub enum PathPolicy {
     Deactivated,
     /// Transmitters muted by the module.
     Mute,
-    /// Nothing: light moves with the transmitters on.
+    /// No requirement: light moves with the transmitters on.
     #[default]
     Hot,
 }
@@ -73,7 +73,7 @@ impl Protocol for SerialFile {
     }
 }
 
-/// A start of numbering that a former life of the daemon is unlikely to have used last.
+/// Returns an initial sequence number that the previous run is unlikely to have used last.
 #[cfg(feature = "edges")]
 pub(super) fn fresh_sequence(wall_ms: u64) -> u16 {
     (wall_ms.wrapping_mul(257) & 0xffff) as u16

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A clock for short waits: the runtime's own timers round up to a millisecond, which is a third of the time in which
-//! a dead node is found.
+//! A timer with sub-millisecond accuracy. The async runtime's timers round up to a millisecond,
+//! which is a third of the time in which a failed node is detected.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Longer waits are left to the runtime's timers.
+/// Longer waits use the async runtime's timers.
 const SHORT: Duration = Duration::from_millis(20);
-/// Two waits that end so close to each other are one.
+/// Deadlines closer than this are treated as equal.
 const NEAR: Duration = Duration::from_micros(50);
 
-/// A thread that sleeps, and says when it wakes.
+/// A thread that sleeps and reports when it wakes.
 pub(super) struct Alarm {
     set: Sender<Instant>,
     rings: UnboundedReceiver<Instant>,
-    /// Waited for by the thread already.
+    /// Deadline that the thread is waiting for.
     until: Option<Instant>,
 }
 
@@ -24,7 +24,7 @@ impl Alarm {
     pub(super) fn new() -> Self {
         let (set, sets) = channel::<Instant>();
         let (ring, rings) = unbounded_channel();
-        // Without the thread every wait is left to the timers. It ends when this is dropped.
+        // Without the thread, all waits use the timers. The thread ends when this is dropped.
         let _ = std::thread::Builder::new().name("alarm".into()).spawn(move || {
             let mut next: Option<Instant> = None;
             loop {
@@ -46,7 +46,7 @@ impl Alarm {
         Self { set, rings, until: None }
     }
 
-    /// Returns after this time, or a millisecond later at most where it is longer than [`SHORT`].
+    /// Returns after `wait`, or up to a millisecond later if `wait` exceeds [`SHORT`].
     pub(super) async fn sleep(&mut self, wait: Duration) {
         if wait.is_zero() || wait > SHORT {
             return tokio::time::sleep(wait).await;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The evidence that another controller changes a device, in words.
+//! Describes the evidence that another controller changes a device.
 
 use lightloom_control::controller::Contended;
 use lightloom_control::state::DeviceName;
 
-/// What was changed, where to, how often and within which time; who holds the claim.
+/// Returns the foreign changes with their target, count and time window, or the holder of a claim.
 #[must_use]
 pub fn evidence(device: &DeviceName, contended: &Contended) -> String {
     let mut said = Vec::new();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two names for one module: the second is not talked to, so that no light moves under a wrong name.
+//! Handles two names for the same module: the second is kept unreachable, so that no light moves
+//! under a wrong name.
 
 use lightloom_control::controller::Event;
 use lightloom_control::management::Trouble;
@@ -9,7 +10,7 @@ use lightloom_units::id::BundleId;
 use super::Runtime;
 
 impl Runtime {
-    /// A module that comes up with the serial number of one that is up stays out of reach until that one is gone.
+    /// Keeps a module unreachable while another with the same serial number is up.
     pub(super) fn one_name_each(&mut self, event: Event) {
         match event {
             Event::Up(device) => {
@@ -38,7 +39,7 @@ impl Runtime {
         }
     }
 
-    /// Another module that is up and says that it is this one.
+    /// Returns another module that is up and reports the same identity.
     fn namesake(&self, device: &DeviceName) -> Option<DeviceName> {
         let is_module = |device: &DeviceName| device.as_str().parse::<BundleId>().is_ok();
         let identity = self.contacts.get(device).map(|contact| contact.identity.as_str())?;

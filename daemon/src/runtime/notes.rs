@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the controller notes on the way: into the log, the metrics and the hooks.
+//! Forwards the controller's notes to the log, the metrics and the hooks.
 
 use std::time::Instant;
 
@@ -90,7 +90,8 @@ impl Runtime {
         }
     }
 
-    /// On a new journal nothing is drift yet: whatever is lit is not ours, and that is said once.
+    /// With a new journal nothing counts as drift, because the daemon owns no light yet. Logged
+    /// once.
     fn nothing_is_ours(&mut self) {
         if !std::mem::replace(&mut self.said_nothing_is_ours, true) {
             tracing::info!(
@@ -114,7 +115,7 @@ impl Runtime {
         };
         let history = &self.control.controller().ledger().history;
         let past = history.iter().rev().find(|past| past.txn == txn).map(crate::view::past::past);
-        // Light that is missing at one device is mostly the doing of another.
+        // Missing light at one device is usually caused by another.
         let said = past.iter().flat_map(|past| &past.devices);
         let said = said.filter(|device| !device.detail.is_empty());
         let first = said.min_by_key(|device| device.unlit);
@@ -129,7 +130,6 @@ impl Runtime {
     }
 }
 
-/// Parts, each with what says so.
 fn named(parts: &[(Part, String)]) -> String {
     parts.iter().map(|(part, why)| format!("{part} ({why})")).collect::<Vec<_>>().join(", ")
 }

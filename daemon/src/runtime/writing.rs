@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When the journal or the audit log cannot be written: what is on its way is left as a crash would leave it,
-//! devices are read on, and writing is tried again until it succeeds.
+//! Handles a journal or audit log that cannot be written. Open changes are left as after a crash,
+//! devices continue to be read, and writing is retried until it succeeds.
 
 use super::{NotStored, Runtime, full_disk};
 use crate::journal::JournalError;
@@ -9,14 +9,14 @@ use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::NoJournal;
 use lightloom_control::state::Micros;
 
-/// How often it is tried to write again.
+/// Interval between attempts to write.
 const MEND_EVERY: Micros = Micros::from_secs(1);
 
-/// How often it is written how many refusals are not in the audit log one by one.
+/// Interval at which the counts of unlisted refusals are written.
 const COUNT_EVERY: Micros = Micros::from_secs(10);
 
 impl Runtime {
-    /// Refuses changes from now on, and reads on over what the journal holds.
+    /// Refuses changes, and continues read-only with the records that the journal holds.
     pub(super) fn journal_failed(&mut self, error: &JournalError) {
         tracing::error!(%error, "the journal failed: changes are refused, light stays as it is");
         self.metrics.journal_failed.set(1);
@@ -39,7 +39,7 @@ impl Runtime {
         self.only_read(ledger, &error.to_string());
     }
 
-    /// Now and then tries to write again what could not be written.
+    /// Periodically retries writing.
     pub(super) fn mend(&mut self) {
         let now = self.clock.now();
         if now.mono < self.mend_at {
@@ -65,7 +65,8 @@ impl Runtime {
         }
     }
 
-    /// Why only what is on its way is written: the disk is full, and what was set aside is being used.
+    /// Returns why only open changes are written: the disk is full and the reserved space is in
+    /// use.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.journal.short_of_space().or_else(|| self.audit.short_of_space())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Spans on their way to a collector: OTLP over HTTP, in its JSON form.
+//! Exports spans to a collector as OTLP/HTTP with JSON encoding.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -11,25 +11,24 @@ use crate::config::TracesFile;
 use crate::http;
 use crate::metrics::Metrics;
 
-/// Spans of one message, and how long the first of them waits for others.
+/// Batch size, and maximum delay of the first span in a batch.
 const SPANS_MAX: usize = 512;
 const GATHERED_WITHIN: Duration = Duration::from_millis(500);
-/// How long the collector may take.
+/// Time limit for the collector's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// The kind of all spans: all of it is done here.
+/// SPAN_KIND_INTERNAL, used for all spans.
 const INTERNAL: u8 = 1;
-/// The states of a span that is over.
+/// Status codes of a span.
 const OK: u8 = 1;
 const ERROR: u8 = 2;
 
-/// Something that took a time.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     pub(super) trace: [u8; 16],
     pub(super) id: [u8; 8],
     parent: Option<[u8; 8]>,
     name: String,
-    /// Unix times in nanoseconds.
+    /// Unix time in nanoseconds.
     start: u64,
     pub(super) end: u64,
     pub(super) attributes: Vec<(&'static str, String)>,
@@ -78,7 +77,6 @@ fn attribute(key: &str, value: &str) -> Value {
     }
 }
 
-/// The way to the collector.
 pub(super) struct Exporter {
     agent: Agent,
     url: String,
@@ -102,7 +100,7 @@ impl Exporter {
         })
     }
 
-    /// Sends what comes until the daemon ends.
+    /// Sends spans until the daemon ends.
     pub(super) fn run(mut self, spans: &Receiver<Span>) {
         while let Ok(first) = spans.recv() {
             let (until, mut batch) = (Instant::now() + GATHERED_WITHIN, vec![first]);
@@ -140,7 +138,7 @@ impl Exporter {
         };
         if let Some(why) = &trouble {
             self.metrics.spans_dropped.inc_by(batch.len() as u64);
-            // Once, and not with every batch.
+            // Log once, not for every batch.
             if !self.is_away {
                 tracing::warn!(
                     url = self.url,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to do about a device that needs a person, and what is waited for: only what would be accepted now.
+//! Remedies for devices that need an operator and for open changes. Only commands that would be
+//! accepted now are suggested.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +15,24 @@ use lightloom_daemon_api::status::{BrokenPart, OwedView};
 use lightloom_daemon_api::text::named;
 use lightloom_fabric::fault::Part;
 
-/// With more drifted devices than so many, all are adopted.
+/// With more drifted devices than this, `adopt all` is suggested.
 const DRIFTED_NAMED_MAX: usize = 6;
 
-/// Devices in attention for whom the daemon does not go on by itself, and why.
+/// Returns the devices that need an operator, with the reason.
 pub(super) fn reasons(known: &Knowledge<'_>) -> BTreeMap<String, String> {
     let all = known.control.controller().ledger().attention.iter();
     let left = all.filter(|(device, _)| needs_action(known, device));
     left.map(|(device, why)| (device.to_string(), why.clone())).collect()
 }
 
-/// What to do about each of them.
+/// Returns the remedy for each of them.
 pub(super) fn nexts(known: &Knowledge<'_>) -> BTreeMap<String, String> {
     let all = known.control.controller().ledger().attention.keys();
     let left = all.filter(|device| needs_action(known, device));
     left.map(|device| (device.to_string(), next(known, device))).collect()
 }
 
-/// Devices in attention that are given what they are owed without a person.
+/// Returns the devices whose deferred work the daemon completes automatically.
 pub(super) fn deferred(known: &Knowledge<'_>) -> BTreeMap<String, OwedView> {
     let ledger = known.control.controller().ledger();
     let all = ledger.attention.iter().filter(|(device, _)| is_owed(known, device));
@@ -44,12 +45,13 @@ pub(super) fn deferred(known: &Knowledge<'_>) -> BTreeMap<String, OwedView> {
     .collect()
 }
 
-/// Whether a person has to see to a device that a change left.
+/// Returns whether an operator must look at a device after a change.
 pub(super) fn needs_action(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     is_left(known, device) && !is_owed(known, device)
 }
 
-/// Whether a change left a device elsewhere: not where all its light is as before that change.
+/// Returns whether a change left a device in an unwanted position, and not all devices of that
+/// change are back in their previous positions.
 pub(super) fn is_left(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     let ledger = known.control.controller().ledger();
     ledger.attention.contains_key(device)
@@ -57,13 +59,14 @@ pub(super) fn is_left(known: &Knowledge<'_>, device: &DeviceName) -> bool {
             || left_by(known, device).is_none_or(|past| !is_as_before(known, past)))
 }
 
-/// The change that left a device elsewhere.
+/// Returns the change that left the device there.
 fn left_by<'a>(known: &Knowledge<'a>, device: &DeviceName) -> Option<&'a Past> {
     let mut history = known.control.controller().ledger().history.iter().rev();
     history.find(|past| past.result == TxnResult::Partial && past.parts.contains_key(device))
 }
 
-/// Whether every device of a change was read where it was before. One that undoes goes somewhere else.
+/// Returns whether every device of a change was read in its previous position. False for a change
+/// that undoes another, because it moves to a different state.
 fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
     let devices = known.control.controller().devices();
     let mut before = past.stood_before.iter();
@@ -82,7 +85,7 @@ fn is_owed(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     known.control.failed().is_none() && known.control.controller().is_brought_back(device)
 }
 
-/// What a device missed in this transaction.
+/// Describes the work that a device missed in this transaction.
 fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
     let mut history = known.control.controller().ledger().history.iter();
     match history.find(|past| past.txn == txn).map(|past| &past.cause) {
@@ -93,7 +96,8 @@ fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
     }
 }
 
-/// The command for this change, where it would be accepted now; it says so where it cuts light.
+/// Returns the command for this change if it would be accepted now, with `--cut-light` if it
+/// interrupts circuits.
 fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     let preview = known.control.controller().preview(apply).ok()?;
     let diff = super::diff(known, &preview, apply, None, String::new());
@@ -101,8 +105,8 @@ fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     Some(format!("lightloom ctl {words}{cut}"))
 }
 
-/// The command that applies the plan once more, where it would be accepted now and forgets nothing that is
-/// known to be broken.
+/// Returns the command that applies the plan again, if it would be accepted now and forgets no
+/// known fault.
 pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
     let (sha256, plan) = known.control.applied_last().ok()?;
     if is_busy(known) || !known.control.forgotten_by(&plan).is_empty() {
@@ -116,14 +120,15 @@ pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
     safe.or_else(|| typed(known, "apply --again --mode update", &apply))
 }
 
-/// The command that puts back what is missing of the plan and of other circuits that are ours; `None` if nothing is.
+/// Returns the command that restores missing positions of the plan and of other owned circuits.
+/// `None` if nothing is missing.
 pub(super) fn restore(known: &Knowledge<'_>) -> Option<String> {
     let home = known.control.controller().way_home().ok()?;
     let is_needed = !home.target.is_empty() && !is_busy(known);
     typed(known, "apply --restore", &home).filter(|_| is_needed)
 }
 
-/// The command that adopts these devices.
+/// Returns the command that adopts these devices.
 pub(super) fn adopt(known: &Knowledge<'_>, devices: &[DeviceName]) -> String {
     let controller = known.control.controller();
     let names = match devices.len() > DRIFTED_NAMED_MAX {
@@ -140,7 +145,7 @@ pub(super) fn adopt(known: &Knowledge<'_>, devices: &[DeviceName]) -> String {
     format!("lightloom ctl adopt {names}{against}")
 }
 
-/// A change is on its way, or waits for its confirm: what is decided first.
+/// If a change is open or awaits confirmation, returns what must be decided first.
 pub(super) fn decide_first(known: &Knowledge<'_>) -> Option<String> {
     let ledger = known.control.controller().ledger();
     let open = ledger.open.as_ref().map(|open| open.intent.txn);
@@ -157,7 +162,7 @@ fn is_busy(known: &Knowledge<'_>) -> bool {
     decide_first(known).is_some()
 }
 
-/// What to do, in words and commands.
+/// Returns the remedy as text with commands.
 fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
     if known.control.failed().is_some() {
         return "nothing can be done before the journal is mended".into();
@@ -204,7 +209,7 @@ fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
     }
 }
 
-/// How many lit positions of ours a device has lost.
+/// Returns the number of owned lit positions that a device has lost.
 fn lost_by_adopting(known: &Knowledge<'_>, device: &DeviceName) -> usize {
     let controller = known.control.controller();
     let read = controller.devices().get(device).and_then(|seen| seen.observed.as_ref());
@@ -214,7 +219,7 @@ fn lost_by_adopting(known: &Knowledge<'_>, device: &DeviceName) -> usize {
     controller.wanted(device).into_iter().filter(lost).count()
 }
 
-/// The command that undoes the change which left a device elsewhere.
+/// Returns the command that undoes the change which left the device there.
 fn undo(known: &Knowledge<'_>, device: &DeviceName) -> Option<String> {
     let txn = left_by(known, device).filter(|past| past.undone_by.is_none())?.txn;
     let rollback = Rollback { txn, ..Rollback::default() };
@@ -223,14 +228,14 @@ fn undo(known: &Knowledge<'_>, device: &DeviceName) -> Option<String> {
     moves.then(|| format!("lightloom ctl rollback {txn} --cut-light"))
 }
 
-/// What to do about devices that stand elsewhere than the journal says: first what brings light of ours back.
+/// Returns the remedy for drifted devices. Restoring owned light is suggested first.
 pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Option<String> {
     drifted.first()?;
     if let Some(first) = decide_first(known) {
         return Some(first);
     }
     let restore = restore(known);
-    // Devices that lost their power are where they start, and were not brought there: that is not to be adopted.
+    // Devices that lost power are in their power-on positions. Do not suggest adopting those.
     let controller = known.control.controller();
     let is_restart = drifted.iter().all(|device| controller.has_restarted(device));
     let adopt = adopt(known, drifted);
@@ -254,7 +259,8 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
     })
 }
 
-/// What to do about faults that no plan goes around; `None` if there are none, or no plan.
+/// Returns the remedy for faults that no plan bypasses. `None` without such faults or without a
+/// plan.
 pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option<String> {
     let left = parts.iter().filter(|part| !part.bypassed).map(|broken| broken.part.as_str());
     let left: Vec<&str> = left.collect();
@@ -274,7 +280,7 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
     })
 }
 
-/// How to lead rings around a silent module meanwhile, where the plan does not do so.
+/// Suggests a bypass around an unreachable module, unless the plan already has one.
 fn around(known: &Knowledge<'_>, device: &DeviceName) -> String {
     let part = device.as_str();
     let broken = known.control.broken();

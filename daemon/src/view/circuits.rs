@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The circuits of the plan: which stand, which do not though nothing explains it, and that there are none.
+//! The circuits of the plan: which are up, which are down for no known reason, and whether there is
+//! a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,8 @@ use lightloom_daemon_api::circuit::{
     CircuitCounts, CircuitView, DarkCircuits, LoopbackView, NoPlan,
 };
 
-/// The circuits of the plan; without one, those that what we set and adopted makes.
+/// Returns the circuits of the plan. Without a plan, returns those formed by positions that the
+/// daemon set or adopted.
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     let of = |(a, b): (Port, Port)| CircuitView {
         a: a.to_string(),
@@ -29,13 +31,13 @@ pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     }
 }
 
-/// Whether the device of this end looks into its fibre; `None` if that is not known.
+/// Returns whether the module of this end points into its fibre. `None` if unknown.
 fn stands(known: &Knowledge<'_>, port: Port) -> Option<bool> {
     let device = known.control.setup().modules.get(&port.bundle)?;
     Some(read_at(known, device, Slot(0))? == Position(u32::from(port.path)))
 }
 
-/// What these moves make of the circuits that stand; nothing where the cabling is not known.
+/// Counts the circuits that are up before and after these moves. `None` if the cabling is unknown.
 pub(super) fn counted(
     known: &Knowledge<'_>,
     changes: &BTreeMap<DeviceName, Vec<Move>>,
@@ -55,7 +57,7 @@ pub(super) fn counted(
     Some(CircuitCounts { before: count(&stood), after: count(&will_stand) })
 }
 
-/// Fibres that both ends should look into, each once.
+/// Returns the fibres whose both ends should point into them, once each.
 fn unplanned(known: &Knowledge<'_>) -> Vec<(Port, Port)> {
     let Some(installed) = known.control.installed() else { return Vec::new() };
     let owned = &known.control.controller().ledger().owned;
@@ -68,7 +70,7 @@ fn unplanned(known: &Knowledge<'_>) -> Vec<(Port, Port)> {
     ports.filter(|(a, b)| looks(a) && looks(b)).collect()
 }
 
-/// The loopbacks that close rings of the plan: an edge of a ring inside one of its nodes.
+/// Returns the loopbacks that close rings of the plan. Each is an edge of a ring inside a node.
 pub(super) fn loopbacks(known: &Knowledge<'_>) -> Vec<LoopbackView> {
     let Some(plan) = known.control.plan() else { return Vec::new() };
     let of = |(device, bundle): (&DeviceName, BundleId)| LoopbackView {
@@ -87,15 +89,15 @@ fn closing(plan: &Plan) -> BTreeSet<BundleId> {
     closing.map(|t| t.bundle).filter(|bundle| nodes.contains(&bundle.node)).collect()
 }
 
-/// Where a slot was read; `None` if that is not known.
+/// Returns the position read at a slot. `None` if unknown.
 fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Position> {
     let seen = known.control.controller().devices().get(device)?;
     let observed = seen.observed.as_ref().filter(|_| seen.up)?;
     Some(at(&observed.positions, slot))
 }
 
-/// Positions of the plan that were read elsewhere, though that is neither drift nor a known fault nor left by a
-/// change: they were adopted so, or moved one by one.
+/// Returns positions that differ from the plan without drift, a known fault or a failed change as
+/// the cause. They were adopted that way, or moved individually.
 pub(super) fn dark(
     known: &Knowledge<'_>,
     circuits: &[CircuitView],
@@ -150,7 +152,8 @@ pub(super) fn dark(
     })
 }
 
-/// What lights them again: what is missing, or the plan once more, or where that is refused now what comes first.
+/// Returns the remedy for dark circuits: restore them, apply the plan again, or what must be
+/// decided first.
 fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceName>) -> String {
     if let Some(first) = attention::decide_first(known) {
         return first;
@@ -169,8 +172,8 @@ fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceN
     }
 }
 
-/// That no plan is applied: nothing that breaks is bypassed then. A daemon without modules or without a fabric needs
-/// none as long as any light is known.
+/// Reports that no plan is applied, so that faults are not bypassed. A daemon without modules or
+/// without a fabric needs no plan while it knows of any light.
 pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option<NoPlan> {
     let ledger = known.control.controller().ledger();
     let idle = ledger.open.is_none() && !known.is_damaged;
@@ -185,7 +188,7 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
         0 => "take what stands as ours: lightloom ctl adopt all; then ",
         _ => "",
     };
-    // What was reported broken is taken to work again by a plan that uses it only where that is said.
+    // Only mode `update` lets a plan use parts that were reported as failed.
     let mode = if known.control.broken().is_empty() { "" } else { " --mode update" };
     let next = attention::decide_first(known)
         .unwrap_or_else(|| format!("{adopt}apply one: lightloom ctl apply PLAN{mode}"));
@@ -193,7 +196,7 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
     (bypasses || devices.all(no_light)).then_some(NoPlan { lit: circuits.len(), next })
 }
 
-/// What to do about a plan that was made from another fabric file than the one which the daemon has read.
+/// Returns the remedy if the plan was made from a different fabric file than the one loaded.
 pub(super) fn other_fabric(known: &Knowledge<'_>) -> Option<String> {
     let (plan, installed) = (known.control.plan()?, known.control.installed()?);
     let file = known.fabric.as_deref().unwrap_or("FABRIC");
@@ -210,7 +213,7 @@ fn is_lever(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     inventory.devices.get(device).is_some_and(|device| device.is_lever)
 }
 
-/// Whether a device is not known to send light to another.
+/// Returns whether a device is not known to send light to another one.
 fn is_dark(device: &DeviceName, seen: &Seen) -> bool {
     let read = seen.observed.as_ref().filter(|_| seen.up);
     read.is_none_or(|read| read.positions.values().all(|position| !device.leads_out(*position)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that another controller changes as well: what, when, how often, and what to do.
+//! Devices that another controller changes as well, with the evidence and the remedy.
 
 use super::{Knowledge, attention};
 use crate::runtime::contention;
@@ -7,7 +7,6 @@ use lightloom_control::controller::{Contended, QUIET};
 use lightloom_control::state::DeviceName;
 use lightloom_daemon_api::status::ContendedDevice;
 
-/// All of them.
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<ContendedDevice> {
     let now = &known.now;
     let contended = known.control.controller().devices().keys().filter_map(|device| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The parts that are named as being at fault, with their evidence.
+//! Parts that the diagnosis considers at fault, with their evidence.
 
 use super::Knowledge;
 use lightloom_control::diagnosis::Culprit;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The journal's records for people: when, what, who, which devices.
+//! Formats the journal's records as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use lightloom_control::record::{Broken, Lease, Record};
 use lightloom_control::state::{DeviceName, Txn};
 use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
 
-/// The last of the journal's `records` in words, and where it is damaged.
+/// Returns the last of the journal's `records` as text, and the position of any damage.
 #[must_use]
 pub fn log(records: &[Record], damage: Option<&Damage>, place: &JournalPlace, last: usize) -> Log {
     let first = records.len().saturating_sub(last);
@@ -36,7 +36,8 @@ pub fn log(records: &[Record], damage: Option<&Damage>, place: &JournalPlace, la
     }
 }
 
-/// What a record says with what the records before it said: of which change it speaks, and that it `moves`.
+/// Describes a record in the context of the earlier ones: the change it belongs to, and the devices
+/// that the change `moves`.
 fn told(
     record: &Record,
     detail: String,

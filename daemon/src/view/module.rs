@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a transceiver says about itself, for people and scripts.
+//! Identity and readings of a transceiver.
 
 use lightloom_control::state::DeviceName;
 use lightloom_daemon_api::module::{GroupView, ModuleView};
 use lightloom_drivers::module::Module;
 
-/// The outer twin of what was read.
 #[must_use]
 pub fn module(device: &DeviceName, module: &Module) -> ModuleView {
     let version = |(major, minor): (u8, u8)| format!("{major}.{minor}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an apply would do: every move with what it darkens and lights, and the bytes.
+//! Preview of an apply: every move with the circuits it interrupts and establishes, and the bytes.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,9 @@ use lightloom_control::state::{DeviceName, Move, Position, Slot, Txn};
 use lightloom_daemon_api::device::CrossedEnd;
 use lightloom_daemon_api::diff::{Diff, MoveView, OtherChange};
 
-/// Picoseconds in a microsecond.
 const PS_A_MICROSECOND: u64 = 1_000_000;
 
-/// A preview without its bytes; `next` is the plan that would be applied.
+/// Builds a preview without the bytes. `next` is the plan to be applied.
 #[must_use]
 pub fn diff(
     known: &Knowledge<'_>,
@@ -68,7 +67,7 @@ fn dark_links_max(known: &Knowledge<'_>, preview: &Preview) -> usize {
     preview.waves.iter().map(|wave| change::dark_links(wave, inventory)).max().unwrap_or(0)
 }
 
-/// The plan that is on the devices once this is done, as the ledger takes it.
+/// Returns the digest of the plan in force after the apply, by the rules of the ledger.
 fn plan_after<'a>(ledger: &'a Ledger, apply: &'a Apply) -> &'a str {
     let touched = || apply.target.keys().any(|device| ledger.plan_devices.contains(device));
     match () {
@@ -78,7 +77,7 @@ fn plan_after<'a>(ledger: &'a Ledger, apply: &'a Apply) -> &'a str {
     }
 }
 
-/// Past transactions that changed something and that this rollback speaks of, newest first.
+/// Returns the past transactions that this rollback affects, newest first.
 fn others(
     known: &Knowledge<'_>,
     spoken_of: impl Fn(Txn, &Past) -> bool,
@@ -96,7 +95,7 @@ fn others(
     spoken_of.map(of).collect()
 }
 
-/// Crossed ends of the devices that the target names, and of those that should light them.
+/// Returns crossed ends of the devices that the target names, and of those that should light them.
 fn moved_and_crossed(known: &Knowledge<'_>, preview: &Preview, apply: &Apply) -> Vec<CrossedEnd> {
     let named = |device: &str| {
         let device = DeviceName::from(device);
@@ -137,8 +136,8 @@ fn move_view(
     }
 }
 
-/// What is lit through a slot at a position: two ports of a switch, or the fibre of a transceiver with
-/// the far end that the plan gives it.
+/// Returns the circuit through a slot at a position: two ports of a switch, or the fibre of a
+/// transceiver with its planned far end.
 fn circuit(plan: Option<&Plan>, device: &DeviceName, slot: Slot, at: Position) -> Option<String> {
     if at.is_dark() {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A transaction that is over, as the ledger alone knows it: hooks get it, too.
+//! A completed transaction as recorded in the ledger, also passed to hooks.
 
 use lightloom_control::ledger::Past;
 use lightloom_control::record::Cause;
@@ -9,7 +9,6 @@ use lightloom_daemon_api::transaction::{
 
 use super::{twins, words};
 
-/// A transaction that is over.
 #[must_use]
 pub fn past(past: &Past) -> Transaction {
     let mut devices: Vec<DeviceResult> = past

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that were shut down: what, where and since when.
+//! Ports that were shut down.
 
 use super::Knowledge;
 use lightloom_control::controller::end_name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that do not answer and stand against what was asked: until when it is known what becomes of them,
-//! and when to ask again.
+//! For unreachable devices that block a request: when their state will be known, and when to ask
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,27 +11,27 @@ use lightloom_control::state::{DeviceName, Micros};
 use lightloom_daemon_api::status::{ManagementLostView, UnwitnessedView};
 use lightloom_drivers::tender::{BACKOFF_MAX, CONNECT_WITHIN};
 
-/// How many devices a line names.
+/// Number of devices shown per line.
 const NAMES_MAX: usize = 6;
 
-/// What is said of devices alike, and the least time that any of them has been silent.
+/// Devices by kind, each with its unreachable time.
 type Said = BTreeMap<Kind, Vec<(DeviceName, Micros)>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Not reached since the daemon started.
     Unread,
-    /// Reached, and being read for the first time since.
+    /// Reachable, and being read for the first time.
     Reading,
-    /// A module of the plan that is gone around once its light is missed.
+    /// A module of the plan that is bypassed once its light is missing.
     NotMissed,
-    /// A module of the plan that only a person goes around.
+    /// A module of the plan that only an operator bypasses.
     Reported,
-    /// The daemon goes on trying, and that is all.
+    /// The daemon keeps trying and takes no other action.
     Tried,
 }
 
-/// Devices that fell silent together and whose light nobody misses.
+/// Reports devices that became unreachable together while their light is still present.
 pub(super) fn management_lost(known: &Knowledge<'_>) -> Option<ManagementLostView> {
     let now = &known.now;
     let lost = known.control.management_lost(now)?;
@@ -45,7 +45,7 @@ pub(super) fn management_lost(known: &Knowledge<'_>) -> Option<ManagementLostVie
     })
 }
 
-/// Nodes of jobs that no far end looks at.
+/// Reports nodes of jobs that no peer observes.
 pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
     let all = known.control.unwitnessed(&known.now);
     let silent = all.iter().filter(|(_, is_silent)| **is_silent);
@@ -57,7 +57,7 @@ pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
     (!view.nodes.is_empty()).then_some(view)
 }
 
-/// When to ask again, where these reasons of a refusal are about devices that do not answer.
+/// Returns when to ask again, if these refusal reasons concern unreachable devices.
 #[must_use]
 pub fn when_known(known: &Knowledge<'_>, reasons: &[String]) -> Vec<String> {
     let named = |device: &DeviceName| {
@@ -73,7 +73,7 @@ pub fn when_known(known: &Knowledge<'_>, reasons: &[String]) -> Vec<String> {
     when(known, &silent.map(|(device, _)| device.clone()).collect())
 }
 
-/// The same of these devices, which have missed an answer.
+/// Returns when to ask again about these unreachable devices.
 pub(super) fn when(known: &Knowledge<'_>, silent: &BTreeSet<DeviceName>) -> Vec<String> {
     let not_bypassed = known.control.not_bypassed(&known.now);
     let (mut said, mut lines) = (Said::new(), Vec::new());
@@ -106,7 +106,7 @@ fn kind(known: &Knowledge<'_>, device: &DeviceName) -> (Kind, Micros) {
     let since = match seen {
         _ if since.is_some() => since.unwrap_or(now),
         Some(seen) if seen.up && seen.observed.is_none() => return (Kind::Reading, Micros(0)),
-        // It has just missed its answer, and its connection is on its way to be dropped.
+        // It has just missed an answer, and its connection is about to be dropped.
         Some(seen) if seen.up => now,
         _ => return (Kind::Unread, Micros(0)),
     };
@@ -130,7 +130,8 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
     let replies = replies
         .map(|(device, _)| known.control.controller().inventory().limits(device).reply_within);
     let fault = format!("lightloom ctl fault {}", names.join(" "));
-    // What is silent together is not gone around: that would give up the plan.
+    // Devices that became unreachable together are not bypassed, because that would abandon the
+    // plan.
     let is_lost = known.control.management_lost(&known.now).is_some();
     match kind {
         Kind::NotMissed | Kind::Reported if is_lost => format!(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The words of the API for what the controller knows: a variant that one side gains or renames does not
-//! compile here.
+//! Maps enums of the controller to those of the API. A variant added or renamed on one side fails
+//! to compile here.
 
 use lightloom_control::change;
 use lightloom_control::controller;
@@ -44,7 +44,7 @@ pub(super) fn result(result: TxnResult) -> TransactionResult {
     }
 }
 
-/// The state of a transaction of which nothing more is known than how it ended.
+/// Returns the state of a transaction of which only the result is known.
 pub(super) fn state(result: &TransactionResult) -> TransactionState {
     match result {
         TransactionResult::Committed => TransactionState::Committed,
@@ -56,7 +56,6 @@ pub(super) fn state(result: &TransactionResult) -> TransactionState {
     }
 }
 
-/// How much a client lets an apply disturb.
 #[must_use]
 pub fn mode(mode: Mode) -> change::Mode {
     match mode {
@@ -67,7 +66,6 @@ pub fn mode(mode: Mode) -> change::Mode {
     }
 }
 
-/// What a client wants done when a device does not get to its target.
 #[must_use]
 pub fn on_failure(on_failure: OnFailure) -> record::OnFailure {
     match on_failure {
@@ -76,7 +74,6 @@ pub fn on_failure(on_failure: OnFailure) -> record::OnFailure {
     }
 }
 
-/// What the controller answers.
 #[must_use]
 pub fn answer(answer: controller::Answer) -> Answer {
     match answer {
@@ -105,7 +102,7 @@ mod tests {
         serde_json::to_string(&value).unwrap()
     }
 
-    /// The judge is the journal, which spells the same words for itself.
+    /// The journal is the reference, because it defines the same words independently.
     #[test]
     fn the_api_spells_a_word_as_the_journal_does() {
         let verdicts = [

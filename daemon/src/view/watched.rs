@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What monitoring watches that is no event: light, attention, broken parts, what is left to change, the phase.
+//! Values for monitoring that are not events: light, attention, faults, remaining automatic
+//! changes, phase.
 
 use super::{broken_parts, circuits_dark};
 use crate::metrics::Watched;
 use crate::runtime::Runtime;
 use lightloom_control::controller::OWN_CHANGES_MAX;
 
-/// All of it now.
 #[must_use]
 pub fn watched(runtime: &Runtime) -> Watched {
     let (controller, now) = (runtime.control.controller(), runtime.clock.now());

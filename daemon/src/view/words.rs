@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a change was, in words: the plan it applied, the part it went around, what it undid.
+//! Describes a change in words: the plan it applied, the parts it bypassed, the change it undid.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use lightloom_control::change::PhaseChange;
 use lightloom_control::ledger::Past;
 use lightloom_control::record::{Broken, Cause, Intent};
 
-/// Hex digits of a plan's hash that people see.
+/// Number of hex digits shown of a plan's digest.
 const HASH_SHOWN: usize = 12;
-/// How many parts a line names.
+/// Number of parts shown per line.
 const PARTS_MAX: usize = 4;
 
-/// What makes a change, and what is known to be broken before and after it.
+/// The cause of a change, and the known faults before and after it.
 struct Change<'a> {
     cause: &'a Cause,
     plan_sha256: &'a str,
@@ -23,7 +23,6 @@ struct Change<'a> {
     after: &'a BTreeMap<String, Broken>,
 }
 
-/// A transaction that is over.
 pub(super) fn of_past(past: &Past) -> String {
     Change {
         cause: &past.cause,
@@ -35,7 +34,7 @@ pub(super) fn of_past(past: &Past) -> String {
     .words()
 }
 
-/// A transaction that begins, where this was known to be broken.
+/// Describes a transaction that is starting. `known` are the faults known before it.
 pub(super) fn of_intent(intent: &Intent, known: &BTreeMap<String, Broken>) -> String {
     Change {
         cause: &intent.cause,
@@ -47,12 +46,12 @@ pub(super) fn of_intent(intent: &Intent, known: &BTreeMap<String, Broken>) -> St
     .words()
 }
 
-/// A plan by the start of its hash.
+/// Names a plan by the start of its digest.
 pub(super) fn plan(sha256: &str) -> String {
     format!("plan {}", sha256.get(..HASH_SHOWN).unwrap_or(sha256))
 }
 
-/// The parts of `all` that are not `known`, in the order people count.
+/// Returns the parts of `all` that are not in `known`, in natural order.
 pub(super) fn news(
     all: &BTreeMap<String, Broken>,
     known: &BTreeMap<String, Broken>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a gNMI switch is reached: TLS, or plain text where the file says so.
+//! Endpoint of a gNMI switch.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ pub(super) fn endpoint(file: &GnmiFile, place: &Place<'_>) -> anyhow::Result<End
     ))
 }
 
-/// What the dialect has to know.
+/// Builds the settings of the dialect.
 ///
 /// # Errors
-/// A file that says half of it.
+/// Incomplete configuration.
 fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
     let groups = match (&file.input_group, &file.output_group) {
         (Some(input), Some(output)) => Some((input.clone(), output.clone())),
@@ -40,10 +40,11 @@ fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
     })
 }
 
-/// The account, if there is one.
+/// Returns the account, if configured.
 ///
 /// # Errors
-/// A file that says half of it, that everybody can read, or without TLS; characters that HTTP does not carry.
+/// Incomplete configuration, a world-readable password file, a password over plain text, or
+/// characters that HTTP cannot carry.
 pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
     match (&file.user, &file.password_file) {
         (Some(_), Some(_)) if file.plaintext => {
@@ -59,10 +60,10 @@ pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
     }
 }
 
-/// Where it is, and how it is known to be the right one.
+/// Returns the address with its TLS configuration.
 ///
 /// # Errors
-/// Neither or both of `tls` and `plaintext`; a certificate or key that cannot be read.
+/// Neither or both of `tls` and `plaintext`; an unreadable certificate or key.
 pub(super) fn address(file: &GnmiFile) -> anyhow::Result<Address> {
     match (&file.tls, file.plaintext) {
         (None, true) => Ok(Address::Tcp(file.tcp.clone())),
