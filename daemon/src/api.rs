@@ -159,7 +159,6 @@ pub fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-
 async fn healthz(State(shared): State<Shared>) -> Response {
     let why = |runtime: &Runtime| {
         runtime.control.failed().map(str::to_owned).or_else(|| runtime.audit.failure())
@@ -300,7 +299,6 @@ async fn module(
         Err(Outcome::Done(_)) => Err(Problem::Gone),
     }
 }
-
 
 /// Translates a request body for the controller. Takes the plan out of the body.
 async fn read_apply(

@@ -55,16 +55,10 @@ impl Hook {
 pub enum HookError {
     /// The command cannot be started.
     #[error("`{command}` cannot be started: {error}")]
-    NotStarted {
-        command: String,
-        error: std::io::Error,
-    },
+    NotStarted { command: String, error: std::io::Error },
     /// It exceeded its time limit and was killed with its process group.
     #[error("`{command}` did not end within {} ms and was killed", .within.as_millis())]
-    Late {
-        command: String,
-        within: Duration,
-    },
+    Late { command: String, within: Duration },
     /// It exited with an error status.
     #[error("`{command}` ended with {status}{said}")]
     Refused {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ModuleMemory as an `eeprom` file of the `optoe` driver, at linear offsets.
+//! Module memory through the `eeprom` file of the `optoe` driver, at linear offsets.
 //!
-//! Lower memory is 0 to 127, bytes 128 to 255 of page p are 128 · (p + 1) on (`optoe_translate_offset` in `optoe.c` of
-//! opencomputeproject/oom). Only bank 0: the driver there has no others. The file is opened for each transfer, because a
-//! module that was pulled takes its file with it.
+//! Lower memory is at 0 to 127. Bytes 128 to 255 of page p start at 128 · (p + 1)
+//! (`optoe_translate_offset` in `optoe.c` of opencomputeproject/oom). Only bank 0 is accessible,
+//! because the driver supports no others. The file is opened for each transfer, because it
+//! disappears when the module is pulled.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -15,7 +16,6 @@ use lightloom_firmware_api::cmis::RegisterAddress;
 
 use crate::memory::{BusError, ModuleMemory};
 
-/// A module's file.
 #[derive(Debug)]
 pub struct Eeprom {
     path: PathBuf,
@@ -23,7 +23,6 @@ pub struct Eeprom {
 }
 
 impl Eeprom {
-    /// The module behind this file.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path, began: Instant::now() }
@@ -35,7 +34,7 @@ impl Eeprom {
     }
 }
 
-/// Where a register is in the file.
+/// Returns the file offset of a register.
 fn linear(at: RegisterAddress) -> io::Result<u64> {
     match (at.bank, at.offset) {
         (_, 0..128) => Ok(u64::from(at.offset)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The agent's file.
+//! The agent's configuration file.
 //!
 //! ```yaml
 //! listen: 0.0.0.0:7410
@@ -19,34 +19,33 @@ use lightloom_firmware_api::message::MODULE_NAME_BYTES_MAX;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What can be wrong with an agent's file beyond its shape.
+/// Error codes of the agent's configuration beyond its syntax.
 pub mod codes {
     use lightloom_fabric::document::Code;
 
-    /// Two modules have one name or one place.
+    /// Two modules share a name or an address.
     pub const SAME_MODULE: Code = Code { id: "LL0711", title: "two modules of an agent are one" };
     /// A name that no request can carry, or no module at all.
     pub const BAD_MODULE: Code =
         Code { id: "LL0712", title: "a module that an agent cannot serve" };
-    /// All of them.
     pub const ALL: &[Code] = &[SAME_MODULE, BAD_MODULE];
 }
 
-/// What an agent serves, to whom.
+/// The configuration file of `lightloom-agent`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgentFile {
     /// Address and port to listen on.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// Who this host is, and whose daemons may ask.
+    /// TLS identity of this host, and the daemons it accepts.
     pub tls: HostTlsFile,
-    /// Where it keeps what it was asked to move, so that it knows after its end.
+    /// Directory for the log of moves, which survives a restart.
     pub state_dir: PathBuf,
-    /// Whether light may be moved [default: no, modules are read only].
+    /// Whether light may be moved [default: no, modules are read-only].
     #[serde(default)]
     pub allow_moves: bool,
-    /// The cages of the host with modules that it serves.
+    /// Cages of this host whose modules are served.
     pub cages: Vec<ModuleFile>,
 }
 
@@ -58,7 +57,7 @@ pub struct HostTlsFile {
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
-    /// The authority that signs the certificates of this cluster's daemons, PEM.
+    /// CA certificate that signs the daemons' certificates, PEM.
     pub client_ca: PathBuf,
 }
 
@@ -66,28 +65,28 @@ pub struct HostTlsFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleFile {
-    /// What daemons call it.
+    /// Name by which daemons address it.
     pub name: String,
     /// Its memory: the `eeprom` file of the `optoe` driver.
     #[serde(default)]
     pub eeprom: Option<PathBuf>,
-    /// Or the bus that it hangs on, without a driver.
+    /// Alternative: its I2C bus, accessed without a driver.
     #[serde(default)]
     pub i2c: Option<I2cFile>,
-    /// How its optical switch is set: a module-profile file.
+    /// Module profile that describes how to set its optical switch.
     pub profile: PathBuf,
-    /// The serial number that it must have [default: any].
+    /// Serial number that it must have [default: any].
     #[serde(default)]
     pub serial: Option<String>,
 }
 
-/// A place on an I2C bus.
+/// An address on an I2C bus.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct I2cFile {
-    /// The bus, such as `/dev/i2c-11`.
+    /// Device file of the bus, such as `/dev/i2c-11`.
     pub bus: PathBuf,
-    /// The address [default: 80, which is 50h].
+    /// Address [default: 80, which is 50h].
     #[serde(default = "usual_address")]
     pub address: u16,
 }
@@ -96,7 +95,7 @@ fn usual_address() -> u16 {
     0x50
 }
 
-/// Reads an agent's file, or every mistake in it.
+/// Parses and validates the agent's configuration. Reports every mistake in it.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<AgentFile>, Vec<Diagnostic>) {
     document::load(file, bytes, check)

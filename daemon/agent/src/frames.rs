@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests as they arrive and replies as they go, on any line.
+//! Decoded requests and encoded replies, for any transport.
 
 use lightloom_firmware_api::frame::{
     ENCODED_BYTES_MAX, Frame, FrameKind, PAYLOAD_BYTES_MAX, VERSION,
 };
 use lightloom_firmware_api::message::{Event, Reply, command};
 
-/// A request as it arrived.
+/// A decoded request.
 #[derive(Clone, Debug)]
 pub struct AskedFrame {
-    /// Its number.
+    /// Sequence number.
     pub sequence: u16,
-    /// What is asked.
+    /// Command code.
     pub command: u8,
-    /// With what.
     pub payload: Vec<u8>,
 }
 
-/// An event as it goes on the line.
+/// Encodes an event.
 #[must_use]
 pub fn encode_event(number: u16, event: &Event) -> Vec<u8> {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
@@ -25,7 +24,7 @@ pub fn encode_event(number: u16, event: &Event) -> Vec<u8> {
     line(FrameKind::Event, number, command::EVENT, 0, &payload[..length])
 }
 
-/// A reply as it goes on the line.
+/// Encodes the reply to a request.
 #[must_use]
 pub fn encode(asked: &AskedFrame, reply: &Reply<'_>) -> Vec<u8> {
     let mut payload = [0; PAYLOAD_BYTES_MAX];

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ModuleMemory on a bare I2C bus, by the rules of CMIS 5.x for hosts.
+//! Module memory on an I2C bus without a driver, following the CMIS 5.x rules for hosts.
 //!
-//! Bank and page are changed in one two-byte write at 126, which the module carries out when 127 is written, and are
-//! read back before each transfer of the upper half: a module puts the select back to 0 for a page that it does not
-//! have, and another master may have moved it. Reads and writes are at most eight bytes. A transfer that is not
-//! acknowledged is tried again until the longest hold-off is over.
+//! Bank and page are changed in one two-byte write at 126, which takes effect when byte 127 is
+//! written. They are read back before each transfer of the upper half, because a module resets the
+//! selection to 0 for a page it does not have, and another bus master may have changed it.
+//! Transfers have at most eight bytes. A transfer that is not acknowledged is repeated until the
+//! longest hold-off has passed.
 
 use std::time::Duration;
 
@@ -12,61 +13,55 @@ use lightloom_firmware_api::cmis::RegisterAddress;
 
 use crate::memory::{BusError, ModuleMemory, POLL};
 
-/// Bytes of a transfer that any module takes.
+/// Transfer size that every module supports.
 const TRANSFER_BYTES_MAX: usize = 8;
-/// The bank, and behind it the page.
+/// Bank select register, followed by page select.
 const BANK_SELECT: u8 = 126;
-/// How long a module may hold off: 80 ms for what is not volatile, and some.
+/// Longest hold-off: 80 ms for non-volatile memory, with a margin.
 const HOLD_OFF_MAX: Duration = Duration::from_millis(120);
 
-/// Why a transfer did not take place.
+/// Why a transfer failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransferError {
-    /// The module did not acknowledge: it is busy, or not there.
+    /// The module did not acknowledge: it is busy or absent.
     NotAcknowledged,
-    /// The bus's own trouble.
+    /// The bus failed.
     Failed(String),
 }
 
-/// Transfers to one module on a bus.
 pub trait I2cWire: Send {
-    /// Writes the bytes, the first of which is an offset in the window.
+    /// Writes the bytes; the first is an offset in the window.
     ///
     /// # Errors
-    /// It did not take place.
+    /// If the transfer failed.
     fn write(&mut self, bytes: &[u8]) -> Result<(), TransferError>;
 
     /// Writes an offset in the window and reads from there, in one transfer.
     ///
     /// # Errors
-    /// It did not take place.
+    /// If the transfer failed.
     fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), TransferError>;
 
-    /// Waits.
     fn pause(&mut self, span: Duration);
 
-    /// The time since some moment before.
     fn now(&self) -> Duration;
 }
 
-/// A module on a bus.
 #[derive(Debug)]
 pub struct I2c<W> {
     wire: W,
 }
 
 impl<W: I2cWire> I2c<W> {
-    /// The module at the other end.
     pub const fn new(wire: W) -> Self {
         Self { wire }
     }
 
-    /// What it hangs on.
     pub const fn wire(&self) -> &W {
         &self.wire
     }
 
-    /// Tries until it is acknowledged or no hold-off can be the reason.
+    /// Repeats a transfer until it is acknowledged or the hold-off time has passed.
     fn patiently(
         &mut self,
         at: RegisterAddress,
@@ -87,7 +82,7 @@ impl<W: I2cWire> I2c<W> {
         }
     }
 
-    /// Sees to it that the page of a register is in the window.
+    /// Selects the bank and page of a register if necessary.
     fn select(&mut self, at: RegisterAddress) -> Result<(), BusError> {
         if at.offset < 128 || self.selected(at)? == [at.bank, at.page] {
             return Ok(());
@@ -144,7 +139,7 @@ impl<W: I2cWire> ModuleMemory for I2c<W> {
 mod tests {
     use super::*;
 
-    /// Transfers as they were recorded, and what they were answered.
+    /// Recorded transfers and their answers.
     struct Recorded {
         script: std::vec::IntoIter<(&'static str, Result<&'static [u8], TransferError>)>,
         now: Duration,

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom-agent`: one on each host or switch, reaches the modules there and moves their light for the daemon.
+//! `lightloom-agent`: runs on each host or switch and gives the daemon access to the modules there.
 //!
 //! ```text
-//!   lightloomd ──TLS, frames──▶ serve ──▶ worker, a thread a module ──▶ ServedModule ──▶ ModuleProfile ──▶ ModuleMemory
-//!                                                                        │                      eeprom file
-//!                                                                        └──▶ moves: durable before light moves
+//!   lightloomd ──TLS, frames──▶ serve ──▶ worker, a thread per module ──▶ ServedModule ──▶ ModuleProfile ──▶ ModuleMemory
+//!                                                                              │               eeprom file
+//!                                                                              └──▶ moves: durable before light moves
 //! ```
 //!
-//! To the daemon a module here is a transceiver on a serial line: the same frames, after [the name of the
-//! module](lightloom_firmware_api::message::Request::Module). How its optical switch is set is a
-//! [profile](profile::ProfileFile), a file; the agent knows no module by name. Light moves only where the agent's file
-//! allows it, and only in the module that said hello: its serial number is read again before.
+//! To the daemon, a module behind an agent looks like a transceiver on a serial line: the same
+//! frames, preceded by [the name of the module](lightloom_firmware_api::message::Request::Module).
+//! A [profile file](profile::ProfileFile) describes how to set the module's optical switch, so the
+//! agent has no code for particular modules. Light moves only if the agent's configuration allows
+//! it. Before each move the agent reads the serial number again, to make sure that the module is
+//! still the one that answered the hello.
 //!
-//! A dead agent is lost management: nothing is undone when it ends, and what it was doing is read back when it comes
-//! again. Not here: policy. What moves when is the daemon's.
+//! The daemon treats a stopped agent as a loss of management. The agent undoes nothing when it
+//! stops, and reads the state back when it restarts. Policy is not its task: the daemon decides
+//! what moves and when.
 
 #[cfg(feature = "reach")]
 pub mod eeprom;

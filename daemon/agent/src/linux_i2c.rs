@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bus of Linux, `/dev/i2c-11`. *Not run on a bus*: there was none.
+//! A Linux I2C bus such as `/dev/i2c-11`. *Not tested on hardware*, for lack of a bus.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +10,9 @@ use i2cdev::linux::{LinuxI2CBus, LinuxI2CError, LinuxI2CMessage};
 
 use crate::i2c::{I2cWire, TransferError};
 
-/// What Linux says where nothing acknowledged.
+/// ENXIO and EREMOTEIO: nothing acknowledged.
 const NOT_ACKNOWLEDGED: [i32; 2] = [6, 121];
 
-/// One address on a bus.
 pub(crate) struct LinuxWire {
     bus: LinuxI2CBus,
     address: u16,
@@ -21,10 +20,10 @@ pub(crate) struct LinuxWire {
 }
 
 impl LinuxWire {
-    /// The module at this address.
+    /// Opens the bus.
     ///
     /// # Errors
-    /// The system's.
+    /// The operating system's error.
     pub(crate) fn open(bus: &Path, address: u16) -> io::Result<Self> {
         Ok(Self { bus: LinuxI2CBus::new(bus)?, address, began: Instant::now() })
     }

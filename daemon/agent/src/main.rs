@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom-agent --config agent.yaml`: reaches the modules of this host for the daemon. `docs/hardware.md` has the files.
+//! `lightloom-agent --config agent.yaml`: gives the daemon access to this host's modules.
+//! `docs/hardware.md` documents the files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,14 +14,14 @@ use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Reaches the modules of this host for lightloomd, and moves their light where that is allowed.
+/// Give lightloomd access to the modules of this host, and move their light where allowed.
 #[derive(Debug, Parser)]
 #[command(version, after_help = "Example:\n  lightloom-agent --config /etc/lightloom/agent.yaml")]
 struct AgentArguments {
-    /// The agent's file.
+    /// Configuration file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check the file, its profiles, certificates and key, and start nothing.
+    /// Check the configuration, profiles, certificates and key, then exit.
     #[arg(long)]
     check: bool,
 }
@@ -51,12 +52,12 @@ async fn run(arguments: &AgentArguments) -> anyhow::Result<()> {
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
-    // Nothing is undone on the way out: what is lit stays lit.
+    // Stopping undoes nothing: lit circuits stay lit.
     notify(&[NotifyState::Stopping]);
     Ok(())
 }
 
-/// Reads the file; every mistake is shown.
+/// Reads the configuration and logs every mistake in it.
 fn read(path: &Path) -> anyhow::Result<AgentFile> {
     let shown = path.display().to_string();
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
@@ -65,7 +66,7 @@ fn read(path: &Path) -> anyhow::Result<AgentFile> {
         tracing::error!("{mistake}");
     }
     let mut file = file.with_context(|| format!("{shown} has mistakes"))?;
-    // Files are named from where the file stands.
+    // Paths are relative to the configuration file.
     let folder = path.parent().unwrap_or(Path::new(""));
     let tls = &mut file.tls;
     for named in [&mut tls.certificate, &mut tls.key, &mut tls.client_ca, &mut file.state_dir] {

@@ -1,44 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory of a module, by bank, page and byte, whatever it hangs on.
+//! Access to a module's memory by bank, page and byte, independent of the transport.
 
 use std::time::Duration;
 
 use lightloom_firmware_api::cmis::cdb::{self, CdbStatus};
 use lightloom_firmware_api::cmis::{Coded, RegisterAddress, lower};
 
-/// The module did not take a transfer, or said something that cannot be.
+/// A transfer failed, or the module returned invalid data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BusError(pub String);
 
-/// Reads and writes registers; each call stays within its half of the window.
+/// Reads and writes registers. Each call stays within its half of the window.
 pub trait ModuleMemory: Send {
     /// Reads bytes.
     ///
     /// # Errors
-    /// The bus's.
+    /// The bus error.
     fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError>;
 
-    /// Writes bytes. After an error it is not known how many were written.
+    /// Writes bytes. After an error it is unknown how many were written.
     ///
     /// # Errors
-    /// The bus's.
+    /// The bus error.
     fn write(&mut self, at: RegisterAddress, bytes: &[u8]) -> Result<(), BusError>;
 
-    /// Waits.
     fn pause(&mut self, span: Duration);
 
-    /// The time since some moment before.
     fn now(&self) -> Duration;
 }
 
-/// The wait between two reads of what is not ready.
+/// Polling interval.
 pub(crate) const POLL: Duration = Duration::from_millis(1);
 
-/// Gives a CDB command and waits for its end; the payload of its reply.
+/// Issues a CDB command, waits for its end, and returns the payload of its reply.
 ///
 /// # Errors
-/// The bus's; a command that failed, by its status byte; one that does not end within `within`.
+/// A bus error, a failed command (with its status byte), or no end within `within`.
 pub fn command(
     memory: &mut dyn ModuleMemory,
     id: u16,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One module as the daemon sees it: requests of the serial line, answered by a profile on its memory.
+//! One module as the daemon sees it: answers the requests of the serial protocol by applying a
+//! profile to the module's memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,25 +20,22 @@ use crate::moves::{BegunMove, MoveLog};
 use crate::profile::{ModuleProfile, PathOrder};
 use crate::watch::LightWatch;
 
-/// What the modules of one agent share.
+/// State shared by the modules of an agent.
 #[derive(Debug)]
 pub struct AgentState {
-    /// What was begun.
     pub moves: MoveLog,
-    /// Whether light may move.
     pub allow_moves: bool,
-    /// Which module was seen with a serial number.
+    /// Module name by serial number.
     serials: Mutex<BTreeMap<String, String>>,
 }
 
 impl AgentState {
-    /// Nothing seen yet.
     #[must_use]
     pub fn new(moves: MoveLog, allow_moves: bool) -> Self {
         Self { moves, allow_moves, serials: Mutex::default() }
     }
 
-    /// Notes that `module` has this serial number; another module that has it, too.
+    /// Records a module's serial number. Returns another module with the same one, if any.
     fn see(&self, module: &str, serial: &str) -> Option<String> {
         let mut serials = self.serials.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = serials.get(serial).filter(|other| *other != module) {
@@ -49,27 +47,26 @@ impl AgentState {
     }
 }
 
-/// A module of an agent.
 pub struct ServedModule {
     name: String,
     serial: Option<String>,
     profile: Arc<ModuleProfile>,
     memory: Box<dyn ModuleMemory>,
     shared: Arc<AgentState>,
-    /// Who said hello last.
+    /// Identity in the last hello.
     identity: Option<Identity>,
     armed: Option<(PathOrder, Outcomes)>,
     fired: Option<(PathOrder, Outcomes)>,
     generation: u32,
     boots: u16,
     moved_at: Option<Duration>,
-    /// While a daemon listens.
+    /// Present while a daemon listens for events.
     watch: Option<LightWatch>,
-    /// Why the last request was not done, where that is this module's or its bus's.
+    /// Module or bus error of the last request.
     trouble: Option<String>,
 }
 
-/// Who a module is, by its page 00h.
+/// Vendor, part and serial number from page 00h.
 #[derive(Clone, Copy)]
 struct ModuleNames {
     vendor: [u8; 16],
@@ -77,7 +74,7 @@ struct ModuleNames {
     serial: [u8; 16],
 }
 
-/// Why a request is not done.
+/// Why a request was not executed.
 enum NotDone {
     Refused(RequestRefusal),
     Bus(BusError),
@@ -98,7 +95,6 @@ impl From<RequestRefusal> for NotDone {
 type Performed<T> = Result<T, NotDone>;
 
 impl ServedModule {
-    /// A module that is called `name` and has to have this serial number, where one is given.
     #[must_use]
     pub fn new(
         name: String,
@@ -107,7 +103,7 @@ impl ServedModule {
         memory: Box<dyn ModuleMemory>,
         shared: Arc<AgentState>,
     ) -> Self {
-        // What an agent before this one had begun is not begun again.
+        // A change started by the previous agent process must not be started again.
         let fired = shared.moves.last(&name).map(|begun| (begun.order(), [GroupOutcome::None; 8]));
         Self {
             name,
@@ -126,19 +122,17 @@ impl ServedModule {
         }
     }
 
-    /// What it is called.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Why the last request was not done, where that is this module's or its bus's.
+    /// Returns the module or bus error of the last request.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// Answers a request.
     pub fn answer<'a>(
         &mut self,
         request: &Request<'_>,
@@ -185,7 +179,8 @@ impl ServedModule {
         })
     }
 
-    /// Who is there now, if it is a module that this profile fits and no other one of this agent.
+    /// Identifies the module. Refuses one that the profile does not fit, or whose serial number
+    /// another module of this agent has.
     fn hello(&mut self) -> Performed<Identity> {
         (self.identity, self.armed, self.watch) = (None, None, None);
         let names = self.read_names()?;
@@ -258,7 +253,8 @@ impl ServedModule {
         Ok(ModuleNames { vendor: at(129), part: at(148), serial: at(166) })
     }
 
-    /// Begins or ends to look after light. How soon a status is answered is the bus's: nothing is promised of it.
+    /// Starts or stops watching the light. The response time depends on the bus, so none is
+    /// promised.
     fn watch(&mut self, enabled: bool) -> Performed<EventsReport> {
         self.still_the_one()?;
         if self.profile.file().groups != 1 {
@@ -270,28 +266,28 @@ impl ServedModule {
         Ok(EventsReport { enabled, ..EventsReport::default() })
     }
 
-    /// Whether light is looked after.
+    /// Returns whether the light is being watched.
     #[must_use]
     pub fn watches(&self) -> bool {
         self.watch.is_some()
     }
 
-    /// No daemon listens any more.
+    /// Stops watching when no daemon listens any more.
     pub fn ends_watch(&mut self) {
         self.watch = None;
     }
 
-    /// The event of this number has arrived.
+    /// Handles the acknowledgement of an event.
     pub fn acknowledged(&mut self, number: u16) {
         if let Some(watch) = &mut self.watch {
             watch.acknowledged(number);
         }
     }
 
-    /// Looks for news of its light: the number of an event, and the event.
+    /// Checks the light, and returns a new event with its number.
     pub fn look(&mut self) -> Option<(u16, Event)> {
         let (watch, memory) = (self.watch.as_mut()?, &mut *self.memory);
-        // A bus that fails is heard of by whoever asks for something.
+        // The next request reports a failing bus.
         let (number, kind) = watch.look(memory).ok()??;
         let active = self.profile.active(memory).ok()?[0];
         let uptime_ms = u32::try_from(memory.now().as_millis()).unwrap_or(u32::MAX);
@@ -299,7 +295,6 @@ impl ServedModule {
         Some((number, Event { kind, active, boots, uptime_ms, ..Event::default() }))
     }
 
-    /// That the module that said hello is there still, before anything of it is said or changed.
     fn still_the_one(&mut self) -> Performed<()> {
         let known = self.identity.ok_or(RequestRefusal::OtherModule)?;
         let ModuleNames { serial, .. } = self.read_names()?;
@@ -366,7 +361,7 @@ impl ServedModule {
         self.begin(groups)
     }
 
-    /// How a change that was fired before stands now: it moves nothing again.
+    /// Reports the current state of a change that was already executed. Moves nothing.
     fn again(&mut self, transaction: TransactionId) -> Performed<Option<FireReport>> {
         let Some((order, mut outcomes)) =
             self.fired.filter(|(order, _)| order.transaction == transaction.0)
@@ -384,7 +379,7 @@ impl ServedModule {
         Ok(Some(self.report(transaction, outcomes, active)))
     }
 
-    /// MoveLog what is armed, after it is durable that it begins.
+    /// Moves the light as armed, once the start of the move is durable.
     fn begin(&mut self, groups: Groups) -> Performed<FireReport> {
         let (order, _) = self.armed.take().ok_or(RequestRefusal::NotArmed)?;
         let order = PathOrder { groups, ..order };
@@ -411,7 +406,8 @@ impl ServedModule {
         let (outcomes, active) = fired?;
         self.moved_at = Some(now);
         self.fired = Some((order, outcomes));
-        // Too little light arrives where the far end sends none: the switch has been made all the same.
+        // Low received power only means that the far end sends nothing. The switch itself has
+        // moved.
         let is_there = |group: usize| {
             matches!(outcomes[group], GroupOutcome::Success | GroupOutcome::PowerLow)
                 && active[group] == order.paths[group]
@@ -436,7 +432,7 @@ impl ServedModule {
         let mut state = [0];
         self.memory.read(RegisterAddress::lower(3), &mut state)?;
         let active = self.profile.active(&mut *self.memory)?;
-        // Flags between them would be cleared by one read over both.
+        // Two reads, because one across both would clear the flags between them.
         let (mut lanes, mut powers) = ([0; 4], [0; 16]);
         self.memory.read(RegisterAddress::page(0x11, 128), &mut lanes)?;
         self.memory.read(RegisterAddress::page(0x11, 186), &mut powers)?;
@@ -467,7 +463,8 @@ impl ServedModule {
         })
     }
 
-    /// Power on each external path; without taps, that of the lanes on the path in use.
+    /// Returns the power on each external path. Without taps, returns that of the lanes for the
+    /// current path.
     fn taps(&mut self, active: Path, received: [Power; 8]) -> Performed<[Power; 8]> {
         let mut taps = [Power::default(); 8];
         match (self.profile.file().taps, active.external_number()) {
@@ -500,7 +497,7 @@ impl ServedModule {
         Ok(report)
     }
 
-    /// The name that a host gives a module is the one thing that is written besides moves.
+    /// Apart from moves, only the module's name may be written.
     fn write<'a>(&mut self, address: RegisterAddress, bytes: &[u8]) -> Performed<Reply<'a>> {
         let links = self.profile.file().links.as_ref();
         let own = links.filter(|_| address == page_b0::LINK_NAME.at() && bytes.len() == 4);

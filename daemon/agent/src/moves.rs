@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was asked to move, durable before light moves: after its end an agent knows which change it had begun, and a
-//! change that is asked for again moves nothing twice.
+//! A durable log of moves, written before light moves. After a restart the agent knows which change
+//! it had started, so a repeated request moves nothing twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,28 +11,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::PathOrder;
 
-/// The file in the agent's folder.
 #[cfg(feature = "edges")]
 const FILE: &str = "moves.log";
-/// Longer than this, it begins anew with the last move of each module.
+/// A longer log is compacted to the last move of each module.
 const BYTES_MAX: usize = 4 << 20;
 
-/// A change that was begun in a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BegunMove {
-    /// The module's name here.
     pub module: String,
-    /// Its serial number.
     pub serial: String,
-    /// The number of the change.
     pub transaction: u32,
-    /// The groups that move, and the codes of the paths of all.
+    /// The groups that move, and the path codes of all groups.
     groups: u8,
     paths: [u8; GROUPS_MAX],
 }
 
 impl BegunMove {
-    /// An order to a module.
+    /// Records an order to a module.
     #[must_use]
     pub fn new(module: &str, serial: &str, order: &PathOrder) -> Self {
         Self {
@@ -44,7 +39,7 @@ impl BegunMove {
         }
     }
 
-    /// What was ordered. The policy is no part of it: it counts before the light moves alone.
+    /// Returns the order. The policy is omitted because it only matters before the light moves.
     #[must_use]
     pub fn order(&self) -> PathOrder {
         let paths: Paths = self.paths.map(|code| LightPath::from_code(code).unwrap_or_default());
@@ -52,13 +47,12 @@ impl BegunMove {
     }
 }
 
-/// The moves of an agent.
 pub struct MoveLog {
     inner: Mutex<Inner>,
 }
 
 struct Inner {
-    /// None of a log that ends with its program.
+    /// `None` for a log that is not persisted.
     journal: Option<Journal<BegunMove, Box<dyn Storage + Send>>>,
     last: BTreeMap<String, BegunMove>,
 }
@@ -70,16 +64,17 @@ impl std::fmt::Debug for MoveLog {
 }
 
 impl MoveLog {
-    /// Nothing of it is kept: for a program that puts back what it moved before it ends.
+    /// Creates a log without persistence, for programs that restore what they moved before they
+    /// exit.
     #[must_use]
     pub fn forgetful() -> Self {
         Self { inner: Mutex::new(Inner { journal: None, last: BTreeMap::new() }) }
     }
 
-    /// Those of an agent's folder.
+    /// Opens the log in an agent's directory.
     ///
     /// # Errors
-    /// A folder that cannot be made, a file that another agent holds or that is damaged.
+    /// If the directory cannot be created, or the file is damaged or locked by another agent.
     #[cfg(feature = "edges")]
     pub fn open(folder: &std::path::Path) -> anyhow::Result<Self> {
         use anyhow::Context;
@@ -99,17 +94,17 @@ impl MoveLog {
         Ok(Self { inner: Mutex::new(Inner { journal: Some(journal), last }) })
     }
 
-    /// The last change that was begun in a module.
+    /// Returns the last change started in a module.
     #[must_use]
     pub fn last(&self, module: &str) -> Option<BegunMove> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.last.get(module).cloned()
     }
 
-    /// Makes it durable that this is begun.
+    /// Makes the start of a move durable.
     ///
     /// # Errors
-    /// The disk's: then nothing may move.
+    /// The disk's error. Nothing may move then.
     pub fn begin(&self, begun: BegunMove) -> anyhow::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { journal, last } = &mut *inner;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the optical switch of a kind of module is set, as a file: which registers or CDB commands, in which order, with
-//! which codes, how long it takes and how it is read back.
+//! Module profiles: files that describe how to set the optical switch of a kind of module. A
+//! profile lists registers or CDB commands with their order, codes and timing, and how to read the
+//! result back.
 //!
-//! A profile touches what CMIS leaves to vendors and nothing else: custom pages that it names, lower memory 64 to 84,
-//! CDB commands from 8000h on. So a profile with a mistake can at worst misuse the vendor's own switch.
+//! A profile may only touch what CMIS reserves for vendors: the custom pages that it lists, lower
+//! memory 64 to 84, and CDB commands from 8000h. A mistake in a profile can therefore at worst
+//! misuse the vendor's own switch.
 
 mod check;
 mod file;
@@ -16,10 +18,10 @@ pub use file::{
 };
 pub use run::{ModuleProfile, PathOrder};
 
-/// The profile in a file.
+/// Reads a profile.
 ///
 /// # Errors
-/// It cannot be read; its first mistake.
+/// If the file is unreadable; otherwise its first mistake.
 #[cfg(feature = "reach")]
 pub fn read(path: &std::path::Path) -> anyhow::Result<ModuleProfile> {
     use anyhow::Context;
@@ -30,18 +32,17 @@ pub fn read(path: &std::path::Path) -> anyhow::Result<ModuleProfile> {
     profile.with_context(|| mistakes.first().map_or_else(String::new, ToString::to_string))
 }
 
-/// What can be wrong with a profile beyond its shape.
+/// Error codes of a profile beyond its syntax.
 pub mod codes {
     use lightloom_fabric::document::Code;
 
-    /// A register, page or command that is not the vendor's.
+    /// A register, page or command not reserved for vendors.
     pub const NOT_VENDORS: Code =
         Code { id: "LL0701", title: "a profile touches what is not left to vendors" };
-    /// What cannot work.
+    /// A profile that cannot work.
     pub const CANNOT_MOVE: Code = Code { id: "LL0702", title: "a profile that cannot move light" };
-    /// A time or a number out of its range.
+    /// A time or number out of range.
     pub const BAD_LIMIT: Code =
         Code { id: "LL0703", title: "a limit of a profile is out of range" };
-    /// All of them.
     pub const ALL: &[Code] = &[NOT_VENDORS, CANNOT_MOVE, BAD_LIMIT];
 }

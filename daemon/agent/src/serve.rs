@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections of daemons: mutual TLS, the name of a module, then the frames of its serial line.
+//! Connections from daemons: mutual TLS, then the name of a module, then the frames of its serial
+//! protocol.
 //!
-//! A module has one connection, as a line has one end: a new one takes the place of the one before.
+//! A module has one connection, like a serial line. A new connection replaces the previous one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,14 +30,12 @@ use crate::moves::MoveLog;
 use crate::profile::{self, ModuleProfile};
 use crate::worker::{ConnectionOpen, SaidFrame, Worker};
 
-/// How long a peer may take until it is known.
+/// Time limit for the TLS handshake.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
-/// How long it may take to say which module it means.
+/// Time limit for naming a module.
 const NAME_WITHIN: Duration = Duration::from_secs(5);
-/// Connections at a time.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// The modules of an agent.
 #[derive(Debug)]
 pub struct AgentServer {
     modules: BTreeMap<String, Cage>,
@@ -45,15 +44,15 @@ pub struct AgentServer {
 #[derive(Debug)]
 struct Cage {
     worker: Worker,
-    /// Ends the connection that the module has.
+    /// Ends the module's current connection.
     holder: Mutex<Arc<Notify>>,
 }
 
 impl AgentServer {
-    /// Reads the profiles, opens what was begun before, and starts a thread for each module.
+    /// Reads the profiles, opens the log of moves, and starts a thread per module.
     ///
     /// # Errors
-    /// A profile that cannot be read, a folder that another agent holds.
+    /// If a profile is unreadable, or another agent uses the directory.
     pub fn start(file: &AgentFile) -> anyhow::Result<Self> {
         let profiles = profiles(file)?;
         let shared = Arc::new(AgentState::new(MoveLog::open(&file.state_dir)?, file.allow_moves));
@@ -69,10 +68,10 @@ impl AgentServer {
         Ok(Self { modules })
     }
 
-    /// Serves daemons until the listener fails.
+    /// Accepts connections until the listener fails.
     ///
     /// # Errors
-    /// The listener's.
+    /// The listener's error.
     pub async fn serve(self, listener: TcpListener, acceptor: TlsAcceptor) -> anyhow::Result<()> {
         let agent = Arc::new(self);
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -121,7 +120,7 @@ impl AgentServer {
 }
 
 impl Cage {
-    /// Ends the connection before this one; what ends this one.
+    /// Ends the previous connection. The returned notification ends this one.
     fn take(&self) -> Arc<Notify> {
         let taken = Arc::new(Notify::new());
         let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
@@ -130,7 +129,6 @@ impl Cage {
     }
 }
 
-/// A connection after its handshake.
 struct DaemonLine {
     stream: TlsStream<TcpStream>,
     reassembler: Reassembler,
@@ -138,7 +136,7 @@ struct DaemonLine {
 }
 
 impl DaemonLine {
-    /// The first whole request; nothing after the peer has closed.
+    /// Reads the first complete request. `None` if the peer closes the connection.
     async fn asked(&mut self) -> anyhow::Result<Option<AskedFrame>> {
         loop {
             let mut byte = [0];
@@ -192,14 +190,14 @@ impl DaemonLine {
     }
 }
 
-/// What a daemon says.
 enum HeardFrame {
     Request(AskedFrame),
-    /// The event of this number has arrived.
+    /// The event with this number has arrived.
     Acknowledgement(u16),
 }
 
-/// Hands on what is said in `bytes`. All else is noise, as on any line.
+/// Passes on the requests and acknowledgements in `bytes`. Everything else is noise, as on a serial
+/// line.
 fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(HeardFrame)) {
     for byte in bytes {
         let Some(Ok(frame)) = reassembler.push(*byte) else { continue };
@@ -219,7 +217,7 @@ fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(HeardFra
     }
 }
 
-/// The memory of a module.
+/// Opens the memory of a module.
 fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn ModuleMemory>> {
     Ok(match (&module.eeprom, &module.i2c) {
         (Some(eeprom), _) => Box::new(Eeprom::new(eeprom.clone())),
@@ -231,10 +229,10 @@ fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn ModuleMemory>> {
     })
 }
 
-/// The profile of each module, each file read once.
+/// Returns the profile of each module. Each file is read once.
 ///
 /// # Errors
-/// The first that cannot be read, or has mistakes.
+/// The first file that is unreadable or has mistakes.
 pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
     let mut known: BTreeMap<&std::path::Path, Arc<ModuleProfile>> = BTreeMap::new();
     let mut found = Vec::new();
@@ -248,10 +246,10 @@ pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
     Ok(found)
 }
 
-/// Who this host is, for daemons of its cluster alone.
+/// Builds a TLS acceptor that accepts only daemons of this cluster.
 ///
 /// # Errors
-/// Files that cannot be read; a key that everybody can read.
+/// If a file is unreadable or the key is world-readable.
 pub fn acceptor(file: &HostTlsFile) -> anyhow::Result<TlsAcceptor> {
     let certificates = tls::certificates(&file.certificate)?;
     let key = tls::private_key(&file.key)?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Light that goes and comes back, from the flags of a module: what an agent says unasked.
+//! Detects loss and return of light from a module's flags, for unsolicited events.
 //!
-//! The bytes that say whether there is a flag are in the lower memory: two of them are read each [`LOOK_EVERY`], and no page
-//! is turned while nothing happens. A flag stays until it is read and is raised again while its cause lasts, so light is
-//! back once it stays away. Reading clears it: no other program hears of it.
+//! The flag summary in lower memory is read every [`LOOK_EVERY`], two bytes each time, so no page
+//! changes while nothing happens. A flag stays set until it is read, and is set again while its
+//! cause persists. Light is therefore back once the flag stays clear. Reading clears a flag, so no
+//! other program sees it.
 
 use std::time::Duration;
 
@@ -12,56 +13,57 @@ use lightloom_firmware_api::message::EventKind;
 
 use crate::memory::{BusError, ModuleMemory};
 
-/// The time between two looks.
+/// Polling interval.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A flag is raised at the latest so long after its cause (CMIS): without one until then, light is back.
+/// CMIS requires a flag to be set within this time of its cause. Without a flag for this long,
+/// light is back.
 const FLAG_WITHIN: Duration = Duration::from_millis(200);
-/// The next event waits so long for the one before.
+/// An event waits at most this long for the acknowledgement of the previous one.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
-/// Interrupt and module state, then which pages of bank 0 have flags.
+/// Interrupt and module state, then the pages of bank 0 with flags.
 const SUMMARY: RegisterAddress = RegisterAddress::lower(3);
-/// The flags of the lanes: 134 to 153 of page 11h, loss of received light at 147.
+/// Lane flags: bytes 134 to 153 of page 11h, loss of received light at 147.
 const FLAGS: RegisterAddress = RegisterAddress::page(0x11, 134);
 const RX_LOS: usize = 147 - 134;
 
-/// What is known of the light that a module receives.
+/// State of a module's received light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LightState {
-    /// Nothing since it was moved.
+    /// Unknown since the last move.
     #[default]
     Unknown,
     Arrives,
     Gone,
 }
 
-/// The watch over one module's light, while a daemon listens.
+/// Watches the light of one module while a daemon listens.
 #[derive(Clone, Debug, Default)]
 pub struct LightWatch {
     light: LightState,
-    /// When light was last missing.
+    /// Last time at which light was missing.
     missed_at: Duration,
-    /// One that has not been acknowledged, and when it was sent.
+    /// An unacknowledged event and the time it was sent.
     on_its_way: Option<(u16, Duration)>,
     last_number: u16,
-    /// What was said last.
+    /// Last reported state.
     said: LightState,
 }
 
 impl LightWatch {
-    /// The module was moved: what it sees from now on is no news.
+    /// Records that the module moved. Its first reading afterwards is not an event.
     pub fn moved(&mut self, now: Duration) {
         (self.light, self.said, self.missed_at) = (LightState::Unknown, LightState::Unknown, now);
     }
 
-    /// An event has arrived.
+    /// Handles the acknowledgement of an event.
     pub fn acknowledged(&mut self, number: u16) {
         self.on_its_way.take_if(|(on_its_way, _)| *on_its_way == number);
     }
 
-    /// Looks; the number and kind of an event, if there is one to send.
+    /// Reads the flags, and returns the number and kind of an event to send, if any.
     ///
     /// # Errors
-    /// The bus's.
+    /// The bus error.
     pub fn look(
         &mut self,
         memory: &mut dyn ModuleMemory,
@@ -84,7 +86,7 @@ impl LightWatch {
             }
             _ => {}
         }
-        // What it sees first after a move is what it sees.
+        // The first state after a move is the baseline.
         if self.said == LightState::Unknown {
             self.said = self.light;
         }
@@ -93,7 +95,8 @@ impl LightWatch {
             (false, LightState::Arrives) => EventKind::LightBack,
             _ => return Ok(None),
         };
-        // Its line loses nothing: an acknowledgement that does not come was lost on its way here.
+        // The connection loses nothing, so a missing acknowledgement was lost between the daemon
+        // and here.
         if self.on_its_way.is_some_and(|(_, sent)| now < sent + ACKNOWLEDGED_WITHIN) {
             return Ok(None);
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A thread a module: a bus that hangs holds up the requests of its own module and of no other.
+//! One thread per module, so that a hanging bus delays only the requests of its own module.
 //!
-//! A request of a connection that is over is not done: a fire that was given up never moves light later.
+//! A request whose connection has closed is not executed. This prevents an abandoned fire from
+//! moving light later.
 
 use std::io;
 use std::sync::Arc;
@@ -15,21 +16,19 @@ use crate::frames::{AskedFrame, encode, encode_event};
 use crate::module::ServedModule;
 use crate::watch::LOOK_EVERY;
 
-/// Requests that wait for a module; more are refused as busy.
+/// Maximum number of queued requests per module. Further ones are refused as busy.
 const WAITING_MAX: usize = 8;
 
-/// Whether the connection of a request is open still.
+/// Whether the connection of a request is still open.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionOpen(Arc<AtomicBool>);
 
 impl ConnectionOpen {
-    /// It is.
     #[must_use]
     pub fn new() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
-    /// It is no more.
     pub fn close(&self) {
         self.0.store(false, Ordering::Release);
     }
@@ -39,12 +38,12 @@ impl ConnectionOpen {
     }
 }
 
-/// A reply on its way.
+/// An encoded reply or event.
 #[derive(Clone, Debug)]
 pub struct SaidFrame {
-    /// As it goes on the line.
     pub bytes: Vec<u8>,
-    /// Whether the connection is over then: another module is there, and has to be greeted.
+    /// Whether to close the connection afterwards: the module was replaced, and the daemon must
+    /// send a new hello.
     pub is_last: bool,
 }
 
@@ -55,7 +54,7 @@ impl SaidFrame {
     }
 }
 
-/// What a thread has to do for a connection.
+/// A task of a module's thread on behalf of a connection.
 struct ModuleJob {
     what: ModuleTask,
     open: ConnectionOpen,
@@ -64,11 +63,11 @@ struct ModuleJob {
 
 enum ModuleTask {
     Answer(AskedFrame),
-    /// The event of this number has arrived.
+    /// The event with this number has arrived.
     Acknowledge(u16),
 }
 
-/// The way to a module.
+/// Handle to a module's thread.
 #[derive(Clone, Debug)]
 pub struct Worker {
     jobs: SyncSender<ModuleJob>,
@@ -78,7 +77,7 @@ impl Worker {
     /// Starts the thread of a module. It ends with the program.
     ///
     /// # Errors
-    /// The system's.
+    /// The operating system's error.
     pub fn start(module: ServedModule) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel(WAITING_MAX);
         let name = module.name().to_owned();
@@ -86,7 +85,7 @@ impl Worker {
         Ok(Self { jobs })
     }
 
-    /// Hands a request on; its reply goes to `out`.
+    /// Queues a request. Its reply is sent to `out`.
     pub fn ask(&self, asked: AskedFrame, open: &ConnectionOpen, out: &UnboundedSender<SaidFrame>) {
         let what = ModuleTask::Answer(asked);
         let job = ModuleJob { what, open: open.clone(), out: out.clone() };
@@ -99,7 +98,7 @@ impl Worker {
         }
     }
 
-    /// Hands on that an event has arrived.
+    /// Queues the acknowledgement of an event.
     pub fn acknowledge(
         &self,
         number: u16,
@@ -107,7 +106,7 @@ impl Worker {
         out: &UnboundedSender<SaidFrame>,
     ) {
         let what = ModuleTask::Acknowledge(number);
-        // Where there is no room the next event waits longer.
+        // If the queue is full, the next event is merely delayed.
         let _no_room = self.jobs.try_send(ModuleJob { what, open: open.clone(), out: out.clone() });
     }
 }

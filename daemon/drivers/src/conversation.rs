@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a tender drives: a session over bytes, or a device that answers at once, such as the kernel.
+//! The device side that a tender drives: a session over bytes, or a device such as the kernel that
+//! answers immediately.
 
 use lightloom_control::controller::{Foreign, Signal};
 use lightloom_control::mover::Promise;
@@ -8,52 +9,52 @@ use lightloom_control::state::{Op, Outcome};
 use crate::module::{self, Module};
 use crate::{Dialect, Reached, Session};
 
-/// One device's side of a connection: bytes in, bytes out, one operation at a time.
+/// One device's protocol state: bytes in, bytes out, one operation at a time.
 pub trait Conversation: Send {
-    /// A fresh connection: says hello. What comes of it at once, where no bytes are exchanged.
+    /// Starts a new connection by writing the hello. Returns the result immediately if no bytes are
+    /// exchanged.
     fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached>;
-    /// Starts an operation; an outcome at once where nothing has to be sent.
+    /// Starts an operation. Returns its outcome immediately if nothing has to be sent.
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome>;
-    /// Starts a read anew, whose answer was waited for until now. An outcome where the two answers look alike: then the
-    /// connection is of no use any more.
+    /// Repeats a read whose answer is still outstanding. Returns an outcome if the two answers
+    /// could not be told apart; the connection is then unusable.
     fn ask_again(&mut self, _op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
         Some(Outcome::Unknown("an answer to an older question is on its way".into()))
     }
-    /// Starts to read a transceiver's own account of itself.
+    /// Starts to read a transceiver's identity and state.
     ///
     /// # Errors
-    /// Why it cannot be asked. Nothing was sent.
+    /// Why this is impossible. Nothing was sent.
     fn look(&mut self, _out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         Err(Outcome::Refused(module::NO_MODULE.into()).into())
     }
-    /// What was read of it.
+    /// Returns the result of [`Conversation::look`].
     fn module(&self) -> Option<Module> {
         None
     }
-    /// Takes bytes from the device; `out` gets the next request, if one is due.
+    /// Processes bytes from the device, and writes the next request to `out` if one is due.
     fn received(&mut self, _bytes: &[u8], _out: &mut Vec<u8>) -> Option<Reached> {
         None
     }
-    /// The connection is over.
     fn closed(&mut self);
-    /// What the device promised of its own times; `None` if nothing.
+    /// Returns the timing that the device promises, if any.
     fn promise(&self) -> Option<Promise> {
         None
     }
-    /// What the device has reported of other controllers since this was last called.
+    /// Returns reports of other controllers' changes since the last call.
     fn foreign(&mut self) -> Vec<Foreign> {
         Vec::new()
     }
-    /// What the device has reported of its light since this was last called.
+    /// Returns reports about the device's light since the last call.
     fn signals(&mut self) -> Vec<Signal> {
         Vec::new()
     }
-    /// The bytes that operations would send one after the other.
+    /// Returns the bytes that these operations would send in sequence.
     ///
     /// # Errors
-    /// Why an operation cannot be asked of this device.
+    /// Why the device cannot execute an operation.
     fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String>;
-    /// Messages that made no sense, so far.
+    /// Returns the number of malformed messages so far.
     fn noise(&self) -> u64 {
         0
     }

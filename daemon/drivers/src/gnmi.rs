@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Optical circuit switches with the OCP model (`ocp-ocs-optical-switch` 0.8.0) over gNMI.
 //!
-//! Slot n is the n-th port of the input group, by index; position N + m is the m-th port of the output group. A
-//! change is one Set, which the switch takes as a whole or not at all. What is lit is read from the ports (each
-//! names its peer), not from the list of connections: a switch that says done and moved something else is found.
-//! What the list says is used for what has not come to rest (`PENDING_CONNECTION`), and to name what is removed.
-//! Connections are named `lightloom-IN-OUT`; those of others keep their names and are never touched, unless an
-//! operator's change takes their ports.
+//! Slot n is the n-th port of the input group by index; position N + m is the m-th port of the
+//! output group. A change is one Set, which the switch accepts as a whole or not at all. Lit
+//! circuits are read from the ports, each of which names its peer, and not from the list of
+//! connections. This detects a switch that reports success but moved something else. The list is
+//! used only for connections that have not settled (`PENDING_CONNECTION`) and for the names of
+//! connections to remove. The daemon's connections are named `lightloom-IN-OUT`. Connections of
+//! others are never touched, unless an operator's change takes their ports.
 
 mod calls;
 mod layout;
@@ -34,10 +35,11 @@ use lightloom_control::state::{Op, Outcome};
 use mastership::Mastership;
 pub use settings::{Candidacy, GnmiLogin, Settings};
 
-/// Connections of one Set whose status is asked for one by one; of more, the whole list.
+/// Up to this number of connections per Set, their status is read individually; beyond it, the
+/// whole list is read.
 const NAMED_MAX: usize = 64;
 
-/// A connection in the list of the switch.
+/// A connection in the switch's list.
 #[derive(Clone, Debug, Default)]
 struct Listed {
     input: Option<String>,
@@ -51,7 +53,7 @@ struct Listed {
 pub struct Gnmi {
     settings: Settings,
     client: Option<GnmiClient>,
-    /// Calls that begin when their request is next.
+    /// Calls that start when their request is next.
     waiting: BTreeMap<u32, GnmiCall>,
     next_number: u32,
     subscription: Option<u32>,
@@ -62,17 +64,17 @@ pub struct Gnmi {
     layout: Layout,
     ports: Ports,
     listed: BTreeMap<String, Listed>,
-    /// What the last changes made of connections: there, or gone.
+    /// Connections that the last change should have created (true) or removed (false).
     expected: BTreeMap<String, bool>,
     signals: Vec<Signal>,
     foreign: Vec<Foreign>,
     mastership: Mastership,
-    /// What a change did wrong by the switch's own word.
+    /// Error that the switch reported for the last change.
     failed: Option<String>,
 }
 
 impl Clone for Gnmi {
-    /// The same knowledge without a connection: it shows what would be sent.
+    /// Copies the knowledge without the connection, for previews.
     fn clone(&self) -> Self {
         Self {
             layout: self.layout.clone(),
@@ -85,7 +87,6 @@ impl Clone for Gnmi {
 }
 
 impl Gnmi {
-    /// For a switch.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -109,14 +110,14 @@ impl Gnmi {
         }
     }
 
-    /// Moves nothing on a switch that has not the ports that plans are made for.
+    /// Sets the expected port numbering. Moves are refused on a switch with other ports.
     #[must_use]
     pub fn wired_as(mut self, ports: Option<DevicePorts>) -> Self {
         self.ports.wired_as(ports);
         self
     }
 
-    /// Requests for calls: the first begins now, each other when its turn comes.
+    /// Creates requests for calls. The first call starts now, the others in order.
     fn ask(&mut self, calls: Vec<(Awaits, GnmiCall)>) -> Vec<Request> {
         let mut requests = Vec::new();
         self.waiting.clear();
@@ -148,7 +149,7 @@ impl Gnmi {
         get(path)
     }
 
-    /// The Set that takes these circuits away.
+    /// Builds the Set that removes these circuits.
     fn removal(&mut self, pairs: &[(u32, u32)]) -> Result<SetRequest, String> {
         let mut request = SetRequest::default();
         let mut gone = Vec::new();
@@ -170,7 +171,7 @@ impl Gnmi {
         Ok(request)
     }
 
-    /// The Set that makes these circuits.
+    /// Builds the Set that creates these circuits.
     fn addition(&mut self, pairs: &[(u32, u32)]) -> Result<SetRequest, String> {
         let mut request = SetRequest::default();
         let mut fresh = BTreeSet::new();
@@ -188,7 +189,8 @@ impl Gnmi {
                 val: Some(TypedValue::from(value)),
                 duplicates: 0,
             });
-            // What did not come to be is in the way of the next try; only what is ours is cleared away.
+            // Remove failed connections at these ports, which would block the next attempt. Only
+            // the daemon's own are removed.
             let dead = self.listed.iter().filter(|(listed, of)| {
                 let is_dead =
                     matches!(of.status, Some(ConnectionStatus::Failed | ConnectionStatus::Invalid));
@@ -206,7 +208,7 @@ impl Gnmi {
         Ok(request)
     }
 
-    /// The ports of a circuit by name.
+    /// Returns the port names of a circuit.
     fn names(&self, slot: u32, position: u32) -> Result<(String, String), String> {
         let input =
             self.layout.input(slot).ok_or_else(|| format!("the switch has no slot {slot}"))?;
@@ -215,7 +217,7 @@ impl Gnmi {
         Ok((input.to_owned(), output.to_owned()))
     }
 
-    /// The connections between these two ports, whichever way round.
+    /// Returns the connections between these two ports, in either direction.
     fn names_of(&self, slot: u32, position: u32) -> Vec<String> {
         let is_it = |of: &Listed| {
             let ends = of.input.as_deref().zip(of.output.as_deref());
@@ -225,7 +227,7 @@ impl Gnmi {
         of.map(|(name, _)| name.clone()).collect()
     }
 
-    /// How the connections of a Set stand.
+    /// Reads the status of the connections of a Set.
     fn statuses(request: &SetRequest) -> GnmiCall {
         let named = request.update.iter().filter_map(|update| {
             let mut path = update.path.clone()?;
@@ -292,7 +294,7 @@ impl Gnmi {
         }
     }
 
-    /// Where everything stands.
+    /// Updates the positions of all circuits.
     fn take_positions(&mut self, said: &GetResponse) -> Result<(), String> {
         let leaves = leaves::leaves(&said.notification)?;
         self.listed.clear();
@@ -349,7 +351,7 @@ impl Gnmi {
         Ok(())
     }
 
-    /// Whether what was just set stands or comes.
+    /// Checks that the connections just created are up or pending.
     fn take_statuses(&mut self, said: &GetResponse) -> Result<(), String> {
         let leaves = leaves::leaves(&said.notification)?;
         self.take_list(&leaves);
@@ -403,7 +405,7 @@ impl Gnmi {
             }
             self.signals.push(Signal::Changed);
         }
-        // One is as good as many: everything is read.
+        // One signal suffices, because everything is read after it.
         self.signals.truncate(1);
         self.foreign.truncate(8);
     }
@@ -420,7 +422,7 @@ impl Gnmi {
                 self.notifies = true;
                 Progress::Answered
             }
-            // It is polled then, as a switch without notifications is.
+            // The switch is then polled, like one without notifications.
             (Awaits::Events, Answer::Refused(_) | Answer::SubscriptionEnded) => {
                 self.subscription = None;
                 Progress::Answered
@@ -439,7 +441,7 @@ impl Gnmi {
     }
 }
 
-/// What our own connections begin with.
+/// Name prefix of the daemon's own connections.
 const PREFIX: &str = "lightloom-";
 
 impl Dialect for Gnmi {
@@ -528,7 +530,7 @@ impl Dialect for Gnmi {
     fn finish(&mut self, op: &Op) -> Outcome {
         match (self.failed.take(), self.mastership.denied()) {
             (Some(why), _) => Outcome::Failed(why),
-            // Nothing has to be set on a switch that stands as wanted: so what was denied is undone.
+            // If the switch is already in the desired state, the denied Set has no consequence.
             (None, Some(why)) if matches!(op, Op::Arm { want, .. } if !self.ports.stands(want)) => {
                 Outcome::Refused(why)
             }
@@ -574,7 +576,7 @@ impl Dialect for Gnmi {
 }
 
 impl Gnmi {
-    /// An answer to something else than what is waited for.
+    /// Handles an answer other than the expected one.
     fn take_other(&mut self, number: u32, answer: &Answer, input: &mut Input) {
         if self.subscription != Some(number) {
             input.noise += 1;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drivers: from an [`Op`] to a device's own language and back to an [`Outcome`], without a socket.
+//! Device drivers: translate an [`Op`] to a device's protocol and its replies to an [`Outcome`],
+//! without sockets.
 //!
 //! ```text
 //!   Op ─▶ Dialect ─▶ Session (one request in flight, bounded input) ─▶ bytes ─▶ TCP, serial line
-//!   Outcome ◀──────────┘                                             ◀─ bytes ◀─┘
+//!   Outcome ◀──────────┘                                            ◀─ bytes ◀─┘
 //! ```
 //!
-//! A [`Dialect`] is pure: it writes requests and reads replies. A [`Session`] runs one over a byte
-//! stream it does not own, so tests drive it byte by byte and the daemon drives it over sockets and serial
-//! lines. To add a protocol: a file with its `Dialect`, and its line in the daemon's `start.rs`.
+//! A [`Dialect`] is pure: it writes requests and parses replies. A [`Session`] runs a dialect over
+//! a byte stream that it does not own, so tests drive it byte by byte, and the daemon uses sockets
+//! and serial lines. To add a protocol, write its `Dialect` and register it in the daemon's
+//! `protocol.rs`.
 
 pub mod conversation;
 #[cfg(feature = "gnmi")]
@@ -28,138 +30,139 @@ use lightloom_control::mover::Promise;
 use lightloom_control::state::{Op, Outcome};
 use module::Module;
 
-/// The most bytes a device may send before they make a reply: a longer one is garbage.
+/// Limit on received bytes without a complete reply. More is treated as garbage.
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
 
-/// One request of a dialect: the bytes, and what kind of reply they call for.
+/// A request of a dialect with the kind of reply it expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What goes on the wire, exactly.
+    /// Exact bytes to send.
     pub bytes: Vec<u8>,
-    /// The dialect's own name for the reply it waits for.
+    /// Kind of reply.
     pub awaits: Awaits,
-    /// Ties a reply to this request where the dialect numbers them.
+    /// Matches a reply to this request, in dialects with numbered replies. Otherwise 0.
     pub number: u32,
 }
 
 /// Kinds of replies, over all dialects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaits {
-    /// Who the device is.
+    /// Identity of the device.
     Identity,
-    /// How many ports it has.
+    /// Number of ports.
     Size,
-    /// Where everything stands.
+    /// All positions.
     Positions,
-    /// How much light there is.
+    /// Optical power.
     Power,
-    /// That something has been prepared.
+    /// Confirmation of a prepared change.
     Armed,
-    /// That something has been done.
+    /// Confirmation of an executed command.
     Done,
-    /// What has gone wrong since.
+    /// Errors since the last check.
     Errors,
-    /// Who is at the far ends: a refusal is no trouble.
+    /// Senders of the received light. A refusal is not an error.
     Neighbours,
     /// Registers of a module.
     Registers,
-    /// Whether it reports what it sees.
+    /// Whether the device sends events.
     Events,
-    /// That this session may change circuits, or who else may.
+    /// Whether this session may change circuits, or which controller may.
     Claim,
-    /// Who may change circuits.
+    /// The controller that may change circuits.
     Holder,
 }
 
-/// What has arrived and is not understood yet.
+/// Received bytes that have not been processed.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     /// The bytes, oldest first.
     pub bytes: Vec<u8>,
-    /// Messages that nobody asked for or that make no sense, counted.
+    /// Number of unexpected or malformed messages.
     pub noise: u64,
 }
 
-/// What a dialect makes of the input.
+/// Result of parsing the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The reply is not complete.
+    /// The reply is incomplete.
     Wait,
-    /// The reply is good: on to the next request.
+    /// The reply is good; continue with the next request.
     Answered,
     /// The operation ends here.
     Ended(Outcome),
-    /// The stream makes no sense any more: start the connection afresh.
+    /// The stream is out of sync; reconnect.
     Lost(String),
 }
 
-/// A device's language.
+/// A device protocol.
 pub trait Dialect: Send {
-    /// What to ask on a fresh connection before anything else.
+    /// Returns the first requests on a new connection.
     fn hello(&mut self) -> Vec<Request>;
-    /// The requests an operation takes, in order.
+    /// Returns the requests of an operation, in order.
     ///
     /// # Errors
-    /// Why the operation cannot be asked of this device. Nothing was sent.
+    /// Why the device cannot execute the operation. Nothing was sent.
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String>;
-    /// What else to ask on a fresh connection, once the device has said who it is.
+    /// Returns further requests on a new connection, once the device has identified itself.
     fn after_hello(&mut self) -> Vec<Request> {
         Vec::new()
     }
-    /// Takes the reply to `request` out of the input, if it is there.
+    /// Takes the reply to `request` from the input, if it is complete.
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress;
-    /// The outcome once every request is answered.
+    /// Returns the outcome once every request is answered.
     fn finish(&mut self, op: &Op) -> Outcome;
-    /// Who the device said it is, for people.
+    /// Returns the device's identity for display.
     fn identity(&self) -> String;
-    /// What it promised of its own times; `None` if it promises nothing.
+    /// Returns the timing that the device promises, if any.
     fn promise(&self) -> Option<Promise> {
         None
     }
-    /// The requests that read a transceiver's own account of itself; nothing where it is none.
+    /// Returns the requests that read a transceiver's identity and state. `None` for other devices.
     fn look(&mut self) -> Option<Vec<Request>> {
         None
     }
-    /// What they answered, once every one is answered.
+    /// Returns the result of these requests, once all are answered.
     fn module(&self) -> Option<Module> {
         None
     }
-    /// Takes in what arrives while nothing is asked. Most languages have no such messages: it is noise.
+    /// Processes messages that arrive while no request is outstanding. Most protocols have none, so
+    /// they count as noise.
     fn unasked(&mut self, input: &mut Input) {
         if !input.bytes.is_empty() {
             input.noise += 1;
             input.bytes.clear();
         }
     }
-    /// What the device has reported of other controllers since this was last called.
+    /// Returns reports of other controllers' changes since the last call.
     fn foreign(&mut self) -> Vec<Foreign> {
         Vec::new()
     }
-    /// What the device has reported of its light since this was last called.
+    /// Returns reports about the device's light since the last call.
     fn signals(&mut self) -> Vec<Signal> {
         Vec::new()
     }
-    /// Why the connection is of no use any more though it is open; `None` while it is of use.
+    /// Returns why an open connection is no longer usable. `None` while it is.
     fn broken(&mut self) -> Option<String> {
         None
     }
-    /// Writes what the device has to hear back for its reports.
+    /// Writes acknowledgements of the device's reports.
     fn acknowledge(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// A dialect on one connection: one request in flight.
+/// A dialect on one connection, with one request in flight.
 #[derive(Debug)]
 pub struct Session<D> {
     dialect: D,
     input: Input,
     waiting: VecDeque<Request>,
     doing: Doing,
-    /// The device has said who it is.
+    /// Whether the device has identified itself.
     greeted: bool,
-    /// Reported and not handed on yet.
+    /// Reports that have not been passed on.
     foreign: Vec<Foreign>,
     signals: Vec<Signal>,
-    /// An answer that is not waited for any more may come.
+    /// Whether an answer to an abandoned read may still arrive.
     was_asked_again: bool,
 }
 
@@ -172,19 +175,18 @@ enum Doing {
     Look,
 }
 
-/// What a session has come to.
+/// Result of a step of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// The device is known; operations can start.
+    /// The device has identified itself; operations can start.
     Ready(String),
-    /// The operation is over.
+    /// The operation has ended.
     Ended(Outcome),
-    /// The connection is of no use any more. An operation on its way ended as unknown.
+    /// The connection is unusable. The current operation has ended as unknown.
     Lost(String),
 }
 
 impl<D: Dialect> Session<D> {
-    /// A session that is not connected.
     pub fn new(dialect: D) -> Self {
         let (input, waiting) = (Input::default(), VecDeque::new());
         let (foreign, signals) = (Vec::new(), Vec::new());
@@ -200,7 +202,7 @@ impl<D: Dialect> Session<D> {
         }
     }
 
-    /// A fresh connection: says hello.
+    /// Starts a new connection by writing the hello.
     pub fn connected(&mut self, out: &mut Vec<u8>) {
         self.input.bytes.clear();
         self.waiting = self.dialect.hello().into();
@@ -208,7 +210,7 @@ impl<D: Dialect> Session<D> {
         self.send(out);
     }
 
-    /// Starts an operation; an outcome at once where nothing has to be sent.
+    /// Starts an operation. Returns its outcome immediately if nothing has to be sent.
     pub fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         if self.doing != Doing::Idle {
             return Some(Outcome::Unknown("not connected".into()));
@@ -225,8 +227,8 @@ impl<D: Dialect> Session<D> {
         }
     }
 
-    /// Starts a read anew, where the language numbers its answers: the one to the read under way says no more than that
-    /// the device is alive.
+    /// Repeats an outstanding read, in protocols with numbered replies. The answer to the first
+    /// read then only shows that the device is alive.
     pub fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         let is_numbered = self.waiting.front().is_some_and(|request| request.number != 0);
         if !is_numbered || !matches!(self.doing, Doing::Op(_)) {
@@ -236,10 +238,10 @@ impl<D: Dialect> Session<D> {
         self.start(op, out)
     }
 
-    /// Starts to read a transceiver's own account of itself.
+    /// Starts to read a transceiver's identity and state.
     ///
     /// # Errors
-    /// Why it cannot be asked. Nothing was sent.
+    /// Why this is impossible. Nothing was sent.
     pub fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         if self.doing != Doing::Idle {
             return Err(Outcome::Unknown("not connected".into()).into());
@@ -253,7 +255,7 @@ impl<D: Dialect> Session<D> {
         Ok(())
     }
 
-    /// Takes bytes from the device; `out` gets the next request, if one is due.
+    /// Processes bytes from the device, and writes the next request to `out` if one is due.
     pub fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
         let noise = self.input.noise;
         let reached = self.take_in(bytes, out);
@@ -300,30 +302,30 @@ impl<D: Dialect> Session<D> {
         None
     }
 
-    /// The connection broke, or its operation was given up.
+    /// Ends the connection after a failure, or abandons its operation.
     pub fn closed(&mut self) {
         self.doing = Doing::Closed;
         self.waiting.clear();
         self.input.bytes.clear();
     }
 
-    /// Messages that nobody asked for or that made no sense.
+    /// Returns the number of unexpected or malformed messages.
     pub fn noise(&self) -> u64 {
         self.input.noise
     }
 
-    /// What the device has reported of other controllers since this was last called.
+    /// Returns reports of other controllers' changes since the last call.
     pub fn foreign(&mut self) -> Vec<Foreign> {
         self.collect();
         std::mem::take(&mut self.foreign)
     }
 
-    /// Whether the device has reported something that was not handed on yet.
+    /// Returns whether there are reports that have not been passed on.
     pub fn has_reports(&self) -> bool {
         !self.foreign.is_empty() || !self.signals.is_empty()
     }
 
-    /// What the device has reported of its light since this was last called.
+    /// Returns reports about the device's light since the last call.
     pub fn signals(&mut self) -> Vec<Signal> {
         self.collect();
         std::mem::take(&mut self.signals)
@@ -334,7 +336,7 @@ impl<D: Dialect> Session<D> {
         self.signals.extend(self.dialect.signals());
     }
 
-    /// The dialect, with what it has learned of the device.
+    /// Returns the dialect with its knowledge of the device.
     pub fn dialect(&self) -> &D {
         &self.dialect
     }
@@ -370,10 +372,10 @@ impl<D: Dialect> Session<D> {
     }
 }
 
-/// The bytes that operations would send one after the other, for `--dry-run`. Nothing is sent.
+/// Returns the bytes that these operations would send in sequence, for `--dry-run`. Sends nothing.
 ///
 /// # Errors
-/// Why an operation cannot be asked of this device.
+/// Why the device cannot execute an operation.
 pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
     let mut dialect = dialect.clone();
     let mut bytes = Vec::new();
@@ -383,7 +385,7 @@ pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8
     Ok(bytes)
 }
 
-/// Takes one line out of the input, without its end (LF, CR LF or CR). Empty lines are skipped.
+/// Takes one line from the input, without its terminator (LF, CR LF or CR). Skips empty lines.
 pub(crate) fn take_line(input: &mut Vec<u8>) -> Option<Vec<u8>> {
     loop {
         let end = input.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
@@ -400,7 +402,7 @@ mod tests {
     use super::*;
     use lightloom_control::state::Neighbours;
 
-    /// A question is a number and is answered with it; without numbers it is 0.
+    /// A request is a number and is answered with the same number; 0 if unnumbered.
     #[derive(Clone)]
     struct Counts {
         is_numbered: bool,
@@ -448,7 +450,8 @@ mod tests {
         (session, Op::Observe { power: Vec::new(), neighbours: Neighbours::Never })
     }
 
-    /// The answer to the older question is no answer to the newer one, and says that the device is alive.
+    /// The answer to the earlier read does not complete the later one, but shows that the device is
+    /// alive.
     #[test]
     fn a_read_is_asked_anew_over_the_same_connection() {
         let (mut session, read) = greeted(true);

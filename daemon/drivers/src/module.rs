@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a transceiver says about itself beside where its light is: who it is, which firmware runs, and where
-//! its light goes when its power comes back. Read, never written.
+//! Identity and readings of a transceiver beyond the paths of its light: firmware, state, and
+//! power-on paths. Read-only.
 
 use lightloom_firmware_api::cmis::state::ModuleState;
 use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, page_b0};
@@ -9,8 +9,8 @@ use lightloom_firmware_api::message::{Identity, StatusReport};
 use lightloom_control::state::Position;
 use lightloom_daemon_api::module;
 
-/// The first register and how many, read one after the other. Lower memory 4 to 13 is left out: its flags are
-/// cleared by reading (CMIS 5.x, clear on read).
+/// Registers to read: first address and count. Lower memory 4 to 13 is omitted because reading
+/// clears its flags (CMIS 5.x, clear on read).
 pub(super) const READS: [(RegisterAddress, u8); 4] = [
     (RegisterAddress::lower(0), 4),
     (RegisterAddress::lower(14), 4),
@@ -18,43 +18,40 @@ pub(super) const READS: [(RegisterAddress, u8); 4] = [
     (RegisterAddress::page(page_b0::PAGE, 128), 128),
 ];
 
-/// What is said of devices that are no transceivers.
+/// Refusal for devices that are not transceivers.
 pub const NO_MODULE: &str = "it is no transceiver that tells of itself";
 
-/// What was read of a transceiver.
+/// Identity and readings of a transceiver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module {
     /// Vendor name of CMIS page 00h.
     pub vendor: String,
-    /// Part number.
     pub part: String,
-    /// Serial number.
     pub serial: String,
-    /// Running firmware, major and minor.
+    /// Firmware version, major and minor.
     pub firmware: (u8, u8),
-    /// The revision of CMIS that it speaks, as the two nibbles of lower memory byte 1.
+    /// CMIS revision, the two nibbles of lower memory byte 1.
     pub cmis: (u8, u8),
     /// Layout version of page B0h, as two nibbles.
     pub layout: (u8, u8),
-    /// Its module state (CMIS module state machine).
+    /// Module state (CMIS module state machine).
     pub state: module::ModuleState,
     /// Temperature in °C.
     pub temperature_c: f64,
     /// Supply voltage in V.
     pub supply_v: f64,
-    /// Completed switches since power-on.
     pub generation: u32,
-    /// Starts of its firmware.
+    /// Number of firmware starts.
     pub boots: u16,
-    /// Where the light of each group is.
+    /// Current path of each group.
     pub lit: Vec<Position>,
-    /// Where it goes at power-on.
+    /// Power-on path of each group.
     pub at_power_on: Vec<Position>,
-    /// The registers that were read, by their first address.
+    /// Register contents by first address.
     pub registers: Vec<(RegisterAddress, Vec<u8>)>,
 }
 
-/// A host's copy of the registers that were read.
+/// The registers read, as a register source.
 struct Copy<'a>(&'a [(RegisterAddress, Vec<u8>)]);
 
 impl Registers for Copy<'_> {
@@ -69,7 +66,7 @@ impl Registers for Copy<'_> {
 }
 
 impl Module {
-    /// `registers` are those of [`READS`].
+    /// Builds the result. `registers` are those of [`READS`].
     pub(super) fn of(
         identity: &Identity,
         status: &StatusReport,

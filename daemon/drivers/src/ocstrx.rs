@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The framed serial protocol of a transceiver with a switch inside (docs/firmware-api.md).
+//! The framed serial protocol of a transceiver with an integrated switch (docs/firmware-api.md).
 //!
-//! A fire acts once per wire transaction, so every arm takes a new number: one more than any the
-//! module has shown. A slot is a switch group, counted from 0; a position is a path code.
+//! A fire takes effect once per wire transaction, so every arm uses a new number, one higher than
+//! any that the module has reported. A slot is a switch group, counted from 0; a position is a path
+//! code.
 
 use lightloom_fabric::khop::Port;
 use lightloom_firmware_api::cmis::state::{DataPathState, ModuleState};
@@ -39,25 +40,25 @@ pub struct OcsTrx {
     identity: Option<Identity>,
     status: Option<StatusReport>,
     links: Option<LinksReport>,
-    /// Of the last look, in the order they were asked for.
+    /// Results of the last look, in the order of the requests.
     registers: Vec<(RegisterAddress, Vec<u8>)>,
-    /// Reads so far, over and over.
+    /// Number of reads, wrapping.
     reads: u8,
-    /// What the module is to be called, and the start of it since which it is.
+    /// Name to assign to the module, and the module's boot count when it was assigned.
     name: LinkName,
     named: Option<u16>,
     armed: Option<(TransactionId, Paths, Groups)>,
     last_transaction: u32,
-    /// What it promised of its events, if it sends any.
+    /// Timing promises of its events, if it sends any.
     events: Option<EventsReport>,
-    /// Start and number of the last that was taken in.
+    /// Boot count and number of the last processed event.
     last_event: Option<(u16, u16)>,
-    /// Numbers to acknowledge.
+    /// Event numbers to acknowledge.
     unacknowledged: Vec<Sequence>,
     signals: Vec<Signal>,
-    /// Its name at the agent; empty on a line of its own.
+    /// Its name at the agent; empty on a direct line.
     module: Vec<u8>,
-    /// Its serial number; `None` if any will do.
+    /// Required serial number, if any.
     serial: Option<String>,
     /// The leader's epoch, and whether the module checks epochs.
     epoch: Option<Epoch>,
@@ -65,8 +66,8 @@ pub struct OcsTrx {
 }
 
 impl OcsTrx {
-    /// `policy` is what must hold of the data paths when light moves. `sequence` is where the
-    /// numbering of requests begins: not where a former life of the daemon began.
+    /// `policy` is the state required of the data paths when light moves. `sequence` is the first
+    /// request number; it should differ from that of the previous daemon process.
     #[must_use]
     pub fn new(policy: DataPathPolicy, sequence: u16) -> Self {
         Self {
@@ -93,18 +94,18 @@ impl OcsTrx {
         }
     }
 
-    /// Sends this epoch with each request to a module that checks epochs. From the hello on, the module refuses the
-    /// commands of former leaders.
+    /// Sends this epoch with each request to a module that checks epochs. From the hello on, the
+    /// module refuses commands of previous leaders.
     #[must_use]
     pub fn leading_in(mut self, epoch: Option<u64>) -> Self {
         self.epoch = epoch.map(Epoch);
         self
     }
 
-    /// Reaches the module through an agent that calls it so.
+    /// Addresses the module through an agent under this name.
     ///
     /// # Errors
-    /// A name that no agent can have.
+    /// If the name has an invalid length.
     pub fn at_agent(mut self, module: &str) -> Result<Self, String> {
         if !(1..=MODULE_NAME_BYTES_MAX).contains(&module.len()) {
             return Err(format!(
@@ -115,14 +116,15 @@ impl OcsTrx {
         Ok(self)
     }
 
-    /// Calls the module by its bundle, so that its neighbours see who sends their light.
+    /// Names the module after its bundle, so that neighbours can identify the sender of their
+    /// light.
     #[must_use]
     pub fn called(mut self, device: &str) -> Self {
         self.name = device.parse().map_or(LinkName::NONE, link_name);
         self
     }
 
-    /// Speaks to the module with this serial number only.
+    /// Requires this serial number.
     #[must_use]
     pub fn expecting(mut self, serial: Option<String>) -> Self {
         self.serial = serial;
@@ -134,9 +136,9 @@ impl OcsTrx {
         self.name != LinkName::NONE && self.identity.is_some_and(capable)
     }
 
-    /// Whether this read asks who is at the far ends: where that is `asked` for, where light has moved or
-    /// somebody is not known, and now and then. A line is asked nothing that a bypass would have to wait for
-    /// each time.
+    /// Returns whether this read includes the neighbours: if requested, if light has moved or a
+    /// neighbour is unknown, and periodically. Keeping most reads short prevents a bypass from
+    /// waiting for them.
     fn wants_neighbours(&mut self, asked: Neighbours) -> bool {
         if asked == Neighbours::Never {
             return false;
@@ -154,7 +156,8 @@ impl OcsTrx {
                 || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
     }
 
-    /// A read; a module that has restarted is given its name first, unless nothing but the status is wanted.
+    /// Returns the requests of a read. A module that has restarted is named first, unless only the
+    /// status is wanted.
     fn observe(&mut self, neighbours: Neighbours) -> Vec<Request> {
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
@@ -172,7 +175,7 @@ impl OcsTrx {
     }
 
     fn ask(&mut self, wire: &Wire<'_>, awaits: Awaits) -> Request {
-        // Registers and names are read and written by no host that lost the lead.
+        // Reading and writing registers and names needs no epoch.
         let carries = !matches!(wire, Wire::Read { .. } | Wire::Write { .. } | Wire::Module { .. });
         self.ask_in(self.epoch.filter(|_| carries && self.checks_epochs), wire, awaits)
     }
@@ -204,7 +207,7 @@ impl OcsTrx {
         Ok(vec![self.ask(&Wire::Arm(arm), Awaits::Armed)])
     }
 
-    /// The path of a position, if this module has it.
+    /// Returns the path of a position, if this module has it.
     fn path(&self, position: Position) -> Result<Path, String> {
         let external = self.identity.map_or(8, |identity| identity.external_paths);
         let path = u8::try_from(position.0).ok().and_then(Path::from_code);
@@ -235,7 +238,7 @@ impl OcsTrx {
         Ok(requests)
     }
 
-    /// Takes in an event: one that comes again is acknowledged again and counts once.
+    /// Processes an event. A repeated event is acknowledged again but counted once.
     fn take_event(&mut self, number: Sequence, event: &Event) {
         self.unacknowledged.push(number);
         let name = (event.boots, number.0);
@@ -251,7 +254,8 @@ impl OcsTrx {
         });
     }
 
-    /// The replies and events in `bytes`; what the reply to `request` comes to.
+    /// Processes the replies and events in `bytes`, and returns the result of the reply to
+    /// `request`.
     fn take_bytes(&mut self, request: Option<&Request>, input: &mut Input) -> Progress {
         let bytes = std::mem::take(&mut input.bytes);
         let mut progress = Progress::Wait;
@@ -266,7 +270,7 @@ impl OcsTrx {
             {
                 let refused = matches!(answer.reply, Reply::Refused(_));
                 progress = match request.awaits {
-                    // Not to know a neighbour is no reason not to know where the light is.
+                    // An unknown neighbour must not prevent reading the position of the light.
                     Awaits::Neighbours | Awaits::Events if refused => Progress::Answered,
                     Awaits::Claim => self.take_claim(&answer.reply),
                     Awaits::Registers if !refused => self.take_registers(&answer.reply),
@@ -346,7 +350,7 @@ impl OcsTrx {
         }
     }
 
-    /// Whether the module checks epochs, by its answer to a hello in one.
+    /// Learns from the answer to a hello with an epoch whether the module checks epochs.
     fn take_claim(&mut self, reply: &Reply<'_>) -> Progress {
         self.checks_epochs = matches!(reply, Reply::Identity(_));
         match reply {
@@ -357,7 +361,7 @@ impl OcsTrx {
         }
     }
 
-    /// The registers of the next read of a look.
+    /// Processes the registers of the next read of a look.
     fn take_registers(&mut self, reply: &Reply<'_>) -> Progress {
         let next = module::READS.get(self.registers.len());
         match (reply, next) {
@@ -423,7 +427,7 @@ impl Dialect for OcsTrx {
         match op {
             Op::Observe { neighbours, .. } => Ok(self.observe(*neighbours)),
             Op::Arm { want, .. } => {
-                // Not asked for here: what was seen at an earlier read may be over.
+                // Neighbours are not read here, and those of an earlier read may be outdated.
                 self.links = None;
                 let mut requests = self.arm(want)?;
                 requests.push(self.ask(&Wire::Status, Awaits::Positions));
@@ -505,7 +509,7 @@ impl Dialect for OcsTrx {
             dwell: Micros(u64::from(identity.dwell_us)),
             goes: identity.capabilities.has(Capabilities::GO),
             refuses_late: self.checks_epochs,
-            // 0: how soon a status is answered is not promised.
+            // 0 means that no answer time is promised.
             answer: self
                 .events
                 .map(|events| Micros(u64::from(events.answer_us)))
@@ -522,21 +526,22 @@ impl Dialect for OcsTrx {
     }
 }
 
-/// A bundle as 32 bits: the node from 1 in the upper 24, the bundle in the lower 8. Zero for a node
-/// that is beyond them.
+/// Encodes a bundle in 32 bits: the node from 1 in the upper 24, the bundle in the lower 8. Returns
+/// zero if the node does not fit.
 fn link_name(bundle: BundleId) -> LinkName {
     let node = bundle.node.0.saturating_add(1);
     if node >= 1 << 24 { LinkName::NONE } else { LinkName(node << 8 | u32::from(bundle.bundle)) }
 }
 
-/// Who that is, if anybody.
+/// Decodes the port of a neighbour, if any.
 fn neighbour(seen: Neighbour) -> Option<Port> {
     let [.., bundle] = seen.name.0.to_be_bytes();
     let node = NodeId((seen.name.0 >> 8).checked_sub(1)?);
     Some(Port { bundle: BundleId { node, bundle }, path: seen.path })
 }
 
-/// Why this group sends no light, where its data paths say so. A module in fault is no port that was shut down.
+/// Returns why this group sends no light, if its data paths indicate it. A module in the fault
+/// state does not count as a port that was shut down.
 fn shut(status: &StatusReport, group: usize, groups: usize) -> Option<Shut> {
     let lanes = status.data_paths.len() / groups.max(1);
     let lanes = status.data_paths.get(group * lanes..(group + 1) * lanes)?;
@@ -561,7 +566,7 @@ fn worst(outcomes: &[PathOutcome]) -> Option<String> {
     Some(format!("switch group {group}: {outcome:?}"))
 }
 
-/// Tenths of a microwatt as thousandths of a dBm; no light is -99 dBm.
+/// Converts tenths of a microwatt to thousandths of a dBm; no light is -99 dBm.
 fn mdbm(power: Power) -> i32 {
     if power.0 == 0 {
         return -99_000;

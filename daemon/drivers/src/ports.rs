@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every language of a switch with ingress and egress ports has in common: which ports it has,
-//! where its circuits stand, and what an operation comes to in circuits. How that is said and read is
-//! each dialect's own.
+//! Common part of all protocols for switches with ingress and egress ports: the port ranges, the
+//! positions of circuits, and the translation of operations to circuits. The encoding is left to
+//! each dialect.
 
 use std::collections::BTreeMap;
 
@@ -9,55 +9,55 @@ use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
 use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positions, Slot, at};
 
-/// The most ports a switch may say it has.
+/// Maximum number of ports that a switch may report.
 const PORTS_MAX: u32 = 1 << 16;
 
-/// What is known of the ports of a switch. Ingress ports are 1 to N, egress ports N+1 to N+M.
+/// The ports of a switch. Ingress ports are 1 to N, egress ports N+1 to N+M.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ports {
     size: Option<(u32, u32)>,
-    /// How plans number its ports.
+    /// Port numbering of plans.
     wired: Option<DevicePorts>,
-    /// Where slots stand or were last sent to: whose egress port to measure.
+    /// Positions last read or commanded, which determine the egress ports to measure.
     believed: Positions,
     seen: Observation,
 }
 
-/// What an operation comes to.
+/// An operation in terms of circuits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Nothing has to be said.
+    /// Nothing to send.
     Nothing,
-    /// Say where all circuits stand, and how much light leaves these egress ports.
+    /// Read all circuits, and the power at these egress ports.
     Look(Vec<u32>),
-    /// Take these circuits away, by ingress and egress port.
+    /// Remove these circuits, given by ingress and egress port.
     Remove(Vec<(u32, u32)>),
-    /// Make these circuits.
+    /// Create these circuits.
     Add(Vec<(u32, u32)>),
 }
 
 impl Ports {
-    /// Plans for it count on these ports.
+    /// Sets the port numbering of plans.
     pub(super) fn wired_as(&mut self, ports: Option<DevicePorts>) {
         self.wired = ports;
     }
 
-    /// On a fresh connection there may be another switch.
+    /// Forgets the size, because a new connection may lead to another switch.
     pub(super) fn forget(&mut self) {
         self.size = None;
     }
 
-    /// How many ports it says it has; nothing where that cannot be.
+    /// Records the number of ports. `None` if it is invalid.
     pub(super) fn take_size(&mut self, ingress: &str, egress: &str) -> Option<()> {
         let count = |text: &str| text.trim().parse().ok().filter(|count| *count <= PORTS_MAX);
         self.size = Some((count(ingress)?, count(egress)?));
         Some(())
     }
 
-    /// What `op` comes to.
+    /// Translates an operation.
     ///
     /// # Errors
-    /// Why it cannot be asked of this switch.
+    /// Why the switch cannot execute it.
     pub(super) fn task(&mut self, op: &Op) -> Result<Task, String> {
         self.seen = Observation::default();
         Ok(match op {
@@ -75,7 +75,7 @@ impl Ports {
         })
     }
 
-    /// Whether every port was read where it is wanted.
+    /// Returns whether every port was read at the wanted position.
     pub(super) fn stands(&self, want: &Positions) -> bool {
         want.iter().all(|(&slot, &to)| at(&self.seen.positions, slot) == to)
     }
@@ -96,7 +96,8 @@ impl Ports {
         Ok(task)
     }
 
-    /// On a switch of another size the same egress port is another port of the plan.
+    /// Refuses a switch whose size differs from the plan's, because egress ports would be numbered
+    /// differently.
     fn check_size(&self) -> Result<(), String> {
         let (Some((ingress, egress)), Some(DevicePorts::IngressThenEgress { ingress: planned })) =
             (self.size, self.wired)
@@ -124,7 +125,7 @@ impl Ports {
         Ok(())
     }
 
-    /// All circuits there are, as the switch says; nothing where that cannot be.
+    /// Records all circuits of the switch. `None` if they are inconsistent.
     pub(super) fn take_circuits(
         &mut self,
         circuits: impl IntoIterator<Item = (u32, u32)>,
@@ -144,12 +145,12 @@ impl Ports {
     }
 
     #[cfg(feature = "gnmi")]
-    /// Slots whose light has not come to rest, by ingress port.
+    /// Records slots whose light has not settled, by ingress port.
     pub(super) fn take_tuning(&mut self, slots: impl IntoIterator<Item = u32>) {
         self.seen.tuning.extend(slots.into_iter().map(Slot));
     }
 
-    /// How much light leaves these egress ports, in 1/1000 dBm. Those in no circuit are left out.
+    /// Records the power at egress ports in 1/1000 dBm. Ports without a circuit are ignored.
     pub(super) fn take_power(&mut self, powers: impl IntoIterator<Item = (u32, i32)>) {
         let held: BTreeMap<u32, Slot> =
             self.seen.positions.iter().map(|(&slot, position)| (position.0, slot)).collect();
@@ -158,7 +159,7 @@ impl Ports {
         self.seen.power_mdbm.extend(powers);
     }
 
-    /// How `op` ended, once everything was answered.
+    /// Returns the outcome of an operation once all requests are answered.
     pub(super) fn outcome(&self, op: &Op) -> Outcome {
         match op {
             Op::Observe { .. } | Op::Arm { .. } => Outcome::Done(Some(self.seen.clone())),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SCPI as Polatis-style optical switches speak it (HUBER+SUHNER; TCP 5025 or a serial line).
+//! SCPI for Polatis-style optical switches (HUBER+SUHNER; TCP 5025 or a serial line).
 //!
-//! An operation is one line, and so one round trip. Set commands answer nothing, so each is followed by `:syst:err?`,
-//! which a switch answers when it has taken in what stands before, and one that makes circuits by `*OPC?` as a barrier:
-//! what takes circuits away is refused or not at once, and no light has to come to rest for it before others are made.
-//! What it did is read back by the mover.
-//! Answers to the queries of one line come in one line, with `;` between them. `conn:only` drops every other
-//! circuit and is never sent. Ingress ports are 1 to N, egress ports N+1 to N+M.
+//! An operation is one line, hence one round trip. Set commands have no answer, so each is followed
+//! by `:syst:err?`, which the switch answers once it has processed the preceding commands. Commands
+//! that create circuits also use `*OPC?` as a barrier. Removals need no barrier: they are refused
+//! or executed immediately, and the next creation need not wait for light to settle. The mover
+//! reads the result back. Answers to the queries of one line arrive on one line, separated by `;`.
+//! `conn:only` would drop all other circuits and is never sent. Ingress ports are 1 to N, egress
+//! ports N+1 to N+M.
 
 use std::fmt::Write;
 
@@ -16,13 +17,13 @@ use crate::ports::{Ports, Task};
 use crate::{Awaits, Dialect, Input, Progress, Request, take_line};
 use lightloom_control::state::{Op, Outcome};
 
-/// Ports that one power query may name.
+/// Maximum number of ports per power query.
 const POWER_PORTS_MAX: usize = 256;
 
 /// The SCPI dialect.
 #[derive(Clone, Debug, Default)]
 pub struct Scpi {
-    /// Some models have no power monitors and do not answer when asked.
+    /// Models without power monitors do not answer power queries.
     power_monitor: bool,
     identity: String,
     ports: Ports,
@@ -30,13 +31,12 @@ pub struct Scpi {
 }
 
 impl Scpi {
-    /// For a switch with or without power monitors.
     #[must_use]
     pub fn new(power_monitor: bool) -> Self {
         Self { power_monitor, ..Self::default() }
     }
 
-    /// Moves nothing on a switch that has not the ports that plans are made for.
+    /// Sets the expected port numbering. Moves are refused on a switch with other ports.
     #[must_use]
     pub fn wired_as(mut self, ports: Option<DevicePorts>) -> Self {
         self.ports.wired_as(ports);
@@ -82,12 +82,10 @@ impl Scpi {
     }
 }
 
-/// Takes these circuits away, in one line.
 fn remove(circuits: &[(u32, u32)]) -> Request {
     ask(format!("*cls;:oxc:swit:conn:sub {};:syst:err?\n", ends(circuits)), Awaits::Errors)
 }
 
-/// Makes these circuits, in one line.
 fn add(circuits: &[(u32, u32)]) -> Request {
     ask(format!("*cls;:oxc:swit:conn:add {};*OPC?;:syst:err?\n", ends(circuits)), Awaits::Done)
 }
@@ -127,11 +125,12 @@ impl Dialect for Scpi {
             Awaits::Positions => self.take_observation(&line),
             Awaits::Done | Awaits::Errors => match error(&line, request.awaits) {
                 Some((0, _)) => Some(()),
-                // The parser did not take the line: nothing was done.
+                // Parser errors: nothing was executed.
                 Some((code @ -199..=-100, text)) => {
                     return Progress::Ended(Outcome::Refused(format!("{code} {text}")));
                 }
-                // No statement says that a partly bad list changes nothing: read it back.
+                // The standard does not guarantee that a partly invalid list changes nothing, so
+                // read it back.
                 Some((code, text)) => {
                     return Progress::Ended(Outcome::Failed(format!("{code} {text}")));
                 }
@@ -167,7 +166,6 @@ fn ask(line: String, awaits: Awaits) -> Request {
     Request { bytes: line.into_bytes(), awaits, number: 0 }
 }
 
-/// `(@1,2,3)`.
 fn list(ports: impl Iterator<Item = u32>) -> String {
     let mut text = String::from("(@");
     for (index, port) in ports.enumerate() {
@@ -185,15 +183,15 @@ fn parse_list(text: &str) -> Option<Vec<u32>> {
     text.split(',').map(|port| port.trim().parse().ok()).collect()
 }
 
-/// `-3.2` as thousandths.
+/// Parses `-3.2` as thousandths.
 pub(super) fn millis(text: &str) -> Option<i32> {
     let value: f64 = text.trim().parse().ok()?;
-    // A port without light reads as minus infinity or a very low number on some models.
+    // Some models report a port without light as minus infinity or a very low number.
     #[expect(clippy::cast_possible_truncation, reason = "clamped to the range of i32")]
     (!value.is_nan()).then(|| (value * 1000.0).clamp(-99_000.0, 99_000.0).round() as i32)
 }
 
-/// `-113, "Undefined header"`, behind `1;` where `*OPC?` was asked.
+/// Parses `-113, "Undefined header"`, preceded by `1;` after `*OPC?`.
 fn error(line: &str, awaits: Awaits) -> Option<(i32, String)> {
     let line = line.trim();
     let error = if awaits == Awaits::Done { line.strip_prefix("1;")? } else { line };
@@ -217,7 +215,7 @@ mod tests {
         scpi.reply(request, &mut Input { bytes: line.into(), noise: 0 })
     }
 
-    /// No light has to come to rest for what is taken away; whether it was refused is asked all the same.
+    /// A removal does not wait for light to settle, but still checks for a refusal.
     #[test]
     fn what_takes_circuits_away_waits_for_no_light() {
         let (mut scpi, remove) = switch(5, 0);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SONiC-OCS: cross-connects as Redis tables (SONiC OCS HLD rev 0.5).
 //!
-//! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the wanted state; one change is one
-//! `MULTI … EXEC`. What is lit is read from both databases (`sonic/tables.rs`), or from CONFIG_DB alone where no
-//! switch is behind it.
-//! A claim (`sonic/claim.rs`) keeps other controllers and sessions that were given up from changing circuits.
-//! Slot n is the A side of port n, position m the B side of port m.
+//! `OCS_CROSS_CONNECT|1A-2B {a_side, b_side}` in CONFIG_DB is the desired state, and one change is
+//! one `MULTI … EXEC`. Lit circuits are read from both databases (`sonic/tables.rs`), or only from
+//! CONFIG_DB if there is no switch behind it. A claim (`sonic/claim.rs`) prevents other controllers
+//! and abandoned sessions from changing circuits. Slot n is the A side of port n, position m the B
+//! side of port m.
 
 mod claim;
 mod tables;
@@ -19,7 +19,7 @@ use tables::{Names, Tables};
 const CONFIG_DB: &str = "4";
 const TABLE: &str = "OCS_CROSS_CONNECT";
 
-/// How deep and long a reply may be.
+/// Limits on the nesting and length of a reply.
 const DEPTH_MAX: usize = 8;
 const ITEMS_MAX: usize = 65_536;
 
@@ -30,38 +30,37 @@ pub struct Sonic {
     password: Option<String>,
     tables: Tables,
     seen: Observation,
-    /// What the open transaction was refused for: only its end closes it.
+    /// Error in the open transaction. Only EXEC ends the transaction.
     refusal: Option<String>,
-    /// Which session may change circuits, where claims are made.
+    /// The session's claim, if claims are enabled.
     claim: Option<Claim>,
 }
 
-/// Which table tells what is lit.
+/// The source of lit circuits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// What was asked of the switch, and what it says it has done.
+    /// Both the requested and the reported state.
     #[default]
     State,
-    /// What was asked of it: for a database without a switch behind it.
+    /// The requested state only, for a database without a switch behind it.
     Config,
 }
 
 impl Sonic {
-    /// For a database, with a password where it has one.
     #[must_use]
     pub fn new(read_from: ReadFrom, password: Option<String>) -> Self {
         let (tables, seen) = (Tables::default(), Observation::default());
         Self { read_from, password, tables, seen, refusal: None, claim: None }
     }
 
-    /// Claims the switch for this controller: changes are made only while no other controller holds the claim,
-    /// and only by the session that was opened last. `life` is when the daemon started.
+    /// Claims the switch for this controller. Changes are made only by the latest session, and only
+    /// while no other controller holds the claim. `life` is the start time of the daemon.
     #[must_use]
     pub fn claiming(self, owner: &str, life: u64) -> Self {
         Self { claim: Some(Claim::new(owner, life)), ..self }
     }
 
-    /// Takes or renews the claim, where there are claims.
+    /// Acquires or renews the claim.
     fn renew(&self) -> Vec<Request> {
         let claim = self.claim.iter().filter(|claim| !claim.is_refused);
         claim
@@ -72,7 +71,8 @@ impl Sonic {
             .collect()
     }
 
-    /// Lets Redis drop the transaction that follows unless this session holds the claim to its end.
+    /// Makes Redis discard the following transaction if this session loses the claim before its
+    /// end.
     fn fence(&self) -> Vec<Request> {
         if self.claim.as_ref().is_none_or(|claim| claim.is_refused) {
             return Vec::new();
@@ -85,12 +85,12 @@ impl Sonic {
         ]
     }
 
-    /// Takes in the reply to what is asked of the claim.
+    /// Processes the reply to a request about the claim.
     fn take_claim(&mut self, awaits: Awaits, reply: &Reply) -> Option<Progress> {
         let claim = self.claim.as_mut()?;
         match (awaits, reply) {
             (Awaits::Claim, Reply::Text(holder)) => claim.taken(holder),
-            // No scripts or no writes here: there are no claims, and everything else goes on.
+            // The database refuses scripts or writes, so continue without claims.
             (Awaits::Claim, Reply::Error(_)) => claim.is_refused = true,
             (Awaits::Holder, Reply::Text(value)) if claim.is_ours(value) => {}
             (Awaits::Holder, Reply::Text(value)) => {
@@ -98,7 +98,7 @@ impl Sonic {
                 let why = claim.refusal().unwrap_or_default();
                 return Some(Progress::Ended(Outcome::Refused(why)));
             }
-            // It expired: the next read takes it again.
+            // The claim has expired; the next read acquires it again.
             (Awaits::Holder, Reply::Nothing) => {
                 let why =
                     "the claim on this switch has expired: it is taken again with the next read";
@@ -187,7 +187,7 @@ impl Dialect for Sonic {
             return progress;
         }
         let good = match (request.awaits, &reply) {
-            // Redis drops a transaction whole when what it watches has changed.
+            // Redis discards a transaction if a watched key has changed.
             (Awaits::Errors, Reply::Nothing) => {
                 let why = "another session has taken the claim: nothing was changed";
                 return Progress::Ended(Outcome::Refused(why.into()));
@@ -202,7 +202,8 @@ impl Dialect for Sonic {
                 }
                 true
             }
-            // An error inside MULTI discards the whole transaction, but only EXEC says so and ends it.
+            // An error inside MULTI discards the whole transaction, but only EXEC reports and ends
+            // it.
             (Awaits::Armed, Reply::Error(text)) => {
                 self.refusal.get_or_insert_with(|| text.clone());
                 true
@@ -266,7 +267,7 @@ fn ask(bytes: Vec<u8>, awaits: Awaits) -> Request {
     Request { bytes, awaits, number: 0 }
 }
 
-/// A command as RESP writes it: an array of counted strings.
+/// Encodes a command in RESP: an array of counted strings.
 fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len());
     for word in words {
@@ -285,7 +286,7 @@ enum Reply {
 }
 
 impl Reply {
-    /// The first reply and its length; `None` while it is not complete.
+    /// Parses the first reply and returns its length. `None` while it is incomplete.
     fn parse(bytes: &[u8], depth: usize) -> Result<Option<(Self, usize)>, &'static str> {
         let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else {
             return if bytes.len() > 65_536 { Err("a line without an end") } else { Ok(None) };

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeps one device connected, hands it operations one at a time, says what becomes of them: the device task of the
-//! daemon without its sockets, and of the virtual twin. Bytes, commands and the time in; bytes and events out.
+//! Keeps one device connected, runs its operations one at a time, and reports their outcome. Used
+//! by the daemon's device tasks and by the virtual twin. Input: bytes, commands and the time.
+//! Output: bytes and events.
 //!
 //! ```text
 //!   waiting ──due──▶ greeting ──Ready──▶ idle ⇄ resting before a switch, busy with an operation,
-//!      ▲                │                  │      looking at a transceiver's account
-//!      │                │ no answer        │ lost, unknown, abandoned
-//!      └────────────────┴──────────────────┘  (the wait doubles while no hello is answered)
+//!      ▲                │                 │     reading a transceiver's identity and state
+//!      │                │ no answer       │ lost, unknown, abandoned
+//!      └────────────────┴─────────────────┘  (the wait doubles until a hello is answered)
 //! ```
 
 use lightloom_control::controller::{Event, Ticket};
@@ -18,38 +19,36 @@ use crate::conversation::Conversation;
 use crate::module::Module;
 use crate::{Reached, Session};
 
-/// How long a connection and a hello may take.
+/// Time limit for connecting and the hello.
 pub const CONNECT_WITHIN: Micros = Micros::from_secs(3);
-/// The longest wait between two tries to connect.
+/// Maximum delay between attempts to connect.
 pub const BACKOFF_MAX: Micros = Micros::from_secs(10);
-/// How long a transceiver may take for its account of itself.
+/// Time limit for reading a transceiver's identity and state.
 pub const LOOK_WITHIN: Micros = Micros::from_secs(1);
-/// So many questions about a device wait for an operation of it.
+/// Maximum number of queued module queries.
 const ASKED_MAX: usize = 8;
 
-/// What is to be done for a tender.
+/// An action requested by a tender.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Does {
-    /// Open a fresh connection: what was on its way is lost.
+    /// Open a new connection and discard pending data.
     Open,
-    /// Close it.
     Close,
-    /// Send these bytes.
     Send(Vec<u8>),
-    /// Who the device says it is.
+    /// The device's identity.
     Identity(String),
-    /// Hand this to the controller.
+    /// An event for the controller.
     Event(Box<Event>),
-    /// A transceiver's own account of itself, to the one that has waited longest for it.
+    /// A transceiver's identity and state, for the oldest pending query.
     Account(Box<Result<Module, Outcome>>),
 }
 
-/// Why it cannot be said what operations would send.
+/// Why the bytes of operations cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPreview {
-    /// They cannot be asked of this device at all.
+    /// The device cannot execute them.
     Refused(String),
-    /// It is not known now.
+    /// Temporarily unknown.
     NotNow(String),
 }
 
@@ -58,38 +57,36 @@ enum State {
     Waiting(Micros),
     Greeting(Micros),
     Idle,
-    /// A switch waits until its device takes one again.
+    /// A switch operation waits for the device's dwell time.
     Resting(Micros, Ticket, Op),
     Busy(Ticket),
-    /// Until then, and what comes after it.
+    /// Deadline, and the operation to run afterwards.
     Looking(Micros, Option<(Ticket, Op)>),
 }
 
-/// One device, tended.
+/// The connection and operations of one device.
 pub struct Tender {
     name: DeviceName,
     conversation: Box<dyn Conversation>,
     state: State,
-    /// A device that moved its light refuses to move it again before this time. What it did before it was
-    /// connected is not known.
+    /// End of the dwell time, before which the device refuses to move its light again. Moves before
+    /// the connection was established are unknown.
     rests_until: Micros,
-    /// The operation under way moves light.
+    /// The current operation moves light.
     moves: bool,
     backoff: Micros,
     reported: Option<Trouble>,
-    /// So many wait for the account.
+    /// Number of pending module queries.
     asked: usize,
 }
 
 impl Tender {
-    /// Connects at `now`.
     pub fn new(name: DeviceName, conversation: Box<dyn Conversation>, now: Micros) -> Self {
         let state = State::Waiting(now);
         let (rests_until, moves, backoff) = (Micros(0), false, RECONNECT);
         Self { name, conversation, state, rests_until, moves, backoff, reported: None, asked: 0 }
     }
 
-    /// The same over a byte stream.
     pub fn speaking<D: crate::Dialect + Clone + 'static>(
         name: DeviceName,
         dialect: D,
@@ -98,22 +95,21 @@ impl Tender {
         Self::new(name, Box::new(Session::new(dialect)), now)
     }
 
-    /// The device.
     pub fn name(&self) -> &DeviceName {
         &self.name
     }
 
-    /// Messages that made no sense, so far.
+    /// Returns the number of malformed messages so far.
     pub fn noise(&self) -> u64 {
         self.conversation.noise()
     }
 
-    /// Connected, and asked nothing.
+    /// Returns whether the device is connected and no operation is in progress.
     pub fn is_idle(&self) -> bool {
         self.state == State::Idle
     }
 
-    /// When [`Tender::on_time`] is to be called.
+    /// Returns when to call [`Tender::on_time`] next.
     pub fn deadline(&self) -> Option<Micros> {
         match self.state {
             State::Waiting(at)
@@ -124,7 +120,7 @@ impl Tender {
         }
     }
 
-    /// Time has come to `now`.
+    /// Advances the time.
     pub fn on_time(&mut self, now: Micros, out: &mut Vec<Does>) {
         match self.state {
             State::Waiting(at) if at <= now => {
@@ -152,7 +148,7 @@ impl Tender {
         }
     }
 
-    /// The controller asks for an operation. A read that is asked for while another is under way takes its place.
+    /// Starts an operation. A read replaces an outstanding read.
     pub fn run(&mut self, now: Micros, ticket: Ticket, op: &Op, out: &mut Vec<Does>) {
         match &mut self.state {
             State::Waiting(_) | State::Greeting(_) => {
@@ -183,7 +179,7 @@ impl Tender {
         }
     }
 
-    /// The controller waits for this no more: the connection starts afresh.
+    /// Abandons an operation that the controller no longer waits for, and reconnects.
     pub fn abandon(&mut self, now: Micros, ticket: Ticket, out: &mut Vec<Does>) {
         let late = || "no answer in time".to_owned();
         match &self.state {
@@ -194,10 +190,10 @@ impl Tender {
         }
     }
 
-    /// A transceiver's own account of itself is asked for: [`Does::Account`] brings it.
+    /// Queries a transceiver's identity and state. The result is delivered as [`Does::Account`].
     ///
     /// # Errors
-    /// Why there will be none.
+    /// Why this is impossible.
     pub fn look(&mut self, now: Micros, out: &mut Vec<Does>) -> Result<(), Box<Outcome>> {
         match self.state {
             State::Waiting(_) | State::Greeting(_) => {
@@ -213,10 +209,10 @@ impl Tender {
         Ok(())
     }
 
-    /// The bytes that operations would send one after the other. Nothing is sent.
+    /// Returns the bytes that these operations would send in sequence. Sends nothing.
     ///
     /// # Errors
-    /// Why that cannot be said, or not now.
+    /// Why they cannot be determined, permanently or for now.
     pub fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, NoPreview> {
         match self.state {
             State::Waiting(_) | State::Greeting(_) => {
@@ -229,7 +225,7 @@ impl Tender {
         }
     }
 
-    /// Bytes arrived from the device.
+    /// Processes bytes from the device.
     pub fn received(&mut self, now: Micros, input: &[u8], out: &mut Vec<Does>) {
         if matches!(self.state, State::Waiting(_)) {
             return;
@@ -240,14 +236,14 @@ impl Tender {
         self.reached(now, reached, out);
     }
 
-    /// No connection can be opened, and it is this machine that cannot.
+    /// Reports that the connection cannot be opened for a reason on this host.
     pub fn unopened(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
         if !matches!(self.state, State::Waiting(_)) {
             self.down(now, Trouble::Local(why), out);
         }
     }
 
-    /// The connection broke, or could not be opened.
+    /// Reports that the connection broke or could not be opened.
     pub fn broke(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
         if !matches!(self.state, State::Waiting(_)) {
             self.reached(now, Some(Reached::Lost(why)), out);
@@ -279,7 +275,7 @@ impl Tender {
             }
             (Some(Reached::Lost(why)), _) => self.lost(now, why, out),
             (None, State::Idle | State::Resting(..)) => self.report(out),
-            // A read whose answer may be lost holds up no report.
+            // Do not hold back reports during a read, whose answer may be lost.
             (None, State::Busy(_)) if !self.moves => self.report(out),
             (None, _) => {}
         }
@@ -310,7 +306,7 @@ impl Tender {
         }
     }
 
-    /// Its light came to rest at `now`, or may have.
+    /// Starts the dwell time at `now`, when the light settled or may have.
     fn rests(&mut self, now: Micros) {
         let dwell = self.conversation.promise().map_or(Micros(0), |promise| promise.dwell);
         self.rests_until = now + dwell;
@@ -337,7 +333,7 @@ impl Tender {
         }
     }
 
-    /// Nothing is under way: the next question about the device is asked.
+    /// Starts the next module query if the device is idle.
     fn go_on(&mut self, now: Micros, out: &mut Vec<Does>) {
         if self.state != State::Idle || self.asked == 0 {
             return;
@@ -351,7 +347,7 @@ impl Tender {
         send(bytes, out);
     }
 
-    /// The connection is over, or none came about: the same reason is reported once.
+    /// Ends the connection or the attempt. A repeated reason is reported once.
     fn lost(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
         self.down(now, Trouble::Silent(why), out);
     }
@@ -375,7 +371,7 @@ impl Tender {
         }
     }
 
-    /// Hands on what the device reported unasked.
+    /// Passes on unsolicited reports of the device.
     fn report(&mut self, out: &mut Vec<Does>) {
         let name = &self.name;
         let foreign = self.conversation.foreign().into_iter();
@@ -384,13 +380,12 @@ impl Tender {
         out.extend(signals.map(|signal| event(Event::Signalled(name.clone(), signal))));
     }
 
-    /// The answer to an operation.
     pub fn reply(&self, ticket: Ticket, outcome: Outcome) -> Does {
         event(Event::Reply { device: self.name.clone(), ticket, outcome })
     }
 }
 
-/// Why the connection is of no use after this outcome; `None` if it is.
+/// Returns why the connection is unusable after this outcome. `None` if it is usable.
 fn why_lost(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Unknown(why) => Some(why.clone()),
@@ -414,7 +409,8 @@ mod tests {
     use lightloom_control::mover::Promise;
     use lightloom_control::state::{Move, Position, Slot, Txn};
 
-    /// A device that takes one byte an operation, answers with one, and rests for a millisecond after a switch.
+    /// A device that receives and answers one byte per operation and has a dwell time of a
+    /// millisecond.
     struct Rests;
 
     impl Conversation for Rests {
@@ -438,7 +434,8 @@ mod tests {
         }
     }
 
-    /// What is sent and said when the tender is given a chance at `now`.
+    /// Returns whether something was sent and whether a reply was reported when the tender runs at
+    /// `now`.
     fn at(now: u64, mut chance: impl FnMut(Micros, &mut Vec<Does>)) -> (bool, bool) {
         let mut out = Vec::new();
         chance(Micros(now), &mut out);

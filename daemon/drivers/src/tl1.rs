@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TL1 as Polatis-style optical switches speak it (TCP 3082).
+//! TL1 for Polatis-style optical switches (TCP 3082).
 //!
-//! A reply is a block of lines that ends with `;` (or `>`: more follows). Autonomous messages come
-//! whenever they like, also between a command and its reply, and `IP`-style acknowledgements may
-//! come first: a reply is known by its ctag, never by its order. Denials differ: `SARB` is busy
-//! now, `SROF` may have moved something, the others changed nothing.
+//! A reply is a block of lines that ends with `;`, or with `>` if more follows. Autonomous messages
+//! arrive at any time, even between a command and its reply, and `IP`-style acknowledgements may
+//! come first. Replies are therefore matched by ctag, not by order. Denials differ: `SARB` means
+//! busy, `SROF` may have moved something, and all others changed nothing.
 
 use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
@@ -14,7 +14,7 @@ use crate::{Awaits, Dialect, Input, Progress, Request};
 use lightloom_control::controller::Foreign;
 use lightloom_control::state::{Op, Outcome};
 
-/// Reports of other sessions that are kept until they are handed on.
+/// Maximum number of buffered reports about other sessions.
 const FOREIGN_MAX: usize = 16;
 
 /// The TL1 dialect.
@@ -26,14 +26,13 @@ pub struct Tl1 {
     ctag: u32,
     identity: String,
     ports: Ports,
-    /// Body lines of a reply whose last block has not come yet.
+    /// Body lines of an incomplete reply.
     body: Vec<String>,
-    /// Circuits that other sessions changed, in the switch's words, not handed on yet.
+    /// Circuits changed by other sessions, as reported by the switch and not passed on yet.
     foreign: Vec<String>,
 }
 
 impl Tl1 {
-    /// For a switch with this account.
     #[must_use]
     pub fn new(user: &str, password: &str, power_monitor: bool) -> Self {
         Self {
@@ -48,8 +47,8 @@ impl Tl1 {
         }
     }
 
-    /// Remembers a change of circuits that the switch reports. Those of a change of our own come before its
-    /// reply, and are not another's.
+    /// Records a reported change of circuits. Reports before the reply to this session's own change
+    /// belong to that change.
     fn note_event(&mut self, block: &Block, ours: bool) {
         let changed = block.event.starts_with("REPT EVT PATCH");
         if changed && !ours && self.foreign.len() < FOREIGN_MAX {
@@ -58,7 +57,7 @@ impl Tl1 {
         }
     }
 
-    /// Moves nothing on a switch that has not the ports that plans are made for.
+    /// Sets the expected port numbering. Moves are refused on a switch with other ports.
     #[must_use]
     pub fn wired_as(mut self, ports: Option<DevicePorts>) -> Self {
         self.ports.wired_as(ports);
@@ -127,7 +126,7 @@ impl Tl1 {
         Some(())
     }
 
-    /// What one block says about the request with this ctag; `None` when it is not about it.
+    /// Interprets a block as a reply to this request. `None` if its ctag differs.
     fn block(&mut self, block: &Block, request: &Request) -> Option<Progress> {
         if block.ctag != Some(request.number) {
             return None;
@@ -215,23 +214,23 @@ impl Dialect for Tl1 {
     }
 }
 
-/// One block of lines, up to its terminator.
+/// A block of lines up to its terminator.
 #[derive(Debug, Default)]
 struct Block {
     ctag: Option<u32>,
     status: String,
     code: String,
     comment: String,
-    /// What stands between quotes.
+    /// Quoted lines.
     body: Vec<String>,
     more: bool,
     is_acknowledgement: bool,
-    /// The words of an autonomous message, such as `REPT EVT PATCH`.
+    /// Words of an autonomous message, such as `REPT EVT PATCH`.
     event: String,
 }
 
 impl Block {
-    /// Takes the first whole block out of the bytes.
+    /// Takes the first complete block from the bytes.
     fn take(bytes: &mut Vec<u8>) -> Option<Self> {
         let mut line_start = true;
         let end = bytes.iter().position(|&byte| {
@@ -254,7 +253,7 @@ impl Block {
         let mut block = Self::default();
         let mut lines = text.split(['\r', '\n']).filter(|line| !line.trim().is_empty());
         for line in lines.by_ref() {
-            // Autonomous messages have `A`, `*`, `**` or `*C` here, and no ctag of ours.
+            // Autonomous messages have `A`, `*`, `**` or `*C` here, and no ctag of this session.
             if let Some(rest) = line.strip_prefix("M ") {
                 let mut words = rest.split_whitespace();
                 block.ctag = words.next().and_then(|ctag| ctag.parse().ok());
@@ -282,7 +281,6 @@ impl Block {
     }
 }
 
-/// `1&2&3`.
 fn and(ports: &[u32]) -> String {
     ports.iter().map(u32::to_string).collect::<Vec<_>>().join("&")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a profile may not say: every mistake with its place.
+//! Validates profiles and reports every mistake with its position.
 
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_firmware_api::path::GROUPS_MAX;
@@ -12,24 +12,24 @@ use super::file::{
 };
 use super::run::ModuleProfile;
 
-/// The first page that CMIS leaves to vendors.
+/// First page that CMIS reserves for vendors.
 const CUSTOM_PAGES_FROM: u8 = 0xb0;
-/// The bytes of the lower memory that it leaves to them.
+/// Lower memory that CMIS reserves for vendors.
 const CUSTOM_LOWER: std::ops::RangeInclusive<u8> = 64..=84;
-/// The first CDB command that it leaves to them.
+/// First CDB command that CMIS reserves for vendors.
 const CUSTOM_COMMANDS_FROM: u16 = 0x8000;
-/// No step of a module takes longer.
+/// Upper limit for the times of a profile.
 const WITHIN_MAX: Picoseconds = Picoseconds::from_millis(60_000);
-/// Bytes of one step at most.
+/// Maximum number of bytes per step.
 const BYTES_MAX: usize = 120;
 
-/// Reads a profile, or every mistake in it.
+/// Parses and validates a profile. Reports every mistake in it.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<ModuleProfile>, Vec<Diagnostic>) {
     document::load(file, bytes, check)
 }
 
-/// Holds a profile against the rules; `None` after a mistake.
+/// Validates a profile. `None` after a mistake.
 pub fn check(file: ProfileFile, check: &mut Check<'_>) -> Option<ModuleProfile> {
     let mut rules = ProfileRules { file: &file, check };
     rules.pages();
@@ -60,7 +60,8 @@ impl ProfileRules<'_, '_, '_> {
         }
     }
 
-    /// That `count` registers from `place` on are the vendor's, and of a page that the profile names.
+    /// Checks that `count` registers starting at `place` are reserved for vendors, and on a page
+    /// that the profile lists.
     fn place(&mut self, path: &str, place: Register, count: usize) {
         let (offset, page) = (place.0.offset, place.0.page);
         let last = usize::from(offset) + count.max(1) - 1;
@@ -177,7 +178,7 @@ impl ProfileRules<'_, '_, '_> {
         }
     }
 
-    /// How many bytes they come to.
+    /// Checks the items of a step, and returns their length in bytes.
     fn items(&mut self, path: &str, items: &[ItemFile]) -> usize {
         let groups = usize::from(self.file.groups);
         let count = items.iter().map(|item| item.length(groups)).sum();
@@ -264,7 +265,7 @@ impl ProfileRules<'_, '_, '_> {
 }
 
 impl ItemFile {
-    /// Bytes that it comes to.
+    /// Returns the length in bytes.
     pub(super) const fn length(self, groups: usize) -> usize {
         match self {
             Self::Word(Word::Paths) => groups,
@@ -276,7 +277,7 @@ impl ItemFile {
 }
 
 impl CodeSourceFile {
-    /// Bytes that hold all groups.
+    /// Returns the number of bytes that hold the codes of all groups.
     pub(super) fn bytes(&self, groups: u8) -> usize {
         (usize::from(groups) * usize::from(self.bits)).div_ceil(8)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A profile as people write it.
+//! The keys of a profile file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,101 +10,103 @@ use lightloom_units::{Picoseconds, Text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
-/// How the optical switch of a kind of module is set.
+/// How to set the optical switch of a kind of module.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileFile {
-    /// What it is called in messages.
+    /// Name used in messages.
     pub name: String,
-    /// The modules that it fits, by their page 00h.
+    /// Modules that it fits, by their page 00h.
     #[serde(rename = "match")]
     pub fits: MatchFile,
-    /// The custom pages that it touches, such as `B0h`: B0h to FFh.
+    /// Custom pages that it accesses, such as `B0h`: B0h to FFh.
     #[serde(default)]
     pub pages: Vec<CustomPage>,
-    /// Bytes that a module has to show before anything is written to it.
+    /// Bytes that a module must contain before anything is written to it.
     #[serde(default)]
     pub marks: Vec<MarkFile>,
-    /// Switch groups, 1 to 8: lanes that one switch element moves.
+    /// Number of switch groups, 1 to 8. The lanes of a group are moved by one switch element.
     pub groups: u8,
-    /// Where light can go, and the code of each.
+    /// Paths and their codes.
     pub paths: PathCodesFile,
-    /// The code of the path of each group, as the module senses it.
+    /// Where to read the path code of each group, as sensed by the module.
     pub active: CodeSourceFile,
-    /// Prepares a change and moves nothing.
+    /// Steps that prepare a change and move nothing.
     #[serde(default)]
     pub arm: Vec<ProfileStepFile>,
-    /// How that ended, for each group.
+    /// Where to read the outcome of these steps per group.
     #[serde(default)]
     pub armed: Option<OutcomeFile>,
-    /// MoveLog the light.
+    /// Steps that move the light.
     #[serde(rename = "move")]
     pub moves: Vec<ProfileStepFile>,
-    /// How that ended, for each group; where nothing is written, the light is awaited at its path.
+    /// Where to read the outcome of these steps per group. If omitted, the agent waits until the
+    /// light is at its path.
     #[serde(default)]
     pub moved: Option<OutcomeFile>,
-    /// Power on each external path, two bytes each, 0.1 µW [default: that of the lanes, for the path in use].
+    /// Power on each external path, two bytes each, in 0.1 µW [default: that of the lanes, for the
+    /// current path].
     #[serde(default)]
     pub taps: Option<Register>,
-    /// The name that the module sends over its light, and the one that arrives.
+    /// Registers with the name that the module sends over its light, and the name it receives.
     #[serde(default)]
     pub links: Option<LinkNamesFile>,
-    /// Times.
+    /// Time limits.
     pub limits: ModuleTimesFile,
 }
 
-/// Which modules a profile fits.
+/// The modules that a profile fits.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MatchFile {
-    /// The vendor's name.
+    /// Vendor name.
     pub vendor: String,
-    /// The part number [default: any of the vendor].
+    /// Part number [default: any of the vendor].
     #[serde(default)]
     pub part: Option<String>,
 }
 
-/// Bytes that have to be there.
+/// Bytes that must be present.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MarkFile {
-    /// Where.
+    /// Register.
     pub at: Register,
-    /// What.
+    /// Expected bytes.
     pub bytes: Vec<u8>,
 }
 
-/// The codes of paths.
+/// Path codes.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathCodesFile {
-    /// No light leaves [default: the module cannot].
+    /// No light leaves [default: not supported].
     #[serde(default)]
     pub dark: Option<u8>,
-    /// The light comes back [default: the module cannot].
+    /// The light loops back [default: not supported].
     #[serde(default)]
     pub loopback: Option<u8>,
-    /// The external fibres, the first one first; up to eight.
+    /// External fibres in order; up to eight.
     pub external: Vec<u8>,
 }
 
-/// Where a code for each group is read.
+/// Where to read a code for each group.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CodeSourceFile {
-    /// The register of group 0, or its byte in the reply of `command`.
+    /// Register of group 0. Give either this or `command`.
     #[serde(default)]
     pub at: Option<Register>,
-    /// A CDB command whose reply has it.
+    /// CDB command whose reply contains the codes.
     #[serde(default)]
     pub command: Option<CommandId>,
-    /// Its byte there.
+    /// Byte offset in that reply.
     #[serde(default)]
     pub offset: Option<u8>,
-    /// Bits a group: 8, or 4 with group 0 in the low half [default: 8].
+    /// Bits per group: 8, or 4 with group 0 in the low half [default: 8].
     #[serde(default = "eight")]
     pub bits: u8,
-    /// The bits of it that count [default: all].
+    /// Relevant bits [default: all].
     #[serde(default = "all_bits")]
     pub mask: u8,
 }
@@ -117,71 +119,71 @@ fn all_bits() -> u8 {
     0xff
 }
 
-/// One step; each is written by its one key.
+/// A step, identified by its key.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ProfileStepFile {
-    /// Writes registers that follow one another.
+    /// Write consecutive registers.
     Write {
-        /// The first.
+        /// First register.
         at: Register,
-        /// Their values.
+        /// Values.
         bytes: Vec<ItemFile>,
-        /// The bits that change, of a single byte [default: all].
+        /// Bits to change, for a single byte [default: all].
         #[serde(default = "all_bits")]
         mask: u8,
     },
-    /// Gives a CDB command, and waits until it has succeeded.
+    /// Issue a CDB command and wait for its success.
     Command {
-        /// Its code, from 8000h on.
+        /// Command code, from 8000h.
         id: CommandId,
-        /// Its payload.
+        /// Payload.
         #[serde(default)]
         bytes: Vec<ItemFile>,
-        /// How long it may take.
+        /// Time limit.
         within: Text<Picoseconds>,
     },
-    /// Reads a register until it has one of these values.
+    /// Read a register until it has one of these values.
     Wait {
-        /// Which.
+        /// Register.
         at: Register,
-        /// The bits that count [default: all].
+        /// Relevant bits [default: all].
         #[serde(default = "all_bits")]
         mask: u8,
-        /// The values.
+        /// Values to wait for.
         is: Vec<u8>,
-        /// How long that may take.
+        /// Time limit.
         within: Text<Picoseconds>,
     },
-    /// Waits.
+    /// Wait for this time.
     Pause(Text<Picoseconds>),
 }
 
-/// A byte, or what a word stands for.
+/// A byte, or a word that is replaced by values of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ItemFile {
-    /// As it is.
+    /// A literal byte.
     Byte(u8),
-    /// Of the change.
+    /// A value of the change.
     Word(Word),
 }
 
-/// What a word stands for in the bytes of a step.
+/// A value of the change in the bytes of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Word {
-    /// The code of the wanted path of each group, a byte each.
+    /// Code of the target path of each group, one byte each.
     Paths,
-    /// The groups that move, bit n is group n.
+    /// Groups that move; bit n is group n.
     Groups,
-    /// The number of the change, four bytes.
+    /// Transaction number, four bytes.
     Transaction,
     /// Its lower two bytes.
     TransactionLow,
-    /// What must hold of the data paths: 0 deactivated, 1 muted, 2 nothing.
+    /// State required of the data paths: 0 deactivated, 1 muted, 2 none.
     Policy,
-    /// FFh less the low eight bits of the sum of the bytes before it.
+    /// FFh minus the low eight bits of the sum of the preceding bytes.
     Check,
 }
 
@@ -189,43 +191,43 @@ pub enum Word {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutcomeFile {
-    /// Where they are read.
+    /// Where to read them.
     pub from: CodeSourceFile,
-    /// What codes mean; other codes are a hardware fault.
+    /// Meaning of the codes. Other codes are a hardware fault.
     pub means: Vec<MeansFile>,
 }
 
-/// What a code means.
+/// Meaning of a code.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MeansFile {
-    /// The code.
+    /// Code.
     pub code: u8,
-    /// Its meaning.
+    /// Meaning.
     pub is: OutcomeMeaning,
 }
 
-/// What an outcome can mean.
+/// A possible outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutcomeMeaning {
-    /// Nothing was asked of this group.
+    /// The group was not part of the change.
     None,
     /// Armed, or at its path.
     Success,
-    /// Not over.
+    /// Still in progress.
     InProgress,
-    /// Not now.
+    /// Rejected for now.
     Rejected,
-    /// There is no such path.
+    /// No such path.
     Invalid,
-    /// The data paths are in a state that forbids it.
+    /// Forbidden by the state of the data paths.
     InconsistentWithDataPath,
     /// At another path.
     HardwareFault,
-    /// Not at rest in time.
+    /// Not settled in time.
     SettleTimeout,
-    /// At its path, and too weak.
+    /// At its path, but with too little power.
     PowerLow,
 }
 
@@ -245,27 +247,27 @@ impl OutcomeMeaning {
     }
 }
 
-/// ModuleNames over the light.
+/// Registers for names sent over the light.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkNamesFile {
-    /// Where the host writes four bytes for the module's own name.
+    /// Register for the module's own name, four bytes, written by the host.
     pub own: Register,
-    /// Where the name that arrives for group 0 is read: four bytes, and the path of its sender.
+    /// Register with the name received by group 0, four bytes, followed by the path of its sender.
     pub neighbour: Register,
 }
 
-/// Times of a module.
+/// Time limits of a module.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModuleTimesFile {
-    /// From the move to an outcome at most.
+    /// Maximum time from the move to an outcome.
     pub within: Text<Picoseconds>,
-    /// From the outcome until position and power are to be trusted.
+    /// Time from the outcome until position and power readings are valid.
     pub settle: Text<Picoseconds>,
-    /// Between two moves at least.
+    /// Minimum time between two moves.
     pub dwell: Text<Picoseconds>,
-    /// Below this power a path counts as dark, 0.1 µW.
+    /// Power below which a path counts as dark, in 0.1 µW.
     pub power_low: u16,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Carries a profile out on the memory of a module.
+//! Applies a profile to the memory of a module.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use lightloom_units::{Picoseconds, Text};
 use super::file::{CodeSourceFile, ItemFile, OutcomeFile, ProfileFile, ProfileStepFile, Word};
 use crate::memory::{BusError, ModuleMemory, POLL, command};
 
-/// How long a command may take whose reply has codes.
+/// Time limit for a CDB command that reads codes.
 const REPLY_WITHIN: Duration = Duration::from_millis(500);
 
-/// A profile that keeps the rules.
+/// A validated profile.
 #[derive(Clone, Debug)]
 pub struct ModuleProfile {
     pub(super) file: ProfileFile,
@@ -22,42 +22,40 @@ pub struct ModuleProfile {
 /// A change of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathOrder {
-    /// The number of the change.
+    /// Transaction number.
     pub transaction: u32,
-    /// The code of what must hold of the data paths.
+    /// Code of the state required of the data paths.
     pub policy: u8,
-    /// The wanted path of each group.
+    /// Target path of each group.
     pub paths: Paths,
-    /// The groups that move.
     pub groups: Groups,
 }
 
 impl ModuleProfile {
-    /// As it was written.
     #[must_use]
     pub const fn file(&self) -> &ProfileFile {
         &self.file
     }
 
-    /// From the move to an outcome at most.
+    /// Returns the maximum time from the move to an outcome.
     #[must_use]
     pub fn within(&self) -> Duration {
         span(self.file.limits.within)
     }
 
-    /// From the outcome until position and power are to be trusted.
+    /// Returns the time from the outcome until position and power readings are valid.
     #[must_use]
     pub fn settle(&self) -> Duration {
         span(self.file.limits.settle)
     }
 
-    /// Between two moves at least.
+    /// Returns the minimum time between two moves.
     #[must_use]
     pub fn dwell(&self) -> Duration {
         span(self.file.limits.dwell)
     }
 
-    /// The code of a path; `None` if the module does not have it.
+    /// Returns the code of a path. `None` if the module does not have the path.
     #[must_use]
     pub fn code(&self, path: Path) -> Option<u8> {
         let paths = &self.file.paths;
@@ -71,7 +69,7 @@ impl ModuleProfile {
         }
     }
 
-    /// The path of a code; none if the profile does not have it.
+    /// Returns the path of a code. `None` if the profile does not have the code.
     fn path(&self, code: u8) -> Option<Path> {
         let paths = &self.file.paths;
         let external = paths.external.iter().position(|known| *known == code);
@@ -80,10 +78,10 @@ impl ModuleProfile {
         external.or(loopback).or((paths.dark == Some(code)).then_some(Path::DARK))
     }
 
-    /// Whether the bytes stand there that such a module shows.
+    /// Returns whether the module contains the profile's mark bytes.
     ///
     /// # Errors
-    /// The bus's.
+    /// The bus error.
     pub fn is_marked(&self, memory: &mut dyn ModuleMemory) -> Result<bool, BusError> {
         for mark in &self.file.marks {
             let mut found = vec![0; mark.bytes.len()];
@@ -95,10 +93,10 @@ impl ModuleProfile {
         Ok(true)
     }
 
-    /// Where the light of each group is, by the module's own sensor.
+    /// Returns the path of each group as sensed by the module.
     ///
     /// # Errors
-    /// The bus's; a code that the profile does not have.
+    /// A bus error, or a code that the profile does not have.
     pub fn active(&self, memory: &mut dyn ModuleMemory) -> Result<Paths, BusError> {
         let mut paths = [Path::DARK; GROUPS_MAX];
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
@@ -111,10 +109,10 @@ impl ModuleProfile {
         Ok(paths)
     }
 
-    /// Prepares a change: what it comes to, for each group. Nothing moves.
+    /// Prepares a change and returns the outcome per group. Moves nothing.
     ///
     /// # Errors
-    /// The bus's.
+    /// The bus error.
     pub fn arm(
         &self,
         memory: &mut dyn ModuleMemory,
@@ -139,10 +137,11 @@ impl ModuleProfile {
         }
     }
 
-    /// MoveLog the light as armed, and reads back where it came to rest: a group is a success only if it is at its path.
+    /// Moves the light as armed and reads the result back. A group succeeds only if its light is at
+    /// the target path.
     ///
     /// # Errors
-    /// The bus's; then it is not known where the light is.
+    /// The bus error. The position of the light is then unknown.
     pub fn fire(
         &self,
         memory: &mut dyn ModuleMemory,
@@ -164,7 +163,7 @@ impl ModuleProfile {
         Ok((outcomes, active))
     }
 
-    /// Waits until the light is where it is wanted.
+    /// Waits until the light is at its target.
     fn arrived(
         &self,
         memory: &mut dyn ModuleMemory,
@@ -241,7 +240,7 @@ impl ModuleProfile {
         values
     }
 
-    /// The outcomes of groups, once none is in progress; of others none.
+    /// Returns the outcomes of `groups` once none is in progress.
     fn outcomes(
         &self,
         memory: &mut dyn ModuleMemory,
@@ -270,7 +269,7 @@ impl ModuleProfile {
         }
     }
 
-    /// The code of each group of the module.
+    /// Reads the code of each group.
     fn codes(
         &self,
         memory: &mut dyn ModuleMemory,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated module behind the driver of its file, in virtual time.
+//! An emulated module behind the driver's eeprom file, in virtual time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,19 +14,17 @@ use lightloom_firmware_api::module::{Profile as Kind, padded};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// A module, and its time.
 pub(crate) struct Bench {
     pub(crate) module: Faulty<Transceiver>,
     optoe: Optoe,
     pub(crate) now: SimTime,
 }
 
-/// The memory of a bench that the test keeps a hand on.
+/// The memory of a bench, shared with the test.
 #[derive(Clone)]
 pub(crate) struct Held(pub(crate) Arc<Mutex<Bench>>);
 
 impl Held {
-    /// A module with this serial number.
     pub(crate) fn new(serial: &str) -> Self {
         let profile = Kind { serial: padded(serial), ..Kind::OCSTRX_800G };
         let spec = TransceiverSpec { profile, ..TransceiverSpec::default() };
@@ -35,7 +33,7 @@ impl Held {
         Self(Arc::new(Mutex::new(bench)))
     }
 
-    /// The code of the path that the light takes.
+    /// Returns the code of the current path.
     pub(crate) fn path(&self) -> Option<u8> {
         let bench = self.0.lock().unwrap();
         bench.module.device().true_path(bench.now, 0).map(|path| path.code())
@@ -87,7 +85,7 @@ impl ModuleMemory for Held {
     }
 }
 
-/// The same module on a bare bus, whose transfers take no time of their own.
+/// The same module on a bare bus. Transfers take no time themselves.
 pub(crate) struct Bare(pub(crate) Held);
 
 impl I2cWire for Bare {
@@ -112,7 +110,7 @@ impl I2cWire for Bare {
     }
 }
 
-/// A profile that is shipped, after these words of it were written otherwise.
+/// Loads a shipped profile after replacing these strings in it.
 pub(crate) fn shipped(name: &str, changes: &[(&str, &str)]) -> Result<ModuleProfile, Vec<String>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../topologies/modules");
     let mut text = std::fs::read_to_string(format!("{folder}/{name}.yaml")).unwrap();

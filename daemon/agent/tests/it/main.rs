@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent promises, in one program: a file a subject.
+//! Integration tests of the agent, one file per topic.
 
 #![allow(
     clippy::unwrap_used,

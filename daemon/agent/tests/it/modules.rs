@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A module of an agent, asked as the daemon asks: what moves, what is refused before it moves, what is known after the
-//! agent's end.
+//! Requests of the daemon to a module behind an agent: what moves, what is refused before it moves,
+//! and what is known after a restart of the agent.
 
 use std::path::Path as Folder;
 use std::sync::Arc;
@@ -17,7 +17,6 @@ use lightloom_firmware_api::path::{DataPathPolicy, GroupOutcome, Groups, Path};
 
 use crate::bench::{Held, shipped};
 
-/// What the modules of an agent with this folder share.
 fn shared(folder: &Folder, allow_moves: bool) -> Arc<AgentState> {
     Arc::new(AgentState::new(MoveLog::open(folder).unwrap(), allow_moves))
 }
@@ -66,7 +65,7 @@ fn a_change_moves_once_whoever_asks_again() {
     assert_eq!((seen.active[0].code(), seen.fired, seen.module_state), (1, TransactionId(1), 3));
     assert!(seen.taps[0].0 > 1_000 && seen.received[0].0 > 500, "{seen:?}");
     drop((first, moves));
-    // Another hand moves it; the next agent is asked for the same change.
+    // Someone else moves it. The next agent then receives the same change again.
     let mut next = module("m", &memory, &shared(folder.path(), true));
     ask(&mut next, &Request::Hello).unwrap();
     assert_eq!(status(&mut next).fired, TransactionId(1), "it is known after the agent's end");
@@ -90,7 +89,7 @@ fn one_set_up_costs_the_module_no_more_than_this() {
     };
     let (status, set_up) = (took(&mut module, &Request::Status), took(&mut module, &go(1, 1)));
     println!("a status takes {status:?}, a set-up {set_up:?} of the module's time");
-    // Page changes and hold-offs of the module's own: it may not grow unseen.
+    // Includes the module's page changes and hold-offs. Guards against regressions.
     assert!(set_up.as_millis() <= 70 && status.as_millis() <= 40, "{status:?} {set_up:?}");
 }
 
@@ -150,7 +149,7 @@ fn a_bus_that_fails_leaves_an_outcome_that_is_unknown() {
     assert_eq!(ask(&mut module, &Request::Status), Err(RequestRefusal::BusFailed));
 }
 
-/// The switch is made though no light arrives where it goes: a daemon that reads back counts on it.
+/// A move counts as made even if no light arrives, because a daemon that reads back relies on it.
 #[test]
 fn a_move_into_a_dark_fibre_is_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,7 +165,7 @@ fn a_move_into_a_dark_fibre_is_counted() {
     assert_eq!(status(&mut module).generation, 1);
 }
 
-/// Light at a code that the profile does not have is not called dark.
+/// A path code that the profile does not have must not be reported as dark.
 #[test]
 fn light_at_an_unknown_code_is_not_known() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,8 +179,9 @@ fn light_at_an_unknown_code_is_not_known() {
     assert!(module.trouble().unwrap().contains("code 15"), "{:?}", module.trouble());
 }
 
-/// Light that goes is said within the time of a flag and a look, light that is back after a flag's time without one; a move
-/// of its own is no news; one event is on its way at a time.
+/// Loss of light is reported within the time of a flag plus a poll, and its return after the flag
+/// time without one. A module's own move causes no event, and only one event is outstanding at a
+/// time.
 #[test]
 fn light_that_goes_and_comes_back_is_said_unasked() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,7 +213,7 @@ fn light_that_goes_and_comes_back_is_said_unasked() {
     assert_eq!((number, kind, path), (1, EventKind::LightLost, 1));
     assert!(took <= 250, "{took} ms");
     fault("clear");
-    // The next waits for the acknowledgement, at most a second.
+    // The next event waits at most a second for the acknowledgement.
     let (number, kind, _, took) = heard(&mut module).unwrap();
     assert_eq!((number, kind), (2, EventKind::LightBack));
     assert!((900..=1_200).contains(&took), "{took} ms");
@@ -225,7 +225,7 @@ fn light_that_goes_and_comes_back_is_said_unasked() {
     let (_, kind, _, took) = heard(&mut module).unwrap();
     assert!(kind == EventKind::LightBack && took <= 550, "{took} ms");
     module.acknowledged(4);
-    // Into a fibre that is dark, by its own move.
+    // Its own move into a dark fibre.
     fault("unplug 2");
     ask(&mut module, &go(2, 2)).unwrap();
     assert_eq!(heard(&mut module), None);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Profiles: the shipped ones move an emulated module, and what a profile may not say is refused at its place.
+//! Profiles: the shipped ones move an emulated module, and mistakes in a profile are reported at
+//! their position.
 
 use lightloom_agent::memory::ModuleMemory as _;
 use lightloom_agent::profile::PathOrder;
@@ -61,7 +62,7 @@ fn a_path_that_the_module_has_not_and_a_transaction_that_was_used_move_nothing()
         let mut memory = Held::new("A1");
         let third = Path::external(3).unwrap();
         assert_eq!(profile.arm(&mut memory, &order(1, third)).unwrap()[0], GroupOutcome::Invalid);
-        // Two fibres are known to the module, three to the profile: the module refuses the third.
+        // The module has two fibres, the modified profile three, so the module refuses the third.
         let more = shipped(name, &[("[1, 2]", "[1, 2, 3]")]).unwrap();
         assert_eq!(more.arm(&mut memory, &order(2, third)).unwrap()[0], GroupOutcome::Invalid);
         assert_eq!(memory.path(), Some(15));
@@ -95,7 +96,7 @@ fn a_module_whose_light_goes_elsewhere_is_no_success() {
     }
 }
 
-/// One mistake each: the words that make it, its code, its place and what is said.
+/// One mistake per line: the replacement that causes it, its code, and its message.
 #[test]
 fn every_mistake_of_a_profile_is_refused_at_its_place() {
     for (before, after, said) in [

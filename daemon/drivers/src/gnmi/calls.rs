@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is asked of a switch, in the paths of the model, and what a refusal of it means.
+//! Requests to a switch as paths of the model, and the meaning of its refusals.
 
 use lightloom_control::state::Outcome;
 use lightloom_gnmi::Code;
@@ -9,11 +9,11 @@ use lightloom_gnmi::path::{named, step, text};
 
 use crate::{Awaits, Progress};
 
-/// What a status other than OK means for the operation.
+/// Returns the result of an operation for a status other than OK.
 pub(super) fn refused(awaits: Awaits, status: &lightloom_gnmi::Status) -> Progress {
     let why = format!("{}: {}", status.code(), status.message());
     match (awaits, status.code()) {
-        // The switch's own word that nothing was changed.
+        // These codes guarantee that nothing was changed.
         (
             Awaits::Done,
             Code::InvalidArgument
@@ -28,7 +28,7 @@ pub(super) fn refused(awaits: Awaits, status: &lightloom_gnmi::Status) -> Progre
             | Code::Aborted,
         ) => Progress::Ended(Outcome::Refused(why)),
         (Awaits::Done, _) => Progress::Lost(why),
-        // What was set a moment ago is gone again: that is found by the read that follows.
+        // A new connection has already disappeared. The following read detects it.
         (Awaits::Errors, Code::NotFound) => Progress::Answered,
         (Awaits::Identity | Awaits::Size, _) => Progress::Lost(why),
         (
@@ -53,12 +53,10 @@ pub(super) fn connection(name: &str) -> Path {
     path
 }
 
-/// A part of the state of each port.
 pub(super) fn ports(part: &str) -> Path {
     port("*", part)
 }
 
-/// A part of the state of a port.
 pub(super) fn port(name: &str, part: &str) -> Path {
     let mut elem: Vec<PathElem> = vec![step("components"), named("component", name)];
     elem.extend(["ocp-ocs-port", "state"].into_iter().chain(part.split('/')).map(step));
@@ -69,14 +67,14 @@ pub(super) fn get(path: Vec<Path>) -> GnmiCall {
     GnmiCall::Get(GetRequest { path, encoding: Encoding::JsonIetf as i32, ..GetRequest::default() })
 }
 
-/// A power in 1/1000 dBm: RFC 7951 writes decimals as text.
+/// Parses a power in 1/1000 dBm. RFC 7951 encodes decimals as strings.
 #[expect(clippy::cast_possible_truncation, reason = "clamped")]
 pub(super) fn millis(value: &serde_json::Value) -> Option<i32> {
     let dbm = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
     dbm.is_finite().then(|| (dbm * 1000.0).clamp(-99_000.0, 99_000.0).round() as i32)
 }
 
-/// A call in words, for a preview.
+/// Formats a call for a preview.
 pub(super) fn shown(call: &GnmiCall) -> String {
     let paths = |paths: &[Path]| paths.iter().map(text).collect::<Vec<_>>().join(" ");
     match call {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which ports a gNMI switch has, and which of them are the ingress and egress ports of plans.
+//! The ports of a gNMI switch, and their assignment to the ingress and egress ports of plans.
 
 use std::collections::BTreeMap;
 
 use super::leaves::Leaf;
 
-/// The ports of a switch, as plans number them.
+/// The ports of a switch in the numbering of plans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    /// Names of the ports of the input group, in the order of their index: slot 1 first.
+    /// Port names of the input group in the order of their index, starting with slot 1.
     pub(super) inputs: Vec<String>,
-    /// Names of the ports of the output group.
+    /// Port names of the output group.
     pub(super) outputs: Vec<String>,
-    /// From a name to its side and number from 1.
+    /// Side and number from 1, by port name.
     numbers: BTreeMap<String, (Side, u32)>,
 }
 
@@ -30,10 +30,11 @@ struct Group {
 }
 
 impl Layout {
-    /// From what the switch says of its groups and ports. `named` is what the daemon's file says.
+    /// Derives the layout from the switch's groups and ports. `named` are the groups configured by
+    /// the operator.
     ///
     /// # Errors
-    /// Why it cannot be seen which ports are which.
+    /// Why the assignment is ambiguous.
     pub(super) fn of(said: &[Leaf], named: Option<&(String, String)>) -> Result<Self, String> {
         let groups = groups(said)?;
         let (input, output) = match named {
@@ -67,25 +68,25 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The port that light of this slot enters.
+    /// Returns the input port of a slot.
     pub(super) fn input(&self, slot: u32) -> Option<&str> {
         self.inputs.get(slot.checked_sub(1)? as usize).map(String::as_str)
     }
 
-    /// The port that light leaves at this position.
+    /// Returns the output port of a position.
     pub(super) fn output(&self, position: u32) -> Option<&str> {
         let index = (position as usize).checked_sub(self.inputs.len() + 1)?;
         self.outputs.get(index).map(String::as_str)
     }
 
-    /// The slot or position of a port.
+    /// Returns the slot or position of a port.
     pub(super) fn number(&self, name: &str) -> Option<(Side, u32)> {
         let &(side, number) = self.numbers.get(name)?;
         let before = u32::try_from(self.inputs.len()).ok()?;
         Some((side, if side == Side::Input { number } else { before + number }))
     }
 
-    /// Slot and position of two ports that are joined, named either way round.
+    /// Returns slot and position of two connected ports, given in either order.
     pub(super) fn pair(&self, a: &str, b: &str) -> Option<(u32, u32)> {
         match (self.number(a)?, self.number(b)?) {
             ((Side::Input, slot), (Side::Output, position))
@@ -146,7 +147,7 @@ fn groups(said: &[Leaf]) -> Result<BTreeMap<String, Group>, String> {
     Ok(groups)
 }
 
-/// Each port is found by its place in the order of its group: with one missing, all behind it would be others.
+/// Ports are numbered by their order in the group, so a missing one would shift all later ports.
 fn must_be_whole(name: &str, group: &Group) -> Result<(), String> {
     let first = group.ports.keys().next().copied().unwrap_or(1);
     let is_next = |(place, index): (u64, &u64)| *index == place;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device says, leaf by leaf, however coarsely it packs its answers: one JSON of a whole subtree, one of
-//! each entry of a list, or one value a leaf.
+//! Flattens answers to leaves. A device may send one JSON value for a subtree, one per list entry,
+//! or one value per leaf.
 
 use lightloom_gnmi::message::{Notification, PathElem};
 use lightloom_gnmi::path::{bare, joined};
 use serde_json::Value as Json;
 
-/// So many leaves of one answer are taken in.
+/// Maximum number of leaves per answer.
 const LEAVES_MAX: usize = 1 << 20;
-/// So deep may JSON be.
+/// Maximum nesting of JSON.
 const DEPTH_MAX: usize = 24;
 
-/// One step: the node, and the key of the entry where it is a list.
+/// A path element: node name, and the entry's key in a list.
 pub(super) type Step = (String, Option<String>);
 
-/// A leaf's path from the root, and its value.
+/// Path of a leaf from the root, and its value.
 pub(super) type Leaf = (Vec<Step>, Json);
 
-/// All leaves of these notifications.
+/// Returns all leaves of these notifications.
 ///
 /// # Errors
-/// What makes no sense.
+/// Malformed values.
 pub(super) fn leaves(notifications: &[Notification]) -> Result<Vec<Leaf>, String> {
     let mut found = Vec::new();
     for notification in notifications {
@@ -34,7 +34,6 @@ pub(super) fn leaves(notifications: &[Notification]) -> Result<Vec<Leaf>, String
     Ok(found)
 }
 
-/// One step of a path.
 pub(super) fn step(elem: &PathElem) -> Step {
     let key = elem.key.get("name").or_else(|| elem.key.get("peer-name"));
     (bare(&elem.name).to_owned(), key.cloned())

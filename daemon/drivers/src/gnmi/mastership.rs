@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration of gNMI from the client's side: who may change a switch among several controllers.
+//! The client side of gNMI master arbitration, which decides which of several controllers may
+//! change a switch.
 //!
-//! Each Set carries the election id. An empty one takes the role on each new connection; where a larger id is
-//! known there, nothing is set until the switch takes ours again, which is asked with each read.
+//! Every Set carries the election id. An empty Set claims the role on each new connection. While
+//! the switch knows a larger id, nothing is set until it accepts this client's id again; each read
+//! includes that attempt.
 
 use lightloom_control::controller::Foreign;
 use lightloom_gnmi::client::GnmiCall;
@@ -12,11 +14,11 @@ use lightloom_gnmi::{Code, Status};
 
 use crate::{Awaits, Progress};
 
-/// Whether this client is master of its switch.
+/// Whether this client is the master of its switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mastership {
     candidacy: Option<Candidacy>,
-    /// Why the switch denies Sets; `None` while it takes them.
+    /// Why the switch denies Sets. `None` while it accepts them.
     denied: Option<String>,
     news: Option<Foreign>,
 }
@@ -26,7 +28,7 @@ impl Mastership {
         Self { candidacy, denied: None, news: None }
     }
 
-    /// The Set that makes this client master, or shows that another is.
+    /// Returns the Set that claims mastership or reveals another master.
     pub(super) fn take(&self) -> Option<(Awaits, GnmiCall)> {
         self.candidacy.as_ref()?;
         Some((Awaits::Claim, GnmiCall::Set(self.stamped(SetRequest::default()))))
@@ -37,7 +39,7 @@ impl Mastership {
         set
     }
 
-    /// Why nothing is set; `None` if it may be.
+    /// Returns why nothing may be set. `None` if Sets are allowed.
     pub(super) fn denied(&self) -> Option<String> {
         self.denied.clone()
     }
@@ -48,7 +50,7 @@ impl Mastership {
         Progress::Answered
     }
 
-    /// The election id alone was refused.
+    /// Handles a refusal of the empty Set.
     pub(super) fn was_refused(&mut self, status: &Status) -> Progress {
         if self.was_denied(status) {
             return Progress::Answered;
@@ -58,7 +60,7 @@ impl Mastership {
         Progress::Lost(format!("the switch refuses {candidacy}: {code:?}: {message}"))
     }
 
-    /// Notes that another client is master, if this status of a Set says so.
+    /// Checks whether the status of a Set reports another master, and records it.
     pub(super) fn was_denied(&mut self, status: &Status) -> bool {
         let Some(ours) =
             self.candidacy.as_ref().filter(|_| status.code() == Code::PermissionDenied)
@@ -75,7 +77,7 @@ impl Mastership {
         self.news.take()
     }
 
-    /// As the identity of the switch ends.
+    /// Returns the suffix for the switch's identity.
     pub(super) fn shown(&self) -> String {
         match (&self.candidacy, &self.denied) {
             (None, _) => "no election id".into(),
@@ -99,7 +101,7 @@ mod tests {
         assert_eq!((ours.denied(), ours.news()), (None, Some(Foreign::Claimed(None))));
         let status = Status::unimplemented("roles");
         assert!(matches!(ours.was_refused(&status), Progress::Lost(why) if why.contains("roles")));
-        // Without an election id a denied Set says nothing of a master.
+        // Without an election id, a denied Set does not indicate another master.
         assert!(!Mastership::default().was_denied(&Status::permission_denied("read only")));
     }
 }

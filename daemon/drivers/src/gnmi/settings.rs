@@ -1,28 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a switch is to be spoken to.
+//! Connection settings of a gNMI switch.
 
 pub use lightloom_gnmi::client::GnmiLogin;
 pub use lightloom_gnmi::extension::Candidacy;
 
-/// What has to be known of a switch before it is asked.
+/// Connection settings of a switch.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `host:port`, as HTTP names the switch.
+    /// `host:port` for the HTTP/2 `:authority` header.
     pub authority: String,
-    /// It measures power.
+    /// Whether it has power monitors.
     pub power_monitor: bool,
-    /// The groups of the plan's ingress and egress ports; `None` if the switch has one of either direction.
+    /// Groups of the plan's ingress and egress ports. `None` if the switch has one group per
+    /// direction.
     pub groups: Option<(String, String)>,
-    /// The version of the model that is expected of it; `None` for the one that this was written for.
+    /// Expected model version. `None` for the version this driver was written for.
     pub model_version: Option<String>,
-    /// The account; `None` if it asks for none.
+    /// Account, if the device requires one.
     pub login: Option<GnmiLogin>,
-    /// What this stands for election with; `None` if no other controller may take its place.
+    /// Election id and role. `None` without master arbitration.
     pub candidacy: Option<Candidacy>,
 }
 
 impl Settings {
-    /// Of a switch with power monitors, one group of each direction and neither account nor election.
+    /// Settings for a switch with power monitors, one group per direction, and neither account nor
+    /// election.
     #[must_use]
     pub fn plain(authority: &str) -> Self {
         Self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the driver of a transceiver makes of answers.
+//! Tests of the transceiver driver's handling of answers.
 
 use super::*;
 use lightloom_control::state::Txn;
@@ -29,7 +29,7 @@ fn answer(dialect: &mut OcsTrx, request: &Request, command: u8, reply: &Reply<'_
     dialect.reply(request, &mut input)
 }
 
-/// A module of one switch group, lit by its first fibre, that has said hello.
+/// A module with one switch group, lit on its first fibre, after the hello.
 fn greeted() -> (OcsTrx, StatusReport) {
     let mut dialect = OcsTrx::new(DataPathPolicy::Hot, 0).called("n3/b1");
     let capabilities = Capabilities::TAPS.and(Capabilities::NEIGHBOURS);
@@ -43,7 +43,7 @@ fn greeted() -> (OcsTrx, StatusReport) {
     (dialect, status)
 }
 
-/// A module that says it knows its neighbours and then does not.
+/// A module that claims to know its neighbours but does not.
 #[test]
 fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
     let (mut dialect, status) = greeted();
@@ -60,8 +60,8 @@ fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
     assert!(seen.neighbours.is_empty());
 }
 
-/// A read at rest is one request, so that a bypass seldom waits for it; after light has moved, each asks
-/// who is at the far end until that is known.
+/// An idle read is a single request, so a bypass seldom waits for it. After light has moved, each
+/// read includes the neighbours until they are known.
 #[test]
 fn neighbours_are_asked_for_where_they_are_not_known_and_now_and_then() {
     let (mut dialect, mut status) = greeted();
@@ -126,7 +126,7 @@ fn a_port_that_was_shut_down_says_so_and_one_that_is_broken_does_not() {
     assert_eq!([0, 1].map(|group| shut(&status, group, 2)), [None, Some(Shut::TxDisabled)]);
 }
 
-/// A module that does not know epochs receives the same requests as before.
+/// A module that does not know epochs receives unchanged requests.
 #[test]
 fn a_module_is_asked_in_the_epoch_of_the_leader_if_it_checks_epochs() {
     for checks in [true, false] {

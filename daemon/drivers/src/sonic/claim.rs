@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A claim on a SONiC database: which session of which controller may change circuits.
+//! A claim in a SONiC database: determines which session of which controller may change circuits.
 //!
 //! ```text
 //!   LIGHTLOOM_CLAIM  "lightloomd@host:/var/lib/lightloom 1700000000000.2"   expires after 60 s
 //! ```
 //!
-//! Each session takes the claim when it connects and renews it with each read. It names the session, so a session
-//! that was given up no longer holds it: `WATCH` makes Redis drop its transaction, however late it arrives. A
-//! controller that does not know the key is not held up by it; what it sets is drift.
+//! Each session acquires the claim when it connects and renews it with each read. The claim names
+//! the session, so an abandoned session no longer holds it, and `WATCH` makes Redis discard its
+//! transaction however late it arrives. A controller that does not know the key is not restricted
+//! by it; its changes are treated as drift.
 
-/// In CONFIG_DB; no table of SONiC's.
+/// Key in CONFIG_DB. Not a SONiC table.
 pub(super) const KEY: &str = "LIGHTLOOM_CLAIM";
-/// How long a claim outlives the last read of its holder.
+/// Lifetime of a claim after the holder's last read, in seconds.
 const SECONDS: &str = "60";
 
-/// Takes or renews the claim unless another controller holds it, and returns the holder then. Redis runs it
-/// as one command.
+/// Acquires or renews the claim unless another controller holds it; in that case returns the
+/// holder. Redis executes the script atomically.
 const TAKE: &str = "local held = redis.call('GET', KEYS[1]) \
     if held and string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then return held end \
     redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[3]) return ''";
 
-/// Who claims, and what is known of the claim.
+/// The claimant, and the known state of the claim.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
-    /// The controller, with a space behind it: stays the same over sessions.
+    /// Controller name followed by a space; the same for all its sessions.
     owner: String,
-    /// When the daemon started: no session of another life has the same name.
+    /// Start time of the daemon, which makes session names unique across restarts.
     life: u64,
     session: u32,
-    /// Who else holds it.
+    /// Another controller that holds the claim.
     pub(super) holder: Option<String>,
-    /// The database takes no scripts or no writes from us: then there are no claims.
+    /// The database refuses scripts or writes, so there are no claims.
     pub(super) is_refused: bool,
     reported: Option<String>,
 }
@@ -41,7 +42,7 @@ impl Claim {
         Self { owner, life, session: 0, holder: None, is_refused: false, reported: None }
     }
 
-    /// A fresh connection is another session.
+    /// Starts a new session for a new connection.
     pub(super) fn next_session(&mut self) {
         self.session += 1;
         self.is_refused = false;
@@ -51,7 +52,7 @@ impl Claim {
         format!("{}.{}", self.life, self.session)
     }
 
-    /// Whether a value of the key is this session's.
+    /// Returns whether a value of the key belongs to this session.
     pub(super) fn is_ours(&self, value: &str) -> bool {
         value.strip_prefix(&self.owner) == Some(&self.session())
     }
@@ -60,13 +61,13 @@ impl Claim {
         super::command(&["EVAL", TAKE, "1", KEY, &self.owner, &self.session(), SECONDS])
     }
 
-    /// Takes in who holds it; nothing where we do.
+    /// Records the holder; empty if it is this controller.
     pub(super) fn taken(&mut self, holder: &str) {
         let name = || holder.rsplit_once(' ').map_or(holder, |(name, _)| name).to_owned();
         self.holder = (!holder.is_empty()).then(name);
     }
 
-    /// Who holds it, where that is not what was said last.
+    /// Returns the holder if it changed since the last report.
     pub(super) fn news(&mut self) -> Option<Option<String>> {
         (self.reported != self.holder).then(|| {
             self.reported.clone_from(&self.holder);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the tables of an optical switch with SONiC say, made into positions.
+//! Converts the tables of a SONiC optical switch to positions.
 //!
 //! ```text
-//!   CONFIG_DB  OCS_CROSS_CONNECT|1A-2B        what is asked        OCS_PORT|1A  state
+//!   CONFIG_DB  OCS_CROSS_CONNECT|1A-2B        requested state    OCS_PORT|1A  state
 //!   STATE_DB   OCS_CROSS_CONNECT|1A-2B        a_side_status, b_side_status (design 0.5)
 //!              OCS_CROSS_CONNECT_TABLE|1A-2B  status, and OCS_PORT_TABLE|1A oper_status (image of July 2026)
 //! ```
 //!
-//! An agent carries out later what CONFIG_DB says. A circuit stands where CONFIG_DB has it, so that taking it back
-//! takes it out of CONFIG_DB; until STATE_DB says the same, and that both sides are tuned, it is tuning.
+//! An agent on the switch executes CONFIG_DB with a delay. Positions are taken from CONFIG_DB, so
+//! that removing a circuit removes it there. A circuit is tuning until STATE_DB matches and both
+//! sides are tuned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,7 @@ use lightloom_control::state::{Observation, Position, Positions, Shut, Slot};
 
 use super::Reply;
 
-/// Reads all of it as one command, so that no change comes between. Rows are lists: a letter, a name, words.
+/// Reads all tables in one atomic script. Rows are lists: a letter, a name, values.
 pub(super) const READ: &str = "\
 local rows = {} \
 local function put(kind, name, words) \
@@ -39,10 +40,10 @@ each('S', 'OCS_CROSS_CONNECT_TABLE', 'status') \
 each('O', 'OCS_PORT_TABLE', 'oper_status') \
 return rows";
 
-/// How the ports of the switch are called: by number, or by the module they are on and their number there.
+/// The switch's port naming scheme: by number, or by module and port on the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
-    /// `1-1`, `1-2`, `2-1`, … in this order are 1, 2, 3, …; empty where names are numbers.
+    /// `1-1`, `1-2`, `2-1`, … in this order are ports 1, 2, 3, …; empty if names are numbers.
     slotted: Vec<String>,
 }
 
@@ -67,26 +68,26 @@ impl Names {
         u32::try_from(index + 1).ok()
     }
 
-    /// The name without its side.
+    /// Returns the port name without its side.
     pub(super) fn name(&self, number: u32) -> String {
         let index = (number as usize).wrapping_sub(1);
         self.slotted.get(index).cloned().unwrap_or_else(|| number.to_string())
     }
 
-    /// Slot and position of a key such as `1A-2B` or `1-1A-1-2B`.
+    /// Parses a key such as `1A-2B` or `1-1A-1-2B`.
     pub(super) fn circuit(&self, key: &str) -> Option<(Slot, Position)> {
         let (a, b) = key.split_once("A-")?;
         Some((Slot(self.number(a)?), Position(self.number(b.strip_suffix('B')?)?)))
     }
 }
 
-/// All that was read.
+/// Contents of the tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables {
     pub(super) names: Names,
-    /// What SONiC says it is; empty where it does not.
+    /// Switch type reported by SONiC; empty if it reports none.
     switch_type: String,
-    /// Ports that may not carry light, and why.
+    /// Ports that must not carry light, with their state.
     shut: BTreeMap<String, String>,
     asked: Positions,
     lit: BTreeMap<(Slot, Position), Health>,
@@ -116,10 +117,10 @@ impl Health {
 }
 
 impl Tables {
-    /// Makes sense of the rows.
+    /// Parses the rows.
     ///
     /// # Errors
-    /// What makes none, in words.
+    /// A description of invalid rows.
     pub(super) fn read(reply: &Reply) -> Result<Self, String> {
         let rows = Rows::of(reply).ok_or("the tables were not read as rows")?;
         let words = |kind: char| {
@@ -163,7 +164,7 @@ impl Tables {
         })
     }
 
-    /// Where circuits stand, and which of them are not as asked yet.
+    /// Returns the positions, and the circuits that do not match the request yet.
     pub(super) fn observation(&self) -> Observation {
         let mut seen = Observation { positions: self.asked.clone(), ..Observation::default() };
         let mut failed = Vec::new();
@@ -181,7 +182,7 @@ impl Tables {
             if self.asked.get(&slot) == Some(&position) {
                 continue;
             }
-            // It is still lit, or was left so: gone only when STATE_DB has no row of it.
+            // A circuit that is no longer requested stays lit until STATE_DB has no row for it.
             seen.tuning.insert(slot);
             if !seen.positions.values().any(|held| *held == position) {
                 seen.positions.entry(slot).or_insert(position);
@@ -190,7 +191,7 @@ impl Tables {
         seen
     }
 
-    /// Why these circuits cannot be asked of this switch.
+    /// Returns why this switch cannot establish these circuits.
     pub(super) fn refusal(&self, want: &Positions) -> Option<String> {
         if !matches!(&*self.switch_type, "" | "ocs") {
             return Some(format!(
@@ -211,7 +212,7 @@ impl Tables {
     }
 }
 
-/// The rows as the script returns them.
+/// The rows returned by the script.
 struct Rows(Vec<(char, String, Vec<String>)>);
 
 impl Rows {
