@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong with a device, in the words that files and people at run time use.
+//! Device faults, in the syntax used by device lists and the control socket.
 //!
-//! Faults of the line (bytes) and faults of the device (light) are one list, because whoever
-//! injects them thinks of "the device". Each is spelled as a word and an argument: `lose 1%`,
-//! `late 5ms`, `stuck 3`, `clear`.
+//! Faults of the line (bytes) and of the device (light) are in one list, because users think of
+//! both as faults of "the device". Each is a word with an optional argument: `lose 1%`, `late 5ms`,
+//! `stuck 3`, `clear`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,52 +18,51 @@ use super::misbehave::{Misbehaviour, Misbehaviours};
 pub struct PartsPerMillion(pub u32);
 
 impl PartsPerMillion {
-    /// Every one.
     pub const ALL: Self = Self(1_000_000);
 }
 
-/// One thing that goes wrong from now on.
+/// A fault that starts now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceFault {
-    /// This share of bytes, each way, never arrives.
+    /// This share of bytes is lost, in each direction.
     Lose(PartsPerMillion),
     /// This share of bytes arrives twice.
     Duplicate(PartsPerMillion),
     /// This share of bytes arrives with one bit flipped.
     Garble(PartsPerMillion),
-    /// Every byte arrives this much later, in order.
+    /// Every byte is delayed by this much, in order.
     Late(Picoseconds),
-    /// The connection stays up and carries nothing, either way.
+    /// The connection stays up and carries nothing in either direction.
     HalfOpen,
-    /// No power: nothing is heard of the device and it sends no light.
+    /// Without power: the device does not answer and sends no light.
     Dead,
-    /// The fibre of this external path is pulled: no light either way.
+    /// The fibre of this external path is unplugged: no light in either direction.
     Unplug(u8),
-    /// The far ends of the fibres of this external path and of that port are swapped.
+    /// The far ends of this external path's fibre and of that port's are swapped.
     Cross(u8, Port),
-    /// The switch element of a port (a group of a transceiver) does not move; of all, without
-    /// one. The device says so.
+    /// The switch element of a port (a group of a transceiver) does not move; without a port, none
+    /// does. The device reports it.
     Stuck(Option<u16>),
-    /// Changes are answered as done, and nothing is done.
+    /// Changes are confirmed but not executed.
     Lie,
-    /// Changes are answered as done, and the light goes to another port.
+    /// Changes are confirmed, but the light moves to another port.
     Misdirect,
     /// Switching takes this many times as long.
     Slow(u16),
-    /// This much less light arrives, in hundredths of a decibel.
+    /// Received light is reduced by this much, in hundredths of a decibel.
     Droop(u16),
-    /// A switch carries out its next change this much later, also when its client is gone by then; commands of
-    /// other clients go on meanwhile. Once.
+    /// A switch delays its next change by this much, and executes it even if its client has
+    /// disconnected. Commands of other clients continue meanwhile. Applies once.
     Defer(Picoseconds),
     /// The device restarts now.
     Reboot,
-    /// The program of a switch restarts now; its light stays.
+    /// The software of a switch restarts now; its light stays.
     WarmRestart,
     /// The device restarts in the middle of its next change.
     RebootInCommit,
-    /// The device breaks this promise and says nothing of it.
+    /// The device silently violates this rule of its protocol.
     Misbehave(Misbehaviour),
-    /// All of the above end; what they did stays done.
+    /// Ends all faults. Their effects remain.
     Clear,
 }
 
@@ -78,7 +77,6 @@ pub struct DeviceFaultError(String);
 
 impl FromStr for PartsPerMillion {
     type Err = ();
-    /// A percentage from `0.0001%` to `100%`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let percent: f64 = text.strip_suffix('%').ok_or(())?.trim().parse().map_err(|_| ())?;
         if !(0.0..=100.0).contains(&percent) {
@@ -163,28 +161,26 @@ impl fmt::Display for DeviceFault {
     }
 }
 
-/// The faults of the light that are in force, as a device keeps them.
+/// The active faults of a device's light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LightFaults {
-    /// Without power.
     pub(crate) dead: bool,
     pub(crate) unplugged: Option<u8>,
     pub(crate) all_stuck: bool,
     pub(crate) stuck_port: Option<u16>,
     pub(crate) lies: bool,
     pub(crate) misdirects: bool,
-    /// 0 and 1 both mean no slower.
+    /// 0 and 1 both mean normal speed.
     pub(crate) slow: u16,
     pub(crate) droop: u16,
     pub(crate) reboots_in_commit: bool,
-    /// The next change of circuits is carried out this much later.
+    /// Delay of the next change of circuits.
     pub(crate) defers: Option<Picoseconds>,
-    /// Promises that it breaks.
     pub(crate) misbehaves: Misbehaviours,
 }
 
 impl LightFaults {
-    /// Takes a fault of the light; others change nothing.
+    /// Applies a fault of the light. Ignores other faults.
     pub(crate) fn apply(&mut self, fault: DeviceFault) {
         match fault {
             DeviceFault::Dead => self.dead = true,
@@ -211,12 +207,12 @@ impl LightFaults {
         self.all_stuck || self.stuck_port == Some(port)
     }
 
-    /// `span` as long as it takes under these faults.
+    /// Returns the duration of `span` under these faults.
     pub(crate) fn stretch(&self, span: Picoseconds) -> Picoseconds {
         span * u64::from(self.slow.max(1))
     }
 
-    /// What part of the light is left.
+    /// Returns the remaining fraction of the light.
     pub(crate) fn transmission(&self) -> f64 {
         10f64.powf(-f64::from(self.droop) / 1_000.0)
     }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated optical circuit switch with the OCP model, spoken to in gNMI over HTTP/2.
+//! An emulated optical circuit switch with the OCP model, over gNMI on HTTP/2.
 //!
 //! ```text
 //!  TCP ─▶ line with faults ─▶ Connection (HTTP/2, gRPC) ─▶ Shared ─▶ State: Config ─▶ Matrix
-//!                                                             ▲        └─▶ tree ─▶ Feeds ─▶ subscribers
+//!                                        ▲                   └─▶ tree ─▶ Feeds ─▶ subscribers
+//!                                        └───────────────────────────────┘
 //! ```
 //!
-//! A Set is checked as a whole, then carried out: what goes, then what comes; a connection that stays is not
-//! touched. It is answered at once, as the model has it: `status` says when light has come to rest.
+//! A Set is validated as a whole, then executed: removals first, then additions; unchanged
+//! connections are not touched. As the model specifies, it is answered immediately, and `status`
+//! shows when the light has settled.
 
 mod arbitration;
 mod config;
@@ -36,42 +38,39 @@ use crate::switch::matrix::Matrix;
 use state::State;
 use target::SharedSwitch;
 
-/// Clients at most.
 const CLIENTS_MAX: usize = 256;
 
-/// What kind of gNMI switch.
 #[derive(Clone, Debug)]
 pub struct GnmiSpec {
-    /// Ports of the first group.
     pub ingress: u16,
-    /// Ports of the second group.
     pub egress: u16,
-    /// Time for the mirrors to come to rest, within 10 %.
+    /// Settling time of the mirrors, within 10 %.
     pub switching: Picoseconds,
-    /// Time to think about each request.
+    /// Processing time per request.
     pub command: Picoseconds,
-    /// Time to start.
     pub boot: Picoseconds,
-    /// It measures power.
+    /// Whether it has power monitors.
     pub has_power_monitors: bool,
-    /// Ports of both groups take light either way: groups `a` and `b` and not `in` and `out`.
+    /// Ports of both groups are bidirectional; the groups are named `a` and `b` instead of `in` and
+    /// `out`.
     pub any_direction: bool,
-    /// The best it can do for connections in a cold start.
+    /// Best supported recovery of connections after a cold start.
     pub recovery: ColdStartRecovery,
-    /// It finds out only when it carries a Set out that a port is in use: such a connection is INVALID.
+    /// Detects ports in use only during execution of a Set. Such a connection becomes INVALID.
     pub checks_late: bool,
-    /// The version of the model that it says it has.
+    /// Reported version of the model.
     pub model_version: String,
-    /// Once a master is elected, a Set without an election id is denied.
+    /// Denies a Set without an election id once a master is elected.
     pub needs_election: bool,
-    /// The account that may read and set; `None` for everybody.
+    /// The account required to read and set, if any.
     pub login: Option<(String, String)>,
-    /// What its clock shows at the start, in seconds since 1970.
+    /// Initial value of its clock, in seconds since 1970.
     pub epoch_seconds: u64,
 }
 
 impl Default for GnmiSpec {
-    /// A 24×24 switch that takes 20 ms, our design value, and whose clock begins with 2026.
+    /// A 24×24 switch with our design value of 20 ms for switching. Its clock starts at the
+    /// beginning of 2026.
     fn default() -> Self {
         Self {
             ingress: 24,
@@ -92,13 +91,14 @@ impl Default for GnmiSpec {
 }
 
 impl GnmiSpec {
-    /// The names of its port groups.
+    /// Returns the names of its port groups.
     #[must_use]
     pub const fn groups(&self) -> [&'static str; 2] {
         if self.any_direction { ["a", "b"] } else { ["in", "out"] }
     }
 
-    /// The name of a port: `in-1` for 1, `out-1` for the first behind the last of these.
+    /// Returns the name of a port: `in-1` for 1, and `out-1` for the first port after all `in`
+    /// ports.
     #[must_use]
     pub fn port_name(&self, number: u16) -> String {
         let [first, second] = self.groups();
@@ -123,24 +123,23 @@ impl GnmiSpec {
     }
 }
 
-/// One emulated gNMI switch.
 #[derive(Debug)]
 pub struct GnmiSwitch {
     shared: SharedSwitch,
     clients: BTreeMap<Line, Connection>,
-    /// What answers polls.
+    /// Tasks that answer polls.
     pollers: Tasks,
 }
 
 impl Clone for GnmiSwitch {
-    /// The same switch with the same light, and without its clients.
+    /// Copies the switch with its light, without its clients.
     fn clone(&self) -> Self {
         Self::of(locked(&self.shared.0).alone())
     }
 }
 
 impl GnmiSwitch {
-    /// The `index`-th switch of a run, dark.
+    /// Creates the `index`-th switch of a run, dark.
     #[must_use]
     pub fn new(spec: GnmiSpec, seed: Seed, index: u64) -> Self {
         use rand::RngExt;
@@ -159,26 +158,27 @@ impl GnmiSwitch {
         }
     }
 
-    /// The connections there really are: ports from 1, those of the second group behind those of the first.
+    /// Returns the actual connections. Ports count from 1; those of the second group follow those
+    /// of the first.
     #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         locked(&self.shared.0).matrix.pairs()
     }
 
-    /// Along which connections light passes.
+    /// Returns the connections that pass light.
     #[must_use]
     pub fn light(&self, now: SimTime) -> PassedLight {
         locked(&self.shared.0).matrix.light(now)
     }
 
-    /// An operator moves a mirror by hand, unknown to every client.
+    /// Moves a mirror by hand, without any client's knowledge.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         let mut state = locked(&self.shared.0);
         state.on_time(now);
         state.connect_by_hand(ingress, egress);
     }
 
-    /// What shines on a port of the first group from now on, in dBm.
+    /// Sets the light that enters a port of the first group, in dBm.
     pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
         locked(&self.shared.0).matrix.set_input_dbm(ingress, dbm);
     }

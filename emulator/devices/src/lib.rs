@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Emulated optical devices that speak the protocols of real ones, with their faults.
+//! Emulated optical devices that speak the protocols of real ones, with injectable faults.
 //!
-//! A [`Transceiver`] is a module with an optical switch inside, on a serial line; an [`OpticalSwitch`] speaks SCPI and TL1, a
-//! [`GnmiSwitch`] the OCP model over gNMI. Each is an [`EmulatedDevice`], a state machine without I/O: bytes and the time go in,
-//! what to send comes out. A [`Rack`] holds many under one clock, and [`load`] makes one from a device list.
+//! A [`Transceiver`] is a module with an integrated optical switch, on a serial line. An
+//! [`OpticalSwitch`] speaks SCPI and TL1, a [`GnmiSwitch`] the OCP model over gNMI. Each is an
+//! [`EmulatedDevice`]: a state machine without I/O that takes bytes and the time, and returns the
+//! bytes to send. A [`Rack`] holds many devices under one clock, and [`load`] creates one from a
+//! device list.
 //!
-//! Time is the caller's: virtual in tests and in the twin, real in `serve`, which puts a rack on ptys and TCP ports and is the
-//! only part of the crate that touches the system. One seed and one sequence of calls give one sequence of outputs.
+//! The caller provides the time: virtual in tests and in the twin, real in `serve`. That module
+//! puts a rack on ptys and TCP ports and is the only part of the crate that performs I/O. Outputs
+//! depend only on the seed and the sequence of calls.
 //!
-//! Not here: drivers. The daemon's drivers share no code with these devices beyond the definition of the serial protocol.
+//! Drivers are deliberately elsewhere. The daemon's drivers share no code with these devices except
+//! the definition of the serial protocol.
 
 mod fault;
 #[cfg(feature = "gnmi")]
@@ -41,11 +45,11 @@ pub use transceiver::{Transceiver, TransceiverSpec};
 
 use lightloom_units::SimTime;
 
-/// One connection to a device: a serial line, or one accepted TCP client.
+/// A connection to a device: a serial line, or an accepted TCP client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub u32);
 
-/// The way into a device that a line was opened on.
+/// The interface of a device on which a line was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
     /// The framed serial protocol of docs/firmware-api.md.
@@ -60,33 +64,28 @@ pub enum Port {
     Gnmi,
 }
 
-/// What a device wants done on its lines, in order.
+/// An action that a device requests on its lines, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Send these bytes.
     Bytes(Line, Vec<u8>),
-    /// Close the connection. On a serial line, nothing.
+    /// Close the connection. Ignored on a serial line.
     Close(Line),
 }
 
-/// An emulated device, driven from outside.
-///
-/// Time never runs backwards between calls. A caller that has nothing to deliver calls
-/// [`EmulatedDevice::on_time`] at [`EmulatedDevice::next_wakeup`].
 pub trait EmulatedDevice {
-    /// A client opened `line` on `port`. A device that serves one client at a time may answer
+    /// Opens `line` on `port` for a client. A device that serves one client at a time may answer
     /// with [`Output::Close`].
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>);
 
-    /// Bytes arrived on `line`, cut anywhere.
+    /// Processes bytes received on `line`, split anywhere.
     fn on_bytes(&mut self, now: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>);
 
-    /// The client of `line` is gone.
+    /// Reports that the client of `line` has disconnected.
     fn close(&mut self, now: SimTime, line: Line);
 
-    /// Time has come to `now`.
     fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>);
 
-    /// When [`EmulatedDevice::on_time`] should next be called, if nothing arrives before. `None`: never.
+    /// Returns when to call [`EmulatedDevice::on_time`] next if nothing arrives before. `None`
+    /// means never.
     fn next_wakeup(&self) -> Option<SimTime>;
 }

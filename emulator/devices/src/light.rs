@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which fibres carry light both ways: what a kernel or an engine is to join.
+//! Tracks which fibres carry light in both directions, for a kernel or engine that connects them.
 //!
-//! Two bundles are joined while each sends into the fibre between them. Light one way only joins nothing: no
-//! receiver locks to a far end that does not hear it.
+//! Two bundles are connected while each sends into the fibre between them. Light in one direction
+//! is not enough, because no receiver locks to a far end that does not receive it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use lightloom_units::SimTime;
 
 use super::rack::{AnyDevice, Rack, RackSlot};
 
-/// The bundle that another is joined with from now on.
+/// A bundle whose far end has changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LightChange {
-    /// The bundle, as `n3/b0`.
+    /// The bundle, such as `n3/b0`.
     pub bundle: String,
-    /// Its far end; `None` if it has no light, loops back, or the far end sends nothing.
+    /// Its far end. `None` if it has no light or is in loopback, or if the far end sends nothing.
     pub far: Option<String>,
 }
 
-/// Who hears of light, and what they heard last.
+/// Devices to re-examine, and their last known far ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LightWatchers {
     pub(super) called: BTreeSet<RackSlot>,
@@ -27,17 +27,18 @@ pub(super) struct LightWatchers {
 }
 
 impl Rack {
-    /// From now on [`Rack::light_changes`] answers; at first it names every transceiver.
+    /// Enables [`Rack::light_changes`], whose first result contains every transceiver.
     pub fn watch_light(&mut self) {
         let called = (0..self.devices().count()).map(RackSlot).collect();
         self.watched = Some(LightWatchers { called, joined: BTreeMap::new() });
     }
 
-    /// Transceivers whose far end is another than when this was last asked. Empty unless light is watched.
+    /// Returns the transceivers whose far end has changed since the last call. Empty unless light
+    /// is being watched.
     pub fn light_changes(&mut self, now: SimTime) -> Vec<LightChange> {
         let Some(watched) = &mut self.watched else { return Vec::new() };
         let called = std::mem::take(&mut watched.called);
-        // A far end of a device that was called has another far end, too.
+        // The device at the other end of a fibre is affected, too.
         let fibres = called.iter().flat_map(|slot| (1..=2).map(move |number| (*slot, number)));
         let far = fibres.filter_map(|port| self.fibres.get(&port).map(|(slot, _)| *slot));
         let asked: BTreeSet<RackSlot> = called.iter().copied().chain(far).collect();
@@ -56,7 +57,7 @@ impl Rack {
             .collect()
     }
 
-    /// The transceiver that `slot` exchanges light with.
+    /// Returns the transceiver that `slot` exchanges light with.
     #[must_use]
     pub fn joined_with(&self, now: SimTime, slot: RackSlot) -> Option<RackSlot> {
         let AnyDevice::Transceiver(near) = self.device(slot).1 else { return None };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A line with faults between a client and any device: bytes lost, doubled, garbled, late, or a
-//! connection that is up and carries nothing.
+//! A faulty line between a client and a device: bytes are lost, duplicated, garbled or delayed, or
+//! the connection is up and carries nothing.
 //!
-//! Lateness keeps order: what was sent first arrives first. Draws come from one seeded stream a
-//! device, one draw a byte and fault, so that the same bytes meet the same fate in every run.
+//! Delays keep the order of bytes. Random draws come from one seeded stream per device, one draw
+//! per byte and fault, so the same bytes always suffer the same faults.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use super::optoe::Bus;
 use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
 
-/// Bytes a line holds at most while they are late; more are lost, as in any finite buffer.
+/// Maximum number of delayed bytes. Further ones are lost, as in any finite buffer.
 const LATE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +45,6 @@ impl Parcel {
     }
 }
 
-/// A device behind a line with faults.
 #[derive(Clone, Debug)]
 pub struct Faulty<D> {
     device: D,
@@ -55,14 +54,12 @@ pub struct Faulty<D> {
     late_bytes: usize,
 }
 
-/// A device whose light can be given faults.
 pub trait FaultyLight {
-    /// Takes a fault of the light; faults of the line change nothing here.
+    /// Applies a fault of the light. Ignores faults of the line.
     fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>);
 }
 
 impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
-    /// The `index`-th device of a run, as yet without faults.
     pub fn new(device: D, seed: Seed, index: u64) -> Self {
         Self {
             device,
@@ -73,17 +70,14 @@ impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
         }
     }
 
-    /// The device itself.
     pub const fn device(&self) -> &D {
         &self.device
     }
 
-    /// The device itself.
     pub const fn device_mut(&mut self) -> &mut D {
         &mut self.device
     }
 
-    /// Something goes wrong from `now` on.
     pub fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>) {
         match fault {
             DeviceFault::Lose(share) => self.faults.lose = share,
@@ -122,7 +116,7 @@ impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
         share.0 > 0 && self.draws.random_range(0..PartsPerMillion::ALL.0) < share.0
     }
 
-    /// Puts a parcel on the line, behind those that are late.
+    /// Queues a parcel after all delayed ones.
     fn post(&mut self, now: SimTime, parcel: Parcel) {
         let earliest = self.late.back().map_or(SimTime::START, |(at, _)| *at);
         if self.late_bytes + parcel.byte_count() <= LATE_BYTES_MAX {
@@ -167,13 +161,13 @@ impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
 }
 
 impl<D> Faulty<D> {
-    /// How long a transfer takes on the bus: lateness slows that, too.
+    /// Returns the duration of a bus transfer, which a delay also affects.
     pub const fn bus_delay(&self) -> Picoseconds {
         self.faults.late
     }
 }
 
-/// A module whose line is dead acknowledges nothing on its bus either.
+/// A module with a dead line does not acknowledge on its bus either.
 impl Bus for Faulty<Transceiver> {
     fn read(&mut self, now: SimTime, offset: u8, out: &mut [u8]) -> Result<(), NotAcknowledged> {
         if self.faults.half_open {
@@ -239,7 +233,7 @@ impl<D: EmulatedDevice + FaultyLight> EmulatedDevice for Faulty<D> {
 mod tests {
     use super::*;
 
-    /// Sends back what it hears, at once.
+    /// Returns received bytes immediately.
     #[derive(Default)]
     struct Echo {
         heard: Vec<u8>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The device list: a YAML file of emulated devices and of what goes wrong with them.
+//! The device list: a YAML file of emulated devices and their faults.
 //!
 //! ```yaml
 //! seed: 1
@@ -38,50 +38,50 @@ use super::rack::{AnyDevice, Rack, RackSlot};
 use super::switch::{OpticalSwitch, SwitchSpec};
 use super::transceiver::{Transceiver, TransceiverSpec};
 
-/// Devices of one list at most.
 const DEVICES_MAX: usize = 16_384;
 
-/// Emulated devices, and what goes wrong with them.
+/// Emulated devices and their faults.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceListFile {
     /// Seed of powers, switching times and line faults.
     #[serde(default)]
     pub seed: u64,
-    /// Modules with a switch inside, each on a pty of its own.
+    /// Transceivers with an integrated switch, each on its own pty.
     #[serde(default)]
     pub transceivers: Vec<TransceiversFile>,
-    /// The fabric file whose fibres join the transceivers, named after their bundles. Without it
+    /// Fabric file whose fibres connect the transceivers, named after their bundles. Without it
     /// light always arrives.
     #[serde(default)]
     pub fabric: Option<String>,
     /// Optical circuit switches.
     #[serde(default)]
     pub switches: Vec<SwitchFile>,
-    /// What goes wrong, and when.
+    /// Scheduled faults.
     #[serde(default)]
     pub faults: Vec<FaultFile>,
 }
 
-/// Modules that are alike.
+/// Transceivers with common properties.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransceiversFile {
-    /// Their names; `{0..31}` stands for each of these numbers.
+    /// Names; `{0..31}` expands to each of these numbers.
     pub names: String,
-    /// Where the light goes at power-on.
+    /// Path at power-on.
     #[serde(default)]
     pub power_on: PathWord,
-    /// How long ago their power came on: from 0.65 s on they carry traffic at once.
+    /// Time since power-on at the start of the run. From 0.65 s, a module carries traffic
+    /// immediately.
     #[serde(default)]
     pub powered_for: Option<Text<Picoseconds>>,
     /// Time from a reset to the first answer.
     #[serde(default)]
     pub boot: Option<Text<Picoseconds>>,
-    /// Least time between two changes.
+    /// Minimum time between two changes.
     #[serde(default)]
     pub dwell: Option<Text<Picoseconds>>,
-    /// The version of the serial protocol that they speak: v1.1 has no events and arms before each fire.
+    /// Version of the serial protocol. v1.1 has no events, and needs an arm before each fire.
     #[serde(default)]
     pub protocol: Protocol,
 }
@@ -93,18 +93,18 @@ pub enum Protocol {
     #[default]
     #[serde(rename = "v1.1")]
     V1_1,
-    /// And events, and moves in one request.
+    /// Adds events, and moves in a single request.
     #[serde(rename = "v1.2")]
     V1_2,
 }
 
-/// A path, as files and plans name it.
+/// A path, named as in plans.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathWord {
     /// No light leaves.
     Dark,
-    /// The light comes back.
+    /// The light loops back.
     #[default]
     Loopback,
     /// The first fibre.
@@ -126,23 +126,23 @@ impl PathWord {
     }
 }
 
-/// One optical circuit switch.
+/// An optical circuit switch.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchFile {
-    /// Its name here; in TL1 it shows as the source id.
+    /// Name, which is also the TL1 source id.
     pub name: String,
-    /// Ingress ports, numbered from 1.
+    /// Number of ingress ports, numbered from 1.
     pub ingress: u16,
-    /// Egress ports, numbered on from the last ingress port.
+    /// Number of egress ports, numbered after the ingress ports.
     pub egress: u16,
-    /// Where it speaks SCPI over TCP, one client at a time.
+    /// TCP address for SCPI, one client at a time.
     #[serde(default)]
     pub scpi: Option<String>,
-    /// Whether it speaks SCPI on a pty.
+    /// Whether it offers SCPI on a pty.
     #[serde(default)]
     pub scpi_serial: bool,
-    /// Where it speaks TL1 over TCP.
+    /// TCP address for TL1.
     #[serde(default)]
     pub tl1: Option<String>,
     /// TL1 or gNMI user.
@@ -151,22 +151,22 @@ pub struct SwitchFile {
     /// TL1 or gNMI password.
     #[serde(default)]
     pub password: Option<String>,
-    /// Time for the mirrors to come to rest.
+    /// Settling time of the mirrors.
     #[serde(default)]
     pub switching: Option<Text<Picoseconds>>,
-    /// Time to think about a command.
+    /// Processing time per command.
     #[serde(default)]
     pub command: Option<Text<Picoseconds>>,
-    /// Time to start after a reboot.
+    /// Restart time.
     #[serde(default)]
     pub boot: Option<Text<Picoseconds>>,
     /// Whether it has power monitors; some models have none.
     #[serde(default)]
     pub power_monitors: Option<bool>,
-    /// Whether TL1 clients get autonomous messages about changes.
+    /// Whether TL1 clients receive autonomous messages about changes.
     #[serde(default)]
     pub autonomous: Option<bool>,
-    /// How it speaks gNMI instead, with the OCP model.
+    /// gNMI with the OCP model, instead of SCPI and TL1.
     #[serde(default)]
     pub gnmi: Option<GnmiFile>,
     /// Whether slow TL1 commands are acknowledged before they are answered.
@@ -174,44 +174,42 @@ pub struct SwitchFile {
     pub acknowledges: Option<bool>,
 }
 
-/// One fault.
+/// A scheduled fault.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultFile {
-    /// When, after the start.
+    /// Time after the start.
     pub at: Text<Picoseconds>,
-    /// Which device.
+    /// Device name.
     pub device: String,
-    /// What: `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, `half-open`, `stuck`, `stuck 3`,
+    /// Fault: `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, `half-open`, `stuck`, `stuck 3`,
     /// `lie`, `misdirect`, `slow 10`, `droop 3.5`, `reboot`, `reboot-in-commit`, `clear`.
     pub fault: String,
 }
 
-/// How a device is reached.
+/// Transport of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// On a pty.
+    /// A pty.
     Pty(Entry),
-    /// On a TCP port of its own; port 0 takes a free one.
+    /// A TCP port; port 0 selects a free one.
     Tcp(Entry, SocketAddr),
 }
 
-/// A rack built from a file, and how its devices are reached.
+/// A rack built from a file, and the endpoints of its devices.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceList {
-    /// The devices, faults scheduled.
     pub rack: Rack,
-    /// Endpoints by slot.
     pub endpoints: Vec<(RackSlot, Endpoint)>,
 }
 
-/// Reads a device list. The result is `None` exactly when some diagnostic is an error.
+/// Parses a device list. Returns `None` exactly if a diagnostic is an error.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<DeviceList>, Vec<Diagnostic>) {
     load_beside(file, bytes, &mut |name| Err(format!("{name}: no other file is read here")))
 }
 
-/// Reads a device list that may name its fabric, which `read` reads by its name in the list.
+/// Parses a device list that may name a fabric file, which `read` loads.
 #[must_use]
 pub fn load_beside(
     file: &str,
@@ -278,7 +276,8 @@ fn add_transceivers(
     }
 }
 
-/// Joins the transceivers by the fibres of a fabric; those that are not of it are left alone.
+/// Connects the transceivers according to the fibres of a fabric. Transceivers outside the fabric
+/// stay unconnected.
 fn join(
     list: &mut DeviceList,
     fabric: &str,
@@ -294,7 +293,7 @@ fn join(
             return;
         }
     };
-    // A daemon whose plan in force names a fabric of an earlier version opens it as well.
+    // Accept earlier versions, as the daemon does for the fabric of its plan in force.
     let installed =
         lightloom_fabric::file::load_any_version(fabric, text.as_bytes(), read, |_, _| ());
     let (Some(installed), _) = installed else {
@@ -466,7 +465,7 @@ fn schedule(list: &mut DeviceList, file: &FaultFile, index: usize, check: &mut C
     }
 }
 
-/// The names that a pattern stands for, at most `room`.
+/// Expands a name pattern to at most `room` names.
 fn expand(pattern: &str, room: usize) -> Result<Vec<String>, String> {
     let mut names = vec![String::new()];
     let mut rest = pattern;

@@ -1,28 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that break one promise each, on purpose: what a conformance suite has to find.
+//! Deliberate protocol violations that a conformance suite must detect.
 //!
-//! A fault is a part that is broken, and the device says so. A misbehaviour is a program that does not do what
-//! its protocol promises, and says nothing. One line of the table below is one misbehaviour: its name in files
-//! (`misbehave half-a-set`), the devices that can have it, and the promise that it breaks.
+//! A fault is a defective part that the device reports. A misbehaviour is a program that silently
+//! violates a rule of its protocol. Each line of the table below defines one: its name in files
+//! (`misbehave half-a-set`), the device family, and the violated rule.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which devices can misbehave so.
+/// A family of devices with common misbehaviours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// Switches with the OCP model, over gNMI.
     Gnmi,
-    /// Polatis-style switches, asked in SCPI.
+    /// Polatis-style switches, over SCPI.
     Scpi,
-    /// Polatis-style switches, asked in TL1.
+    /// Polatis-style switches, over TL1.
     Tl1,
-    /// Transceivers with a switch inside, over their serial line.
+    /// Transceivers with an integrated switch, over their serial line.
     Module,
 }
 
 impl Family {
-    /// Its name in files and tables.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -33,7 +32,7 @@ impl Family {
         }
     }
 
-    /// What a rack calls devices of this family.
+    /// Returns the device kind of this family in a rack.
     #[must_use]
     pub const fn device_kind(self) -> &'static str {
         match self {
@@ -46,29 +45,27 @@ impl Family {
 
 macro_rules! misbehaviours {
     ($($variant:ident, $name:literal, $family:ident, $promise:literal;)*) => {
-        /// A promise that a device breaks.
+        /// A violation of one rule of a protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Misbehaviour {
             $(#[doc = concat!("Breaks: ", $promise, ".")] $variant,)*
         }
 
         impl Misbehaviour {
-            /// Every one.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Its name in files.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// The devices that can have it.
+            /// Returns the family of devices that can have it.
             #[must_use]
             pub const fn family(self) -> Family {
                 match self { $(Self::$variant => Family::$family,)* }
             }
 
-            /// What it breaks.
+            /// Returns the violated rule.
             #[must_use]
             pub const fn promise(self) -> &'static str {
                 match self { $(Self::$variant => $promise,)* }
@@ -176,7 +173,6 @@ impl FromStr for Misbehaviour {
     }
 }
 
-/// Those that a device has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Misbehaviours(u128);
 

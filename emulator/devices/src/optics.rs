@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The optics of an emulated transceiver: switch elements that take their time, light that has a
-//! power, and the faults of both.
+//! Optics of an emulated transceiver: switch elements with switching times, optical power, and
+//! their faults.
 
 use lightloom_firmware_api::message::{LinkName, Neighbour, Power};
 use lightloom_firmware_api::module::{Hardware, Position};
@@ -12,26 +12,25 @@ use rand::RngExt;
 
 use super::fault::LightFaults;
 
-/// Light that a lane sends, in tenths of a microwatt: 1 mW.
+/// Launch power of a lane, in tenths of a microwatt: 1 mW.
 const LAUNCH_TENTHS_UW: f64 = 10_000.0;
 
-/// Bias of a laser that is on, in steps of 2 µA: 70 mA, a design value.
+/// Bias of an active laser in steps of 2 µA: 70 mA, a design value.
 const BIAS_2_UA: u16 = 35_000;
 
-/// Switch elements and light of one module.
 #[derive(Clone, Debug)]
 pub struct Optics {
     draws: Stream,
     at: [Path; GROUPS_MAX],
     going: [Option<(Path, Micros)>; GROUPS_MAX],
-    /// Light arriving on external paths 1 to 8, in tenths of a microwatt, before faults, while the
-    /// far end sends it.
+    /// Power arriving on external paths 1 to 8 before faults, in tenths of a microwatt, while the
+    /// far end sends.
     incoming: [f64; 8],
-    /// Whether it does, and what it calls itself.
+    /// Whether the far end sends, and its name.
     far_end_sends: [bool; 8],
     far_end_names: [Neighbour; 8],
     link_name: LinkName,
-    /// What part of the launched light comes back over the loopback.
+    /// Fraction of the launched light that returns over the loopback.
     loopback_transmission: f64,
     transmitters: u8,
     power_on: Paths,
@@ -40,8 +39,8 @@ pub struct Optics {
 }
 
 impl Optics {
-    /// The `index`-th module of a run. Far ends are lit: 0.4 to 0.7 mW arrive on each external
-    /// path, until [`Optics::set_far_end`] says otherwise.
+    /// Creates the `index`-th module of a run. 0.4 to 0.7 mW arrive on each external path until
+    /// [`Optics::set_far_end`] changes that.
     #[must_use]
     pub fn new(seed: Seed, index: u64, power_on: Paths) -> Self {
         let mut draws = seed.stream("module optics", index);
@@ -63,8 +62,8 @@ impl Optics {
         }
     }
 
-    /// Whether the far end of external path `number` sends light this way from now on, and who it is. Says whether
-    /// it did otherwise before.
+    /// Sets whether the far end of external path `number` sends light, and its name. Returns
+    /// whether the light changed.
     ///
     /// # Panics
     /// If `number` is not 1 to 8.
@@ -74,13 +73,13 @@ impl Optics {
         before != sends
     }
 
-    /// What the host called this module since its last restart.
+    /// Returns the name assigned by the host since the last restart.
     #[must_use]
     pub const fn link_name(&self) -> LinkName {
         self.link_name
     }
 
-    /// Whether light leaves on external path `number`.
+    /// Returns whether light leaves on external path `number`.
     #[must_use]
     pub fn sends(&self, now: Micros, number: u8) -> bool {
         let there = self.true_path(now, 0).and_then(Path::external_number) == Some(number);
@@ -90,7 +89,7 @@ impl Optics {
             && self.faults.unplugged != Some(number)
     }
 
-    /// Where `group` really is: what a look into the module would find.
+    /// Returns the actual path of `group`, regardless of what the module reports.
     #[must_use]
     pub fn true_path(&self, now: Micros, group: usize) -> Option<Path> {
         match self.position(now, group) {
@@ -99,13 +98,13 @@ impl Optics {
         }
     }
 
-    /// Whether it has power and its lasers are on.
+    /// Returns whether the module has power and its lasers are on.
     #[must_use]
     pub const fn shines(&self) -> bool {
         self.transmitters != 0 && !self.faults.dead
     }
 
-    /// When the light of `group` comes to rest. `None` if it does not move.
+    /// Returns when the light of `group` settles. `None` if it is not moving.
     #[must_use]
     pub fn rests_at(&self, now: Micros, group: usize) -> Option<Micros> {
         self.going[group].map(|(_, at)| at).filter(|at| *at > now)
@@ -126,7 +125,7 @@ impl Hardware for Optics {
             return;
         }
         let path = if self.faults.misdirects { another(path) } else { path };
-        // Published for OCS transceivers: 60 to 80 µs.
+        // Published value for OCS transceivers: 60 to 80 µs.
         let typical = Picoseconds::from_micros(self.draws.random_range(60..=80));
         let takes = Micros(self.faults.stretch(typical).get() / 1_000_000);
         self.going[group] = Some((path, now + takes));
@@ -205,7 +204,7 @@ impl Hardware for Optics {
     }
 }
 
-/// A path that is not `path`.
+/// Returns a path other than `path`.
 fn another(path: Path) -> Path {
     let other = if path.code() == 1 { 2 } else { 1 };
     Path::external(other).expect("paths 1 and 2 exist")

@@ -1,48 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory of a module as a Linux host shows it: one file at linear offsets, as the `optoe` driver has it.
+//! Module memory as a Linux host sees it through the `optoe` driver: one file with linear offsets.
 //!
-//! Lower memory is 0 to 127; bytes 128 to 255 of page p are 128 · (p + 1) on. What the driver does on the bus is done
-//! here, in its order: past byte 255 it reads byte 2 first, selects the page, transfers, and selects page 0 again;
-//! reads are at most 128 bytes, writes one byte at a time. A transfer that the module does not acknowledge is tried
-//! again each millisecond, for 25 ms; then the access ends with [`Failed::TimedOut`]. So every access ends.
+//! Lower memory is at 0 to 127; bytes 128 to 255 of page p start at 128 · (p + 1). Bus transfers
+//! follow the driver's order: past byte 255 it reads byte 2 first, selects the page, transfers, and
+//! selects page 0 again. Reads have at most 128 bytes, writes one. A transfer that the module does
+//! not acknowledge is repeated every millisecond for 25 ms; then the access fails with
+//! [`Failed::TimedOut`]. Every access therefore ends.
 //!
-//! Read in `optoe.c` of opencomputeproject/oom (`optoe_read_write`, `optoe_eeprom_update_client`, `optoe_regmap_rw`).
+//! Source: `optoe.c` of opencomputeproject/oom (`optoe_read_write`, `optoe_eeprom_update_client`,
+//! `optoe_regmap_rw`).
 
 use std::collections::VecDeque;
 
 use lightloom_firmware_api::module::NotAcknowledged;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// Bytes of the file of a module with pages.
+/// File size of a module with pages.
 pub const FILE_BYTES: u64 = 257 * HALF;
-/// Bytes of a half of the window.
+/// Size of each half of the window.
 const HALF: u64 = 128;
-/// How long a transfer is tried.
+/// Time limit for repeating a transfer.
 const TIMEOUT: Picoseconds = Picoseconds::from_millis(25);
-/// The wait between two tries.
+/// Interval between attempts.
 const RETRY: Picoseconds = Picoseconds::from_millis(1);
-/// The register that selects the page.
+/// Page select register.
 const PAGE_SELECT: u8 = 127;
-/// The register whose bit 7 says that there are no pages.
+/// Register and bit that mark a module without pages.
 const FLAT: (u8, u8) = (2, 0x80);
-/// Accesses that wait for one module; more are refused.
+/// Maximum number of queued accesses per module.
 const WAITING_MAX: usize = 64;
 
-/// What a host asks of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EepromAccess {
-    /// So many bytes from here.
     Read {
-        /// Where in the file.
         offset: u64,
-        /// How many.
         length: usize,
     },
-    /// These bytes, here.
     Write {
-        /// Where in the file.
         offset: u64,
-        /// What.
         bytes: Vec<u8>,
     },
 }
@@ -50,20 +45,17 @@ pub enum EepromAccess {
 /// Why an access failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// The module acknowledged nothing.
+    /// The module did not acknowledge.
     TimedOut,
-    /// There is no such offset to write.
+    /// The offset cannot be written.
     NoSuchOffset,
-    /// Too many accesses wait already.
     Busy,
 }
 
-/// How an access ended: what was read, or how many bytes were written.
+/// Result of an access. A read at the end of the file may be short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessDone {
-    /// These bytes; fewer than were asked for at the end of the file.
     Read(Vec<u8>),
-    /// So many bytes.
     Written(usize),
 }
 
@@ -72,46 +64,41 @@ pub trait Bus {
     /// Reads from the 256-byte window.
     ///
     /// # Errors
-    /// The module did not acknowledge.
+    /// If the module did not acknowledge.
     fn read(&mut self, now: SimTime, offset: u8, out: &mut [u8]) -> Result<(), NotAcknowledged>;
 
     /// Writes to the 256-byte window.
     ///
     /// # Errors
-    /// The module did not acknowledge.
+    /// If the module did not acknowledge.
     fn write(&mut self, now: SimTime, offset: u8, bytes: &[u8]) -> Result<(), NotAcknowledged>;
 }
 
-/// A step of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AccessStep {
-    /// Whether there are pages.
+    /// Read whether there are pages.
     Pageable,
-    /// Select the page of what comes next.
     Select,
-    /// Transfer.
     Transfer,
-    /// Select page 0 again.
     Restore,
 }
 
-/// An access under way.
 #[derive(Clone, Debug)]
 struct RunningAccess {
     number: u64,
     access: EepromAccess,
-    /// The end of what may be transferred, from the beginning.
+    /// End of the transferable range, relative to the start.
     limit: usize,
     done: usize,
     read: Vec<u8>,
     step: AccessStep,
     failed: Option<Failed>,
-    /// When the transfer was tried first, and when it is tried again.
+    /// Time of the first attempt at the current transfer, and of the next one.
     since: SimTime,
     next: SimTime,
 }
 
-/// The driver of one module: one access at a time, in order.
+/// The driver state of one module. Accesses run one at a time, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Optoe {
     waiting: VecDeque<(u64, EepromAccess)>,
@@ -119,7 +106,7 @@ pub struct Optoe {
 }
 
 impl Optoe {
-    /// Takes an access; it ends in [`Optoe::advance`], under its `number`.
+    /// Queues an access. Its result is returned by [`Optoe::advance`] under `number`.
     ///
     /// # Errors
     /// [`Failed::Busy`].
@@ -131,14 +118,15 @@ impl Optoe {
         Ok(())
     }
 
-    /// When [`Optoe::advance`] should be called next.
+    /// Returns when to call [`Optoe::advance`] next.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<SimTime> {
         let now = (!self.waiting.is_empty()).then_some(SimTime::START);
         self.running.as_ref().map(|running| running.next).or(now)
     }
 
-    /// Does what is due on the bus, and hands on every access that ended. `delay` is the time of a transfer.
+    /// Performs due bus transfers and returns completed accesses through `on`. `delay` is the
+    /// duration of a transfer.
     pub fn advance(
         &mut self,
         now: SimTime,
@@ -189,26 +177,26 @@ impl RunningAccess {
         *offset + self.done as u64
     }
 
-    /// The page of what comes next, where that has to be selected.
+    /// Returns the page of the next transfer, if it must be selected.
     fn page(&self) -> Option<u8> {
         let page = (self.offset() / HALF).saturating_sub(1);
         u8::try_from(page).ok().filter(|&page| page > 0)
     }
 
-    /// Where in the window it is.
+    /// Returns the offset in the window.
     fn in_window(&self) -> u8 {
         let upper = if self.offset() >= HALF { HALF } else { 0 };
         (upper + self.offset() % HALF) as u8
     }
 
-    /// Cuts what is past the end, given whether there are pages.
+    /// Limits the access to the end of the file, depending on whether there are pages.
     fn cut(&mut self, pages: bool) {
         let end = if pages { FILE_BYTES } else { 2 * HALF };
         let left = end.saturating_sub(self.offset());
         self.limit = self.limit.min(usize::try_from(left).unwrap_or(usize::MAX));
     }
 
-    /// One transfer; how the access ended, where it did.
+    /// Performs one transfer, and returns the result if the access has ended.
     fn turn(
         &mut self,
         now: SimTime,
@@ -218,7 +206,7 @@ impl RunningAccess {
         if self.offset() >= FILE_BYTES {
             self.limit = self.done;
         }
-        // Nothing to select, or nothing to transfer: no time passes.
+        // With nothing to select or transfer, no time passes.
         if self.step == AccessStep::Select && (self.page().is_none() || self.done >= self.limit) {
             self.step = AccessStep::Transfer;
         }
@@ -230,7 +218,7 @@ impl RunningAccess {
                 (self.since, self.next) = (now, now + delay);
                 (self.step == AccessStep::Restore && self.failed.is_some()).then(|| self.end())
             }
-            // Tried until the timeout was over when a try began, as the driver does.
+            // Like the driver, retries as long as an attempt starts before the timeout.
             Err(NotAcknowledged) if now.0 - self.since.0 < TIMEOUT.get() => {
                 self.next = now + RETRY.max(delay);
                 None
@@ -239,7 +227,7 @@ impl RunningAccess {
         }
     }
 
-    /// After the last try: a page that was selected is left by selecting page 0, which is tried as long again.
+    /// After the last attempt, page 0 is selected again, with the same time limit.
     fn give_up(&mut self, now: SimTime, delay: Picoseconds) -> Option<Result<AccessDone, Failed>> {
         self.failed = Some(Failed::TimedOut);
         if self.step == AccessStep::Transfer && self.page().is_some() {
@@ -290,7 +278,7 @@ impl RunningAccess {
         Ok(())
     }
 
-    /// What was transferred counts, whatever came after it.
+    /// Completed transfers count, regardless of a later failure.
     fn end(&mut self) -> Result<AccessDone, Failed> {
         match (&self.access, self.failed) {
             (_, Some(failed)) if self.done == 0 => Err(failed),
@@ -307,7 +295,7 @@ impl RunningAccess {
 mod tests {
     use super::*;
 
-    /// A module with lower memory and pages of one kind, that holds off after each write.
+    /// A module with lower memory and uniform pages that holds off after each write.
     struct Plain {
         lower: [u8; 128],
         upper: std::collections::BTreeMap<u8, [u8; 128]>,
@@ -359,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Runs one access to its end.
+    /// Runs one access to completion.
     fn run(
         bus: &mut Plain,
         from: u64,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A rack of emulated devices under one clock: who is called when, and which fault happens when.
+//! A rack of emulated devices under one clock, with scheduled faults.
 //!
-//! The rack is still pure: lines are opened, fed and closed from outside, and time is handed in.
+//! The rack performs no I/O: the caller opens, feeds and closes lines, and provides the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,14 +18,10 @@ use super::switch::{OpticalSwitch, PassedLight};
 use super::transceiver::Transceiver;
 use super::{EmulatedDevice, Line, Output, Port};
 
-/// Any emulated device.
 #[derive(Clone, Debug)]
 pub enum AnyDevice {
-    /// A module with a switch inside.
     Transceiver(Box<Faulty<Transceiver>>),
-    /// An optical circuit switch.
     Switch(Box<Faulty<OpticalSwitch>>),
-    /// An optical circuit switch with the OCP model.
     Gnmi(Box<Faulty<GnmiSwitch>>),
 }
 
@@ -54,7 +50,7 @@ impl AnyDevice {
         }
     }
 
-    /// Along which connections an optical switch passes light; `None` of a transceiver.
+    /// Returns the connections that pass light through an optical switch. `None` for a transceiver.
     #[must_use]
     pub fn passes(&self, now: SimTime) -> Option<PassedLight> {
         match self {
@@ -64,7 +60,8 @@ impl AnyDevice {
         }
     }
 
-    /// What shines on an ingress port of an optical switch from now on, in dBm; nothing of a transceiver.
+    /// Sets the light that enters an ingress port of an optical switch, in dBm. Ignored for a
+    /// transceiver.
     pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
         match self {
             Self::Transceiver(_) => {}
@@ -73,7 +70,7 @@ impl AnyDevice {
         }
     }
 
-    /// What kind of device it is, in one word.
+    /// Returns the device kind as one word.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -84,11 +81,10 @@ impl AnyDevice {
     }
 }
 
-/// The position of a device in its rack.
+/// Position of a device in its rack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RackSlot(pub usize);
 
-/// Devices by name and slot.
 #[derive(Clone, Debug, Default)]
 pub struct Rack {
     devices: Vec<(String, AnyDevice)>,
@@ -96,14 +92,14 @@ pub struct Rack {
     woken_at: Vec<Option<SimTime>>,
     wakeups: BTreeSet<(SimTime, RackSlot)>,
     faults: BTreeMap<SimTime, Vec<(RackSlot, DeviceFault)>>,
-    /// Both directions of every fibre between two transceivers: external path to external path.
+    /// Every fibre between two transceivers, in both directions: external path to external path.
     pub(super) fibres: BTreeMap<(RackSlot, u8), (RackSlot, u8)>,
-    /// Devices that were called since the light was last read. `None` if it is not watched.
+    /// Devices that ran since the light was last read. `None` if light is not watched.
     pub(super) watched: Option<LightWatchers>,
 }
 
 impl Rack {
-    /// Adds a device; `None` if the name is taken.
+    /// Adds a device. `None` if the name is taken.
     pub fn add(&mut self, name: &str, device: AnyDevice) -> Option<RackSlot> {
         let slot = RackSlot(self.devices.len());
         if self.by_name.contains_key(name) {
@@ -116,13 +112,12 @@ impl Rack {
         Some(slot)
     }
 
-    /// The device called `name`.
     #[must_use]
     pub fn slot(&self, name: &str) -> Option<RackSlot> {
         self.by_name.get(name).copied()
     }
 
-    /// The device called `name`, or else all devices of the node of that name: `n17` is `n17/b0`,
+    /// Returns the device called `name`, or all devices of a node: `n17` stands for `n17/b0`,
     /// `n17/b1` and so on.
     #[must_use]
     pub fn slots_of(&self, name: &str) -> Vec<RackSlot> {
@@ -131,25 +126,22 @@ impl Rack {
         named.map(|(_, slot)| *slot).collect()
     }
 
-    /// Names and devices in slot order.
     pub fn devices(&self) -> impl Iterator<Item = (&str, &AnyDevice)> {
         self.devices.iter().map(|(name, device)| (name.as_str(), device))
     }
 
-    /// Name and device in `slot`.
     #[must_use]
     pub fn device(&self, slot: RackSlot) -> (&str, &AnyDevice) {
         let (name, device) = &self.devices[slot.0];
         (name, device)
     }
 
-    /// The device in `slot`.
     #[must_use]
     pub fn device_mut(&mut self, slot: RackSlot) -> &mut AnyDevice {
         &mut self.devices[slot.0].1
     }
 
-    /// Joins two transceivers: light arrives at one end only while the other sends it.
+    /// Connects two transceivers. Light arrives at one end only while the other sends.
     pub fn join(&mut self, a: (RackSlot, u8), b: (RackSlot, u8)) {
         self.fibres.extend([(a, b), (b, a)]);
         for slot in [a.0, b.0] {
@@ -157,8 +149,8 @@ impl Rack {
         }
     }
 
-    /// Lets the light of `slot` arrive at the far ends of its fibres, or not; says where that is otherwise than
-    /// before. A module is called at the latest when its light has come to rest, so it arrives in time.
+    /// Updates the light at the far ends of this device's fibres, and returns the far ends that
+    /// changed. A module runs at the latest when its light settles, so the update is in time.
     fn spread_light(&mut self, now: SimTime, slot: RackSlot) -> Vec<RackSlot> {
         let mut changed = Vec::new();
         for number in 1..=2 {
@@ -176,12 +168,11 @@ impl Rack {
         changed
     }
 
-    /// Schedules a fault.
     pub fn schedule(&mut self, at: SimTime, slot: RackSlot, fault: DeviceFault) {
         self.faults.entry(at).or_default().push((slot, fault));
     }
 
-    /// Why `fault` cannot be applied to the device in `slot`.
+    /// Returns why `fault` cannot be applied to the device.
     #[must_use]
     pub fn objection(&self, slot: RackSlot, fault: DeviceFault) -> Option<String> {
         let (name, device) = &self.devices[slot.0];
@@ -217,8 +208,8 @@ impl Rack {
         Some((self.slot(&port.bundle.to_string())?, port.path))
     }
 
-    /// Swaps the far ends of two fibres, as if two cables were plugged in crossed. A second call undoes
-    /// it. No effect if [`Rack::objection`] has one.
+    /// Swaps the far ends of two fibres, like crossed cables. A second call reverts it. Does
+    /// nothing if [`Rack::objection`] returns a reason.
     fn cross(
         &mut self,
         now: SimTime,
@@ -251,12 +242,12 @@ impl Rack {
             return self.cross(now, slot, (number, other), out);
         }
         self.devices[slot.0].1.apply(now, fault, out);
-        // Its own comparators may see the fault.
+        // Its own comparators may detect the fault.
         self.devices[slot.0].1.as_device().on_time(now, out);
         self.called(now, slot, out);
     }
 
-    /// A client opened `line` of the device in `slot`.
+    /// Opens `line` of a device for a client.
     pub fn open(
         &mut self,
         now: SimTime,
@@ -268,7 +259,7 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// Bytes arrived on `line` of the device in `slot`.
+    /// Delivers bytes on `line` of a device.
     pub fn on_bytes(
         &mut self,
         now: SimTime,
@@ -281,7 +272,8 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// Lets the driver of a module's memory do what is due on its bus. An optical switch has no such memory.
+    /// Lets the driver of a module's memory perform due bus transfers. Ignored for an optical
+    /// switch.
     pub fn on_bus(
         &mut self,
         now: SimTime,
@@ -297,13 +289,13 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// The client of `line` is gone.
+    /// Reports that the client of `line` has disconnected.
     pub fn close(&mut self, now: SimTime, slot: RackSlot, line: Line) {
         self.devices[slot.0].1.as_device().close(now, line);
         self.plan_wakeup(slot);
     }
 
-    /// Time has come to `now`: faults happen and devices do what is due.
+    /// Advances the time: applies scheduled faults and runs due devices.
     pub fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>) {
         while let Some(entry) = self.faults.first_entry().filter(|entry| *entry.key() <= now) {
             for (slot, fault) in entry.remove() {
@@ -316,14 +308,14 @@ impl Rack {
         }
     }
 
-    /// When [`Rack::on_time`] should next be called.
+    /// Returns when to call [`Rack::on_time`] next.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<SimTime> {
         let device = self.wakeups.first().map(|(at, _)| *at);
         device.into_iter().chain(self.faults.keys().next().copied()).min()
     }
 
-    /// Devices that [`Rack::on_time`] calls at `now`.
+    /// Returns the devices that [`Rack::on_time`] runs at `now`.
     pub fn due(&self, now: SimTime) -> impl Iterator<Item = RackSlot> + '_ {
         let last = (now, RackSlot(usize::MAX));
         let faulted = self.faults.range(..=now).flat_map(|(_, faults)| faults);
@@ -331,7 +323,8 @@ impl Rack {
         woken.chain(faulted.map(|(slot, _)| *slot))
     }
 
-    /// A device was called: who misses its light from now on, or sees it again, is called by its comparator.
+    /// After a device has run, also runs those whose received light changed, as their comparators
+    /// would.
     fn called(&mut self, now: SimTime, slot: RackSlot, out: &mut Vec<Output>) {
         let mut called = vec![slot];
         while let Some(slot) = called.pop() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The edge: emulated devices on real ptys and TCP ports, in real time, on one thread.
+//! Serves emulated devices on real ptys and TCP ports, in real time, on one thread.
 //!
 //! ```text
 //!   ptys, TCP clients, control socket ──▶ epoll ──▶ Rack ──▶ bytes back, connections closed
@@ -7,8 +7,8 @@
 //!                                           └────────┘ sleeps until the next wake-up of any device
 //! ```
 //!
-//! An idle rack makes no system call at all. The control socket takes lines `DEVICE FAULT` and
-//! answers each with `ok` or with what is wrong.
+//! An idle rack makes no system calls. The control socket accepts lines `DEVICE FAULT` and answers
+//! each with `ok` or an error.
 
 mod eeproms;
 mod fuse;
@@ -37,35 +37,32 @@ use super::list::{DeviceList, Endpoint};
 use super::rack::{Rack, RackSlot};
 use super::{Line, Output, Port};
 
-/// Bytes kept for a client that does not read; more end its connection (on a pty: are lost).
+/// Limit on unread output per client. Beyond it the connection ends; on a pty, bytes are lost.
 const PENDING_BYTES_MAX: usize = 8 << 20;
-/// The longest line of the control socket.
+/// Limit on a line of the control socket.
 const CONTROL_LINE_BYTES_MAX: usize = 4096;
-/// Clients of TCP ports and control socket together, beyond what each device allows.
+/// Limit on TCP and control clients, in addition to the limits of each device.
 const CLIENTS_MAX: usize = 1024;
 const EVENTS_PER_WAIT: usize = 256;
 
-/// Where the edge puts things.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// A folder for links to the ptys, named after the devices with `-` for `/`.
+    /// Directory for links to the ptys, named after the devices with `-` for `/`.
     pub links: Option<PathBuf>,
-    /// A Unix socket for faults at run time.
+    /// Unix socket for fault injection.
     pub control: Option<PathBuf>,
-    /// A folder to mount with the memory of each module as a file, named as the links are.
+    /// Mount point for the memory of each module as a file, named like the links.
     pub eeproms: Option<PathBuf>,
 }
 
-/// How one device is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServedAddress {
-    /// The device.
     pub name: String,
     /// `transceiver`, `switch` or `gnmi-switch`.
     pub kind: &'static str,
     /// `frames`, `scpi`, `scpi-serial`, `tl1`, `gnmi` or `eeprom`.
     pub speaks: &'static str,
-    /// A path of a pty (its link, if links are made) or `ADDRESS:PORT`.
+    /// Path of a pty (its link, if links are created) or `ADDRESS:PORT`.
     pub at: String,
 }
 
@@ -92,7 +89,7 @@ enum Channel {
         received: Vec<u8>,
     },
     Stop(Arc<OwnedFd>),
-    /// The kernel's questions about the files of [`Options::eeproms`].
+    /// Kernel requests for the files of [`Options::eeproms`].
     Eeproms(eeproms::Eeproms),
 }
 
@@ -110,18 +107,15 @@ impl Channel {
     }
 }
 
-/// Ends [`Server::run`] from another thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<OwnedFd>);
 
 impl Stopper {
-    /// Lets [`Server::run`] return.
     pub fn stop(&self) {
         let _full_means_already_woken = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
 
-/// Devices on their ptys and ports.
 pub struct Server {
     rack: Rack,
     epoll: OwnedFd,
@@ -132,18 +126,19 @@ pub struct Server {
     stop: Arc<OwnedFd>,
     started: Instant,
     watcher: Option<Watcher>,
-    /// The channel of the files, if there are any.
+    /// Channel of the eeprom files, if any.
     eeproms: Option<u32>,
 }
 
-/// Hears of light that moved.
+/// Callback for changes of light.
 pub type Watcher = Box<dyn FnMut(Vec<LightChange>) + Send>;
 
 impl Server {
-    /// Opens every pty, port and link of `list`. Time begins now.
+    /// Opens every pty, port and link of `list`, and starts the clock.
     ///
     /// # Errors
-    /// If a port is taken, a folder cannot be written, or the system has no more ptys or files.
+    /// If a port is taken, a directory cannot be written, or the system is out of ptys or file
+    /// descriptors.
     pub fn start(list: DeviceList, options: &Options) -> io::Result<Self> {
         raise_file_limit();
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -175,20 +170,18 @@ impl Server {
         Ok(server)
     }
 
-    /// How the devices are reached.
     #[must_use]
     pub fn addresses(&self) -> &[ServedAddress] {
         &self.addresses
     }
 
-    /// Lets `watcher` hear where light is, at first of every bundle, then of those whose light moved. It is called
-    /// on the thread that serves the devices, which answer nothing until it returns.
+    /// Sets a callback for changes of light. The first call contains every bundle. The callback
+    /// runs on the thread that serves the devices, so it must return quickly.
     pub fn watch_light(&mut self, watcher: Watcher) {
         self.rack.watch_light();
         self.watcher = Some(watcher);
     }
 
-    /// What ends [`Server::run`].
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.stop))
@@ -250,7 +243,7 @@ impl Server {
         Ok(at)
     }
 
-    /// Every module is a file, too.
+    /// Mounts a file for each module.
     fn open_eeproms(&mut self, folder: &Path) -> io::Result<()> {
         let modules = self
             .rack
@@ -270,7 +263,7 @@ impl Server {
         Ok(())
     }
 
-    /// Does what is due on the files; when something is next.
+    /// Performs due transfers for the files, and returns when the next one is due.
     fn advance_eeproms(&mut self, now: SimTime, out: &mut Vec<Output>) -> Option<SimTime> {
         let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&self.eeproms?) else {
             return None;
@@ -287,7 +280,7 @@ impl Server {
         Ok(id)
     }
 
-    /// Virtual time: since the start.
+    /// Returns the virtual time since the start.
     fn now(&self) -> SimTime {
         let nanos = self.started.elapsed().as_nanos();
         SimTime::START + Picoseconds::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 1_000))
@@ -296,7 +289,7 @@ impl Server {
     /// Serves until [`Stopper::stop`].
     ///
     /// # Errors
-    /// If the system refuses to wait; trouble with single clients only ends those.
+    /// If waiting fails. Errors of single clients only end those.
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         loop {
@@ -343,7 +336,7 @@ impl Server {
             Some(Channel::Stop(_)) | None => {}
             Some(Channel::Eeproms(_)) => {
                 let Some(Channel::Eeproms(eeproms)) = self.channels.get_mut(&id) else { return };
-                // Unmounted, or ended by the kernel: the other lines go on.
+                // Unmounted or ended by the kernel. Other channels continue.
                 if !eeproms.take() {
                     self.hang_up(id);
                 }
@@ -355,7 +348,7 @@ impl Server {
         let mut buffer = [0; 4096];
         let (slot, read) = match self.channels.get(&id) {
             Some(Channel::Pty { slot, master, client_side, .. }) => {
-                // A client that died holding the line exclusively must not lock its successor out.
+                // A client that died holding the line exclusively must not lock out its successor.
                 let _only_a_courtesy = ioctl_tiocnxcl(client_side);
                 (*slot, rustix::io::read(master, &mut buffer))
             }
@@ -435,7 +428,7 @@ impl Server {
         }
     }
 
-    /// Does what one control line says.
+    /// Executes a line of the control socket.
     fn obey(&mut self, line: &str) -> String {
         let (name, fault) = line.split_once(' ').unwrap_or((line, ""));
         let slots = self.rack.slots_of(name);
@@ -479,7 +472,7 @@ impl Server {
         }
     }
 
-    /// Writes what waits for a client, and registers for when the rest can be written.
+    /// Writes pending output, and waits for writability if some remains.
     fn flush(&mut self, id: u32) {
         let (pending, written, is_pty) = match self.channels.get_mut(&id) {
             Some(Channel::Pty { master, pending, .. }) => {
@@ -550,7 +543,7 @@ fn now_instant() -> Instant {
     Instant::now()
 }
 
-/// A pty needs two files; the usual soft limit of 1,024 would stop at 500 modules.
+/// A pty needs two file descriptors; the usual soft limit of 1,024 would allow only 500 modules.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -559,7 +552,7 @@ fn raise_file_limit() {
 }
 
 fn timespec(picoseconds: u64) -> Timespec {
-    // Rounded up: to wake a nanosecond early would only mean to sleep again.
+    // Rounded up, because waking too early would only mean to sleep again.
     let nanos = picoseconds.div_ceil(1_000);
     Timespec {
         tv_sec: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
@@ -567,7 +560,7 @@ fn timespec(picoseconds: u64) -> Timespec {
     }
 }
 
-/// Makes the link of a device; one that is there already from an earlier run is replaced.
+/// Creates the link of a device, replacing one of an earlier run.
 fn link(folder: &Path, name: &str, target: &Path) -> io::Result<String> {
     let path = folder.join(name.replace('/', "-"));
     remove_if_present(&path, |kind| kind.is_symlink())?;
@@ -575,7 +568,7 @@ fn link(folder: &Path, name: &str, target: &Path) -> io::Result<String> {
     Ok(path.to_string_lossy().into_owned())
 }
 
-/// Removes what an earlier run left at `path`, if it is of the expected kind.
+/// Removes leftovers of an earlier run at `path`, if they are of the expected type.
 fn remove_if_present(path: &Path, is_ours: fn(std::fs::FileType) -> bool) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if is_ours(found.file_type()) => std::fs::remove_file(path),

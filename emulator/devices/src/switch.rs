@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated Polatis-style optical circuit switch: one matrix, spoken to in SCPI and TL1.
+//! An emulated Polatis-style optical circuit switch: one matrix, accessed through SCPI and TL1.
 //!
 //! ```text
-//!  Port::Scpi ──────┐ lines                                  ┌─▶ reply, perhaps when light rests
-//!  Port::ScpiSerial ├──────▶ queue of units ──▶ one at a ────┤
-//!  Port::Tl1 ───────┘ `;`       in order         time        └─▶ Matrix
+//!  Port::Scpi ──────┐ lines                                 ┌─▶ reply, possibly after light settles
+//!  Port::ScpiSerial ├──────▶ queue of units ──▶ one at a ───┤
+//!  Port::Tl1 ───────┘ `;`    in order           time        └─▶ Matrix
 //! ```
 //!
-//! Commands are done one at a time, in the order in which they arrived, whoever sent them. A reply
-//! that waits for light to rest holds up everything behind it.
+//! Commands of all clients are executed one at a time, in order of arrival. A reply that waits for
+//! light to settle delays everything after it.
 
 pub(crate) mod matrix;
 mod scpi;
@@ -28,42 +28,41 @@ use matrix::{Matrix, Pair};
 use scpi::{Executed, OVERRUN, ScpiState};
 use tl1::{Login, Tl1State};
 
-/// The longest command; a list of 4,096 ports fits.
+/// Limit on a command; a list of 4,096 ports fits.
 const COMMAND_BYTES_MAX: usize = 1 << 16;
 
-/// Commands waiting at most; a client that sends more without reading loses them.
+/// Maximum number of queued commands. Further ones are lost.
 const QUEUE_MAX: usize = 4096;
 
-/// TL1 clients at most.
+/// Maximum number of TL1 clients.
 const TL1_CLIENTS_MAX: usize = 8;
 
-/// What kind of switch.
 #[derive(Clone, Debug)]
 pub struct SwitchSpec {
-    /// TL1 source id and the serial number of `*IDN?`. Empty: TL1 shows `( nil )`.
+    /// TL1 source id, and the serial number in `*IDN?`. If empty, TL1 shows `( nil )`.
     pub name: String,
-    /// Ingress ports, 1 to this.
+    /// Number of ingress ports, numbered from 1.
     pub ingress: u16,
-    /// Egress ports, numbered on from the last ingress port.
+    /// Number of egress ports, numbered after the ingress ports.
     pub egress: u16,
-    /// Time for the mirrors to come to rest, within 10 %.
+    /// Settling time of the mirrors, within 10 %.
     pub switching: Picoseconds,
-    /// Time to think about a command before it is done.
+    /// Processing time per command.
     pub command: Picoseconds,
-    /// Time to start after a reboot.
+    /// Restart time.
     pub boot: Picoseconds,
     /// TL1 user and password.
     pub login: (String, String),
-    /// The model has power monitors.
+    /// Whether it has power monitors.
     pub has_power_monitors: bool,
-    /// TL1 clients get autonomous messages about changes.
+    /// Whether TL1 clients receive autonomous messages about changes.
     pub is_autonomous: bool,
-    /// TL1 commands that take long are acknowledged first.
+    /// Whether slow TL1 commands are acknowledged first.
     pub acknowledges: bool,
 }
 
 impl Default for SwitchSpec {
-    /// A 24×24 switch that takes 20 ms, our design value.
+    /// A 24×24 switch with our design value of 20 ms for switching.
     fn default() -> Self {
         Self {
             name: "POLATIS".to_owned(),
@@ -96,7 +95,7 @@ struct Job {
     arrived: SimTime,
     text: String,
     ends_line: bool,
-    /// Whose it was, where it is carried out whether the client is still there or not.
+    /// The client of a deferred command, which is executed even if the client has disconnected.
     deferred_for: Option<(Port, Login)>,
 }
 
@@ -106,7 +105,6 @@ enum Stage {
     Waiting { until: SimTime, executed: Executed, before: Vec<Pair> },
 }
 
-/// One emulated switch.
 #[derive(Clone, Debug)]
 pub struct OpticalSwitch {
     spec: SwitchSpec,
@@ -115,7 +113,7 @@ pub struct OpticalSwitch {
     tl1: Tl1State,
     clients: BTreeMap<Line, SwitchClient>,
     queue: VecDeque<Job>,
-    /// Changes that are carried out at these times; their clients' next commands wait behind them.
+    /// Deferred changes with their times. Later commands of the same client wait for them.
     deferred: Vec<(SimTime, Job)>,
     current: Option<(Job, Stage)>,
     free_from: SimTime,
@@ -123,7 +121,7 @@ pub struct OpticalSwitch {
 }
 
 impl OpticalSwitch {
-    /// The `index`-th switch of a run, dark.
+    /// Creates the `index`-th switch of a run, dark.
     #[must_use]
     pub fn new(spec: SwitchSpec, seed: Seed, index: u64) -> Self {
         use rand::RngExt;
@@ -151,25 +149,24 @@ impl OpticalSwitch {
         }
     }
 
-    /// The connections there really are, ingress first.
+    /// Returns the actual connections, ingress first.
     #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         self.matrix.pairs()
     }
 
-    /// Along which connections light passes.
+    /// Returns the connections that pass light.
     #[must_use]
     pub fn light(&self, now: SimTime) -> PassedLight {
         self.matrix.light(now)
     }
 
-    /// Moves a circuit by hand at the device; no client is involved.
+    /// Moves a circuit by hand, without any client.
     pub fn connect_by_hand(&mut self, now: SimTime, ingress: u16, egress: u16) {
         self.matrix.disconnect(now, &[(ingress, None)]);
         self.matrix.connect(now, &[(ingress, egress)]);
     }
 
-    /// What shines on an ingress port from now on, in dBm.
     pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
         self.matrix.set_input_dbm(ingress, dbm);
     }
@@ -196,7 +193,7 @@ impl OpticalSwitch {
         }
     }
 
-    /// A change that was deferred until now is carried out.
+    /// Starts a deferred change that is due.
     fn start_deferred(&mut self, now: SimTime) -> bool {
         let due = self.deferred.iter().position(|(at, _)| *at <= now);
         let Some((until, job)) = due.map(|index| self.deferred.remove(index)) else { return false };
@@ -275,7 +272,7 @@ impl OpticalSwitch {
         }
     }
 
-    /// Events for every TL1 client, before the reply to whoever made the change.
+    /// Sends events to every TL1 client before the reply to the originator.
     fn tell_of_changes(&mut self, now: SimTime, before: &[Pair], out: &mut Vec<Output>) {
         let after = self.matrix.pairs();
         if !self.spec.is_autonomous || after == before {
@@ -304,7 +301,7 @@ impl OpticalSwitch {
         }
     }
 
-    /// Every connection to a client is lost, what was not done is forgotten, light stays.
+    /// Drops all connections and pending commands. Light stays.
     fn reboot(&mut self, now: SimTime, out: &mut Vec<Output>) {
         self.queue.clear();
         self.deferred.clear();
@@ -319,7 +316,7 @@ impl OpticalSwitch {
         }
     }
 
-    /// Takes the complete commands out of a client's buffer.
+    /// Takes complete commands from a client's buffer.
     fn take_commands(&mut self, now: SimTime, line: Line) {
         let Some(client) = self.clients.get_mut(&line) else { return };
         let is_tl1 = client.port == Port::Tl1;
@@ -351,12 +348,12 @@ impl OpticalSwitch {
     }
 }
 
-/// Whether a TL1 command or a unit of a SCPI line asks for other circuits.
+/// Returns whether a TL1 command or a SCPI unit changes circuits.
 fn changes_circuits(text: &str) -> bool {
     tl1::changes_circuits(text) || scpi::changes_circuits(text)
 }
 
-/// The units of a SCPI line, each absolute.
+/// Splits a SCPI line into units with absolute headers.
 fn units_of(text: &str) -> Vec<String> {
     let mut units: Vec<String> = Vec::new();
     let mut before = String::new();
@@ -414,7 +411,7 @@ impl EmulatedDevice for OpticalSwitch {
         if now < self.answers_from {
             return;
         }
-        // In pieces, so that a flood is cut at the limit and not after it.
+        // Processed in pieces, so that the limit applies within a large input.
         for piece in input.chunks(COMMAND_BYTES_MAX) {
             if let Some(client) = self.clients.get_mut(&line) {
                 client.buffer.extend_from_slice(piece);
@@ -436,7 +433,7 @@ impl EmulatedDevice for OpticalSwitch {
         let current = self.current.as_ref().map(|(_, stage)| match stage {
             Stage::Thinking { until } | Stage::Waiting { until, .. } => *until,
         });
-        // While one command is on its way, what was deferred waits for it.
+        // A deferred change waits for the current command.
         current.or_else(|| self.deferred.iter().map(|(at, _)| *at).min())
     }
 }

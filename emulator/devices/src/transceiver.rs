@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated transceiver with a switch inside: the firmware of `lightloom-firmware-api` on
-//! emulated optics, reached over its serial line.
+//! An emulated transceiver with an integrated switch: the firmware of `lightloom-firmware-api` on
+//! emulated optics, accessed over its serial line.
 
 mod misread;
 
@@ -23,20 +23,20 @@ use misread::Misread;
 
 const MICROSECOND: u64 = 1_000_000;
 
-/// What kind of module, and how it was left.
+/// The kind of module, and its initial state.
 #[derive(Clone, Copy, Debug)]
 pub struct TransceiverSpec {
     /// Names, groups and timings.
     pub profile: Profile,
-    /// Where the light goes at power-on.
+    /// Paths at power-on.
     pub power_on: Paths,
-    /// How long before the run began its power came on. From 0.65 s on, an
-    /// [`Profile::OCSTRX_800G`] carries traffic when the run begins.
+    /// Time since power-on at the start of the run. From 0.65 s, an [`Profile::OCSTRX_800G`]
+    /// carries traffic when the run starts.
     pub powered_for: Picoseconds,
 }
 
 impl Default for TransceiverSpec {
-    /// An 800G module that loops back and has been up for a second.
+    /// An 800G module in loopback, powered for a second.
     fn default() -> Self {
         Self {
             profile: Profile::OCSTRX_800G,
@@ -46,7 +46,6 @@ impl Default for TransceiverSpec {
     }
 }
 
-/// One emulated module on one serial line.
 #[derive(Clone, Debug)]
 pub struct Transceiver {
     firmware: Firmware<Optics>,
@@ -58,7 +57,6 @@ pub struct Transceiver {
 }
 
 impl Transceiver {
-    /// The `index`-th module of a run.
     #[must_use]
     pub fn new(spec: &TransceiverSpec, seed: Seed, index: u64) -> Self {
         let optics = Optics::new(seed, index, spec.power_on);
@@ -75,43 +73,40 @@ impl Transceiver {
         }
     }
 
-    /// The optics: true positions, and what arrives from the far ends.
+    /// Returns the optics: actual positions, and the light from the far ends.
     pub const fn optics_mut(&mut self) -> &mut Optics {
         self.firmware.module_mut().hardware_mut()
     }
 
-    /// Whether light leaves on external path `number`.
     #[must_use]
     pub fn sends(&self, now: SimTime, number: u8) -> bool {
         self.firmware.module().hardware().sends(self.micros(now), number)
     }
 
-    /// What the host called it since its last restart.
+    /// Returns the name assigned by the host since the last restart.
     #[must_use]
     pub const fn link_name(&self) -> LinkName {
         self.firmware.module().hardware().link_name()
     }
 
-    /// Where the light of `group` really goes; `None` while it moves.
+    /// Returns the actual path of `group`. `None` while it moves.
     #[must_use]
     pub fn true_path(&self, now: SimTime, group: usize) -> Option<Path> {
         self.firmware.module().hardware().true_path(self.micros(now), group)
     }
 
-    /// When the light of `group` comes to rest. `None` if it does not move.
+    /// Returns when the light of `group` settles. `None` if it is not moving.
     #[must_use]
     pub fn rests_at(&self, now: SimTime, group: usize) -> Option<SimTime> {
         let at = self.firmware.module().hardware().rests_at(self.micros(now), group)?;
         Some(SimTime(at.0.saturating_sub(self.age).saturating_mul(MICROSECOND)))
     }
 
-    /// Whether it has power and its lasers are on.
     #[must_use]
     pub fn shines(&self) -> bool {
         self.firmware.module().hardware().shines()
     }
 
-    /// What went wrong on the line, as the module counts it.
     #[must_use]
     pub const fn counters(&self) -> LineCounters {
         self.firmware.counters()
@@ -131,7 +126,7 @@ impl Transceiver {
         self.firmware.module_mut().bus_read(at, offset, out)
     }
 
-    /// Writes over its I2C bus. What an arm there spells is what a module that lies says it did.
+    /// Writes over its I2C bus. Remembers the paths of an arm, which a lying module later reports.
     ///
     /// # Errors
     /// As for [`Module::bus_write`].
@@ -151,7 +146,7 @@ impl Transceiver {
         Micros(now.0 / MICROSECOND + self.age)
     }
 
-    /// Runs the firmware up to `now`, a reboot that is due on the way included.
+    /// Runs the firmware up to `now`, including a reboot that is due.
     fn catch_up(&mut self, now: SimTime, sent: &mut Vec<Vec<u8>>) {
         if let Some(at) = self.reboot_at.filter(|&at| at <= now) {
             self.reboot_at = None;
@@ -163,8 +158,8 @@ impl Transceiver {
         self.firmware.poll(now, |frame| sent.push(frame.to_vec()));
     }
 
-    /// Sends what the firmware sent, with forged reports where the module lies, and plans the
-    /// reboot in the middle of a change that has begun.
+    /// Sends the firmware's frames, with forged reports if the module lies. Schedules a reboot in
+    /// the middle of a change that has started.
     fn finish(&mut self, now: SimTime, sent: Vec<Vec<u8>>, out: &mut Vec<Output>) {
         let faults = self.firmware.module().hardware().faults;
         if faults.reboots_in_commit && self.firmware.module().moving() && self.reboot_at.is_none() {
@@ -181,7 +176,7 @@ impl Transceiver {
         }
     }
 
-    /// A liar has to know what it was asked for: kept from each accepted arm.
+    /// Remembers the paths of each accepted arm, for forged reports.
     fn remember_wanted(&mut self, frame: &[u8]) {
         with_reply(frame, |frame, reply| {
             if matches!(reply, Reply::Armed(_)) || frame.command == command::GO {
@@ -190,7 +185,7 @@ impl Transceiver {
         });
     }
 
-    /// The report of a fire, as it would be if all had gone well.
+    /// Forges the report of a fire as if everything had gone well.
     fn forge(&self, frame: &[u8]) -> Option<Vec<u8>> {
         let mut forged = None;
         with_reply(frame, |original, reply| {
@@ -218,13 +213,13 @@ impl Transceiver {
     }
 }
 
-/// The paths in the registers of the last arm.
+/// Returns the paths in the registers of the last arm.
 fn wanted_paths(module: &Module<Optics>) -> Paths {
     use lightloom_firmware_api::cmis::page_b0;
     std::array::from_fn(|group| page_b0::wanted(group).get(module).unwrap_or(Path::DARK))
 }
 
-/// Calls `on` with the reply in `frame`, if it holds one to an arm, a fire or both in one.
+/// Calls `on` with the reply in `frame`, if it answers an arm, a fire or both in one.
 fn with_reply(frame: &[u8], mut on: impl FnMut(&Frame<'_>, &Reply<'_>)) {
     let mut reassembler = Reassembler::new();
     for &byte in frame {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A thousand modules in one process on real ptys: one change each, and then nothing to do.
+//! A thousand modules in one process on real ptys: one change each, then idle.
 //!
-//! Alone in its file, so that the processor time of the process is that of the modules.
+//! This test is in its own file, so that the process's CPU time is that of the modules.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::print_stderr,
@@ -22,7 +22,7 @@ use live::{Framed, Served, now};
 
 const MODULES: usize = 1_000;
 
-/// Processor time of this process so far.
+/// Returns the CPU time of this process so far.
 fn cpu_time() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     let time = clock_gettime(ClockId::ProcessCPUTime);

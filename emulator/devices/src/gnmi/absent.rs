@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The place of a gNMI switch in a program that reads device lists and serves none: it takes faults and answers
-//! nothing. Without the feature `gnmi` HTTP/2 is not compiled.
+//! Stand-in for the gNMI switch in programs that read device lists without serving them. It accepts
+//! faults and answers nothing. Used without the feature `gnmi`, so that HTTP/2 is not compiled.
 
 pub(crate) mod file;
 
@@ -13,7 +13,6 @@ use crate::list::SwitchFile;
 use crate::switch::PassedLight;
 use crate::{EmulatedDevice, Line, Output, Port};
 
-/// What a list says of it is read and dropped.
 #[derive(Clone, Debug, Default)]
 pub struct GnmiSpec;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration as the public document of 2018 has it (section 3.2): of each role the largest election id
-//! is kept, and a Set with a smaller one is denied. A restart of the program forgets them.
+//! Master arbitration according to the public document of 2018 (section 3.2). The largest election
+//! id of each role is kept, and a Set with a smaller one is denied. A restart of the program
+//! forgets them.
 
 use lightloom_gnmi::Status;
 use lightloom_gnmi::extension::{MasterArbitration, Uint128};
@@ -9,14 +10,13 @@ use lightloom_gnmi::message::SetRequest;
 use super::state::State;
 use crate::misbehave::Misbehaviour;
 
-/// So many roles at most.
 const ROLES_MAX: usize = 64;
 
 impl State {
-    /// Whether the client of a Set may change anything; a larger election id is kept from now on.
+    /// Checks whether the client of a Set may change anything, and keeps a larger election id.
     ///
     /// # Errors
-    /// Another client is master, or it is not said who this one is.
+    /// If another client is master, or the election id is missing.
     pub(crate) fn arbitrate(&mut self, request: &SetRequest) -> Result<(), Status> {
         let mut asked = request.extension.iter().filter_map(|one| one.master_arbitration.as_ref());
         let Some(MasterArbitration { role, election_id }) = asked.next_back() else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a switch is set to, and how a Set changes it: deletes, then replaces, then updates, on a copy. The copy
-//! is checked as a whole; one wrong part, and nothing of it is taken.
+//! Configuration of a switch. A Set is applied to a copy: deletes, then replaces, then updates. The
+//! copy is validated as a whole and adopted only if it has no error.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,14 @@ use lightloom_gnmi::model::ColdStartRecovery;
 use lightloom_gnmi::path::{KEY_BYTES_MAX, STEPS_MAX, bare, joined, text};
 use serde_json::{Map, Value as Json};
 
-/// So many connections may be wanted at a time.
 const CONNECTIONS_MAX: usize = 8_192;
 
-/// A connection that is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct IntendedConnection {
     pub(crate) input: Option<String>,
     pub(crate) output: Option<String>,
 }
 
-/// What is set of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortConfig {
     pub(crate) enabled: bool,
@@ -34,12 +31,11 @@ impl Default for PortConfig {
     }
 }
 
-/// All that can be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SwitchConfig {
     pub(crate) bidirectional: bool,
     pub(crate) recovery: ColdStartRecovery,
-    /// Those that are not as usual.
+    /// Ports with settings that differ from the defaults.
     pub(crate) ports: BTreeMap<String, PortConfig>,
     pub(crate) connections: BTreeMap<String, IntendedConnection>,
 }
@@ -51,7 +47,6 @@ impl Default for SwitchConfig {
     }
 }
 
-/// What is to be done at a path.
 #[derive(Clone, Copy)]
 enum Change<'a> {
     Delete,
@@ -59,14 +54,13 @@ enum Change<'a> {
     Update(&'a Json),
 }
 
-/// What is wrong with a part of a Set.
 type Wrong = String;
 
 impl SwitchConfig {
-    /// What a Set makes of this. Whether that can be is not checked yet.
+    /// Returns the configuration after a Set, without validating it.
     ///
     /// # Errors
-    /// The first part that makes no sense.
+    /// The first malformed part.
     pub(crate) fn changed(&self, request: &SetRequest) -> Result<Self, Status> {
         if !request.union_replace.is_empty() {
             return Err(Status::unimplemented("union_replace: use delete, replace and update"));
@@ -206,7 +200,7 @@ impl SwitchConfig {
         }
     }
 
-    /// Entries of the list in one value: an array, or one of them.
+    /// Applies list entries given in one value: an array, or a single entry.
     fn entries(&mut self, value: Option<&Json>) -> Result<(), Wrong> {
         let one = |this: &mut Self, entry: &Json| {
             let name = key_of(entry)?;
@@ -233,7 +227,7 @@ impl SwitchConfig {
         let names: Vec<_> = steps.iter().map(|step| bare(&step.name)).collect();
         let value = match (names.as_slice(), change) {
             ([], Change::Delete) => {
-                // What is not there may be deleted: gNMI, 3.4.6.
+                // Deleting a missing node is allowed: gNMI, 3.4.6.
                 self.connections.remove(name);
                 return Ok(());
             }
@@ -354,7 +348,7 @@ impl PortConfig {
     }
 }
 
-/// A Set has a part that makes no sense: the whole of it is refused.
+/// Refuses a whole Set because of a malformed part.
 pub(crate) fn wrong(path: &Path, why: &str) -> Status {
     Status::invalid_argument(format!("{}: {why}; nothing was changed", text(path)))
 }
@@ -365,7 +359,7 @@ fn members(value: &Json) -> Result<impl Iterator<Item = (&str, &Json)>, Wrong> {
     Ok(object.iter().map(|(name, value)| (bare(name), value)))
 }
 
-/// The member of this name; any other is a mistake.
+/// Returns the member with one of these names. Any other member is an error.
 fn only<'a>(value: &'a Json, names: &[&str]) -> Result<Option<&'a Json>, Wrong> {
     let mut found = None;
     for (name, value) in members(value)? {
@@ -407,7 +401,7 @@ fn boolean(leaf: &str, value: &Json) -> Result<bool, Wrong> {
     value.as_bool().ok_or_else(|| format!("`{leaf}` is true or false, not {value}"))
 }
 
-/// Bounds what a client may have the switch remember.
+/// Bounds the memory that a client can occupy.
 pub(crate) fn must_fit(config: &SwitchConfig) -> Result<(), Status> {
     if config.connections.len() > CONNECTIONS_MAX {
         let why = format!("more than {CONNECTIONS_MAX} connections; nothing was changed");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Subscribers: what each has heard, and what is news to it. Those who hear of the same share the work.
+//! Subscriptions to the switch's data. Subscribers of the same path and encoding share a feed.
 
 use std::collections::BTreeMap;
 
@@ -17,28 +17,27 @@ use super::state::State;
 use super::tree::flat;
 use crate::misbehave::Misbehaviour;
 
-/// So many subscribers at a time.
 pub(crate) const SUBSCRIBERS_MAX: usize = 256;
-/// What a subscriber may leave unread; one more message ends its subscription.
+/// Maximum number of unread messages. One more ends the subscription.
 pub(crate) const UNREAD_MAX: usize = 1_024;
-/// The shortest time between two samples.
+/// Shortest sample interval.
 const SAMPLE_LEAST: Picoseconds = Picoseconds::from_millis(100);
-/// Where the subscriber leaves it to the switch.
+/// Sample interval if the subscriber specifies none.
 const SAMPLE_USUAL: Picoseconds = Picoseconds::from_millis(1_000);
 
 pub(crate) type FeedSender = mpsc::Sender<Result<SubscribeResponse, Status>>;
 
-/// Every leaf below a path, by its path's text.
+/// All leaves below a path, by path text.
 type Leaves = BTreeMap<String, (Path, TypedValue)>;
 
-/// What is heard of one path in one encoding.
+/// The data of one path in one encoding.
 #[derive(Debug)]
 struct Feed {
     path: Path,
     encoding: Encoding,
     last: Leaves,
     on_change: Vec<FeedSender>,
-    /// When next, how often, and to whom.
+    /// Next time, interval, and subscriber.
     samples: Vec<(SimTime, Picoseconds, FeedSender)>,
 }
 
@@ -46,7 +45,6 @@ struct Feed {
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
     feeds: Vec<Feed>,
-    /// Something has changed since they were last looked at.
     pub(crate) are_stale: bool,
 }
 
@@ -54,7 +52,7 @@ fn leaves(state: &State, path: &Path, encoding: Encoding) -> Result<Leaves, Stat
     let tree = state.tree(path);
     let found = match tree.select(path) {
         Ok(found) => found,
-        // It may come: only a path that the model does not have is a mistake.
+        // The node may appear later. Only a path outside the model is an error.
         Err(status) if status.code() == lightloom_gnmi::Code::NotFound => Vec::new(),
         Err(status) => return Err(status),
     };
@@ -62,7 +60,6 @@ fn leaves(state: &State, path: &Path, encoding: Encoding) -> Result<Leaves, Stat
     Ok(all.map(|(key, path, value)| (key, (path, value))).collect())
 }
 
-/// All these leaves in one message.
 fn whole(state: &State, leaves: &Leaves) -> SubscribeResponse {
     let update = leaves.values().map(|(path, value)| update(path, value)).collect();
     let timestamp = state.spec.unix_nanos(state.now);
@@ -74,7 +71,7 @@ fn update(path: &Path, value: &TypedValue) -> Update {
     Update { path: Some(path.clone()), val: Some(value.clone()), duplicates: 0 }
 }
 
-/// What stands at this path now, for who asks once or polls.
+/// Returns the current data for a once or poll subscription.
 pub(crate) fn snapshot(
     state: &State,
     list: &SubscriptionList,
@@ -95,7 +92,7 @@ pub(crate) fn encoding_of(list: &SubscriptionList) -> Result<Encoding, Status> {
     super::target::encoding(list.encoding)
 }
 
-/// How often a subscription with samples sends; `None` for one on change without a heartbeat.
+/// Returns the sample interval of a subscription. `None` for on-change without a heartbeat.
 fn period(subscription: &Subscription) -> Result<Option<Picoseconds>, Status> {
     let mode = SubscriptionMode::try_from(subscription.mode)
         .map_err(|_| Status::invalid_argument("the mode of a subscription is 0, 1 or 2"))?;
@@ -128,7 +125,7 @@ impl Feeds {
         self.feeds.iter().map(|feed| feed.on_change.len() + feed.samples.len()).sum()
     }
 
-    /// Everyone's subscription ends: the switch restarts.
+    /// Ends all subscriptions when the switch restarts.
     pub(crate) fn end(&mut self) {
         self.feeds.clear();
     }
@@ -148,7 +145,6 @@ impl Feeds {
         &mut self.feeds[at]
     }
 
-    /// Sends what is due.
     pub(crate) fn on_time(&mut self, state: &State) {
         let stale = std::mem::take(&mut self.are_stale);
         let now = state.now;
@@ -195,7 +191,7 @@ impl Feed {
     }
 }
 
-/// Whether the subscriber is still there, and reads.
+/// Sends a message. Returns false if the subscriber is gone or too slow.
 fn send(sender: &FeedSender, message: SubscribeResponse) -> bool {
     match sender.try_send(Ok(message)) {
         Ok(()) => true,
@@ -203,7 +199,7 @@ fn send(sender: &FeedSender, message: SubscribeResponse) -> bool {
     }
 }
 
-/// Takes a subscriber in, with what is there at the start.
+/// Adds a subscriber, and sends it the current data.
 pub(crate) fn subscribe(
     state: &mut State,
     list: &SubscriptionList,
@@ -247,7 +243,7 @@ pub(crate) fn subscribe(
     Ok(())
 }
 
-/// The path of the first subscription, for a message.
+/// Returns the path of the first subscription, for messages.
 pub(crate) fn first_path(list: &SubscriptionList) -> String {
     let first = list.subscription.first().and_then(|subscription| subscription.path.as_ref());
     text(&joined(list.prefix.as_ref(), first))

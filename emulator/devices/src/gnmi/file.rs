@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device list says of a gNMI switch beyond what it says of every switch.
+//! Keys of a gNMI switch in a device list.
 
 #[cfg(feature = "gnmi")]
 use lightloom_gnmi::model::{ColdStartRecovery, VERSION};
@@ -11,78 +11,78 @@ use super::GnmiSpec;
 #[cfg(feature = "gnmi")]
 use crate::list::SwitchFile;
 
-/// How a switch speaks gNMI, with the OCP model of optical circuit switches.
+/// gNMI settings of a switch with the OCP model.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GnmiFile {
-    /// Where, over TCP; port 0 takes a free one.
+    /// TCP address; port 0 selects a free one.
     pub listen: String,
-    /// The direction of its ports [default: sides].
+    /// Direction of its ports [default: sides].
     #[serde(default)]
     pub ports: Directions,
-    /// The best it can do for connections in a cold start [default: restore].
+    /// Best supported recovery of connections after a cold start [default: restore].
     #[serde(default)]
     pub recovery: RecoveryWord,
-    /// When it finds out that a port is in use [default: at-once].
+    /// When it detects that a port is in use [default: at-once].
     #[serde(default)]
     pub checks: Checks,
-    /// Whether a Set without an election id is taken once a master is elected [default: optional].
+    /// Whether a Set without an election id is accepted once a master is elected [default:
+    /// optional].
     #[serde(default)]
     pub arbitration: ArbitrationWord,
-    /// The version of the model that it says it has [default: 0.8.0].
+    /// Reported version of the model [default: 0.8.0].
     #[serde(default)]
     pub model_version: Option<String>,
 }
 
-/// The direction of ports.
+/// Direction of ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Directions {
     /// Groups `in` (INPUT-ONLY) and `out` (OUTPUT-ONLY).
     #[default]
     Sides,
-    /// Groups `a` and `b`, both ANY, each connected to the other.
+    /// Groups `a` and `b`, both ANY, connectable to each other.
     Any,
 }
 
-/// What becomes of connections in a cold start.
+/// Connections after a cold start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecoveryWord {
-    /// They are gone.
+    /// Removed.
     Remove,
-    /// They are interrupted and made again.
+    /// Interrupted and restored.
     #[default]
     Restore,
-    /// They stay.
+    /// Maintained without interruption.
     Maintain,
 }
 
-/// What becomes of a Set without an election id where a master is elected.
+/// Treatment of a Set without an election id once a master is elected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArbitrationWord {
-    /// It is taken.
+    /// Accepted.
     #[default]
     Optional,
-    /// It is denied.
+    /// Denied.
     Required,
 }
 
-/// When a switch finds out that a port is in use.
+/// When a switch detects that a port is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checks {
-    /// When it is asked: the whole Set is refused.
+    /// During validation: the whole Set is refused.
     #[default]
     AtOnce,
-    /// When it carries the Set out: the connection is INVALID.
+    /// During execution: the connection becomes INVALID.
     Late,
 }
 
 #[cfg(feature = "gnmi")]
 impl GnmiFile {
-    /// The switch that this and the rest of its entry describe.
     pub(crate) fn spec(&self, of: &SwitchFile) -> GnmiSpec {
         let usual = GnmiSpec::default();
         GnmiSpec {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A gNMI switch that breaks a promise: what it does otherwise with a Set, and with what it says.
+//! Misbehaviours of a gNMI switch: deviations in handling a Set and in its answers.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ impl State {
         self.matrix.faults.breaks(which)
     }
 
-    /// What Capabilities says instead.
+    /// Falsifies the answer to Capabilities.
     pub(crate) fn misreport(&self, said: &mut CapabilityResponse) {
         if self.breaks(Misbehaviour::HidesModel) {
             said.supported_models.retain(|model| model.name != MODULES[1]);
@@ -28,7 +28,7 @@ impl State {
         }
     }
 
-    /// A Set as it is understood instead.
+    /// Changes a Set before it is applied.
     pub(crate) fn misread(&self, request: &mut SetRequest) {
         let prefix = request.prefix.clone();
         let is_of_state = |update: &Update| {
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    /// Connections of a Set that are accepted and dropped without a word.
+    /// Silently drops connections of a Set.
     pub(crate) fn drop_unwelcome(&self, next: &mut SwitchConfig) {
         let (unknown, alike) =
             (self.breaks(Misbehaviour::TakesUnknownPort), self.breaks(Misbehaviour::JoinsInputs));
@@ -60,7 +60,7 @@ impl State {
         });
     }
 
-    /// Parts of a Set that are carried out although the whole of it is refused.
+    /// Executes parts of a Set that is refused as a whole.
     pub(crate) fn do_half(&mut self, request: &SetRequest) {
         if !self.breaks(Misbehaviour::HalfASet) {
             return;
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// Why a Set is refused that should not be.
+    /// Refuses a Set that should be accepted.
     pub(crate) fn objects(&self, request: &SetRequest, next: &SwitchConfig) -> Result<(), Status> {
         let gone = |path: &Path| {
             let path = joined(request.prefix.as_ref(), Some(path));
@@ -103,7 +103,6 @@ impl State {
     }
 }
 
-/// The connections that a Set names.
 pub(crate) fn named(request: &SetRequest) -> BTreeSet<String> {
     let parts = request.replace.iter().chain(&request.update).filter_map(|part| part.path.as_ref());
     let paths = request.delete.iter().chain(parts);
@@ -111,7 +110,7 @@ pub(crate) fn named(request: &SetRequest) -> BTreeSet<String> {
     steps.filter_map(|step| step.key.get("name").cloned()).collect()
 }
 
-/// A value without the names in it, which would have to be the key.
+/// Removes the names from a value, which would otherwise have to equal the key.
 fn drop_names(update: &mut Update) {
     let Some(Value::Json(bytes) | Value::JsonIetf(bytes)) =
         update.val.as_mut().and_then(|value| value.value.as_mut())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a gNMI switch is at: what it is set to, what its mirrors do, and what it says of both.
+//! State of a gNMI switch: its configuration, its mirrors, and the reported status.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,31 +18,28 @@ use super::misbehave;
 use crate::misbehave::Misbehaviour;
 use crate::switch::matrix::{Matrix, MatrixRefusal, Pair};
 
-/// Changes that wait at most; a client that sends more is refused.
+/// Maximum number of queued changes. Further ones are refused.
 const JOBS_MAX: usize = 256;
 
-/// A connection as the switch has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EstablishedConnection {
     pub(crate) pair: Pair,
     pub(crate) stands: Stands,
     pub(crate) reason: Option<String>,
     pub(crate) updated: SimTime,
-    /// When a pending change of it is over.
+    /// End of a pending change.
     until: SimTime,
 }
 
-/// A change that waits to be carried out.
 #[derive(Debug)]
 struct Job {
     at: SimTime,
     request: SetRequest,
     reply: oneshot::Sender<Result<SetResponse, Status>>,
-    /// It is carried out also when its client is gone.
+    /// Executed even if its client has disconnected.
     is_deferred: bool,
 }
 
-/// One switch without its clients.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) spec: GnmiSpec,
@@ -52,19 +49,19 @@ pub(crate) struct State {
     pub(crate) circuits: BTreeMap<String, EstablishedConnection>,
     pub(crate) changed_at: SimTime,
     pub(crate) feeds: Feeds,
-    /// The largest election id of each role.
+    /// Largest election id of each role.
     pub(crate) masters: BTreeMap<String, u128>,
-    /// Takes in what answers polls.
+    /// Accepts tasks that answer polls.
     pub(crate) spawner: Spawner,
     jobs: VecDeque<Job>,
-    /// Answers that are due at these times.
+    /// Answers with the time they are due.
     waits: Vec<(SimTime, oneshot::Sender<()>)>,
     busy_until: SimTime,
-    /// Starts until then; 0 while it does not.
+    /// End of a restart.
     pub(crate) starts_until: SimTime,
-    /// Its connections are to be closed.
+    /// Whether all connections must be closed.
     pub(crate) hangs_up: bool,
-    /// To be made again once it has started.
+    /// Whether connections are restored after the restart.
     restores: bool,
 }
 
@@ -89,7 +86,7 @@ impl State {
         }
     }
 
-    /// As it is, without clients and without what they wait for.
+    /// Copies the state without clients and pending requests.
     pub(crate) fn alone(&self) -> Self {
         Self {
             config: self.config.clone(),
@@ -104,7 +101,7 @@ impl State {
         }
     }
 
-    /// Resolves when the switch has thought about a request.
+    /// Resolves after the processing time of a request.
     pub(crate) fn thought(&mut self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         let at = self.think();
@@ -118,7 +115,7 @@ impl State {
         self.busy_until
     }
 
-    /// Takes in a change, to be carried out in its turn.
+    /// Queues a change.
     pub(crate) fn begin(
         &mut self,
         request: SetRequest,
@@ -139,7 +136,6 @@ impl State {
         receiver
     }
 
-    /// Time has come to `now`.
     pub(crate) fn on_time(&mut self, now: SimTime) {
         self.now = self.now.max(now);
         if self.restores && self.starts_until <= self.now {
@@ -176,7 +172,7 @@ impl State {
         next.chain(self.feeds.next_wakeup()).min()
     }
 
-    /// Pending changes that are over.
+    /// Completes pending changes.
     fn settle(&mut self) {
         let now = self.now;
         let mut changed = None;
@@ -211,7 +207,7 @@ impl State {
         self.feeds.are_stale = true;
     }
 
-    /// Carries a change out: all of it, or nothing.
+    /// Executes a change completely or not at all.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -246,7 +242,7 @@ impl State {
         Ok(SetResponse { prefix, response, timestamp: self.spec.unix_nanos(self.now) })
     }
 
-    /// Whether all of this can be, together.
+    /// Checks that the configuration is consistent.
     pub(crate) fn check(&self, next: &SwitchConfig) -> Result<(), Status> {
         if next.recovery > self.spec.recovery {
             let (wanted, best) = (next.recovery.word(), self.spec.recovery.word());
@@ -289,14 +285,15 @@ impl State {
         Ok(())
     }
 
-    /// Lets the mirrors follow: first what goes, then what comes. What stays is not touched. A switch that
-    /// misbehaves may touch it, those that the Set has `named` or the others.
+    /// Moves the mirrors: removals first, then additions. Unchanged connections are not touched,
+    /// except by a misbehaving switch. Depending on the misbehaviour, it disturbs those `named` in
+    /// the Set, or the others.
     pub(crate) fn apply(&mut self, next: SwitchConfig, named: &BTreeSet<String>) {
         let now = self.now;
         for port in next.ports.keys().chain(self.config.ports.keys()) {
             let enabled = next.ports.get(port).is_none_or(|port| port.enabled);
             if let Some(number) = self.spec.port(port) {
-                // The port exists: nothing else is refused.
+                // The port exists, which is the only condition.
                 let _ = self.matrix.set_enabled(number, enabled);
             }
         }
@@ -326,7 +323,6 @@ impl State {
                 going.push((name, circuit));
             }
         }
-        // What is only called otherwise from now on keeps its light.
         going.retain(|(_, circuit)| {
             let heir =
                 fresh.iter().find(|(_, pair)| **pair == circuit.pair).map(|(name, _)| name.clone());
@@ -343,7 +339,7 @@ impl State {
         for (name, pair) in fresh {
             self.create(name, pair);
         }
-        // One change comes to rest as a whole.
+        // A change settles as a whole.
         let until = self.matrix.settled_at();
         for name in begun {
             if let Some(circuit) = self.circuits.get_mut(&name) {
@@ -378,7 +374,7 @@ impl State {
             _ if circuit.stands == Stands::Invalid => return,
             _ => Stands::PendingDeletion,
         };
-        // Its name may be that of another connection from now on.
+        // A new connection may already use the name.
         if !fresh.contains_key(&name) {
             self.circuits.entry(name).or_insert(circuit);
         }
@@ -421,7 +417,7 @@ impl State {
         }
     }
 
-    /// A cold start: connections go, are made again, or stay, as it is set.
+    /// Performs a cold start. Connections are removed, restored or maintained, as configured.
     pub(crate) fn restart(&mut self) {
         self.jobs.clear();
         self.masters.clear();
@@ -443,7 +439,7 @@ impl State {
         self.has_changed(self.now);
     }
 
-    /// A warm start: its program begins anew, and no mirror moves.
+    /// Performs a warm start: the software restarts, and no mirror moves.
     pub(crate) fn warm_restart(&mut self) {
         self.waits.clear();
         self.masters.clear();
@@ -453,7 +449,7 @@ impl State {
         self.starts_until = self.now + self.spec.boot;
     }
 
-    /// An operator moves a mirror by hand.
+    /// Moves a mirror by hand.
     pub(crate) fn connect_by_hand(&mut self, ingress: u16, egress: u16) {
         self.matrix.disconnect(self.now, &[(ingress, None)]);
         self.matrix.connect(self.now, &[(ingress, egress)]);
@@ -475,7 +471,7 @@ fn leaf_path(top: &str, leaf: &str) -> Path {
 }
 
 impl GnmiSpec {
-    /// The ports of a connection that is wanted.
+    /// Returns the ports of a requested connection.
     fn pair(&self, intent: &IntendedConnection) -> Result<Pair, String> {
         let end = |name: &Option<String>, leaf: &str| {
             let name = name.as_ref().ok_or_else(|| format!("`config/{leaf}` is missing"))?;
@@ -507,17 +503,17 @@ impl GnmiSpec {
         )
     }
 
-    /// A time of this switch's clock, in nanoseconds since 1970.
+    /// Converts to this switch's clock, in nanoseconds since 1970.
     pub(crate) fn unix_nanos(&self, at: SimTime) -> i64 {
         let nanos = self.epoch_seconds.saturating_mul(1_000_000_000).saturating_add(at.0 / 1_000);
         i64::try_from(nanos).unwrap_or(i64::MAX)
     }
 
-    /// The same as RFC 3339 writes it.
+    /// Formats a time according to RFC 3339.
     pub(crate) fn date(&self, at: SimTime) -> String {
         let millis = self.epoch_seconds * 1_000 + at.0 / Picoseconds::from_millis(1).get();
         let (days, rest) = (millis / 86_400_000, millis % 86_400_000);
-        // Days since 1970 to a date: eras of 400 years that begin in March.
+        // Converts days since 1970 to a date, using eras of 400 years that begin in March.
         let shifted = days + 719_468;
         let (era, of_era) = (shifted / 146_097, shifted % 146_097);
         let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch as a gNMI server calls it.
+//! gNMI service of a switch.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,14 +20,14 @@ use super::state::State;
 use super::tree::values;
 use crate::misbehave::Misbehaviour;
 
-/// So many paths a Get may name.
+/// Maximum number of paths per Get.
 const PATHS_MAX: usize = 8_192;
 
-/// One switch, for all its clients.
+/// A switch shared by its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedSwitch(pub(crate) Arc<Mutex<State>>);
 
-/// An encoding that this switch writes.
+/// Returns a supported encoding.
 pub(crate) fn encoding(number: i32) -> Result<Encoding, Status> {
     match Encoding::try_from(number) {
         Ok(known @ (Encoding::Json | Encoding::JsonIetf | Encoding::Proto)) => Ok(known),
@@ -55,7 +55,6 @@ impl State {
         said
     }
 
-    /// What stands at the paths asked for.
     pub(crate) fn get(&self, request: &GetRequest) -> Result<GetResponse, Status> {
         let mut encoding = encoding(request.encoding)?;
         if self.breaks(Misbehaviour::IgnoresEncoding) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tree of data as a model describes it: found by path, written as JSON or leaf by leaf.
+//! A data tree according to a model: selected by path, encoded as JSON or as leaves.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,26 @@ use lightloom_gnmi::model::{MODULES, PLATFORM};
 use lightloom_gnmi::path::{bare, text};
 use serde_json::Value as Json;
 
-/// A leaf's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LeafValue {
     Text(String),
     Bool(bool),
     Number(u32),
-    /// RFC 7951 writes 64 bits as text.
+    /// RFC 7951 encodes 64-bit numbers as text.
     Counter(u64),
-    /// Hundredths.
+    /// In hundredths.
     Decimal(i64),
 }
 
-/// A node and what is below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TreeNode {
     Leaf(LeafValue),
     Tree(BTreeMap<&'static str, TreeNode>),
-    /// Entries by their key, and what the key is called.
+    /// Name of the key, and entries by key.
     List(&'static str, BTreeMap<String, TreeNode>),
 }
 
-/// Leaves that may be missing: to ask for them is no mistake.
+/// Optional leaves. Reading a missing one is not an error.
 const OPTIONAL: [&str; 7] = [
     "alias",
     "description",
@@ -41,7 +39,7 @@ const OPTIONAL: [&str; 7] = [
     "input-port-name",
 ];
 
-/// The module of a node, where it is another than that of the node above.
+/// Returns the YANG module of a node if it differs from its parent's.
 fn module(name: &str) -> Option<&'static str> {
     match name {
         "optical-switch" => Some(MODULES[0]),
@@ -103,7 +101,7 @@ impl TreeNode {
         }
     }
 
-    /// Without what is not of this type; nothing where nothing is left.
+    /// Keeps only nodes of this data type. Empty if none remain.
     pub(crate) fn of_type(self, of: DataType) -> Self {
         let dropped = match of {
             DataType::All => return self,
@@ -123,7 +121,6 @@ impl TreeNode {
         }
     }
 
-    /// Every leaf, with its path below `at`.
     fn leaves<'a>(&'a self, at: &mut Vec<PathElem>, found: &mut Vec<(Path, &'a LeafValue)>) {
         match self {
             Self::Leaf(leaf) => found.push((Path { elem: at.clone(), ..Path::default() }, leaf)),
@@ -147,10 +144,10 @@ impl TreeNode {
         }
     }
 
-    /// The nodes that `steps` name, each with its whole path. `*` is any.
+    /// Returns the nodes at a path, each with its full path. `*` matches any entry.
     ///
     /// # Errors
-    /// A path that the model does not have; an entry that is not there.
+    /// A path outside the model, or a missing entry.
     pub(crate) fn select(&self, wanted: &Path) -> Result<Vec<(Path, &Self)>, Status> {
         let mut found = Vec::new();
         let is_open = wanted
@@ -218,7 +215,7 @@ impl TreeNode {
     }
 }
 
-/// The values of a node, in this encoding: one of JSON, or one of each leaf.
+/// Encodes a node: one JSON value, or one value per leaf.
 pub(crate) fn values(at: Path, node: &TreeNode, encoding: Encoding) -> Vec<(Path, TypedValue)> {
     let json = |is_ietf| serde_json::to_vec(&node.json(is_ietf)).unwrap_or_default();
     match encoding {
@@ -232,7 +229,7 @@ pub(crate) fn values(at: Path, node: &TreeNode, encoding: Encoding) -> Vec<(Path
     }
 }
 
-/// Every leaf of a node by the text of its path: what a subscriber compares.
+/// Returns every leaf of a node by path text, for comparison with earlier data.
 pub(crate) fn flat(
     at: &Path,
     node: &TreeNode,

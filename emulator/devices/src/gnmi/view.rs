@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tree of a switch: what it is set to and how it stands, under the names of the model.
+//! Builds the data tree of a switch: configuration and state under the names of the model.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn tree<const N: usize>(below: [(&'static str, TreeNode); N]) -> TreeNode {
 }
 
 impl State {
-    /// As much of the tree as `path` can name.
+    /// Returns the part of the tree that `path` may select.
     pub(crate) fn tree(&self, path: &Path) -> TreeNode {
         let first = path.elem.first().map_or("*", |step| bare(&step.name));
         let only = path.elem.get(1).and_then(|step| step.key.get("name"));
@@ -100,7 +100,8 @@ impl State {
         }
         let mut state = BTreeMap::from([("name", leaf(name))]);
         if let Some(circuit) = circuit {
-            // A connection of ports of any direction is shown as it was asked for.
+            // A connection between bidirectional ports is shown in the direction in which it was
+            // requested.
             let swapped = intent
                 .and_then(|intent| intent.input.as_ref())
                 .is_some_and(|input| *input == self.spec.port_name(circuit.pair.1));
@@ -203,7 +204,7 @@ impl State {
     }
 }
 
-/// It detects no errors of this kind: the model asks for zeros then.
+/// The switch detects no such errors, for which the model requires zeros.
 fn counters() -> TreeNode {
     tree([
         ("correctable-error-count", TreeNode::Leaf(LeafValue::Counter(0))),

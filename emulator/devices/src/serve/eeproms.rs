@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Modules as files: a mounted folder with a file a module, where a host program reads and writes as on a machine
-//! whose modules hang on `optoe`.
+//! Modules as files: a mounted folder with a file per module, accessed by host programs like the
+//! files of the `optoe` driver.
 //!
-//! Only this process holds the mount, and it never reads below it: when it ends, however it ends, the kernel answers
-//! every reader with an error. The folder then stays mounted and dead, and the next server at the place unmounts it.
+//! Only this process serves the mount, and it never reads below it. When the process ends for any
+//! reason, the kernel answers every reader with an error. The dead mount remains until the next
+//! server at this place unmounts it.
 
 use std::fs::File;
 use std::io;
@@ -20,10 +21,9 @@ use crate::Output;
 use crate::optoe::{AccessDone, EepromAccess, FILE_BYTES, Failed, Optoe};
 use crate::rack::{Rack, RackSlot};
 
-/// Requests that are taken before the devices have their turn again.
+/// Maximum number of requests processed before the devices run again.
 const REQUESTS_PER_TURN: usize = 256;
 
-/// A mounted folder of modules.
 pub(super) struct Eeproms {
     connection: File,
     folder: EepromFolder,
@@ -38,7 +38,7 @@ impl Eeproms {
         let said = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {what}: {error}", place.display()))
         };
-        // What a server that was killed left there answers nothing but this.
+        // This error indicates the dead mount of a killed server.
         if let Err(error) = std::fs::metadata(place)
             && error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error())
         {
@@ -68,7 +68,6 @@ impl Eeproms {
         })
     }
 
-    /// The file of a module.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.place.join(name.replace('/', "-"))
     }
@@ -77,17 +76,16 @@ impl Eeproms {
         self.connection.as_fd()
     }
 
-    /// When [`Eeproms::advance`] is due.
     pub(super) fn next_wakeup(&self) -> Option<SimTime> {
         self.modules.iter().filter_map(|(_, optoe)| optoe.next_wakeup()).min()
     }
 
-    /// Takes what the kernel asks; whether the folder is mounted still.
+    /// Processes kernel requests. Returns whether the folder is still mounted.
     pub(super) fn take(&mut self) -> bool {
         for _ in 0..REQUESTS_PER_TURN {
             match rustix::io::read(&self.connection, &mut *self.buffer) {
                 Ok(length) => self.take_one(length),
-                // Interrupted before it was read: the next one may be there.
+                // Interrupted before it was read; there may be another one.
                 Err(Errno::INTR | Errno::NOENT) => {}
                 Err(error) => return error == Errno::AGAIN,
             }
@@ -112,7 +110,7 @@ impl Eeproms {
         }
     }
 
-    /// Does on the modules what is due, and answers what has ended.
+    /// Performs due transfers, and answers completed accesses.
     pub(super) fn advance(&mut self, now: SimTime, rack: &mut Rack, out: &mut Vec<Output>) {
         let mut replies = Vec::new();
         for (slot, optoe) in &mut self.modules {

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel and a file system in user space say to each other: the part of `linux/fuse.h` that a folder of
-//! files without a cache needs. Bytes in, bytes out; integers in the order of the machine.
+//! The part of the FUSE protocol (`linux/fuse.h`) needed for a folder of files without a cache.
+//! Takes and returns bytes; integers are in native byte order.
 //!
-//! No reader can wait for ever. The kernel is asked to end the connection when a request is not answered within
-//! [`REQUEST_WITHIN`]; where it is too old for that, the end of the serving process ends the connection.
+//! No reader waits forever. The kernel is configured to end the connection if a request is not
+//! answered within [`REQUEST_WITHIN`]. With older kernels, the connection ends with the serving
+//! process.
 
 use std::time::Duration;
 
-/// How long a request may wait for its answer. The kernel looks every 15 s (`FUSE_TIMEOUT_TIMER_FREQ`).
+/// Time limit for answering a request. The kernel checks every 15 s (`FUSE_TIMEOUT_TIMER_FREQ`).
 pub(super) const REQUEST_WITHIN: Duration = Duration::from_secs(15);
-/// Room for any request: the kernel wants 8 KiB at least.
+/// Buffer for any request; the kernel requires at least 8 KiB.
 pub(super) const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// The most bytes of one write.
+/// Maximum size of one write.
 const WRITE_BYTES_MAX: u32 = 32 << 10;
 const HEADER_BYTES: usize = 40;
 const ROOT: u64 = 1;
 const FOLDER_MODE: u32 = 0o040_755;
 const FILE_MODE: u32 = 0o100_644;
-/// Reads and writes come as the program asks for them, past the kernel's cache.
+/// Bypasses the kernel's cache.
 const OPEN_DIRECT: u32 = 1;
 const INIT_EXTENDED: u32 = 1 << 30;
 /// Bit 42, in the second word.
 const REQUEST_TIMEOUT: u32 = 1 << 10;
 const MINOR_KNOWN: u32 = 43;
 
-/// Errors, as the kernel numbers them.
 pub(super) mod errno {
     pub(in crate::serve) const NO_ENTRY: i32 = 2;
     pub(in crate::serve) const AGAIN: i32 = 11;
@@ -33,24 +33,23 @@ pub(super) mod errno {
     pub(in crate::serve) const TIMED_OUT: i32 = 110;
 }
 
-/// A file of the folder, by its place in the list of names.
+/// A file of the folder, by its index in the list of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileIndex(pub(super) usize);
 
-/// What a request asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KernelAsks {
-    /// It is answered already.
+    /// Already answered.
     Reply(Vec<u8>),
     /// No answer is expected.
     Nothing,
-    /// So many bytes of a file.
+    /// Read from a file.
     Read { unique: u64, file: FileIndex, offset: u64, length: usize },
-    /// These bytes into a file.
+    /// Write to a file.
     Write { unique: u64, file: FileIndex, offset: u64, bytes: Vec<u8> },
 }
 
-/// A folder of files that are all equally long.
+/// A folder of files with equal length.
 #[derive(Debug)]
 pub(super) struct EepromFolder {
     pub(super) names: Vec<String>,
@@ -58,7 +57,7 @@ pub(super) struct EepromFolder {
 }
 
 impl EepromFolder {
-    /// Reads one request and answers it, but for reads and writes.
+    /// Decodes a request, and answers everything except reads and writes.
     pub(super) fn asked(&self, request: &[u8]) -> KernelAsks {
         let Some((head, body)) = request.split_at_checked(HEADER_BYTES) else {
             return KernelAsks::Nothing;
@@ -110,7 +109,7 @@ impl EepromFolder {
         }
     }
 
-    /// A file's node is its index and two: 1 is the folder.
+    /// The node of a file is its index plus two; 1 is the folder.
     fn file(&self, node: u64) -> Result<FileIndex, i32> {
         let index = node.checked_sub(2).and_then(|index| usize::try_from(index).ok());
         index.filter(|index| *index < self.names.len()).map(FileIndex).ok_or(errno::NO_ENTRY)
@@ -169,19 +168,16 @@ fn init(fields: &mut Fields<'_>) -> Vec<u8> {
     words.bytes
 }
 
-/// An answer with these bytes.
 pub(super) fn success(unique: u64, body: &[u8]) -> Vec<u8> {
     let mut words = Words::new().u32((16 + body.len()) as u32).u32(0).u64(unique);
     words.bytes.extend(body);
     words.bytes
 }
 
-/// The answer to a write of so many bytes.
 pub(super) fn written(unique: u64, count: usize) -> Vec<u8> {
     success(unique, &Words::new().u32(count as u32).u32(0).bytes)
 }
 
-/// An answer that it failed.
 pub(super) fn failure(unique: u64, error: i32) -> Vec<u8> {
     Words::new().u32(16).u32((-error).cast_unsigned()).u64(unique).bytes
 }
@@ -205,7 +201,7 @@ const INTERRUPT: u32 = 36;
 const DESTROY: u32 = 38;
 const BATCH_FORGET: u32 = 42;
 
-/// Takes integers from the front; zero past the end.
+/// Reads integers from the front; returns zero past the end.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -224,7 +220,7 @@ impl Fields<'_> {
     }
 }
 
-/// Puts integers at the end.
+/// Appends integers.
 struct Words {
     bytes: Vec<u8>,
 }
@@ -290,7 +286,7 @@ mod tests {
         assert_eq!(folder().asked(&request(FORGET, 2, &[0; 8])), KernelAsks::Nothing);
     }
 
-    /// Lengths as in `linux/fuse.h`: entry 128, attributes 104, init 64 bytes after a header of 16.
+    /// Lengths from `linux/fuse.h`: entry 128, attributes 104, init 64 bytes after a header of 16.
     #[test]
     fn answers_are_as_long_as_the_kernel_wants_them() {
         let length = |operation, node, body: &[u8]| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The matrix of an optical circuit switch: which ingress port shines on which egress port, since
-//! when, and how strongly.
+//! The matrix of an optical circuit switch: connections from ingress to egress ports, their
+//! settling times and power.
 //!
 //! Ports are numbered as on Polatis switches: ingress 1 to N, then egress N+1 to N+M.
 
@@ -12,20 +12,16 @@ use rand::RngExt;
 
 use super::super::fault::LightFaults;
 
-/// Reported where there is no light.
+/// Reported power without light.
 pub(crate) const DARK_DBM: f64 = -60.0;
 
-/// Two ports that shall be joined, as a client names them.
 pub(crate) type Pair = (u16, u16);
 
-/// Why the matrix does not change.
+/// Why the matrix refuses a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatrixRefusal {
-    /// The port does not exist on that side.
     NoSuchPort(u16),
-    /// The port is in another connection.
     InUse(u16),
-    /// The port is disabled.
     Disabled(u16),
     /// The mirror did not move.
     Hardware(u16),
@@ -33,12 +29,10 @@ pub(crate) enum MatrixRefusal {
     NotConnected(u16),
 }
 
-/// How far a list of changes got: lists are not atomic, as no vendor promises.
+/// Progress of a list of changes. Lists are not atomic, since no vendor promises that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Pairs done, in order.
     pub(crate) done: Vec<Pair>,
-    /// Why the rest was not.
     pub(crate) refusal: Option<MatrixRefusal>,
 }
 
@@ -48,16 +42,15 @@ struct MatrixCircuit {
     lit_at: SimTime,
 }
 
-/// Along which connections of an optical switch light passes.
+/// The connections of an optical switch that pass light.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedLight {
-    /// Ingress and egress port of each, by ingress port.
+    /// Ingress and egress port of each, sorted by ingress port.
     pub pairs: Vec<(u16, u16)>,
-    /// When the next of the others comes to rest. `None` if all have.
+    /// Earliest time at which another connection settles. `None` if all have.
     pub more_at: Option<SimTime>,
 }
 
-/// Connections, light and faults.
 #[derive(Clone, Debug)]
 pub(crate) struct Matrix {
     pub(crate) ingress: u16,
@@ -88,17 +81,16 @@ impl Matrix {
         }
     }
 
-    /// When the last change comes to rest.
+    /// Returns when the last change settles.
     pub(crate) const fn settled_at(&self) -> SimTime {
         self.settled_at
     }
 
-    /// Every connection, by ingress port.
     pub(crate) fn pairs(&self) -> Vec<Pair> {
         self.circuits.iter().map(|(&ingress, circuit)| (ingress, circuit.egress)).collect()
     }
 
-    /// The port at the other end, if `port` is connected.
+    /// Returns the port connected to `port`, if any.
     pub(crate) fn peer(&self, port: u16) -> Option<u16> {
         let to = self.circuits.get(&port).map(|circuit| circuit.egress);
         to.or_else(|| self.ingress_of(port))
@@ -120,7 +112,7 @@ impl Matrix {
         self.is_ingress(port) || self.is_egress(port)
     }
 
-    /// Joins pair after pair until one is refused.
+    /// Connects pairs in order until one is refused.
     pub(crate) fn connect(&mut self, now: SimTime, pairs: &[Pair]) -> Progress {
         let mut progress = Progress::default();
         for &pair in pairs {
@@ -165,7 +157,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Another free egress port, or the same where all are taken.
+    /// Returns another free egress port, or the same if all are taken.
     fn another(&self, egress: u16) -> u16 {
         let first = self.ingress + 1;
         (1..self.egress)
@@ -174,7 +166,7 @@ impl Matrix {
             .unwrap_or(egress)
     }
 
-    /// Parts connections until one is refused. An egress of `None` stands for any.
+    /// Removes connections in order until one is refused. An egress of `None` matches any.
     pub(crate) fn disconnect(&mut self, now: SimTime, pairs: &[(u16, Option<u16>)]) -> Progress {
         let mut progress = Progress::default();
         for &(ingress, egress) in pairs {
@@ -213,13 +205,13 @@ impl Matrix {
         Ok((ingress, connected))
     }
 
-    /// Parts every connection that can be parted.
+    /// Removes every connection that can be removed.
     pub(crate) fn disconnect_all(&mut self, now: SimTime) -> Progress {
         let all: Vec<_> = self.circuits.keys().map(|&ingress| (ingress, None)).collect();
         self.disconnect(now, &all)
     }
 
-    /// Parts whatever holds a port of these pairs, but the pairs themselves.
+    /// Removes connections that occupy a port of these pairs, except the pairs themselves.
     pub(crate) fn free(&mut self, now: SimTime, pairs: &[Pair]) {
         let holds = |held: &Pair| {
             pairs.iter().any(|pair| pair != held && (pair.0 == held.0 || pair.1 == held.1))
@@ -228,13 +220,13 @@ impl Matrix {
         self.disconnect(now, &held);
     }
 
-    /// Without power every mirror lets go.
+    /// Releases every mirror, as without power.
     #[cfg(feature = "gnmi")]
     pub(crate) fn darken(&mut self) {
         self.circuits.clear();
     }
 
-    /// Along which connections light passes.
+    /// Returns the connections that pass light.
     pub(crate) fn light(&self, now: SimTime) -> PassedLight {
         let is_lit = |circuit: &MatrixCircuit| circuit.lit_at <= now;
         let lit = self.circuits.iter().filter(|(_, circuit)| is_lit(circuit));
@@ -243,13 +235,13 @@ impl Matrix {
         PassedLight { pairs: lit, more_at: later.map(|circuit| circuit.lit_at).min() }
     }
 
-    /// Whether light passes from this ingress port.
+    /// Returns whether light from this ingress port passes.
     #[cfg(feature = "gnmi")]
     pub(crate) fn is_lit(&self, now: SimTime, ingress: u16) -> bool {
         self.circuits.get(&ingress).is_some_and(|circuit| circuit.lit_at <= now)
     }
 
-    /// Undoes the later half of the changes since `before`: where a restart cut them off.
+    /// Reverts the later half of the changes since `before`, as if a restart had interrupted them.
     pub(crate) fn keep_half(&mut self, before: &[Pair]) {
         let after = self.pairs();
         let parted = before.iter().filter(|pair| !after.contains(pair)).map(|&pair| (pair, false));
@@ -272,7 +264,6 @@ impl Matrix {
         at
     }
 
-    /// Disables or enables a port.
     pub(crate) fn set_enabled(&mut self, port: u16, enabled: bool) -> Result<(), MatrixRefusal> {
         if !self.is_port(port) {
             return Err(MatrixRefusal::NoSuchPort(port));
@@ -289,12 +280,11 @@ impl Matrix {
         !self.disabled.contains(&port)
     }
 
-    /// What shines on ingress port `port` from now on.
     pub(crate) fn set_input_dbm(&mut self, port: u16, dbm: f64) {
         self.inputs_dbm.insert(port, dbm);
     }
 
-    /// The power at `port`: of the light that arrives at an ingress, or leaves an egress.
+    /// Returns the power at `port`: light entering an ingress port, or leaving an egress port.
     pub(crate) fn power_dbm(&self, now: SimTime, port: u16) -> f64 {
         if self.is_ingress(port) {
             return self.input_dbm(port);
@@ -308,7 +298,7 @@ impl Matrix {
         }
     }
 
-    /// −4 to −2 dBm, less what the fault takes, unless it was set.
+    /// −4 to −2 dBm minus the fault's loss, unless set explicitly.
     fn input_dbm(&self, ingress: u16) -> f64 {
         let input = self.inputs_dbm.get(&ingress).copied().unwrap_or_else(|| {
             self.seed.stream("input power", u64::from(ingress)).random_range(-4.0..-2.0)
@@ -316,7 +306,7 @@ impl Matrix {
         (input - f64::from(self.faults.droop) / 100.0).max(DARK_DBM)
     }
 
-    /// 0.5 to 1.5 dB, a property of the pair.
+    /// 0.5 to 1.5 dB, depending on the pair.
     fn loss_db(&self, ingress: u16, egress: u16) -> f64 {
         let pair = u64::from(ingress) << 16 | u64::from(egress);
         self.seed.stream("insertion loss", pair).random_range(0.5..1.5)

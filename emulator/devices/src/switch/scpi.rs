@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SCPI as Polatis optical switches speak it: set commands that answer nothing, an error queue
-//! that has to be asked, `*OPC?` as the barrier, and `conn:only`, which drops everything else.
+//! SCPI of Polatis optical switches: set commands without an answer, an error queue that must be
+//! queried, `*OPC?` as a barrier, and `conn:only`, which drops everything else.
 //!
 //! Syntax and replies follow what public drivers send and expect. Error numbers are those of
-//! SCPI-99; which of them the vendor chooses is not known.
+//! SCPI-99; the vendor's actual choice is unknown.
 
 use lightloom_units::SimTime;
 
 use super::matrix::{Matrix, MatrixRefusal, Pair, Progress};
 use crate::misbehave::{Misbehaviour, Misbehaviours};
 
-/// Ports of one power query at most.
+/// Maximum number of ports per power query.
 const POWER_PORTS_MAX: usize = 256;
 
-/// Errors kept; the last place then says that some were lost.
+/// Size of the error queue. The last entry then reports an overflow.
 const ERRORS_MAX: usize = 32;
 
-/// What a command unit does, by its header: short form in capitals, `?` for queries.
+/// Action by command header: short form in capitals, `?` for queries.
 const HEADERS: [(&str, Verb); 24] = [
     ("*IDN?", Verb::Identify),
     ("*OPC?", Verb::AllDone),
@@ -68,7 +68,6 @@ enum Verb {
     Version,
 }
 
-/// A number and a text of the error queue.
 type ScpiError = (i16, &'static str);
 
 const SYNTAX: ScpiError = (-102, "Syntax error");
@@ -81,22 +80,21 @@ const LOST: ScpiError = (-350, "Queue overflow");
 /// A line longer than the input buffer.
 pub(crate) const OVERRUN: ScpiError = (-363, "Input buffer overrun");
 
-/// What a unit left to do.
+/// Result of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Executed {
-    /// The answer of a query.
     pub(crate) reply: Option<String>,
-    /// The answer waits until all light is at rest.
+    /// The answer waits until all light has settled.
     pub(crate) waits_for_light: bool,
 }
 
-/// The state that all SCPI clients of a switch share.
+/// State shared by all SCPI clients of a switch.
 #[derive(Clone, Debug)]
 pub(crate) struct ScpiState {
     identity: String,
     has_power_monitors: bool,
     errors: Vec<ScpiError>,
-    /// Promises that it breaks.
+    /// Active misbehaviours.
     pub(crate) misbehaves: Misbehaviours,
 }
 
@@ -122,8 +120,8 @@ impl ScpiState {
         }
     }
 
-    /// The header and the arguments of a unit, the header made absolute: without a leading colon
-    /// it continues where the unit before it in the same line was.
+    /// Returns a unit with an absolute header. Without a leading colon, the header continues at the
+    /// branch of the preceding unit.
     pub(crate) fn absolute(unit: &str, before: &str) -> String {
         let unit = unit.trim();
         if let Some(absolute) = unit.strip_prefix(':') {
@@ -138,7 +136,7 @@ impl ScpiState {
         format!("{relative} {arguments}").trim_end().to_owned()
     }
 
-    /// Does what one absolute unit says.
+    /// Executes a unit with an absolute header.
     pub(crate) fn execute(&mut self, now: SimTime, matrix: &mut Matrix, unit: &str) -> Executed {
         let (header, arguments) = split_header(unit);
         let is_short = !self.breaks(Misbehaviour::ShortFormsOnly)
@@ -297,7 +295,6 @@ impl ScpiState {
     }
 }
 
-/// Whether a unit asks for other circuits.
 pub(crate) fn changes_circuits(unit: &str) -> bool {
     let verb = verb_of(split_header(unit).0);
     matches!(verb, Some(Verb::Add | Verb::Subtract | Verb::Only | Verb::DisconnectAll))
@@ -324,7 +321,7 @@ fn split_header(unit: &str) -> (&str, &str) {
         .unwrap_or((unit, ""))
 }
 
-/// The verb of a header, keywords in short or long form and any case.
+/// Returns the verb of a header. Keywords may be short or long, in any case.
 fn verb_of(header: &str) -> Option<Verb> {
     let header = header.strip_prefix(':').unwrap_or(header);
     HEADERS.iter().find(|(pattern, _)| header_fits(header, pattern)).map(|&(_, verb)| verb)
@@ -346,7 +343,7 @@ fn word_fits(word: &str, pattern: &str) -> bool {
     word.eq_ignore_ascii_case(pattern) || word.chars().map(|c| c.to_ascii_uppercase()).eq(short)
 }
 
-/// `(@1,2,5:8)`; empty: `(@)`.
+/// Parses `(@1,2,5:8)`; empty: `(@)`.
 fn list(text: &str) -> Result<Vec<u16>, ScpiError> {
     let inner = text.trim().strip_prefix("(@").and_then(|rest| rest.strip_suffix(')'));
     let inner = inner.ok_or(SYNTAX)?.trim();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TL1 as Polatis optical switches speak it: commands that end with `;`, replies that name their
-//! tag, and autonomous messages in between.
+//! TL1 of Polatis optical switches: commands end with `;`, replies repeat the command's tag, and
+//! autonomous messages may come in between.
 //!
 //! ```text
 //! > ENT-PATCH::1&2,25&26:124:;
 //! <
 //! <
-//! <    POLATIS 24-09-01 12:00:00
+//! < POLATIS 24-09-01 12:00:00
 //! < M  124 COMPLD
 //! < ;
 //! ```
 //!
-//! Grammar and codes follow replies that public drivers recorded; what they do not show (which
-//! code a port in use gets, the body of PRTL) is our choice, and marked in docs/devices.md.
+//! Grammar and codes follow replies recorded by public drivers. What those do not show (the code
+//! for a port in use, the body of PRTL) is our choice, and marked in docs/devices.md.
 
 use lightloom_units::SimTime;
 
@@ -20,10 +20,10 @@ use super::matrix::{Matrix, MatrixRefusal, Pair, Progress};
 use super::scpi::Executed;
 use crate::misbehave::Misbehaviour;
 
-/// Ports one range or list can name: a hostile range must not fill memory.
+/// Limit on the ports of a range or list, so that a hostile range cannot exhaust memory.
 const PORTS_MAX: usize = 4096;
 
-/// A refusal: four letters and a word of explanation.
+/// A refusal: a four-letter code and an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Denial {
     code: &'static str,
@@ -34,16 +34,14 @@ fn denial(code: &'static str, text: impl Into<String>) -> Denial {
     Denial { code, text: text.into() }
 }
 
-/// How a command ended.
 enum End {
     Completed(Vec<String>),
     Partly(Denial),
 }
 
-/// What the switch tells of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Tl1State {
-    /// Source id; empty shows as `( nil )`.
+    /// Source id; empty is shown as `( nil )`.
     pub(crate) name: String,
     pub(crate) net_type: String,
     pub(crate) user: String,
@@ -51,13 +49,12 @@ pub(crate) struct Tl1State {
     pub(crate) autonomous_count: u32,
 }
 
-/// One client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Login {
     pub(crate) is_in: bool,
 }
 
-/// A command cut into its blocks.
+/// A command split into its blocks.
 struct Tl1Command<'a> {
     verb: String,
     tid: &'a str,
@@ -67,7 +64,7 @@ struct Tl1Command<'a> {
 }
 
 impl Tl1State {
-    /// Does what one command (without its `;`) says.
+    /// Executes a command, given without its `;`.
     pub(crate) fn execute(
         &self,
         now: SimTime,
@@ -102,14 +99,14 @@ impl Tl1State {
         Executed { reply: Some(reply), waits_for_light: waits && word != "DENY" }
     }
 
-    /// An autonomous message. `grade` is `A ` for events, `*C` for critical alarms.
+    /// Formats an autonomous message. `grade` is `A ` for events, `*C` for critical alarms.
     pub(crate) fn autonomous(&mut self, now: SimTime, grade: &str, text: &str) -> String {
         self.autonomous_count += 1;
         let tag = self.autonomous_count;
         format!("{}{grade} {tag} {text}\r\n;", self.header(now))
     }
 
-    /// The acknowledgement that may come before the reply of a command that takes long.
+    /// Returns the acknowledgement that may precede the reply of a slow command.
     pub(crate) fn acknowledgement(text: &str) -> Option<String> {
         let command = cut(text);
         let long = matches!(command.verb.as_str(), "ENT-PATCH" | "DLT-PATCH");
@@ -142,7 +139,8 @@ impl Tl1State {
                 *login = Login::default();
                 return Ok(End::Completed(Vec::new()));
             }
-            // The header of the reply says it all: who the switch is, and that it answers.
+            // The reply's header contains the answer: the identity of the switch, and that it
+            // responds.
             "RTRV-HDR" => return Ok(End::Completed(Vec::new())),
             _ if !login.is_in && !matrix.faults.breaks(Misbehaviour::NoLogIn) => {
                 return Err(denial("PLNA", "Privilege, login not active"));
@@ -186,8 +184,8 @@ impl Tl1State {
         ended(pairs.len(), &matrix.connect(now, &pairs))
     }
 
-    /// Takes away the patches that end on these ports, on either side. Deployed drivers clear both ends of a patch
-    /// one after the other, so a port without a patch is no error.
+    /// Deletes patches that end at these ports, on either side. Deployed drivers clear both ends of
+    /// a patch one after the other, so a port without a patch is not an error.
     fn delete_patch(
         now: SimTime,
         matrix: &mut Matrix,
@@ -268,13 +266,12 @@ impl Tl1State {
     }
 }
 
-/// Whether a command asks for other circuits.
 pub(crate) fn changes_circuits(text: &str) -> bool {
     matches!(cut(text).verb.as_str(), "ENT-PATCH" | "DLT-PATCH")
 }
 
-/// Cuts `VERB:TID:AID:CTAG:GB:PAYLOAD…` at colons outside quotation marks. A deployed driver puts blanks around the
-/// hyphen of a verb.
+/// Splits `VERB:TID:AID:CTAG:GB:PAYLOAD…` at colons outside quotation marks. A deployed driver puts
+/// blanks around the hyphen of a verb.
 fn cut(text: &str) -> Tl1Command<'_> {
     let mut quoted = false;
     let mut blocks = text.trim().split(|c: char| {
@@ -289,7 +286,7 @@ fn cut(text: &str) -> Tl1Command<'_> {
     Tl1Command { verb, tid, aid, tag, payload }
 }
 
-/// `1&2&5&&8`: single ports and ranges.
+/// Parses `1&2&5&&8`: single ports and ranges.
 fn ports(text: &str) -> Result<Vec<u16>, Denial> {
     let wrong = || denial("IIAC", format!("`{}` is no list of ports", shortened(text)));
     let mut found: Vec<u16> = Vec::new();
@@ -317,7 +314,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(40).filter(|c| !c.is_control() && *c != '*').collect()
 }
 
-/// The ports of an access id; all of the switch without one.
+/// Returns the ports of an access id; without one, all ports of the switch.
 fn wanted_ports(matrix: &Matrix, aid: &str) -> Result<Vec<u16>, Denial> {
     if aid.is_empty() || aid.eq_ignore_ascii_case("ALL") {
         return Ok((1..=matrix.ingress + matrix.egress).collect());
@@ -361,7 +358,7 @@ fn explained(denial: &Denial) -> String {
     format!("   {}\r\n   /* {} */\r\n", denial.code, denial.text)
 }
 
-/// Simulated time as a switch shows it; the run begins on 1 September 2024.
+/// Formats simulated time as the switch displays it; the run starts on 1 September 2024.
 fn date_and_time(now: SimTime) -> String {
     let seconds = now.0 / 1_000_000_000_000;
     let (mut day, mut month, mut year) = (seconds / 86_400, 8, 24);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A module that breaks a promise: frames as it misreads them, and replies as it writes them instead.
+//! Misbehaviours of a module: modifies its incoming frames and its replies.
 //!
-//! It works on the bytes of docs/firmware-api.md and leaves the firmware alone.
+//! This works on the encoded bytes (docs/firmware-api.md) and leaves the firmware unchanged.
 
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameError, FrameKind, Reassembler};
 use lightloom_firmware_api::message::command;
 
 use crate::misbehave::{Misbehaviour as M, Misbehaviours};
 
-/// The number of fires that no host has asked for.
+/// Sequence number of fires that no host requested.
 const OWN_SEQUENCE: u16 = 0xfffe;
 
-/// What it remembers of the frames that have passed.
+/// State remembered between frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Misread {
     arriving: Reassembler,
@@ -34,7 +34,7 @@ fn encoded(frame: &Frame<'_>) -> Vec<u8> {
 }
 
 impl Misread {
-    /// What the firmware gets of these bytes. What it is not asked about is answered in `sent`.
+    /// Returns the bytes passed to the firmware. Other answers are appended to `sent`.
     pub(super) fn request(
         &mut self,
         breaks: Misbehaviours,
@@ -115,7 +115,7 @@ impl Misread {
         }
     }
 
-    /// The reply that is sent instead of this one.
+    /// Returns the reply to send instead of this one.
     pub(super) fn reply(&mut self, breaks: Misbehaviours, said: Vec<u8>) -> Vec<u8> {
         if breaks.is_empty() {
             return said;
@@ -169,7 +169,6 @@ impl Misread {
         encoded(&Frame { sequence, status, payload: &payload, ..*frame })
     }
 
-    /// Another count of switches.
     fn recount(&mut self, breaks: Misbehaviours, generation: &mut [u8]) {
         let mut count = word(generation, 0).wrapping_add(self.extra_generations);
         if breaks.has(M::FrozenGeneration) {
@@ -178,7 +177,6 @@ impl Misread {
         generation.copy_from_slice(&count.to_be_bytes());
     }
 
-    /// Another byte where page 00h has its checksum.
     fn break_checksum(&self, bytes: &mut [u8]) {
         let [_, page, offset] = self.read;
         let at = 222usize.checked_sub(usize::from(offset)).filter(|_| page == 0);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every input that the fuzz targets of the emulated switch have kept runs again, as an ordinary
-//! test.
+//! Runs the stored corpus of the emulated switch's fuzz targets as an ordinary test.
 
 use crate::corpus;
 use crate::fuzz_replay as replay;

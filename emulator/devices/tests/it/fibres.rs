@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Light travels the fibres of a fabric: it arrives where the far end sends it, and nowhere else.
+//! Light follows the fibres of a fabric: it arrives only where the far end sends it.
 
 use lightloom_devices::{
     AnyDevice, DeviceFault, EmulatedDevice, Line, Port, Rack, RackSlot, load_beside,
@@ -9,7 +9,7 @@ use lightloom_firmware_api::module::Hardware;
 use lightloom_firmware_api::time::Micros;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// A line of four nodes, all modules but the first looking at their first fibre.
+/// Four nodes in a line. All modules point into their first fibre.
 fn rack() -> Rack {
     let list =
         "fabric: f.yaml\ntransceivers:\n  - names: n{0..3}/b{0..1}\n    power_on: external-1\n";
@@ -43,7 +43,7 @@ fn light_arrives_where_both_ends_look_at_one_fibre_until_one_dies() {
     assert!(light(&mut rack, "n1/b0", 1) > 0);
 }
 
-/// As a daemon takes it whose state folder is of that version.
+/// The daemon also accepts state of that version.
 #[test]
 fn a_fabric_of_an_earlier_version_joins_its_transceivers() {
     let list =
@@ -76,7 +76,7 @@ fn a_dead_module_answers_nothing() {
     let _ = module.next_wakeup();
 }
 
-/// Gives every module its place as its name, as a host does that knows where it is.
+/// Names every module after its position, as a host would.
 fn names(rack: &mut Rack) {
     for index in 0..rack.devices().count() {
         let AnyDevice::Transceiver(module) = rack.device_mut(RackSlot(index)) else { continue };

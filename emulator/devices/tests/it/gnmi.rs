@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The emulated gNMI switch, through HTTP/2 and in virtual time: what the OCP model promises, against hand-written
-//! expectations and against a model of a few lines that shares nothing with it.
+//! The emulated gNMI switch over HTTP/2 in virtual time: rules of the OCP model, checked against
+//! explicit expectations and against a small independent model.
 
 use crate::gnmi_bench;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,7 +80,7 @@ fn namespaces_stand_in_ietf_json_where_the_module_changes() {
     }
 }
 
-/// Every wrong part, beside a right one: nothing of the Set is done.
+/// Each malformed part is accompanied by a valid one. Nothing of the Set may be executed.
 #[test]
 fn a_set_with_one_wrong_part_is_refused_whole_and_named() {
     let mut bench = Bench::new(small());
@@ -176,13 +176,13 @@ fn unknown_paths_are_named_and_entries_that_are_not_there_are_not_found() {
 fn deletes_come_before_replaces_and_these_before_updates() {
     let mut bench = Bench::new(small());
     bench.must_add(&[("a", "in-1", "out-1"), ("b", "in-2", "out-2"), ("c", "in-3", "out-3")]);
-    // Crossed in one Set: it works only in this order.
+    // Crossed in one Set, which requires removals before additions.
     let crossed =
         both(deletes(&["a", "b"]), adds(&[("x", "in-1", "out-2"), ("y", "in-2", "out-1")]));
     bench.set(crossed).unwrap();
     bench.run_for(100);
     assert_eq!(bench.switch.true_pairs(), [(1, 10), (2, 9), (3, 11)]);
-    // A replace of the list takes away what it does not name, and an update that follows adds.
+    // A replace of the list removes the connections it does not name; a following update adds.
     let list = json!({"port-connection": [{"name": "c", "config": {"input-port-name": "in-3", "output-port-name": "out-3"}}]});
     let replace = vec![part("/connections", &list)];
     let set = SetRequest { replace, ..adds(&[("z", "in-4", "out-4")]) };
@@ -273,7 +273,7 @@ fn ports_of_any_direction_are_joined_whichever_is_named_first() {
     assert_eq!(groups["connection-groups"], json!([{"peer-name": "b"}]));
 }
 
-/// Found by the random Sets below: the light of `b` was lost when `a` was gone.
+/// Found by the random Sets below: `b` lost its light when `a` was gone.
 #[test]
 fn a_name_that_passes_to_another_connection_keeps_its_light() {
     let mut bench = Bench::new(small());
@@ -286,7 +286,7 @@ fn a_name_that_passes_to_another_connection_keeps_its_light() {
     assert_eq!(bench.switch.true_pairs(), []);
 }
 
-/// A model of a few lines: names to ports, and no port twice.
+/// A minimal model: names to ports, without duplicate ports.
 fn naive(
     model: &BTreeMap<String, (u16, u16)>,
     gone: &[String],
@@ -314,7 +314,7 @@ fn ten_thousand_random_sets_are_as_a_naive_model_has_them() {
             (0..draws.random_range(0..4)).map(|_| name(draws.random_range(0..12))).collect();
         let fresh: Vec<(String, u16, u16)> = (0..draws.random_range(0..4))
             .map(|_| {
-                // Now and then a port that is not there.
+                // Occasionally a port that does not exist.
                 let name = name(draws.random_range(0..12));
                 (
                     name,
@@ -389,7 +389,7 @@ fn list(path: &str, mode: ListMode, when: SubscriptionMode, millis: u64) -> Gnmi
     })
 }
 
-/// What a subscriber has heard since: values by path, what is gone, and syncs.
+/// Returns the messages to a subscriber: values by path, deletions, and syncs.
 fn heard(bench: &mut Bench, line: Line) -> Vec<String> {
     let mut all = Vec::new();
     while let Some((_, answer)) = bench.clients.get_mut(&line).and_then(GnmiClient::next_answer) {

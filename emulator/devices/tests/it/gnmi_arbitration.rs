@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration of the emulated gNMI switch, as the public document has it, and its account.
+//! Master arbitration of the emulated gNMI switch according to the public document, and its
+//! account.
 
 use lightloom_devices::{GnmiSpec, Line};
 use lightloom_gnmi::Code;
@@ -39,12 +40,13 @@ fn of_two_controllers_the_one_with_the_larger_election_id_is_master() {
     assert_eq!(code(&mut bench, FIRST, by(None, None, late())), Code::InvalidArgument);
     bench.run_for(100);
     assert_eq!(bench.switch.true_pairs(), [(1, 9), (2, 10)], "nothing moves");
-    // The same id is master still, another role has a master of its own, and who says nothing is not arbitrated.
+    // The same id remains master, another role has its own master, and a Set without an id is not
+    // arbitrated.
     assert_eq!(code(&mut bench, FIRST, by(None, Some(larger), late())), Code::Ok);
     let another = by(Some("other"), Some(1), adds(&[("d", "in-4", "out-4")]));
     assert_eq!(code(&mut bench, FIRST, another), Code::Ok);
     assert_eq!(code(&mut bench, FIRST, adds(&[("e", "in-5", "out-5")])), Code::Ok);
-    // Its program keeps election ids in memory.
+    // The software keeps election ids in memory only.
     bench.fault("warm-restart");
     bench.run_for(2_100);
     bench.connect(FIRST);

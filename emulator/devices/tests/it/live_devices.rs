@@ -27,7 +27,7 @@ fn fire(transaction: u32) -> Request<'static> {
     Request::Fire { transaction: TransactionId(transaction), groups: Groups(1) }
 }
 
-/// Arms and fires after the dwell time; how the fire ended, if it was answered.
+/// Arms and fires after the dwell time, and returns the outcome if the fire was answered.
 fn switch(module: &mut Framed, transaction: u32, path: u8) -> Option<GroupOutcome> {
     std::thread::sleep(Duration::from_millis(2));
     module.send(&arm(transaction, path));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom-devices` promises, in one program: a file a subject, a folder what several of them use.
+//! Integration tests of `lightloom-devices`, one file per topic and a folder for each shared
+//! helper.
 
 #![allow(
     clippy::print_stdout,

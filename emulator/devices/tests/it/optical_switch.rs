@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated Polatis-style switch in virtual time: real syntax, and the traps behind it.
+//! An emulated Polatis-style switch in virtual time: real syntax and its pitfalls.
 
 use lightloom_devices::{
     DeviceFault, EmulatedDevice, Faulty, Line, OpticalSwitch, Output, Port, SwitchSpec,
@@ -26,7 +26,6 @@ impl Rig {
         rig
     }
 
-    /// A quiet switch of 24 by 24 ports.
     fn plain() -> Self {
         Self::new(SwitchSpec { is_autonomous: false, ..SwitchSpec::default() })
     }
@@ -49,7 +48,7 @@ impl Rig {
         String::from_utf8(text).unwrap()
     }
 
-    /// Sends `text` and gives what comes back until the switch has nothing more to do.
+    /// Sends `text`, and returns the output until the switch is idle.
     fn say(&mut self, line: Line, text: &str) -> String {
         let mut out = Vec::new();
         self.device.on_bytes(self.now, line, text.as_bytes(), &mut out);
@@ -68,7 +67,7 @@ impl Rig {
         self.scpi(":syst:err?")
     }
 
-    /// A reply without its header, for which the date is in the way.
+    /// Returns a reply without its header, which contains the date.
     fn tl1(&mut self, text: &str) -> String {
         let reply = self.say(TL1, text);
         reply.split_once("\r\nM  ").map_or(reply.clone(), |(_, body)| body.to_owned())
@@ -316,8 +315,8 @@ mod tl1 {
         assert_eq!(rig.pairs(), [(1, 25), (2, 26)]);
     }
 
-    /// Three generations of a public driver, each with its own spelling: log in, ask who it is, read, join both
-    /// ways, clear from either end.
+    /// Three generations of a public driver, each with its own spelling: log in, identify, read,
+    /// connect both directions, clear from either end.
     #[test]
     fn requests_of_deployed_drivers_are_answered() {
         for (log_in, name) in
@@ -326,7 +325,8 @@ mod tl1 {
             let mut rig = Rig::plain();
             assert_eq!(rig.tl1(&format!("{log_in}::root:1::root;\n")), "1 COMPLD\r\n;");
             let header = rig.say(TL1, "RTRV-HDR:::2:;\n");
-            // The first word and the only word between blanks: how the two older ones read the name.
+            // The two older drivers parse the name as the first word, or as the only word between
+            // blanks.
             assert_eq!(header.split_whitespace().next(), Some("POLATIS"));
             assert!(header.ends_with("M  2 COMPLD\r\n;"), "{header}");
             let mut ask = |verb: &str, rest: &str| {
@@ -341,7 +341,8 @@ mod tl1 {
             assert!(shutters.starts_with("\"1:OPEN\"|\"2:OPEN\"|"), "{shutters}");
             assert_eq!(ask("RTRV-PORT-POWER", "1&&48:3:;").matches('|').count(), 48);
             assert!(ask("RTRV-PORT-PMON", "1&&48:3:;").starts_with("\"1:1550.0,"));
-            // Logical ports 3 and 7, both ways; then each end cleared, as `port` and as `port & its egress`.
+            // Logical ports 3 and 7 in both directions; then each end is cleared, as `port` and as
+            // `port & its egress`.
             assert_eq!(ask("ENT-PATCH", "7,27:3:;"), "");
             assert_eq!(ask("ENT-PATCH", "3,31:3:;"), "");
             assert_eq!(ask("RTRV-PATCH", ":3:;"), "\"3,31\"|\"7,27\"|");
@@ -365,7 +366,7 @@ mod tl1 {
         let (before, after) = reply.split_once(event).unwrap();
         assert!(before.starts_with("\r\n\n   POLATIS 24-09-01 "), "{before}");
         assert!(after.ends_with("M  8 COMPLD\r\n;"), "{after}");
-        // Changes of other clients are reported too, and alarms.
+        // Changes by other clients and alarms are reported, too.
         let mut out = Vec::new();
         rig.device.on_bytes(rig.now, SCPI, b":oxc:swit:conn:sub (@1),(@25)\n", &mut out);
         while let Some(at) = rig.device.next_wakeup() {
@@ -413,7 +414,7 @@ mod tl1 {
     }
 }
 
-/// The same plan through SCPI and TL1 gives the same matrix.
+/// The same plan through SCPI and TL1 yields the same matrix.
 #[test]
 fn both_languages_speak_of_one_matrix() {
     let (mut by_scpi, mut by_tl1) = (Rig::plain(), Rig::plain());

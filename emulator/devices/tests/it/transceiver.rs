@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated transceiver in virtual time: what a host sees of each fault, and what is true.
+//! An emulated transceiver in virtual time: what a host sees of each fault, compared with the
+//! actual state.
 
 use lightloom_devices::{
     DeviceFault, EmulatedDevice, Faulty, Line, Output, Port, Transceiver, TransceiverSpec,
@@ -15,7 +16,7 @@ use lightloom_units::{Picoseconds, SimTime};
 
 const LINE: Line = Line(0);
 
-/// A host that asks one thing at a time and waits at most 100 ms for the reply.
+/// A host that sends one request at a time and waits at most 100 ms for the reply.
 struct Rig {
     device: Faulty<Transceiver>,
     host: Host,
@@ -101,7 +102,7 @@ impl Rig {
         }
     }
 
-    /// Arms and fires, and gives the report of the fire.
+    /// Arms and fires, and returns the report of the fire.
     fn switch_to(&mut self, path: Path) -> Option<FireReport> {
         assert_eq!(self.arm(1, path), Some(Answer::Armed(GroupOutcome::Success)));
         self.fire(1)
@@ -135,7 +136,7 @@ fn a_healthy_module_switches_in_the_published_time() {
     let took = rig.now.since(began);
     assert_eq!((report.outcomes[0], report.active[0]), (GroupOutcome::Success, external(2)));
     assert_eq!(rig.truth(), Some(external(2)));
-    // 60 to 80 µs to switch, seen at 70 or 87 µs, and 30 µs to settle.
+    // 60 to 80 µs to switch, detected at 70 or 87 µs, and 30 µs to settle.
     assert!(took <= Picoseconds::from_micros(117), "{took}");
     assert!(took >= Picoseconds::from_micros(100), "{took}");
     assert!(rig.status().taps[1].0 > 4_000);
@@ -192,7 +193,7 @@ fn a_reboot_in_the_middle_leaves_the_power_on_path_and_forgets_the_arm() {
     assert_eq!((status.armed, status.fired), (TransactionId::NONE, TransactionId::NONE));
     assert_eq!((status.active[0], rig.truth()), (Path::LOOPBACK, Some(Path::LOOPBACK)));
     assert!(rig.now > SimTime::START + Picoseconds::from_millis(500), "after the boot time");
-    // It does so once.
+    // Only once.
     rig.now = rig.now + Picoseconds::from_millis(500);
     assert_eq!(rig.switch_to(external(1)).unwrap().outcomes[0], GroupOutcome::Success);
 }
@@ -213,8 +214,9 @@ fn a_late_line_delays_both_ways() {
     assert_eq!(rig.now.since(began), Picoseconds::from_millis(10));
 }
 
-/// The whole point of arm, fire and read-back: on a line that loses, doubles and garbles bytes a
-/// host that repeats what is unanswered ends at the wanted path, and nothing else ever happens.
+/// The purpose of arm, fire and read-back: on a line that loses, duplicates and garbles bytes, a
+/// host that repeats unanswered requests reaches the wanted path, and the light never goes anywhere
+/// else.
 #[test]
 fn a_noisy_line_never_makes_a_wrong_circuit() {
     let mut noisy_replies = 0;
@@ -246,8 +248,8 @@ fn a_noisy_line_never_makes_a_wrong_circuit() {
     assert!(noisy_replies > 50, "the faults had an effect: {noisy_replies}");
 }
 
-/// Every byte of an arm and a fire lost, doubled, or with each of its bits flipped: the light stays
-/// or goes where it was wanted.
+/// Each byte of an arm and a fire is lost, duplicated, or has one bit flipped. The light must stay
+/// or reach the wanted path.
 #[test]
 fn no_single_damaged_byte_makes_a_wrong_circuit() {
     let mut host = Host::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the fuzz targets of the emulated switch do with bytes; the stored corpus runs through the
-//! same functions as an ordinary test (`device_replay.rs`).
+//! The bodies of the fuzz targets for the emulated switch. The stored corpus runs through the same
+//! functions in an ordinary test (`device_replay.rs`).
 
 use lightloom_devices::{EmulatedDevice, Line, OpticalSwitch, Output, Port, SwitchSpec};
 use lightloom_units::SimTime;
@@ -8,28 +8,28 @@ use lightloom_units::seed::Seed;
 
 const LINE: Line = Line(0);
 
-/// Bytes as what a SCPI client sends.
+/// Sends the bytes as a SCPI client.
 pub(crate) fn scpi(bytes: &[u8]) {
     let out = talk(Port::Scpi, &[bytes, b"\n"]);
     assert!(String::from_utf8(out).is_ok(), "answers are text");
 }
 
-/// Bytes as what a TL1 client sends once it is logged in.
+/// Sends the bytes as a logged-in TL1 client.
 pub(crate) fn tl1(bytes: &[u8]) {
     let out = talk(Port::Tl1, &[b"ACT-USER::root:1::root;", bytes, b";"]);
     let text = String::from_utf8(out).expect("replies are text");
-    // `;` ends a reply, and a refusal may quote what was asked.
+    // `;` ends a reply. A refusal may quote the request.
     assert!(text.ends_with(";"), "the last reply is whole");
 }
 
-/// Says each piece, lets the switch finish, and gives everything it sent.
+/// Sends each piece, lets the switch finish, and returns its output.
 fn talk(port: Port, pieces: &[&[u8]]) -> Vec<u8> {
     let mut switch = OpticalSwitch::new(SwitchSpec::default(), Seed(1), 0);
     let mut now = SimTime::START;
     let mut out = Vec::new();
     switch.open(now, LINE, port, &mut out);
     for piece in pieces {
-        // Cut in the middle, as a network does.
+        // Split in the middle, as a network might.
         for part in [&piece[..piece.len() / 2], &piece[piece.len() / 2..]] {
             switch.on_bytes(now, LINE, part, &mut out);
             while let Some(at) = switch.next_wakeup() {

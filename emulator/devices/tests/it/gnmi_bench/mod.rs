@@ -12,7 +12,6 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use serde_json::{Value as Json, json};
 
-/// A switch and its clients under one clock.
 pub(crate) struct Bench {
     pub(crate) switch: GnmiSwitch,
     pub(crate) clients: BTreeMap<Line, GnmiClient>,
@@ -38,7 +37,7 @@ impl Bench {
         self.exchange(out);
     }
 
-    /// Carries bytes until neither side has any.
+    /// Transfers bytes until neither side has any.
     pub(crate) fn exchange(&mut self, mut out: Vec<Output>) {
         loop {
             for output in std::mem::take(&mut out) {
@@ -80,7 +79,7 @@ impl Bench {
         self.exchange(out);
     }
 
-    /// The first answer to a call; nothing where the connection went.
+    /// Returns the answer to a call. `None` if the connection ended.
     pub(crate) fn ask_on(&mut self, line: Line, call: GnmiCall) -> Option<Answer> {
         self.number += 1;
         self.clients.get_mut(&line)?.call(self.number, call);
@@ -128,7 +127,7 @@ impl Bench {
         }
     }
 
-    /// Adds connections and waits until light rests.
+    /// Adds connections and waits until their light settles.
     pub(crate) fn must_add(&mut self, of: &[(&str, &str, &str)]) {
         self.set(adds(of)).unwrap();
         self.run_for(100);

@@ -13,7 +13,7 @@ use lightloom_firmware_api::message::{Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
-/// Devices being served by a thread, until dropped.
+/// Devices served by a thread until dropped.
 pub(crate) struct Served {
     pub(crate) addresses: Vec<ServedAddress>,
     stopper: Stopper,
@@ -46,7 +46,6 @@ impl Drop for Served {
     }
 }
 
-/// A client's end of a line.
 pub(crate) struct Client {
     fd: OwnedFd,
 }
@@ -83,7 +82,7 @@ impl Client {
         let _ = poll(&mut [PollFd::new(&self.fd.as_fd(), flags)], Some(&limit));
     }
 
-    /// What arrives until `is_whole` says it is enough, or until the time is up.
+    /// Reads until `is_whole` returns true or the time is up.
     pub(crate) fn read_until(
         &self,
         at_most: Duration,
@@ -103,13 +102,12 @@ impl Client {
         seen
     }
 
-    /// Whether the other end has closed the connection.
     pub(crate) fn is_closed(&self) -> bool {
         self.wait(PollFlags::IN, Duration::from_secs(5));
         matches!(rustix::io::read(&self.fd, &mut [0; 1]), Ok(0))
     }
 
-    /// Says a line and gives the answer up to `end`.
+    /// Sends a line and returns the answer up to `end`.
     pub(crate) fn say(&self, text: &str, end: &str) -> String {
         self.write(text.as_bytes());
         let end = end.as_bytes();
@@ -118,7 +116,6 @@ impl Client {
     }
 }
 
-/// A client of the framed protocol.
 pub(crate) struct Framed {
     pub(crate) client: Client,
     pub(crate) host: Host,
@@ -135,7 +132,7 @@ impl Framed {
         self.client.write(&line[..length]);
     }
 
-    /// The next reply, through `read`; `None` after `at_most`.
+    /// Returns the next reply, converted by `read`. `None` after `at_most`.
     pub(crate) fn reply<T>(
         &mut self,
         at_most: Duration,
