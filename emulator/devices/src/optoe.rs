@@ -32,14 +32,8 @@ const WAITING_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EepromAccess {
-    Read {
-        offset: u64,
-        length: usize,
-    },
-    Write {
-        offset: u64,
-        bytes: Vec<u8>,
-    },
+    Read { offset: u64, length: usize },
+    Write { offset: u64, bytes: Vec<u8> },
 }
 
 /// Why an access failed.
