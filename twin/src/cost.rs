@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon's own processor is assumed to take: it is not emulated, so these are constants, and every result
-//! prints them.
+//! Assumed CPU time of the daemon. Its processor is not emulated, so these are constants, printed
+//! with every result.
 
 use lightloom_emulator::outcome::CostModel;
 use lightloom_units::Picoseconds;
 use lightloom_units::seed::Stream;
 use rand::RngExt;
 
-/// Measured at 32 nodes and 64 transceivers by `tests/it/cost.rs` (docs/twin.md has the figures). What devices add is the
-/// slope to 720 nodes, what nodes add is the share of one at 32 nodes. The hand-off is half of what a read over a pty
-/// takes beside that, on the machine of docs/twin.md. The jitter is an assumption.
+/// Measured at 32 nodes and 64 transceivers by `tests/it/cost.rs` (figures in docs/twin.md). The
+/// cost per device is the slope to 720 nodes, the cost per node the share of one at 32 nodes. The
+/// hand-off is half of the additional time of a read over a pty, on the machine of docs/twin.md.
+/// The jitter is an assumption.
 pub const COST: CostModel = CostModel {
     per_input: Picoseconds::from_micros(9),
     per_input_and_device: Picoseconds::from_nanos(2),
@@ -20,22 +21,22 @@ pub const COST: CostModel = CostModel {
     jitter: Picoseconds::from_micros(40),
 };
 
-/// What one message costs a daemon with so many devices.
+/// Returns the cost of one message with this number of devices.
 pub(crate) fn of_input(devices: usize) -> Picoseconds {
     Picoseconds(COST.per_input.get() + COST.per_input_and_device.get() * devices as u64)
 }
 
-/// What it costs to begin a bypass on so many nodes.
+/// Returns the cost of starting a bypass with this number of nodes.
 pub(crate) fn of_plan(nodes: u32) -> Picoseconds {
     Picoseconds(COST.per_plan.get() + COST.per_plan_and_node.get() * u64::from(nodes))
 }
 
-/// What the end of a change costs on so many nodes.
+/// Returns the cost of completing a change with this number of nodes.
 pub(crate) fn of_end(nodes: u32) -> Picoseconds {
     Picoseconds(COST.per_end_and_node.get() * u64::from(nodes))
 }
 
-/// How much later than asked for the daemon runs this time.
+/// Draws the scheduling delay of the daemon.
 pub(crate) fn late(draws: &mut Stream) -> Picoseconds {
     Picoseconds(draws.random_range(0..=COST.jitter.get()))
 }

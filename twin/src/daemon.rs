@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon of the twin: the shipping control core and journal on one processor, which stands still during a flush.
+//! The daemon of the twin: the shipped control core and journal on one processor, which blocks
+//! during a flush.
 
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request};
 use lightloom_control::desired::{self, Wanted};
@@ -20,17 +21,14 @@ use crate::cost;
 use crate::disk::EmulatedDisk;
 use crate::judge::Judge;
 
-/// What the daemon sends to a device.
 pub(crate) use lightloom_control::controller::Ticket;
 use lightloom_control::state::{DeviceName, Op};
 
-/// A command to a device task, and when.
 pub(crate) enum TaskCommand {
     Run(DeviceName, Ticket, Op),
     Abandon(DeviceName, Ticket),
 }
 
-/// What a turn of the daemon came to.
 #[derive(Default)]
 pub(crate) struct Turn {
     pub(crate) commands: Vec<(SimTime, TaskCommand)>,
@@ -38,14 +36,14 @@ pub(crate) struct Turn {
     pub(crate) answer: Option<Answer>,
 }
 
-/// The daemon while it runs, and what survives it.
+/// The daemon and the state that survives its restart.
 pub(crate) struct TwinDaemon {
     inventory: Inventory,
     setup: Setup,
     pub(crate) control: Option<Control>,
     journal: Option<Journal<Record, EmulatedDisk>>,
     disk: EmulatedDisk,
-    /// Its processor is busy until then.
+    /// End of the current work of its processor.
     pub(crate) busy_until: SimTime,
     pub(crate) flush: Picoseconds,
     draws: Stream,
@@ -82,7 +80,7 @@ impl TwinDaemon {
         }
     }
 
-    /// Starts over what the journal holds.
+    /// Starts with the state of the journal.
     pub(crate) fn start(&mut self, now: SimTime) -> Result<Turn, String> {
         let journal = Journal::<Record, _>::open(self.disk.clone());
         let (journal, opened) = journal.map_err(|error| format!("its journal: {error}"))?;
@@ -101,16 +99,16 @@ impl TwinDaemon {
         Ok(turn)
     }
 
-    /// It is killed: what is not durable is lost.
+    /// Kills the daemon. Data that is not durable is lost.
     pub(crate) fn kill(&mut self) {
         (self.control, self.journal) = (None, None);
         self.disk.lose();
     }
 
-    /// What a plan wants of the devices.
+    /// Returns the target of a plan.
     ///
     /// # Errors
-    /// Parts of it without a device.
+    /// Parts of the plan without a device.
     pub(crate) fn wanted(&self, plan: &Plan, phase: Option<&str>) -> Result<Wanted, String> {
         let Setup { modules, switches, .. } = &self.setup;
         let wanted = desired::wanted(plan, phase, modules, switches, &Fabric::new());
@@ -126,7 +124,7 @@ impl TwinDaemon {
         Some(SimTime(deadline.0.saturating_mul(1_000_000)).max(self.busy_until))
     }
 
-    /// The digest of the plan in force; empty while the daemon is away.
+    /// Returns the digest of the plan in force; empty while the daemon is down.
     pub(crate) fn plan_sha256(&self) -> String {
         let ledger = |control: &Control| control.controller().ledger().plan_sha256.clone();
         self.control.as_ref().map_or_else(String::new, ledger)
@@ -136,7 +134,7 @@ impl TwinDaemon {
         self.journal.as_ref().map_or(0, Journal::length)
     }
 
-    /// Handles these events and does what it is time for.
+    /// Handles events and executes everything that is due.
     pub(crate) fn turn(&mut self, now: SimTime, events: Vec<Event>) -> Turn {
         let mut turn = Turn::default();
         let Some(control) = &mut self.control else { return turn };
@@ -160,7 +158,7 @@ impl TwinDaemon {
         turn
     }
 
-    /// A client asks.
+    /// Processes a client's request.
     pub(crate) fn ask(&mut self, now: SimTime, request: Request, plan: Option<Plan>) -> Turn {
         let mut turn = Turn::default();
         let id = format!("setup-{}", self.records());
@@ -173,7 +171,7 @@ impl TwinDaemon {
         turn
     }
 
-    /// A job asks for a phase, under this id.
+    /// Processes a job's request for a phase.
     pub(crate) fn book(&mut self, now: SimTime, id: &str, wish: Wish) -> Turn {
         let mut turn = Turn::default();
         let Some(control) = &mut self.control else { return turn };
@@ -185,13 +183,14 @@ impl TwinDaemon {
         turn
     }
 
-    /// How a phase stands that was asked for under this id; `None` if the daemon does not know of it.
+    /// Returns the state of a phase request. `None` if the id is unknown.
     pub(crate) fn standing(&self, id: &str) -> Option<&Standing> {
         let booking = self.control.as_ref()?.phases().of_request(id)?;
         Some(&booking.standing)
     }
 
-    /// Does what the control core says, in order, as the daemon's runtime does; says when it is done.
+    /// Executes the controller's actions in order, like the daemon's runtime, and returns the
+    /// completion time.
     fn perform(&mut self, mut at: SimTime, actions: Vec<Action>, turn: &mut Turn) -> SimTime {
         let bypassed = actions.iter().find_map(|action| match action {
             Action::Note(Note::Bypassing(parts, _)) => {
@@ -251,7 +250,7 @@ impl TwinDaemon {
         let control = self.control.as_ref();
         let past = control.and_then(|control| control.controller().ledger().history.back());
         if past.is_some_and(|past| past.cause == Cause::Phase) {
-            // Its job hears of it by its standing; no ring moves.
+            // The job learns the result from the request's state. No ring changes.
             return;
         }
         self.committed += u64::from(is_committed);
@@ -261,7 +260,7 @@ impl TwinDaemon {
     }
 }
 
-/// The clocks of the daemon's machine.
+/// Returns the clocks of the daemon's host.
 pub(crate) fn clocks(now: SimTime) -> Now {
     Now { mono: mono(now), wall_ms: now.0 / 1_000_000_000, boot: "twin".into() }
 }

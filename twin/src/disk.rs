@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The disk of the journal, in memory: it survives the daemon. A flush takes its time, which is charged to the daemon
-//! that waits for it.
+//! An in-memory disk for the journal, which survives the daemon. The time of a flush is charged to
+//! the waiting daemon.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ struct State {
     durable: usize,
 }
 
-/// A handle to one disk.
+/// A handle to a shared disk.
 #[derive(Clone, Default)]
 pub(crate) struct EmulatedDisk(Arc<Mutex<State>>);
 
@@ -22,7 +22,7 @@ impl EmulatedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The daemon dies: what was not flushed is lost.
+    /// Discards unflushed data, as when the daemon is killed.
     pub(crate) fn lose(&self) {
         let mut state = self.state();
         let durable = state.durable;

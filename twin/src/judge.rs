@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Holds the daemon to the invariants I1 to I9 of docs/reliability.md, against what is really broken and where the
-//! light really is. It asks no policy for its reasons.
+//! Checks the daemon against the invariants I1 to I9 of docs/reliability.md, using the actual
+//! faults and the actual light. Independent of the daemon's policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,25 +9,25 @@ use lightloom_control::record::{Record, TxnResult};
 use lightloom_control::state::{DeviceName, Fabric, Op, Positions, Txn, at};
 use lightloom_units::{Picoseconds, SimTime};
 
-/// Violations listed at most: the first ones say enough.
+/// Maximum number of violations listed.
 const LISTED_MAX: usize = 20;
 
-/// A change is over within this time of its intent: a device is waited for 30 s, then given up, on the way there and on
-/// the way back.
+/// Time limit for a change after its intent. A device is waited for at most 30 s, both forward and
+/// during a rollback.
 const OVER_WITHIN: Picoseconds = Picoseconds::from_millis(90_000);
 
-/// What the journal holds, and what broke an invariant.
+/// The durable ledger, and the violations.
 #[derive(Default)]
 pub(crate) struct Judge {
     durable: Ledger,
     intents: BTreeMap<String, u32>,
-    /// Changes that were called committed and are not yet held against the light.
+    /// Committed changes that are not checked against the light yet.
     pub(crate) committed: Vec<Fabric>,
-    /// Changes that ended otherwise, the same.
+    /// Changes with another result that are not checked yet.
     pub(crate) undone: Vec<Fabric>,
-    /// The change on its way, and since when.
+    /// The open change and its start.
     open: Option<(Txn, SimTime)>,
-    /// What became of their last operation is not known, and they were not read since.
+    /// Devices whose last operation has an unknown outcome and that have not been read since.
     unknown: BTreeSet<DeviceName>,
     violations: Vec<String>,
 }
@@ -43,7 +43,7 @@ impl Judge {
         &self.violations
     }
 
-    /// I3: what was acknowledged as durable is still there after a crash.
+    /// I3: records acknowledged as durable survive a crash.
     pub(crate) fn restarted(&mut self, read: &Ledger, now: SimTime) {
         let durable = &self.durable;
         if read.version < durable.version || read.last_txn < durable.last_txn {
@@ -54,18 +54,17 @@ impl Judge {
         self.unknown.clear();
     }
 
-    /// I7: what was begun ends.
+    /// I7: every change ends.
     pub(crate) fn overdue(&self, now: SimTime) -> Option<String> {
         let (txn, since) = self.open.filter(|(_, since)| now > *since + OVER_WITHIN)?;
         Some(format!("I7: {txn}, begun at {since}, is not over at {now}"))
     }
 
-    /// What became of an operation of this device is not known.
     pub(crate) fn is_unknown(&mut self, device: &DeviceName) {
         self.unknown.insert(device.clone());
     }
 
-    /// I6, I7 and I8, and what is to be held against the light.
+    /// Checks I6, I7 and I8, and collects changes to check against the light.
     pub(crate) fn written(&mut self, records: &[Record], now: SimTime) {
         for record in records {
             match record {
@@ -97,10 +96,10 @@ impl Judge {
         }
     }
 
-    /// Write-ahead, no blind retry, I1, I4 and I5 on the wire.
+    /// Checks write-ahead, no blind retry, I1, I4 and I5 for each command.
     pub(crate) fn sends(&mut self, device: &DeviceName, op: &Op, now: SimTime) {
         let Op::Switch { txn, moves } = op else {
-            // An arm brings a reading too.
+            // An arm includes a reading.
             if matches!(op, Op::Observe { .. } | Op::Arm { .. }) {
                 self.unknown.remove(device);
             }
@@ -127,7 +126,7 @@ impl Judge {
         }
     }
 
-    /// I3: what is called committed is so, as far as the light can be seen.
+    /// I3: a committed change is in effect, as far as the light is known.
     pub(crate) fn holds(&mut self, goal: &Fabric, truths: &BTreeMap<DeviceName, Positions>) {
         for (device, wanted) in goal {
             let Some(true_one) = truths.get(device) else { continue };

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The virtual twin: the controller, policy and drivers that ship, run against emulated transceivers under the clock of a
-//! simulated run.
+//! The virtual twin: the shipped controller, policies and drivers run against emulated transceivers
+//! under the clock of a simulation.
 //!
-//! The emulator reports a fault as light that goes; the twin carries bytes over serial lines at their rate, lets devices and
-//! disk take their time, and answers with the circuits that the daemon makes. [`World`] is that side of a run; [`COST`] is
-//! what the daemon's own processor is assumed to take. Times are integer picoseconds; equal seeds give equal runs.
+//! The emulator reports a fault as a loss of light. The twin transfers bytes over serial lines at
+//! their rate, models the time of devices and disk, and answers with the circuits that the daemon
+//! establishes. [`World`] is that side of a run; [`COST`] is the assumed CPU time of the daemon.
+//! Times are integer picoseconds, and equal seeds give equal runs.
 //!
-//! Not here: packets (`lightloom-engine`) and real programs (`lightloom-live`). docs/twin.md says what is real and what is
-//! assumed.
+//! Packets are simulated by `lightloom-engine`; real programs run in `lightloom-live`. docs/twin.md
+//! separates measured from assumed figures.
 
 mod cost;
 mod daemon;
@@ -25,7 +26,7 @@ use lightloom_units::seed::Seed;
 pub use cost::COST;
 pub use world::World;
 
-/// Makes the control side of `control: lightloomd`.
+/// Creates the control side for `control: lightloomd`.
 pub struct Twin;
 
 impl MakeControl for Twin {

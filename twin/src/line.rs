@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The line to a device. On a serial one bytes take their time, ten bits each, and follow each other; over TCP they take
-//! none.
+//! The line to a device. On a serial line, bytes take time, ten bits each; over TCP they take none.
 
 use lightloom_devices::{Line, RackSlot};
 use lightloom_drivers::tender::Tender;
@@ -9,24 +8,24 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use crate::setup::Installed;
 
-/// Bits on the line for one byte: start, eight, stop.
+/// Bits per byte: start, eight data bits, stop.
 const BITS: u64 = 10;
 
-/// A device with its line and the daemon's task at the other end.
+/// A device with its line, and the daemon's task at the other end.
 pub(crate) struct TwinDevice {
     pub(crate) installed: Installed,
     pub(crate) slot: RackSlot,
     pub(crate) tender: Tender,
-    /// Counts connections: what was on its way on an older one is lost.
+    /// Connection number. Bytes in transit on an older connection are lost.
     pub(crate) line: Line,
     to_free: SimTime,
     from_free: SimTime,
     pub(crate) bytes: u64,
-    /// Where the light of a transceiver rests, as last seen.
+    /// Last known path of a transceiver.
     pub(crate) light: Option<Path>,
-    /// The connections along which an optical switch passes light, as last seen: ingress and egress.
+    /// Last known connections of an optical switch that pass light: ingress and egress.
     pub(crate) passes: Vec<(u16, u16)>,
-    /// When its light is looked at again.
+    /// Time at which its light is checked again.
     pub(crate) wakes_at: Option<SimTime>,
 }
 
@@ -46,14 +45,14 @@ impl TwinDevice {
         }
     }
 
-    /// When the last of these bytes, sent at `at`, is at the transceiver.
+    /// Returns when the last of these bytes, sent at `at`, arrives at the device.
     pub(crate) fn sends(&mut self, at: SimTime, bytes: usize, rate: u32) -> SimTime {
         self.bytes += bytes as u64;
         self.to_free = self.to_free.max(at) + takes(bytes, rate);
         self.to_free
     }
 
-    /// When the last of these bytes, answered at `at`, is at the daemon.
+    /// Returns when the last of these bytes, answered at `at`, arrives at the daemon.
     pub(crate) fn answers(&mut self, at: SimTime, bytes: usize, rate: u32) -> SimTime {
         self.bytes += bytes as u64;
         self.from_free = self.from_free.max(at) + takes(bytes, rate);
@@ -61,7 +60,7 @@ impl TwinDevice {
     }
 }
 
-/// A rate of 0 takes no time.
+/// A rate of 0 means no transfer time.
 fn takes(bytes: usize, bits_per_second: u32) -> Picoseconds {
     if bits_per_second == 0 {
         return Picoseconds::ZERO;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is installed, for the daemon and for the emulated rack: every bundle of the fabric is a transceiver, cabled as
-//! the fabric says, and every optical switch of it a switch.
+//! The installation, for the daemon and for the emulated rack. Every bundle of the fabric is a
+//! transceiver, cabled according to the fabric, and every optical switch a switch.
 
 use std::collections::BTreeMap;
 
@@ -29,18 +29,19 @@ use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// Dark links at once that the daemon may make: the default of its file.
+/// Limit on simultaneously dark links: the default of the configuration file.
 const DARK_LINKS_MAX: usize = 1024;
 
-/// How long after its session was given up an optical switch may still carry out a command: the default of its file.
+/// Time after the end of a session within which an optical switch may still execute a command: the
+/// default of the configuration file.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
 /// A device that the daemon drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
-    /// A transceiver, on a serial line.
+    /// A transceiver on a serial line.
     Module(BundleId),
-    /// An optical switch, over TCP.
+    /// An optical switch over TCP.
     Switch(OcsId, DevicePorts),
 }
 
@@ -52,7 +53,7 @@ impl Installed {
         }
     }
 
-    /// The daemon's task for it. Tasks start one after the other.
+    /// Creates the daemon's task. Tasks start one after the other.
     pub(crate) fn tender(
         self,
         index: usize,
@@ -82,7 +83,6 @@ impl Installed {
         }
     }
 
-    /// The way into it.
     pub(crate) fn port(self, language: SwitchLanguage) -> lightloom_devices::Port {
         match (self, language) {
             (Self::Module(_), _) => lightloom_devices::Port::Frames,
@@ -97,7 +97,7 @@ pub(crate) fn micros(time: Picoseconds) -> Micros {
     Micros((time.get() / 1_000_000).max(1))
 }
 
-/// Every bundle of a fabric.
+/// Returns every bundle of a fabric.
 pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
     let nodes = (0..fabric.hbd.nodes()).map(NodeId);
     nodes
@@ -105,7 +105,7 @@ pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
         .collect()
 }
 
-/// What the daemon's file would come to.
+/// Builds what the daemon's configuration would result in.
 pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Setup) {
     let mut inventory = Inventory {
         devices: BTreeMap::new(),
@@ -172,7 +172,7 @@ fn device(bundle: BundleId, daemon: &DaemonSetup) -> Device {
     device
 }
 
-/// Every optical switch of a fabric, and how it numbers the ports of a plan.
+/// Returns every optical switch of a fabric with its port numbering.
 fn optical_switches(fabric: &Fabric) -> Vec<(OcsId, DevicePorts)> {
     let Some(network) = fabric.dcn.circuits() else { return Vec::new() };
     let switches = (0..network.switches()).map(OcsId::from_index);
@@ -181,7 +181,7 @@ fn optical_switches(fabric: &Fabric) -> Vec<(OcsId, DevicePorts)> {
     switches.map(|ocs| (ocs, ports(ocs))).collect()
 }
 
-/// An optical switch as it is when nothing was ever asked of it: dark.
+/// Creates an optical switch without circuits.
 fn switch(
     fabric: &Fabric,
     (ocs, ports): (OcsId, DevicePorts),
@@ -203,7 +203,8 @@ fn switch(
     AnyDevice::Switch(Box::new(Faulty::new(device, seed, index)))
 }
 
-/// The emulated transceivers, lit in loopback, and the fibres between them; the optical switches, dark.
+/// Creates the emulated transceivers, lit in loopback, with the fibres between them, and the
+/// optical switches, dark.
 pub(crate) fn rack(
     fabric: &Fabric,
     daemon: &DaemonSetup,

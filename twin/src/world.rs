@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The one queue of events: bytes that arrive, timers of device tasks, turns of the daemon, light that comes to rest.
+//! The event queue: arriving bytes, timers of device tasks, turns of the daemon, light that
+//! settles.
 
 mod begin;
 mod faults;
@@ -28,7 +29,7 @@ use crate::line::TwinDevice;
 use crate::setup::{self, Installed};
 use phases::AskedPhase;
 
-/// A reading below this is one of missing light, in thousandths of a dBm.
+/// Readings below this count as missing light, in thousandths of a dBm.
 const DARK_MDBM: i32 = -20_000;
 
 enum WorldEvent {
@@ -37,11 +38,11 @@ enum WorldEvent {
     FromDevice(Line, Option<Vec<u8>>),
     Tend(usize),
     Turn,
-    /// The light of a device comes to rest.
+    /// The light of a device settles.
     Rests(usize),
-    /// The job's request for a phase is at the daemon.
+    /// A job's phase request arrives at the daemon.
     Asks(u64),
-    /// Of this life of the daemon.
+    /// A command, with the daemon's start count.
     Command(u64, TaskCommand),
 }
 
@@ -50,7 +51,7 @@ pub struct World {
     settings: Settings,
     fabric: Fabric,
     now: SimTime,
-    /// When the run begins.
+    /// Start of the run.
     zero: SimTime,
     queue: BTreeMap<(SimTime, u64), WorldEvent>,
     sequence: u64,
@@ -59,30 +60,30 @@ pub struct World {
     devices: Vec<TwinDevice>,
     by_name: BTreeMap<DeviceName, usize>,
     by_slot: BTreeMap<RackSlot, usize>,
-    /// By line: the device at its end.
+    /// Device of each line.
     lines: Vec<usize>,
     inbox: Vec<Event>,
     turn_at: Option<SimTime>,
     happened: Vec<(SimTime, Happened)>,
     answer: Option<Answer>,
-    /// The phase that a job has asked for and that is not settled.
+    /// The unsettled phase request of a job.
     asked: Option<AskedPhase>,
-    /// Phases asked for so far, and how they stand: lit, kept, missed.
+    /// Number of phase requests, and their results: lit, kept, missed.
     phases: PhaseCounts,
-    /// Faults of transceivers that are there now.
+    /// Active faults of devices.
     active: Vec<(RackSlot, DeviceFault)>,
-    /// Everything that ever broke in this run.
+    /// Every part that failed in this run.
     broken: BTreeSet<Part>,
-    /// A fault has begun that the daemon has not answered.
+    /// A fault has started that the daemon has not handled.
     is_watched: bool,
     life: u64,
 }
 
 impl World {
-    /// A daemon with `plan` in force on every transceiver and optical switch of `fabric`.
+    /// Creates a daemon with `plan` in force on every transceiver and optical switch of `fabric`.
     ///
     /// # Errors
-    /// Why the daemon does not come there.
+    /// Why the daemon does not reach this state.
     pub fn new(
         fabric: &Fabric,
         plan: &Plan,
@@ -136,7 +137,7 @@ impl World {
         Ok(world)
     }
 
-    /// The daemon starts, for the first time or again.
+    /// Starts or restarts the daemon.
     fn start(&mut self) -> Result<(), String> {
         self.life += 1;
         let turn = self.daemon.start(self.now)?;
@@ -160,8 +161,6 @@ impl World {
             self.hang_up(index);
         }
     }
-
-    // ---- the queue -----------------------------------------------------------------------------
 
     fn at(&mut self, time: SimTime, what: WorldEvent) {
         self.sequence += 1;
@@ -221,13 +220,13 @@ impl World {
         }
     }
 
-    /// The device at the end of a line, unless the line was opened anew since.
+    /// Returns the device at the end of a line, unless the line has been reopened.
     fn end_of(&self, line: Line) -> Option<usize> {
         let index = *self.lines.get(line.0 as usize)?;
         (self.devices[index].line == line).then_some(index)
     }
 
-    /// Devices do what is due.
+    /// Runs the devices that are due.
     fn rack_time(&mut self) {
         let due: Vec<RackSlot> = self.rack.due(self.now).collect();
         let mut out = Vec::new();
@@ -239,7 +238,7 @@ impl World {
         }
     }
 
-    /// Bytes of devices go on their lines.
+    /// Puts output of devices on their lines.
     fn spread(&mut self, out: Vec<Output>) {
         for output in out {
             let (line, bytes) = match output {
@@ -254,9 +253,7 @@ impl World {
         }
     }
 
-    // ---- the daemon's side ---------------------------------------------------------------------
-
-    /// Bytes are at the daemon: it reads them when its processor is free.
+    /// Bytes arrive at the daemon, which reads them when its processor is free.
     fn hear(&mut self, line: Line, bytes: Option<Vec<u8>>) {
         let Some(index) = self.end_of(line).filter(|_| self.daemon.control.is_some()) else {
             return;
@@ -309,7 +306,7 @@ impl World {
         }
     }
 
-    /// The rate of a line; 0 where bytes take no time.
+    /// Returns the rate of a line; 0 if bytes take no time.
     fn rate(&self, index: usize) -> u32 {
         let is_serial = matches!(self.devices[index].installed, Installed::Module(_));
         if is_serial && self.settings.line_time { self.settings.bits_per_second } else { 0 }
@@ -356,7 +353,8 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Whether a device was without power in this run: the light of a transceiver moved when it came back.
+    /// Returns whether a device lost power in this run. The light of a transceiver moved when power
+    /// returned.
     fn was_off(&self, name: &DeviceName) -> bool {
         let Some(index) = self.by_name.get(name) else { return false };
         self.broken.iter().any(|part| match self.devices[*index].installed {
@@ -385,7 +383,7 @@ impl World {
         }
     }
 
-    /// I9: what the policy finds broken is broken, or was, or is at the other end of what is.
+    /// I9: a bypassed part failed, or had failed, or is at the far end of a failed part.
     fn judge_bypass(&mut self, parts: &[Part]) {
         for part in parts {
             if !self.broken.iter().any(|broken| self.is_beside(*broken, *part)) {
@@ -432,8 +430,6 @@ impl World {
         }
         self.plan_tend(index);
     }
-
-    // ---- what the run hears ----------------------------------------------------------------------
 
     fn drain(&mut self, out: &mut Vec<(SimTime, Happened)>) {
         let zero = self.zero.0;
@@ -516,7 +512,7 @@ impl ControlSide for World {
     }
 }
 
-/// Whether an event says of a fault: a report, a silence, or a reading of missing light.
+/// Returns whether an event indicates a fault: a report, an unreachable device, or missing light.
 fn is_sign(event: &Event) -> bool {
     match event {
         Event::Signalled(..) | Event::Down(..) => true,

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   Op ─▶ Dialect ─▶ Session (one request in flight, bounded input) ─▶ bytes ─▶ TCP, serial line
-//!   Outcome ◀──────────┘                                            ◀─ bytes ◀─┘
+//!   Outcome ◀──────────┘                                             ◀─ bytes ◀─┘
 //! ```
 //!
 //! A [`Dialect`] is pure: it writes requests and parses replies. A [`Session`] runs a dialect over

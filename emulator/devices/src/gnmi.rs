@@ -3,8 +3,7 @@
 //!
 //! ```text
 //!  TCP ─▶ line with faults ─▶ Connection (HTTP/2, gRPC) ─▶ Shared ─▶ State: Config ─▶ Matrix
-//!                                        ▲                   └─▶ tree ─▶ Feeds ─▶ subscribers
-//!                                        └───────────────────────────────┘
+//!                                                                      └─▶ tree ─▶ Feeds ─▶ subscribers
 //! ```
 //!
 //! A Set is validated as a whole, then executed: removals first, then additions; unchanged

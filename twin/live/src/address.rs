@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names and addresses of the twin: what programs in a node see.
+//! Names and addresses of the twin, as programs in a node see them.
 //!
 //! | network | host name | address |
 //! | --- | --- | --- |
-//! | data-centre network | `n3` | 10.64.0.0/16, the node's number and 1 |
+//! | data-centre network | `n3` | 10.64.0.0/16 plus the node number plus 1 |
 //! | fibres, by bundle | `n3-b0` | 10.65.0.0/16 for `b0`, 10.66.0.0/16 for `b1`, and so on |
 //! | light, along a group | `n3-light` | 10.81.0.0/16 |
 
 use std::net::Ipv4Addr;
 
-/// Nodes that the address plan has room for.
+/// Maximum number of nodes in the address plan.
 pub const NODES_MAX: u32 = 65_000;
-/// Bundles of a node that it has room for.
+/// Maximum number of bundles per node in the address plan.
 pub const BUNDLES_MAX: u8 = 16;
 
-/// The interface of the data-centre network in every node.
+/// Data-centre network interface in every node.
 pub const DCN: &str = "eth0";
 
-/// The interface whose address every node of a group reaches over light. Nothing is behind it.
+/// Interface with the address that every node of a group reaches over light. It is a bridge without
+/// ports.
 pub const LIGHT: &str = "light";
 
-/// Of a node in the data-centre network.
+/// Returns the address of a node in the data-centre network.
 #[must_use]
 pub fn dcn(node: u32) -> Ipv4Addr {
     numbered(64, node)
 }
 
-/// Of a bundle's port.
+/// Returns the address of a bundle's port.
 #[must_use]
 pub fn port(node: u32, bundle: u8) -> Ipv4Addr {
     numbered(65 + bundle, node)
 }
 
-/// Of a node over light, through the nodes between.
+/// Returns the address of a node over light, routed through the nodes in between.
 #[must_use]
 pub fn light(node: u32) -> Ipv4Addr {
     port(node, BUNDLES_MAX)
 }
 
-/// The bundle that a port's address is of.
+/// Returns the bundle of a port address.
 #[must_use]
 pub fn bundle(port: Ipv4Addr) -> u8 {
     port.octets()[1].saturating_sub(65)
@@ -49,14 +50,14 @@ fn numbered(second: u8, node: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, second, high, low)
 }
 
-/// The hardware address that goes with an address of the twin.
+/// Returns the hardware address for an IP address of the twin.
 #[must_use]
 pub fn hardware(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();
     [0x02, 0x6c, a, b, c, d]
 }
 
-/// `/etc/hosts` of every node.
+/// Returns the contents of `/etc/hosts`, the same for every node.
 #[must_use]
 pub fn hosts(nodes: u32, bundles: u8) -> String {
     let mut text = "127.0.0.1 localhost\n::1 localhost\n".to_owned();

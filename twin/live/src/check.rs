@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether this machine can carry a twin of this size: asked before anything of it is made.
+//! Checks whether this machine can run a twin of the requested size, before anything is created.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,15 +8,15 @@ use crate::netlink::{Kernel, RequestBatch};
 use crate::record::{Folder, RECORD, Record};
 use crate::{Error, link};
 
-/// Memory that a namespace with its interfaces takes, in KiB: more than was ever measured.
+/// Memory per namespace with its interfaces, in KiB; above the highest measured value.
 const NODE_KIB: u64 = 1_500;
-/// What the daemon and the holder take besides, in KiB.
+/// Memory of the daemon and the holder, in KiB.
 const BASE_KIB: u64 = 200_000;
 
 /// Checks the folder and the machine.
 ///
 /// # Errors
-/// What is missing, and what would do.
+/// What is missing, and a remedy.
 pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Result<(), Error> {
     if folder.file(RECORD).exists() {
         let shown = folder.path().display();
@@ -32,7 +32,7 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
             )));
         }
     }
-    // A Unix socket's name is at most 108 bytes long.
+    // The path of a Unix socket has at most 108 bytes.
     if folder.daemon_socket().as_os_str().len() > 100 {
         let shown = folder.path().display();
         return Err(Error::Refused(format!(
@@ -83,7 +83,7 @@ fn size(record: &Record) -> Result<(), Error> {
     }
 }
 
-/// Lets a process of its own try what the twin needs, in namespaces that end with it.
+/// Probes the kernel from a subprocess, in namespaces that end with it.
 fn kernel(own: &std::path::Path) -> Result<(), Error> {
     let mut command = Command::new(own);
     command.args(["twin", "probe"]).stdin(Stdio::null());
@@ -96,10 +96,10 @@ fn kernel(own: &std::path::Path) -> Result<(), Error> {
     Err(Error::Refused(said.trim().trim_start_matches("error: ").to_owned()))
 }
 
-/// Tries what the twin needs of the kernel, in namespaces of its own.
+/// Tries the required kernel features in new namespaces.
 ///
 /// # Errors
-/// What the kernel refuses, and what would do.
+/// What the kernel refuses, and a remedy.
 pub fn probe() -> Result<(), Error> {
     use nix::sched::{CloneFlags, unshare};
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {

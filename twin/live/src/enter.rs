@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Programs in nodes: one that takes the place of this process's work, or one on each node with a log.
+//! Runs programs in nodes: one in place of this process, or one on each node with a log.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -16,18 +16,18 @@ use serde::Serialize;
 use crate::record::{Folder, Holder, Ready, Record};
 use crate::{Error, environment};
 
-/// The number of the process that holds the twin, for those inside.
+/// Process id of the holder as seen inside the twin.
 const INIT: u32 = 1;
-/// How much a program gives way, of -20 to 19.
+/// Lowest scheduling priority, on the scale from -20 to 19.
 const LEAST_FAVOURED: i32 = 19;
-/// How often programs are looked at.
+/// Polling interval for running programs.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Makes this process one of node `name`: its network, host name, `/etc/hosts`, processes. What it starts from
-/// now on is there.
+/// Moves this process into node `name`: its network, host name, `/etc/hosts` and processes. Child
+/// processes started afterwards are also in the node.
 ///
 /// # Errors
-/// The twin is not up, there is no such node, or this process has several threads.
+/// If the twin is not up, the node does not exist, or this process has several threads.
 pub fn enter(folder: &Folder, name: &str) -> Result<(), Error> {
     let record = folder.record()?;
     let node = record.node(name)?;
@@ -38,14 +38,14 @@ pub fn enter(folder: &Folder, name: &str) -> Result<(), Error> {
     sethostname(name).map_err(|error| Error::system(format!("give {name} a host name"), error))
 }
 
-/// The network of a node.
 pub(crate) fn network(holder: u32, ready: &Ready, node: u32) -> Result<File, Error> {
     let fd = ready.namespaces.get(node as usize);
     let fd = fd.ok_or_else(|| Error::Refused(format!("n{node} has no namespace")))?;
     open(format!("/proc/{holder}/fd/{fd}"))
 }
 
-/// Makes this process one of the holder's, in the namespace of the fibres. One that is has nothing but a network to enter.
+/// Moves this process into the holder's namespaces and the network of the fibres. A process already
+/// inside only changes its network.
 pub(crate) fn enter_holder(pid: u32, network: Option<&File>) -> Result<(), Error> {
     if pid == INIT {
         let fibres = open(format!("/proc/{pid}/ns/net"))?;
@@ -76,10 +76,10 @@ pub(crate) fn own_user_namespace() -> Result<u64, Error> {
     file.map(|of| of.ino()).map_err(|error| Error::system("see its user namespace", error))
 }
 
-/// The process that holds the twin, by the number that it has here, and what it holds.
+/// Returns the holder's process id as seen by this process, and its state.
 ///
 /// # Errors
-/// The twin is not up.
+/// If the twin is not up.
 pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
     let holder: Option<Holder> = folder.read("holder.json")?;
     let ready: Option<Ready> = folder.read("ready.json")?;
@@ -95,46 +95,41 @@ pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
     }
 }
 
-/// What to start on each node.
+/// Programs to start on each node.
 #[derive(Clone, Debug)]
 pub struct NodePrograms {
-    /// What the run is called: the folder of its logs.
+    /// Name of the run, also the folder of its logs.
     pub name: String,
-    /// The program and its arguments.
+    /// Program and arguments.
     pub command: Vec<String>,
-    /// What a program that runs longer is killed after; `None`: never.
+    /// Time limit, after which a program is killed. `None` means no limit.
     pub timeout: Option<Duration>,
 }
 
-/// How the program of one node ended.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ended {
-    /// The node.
     pub node: String,
-    /// Its exit status; `None` if a signal ended it.
+    /// Exit status. `None` if a signal ended it.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that ended it.
     pub signal: Option<i32>,
-    /// Whether it ran longer than it may.
     pub timed_out: bool,
-    /// How long it ran, in milliseconds.
     pub ran_ms: f64,
-    /// What it printed; errors are beside it, in `.err`.
+    /// Standard output; standard error has the extension `.err`.
     pub log: PathBuf,
 }
 
 impl Ended {
-    /// Whether it ended with status 0.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.code == Some(0) && !self.timed_out
     }
 }
 
-/// Starts the program on every node at once and waits until the last has ended.
+/// Starts the program on every node at the same time and waits for all.
 ///
 /// # Errors
-/// The twin is not up, or a log cannot be written.
+/// If the twin is not up, or a log cannot be written.
 pub fn everywhere(
     folder: &Folder,
     own: &Path,
@@ -192,7 +187,7 @@ fn outcome(name: &str, status: ExitStatus, timed_out: bool, start: Instant, log:
     }
 }
 
-/// Ends a program and what it started, unless that left its group.
+/// Kills a program and its process group.
 pub fn kill_group(child: &Child) {
     let _ended_meanwhile = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
 }
@@ -200,7 +195,7 @@ pub fn kill_group(child: &Child) {
 /// Runs a command in a node and waits for it.
 ///
 /// # Errors
-/// It cannot be entered or started, or runs longer than `timeout`.
+/// If the node cannot be entered, or the command cannot be started or exceeds `timeout`.
 pub fn run(
     folder: &Folder,
     node: &str,
@@ -209,7 +204,8 @@ pub fn run(
 ) -> Result<ExitStatus, Error> {
     enter(folder, node)?;
     let environment = environment::of(folder, node)?;
-    // Nodes have processors of their own. Here they share them with the daemon and the transceivers, which go first.
+    // Real nodes have their own processors. Here they share them with the daemon and the
+    // transceivers, which take priority.
     rustix::process::nice(LEAST_FAVOURED)
         .map_err(|error| Error::system("let the daemon go first", error))?;
     let Some((program, arguments)) = command.split_first() else {
@@ -218,7 +214,7 @@ pub fn run(
     let started = Instant::now();
     let mut starting = Command::new(program);
     starting.args(arguments).envs(environment);
-    // Its own group is what a timeout ends; without one it stays in the terminal's.
+    // A timeout kills the process group. Without one, the command stays in the terminal's group.
     if timeout.is_some() {
         starting.process_group(0);
     }

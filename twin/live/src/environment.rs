@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What collective libraries have to be given so that their bytes cross light: set for every program of a node.
+//! Environment variables that make collective libraries send over light. Set for every program in a
+//! node.
 //!
 //! | for | variables |
 //! | --- | --- |
 //! | `torch.distributed` | `MASTER_ADDR`, `MASTER_PORT`, `RANK`, `WORLD_SIZE`, `GLOO_SOCKET_IFNAME` |
-//! | Open MPI | `OMPI_MCA_…`: payload over light alone, what starts and ends ranks over the data-centre network |
+//! | Open MPI | `OMPI_MCA_…`: payload only over light, control of ranks over the data-centre network |
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +16,7 @@ use crate::ranks::Ranks;
 use crate::record::{AGENT, Folder};
 use crate::{Error, address};
 
-/// Writes the agent: `mpirun` calls it with a node and a line for a shell.
+/// Writes the launch agent, which `mpirun` calls with a node and a shell command line.
 pub(crate) fn write_agent(folder: &Folder, own: &Path) -> Result<(), Error> {
     let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
     let text = format!(
@@ -31,7 +32,7 @@ pub(crate) fn write_agent(folder: &Folder, own: &Path) -> Result<(), Error> {
     write().map_err(|error| Error::system(format!("write {}", file.display()), error))
 }
 
-/// What a program on `node` gets, but for what its user has set.
+/// Returns the variables for a program on `node`, except those already set by the user.
 pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, String)>, Error> {
     let ranks: Ranks = folder.read(crate::ranks::FILE)?.unwrap_or_default();
     let agent = folder.file(AGENT).display().to_string();
@@ -41,14 +42,14 @@ pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, Strin
         ("GLOO_SOCKET_IFNAME", LIGHT.to_owned()),
         ("OMPI_MCA_btl", "tcp,self".to_owned()),
         ("OMPI_MCA_btl_tcp_if_include", LIGHT.to_owned()),
-        // The way to a node is not over the interface that has the address.
+        // Nodes are not reached through the interface that has the address.
         ("OMPI_MCA_reachable", "weighted".to_owned()),
         ("OMPI_MCA_oob_tcp_if_include", DCN.to_owned()),
         ("OMPI_MCA_plm_rsh_agent", agent),
         // All nodes share the processors of one machine.
         ("OMPI_MCA_hwloc_base_binding_policy", "none".to_owned()),
         ("OMPI_MCA_mpi_yield_when_idle", "1".to_owned()),
-        // The user is called root inside, whoever it is.
+        // Inside the twin, every user appears as root.
         ("OMPI_ALLOW_RUN_AS_ROOT", "1".to_owned()),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1".to_owned()),
     ];

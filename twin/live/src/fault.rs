@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node that dies: its transceivers lose their light, its network its carrier, and its programs are killed.
+//! Node failures: the transceivers lose their light, the network its carrier, and the programs are
+//! killed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,26 +15,26 @@ use crate::netlink::{Kernel, RequestBatch};
 use crate::record::Folder;
 use crate::{Error, enter, link, nodes, unix_us};
 
-/// The file of [`InjectedFault`], a line each.
+/// File with one [`InjectedFault`] per line.
 pub const FILE: &str = "faults.jsonl";
 
-/// What was made to break.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InjectedFault {
-    /// The node or transceiver.
+    /// Node or transceiver.
     pub part: String,
-    /// What happened to it, in the words of `lightloom device fault`.
+    /// Fault in the syntax of `lightloom device fault`.
     pub fault: String,
-    /// When its light was gone, Unix time in microseconds.
+    /// Time at which its light was gone, Unix time in microseconds.
     pub unix_us: u64,
-    /// Programs of the node that were killed.
+    /// Number of killed programs.
     pub killed: u32,
 }
 
-/// Lets something go wrong with a node or transceiver. `dead` of a node takes its programs and its network, too.
+/// Injects a fault into a node or transceiver. `dead` on a node also kills its programs and
+/// disconnects its network.
 ///
 /// # Errors
-/// The twin is not up, or the emulated transceivers refuse.
+/// If the twin is not up, or the emulated transceivers refuse the fault.
 pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<InjectedFault, Error> {
     let record = folder.record()?;
     let (holder, ready) = enter::up(folder)?;
@@ -68,7 +69,7 @@ fn say(folder: &Folder, line: &str) -> Result<(), Error> {
     }
 }
 
-/// Kills every process of a network namespace.
+/// Kills every process in a network namespace, and returns their number.
 fn kill_all(network: &fs::File) -> Result<u32, Error> {
     let identity = |of: fs::Metadata| (of.dev(), of.ino());
     let wanted = network.metadata().map(identity);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The process that holds a twin: it enters new namespaces, becomes the first process of one and makes the rest.
+//! The process that holds a twin. It creates namespaces, becomes the first process inside, and sets
+//! up everything else.
 //!
 //! ```text
-//!   twin up ─▶ twin hold (user, mount, process, network namespace of its own; waits)
+//!   twin up ─▶ twin hold (in new user, mount, process and network namespaces; waits)
 //!                └▶ twin init (first process inside): nodes, transceivers on ptys, wiring, lightloomd
 //! ```
 //!
-//! The first process of a process namespace takes all others with it when it ends, and it ends with its parent.
+//! When the first process of a process namespace ends, all others are killed. It ends with its
+//! parent.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -26,16 +28,16 @@ use nix::unistd::{getegid, geteuid, setsid};
 use crate::record::{Folder, Holder, Process, Ready};
 use crate::{Error, enter, nodes, wiring};
 
-/// How fibres are joined, in words.
+/// Description of how fibres are joined.
 pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user namespace";
 
-/// Ended by its parent's end.
+/// Sent to the first process to start; it ends if its parent does.
 const GO: &[u8] = b"go\n";
 
-/// Enters namespaces of its own and starts the first process in them. Returns when that has ended.
+/// Creates the namespaces and starts the first process in them. Returns when that process ends.
 ///
 /// # Errors
-/// The system refuses.
+/// The operating system's error.
 pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     setsid().map_err(|error| Error::system("leave the session of the terminal", error))?;
     let (user, group) = (geteuid(), getegid());
@@ -68,10 +70,10 @@ pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first process inside: makes everything and serves until it is killed.
+/// Runs as the first process inside: sets everything up and serves until killed.
 ///
 /// # Errors
-/// The system refuses; nothing is left then, for all of it ends with this process.
+/// The operating system's error. Nothing remains, because everything ends with this process.
 pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let mut word = [0; GO.len()];
     io::stdin().read_exact(&mut word).map_err(|error| Error::system("begin", error))?;
@@ -110,7 +112,7 @@ pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
         devices_ms,
     };
     folder.write("ready.json", &ready)?;
-    // Everything that loses its parent inside becomes a child of this process.
+    // Orphaned processes inside become children of this process and must be reaped.
     loop {
         while matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Ok(status) if status.pid().is_some())
         {
@@ -164,10 +166,10 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// Ends the twin of `folder` and removes what its record names.
+/// Ends the twin of `folder` and removes the files that its record lists.
 ///
 /// # Errors
-/// It does not end within ten seconds, or a file cannot be removed.
+/// If it does not end within ten seconds, or a file cannot be removed.
 pub fn down(folder: &Folder) -> Result<(), Error> {
     let record = folder.record()?;
     if let Some(holder) = folder.read::<Holder>("holder.json")? {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The live twin: real programs in network namespaces that are joined where emulated transceivers have light.
+//! The live twin: real programs in network namespaces that are connected where emulated
+//! transceivers have light.
 //!
-//! [`up`] starts the daemon, the emulated devices and a namespace a node, whose interfaces are the fibres of its transceivers
-//! and the data-centre network; [`enter`] runs a program on each node, [`fault`] breaks a part, and [`report`] compares what
-//! the programs met with the emulator. When light moves, links are rewired by netlink.
+//! [`up`] starts the daemon, the emulated devices and a namespace per node. The interfaces of a
+//! namespace are the fibres of its transceivers and the data-centre network. [`enter`] runs
+//! programs on nodes, [`fault`] injects faults, and [`report`] compares the measured effects with
+//! the emulator. When light moves, links are rewired over netlink.
 //!
-//! One process holds everything: the first of a process namespace inside a user namespace. Its end removes every program,
-//! namespace and pty. All its files are in one folder. Time is that of the machine.
+//! One process holds everything: the first of a process namespace inside a user namespace. When it
+//! ends, every program, namespace and pty is removed. All files are in one folder. Time is real
+//! time.
 
 pub mod address;
 pub mod check;
@@ -29,38 +32,26 @@ pub use wiring::Rewired;
 
 use std::path::PathBuf;
 
-/// What went wrong, where, and what to do instead.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The machine or the input cannot carry the twin; nothing was made.
+    /// The machine or the input is unsuitable; nothing was created.
     #[error("{0}")]
     Refused(String),
-    /// The system refused something.
     #[error("cannot {what}: {error}")]
-    System {
-        /// What was tried.
-        what: String,
-        /// Its answer.
-        error: std::io::Error,
-    },
-    /// A file of the twin is not as this version writes it.
+    System { what: String, error: std::io::Error },
+    /// A file of the twin is malformed or of another version.
     #[error("{}: {error}", .file.display())]
-    File {
-        /// Which.
-        file: PathBuf,
-        /// Why not.
-        error: serde_json::Error,
-    },
+    File { file: PathBuf, error: serde_json::Error },
 }
 
 impl Error {
-    /// The system's answer to an attempt.
+    /// Wraps an operating system error with the attempted action.
     pub fn system(what: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
         Self::System { what: what.into(), error: error.into() }
     }
 }
 
-/// The time on the wall, Unix time in microseconds: what is compared between processes.
+/// Returns the Unix time in microseconds, for comparison between processes.
 #[must_use]
 pub fn unix_us() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

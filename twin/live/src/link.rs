@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is asked of the kernel: interfaces, addresses, neighbours, filters, rates.
+//! Netlink requests for interfaces, addresses, neighbours, filters and rates.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::RawFd;
@@ -26,11 +26,11 @@ use crate::address::hardware;
 use crate::netlink::RequestBatch;
 
 const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
-/// Every protocol, in the byte order of the network.
+/// ETH_P_ALL in network byte order.
 const ALL_PROTOCOLS: u32 = 0x0003_u16.to_be() as u32;
 const PRIORITY: u32 = 1;
 
-/// A pair of interfaces: one here, one in another namespace.
+/// A veth pair: one end here, one in another namespace.
 pub(crate) struct Pair<'a> {
     pub(crate) name: &'a str,
     pub(crate) index: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Pair<'a> {
     pub(crate) peer: &'a str,
     pub(crate) peer_index: u32,
     pub(crate) peer_namespace: RawFd,
-    /// The index of the bridge in the other namespace that the peer belongs to.
+    /// Index of the bridge in the other namespace that the peer joins.
     pub(crate) bridge: Option<u32>,
 }
 
@@ -83,7 +83,8 @@ pub(crate) fn add_bridge(batch: &mut RequestBatch, name: &str, index: u32) {
     batch.add(format!("make the bridge {name}"), RouteNetlinkMessage::NewLink(message), NEW);
 }
 
-/// Up or down; the other end of a pair loses its carrier with it. `bridge` makes it a port of that bridge.
+/// Sets an interface up or down; the peer's carrier follows. `bridge` makes it a port of that
+/// bridge.
 pub(crate) fn set(batch: &mut RequestBatch, index: u32, up: bool, bridge: Option<u32>) {
     let mut message = link(index);
     set_up(&mut message, up);
@@ -117,7 +118,8 @@ fn route(to: Ipv4Addr) -> RouteMessage {
     message
 }
 
-/// What is for `to` goes through `index` to the far end `via`, and comes from `own`, in place of another way.
+/// Routes `to` through interface `index` and gateway `via` with source address `own`, replacing an
+/// existing route.
 pub(crate) fn set_route(
     batch: &mut RequestBatch,
     to: Ipv4Addr,
@@ -134,13 +136,12 @@ pub(crate) fn set_route(
     batch.add(what, RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE);
 }
 
-/// There is no way to `to` any more.
 pub(crate) fn remove_route(batch: &mut RequestBatch, to: Ipv4Addr) {
     let what = format!("remove the route to {to}");
     batch.remove(what, RouteNetlinkMessage::DelRoute(route(to)));
 }
 
-/// What is at the far end of a fibre: reached through this interface, without asking for its hardware address.
+/// Adds the route to the far end of a fibre, with a static neighbour entry.
 pub(crate) fn add_far_end(batch: &mut RequestBatch, index: u32, own: Ipv4Addr, far: Ipv4Addr) {
     let mut message = route(far);
     message.header.scope = RouteScope::Link;
@@ -162,7 +163,7 @@ pub(crate) fn add_far_end(batch: &mut RequestBatch, index: u32, own: Ipv4Addr, f
     batch.add(what, RouteNetlinkMessage::NewNeighbour(message), flags);
 }
 
-/// The hook at which packets that come out of an interface can be sent elsewhere.
+/// Adds an ingress qdisc, so that packets arriving from an interface can be redirected.
 pub(crate) fn add_ingress(batch: &mut RequestBatch, index: u32) {
     let mut message = TcMessage::with_index(index.cast_signed());
     message.header.parent = TcHandle::INGRESS;
@@ -179,7 +180,7 @@ fn filter(index: u32) -> TcMessage {
     message
 }
 
-/// Whatever comes out of `index` leaves by `to` from now on.
+/// Redirects all packets arriving from `index` to interface `to`.
 pub(crate) fn redirect(batch: &mut RequestBatch, index: u32, to: u32) {
     let mut mirror = TcMirror::default();
     mirror.generic.action = TcActionType::Stolen;
@@ -209,13 +210,13 @@ pub(crate) fn redirect(batch: &mut RequestBatch, index: u32, to: u32) {
     batch.add(what, RouteNetlinkMessage::NewTrafficFilter(message), NEW);
 }
 
-/// Nothing that comes out of `index` is passed on any more.
+/// Removes the redirection of `index`, so its packets are dropped.
 pub(crate) fn part(batch: &mut RequestBatch, index: u32) {
     let what = format!("part interface {index}");
     batch.remove(what, RouteNetlinkMessage::DelTrafficFilter(filter(index)));
 }
 
-/// No more than this leaves by `index`: a token bucket.
+/// Limits the rate of interface `index` with a token bucket.
 pub(crate) fn limit(batch: &mut RequestBatch, index: u32, bytes_per_second: u64) {
     // struct tc_tbf_qopt: rate, peak rate (12 bytes each), limit, buffer in ticks of 64 ns, mtu.
     let burst = (bytes_per_second / 250).clamp(128 << 10, 16 << 20);

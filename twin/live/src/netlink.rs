@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to the kernel in batches: one system call for many, the last one answered.
+//! Batches of netlink requests, sent with one system call.
 
 use std::io;
 
@@ -11,9 +11,9 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::Error;
 
-/// A batch is sent in pieces of this size: the kernel takes no longer ones by default.
+/// Maximum size of a piece of a batch, which is the kernel's default limit.
 const PIECE_BYTES: usize = 32 << 10;
-/// And of so many requests: their answers wait in a socket's buffer, which the kernel bounds.
+/// Maximum number of requests per piece. Their answers must fit the socket's receive buffer.
 const PIECE_REQUESTS: usize = 64;
 
 /// Requests that are sent together, in order.
@@ -39,7 +39,7 @@ impl RequestBatch {
         self.requests.len()
     }
 
-    /// Adds a request; `what` follows "cannot" where it is refused.
+    /// Adds a request. `what` completes the error text "cannot …".
     pub(crate) fn add(
         &mut self,
         what: impl Into<String>,
@@ -49,13 +49,13 @@ impl RequestBatch {
         self.requests.push(Request { what: what.into(), message, flags, may_be_missing: false });
     }
 
-    /// Adds a request to remove something that may be gone already.
+    /// Adds a request to remove something that may no longer exist.
     pub(crate) fn remove(&mut self, what: impl Into<String>, message: RouteNetlinkMessage) {
         self.requests.push(Request { what: what.into(), message, flags: 0, may_be_missing: true });
     }
 }
 
-/// A connection to the kernel in the namespace of the thread that opened it.
+/// A netlink socket in the namespace of the thread that opened it.
 pub(crate) struct Kernel {
     socket: Socket,
     sequence: u32,
@@ -74,10 +74,10 @@ impl Kernel {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Has the kernel do what `batch` says.
+    /// Executes a batch.
     ///
     /// # Errors
-    /// The first request that was refused. Those after it may have been done.
+    /// The first request that was refused. Later ones may have been executed.
     pub(crate) fn run(&mut self, batch: RequestBatch) -> Result<(), Error> {
         let mut piece: Vec<(u32, Request)> = Vec::new();
         let mut bytes = Vec::new();

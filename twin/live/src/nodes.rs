@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One network namespace a node, with an interface a bundle and one in the data-centre network.
+//! One network namespace per node, with an interface per bundle and one for the data-centre
+//! network.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -17,37 +18,37 @@ const BRIDGE: u32 = 2;
 const PORTS: u32 = 100_000;
 const DCN_PORTS: u32 = 8_000_000;
 const LOOPBACK: u32 = 1;
-/// In a node: the interface of its light, then one a bundle, then the data-centre network.
+/// Interface numbering in a node: light, then one per bundle, then the data-centre network.
 const LIGHT_INDEX: u32 = 9;
-/// What makes a node hand on what is for others of its group: a line of light may have up to 254 nodes between its
-/// ends, and a fibre without light is no way.
+/// Settings for forwarding within a group. A line may have up to 254 nodes between its ends, and
+/// routes over a dark fibre are ignored.
 const FORWARDING: [(&str, &str); 3] =
     [("ip_forward", "1"), ("ip_default_ttl", "255"), ("conf/all/ignore_routes_with_linkdown", "1")];
-/// More threads only wait for the kernel's one lock over network configuration.
+/// More threads would only wait for the kernel's global lock on network configuration.
 const THREADS: u32 = 2;
 
-/// The interface outside the node that a bundle's packets come out of.
+/// Returns the index of a bundle's interface outside the node.
 pub(crate) fn port_index(node: u32, bundle: u8) -> u32 {
     PORTS + node * u32::from(address::BUNDLES_MAX) + u32::from(bundle)
 }
 
-/// The interface inside the node that a bundle's packets leave by.
+/// Returns the index of a bundle's interface inside the node.
 pub(crate) fn inside_index(bundle: u8) -> u32 {
     LIGHT_INDEX + 1 + u32::from(bundle)
 }
 
-/// The interface outside the node of its data-centre network.
+/// Returns the index of a node's data-centre interface outside the node.
 pub(crate) fn dcn_index(node: u32) -> u32 {
     DCN_PORTS + node
 }
 
-/// One end of a fibre: where it is and what it reaches.
+/// The far end of a fibre.
 struct FarEnd {
     bundle: u8,
     address: Ipv4Addr,
 }
 
-/// Makes every namespace; each lives as long as its file is open.
+/// Creates all namespaces. Each exists as long as its file is open.
 pub(crate) fn make(record: &Record, fabric: &Fabric) -> Result<Vec<File>, Error> {
     let outside = File::open("/proc/self/ns/net")
         .map_err(|error| Error::system("open the namespace of the fibres", error))?;
@@ -102,7 +103,7 @@ fn make_one(record: &Record, node: u32, ends: &[FarEnd], outside: RawFd) -> Resu
         .map_err(|error| Error::system(format!("make the network namespace of {name}"), error))?;
     let namespace = File::open("/proc/thread-self/ns/net")
         .map_err(|error| Error::system(format!("open the namespace of {name}"), error))?;
-    // Saves what the kernel would spend on unused addresses.
+    // Avoids the kernel's work on unused addresses.
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let _slower_without = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     for (key, value) in FORWARDING {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who computes with whom over which fibre, written for jobs after every change of the light.
+//! The rank file: the groups with their members and neighbours over light, rewritten for jobs after
+//! every change of circuits.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -11,46 +12,42 @@ use serde::{Deserialize, Serialize};
 use crate::record::Folder;
 use crate::{Error, address, routes};
 
-/// The file of [`Ranks`].
+/// File name of [`Ranks`].
 pub const FILE: &str = "ranks.json";
 
-/// Every group of the plan on the devices.
+/// All groups of the plan in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranks {
-    /// Grows with each change.
+    /// Increases with every change.
     pub generation: u64,
-    /// When it was written, Unix time in microseconds.
+    /// Time of writing, Unix time in microseconds.
     pub unix_us: u64,
-    /// The digest of the plan.
+    /// Digest of the plan.
     pub plan: String,
-    /// Groups of jobs, then spare ones.
+    /// Groups of jobs, followed by spare groups.
     pub groups: Vec<Group>,
 }
 
-/// Nodes in the order of their line of light.
+/// A group with its nodes in the order of their line of light.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its name in the plan.
     pub id: String,
-    /// The job that it works for; `None` for a spare one.
+    /// Job of the group. `None` for a spare group.
     pub job: Option<String>,
-    /// Its members.
     pub members: Vec<RankMember>,
 }
 
 /// A node of a group and its neighbours over light.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankMember {
-    /// The node.
     pub node: String,
-    /// The address of the next node's port; `None` at the end of the line.
+    /// Address of the next node's port. `None` at the end of the line.
     pub next: Option<Ipv4Addr>,
-    /// The address of the previous node's port; `None` at its beginning.
+    /// Address of the previous node's port. `None` at the start of the line.
     pub previous: Option<Ipv4Addr>,
 }
 
 impl Ranks {
-    /// As `plan` says.
     #[must_use]
     pub fn of(plan: &Plan, generation: u64) -> Self {
         let mut far: BTreeMap<(NodeId, NodeId), Ipv4Addr> = BTreeMap::new();
@@ -79,11 +76,11 @@ impl Ranks {
         Self { generation, unix_us: crate::unix_us(), plan: digest, groups: groups.collect() }
     }
 
-    /// Writes them, and host files for MPI beside them, as one generation more than those that are there, once the routes
-    /// along the lines of light are theirs.
+    /// Updates the routes along the lines of light, then writes the rank file with the next
+    /// generation and host files for MPI.
     ///
     /// # Errors
-    /// A route is refused, or the folder cannot be written.
+    /// If a route is refused, or the folder cannot be written.
     pub fn write(folder: &Folder, plan: &Plan) -> Result<Self, Error> {
         let before: Self = folder.read(FILE)?.unwrap_or_default();
         let mut ranks = Self::of(plan, before.generation + 1);
@@ -98,7 +95,7 @@ impl Ranks {
         Ok(ranks)
     }
 
-    /// The group of a node, and which member it is.
+    /// Returns the group of a node, and the node's index in it.
     #[must_use]
     pub fn find(&self, node: &str) -> Option<(&Group, usize)> {
         self.groups.iter().find_map(|group| {

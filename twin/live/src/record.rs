@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a twin consists of, written down before it is made, so that `twin down` can always undo it.
+//! A record of everything that belongs to a twin, written before it is created, so that `twin down`
+//! can always remove it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,55 +11,53 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// The file that Open MPI starts a node's ranks with, in the folder.
+/// Launch agent that Open MPI uses to start ranks on a node.
 pub(crate) const AGENT: &str = "mpi-agent";
 
-/// The mark of a folder that holds a twin.
+/// Marks a folder as a twin.
 pub const RECORD: &str = "twin.json";
 const SCHEMA: &str = "lightloom.live-twin/v1";
 
-/// The folder of a twin and what is where in it.
+/// The folder of a twin.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// At an absolute path.
+    /// Makes the path absolute.
     ///
     /// # Errors
-    /// The current folder cannot be found.
+    /// If the current folder cannot be determined.
     pub fn new(path: &Path) -> Result<Self, Error> {
         let absolute = std::path::absolute(path);
         Ok(Self(absolute.map_err(|error| Error::system("find the current folder", error))?))
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// A file in it.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// The API of the twin's daemon.
+    /// Returns the socket of the daemon's API.
     #[must_use]
     pub fn daemon_socket(&self) -> PathBuf {
         self.file("lightloomd.sock")
     }
 
-    /// What takes faults of the emulated transceivers.
+    /// Returns the socket for faults of the emulated transceivers.
     #[must_use]
     pub fn device_socket(&self) -> PathBuf {
         self.file("devices.sock")
     }
 
-    /// Reads a document in it; `None` where there is none.
+    /// Reads a JSON document. `None` if it does not exist.
     ///
     /// # Errors
-    /// It cannot be read or understood.
+    /// If it is unreadable or malformed.
     pub fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let file = self.file(name);
         match fs::read(&file) {
@@ -71,18 +70,18 @@ impl Folder {
         }
     }
 
-    /// Writes a document whole or not at all.
+    /// Writes a JSON document atomically.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// If the folder cannot be written.
     pub fn write(&self, name: &str, document: &impl Serialize) -> Result<(), Error> {
         self.write_in(&self.0, name, document)
     }
 
-    /// The same in a folder of it.
+    /// Writes a JSON document atomically in a subfolder.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// If the folder cannot be written.
     pub fn write_in(
         &self,
         folder: &Path,
@@ -98,10 +97,10 @@ impl Folder {
         fs::rename(&new, &file).map_err(failed)
     }
 
-    /// Adds a line to a file of it.
+    /// Appends a line to a file.
     ///
     /// # Errors
-    /// The folder cannot be written.
+    /// If the folder cannot be written.
     pub fn add_line(&self, name: &str, line: &impl Serialize) -> Result<(), Error> {
         let file = self.file(name);
         let mut text = serde_json::to_string(line)
@@ -114,10 +113,6 @@ impl Folder {
         append().map_err(|error| Error::system(format!("write {}", file.display()), error))
     }
 
-    /// The record of the twin here.
-    ///
-    /// # Errors
-    /// There is none, or it is of another version.
     pub fn record(&self) -> Result<Record, Error> {
         let record: Option<Record> = self.read(RECORD)?;
         record.ok_or_else(|| {
@@ -130,29 +125,26 @@ impl Folder {
     }
 }
 
-/// What is about to be made.
+/// The twin as it is about to be created.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// What kind of document it is.
     pub schema: String,
-    /// When it was asked for, Unix time in microseconds.
+    /// Time of the request, Unix time in microseconds.
     pub unix_us: u64,
-    /// The name of the fabric.
     pub fabric: String,
-    /// Nodes that get a namespace: the first so many.
+    /// Number of nodes with a namespace, counted from n0.
     pub nodes: u32,
-    /// Nodes of the fabric, each with its transceivers.
+    /// Number of nodes of the fabric. Each has emulated transceivers.
     pub fabric_nodes: u32,
-    /// Transceivers of a node.
+    /// Number of transceivers per node.
     pub bundles: u8,
-    /// What a fibre carries at most; `None`: as much as the machine can.
+    /// Rate limit of a fibre. `None` means as fast as the machine allows.
     pub bytes_per_second: Option<u64>,
-    /// What of the folder `twin down` removes: only what is named here.
+    /// Files that `twin down` removes. It removes nothing else.
     pub files: Vec<String>,
 }
 
 impl Record {
-    /// Of a twin that is about to be made.
     #[must_use]
     pub fn new(fabric: &str, nodes: u32, fabric_nodes: u32, bundles: u8) -> Self {
         let files = [
@@ -187,10 +179,10 @@ impl Record {
         }
     }
 
-    /// The number of a node by its name, `n3`.
+    /// Parses a node name such as `n3`.
     ///
     /// # Errors
-    /// There is no such node.
+    /// If there is no such node.
     pub fn node(&self, name: &str) -> Result<u32, Error> {
         let number = name.strip_prefix('n').and_then(|digits| digits.parse().ok());
         number.filter(|number| *number < self.nodes).ok_or_else(|| {
@@ -200,55 +192,54 @@ impl Record {
     }
 }
 
-/// A process, known by its number and when it started, so that no other process is taken for it.
+/// A process, identified by id and start time, so that a reused id is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
     pub pid: u32,
-    /// When it started, in the kernel's ticks.
+    /// Start time in kernel ticks.
     pub started: u64,
 }
 
 impl Process {
-    /// The process of this number, if it runs.
+    /// Returns the process with this id, if it is running.
     #[must_use]
     pub fn find(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything.
+        // The name in parentheses may contain any characters.
         let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
         let state = rest.next()?;
         let started = rest.nth(18)?.parse().ok()?;
         (state != "Z" && state != "X").then_some(Self { pid, started })
     }
 
-    /// Whether it still runs.
+    /// Returns whether it is still running.
     #[must_use]
     pub fn runs(self) -> bool {
         Self::find(self.pid) == Some(self)
     }
 }
 
-/// Who holds the namespaces.
+/// The processes that hold the namespaces.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Holder {
-    /// The parent of `init`, outside.
+    /// The parent of `init`, outside the namespaces.
     pub parent: Process,
     /// The first process inside.
     pub init: Process,
 }
 
-/// A twin that is up.
+/// State of a running twin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ready {
     /// How fibres are joined.
     pub way: String,
-    /// The user namespace that holds everything, by its inode: a process of it is inside the twin.
+    /// Inode of its user namespace. A process in that namespace is inside the twin.
     pub user_namespace: u64,
-    /// The holder's file that is the namespace of each node.
+    /// The holder's file descriptor for the namespace of each node.
     pub namespaces: Vec<i32>,
-    /// How long the namespaces and their interfaces took, in milliseconds.
+    /// Time to create namespaces and interfaces, in milliseconds.
     pub namespaces_ms: f64,
-    /// How long the emulated transceivers took, in milliseconds.
+    /// Time to start the emulated transceivers, in milliseconds.
     pub devices_ms: f64,
 }
 

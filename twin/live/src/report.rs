@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fault did to a job of the twin: light, daemon and job, each by its own records.
+//! Report about the effect of a fault on a job of the twin.
 //!
-//! Nothing here is derived from a plan or an assumption: the light is from `wiring.jsonl`, the ranks from the daemon's
-//! own hook, the steps from what the job printed. All are stamped with the clock of one machine.
+//! All figures are measured: the light comes from `wiring.jsonl`, the ranks from the daemon's hook,
+//! and the steps from the job's output. All timestamps are from the clock of one machine.
 
 mod model;
 
@@ -23,49 +23,48 @@ use crate::ring::RingStep;
 use crate::up::Programs;
 use crate::wiring::{self, Rewired};
 
-/// What happened to the group that a fault met.
+/// Effect of a fault on the groups of a job.
 #[derive(Clone, Debug, Serialize)]
 pub struct FaultReport {
     /// Always `lightloom.live-report/v1`.
     pub schema: &'static str,
-    /// What broke.
     pub part: String,
-    /// How.
     pub fault: String,
-    /// From the fault until packets went the last of the new ways, in milliseconds; `None` if no light moved.
+    /// Time from the fault until packets take the last of the new circuits, in milliseconds. `None`
+    /// if no light moved.
     pub dark_ms: Option<f64>,
-    /// From the fault until the daemon had committed and the ranks were written, in milliseconds; `None` if they
-    /// were not.
+    /// Time from the fault until the daemon has committed and the rank file is written, in
+    /// milliseconds. `None` if this did not happen.
     pub ranks_ms: Option<f64>,
-    /// From the last rewiring that a device asked for until the kernel did it, in milliseconds.
+    /// Time from the last rewiring request of a device until the kernel executed it, in
+    /// milliseconds.
     pub rewired_ms: Option<f64>,
-    /// The groups of the job, those that missed most first.
+    /// Groups of the job, the longest interruption first.
     pub groups: Vec<GroupReport>,
-    /// The same death of a node in packet runs; empty for other faults.
+    /// The same node failure in packet runs; empty for other faults.
     pub modelled: Vec<Modelled>,
 }
 
-/// The steps of one group around the fault.
+/// Steps of one group around the fault.
 #[derive(Clone, Debug, Serialize)]
 pub struct GroupReport {
-    /// Its name.
     pub group: String,
-    /// Steps that were done.
     pub steps: u64,
-    /// The longest time without a step after the fault, in milliseconds.
+    /// Longest time without a completed step after the fault, in milliseconds.
     pub gap_ms: f64,
-    /// A step before the fault, the median, in milliseconds.
+    /// Median step time before the fault, in milliseconds.
     pub before_ms: Option<f64>,
-    /// The longest step after the fault, in milliseconds: what had begun again is counted from its new begin.
+    /// Longest step after the fault, in milliseconds. A step that was restarted is measured from
+    /// its restart.
     pub during_ms: Option<f64>,
-    /// A step after the gap, the median, in milliseconds.
+    /// Median step time after the interruption, in milliseconds.
     pub after_ms: Option<f64>,
 }
 
-/// Reads the records of the run `name`.
+/// Evaluates the records of the run `name`.
 ///
 /// # Errors
-/// There was no fault, or no such run.
+/// If there was no fault or no such run.
 pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<FaultReport, Error> {
     let faults: Vec<InjectedFault> = lines(folder, fault::FILE)?;
     let Some(fault) = faults.last() else {
@@ -112,11 +111,11 @@ fn milliseconds(us: u64) -> f64 {
 fn lines<T: DeserializeOwned>(folder: &Folder, name: &str) -> Result<Vec<T>, Error> {
     let file = folder.file(name);
     let text = fs::read_to_string(&file).unwrap_or_default();
-    // A line that says what went wrong, or was cut by a kill, is no measurement.
+    // Skip error lines and lines truncated by a kill.
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Steps by group, each as soon as the last of its nodes had done it.
+/// Returns the steps by group. A step is complete when its last node has finished it.
 fn steps(folder: &Folder, name: &str) -> Result<BTreeMap<String, Vec<RingStep>>, Error> {
     let logs = folder.file("log").join(name);
     let read = fs::read_dir(&logs)
@@ -168,7 +167,7 @@ fn median(times: impl Iterator<Item = u64>) -> Option<f64> {
 }
 
 impl FaultReport {
-    /// As a table with units.
+    /// Formats the report as a table with units.
     #[must_use]
     pub fn text(&self) -> String {
         let shown = |value: Option<f64>| {

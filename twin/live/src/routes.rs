@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes along a line of light: each node reaches every other of its group, through the nodes between.
+//! Routes along a line of light: each node reaches every other node of its group through the nodes
+//! in between.
 //!
 //! ```text
 //!   n0 ── n4 ── n8 ── n12      n0: n4-light, n8-light, n12-light via n4's port
 //!                              n4: n0-light via n0's port; n8-light, n12-light via n8's port
 //! ```
 //!
-//! They follow from the ranks alone, so what a change rewrites is the difference of two rank files. No other route leads
-//! to these addresses: where there is no light, they are unreachable.
+//! Routes are derived from the ranks, so a change updates only the difference between two rank
+//! files. No other route leads to these addresses: without light they are unreachable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,12 +22,12 @@ use crate::ranks::{Group, Ranks};
 use crate::record::Folder;
 use crate::{Error, address, enter, link};
 
-/// The first fibre on the way: the interface that it is behind, and the port at its far end.
+/// The first fibre of a route: its interface, and the port at its far end.
 type FirstHop = (u32, Ipv4Addr);
-/// Of one node: the way to each other node's light.
+/// The routes of one node, by destination.
 type Ways = BTreeMap<Ipv4Addr, FirstHop>;
 
-/// Puts the routes of `new` in the place of those of `old`, in every node where they differ.
+/// Replaces the routes of `old` with those of `new` in every node where they differ.
 pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), Error> {
     let record = folder.record()?;
     let (holder, ready) = enter::up(folder)?;
@@ -36,7 +37,7 @@ pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), E
     for name in nodes {
         let ways = |of: &BTreeMap<&str, Ways>| of.get(name).unwrap_or(&none).clone();
         let (old, new) = (ways(&old), ways(&new));
-        // Nodes that have transceivers alone forward nothing.
+        // Nodes without a namespace forward nothing.
         let Ok(node) = record.node(name) else { continue };
         let batch = difference(node, &old, &new);
         if !batch.is_empty() {
@@ -47,7 +48,7 @@ pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), E
     Ok(())
 }
 
-/// The thread that enters a node's network ends with its work; the others stay where they are.
+/// Runs a batch on a temporary thread, so that the other threads keep their namespace.
 fn in_network(network: &File, batch: RequestBatch) -> Result<(), Error> {
     let work = move || {
         setns(network, CloneFlags::CLONE_NEWNET)
@@ -69,7 +70,7 @@ fn difference(node: u32, old: &Ways, new: &Ways) -> RequestBatch {
     batch
 }
 
-/// The ways of every node, by its name.
+/// Returns the routes of every node.
 fn all(ranks: &Ranks) -> BTreeMap<&str, Ways> {
     let mut all = BTreeMap::new();
     for group in &ranks.groups {
@@ -79,14 +80,15 @@ fn all(ranks: &Ranks) -> BTreeMap<&str, Ways> {
     all
 }
 
-/// From the member at `at`, outward and back along the line, each as far as fibres have light.
+/// Returns the routes of the member at index `at` in both directions of the line, as far as there
+/// is light.
 fn ways(group: &Group, at: usize) -> Ways {
     let members = &group.members;
     let light = |at: usize| members[at].node.strip_prefix('n')?.parse().ok().map(address::light);
     let mut ways = Ways::new();
     let outward = (at + 1..members.len()).take_while(|far| members[far - 1].next.is_some());
     let back = (0..at).rev().take_while(|far| members[far + 1].previous.is_some());
-    // A neighbour names our port as we name its own.
+    // A neighbour's entry names this node's port, and vice versa.
     let neighbour = |far: Option<usize>| far.and_then(|far| members.get(far));
     let next = neighbour(Some(at + 1)).and_then(|next| Some((next.previous?, members[at].next?)));
     let previous =
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
     use crate::ranks::RankMember;
 
-    /// A line of light through these nodes: out by `b0`, in by `b1`.
+    /// A line of light through these nodes, leaving on `b0` and entering on `b1`.
     fn line(nodes: &[u32]) -> Group {
         let member = |at: usize| RankMember {
             node: format!("n{}", nodes[at]),

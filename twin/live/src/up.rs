@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Brings a twin up: writes down what it will be, starts the holder, and has the daemon apply the plan.
+//! Starts a twin: writes its record, starts the holder, and lets the daemon apply the plan.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,40 +14,38 @@ use crate::ranks::Ranks;
 use crate::record::{Folder, RECORD, Ready, Record};
 use crate::{Error, address, check, environment, hold};
 
-/// How long the namespaces may take.
+/// Time limit for creating the namespaces.
 const HOLDER_WITHIN: Duration = Duration::from_secs(60);
-/// How long a command of `lightloom ctl` may take.
+/// Time limit for a `lightloom ctl` command.
 const CTL_WITHIN: Duration = Duration::from_secs(120);
 
-/// What to bring up.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The fabric file.
     pub fabric: PathBuf,
-    /// A plan for it; without one, it is planned.
+    /// Plan to apply. If omitted, one is computed.
     pub plan: Option<PathBuf>,
-    /// Only the first so many nodes get a namespace.
+    /// Number of nodes with a namespace, counted from n0.
     pub nodes: Option<u32>,
-    /// What a fibre carries at most, in bytes a second.
+    /// Rate limit of a fibre, in bytes per second.
     pub bytes_per_second: Option<u64>,
 }
 
-/// The programs that take part.
+/// Paths of the programs involved.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// This one, which holds and enters.
+    /// This program, which holds and enters the namespaces.
     pub own: PathBuf,
-    /// `lightloom`, beside it.
+    /// `lightloom` in the same directory.
     pub lightloom: PathBuf,
-    /// `lightloomd`, beside it.
+    /// `lightloomd` in the same directory.
     pub daemon: PathBuf,
 }
 
 impl Programs {
-    /// Finds the others beside this one.
+    /// Finds the other programs in the directory of this one.
     ///
     /// # Errors
-    /// One is missing.
+    /// If one is missing.
     pub fn find() -> Result<Self, Error> {
         let own = std::env::current_exe()
             .map_err(|error| Error::system("find where this program is", error))?;
@@ -66,39 +64,34 @@ impl Programs {
     }
 }
 
-/// What came up.
+/// Result of starting a twin.
 #[derive(Clone, Debug, Serialize)]
 pub struct UpReport {
-    /// The folder of the twin.
     pub folder: PathBuf,
-    /// The name of the fabric.
     pub fabric: String,
-    /// Nodes with a namespace.
     pub nodes: u32,
-    /// Emulated transceivers.
     pub transceivers: u32,
-    /// Fibres that carry light.
+    /// Number of fibres with light.
     pub circuits: usize,
-    /// How they are joined.
+    /// How fibres are joined.
     pub way: String,
-    /// What a fibre carries at most, in bytes a second; none: as much as the machine can.
+    /// Rate limit of a fibre in bytes per second. `None` means as fast as the machine allows.
     pub bytes_per_second: Option<u64>,
-    /// The daemon's API.
     pub daemon_socket: PathBuf,
-    /// From the start until namespaces and interfaces were there, in milliseconds.
+    /// Time from the start until namespaces and interfaces existed, in milliseconds.
     pub namespaces_ms: f64,
-    /// What the transceivers took, in milliseconds.
+    /// Time to start the transceivers, in milliseconds.
     pub devices_ms: f64,
-    /// From the start until the daemon had read every transceiver, in milliseconds.
+    /// Time from the start until the daemon had read every transceiver, in milliseconds.
     pub daemon_ms: f64,
-    /// From the start until the plan had light, in milliseconds.
+    /// Time from the start until the plan had light, in milliseconds.
     pub total_ms: f64,
 }
 
-/// Brings a twin up. Where that fails half way, what was made is undone.
+/// Starts a twin. Removes everything again if that fails.
 ///
 /// # Errors
-/// The input or the machine does not allow it, and what would do.
+/// Why the input or the machine is unsuitable, and a remedy.
 pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<UpReport, Error> {
     let start = Instant::now();
     let bytes = fs::read(&wanted.fabric)
@@ -304,7 +297,7 @@ fn wait_for(folder: &Folder, holder: &mut Child) -> Result<Ready, Error> {
     }
 }
 
-/// What a log says last, before it is removed.
+/// Quotes the end of a log before it is removed.
 fn early(folder: &Folder, log: &str, what: &str) -> Error {
     let text = fs::read_to_string(folder.file("log").join(log)).unwrap_or_default();
     let last: Vec<_> = text.lines().rev().take(5).collect();

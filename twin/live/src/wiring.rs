@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Joins interfaces as the light of the emulated transceivers says, and writes down when.
+//! Connects interfaces according to the light of the emulated transceivers, and records the times.
 //!
-//! Paths come first, carriers after them and only where no new light came meanwhile: a move that is shorter than
-//! the kernel's work on a carrier is not seen as a loss of it.
+//! Redirections are updated first. Carriers follow only if no further change of light has arrived,
+//! so a move that is shorter than the kernel's work on a carrier causes no loss of carrier.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,31 +17,32 @@ use crate::nodes::port_index;
 use crate::record::{Folder, Record};
 use crate::{Error, link, unix_us};
 
-/// Light that moved, and when the device said so.
+/// Changes of light, with the time of the report.
 struct LightMove {
     at: Instant,
     unix_us: u64,
     changes: Vec<LightChange>,
 }
 
-/// One rewiring, a line of `wiring.jsonl`.
+/// A rewiring, one line of `wiring.jsonl`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rewired {
-    /// When the first of the devices said that its light moved, Unix time in microseconds.
+    /// Time of the first reported change, Unix time in microseconds.
     pub light_unix_us: u64,
-    /// When the kernel sent packets the new way.
+    /// Time at which the kernel used the new connections.
     pub done_unix_us: u64,
-    /// From the last of the devices that said so until packets go the new way, in microseconds.
+    /// Time from the last reported change until the kernel used the new connections, in
+    /// microseconds.
     pub paths_us: u64,
-    /// What carriers took after that, in microseconds; 0 where none changed.
+    /// Further time to update carriers, in microseconds; 0 if none changed.
     pub carriers_us: u64,
-    /// Bundles that were joined, with their far ends.
+    /// Connected bundles with their far ends.
     pub joined: Vec<(String, String)>,
-    /// Bundles without a far end from now on.
+    /// Bundles that lost their far end.
     pub parted: Vec<String>,
 }
 
-/// The file of [`Rewired`].
+/// File name of [`Rewired`].
 pub(crate) const FILE: &str = "wiring.jsonl";
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -50,7 +51,7 @@ struct Port {
     has_carrier: bool,
 }
 
-/// Starts joining; what is handed to the function is done in order.
+/// Starts the wiring thread. Changes passed to the returned function are processed in order.
 pub(crate) fn start(
     folder: &Folder,
     record: &Record,
@@ -62,7 +63,7 @@ pub(crate) fn start(
     std::thread::spawn(move || wiring.run(&receiver));
     Ok(move |changes| {
         let heard = LightMove { at: Instant::now(), unix_us: unix_us(), changes };
-        // The thread that listens ends only with this process.
+        // The receiving thread ends only with the process.
         let _ended = sender.send(heard);
     })
 }
@@ -122,7 +123,7 @@ impl Wiring {
     }
 
     fn paths(&mut self, changes: &[LightChange]) -> Result<(), Error> {
-        // What was heard last holds.
+        // The last reported state is current.
         let mut wanted: BTreeMap<u32, Option<u32>> = BTreeMap::new();
         for change in changes {
             if let Some(index) = self.index(&change.bundle) {

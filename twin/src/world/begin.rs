@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon comes to drive what is installed: every transceiver is read and adopted, and the plan is on them.
+//! Initial state of a run: every transceiver is read and adopted, and the plan is in force.
 
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Answer, Apply, Request};
@@ -10,13 +10,13 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::World;
 
-/// The daemon has every transceiver and the plan within this time, or it is not begun.
+/// Time limit for reaching the initial state.
 const SET_UP_MAX: Picoseconds = Picoseconds::from_millis(60_000);
-/// Steps in which the set-up looks whether it is through.
+/// Interval at which the initial state is checked.
 const SET_UP_STEP: Picoseconds = Picoseconds::from_millis(5);
 
 impl World {
-    /// Every transceiver is read and adopted, and the plan is on them.
+    /// Reads and adopts every transceiver, and applies the plan.
     pub(super) fn set_up(&mut self, plan: &Plan) -> Result<(), String> {
         let until = self.now + SET_UP_MAX;
         let is_read = |world: &Self| {
@@ -31,7 +31,7 @@ impl World {
             Some(Answer::Adopted { .. }) => {}
             other => return Err(format!("the transceivers are not adopted: {other:?}")),
         }
-        // The circuits of the last phase stand when a step begins with the first.
+        // A step starts with the circuits of the last phase, left by the previous step.
         let last = plan.phases.iter().rev().find(|phase| !phase.circuits.is_empty());
         let wanted = self.daemon.wanted(plan, last.map(|phase| phase.name.as_str()))?;
         let desired::Wanted { target, phase } = wanted;

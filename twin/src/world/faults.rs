@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What breaks: a fault of the scenario as faults of transceivers, of the daemon and of its disk.
+//! Translates the faults of a scenario to faults of devices, of the daemon and of its disk.
 
 use lightloom_devices::{DeviceFault, RackSlot};
 use lightloom_emulator::scenario::Effect;
@@ -9,12 +9,12 @@ use lightloom_units::id::{BundleId, OcsId};
 use super::World;
 use crate::setup::Installed;
 
-/// What shines on a port, in dBm: nothing, and what is usual.
+/// Light entering a port, in dBm: none, and normal.
 const DARK_DBM: f64 = -60.0;
 const LIT_DBM: f64 = -3.0;
 
 impl World {
-    /// The faults of devices that an effect on a part is.
+    /// Returns the device faults for an effect on a part.
     pub(super) fn faults_of(&self, part: Part, effect: &Effect) -> Vec<(RackSlot, DeviceFault)> {
         let of_bundle = |bundle: BundleId| self.rack.slot(&bundle.to_string());
         let fault = match effect {
@@ -41,12 +41,12 @@ impl World {
                 let slot = self.rack.slot(&ocs.to_string());
                 slot.map(|slot| (slot, fault)).into_iter().collect()
             }
-            // The port is dark, and not the switch: see `shine`.
+            // Only the light at the port is affected: see `shine`.
             Part::OcsPort(_) | Part::Uplink(_) => Vec::new(),
         }
     }
 
-    /// Ports of optical switches lose what shines on them, or hang; or that is over.
+    /// Starts or ends a loss of light, or a stuck mirror, at ports of optical switches.
     pub(super) fn shine(&mut self, ports: &[(OcsId, u32)], effect: &Effect, begins: bool) {
         for &(ocs, port) in ports {
             let Some(slot) = self.rack.slot(&ocs.to_string()) else { continue };
@@ -78,7 +78,8 @@ impl World {
         }
     }
 
-    /// Faults end; others of the same transceivers stay. What had no power starts anew.
+    /// Ends faults; other faults of the same devices remain. Devices that were without power
+    /// restart.
     pub(super) fn end_faults(&mut self, faults: Vec<(RackSlot, DeviceFault)>) {
         for (slot, fault) in faults {
             let Some(at) = self.active.iter().position(|one| *one == (slot, fault)) else {

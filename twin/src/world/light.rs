@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the light of every device really rests, and whether that is where the ledger has it.
+//! The actual light of every device, and its comparison with the ledger.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::{World, WorldEvent};
 use crate::setup::Installed;
 
 impl World {
-    /// Where the light of a transceiver rests now.
+    /// Updates the path of a transceiver's light.
     pub(super) fn see(&mut self, index: usize) {
         let slot = self.devices[index].slot;
         let (_, AnyDevice::Transceiver(module)) = self.rack.device(slot) else {
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// Which ports an optical switch joins now.
+    /// Updates the connections of an optical switch.
     fn see_switch(&mut self, index: usize) {
         let slot = self.devices[index].slot;
         let Some(light) = self.rack.device(slot).1.passes(self.now) else { return };
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// The pairs of ports of the plan between which a switch passes light both ways.
+    /// Returns the port pairs of the plan between which a switch passes light in both directions.
     fn passes(&self, index: usize) -> Option<(SimTime, Happened)> {
         let Installed::Switch(ocs, ports) = self.devices[index].installed else { return None };
         let ways: BTreeSet<(u32, u32)> = self.devices[index]
@@ -66,7 +66,7 @@ impl World {
         Some((self.now, Happened::Passes(ocs, both)))
     }
 
-    /// Says which ports every switch joins at the start of the run.
+    /// Reports the connections of every switch at the start of the run.
     pub(super) fn shows_light(&mut self) {
         let passes: Vec<_> =
             (0..self.devices.len()).filter_map(|index| self.passes(index)).collect();
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Where the light of a device really rests; `None` of a transceiver without any.
+    /// Returns the actual light of a device. `None` for a transceiver without light.
     pub(super) fn truth(&self, index: usize) -> Option<Positions> {
         let device = &self.devices[index];
         let way = |&(input, output): &(u16, u16)| (Slot(input.into()), Position(output.into()));
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// I2: at rest the light is where the ledger says, or the transceiver is listed.
+    /// I2: settled light matches the ledger, or the device is listed as needing attention.
     pub(super) fn at_rest(&self, is_meant: impl Fn(&DeviceName) -> bool) -> Vec<String> {
         let mut wrong = Vec::new();
         let Some(control) = self.daemon.control.as_ref().filter(|_| !self.daemon.is_busy()) else {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job asks the daemon for the circuits of its phases, as it would over `POST /v1/phases`, and waits for what comes of
-//! it.
+//! Phase requests of a job, like those over `POST /v1/phases`, and their results.
 
 use lightloom_control::controller::Answer;
 use lightloom_control::policy::phases::{Standing, Wish};
@@ -11,21 +10,21 @@ use super::{World, WorldEvent};
 use crate::cost::COST;
 use crate::setup::micros;
 
-/// The longest time for which the daemon takes a phase.
+/// Longest duration of a phase that the daemon accepts.
 const LASTS_MAX: Picoseconds = Picoseconds::from_millis(86_400_000);
 
-/// A phase that is not settled.
+/// An unsettled phase request.
 pub(super) struct AskedPhase {
     wish: PhaseWish,
-    /// Its circuits are wanted at this time.
+    /// Time at which its circuits are needed.
     wanted: SimTime,
-    /// Under which id it was asked for last.
+    /// Id of its latest request.
     id: String,
     is_moving: bool,
 }
 
 impl World {
-    /// A job wishes for a phase. What it asked for before and is not settled, it gives up.
+    /// A job requests a phase and abandons its unsettled request.
     pub(super) fn wishes(&mut self, wish: PhaseWish) {
         self.phases.asked += 1;
         let id = format!("phase-{}", self.phases.asked);
@@ -37,14 +36,14 @@ impl World {
         self.at(self.now + COST.handoff, WorldEvent::Asks(self.life));
     }
 
-    /// The daemon is back: what was asked of the one before is asked again.
+    /// Repeats a request after a restart of the daemon.
     pub(super) fn ask_again(&mut self) {
         let Some(asked) = &mut self.asked else { return };
         asked.id = format!("{} again {}", asked.id, self.life);
         self.at(self.now + COST.handoff, WorldEvent::Asks(self.life));
     }
 
-    /// The request is at the daemon.
+    /// Delivers the request to the daemon.
     pub(super) fn asks(&mut self) {
         let Some(asked) = &self.asked else { return };
         if self.daemon.busy_until > self.now {
@@ -77,7 +76,7 @@ impl World {
         self.plan_turn(deadline);
     }
 
-    /// Whether what was asked for has begun to move, or is settled.
+    /// Checks whether the request has started to move light or is settled.
     pub(super) fn look_at_phase(&mut self) {
         let Some(asked) = &mut self.asked else { return };
         let answer = match self.daemon.standing(&asked.id) {
@@ -95,7 +94,7 @@ impl World {
         self.settle(answer);
     }
 
-    /// The job hears what became of it, when the daemon is through with its end.
+    /// Reports the result to the job after the daemon has completed the change.
     fn settle(&mut self, answer: PhaseAnswer) {
         self.asked = None;
         match &answer {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The virtual run held against the live daemon on ptys, and its figures at 64 and 720 nodes.
+//! Compares the virtual run with the live daemon on ptys, and prints figures at 64 and 720 nodes.
 
 use crate::scenes;
 use cpu_time::ProcessTime;
 use lightloom_emulator::outcome::{FaultResult, StageName};
 use scenes::{ring, run, scene, took};
 
-/// As `tests/it/dead_node.rs` has it: lines that take no time, a journal in memory.
+/// As in `tests/it/dead_node.rs`: no line time, journal in memory.
 const PTYS: &str = "{lightloomd: {line_time: false, flush: 0us}}";
 
 fn milliseconds(fault: &FaultResult, stages: &[StageName]) -> f64 {
@@ -48,8 +48,8 @@ fn deaths(nodes: u32, gpus: u32, count: u64, control: &str) -> f64 {
     )
 }
 
-/// Printed to be held against `cargo test --test it 10_ms -- --ignored --nocapture`: docs/twin.md says how far
-/// the two agree.
+/// Prints figures to compare with `cargo test --test it 10_ms -- --ignored --nocapture`.
+/// docs/twin.md states how far the two agree.
 #[test]
 fn deaths_at_32_nodes_are_found_sooner_where_bytes_take_no_time() {
     let ptys = deaths(32, 96, 20, PTYS);
@@ -58,8 +58,8 @@ fn deaths_at_32_nodes_are_found_sooner_where_bytes_take_no_time() {
     assert!((1.0..=20.0).contains(&ptys), "{ptys} ms");
 }
 
-/// The sizes at which nothing of the cost model was measured, as `cargo test --test it among -- --ignored` has
-/// them live.
+/// Sizes that were not used to measure the cost model. `cargo test --test it among -- --ignored`
+/// runs them live.
 #[test]
 #[ignore = "prints figures of docs/twin.md"]
 fn deaths_at_64_and_720_nodes() {

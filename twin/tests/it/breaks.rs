@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What breaks may be of both worlds, and equal seeds are equal runs.
+//! Faults of devices and of the daemon combined, and reproducibility with equal seeds.
 
 use crate::scenes;
 use lightloom_emulator::outcome::StageName;
@@ -33,8 +33,8 @@ fn a_slow_disk_delays_the_light_by_its_flush() {
     assert_eq!(journal(&slow), Picoseconds::from_millis(50));
 }
 
-/// The daemon is killed at each of many moments of the bypass and starts again 20 ms later: it finishes what its
-/// journal says it began, and the ring goes on.
+/// Kills the daemon at many points of a bypass and restarts it 20 ms later. It completes the change
+/// that its journal contains, and the ring continues.
 #[test]
 fn a_daemon_that_is_killed_between_two_steps_finishes_the_bypass_after_its_restart() {
     let fabric = ring(32, 96);
@@ -49,8 +49,8 @@ fn a_daemon_that_is_killed_between_two_steps_finishes_the_bypass_after_its_resta
     }
 }
 
-/// A module that the bypass needs answers that it moved and does not: the read-back finds it, and the change is not
-/// called committed.
+/// A module needed by the bypass reports a move that it did not make. Reading back detects this,
+/// and the change is not committed.
 #[test]
 fn a_module_that_lies_is_found_by_its_read_back() {
     let fabric = ring(32, 96);
@@ -101,7 +101,7 @@ fn a_flapping_fibre_is_bypassed_at_most_as_often_as_the_daemon_may() {
     assert!(outcome.groups.iter().all(|group| group.end.is_some()));
 }
 
-/// The receivers of the fabric's transceivers lock after the light, while the daemon qualifies it and beyond.
+/// Receivers lock after light returns, during the daemon's qualification and beyond.
 #[test]
 fn links_carry_packets_when_receivers_have_locked() {
     let after_light = |relock: &str| {
@@ -122,7 +122,8 @@ fn links_carry_packets_when_receivers_have_locked() {
     assert_eq!(waits, [qualified, qualified], "hidden behind {qualified} of qualification");
 }
 
-/// The daemon knows a dead node by its modules: its GPUs are out of service once, beside those of its group.
+/// The daemon identifies a failed node by its modules. Its GPUs count as lost once, in addition to
+/// those of its group.
 #[test]
 fn the_gpus_of_a_dead_node_are_counted_once() {
     let dead = "{part: n2, at: 100us}";

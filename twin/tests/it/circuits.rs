@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of a step under the shipping daemon: its policy says when circuits move, its drivers move them in three
-//! languages, and traffic waits for them.
+//! Phases of a step under the shipped daemon: its policy schedules the changes, its drivers execute
+//! them in three protocols, and traffic waits for the circuits.
 
 use lightloom_emulator::outcome::{DaemonResult, Outcome};
 use lightloom_units::Picoseconds;
 
 use crate::scenes::{read, run};
 
-/// Eight nodes on rings below four leaves that three optical switches join; a step of two phases.
+/// Eight nodes on rings below four leaves, which three optical switches connect; a step of two
+/// phases.
 const FABRIC: &str = "
 kind: fabric
 version: 2
@@ -66,7 +67,8 @@ fn phases_come_on_time_in_every_language_once_the_way_into_them_is_known() {
         let counts = daemon.phases;
         assert_eq!((counts.asked, counts.lit, counts.kept, counts.missed), (6, 6, 0, 0));
         assert_eq!((daemon.devices, daemon.switches), (16, 3));
-        // The plan counts on 24 ms for a way: that is too little, the first step shows it, and the second is on time.
+        // The plan assumes 24 ms per transition, which is too short. The first step shows the
+        // difference; the following ones are on time.
         let took = steps(&outcome);
         assert!(took[0] > assumed[0], "{language}: {took:?}");
         assert_eq!(took[1..], assumed[1..], "{language}");
@@ -96,7 +98,7 @@ fn a_switch_that_answers_late_makes_phases_late_and_misses_none() {
 
 #[test]
 fn a_daemon_that_dies_in_a_change_brings_it_to_its_end() {
-    // The way into the first phase begins at 75 ms and takes 34 ms.
+    // The transition into the first phase starts at 75 ms and takes 34 ms.
     for at in [76, 80, 84, 90, 95, 100, 108] {
         let fault = format!("{{part: control, at: {at}ms, lasts: 20ms}}");
         let (outcome, daemon) = shipped("lightloomd", &fault);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the constants of the cost model are measured by: processor time of reads of transceivers, with the emulated
-//! transceivers' share in it, so an upper bound; and of plans around a dead node.
+//! Measures the constants of the cost model: CPU time of transceiver reads, an upper bound because
+//! it includes the emulated transceivers, and of plans around a failed node.
 
 use crate::scenes;
 use cpu_time::ProcessTime;
@@ -14,8 +14,8 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use scenes::{read, ring, scene};
 
-/// Processor time of the moment in which something happens, in microseconds, over the moments before it: what the
-/// daemon computes when it begins a bypass, and when it ends one.
+/// Returns the CPU time of the moments in which the daemon starts and completes a bypass, in
+/// microseconds.
 fn bypass(nodes: u32, gpus: u32, kills: u64) -> [f64; 2] {
     let scenario = read(&ring(nodes, gpus), &scene(1, 1, "lightloomd", "")).unwrap();
     let On::Fabric(fabric) = &scenario.on else { panic!("it runs on a fabric") };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node dies in the middle of an all-reduce: every stage of what the shipping daemon does about it.
+//! A node fails during an all-reduce: every stage of the shipped daemon's reaction.
 
 use crate::scenes;
 use cpu_time::ProcessTime;
@@ -21,8 +21,9 @@ fn what_is_broken_from_the_start_is_left_alone_and_the_next_death_is_bypassed() 
     assert!(outcome.groups.iter().all(|group| group.end.is_some() && !group.lost));
 }
 
-/// No neighbour misses the light of a bundle in loopback, and silence alone is no death: the run says so, and the other one of
-/// the node, whose neighbour sees its light go, is bypassed.
+/// Nobody receives light from a bundle in loopback, and an unreachable module is not considered
+/// failed, so it is not bypassed and the result says why. The node's other bundle, whose neighbour
+/// loses light, is bypassed.
 #[test]
 fn a_bundle_in_loopback_that_falls_silent_is_not_taken_for_dead_and_the_result_says_why() {
     let at = |bundle: &str| scene(1, 40, "lightloomd", &format!("{{part: {bundle}, at: 100us}}"));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two faults at once, drawn by a seed: the shipping daemon breaks none of its invariants, no packet is unaccounted
-//! for, and groups that share nothing with what broke end at the same picosecond as without it.
+//! Two simultaneous faults drawn from a seed. The shipped daemon violates no invariant, every
+//! packet is accounted for, and groups that share nothing with the failed parts end at the same
+//! picosecond as without faults.
 //!
-//! `LIGHTLOOM_TWIN_SEEDS=1000 cargo test -p lightloom-twin --test it double_faults:: -- --nocapture` runs more.
+//! `LIGHTLOOM_TWIN_SEEDS=1000 cargo test -p lightloom-twin --test it double_faults:: --
+//! --nocapture` runs more.
 
 use crate::scenes;
 use std::collections::BTreeMap;
@@ -23,7 +25,7 @@ fn seeds() -> u64 {
     asked.and_then(|text| text.parse().ok()).unwrap_or(cases(50, 1_000))
 }
 
-/// Two faults of any kind, up to 40 ms apart, and the nodes that they may touch.
+/// Draws two faults of any kind up to 40 ms apart, and returns their parts.
 fn faults(seed: u64) -> (String, Vec<String>) {
     let mut draws = Seed(seed).stream("double faults", 0);
     let mut text = Vec::new();
@@ -50,7 +52,7 @@ fn faults(seed: u64) -> (String, Vec<String>) {
     (text.join(", "), kinds)
 }
 
-/// Nodes of a part, and those at the other end of its fibres.
+/// Returns the node of a part and the nodes at the far ends of its fibres.
 fn touched(scenario: &Scenario, part: &str) -> Vec<NodeId> {
     let lightloom_emulator::scenario::On::Fabric(fabric) = &scenario.on else { return Vec::new() };
     let part: lightloom_fabric::fault::Part = part.parse().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom-twin` promises, in one program: a file a subject, a folder what several of them use.
+//! Integration tests of `lightloom-twin`, one file per topic and a folder for shared helpers.
 
 #![allow(
     clippy::print_stdout,

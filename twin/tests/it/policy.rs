@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Policies held against each other: what a dead node costs the group it is in, and how often a module is bypassed
-//! that works and is only late.
+//! Compares policies: the interruption caused by a failed node, and the number of false bypasses of
+//! modules that are merely slow.
 
 use crate::scenes;
 use scenes::{ring, run, scene};
 
-/// Runs of each kind.
+/// Runs per configuration.
 const SEEDS: u64 = 6;
 
-/// Milliseconds from the fault until the group goes on, at the median, for nodes that die at any moment of a poll.
+/// Returns the median time in milliseconds from the fault until the group continues. Failures occur
+/// at various points of a polling interval.
 fn lost(control: &str, seeds: u64) -> f64 {
     let fabric = ring(32, 96);
     let mut all = Vec::new();
@@ -22,16 +23,16 @@ fn lost(control: &str, seeds: u64) -> f64 {
     if all.is_empty() { f64::NAN } else { all[all.len() / 2] }
 }
 
-/// What makes a daemon believe that a module is dead which works. The light is good all the time, but for the blink.
+/// Conditions that make a working module appear failed. Its light is good except for short losses.
 #[derive(Clone, Copy, Debug)]
 enum Doubt {
-    /// Both lines of a node are late by 80 ms, and a fibre of it blinks.
+    /// Both lines of a node are late by 80 ms, and one of its fibres loses light briefly.
     LateAndBlinks,
     /// A line carries nothing for 4 s.
     SilentLine,
-    /// The same while each flush takes 50 ms.
+    /// The same, with 50 ms per flush.
     SilentLineSlowDisk,
-    /// A module that says that it moved and did not, beside a fibre that blinks.
+    /// A module falsely reports a move, and one of its fibres loses light briefly.
     LiesAndBlinks,
 }
 
@@ -42,7 +43,7 @@ fn doubt(doubt: Doubt, node: u64) -> String {
     let blink = format!(
         "{{part: n{node}/b0.1, effect: {{flapping: {{down: 3ms, up: 400ms, times: 3}}}}, at: 100us}}"
     );
-    // Answers that are this late are not there before the line works again.
+    // Answers this late arrive only after the line works again.
     let silent = format!("{{part: n{node}/b0, effect: {{late: 10s}}, at: 1ms, lasts: 4s}}");
     match doubt {
         Doubt::LateAndBlinks => {
@@ -58,12 +59,12 @@ fn doubt(doubt: Doubt, node: u64) -> String {
     }
 }
 
-/// Bypasses of modules that work.
+/// Returns the number of bypasses of working modules.
 fn false_bypasses(control: &str, of: Doubt, seeds: u64) -> u64 {
     let fabric = ring(32, 96);
     let run = |seed: u64| {
         let node = seed * 7 % 32;
-        // The run goes on until the last fault has begun.
+        // Keeps the run going until the last fault has started.
         let far = (node + 16) % 32;
         let last = format!("{{part: n{far}/b0, effect: {{late: 1ms}}, at: 10s}}");
         let faults = format!("{}, {last}", doubt(of, node));
@@ -74,7 +75,7 @@ fn false_bypasses(control: &str, of: Doubt, seeds: u64) -> u64 {
     (0..seeds).map(run).sum()
 }
 
-/// A line that carries nothing while the light is good takes no module out, however short the heartbeat is.
+/// A dead line with good light must not cause a bypass, however short the heartbeat.
 #[test]
 fn a_silence_longer_than_any_heartbeat_bypasses_no_module_that_works() {
     let of = |heartbeat: &str| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs train, hosts send and nodes die under the shipping daemon, in one run.
+//! Jobs train, hosts send and nodes fail in one run under the shipped daemon.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use lightloom_emulator::scenario::file::{NamedFile, load};
 
 use crate::scenes::run_read;
 
-/// Two jobs of a shipped fabric, with these faults under this control plane.
+/// Two jobs of a shipped fabric, with these faults and this control plane.
 fn trained(faults: &str, control: &str) -> Outcome {
     let what = "train:\n  - {job: pretrain, steps: 1}\n  - {job: finetune, steps: 2}\ntraffic:\n  \
                 - {name: storage, run: permutation, hosts: [n14, n15], bytes: 64MiB}\n";
@@ -46,7 +46,8 @@ fn a_job_that_trains_goes_on_after_what_the_shipping_daemon_does() {
     let waited = fault.restored.unwrap().since(fault.at.unwrap());
     assert!(why.fault.get().abs_diff(waited.get()) <= 1, "{} is not {waited}", why.fault);
 
-    // Before the fault, and of who shares nothing with it, the control plane makes no difference.
+    // Before the fault, and for groups that share nothing with it, the control planes do not
+    // differ.
     let assumed = trained("{part: n1, at: 100ms}", "{assumed: {detection_delay: 1ms}}");
     let ends = |outcome: &Outcome, job: &str| {
         let steps = outcome.steps.of_jobs().iter().filter(|step| step.job == job);

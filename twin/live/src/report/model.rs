@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same fault in the packet run, with the shipping daemon under its clock and with assumed delays.
+//! Runs the same fault in the packet simulation, once with the shipped daemon and once with assumed
+//! delays.
 
 use std::fs;
 use std::process::Command;
@@ -11,14 +12,16 @@ use crate::fault::InjectedFault;
 use crate::record::Folder;
 use crate::up::Programs;
 
-/// What one way of modelling the control plane says.
+/// Result of one control-plane model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Modelled {
     /// `lightloomd` or `assumed`, as in a scenario.
     pub control: &'static str,
-    /// From the fault until light rests on its new way, in milliseconds; `None` if it says nothing of it.
+    /// Time from the fault until the new light has settled, in milliseconds. `None` if the model
+    /// does not report it.
     pub switched_ms: Option<f64>,
-    /// From the fault until the groups may go on, in milliseconds; `None` if they never may.
+    /// Time from the fault until the groups may continue, in milliseconds. `None` if they never
+    /// may.
     pub restored_ms: Option<f64>,
 }
 
@@ -41,10 +44,10 @@ struct Stage {
     end_ps: u64,
 }
 
-/// Runs the fault in both ways.
+/// Runs the fault with both models.
 ///
 /// # Errors
-/// `lightloom emulate` refuses, and why.
+/// Why `lightloom emulate` failed.
 pub(super) fn both(
     folder: &Folder,
     name: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sockets of one member: one that it sends into, one that it hears from.
+//! The sockets of one ring member: one to the next member, one from the previous one.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -10,31 +10,28 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::ranks::Group;
 
-/// Ports of the two members of a node.
+/// TCP ports of the two members of a node.
 pub(super) const OUTWARD_PORT: u16 = 7001;
 pub(super) const RETURN_PORT: u16 = 7002;
 
-/// How often a neighbour that is not there yet is tried again.
+/// Interval between attempts to connect.
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
-/// How long a neighbour is tried before the rank file is looked at again.
+/// Time limit for an attempt, after which the rank file is checked again.
 const CONNECT_WITHIN: Duration = Duration::from_millis(100);
-/// How often a member that waits asks whether the rank file changed, in milliseconds.
+/// Interval at which a waiting member checks for a new rank file, in milliseconds.
 const WAIT_MS: u8 = 2;
 
-/// Where a member sits and whom it sends to.
+/// Position of a member in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seat {
-    /// Its number in the ring.
     pub(super) index: usize,
-    /// Members of the ring.
     pub(super) members: usize,
-    /// Where it listens.
     pub(super) port: u16,
-    /// The next member.
     pub(super) next: SocketAddrV4,
 }
 
-/// The two members that the node at `at` of `group` is. `None` where the file names no way to a neighbour.
+/// Returns the two members of the node at index `at`. `None` if the rank file names no address for
+/// a neighbour.
 pub(super) fn seats(group: &Group, at: usize) -> Option<[Seat; 2]> {
     let (nodes, own) = (group.members.len(), group.members.get(at)?);
     let here = Ipv4Addr::LOCALHOST;
@@ -55,14 +52,14 @@ pub(super) fn seats(group: &Group, at: usize) -> Option<[Seat; 2]> {
     ])
 }
 
-/// Both directions of a member, once met.
+/// The established connections of a member.
 pub(super) struct Link {
     pub(super) to_next: TcpStream,
     pub(super) from_previous: TcpStream,
 }
 
 impl Link {
-    /// Meets both neighbours, in this generation only. Gives up when `is_over` says so.
+    /// Connects to both neighbours of the same generation. Gives up when `is_over` returns true.
     pub(super) fn meet(
         seat: Seat,
         listener: &TcpListener,
@@ -96,7 +93,7 @@ impl Link {
         }
     }
 
-    /// Sends one vector while the other is received; `is_over` is asked while nothing moves.
+    /// Sends one vector while receiving another. Checks `is_over` while no data moves.
     pub(super) fn exchange(
         &mut self,
         send: &[u8],
@@ -122,7 +119,7 @@ impl Link {
         Ok(())
     }
 
-    /// Until something can move, or it is time to ask whether it still should.
+    /// Waits until a socket is ready or the next check is due.
     fn wait(&self, sends: bool, receives: bool) {
         let if_wanted = |wanted, flag| if wanted { flag } else { PollFlags::empty() };
         let mut waiting = [
@@ -151,7 +148,7 @@ fn greet(mut stream: TcpStream, generation: u64) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A neighbour of another generation is sent away: it reads the rank file again.
+/// Rejects a neighbour of another generation, which then reads the rank file again.
 fn hear(mut stream: TcpStream, generation: u64) -> Option<TcpStream> {
     stream.set_nonblocking(false).ok()?;
     stream.set_read_timeout(Some(CONNECT_WITHIN)).ok()?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node's two members: they read the rank file, meet, compute, and begin again where it changes.
+//! The two ring members of a node. They read the rank file, connect, compute, and restart when the
+//! file changes.
 
 use std::io::{self, ErrorKind};
 use std::net::TcpListener;
@@ -14,25 +15,24 @@ use crate::ranks::{FILE, Ranks};
 use crate::record::Folder;
 use crate::{Error, unix_us};
 
-/// How often the rank file is looked at.
+/// Polling interval for the rank file.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// What to compute.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Steps of the job.
+    /// Number of steps.
     pub steps: u64,
-    /// What is summed in each, in bytes.
+    /// Size of the summed vector, in bytes.
     pub bytes: usize,
-    /// The pause between two steps: the computing of the job.
+    /// Pause between two steps, which represents the job's computation.
     pub pause: Duration,
 }
 
-/// Takes part as `node` until the steps are done, or until every group is done where it has no part.
-/// Each step is handed to `done`.
+/// Takes part as `node` until the steps are done. A node without a group waits until every group is
+/// done. Each step is reported to `done`.
 ///
 /// # Errors
-/// A sum is wrong, or a port is taken.
+/// If a sum is wrong or a port is in use.
 pub fn run(
     folder: &Folder,
     node: &str,
@@ -102,14 +102,15 @@ impl Job<'_> {
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
                     return Err(Error::system("sum over the ring", error));
                 }
-                // A neighbour is lost, or the file changed: the file says how to go on.
+                // A neighbour was lost or the rank file changed. The file determines how to
+                // continue.
                 Err(_) if is_done(&group.id) => return Ok(()),
                 Err(_) => {}
             }
         }
     }
 
-    /// Steps of one generation, by both members of this node.
+    /// Runs the steps of one generation with both members of this node.
     fn round(
         &self,
         ranks: &Ranks,

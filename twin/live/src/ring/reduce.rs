@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One ring all-reduce, and the agreement of a ring on its next step.
+//! Ring all-reduce, and the agreement of a ring on its next step.
 
 use std::io;
 
 use super::link::{Link, Seat};
 
-/// Who has not computed anything yet follows the others.
+/// The step of a member that has not computed anything yet.
 pub(super) const NO_STEP: u64 = u64::MAX;
 
-/// What member `index` brings to element `at` in `step`.
+/// Returns the contribution of member `index` to element `at` in `step`.
 pub(super) fn brings(index: usize, step: u64, at: usize) -> u32 {
     (index as u32 + 1).wrapping_mul(1 + (at as u32 % 7)).wrapping_add(step as u32)
 }
 
-/// The sum over all members: what each must find at the end.
+/// Returns the expected sum over all members.
 pub(super) fn sum(members: usize, step: u64, at: usize) -> u32 {
     let members = members as u32;
     let numbers = members * (members + 1) / 2;
     numbers.wrapping_mul(1 + (at as u32 % 7)).wrapping_add((step as u32).wrapping_mul(members))
 }
 
-/// What a ring does together: sends to the next member what it hears from the one before.
+/// Sends to the next member while receiving from the previous one.
 pub(super) type NeighbourExchange<'a> = dyn FnMut(&[u8], &mut [u8]) -> io::Result<()> + 'a;
 
-/// Sums `data` over the ring, in place; its length is a multiple of the members.
+/// Sums `data` over the ring in place. Its length must be a multiple of the number of members.
 pub(super) fn all_reduce(
     data: &mut [u32],
     (index, members): (usize, usize),
@@ -33,7 +33,7 @@ pub(super) fn all_reduce(
     let mut received = vec![0_u8; 4 * share];
     let piece = |number: usize| (number % members) * share..(number % members + 1) * share;
     for round in 0..2 * (members - 1) {
-        // In the first half sums grow on their way; in the second they are handed on.
+        // Reduce-scatter in the first half, all-gather in the second.
         let sends = piece(index + 2 * members - round);
         let hears = piece(index + 2 * members - 1 - round);
         let bytes: Vec<u8> = data[sends].iter().flat_map(|value| value.to_ne_bytes()).collect();
@@ -46,7 +46,7 @@ pub(super) fn all_reduce(
     Ok(())
 }
 
-/// The step that the ring does next: the least that any member has still to do, of those that have begun.
+/// Returns the next step of the ring: the smallest step that any started member has yet to do.
 pub(super) fn agree(
     own: u64,
     members: usize,
@@ -62,7 +62,7 @@ pub(super) fn agree(
     Ok(if least == NO_STEP { 0 } else { least })
 }
 
-/// A step of a member with `elements` elements at least; checked against the closed form.
+/// Runs one step with at least `elements` elements, and checks the sums.
 pub(super) fn step(
     link: &mut Link,
     seat: Seat,
@@ -126,7 +126,7 @@ mod tests {
                 all_reduce(&mut data, (index, members), exchange).unwrap();
                 data
             });
-            // Summed one by one, not by the closed form.
+            // Summed directly, not with the closed form.
             let all = |at| (0..members).map(|index| brings(index, 5, at)).sum::<u32>();
             let expected: Vec<u32> = (0..members * 3).map(all).collect();
             assert!(sums.iter().all(|found| *found == expected), "{members}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rings with the shipping daemon, written in place and run.
+//! Fabrics and scenarios with the shipped daemon, written inline.
 
 use lightloom_emulator::outcome::{FaultResult, Outcome, StageName};
 use lightloom_emulator::run::IslandReuse;
@@ -9,7 +9,7 @@ use lightloom_emulator::{RunSettings, emulate_with};
 use lightloom_twin::Twin;
 use lightloom_units::Picoseconds;
 
-/// A ring of so many nodes of four GPUs, two bundles each, with groups of four nodes on `gpus` GPUs.
+/// A ring of nodes with four GPUs and two bundles each, and groups of four nodes on `gpus` GPUs.
 pub(crate) fn ring(nodes: u32, gpus: u32) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
@@ -17,7 +17,7 @@ pub(crate) fn ring(nodes: u32, gpus: u32) -> String {
     )
 }
 
-/// An all-reduce of 1 MiB, so often, under a control plane, with faults.
+/// Repeated all-reduces of 1 MiB under a control plane, with faults.
 pub(crate) fn scene(seed: u64, repeat: u32, control: &str, faults: &str) -> String {
     format!(
         "kind: scenario\nversion: 2\nname: twin\non: {{fabric: ring.yaml}}\nseed: {seed}\ncollectives:\n  \
@@ -52,7 +52,6 @@ pub(crate) fn run_read(scenario: &Scenario, threads: usize) -> (RunStart, Outcom
     (start, outcome)
 }
 
-/// How long a stage took.
 pub(crate) fn took(fault: &FaultResult, stage: StageName) -> Option<Picoseconds> {
     fault.timeline.iter().find(|one| one.stage == stage).map(|one| one.took)
 }
