@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom buy`: which design gives the cheapest useful PFLOP-year, and how far that holds.
+//! `lightloom buy`: finds the design with the cheapest useful PFLOP-year, and how robust the answer
+//! is.
 
 use std::path::{Path, PathBuf};
 
@@ -20,10 +21,9 @@ use lightloom::result::{ResultArguments, ResultFormat};
 use lightloom::table::TextTable;
 use lightloom::trace;
 
-/// The version of the result.
 const SCHEMA: &str = "lightloom.buy/v1";
 
-/// Which design to buy: jobs over months of faults, and their cost.
+/// Compare designs by the cost of useful compute: jobs over months of faults
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom buy topologies/buy-pretraining.yaml
@@ -32,20 +32,19 @@ const SCHEMA: &str = "lightloom.buy/v1";
 
 The file and what is counted: docs/buy.md")]
 pub(crate) struct Arguments {
-    /// Buy file (YAML): workload, size, budget, faults, designs.
+    /// Buy file (YAML): workload, size, budget, faults, designs
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
+    /// Price file (YAML) [default: the shipped topologies/prices.yaml]
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Where the randomness comes from.
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     result: ResultArguments,
 }
 
-/// What `buy` prints with `--format json`.
 #[derive(Serialize)]
 struct BuyResult {
     #[serde(flatten)]
@@ -54,14 +53,13 @@ struct BuyResult {
     gpus: u32,
     days: f64,
     seed: u64,
-    /// The step that stands for all jobs, if it was planned.
+    /// The planned step used for all jobs, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<StepTaken>,
     #[serde(flatten)]
     answer: Answer,
 }
 
-/// The planned step that stands for the steps of all jobs.
 #[derive(Clone, Debug, Serialize)]
 struct StepTaken {
     from: String,
@@ -69,7 +67,6 @@ struct StepTaken {
     gpus: u32,
 }
 
-/// A buy file and what it names, read.
 #[derive(Debug)]
 pub(crate) struct BuyAsked {
     pub(crate) question: Question,
@@ -104,7 +101,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(outcome)
 }
 
-/// A buy file, with the step and the trace that it names beside it.
 pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Result<BuyAsked> {
     let name = files::name(path);
     files::note_input(inputs, "buy", &name, bytes);
@@ -138,7 +134,7 @@ pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Re
     Ok(BuyAsked { question, trace, step })
 }
 
-/// The step of a result of `lightloom mfu`.
+/// Takes the step from a result of `lightloom mfu`.
 fn take_step(
     question: &mut Question,
     file: &str,
@@ -164,7 +160,7 @@ fn take_step(
     Ok(StepTaken { from: file.to_owned(), model: steps.model.clone(), gpus: step.gpus })
 }
 
-/// A network that cannot be built is a mistake where it is written.
+/// Reports a network that cannot be built at its position in the file.
 fn placed(error: BuyError, question: &Question, file: &Path, bytes: &[u8]) -> anyhow::Error {
     let BuyError::Network(name, why) = &error else { return error.into() };
     let is_it = |other: &Candidate| other.network.as_ref().is_some_and(|one| one.name() == *name);
@@ -288,7 +284,7 @@ fn shares(rows: &[Row]) -> TextTable {
     table
 }
 
-/// Who wins at other fault rates and other prices.
+/// Formats the winners at other fault rates and prices.
 fn flips(answer: &Answer) -> String {
     let mut rates = TextTable::new(["× fault rate", "cheapest useful PFLOP-year"]);
     for flip in &answer.verdict.by_fault_rate {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom calibrate`: constants refitted on a user's own runs.
+//! `lightloom calibrate`: refits constants to a user's own runs.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 
-/// Refits the constants of `lightloom mfu` on measured steps.
+/// Refit the constants of `lightloom mfu` to measured steps
 ///
-/// At most three constants are moved: those that explain the runs, with intervals. Part of the runs is kept back; both errors
-/// are printed.
+/// At most three constants are changed: those that explain the runs, with intervals. Some of the
+/// runs are held out; both errors are printed.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Columns of RUNS.csv: id, accelerator, num_accel, model, precision, seq, gbs_seqs, software (the constants to start from)
@@ -29,10 +29,10 @@ Examples:
   lightloom mfu --model llama-3.1-70b --gpus 1024 --constants ours.json"
 )]
 pub(crate) struct Arguments {
-    /// Measured runs, as comma-separated values with a header.
+    /// Measured runs, as comma-separated values with a header
     #[arg(value_name = "RUNS.csv")]
     runs: PathBuf,
-    /// Write the refitted constants here, for `lightloom mfu --constants FILE` (ends in .json).
+    /// Write the refitted constants here, for `lightloom mfu --constants FILE` (must end in .json)
     #[arg(long, value_name = "FILE", value_parser = files::destination)]
     out: Option<PathBuf>,
     #[command(flatten)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All verbs of lightloom, as this program runs them.
+//! All verbs of the `lightloom` program.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::{
     reproduce, rl, serve, twin, verb, workload,
 };
 
-/// Plans, drives and emulates reconfigurable optical fabrics for AI clusters.
+/// Plan, drive and emulate reconfigurable optical fabrics for AI clusters
 #[derive(Debug, Parser)]
 #[command(
     name = "lightloom",
@@ -26,7 +26,7 @@ use crate::{
     after_help = "Exit status: 0 success, 1 the input or the result is bad, 2 wrong usage."
 )]
 pub(crate) struct Arguments {
-    /// When to colour messages (NO_COLOR turns `auto` off).
+    /// When to colour messages (NO_COLOR disables `auto`)
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     color: Colour,
     #[command(subcommand)]
@@ -57,7 +57,6 @@ enum Verb {
     Man(man::Arguments),
 }
 
-/// The whole program, from its arguments to its exit status.
 pub(crate) fn main() -> ExitCode {
     let arguments =
         Arguments::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
@@ -68,7 +67,7 @@ pub(crate) fn main() -> ExitCode {
 /// Runs the chosen verb.
 ///
 /// # Errors
-/// Whatever kept the verb from giving a result: printed to standard error, exit status 1.
+/// The reason for a missing result, printed to standard error with exit status 1.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::First(first::Verb::Plan(arguments)) => plan::run(arguments, &Prices),
@@ -96,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
 }
 
-/// The whole command as clap knows it, for completions and manual pages.
+/// Returns the complete clap command, for completions and manual pages.
 pub(crate) fn command() -> clap::Command {
     first::grouped(Arguments::command())
 }

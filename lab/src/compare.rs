@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom compare`: which design wastes how many GPUs, and how large a job it carries.
+//! `lightloom compare`: wasted GPUs and largest job of each design.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 use lightloom::trace;
 
-/// Compares designs under faults: wasted GPUs, job scale, waiting.
+/// Compare designs under faults: wasted GPUs, job scale, waiting time
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom compare --faults fault_trace.json --tp 32 --samples 100
@@ -32,16 +32,17 @@ use lightloom::trace;
 Architectures: khop:K, khop:K:line, khop:K:spare, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
 torus:XxYxZ. What the columns mean: docs/compare.md")]
 pub(crate) struct Arguments {
-    /// Fabric file to compare with the designs: its GPUs, its jobs' sizes of groups, its own plans under the faults.
+    /// Fabric file to compare with the designs; sets the GPUs, the group sizes of its jobs, and its
+    /// own plans under faults
     #[arg(conflicts_with_all = ["gpus", "gpus_per_node"])]
     fabric: Option<PathBuf>,
-    /// GPUs of the cluster.
+    /// Number of GPUs in the cluster
     #[arg(long, value_name = "N", default_value_t = 2880)]
     gpus: u32,
-    /// GPUs of a node; a node fails as a whole.
+    /// Number of GPUs per node; a node fails as a whole
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     gpus_per_node: u32,
-    /// Designs, separated by commas.
+    /// Designs, separated by commas
     #[arg(
         long,
         value_name = "LIST",
@@ -49,53 +50,54 @@ pub(crate) struct Arguments {
         default_value = "khop:2,khop:3,big-switch,nvl:36,nvl:72,nvl:576,tpuv4,sip-ring,dgx"
     )]
     arch: Vec<String>,
-    /// Sizes of a tensor-parallel group in GPUs, separated by commas [default: those of the fabric's jobs, else 8,16,32,64].
+    /// Tensor-parallel group sizes in GPUs, separated by commas [default: those of the fabric's
+    /// jobs, else 8,16,32,64]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tp: Vec<u32>,
-    /// A trace file, `synthetic`, or `iid:P` for nodes that are faulty with probability P.
+    /// A trace file, `synthetic`, or `iid:P` for nodes that are faulty with probability P
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
     faults: String,
-    /// For a trace file: servers watched, where the file does not say [default: 400].
+    /// Number of servers observed in a trace file that does not state it [default: 400]
     #[arg(long, value_name = "N")]
     trace_servers: Option<u32>,
-    /// Random draws of servers and their places.
+    /// Number of random assignments of servers to places
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
-    /// Where the randomness comes from.
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Job sizes whose waiting is shown, in GPUs [default: six from 80 % to 98 % of the cluster].
+    /// Job sizes in GPUs whose waiting time is shown [default: six from 80 % to 98 % of the
+    /// cluster]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     jobs: Vec<u32>,
-    /// Also show the share of data-parallel traffic that leaves its ToR, against faulty nodes, for
-    /// each `khop:K` (closed) of the list, and its lower bound.
+    /// Also show the share of data-parallel traffic that crosses ToRs, by faulty nodes, for each
+    /// closed `khop:K` in the list, with its lower bound
     #[arg(long)]
     cross_tor: bool,
-    /// For --cross-tor: nodes under a ToR.
+    /// For --cross-tor: number of nodes per ToR
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     nodes_per_tor: u32,
-    /// For --cross-tor: the job's share of all GPUs.
+    /// For --cross-tor: share of all GPUs used by the job
     #[arg(long, value_name = "SHARE", default_value_t = 0.85)]
     job_share: f64,
     #[command(flatten)]
     result: ResultArguments,
 }
 
-/// Shares of faulty nodes at which it is shown.
+/// Shares of faulty nodes in the table.
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
-/// Snapshots for each of them.
+/// Number of snapshots per share.
 const SNAPSHOTS: u64 = 10;
 
-/// Plans of a fabric are made for so many moments at most: each plans every job twice.
+/// Limit on the moments for which a fabric is planned. Each one plans every job twice.
 const MOST_MOMENTS: usize = 10;
 
-/// The sizes of groups to compare at.
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
 
-/// The sizes that are asked for, or those of the jobs of a fabric.
+/// Returns the requested group sizes, or those of the fabric's jobs.
 ///
 /// # Errors
-/// If one is 0.
+/// If a size is 0.
 fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32>> {
     require_group(asked)?;
     let mut sizes: Vec<u32> = match (asked, fabric) {
@@ -115,6 +117,8 @@ fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32
     Ok(sizes)
 }
 
+/// Rejects empty groups.
+///
 /// # Errors
 /// If a group has no GPU.
 pub(crate) fn require_group(sizes: &[u32]) -> anyhow::Result<()> {
@@ -184,7 +188,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// The crossing shares of every closed k-hop ring of the list, where they are asked for.
+/// Computes the crossing shares of every closed k-hop ring in the list, if requested.
 fn cross_tor(
     arguments: &Arguments,
     (cluster, sizes): (Cluster, &[u32]),
@@ -199,7 +203,7 @@ fn cross_tor(
     }
     let rings = arguments.arch.iter().filter_map(|arch| arch.strip_prefix("khop:"));
     let reaches: Vec<u8> = rings.filter_map(|k| k.parse().ok()).collect();
-    // Smaller groups stay inside a node: they have no ranks to align.
+    // Smaller groups stay inside a node and have no ranks to align.
     for &tp in sizes.iter().filter(|tp| tp.is_multiple_of(cluster.gpus_per_node)) {
         for &k in &reaches {
             let question = CrossTorQuestion {
@@ -225,7 +229,7 @@ fn cross_tor(
     Ok(answers)
 }
 
-/// The cluster of a number of GPUs.
+/// Returns a cluster with this number of GPUs.
 ///
 /// # Errors
 /// If they do not fill whole nodes, or are too many.
@@ -240,10 +244,10 @@ pub(crate) fn cluster(gpus: u32, gpus_per_node: u32) -> anyhow::Result<Cluster> 
     Ok(Cluster { nodes: gpus / gpus_per_node, gpus_per_node })
 }
 
-/// The designs of a list of names.
+/// Parses a list of designs.
 ///
 /// # Errors
-/// If a name is not known.
+/// If a name is unknown.
 pub(crate) fn designs(names: &[String]) -> anyhow::Result<Vec<Box<dyn Architecture>>> {
     names
         .iter()
@@ -251,10 +255,10 @@ pub(crate) fn designs(names: &[String]) -> anyhow::Result<Vec<Box<dyn Architectu
         .collect()
 }
 
-/// The faults that a flag names.
+/// Parses a fault source.
 ///
 /// # Errors
-/// If the text is none of the forms, or the trace cannot be read.
+/// If the text has none of the forms, or the trace cannot be read.
 pub(crate) fn fault_source(
     text: &str,
     servers: Option<u32>,
@@ -342,7 +346,7 @@ fn cross_tor_text(answer: &CrossTorResult) -> String {
     )
 }
 
-/// What the planner makes of a fabric file.
+/// Formats the planner's results for a fabric file.
 fn fabric_text(fabric: &FabricFigures) -> String {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share + 0.0);
     let or_none = |share: Option<f64>| share.map_or("-".to_owned(), percent);

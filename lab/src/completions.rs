@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom completions`: completion scripts for shells.
+//! `lightloom completions`: shell completion scripts.
 
 use clap::Command;
 use clap::builder::PossibleValuesParser;
@@ -9,11 +9,11 @@ use lightloom_training::cards;
 use crate::cli;
 use lightloom::output::{self, VerbOutcome};
 
-/// Prints the completion script of a shell.
+/// Print the completion script of a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  lightloom completions bash > /etc/bash_completion.d/lightloom")]
 pub(crate) struct Arguments {
-    /// The shell that will read the script.
+    /// Target shell
     shell: Shell,
 }
 
@@ -29,11 +29,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Architectures as they are mostly asked for.
+/// Common architectures.
 const ARCHITECTURES: [&str; 9] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "sip-ring", "big-switch"];
 
-/// The command line with the names that an option knows; it takes a file, too, which a script cannot say beside names.
+/// Adds known names as possible values of options. These options also accept files, which a script
+/// cannot express in addition to names.
 fn with_names(command: Command) -> Command {
     let [models, accelerators, constants] = cards::all_names();
     let names = [

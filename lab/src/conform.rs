@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom conform`: whether a device does what its protocol promises.
+//! `lightloom conform`: tests whether a device follows its protocol.
 //!
-//! Each promise is one [`case::Case`] with an id and its clause. Nothing is changed unless ports are given to move;
-//! then only circuits between those ports are made, and all of them are taken away again.
+//! Each rule is one [`case::Case`] with an id and a clause. The suite changes nothing unless ports
+//! are given to move. Then it creates circuits only between those ports, and removes all of them
+//! again.
 
 pub mod case;
 pub mod gnmi;
@@ -24,7 +25,7 @@ use target::{Options, Protocol};
 /// Tests one device.
 ///
 /// # Errors
-/// It cannot be reached, or does not say who it is. What goes wrong later is part of the report.
+/// If the device is unreachable or does not identify itself. Later problems are part of the report.
 pub fn run(
     protocol: Protocol,
     mut link: Box<dyn Link>,
@@ -45,7 +46,7 @@ pub fn run(
 /// Tests a module through its profile.
 ///
 /// # Errors
-/// The module does not say who it is, or is another than the profile is for.
+/// If the module does not identify itself, or the profile does not fit it.
 pub fn run_profile(
     link: profile::ProfileLink,
     options: &Options,
@@ -56,7 +57,7 @@ pub fn run_profile(
     Ok(SuiteReport::of(Protocol::Eeprom, identity, options, results))
 }
 
-/// How long an answer may take.
+/// Time limit for an answer.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// How long light may take to come to rest.
+/// Time limit for light to settle.
 pub(crate) const REST_WITHIN: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom cost`: what the interconnect of a design costs and draws, and how sure that is.
+//! `lightloom cost`: cost and power of a design's interconnect, with the confidence of the figures.
 
 use std::path::{Path, PathBuf};
 
@@ -20,12 +20,12 @@ use lightloom::result::ResultArguments;
 use lightloom::shipped;
 use lightloom::table::TextTable;
 
-/// Shares of faulty nodes at which the aggregate cost is shown.
+/// Shares of faulty nodes in the table of aggregate costs.
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
-/// Snapshots for each of them.
+/// Number of snapshots per share.
 const SNAPSHOTS: u64 = 200;
 
-/// Costs and power of the interconnect, from bills and a price file.
+/// Compute cost and power of the interconnect from bills of materials and a price file
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom cost
@@ -35,7 +35,7 @@ const SNAPSHOTS: u64 = 200;
 Architectures: those of `compare`, and fat-tree:K, mixnet, rfabric, rfabric:thin, rfabric:core. Prices:
 docs/cost.md")]
 pub(crate) struct Arguments {
-    /// Designs, separated by commas.
+    /// Designs, separated by commas
     #[arg(
         long,
         value_name = "LIST",
@@ -43,31 +43,31 @@ pub(crate) struct Arguments {
         default_value = "khop:2,khop:3,tpuv4,nvl:36,nvl:72,nvl:36x2,nvl:576"
     )]
     arch: Vec<String>,
-    /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
+    /// Price file (YAML) [default: the shipped topologies/prices.yaml]
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// GPUs: decides the tiers of a fat-tree, and the cluster that waste is taken from.
+    /// Number of GPUs; determines the tiers of a fat-tree, and the cluster for computing waste
     #[arg(long, value_name = "N", default_value_t = 2880)]
     gpus: u32,
-    /// GPUs of a node.
+    /// Number of GPUs per node
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     gpus_per_node: u32,
-    /// Rate of the one network card of a GPU, for data-centre networks.
+    /// Rate of each GPU's network card, for data-centre networks
     #[arg(long, value_enum, default_value_t = Nic::G400)]
     nic: Nic,
-    /// Size of a tensor-parallel group, for the waste.
+    /// Tensor-parallel group size, for computing waste
     #[arg(long, value_name = "N", default_value_t = 32)]
     tp: u32,
-    /// Faults, for the waste: a trace file, `synthetic`, or `iid:P`.
+    /// Faults, for computing waste: a trace file, `synthetic`, or `iid:P`
     #[arg(long, value_name = "FILE|synthetic|iid:P", default_value = "synthetic")]
     faults: String,
-    /// Random draws, for the waste.
+    /// Number of random draws, for computing waste
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     samples: u64,
-    /// Where the randomness comes from.
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Show every part with its count, formula, price and confidence.
+    /// Show every part with its count, formula, price and confidence
     #[arg(long)]
     bill: bool,
     #[command(flatten)]
@@ -76,16 +76,16 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Nic {
-    /// 100 Gb/s.
+    /// 100 Gb/s
     #[value(name = "100G")]
     G100,
-    /// 200 Gb/s.
+    /// 200 Gb/s
     #[value(name = "200G")]
     G200,
-    /// 400 Gb/s.
+    /// 400 Gb/s
     #[value(name = "400G")]
     G400,
-    /// 800 Gb/s.
+    /// 800 Gb/s
     #[value(name = "800G")]
     G800,
 }
@@ -141,10 +141,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(if none { VerbOutcome::Bad } else { VerbOutcome::Good })
 }
 
-/// The price list of a file, or the shipped one.
+/// Reads a price file, or returns the shipped prices.
 ///
 /// # Errors
-/// If the file has mistakes, which are shown.
+/// If the file has mistakes, which are printed.
 pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<PriceList> {
     let mut read = |name: &str, file: &str, bytes: &[u8]| {
         inputs.insert("prices".to_owned(), Input::of(name, bytes));
@@ -161,7 +161,7 @@ pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result
     list.ok_or(InputRefused.into())
 }
 
-/// The waste of every design that has one, and what that makes of its cost.
+/// Computes the waste of every design that has one, and the resulting cost per usable GPU.
 fn usable(
     arguments: &Arguments,
     cluster: Cluster,
@@ -274,7 +274,7 @@ fn summary(document: &CostResult) -> TextTable {
     table
 }
 
-/// Every part of every design, and what all of them come to: for each GPU, and for all of them.
+/// Formats every part of every design with totals per GPU and for all GPUs.
 fn bills(rows: &[CostRow], gpus: u32) -> String {
     let mut text = String::new();
     let all = |per_gpu: f64| per_gpu * f64::from(gpus);

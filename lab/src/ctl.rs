@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl`: talks to `lightloomd` at its Unix socket, or over the network with mutual TLS.
+//! `lightloom ctl`: the client of `lightloomd`, over its Unix socket or over the network with
+//! mutual TLS.
 //!
-//! A change is sent once under a request id, waited for, and shown device by device. The exit status
-//! is 0 only when the daemon did what was asked.
+//! A change is sent under a request id, awaited, and shown per device. The exit status is 0 only if
+//! the daemon did what was requested.
 
 mod address;
 mod client;
@@ -38,7 +39,7 @@ use slurm::SlurmArguments;
 use slurm::kubernetes::KubernetesArguments;
 use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
 
-/// Looks at the daemon, previews, applies, confirms, rolls back.
+/// Show, preview, apply, confirm and roll back changes of the daemon
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom ctl status
@@ -46,14 +47,15 @@ use wanted::{ApplyArguments, FaultArguments, RollbackArguments, Wanted};
   lightloom ctl apply plan.json --confirm-within 5m
   lightloom ctl confirm 7")]
 pub(crate) struct Arguments {
-    /// The daemon's socket or `https://HOST:PORT`, or those of several with commas between: the one that leads is asked
-    /// [default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock].
-    // Read here and not by clap, which shows what the environment gave as if it had to be typed.
+    /// Socket of the daemon or `https://HOST:PORT`; several daemons are separated by commas, and
+    /// the leader is used [default: $LIGHTLOOM_SOCKET, else /run/lightloom/lightloomd.sock]
+    // Not read by clap, which would show the environment's value as if it were an argument.
     #[arg(long, global = true, value_name = "PATH", value_delimiter = ',')]
     socket: Vec<String>,
     #[command(flatten)]
     certificates: Certificates,
-    /// How to show the result; `csv` and `markdown` are for status (its devices), drift, journal and commission.
+    /// Output format; `csv` and `markdown` are available for status (its devices), drift, journal
+    /// and commission
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     format: ResultFormat,
     #[command(subcommand)]
@@ -62,116 +64,117 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Shows what is wrong and what to type, then devices and the last transactions.
+    /// Show alarms with their remedies, then devices and recent transactions
     #[command(after_help = "Examples:\n  lightloom ctl status\n  lightloom ctl status --check")]
     Status {
-        /// Exit status 1 unless all is well.
+        /// Exit with status 1 unless all is well
         #[arg(long)]
         check: bool,
     },
-    /// Shows what a plan would change on each device, in both halves: every move, then the very bytes. Moves no light.
+    /// Preview a plan's changes on each device, in rings and circuits: every move, then the bytes
     #[command(
         after_help = "Examples:\n  lightloom ctl diff plan.json\n  lightloom ctl diff plan.json --phase weights"
     )]
     Diff(Wanted),
-    /// Applies a plan and waits for the end.
+    /// Apply a plan and wait for the result
     #[command(
         after_help = "Examples:\n  lightloom ctl apply plan.json --confirm-within 5m\n  lightloom ctl apply --again"
     )]
     Apply(ApplyArguments),
-    /// Asks for a phase of the plan on the devices, as a job does, and waits until it has light; without a name
-    /// shows the phases.
+    /// Request a phase of the plan in force, as a job does, and wait until it has light; without a
+    /// name, show the phases
     #[command(after_help = "Examples:\n  lightloom ctl phase\n  \
                       lightloom ctl phase weights --in 40ms --for 800ms --lease 5s")]
     Phase(phase::Phase),
-    /// Keeps a transaction that waits for its confirm.
+    /// Confirm a pending transaction
     #[command(after_help = "Example:\n  lightloom ctl confirm 7")]
     Confirm {
-        /// The transaction.
+        /// Transaction number
         txn: u32,
     },
-    /// Undoes a transaction and everything after it, but for what was found broken since.
+    /// Undo a transaction and all later ones, but keep bypassing faults found since
     #[command(
         after_help = "Examples:\n  lightloom ctl rollback 7 --dry-run\n  lightloom ctl rollback 7"
     )]
     Rollback(RollbackArguments),
-    /// Takes traffic off devices, or off all devices of a node, and holds it off.
+    /// Drain traffic from devices, or from all devices of a node, and hold it off
     #[command(after_help = "Example:\n  lightloom ctl drain n17")]
     Drain(Devices),
-    /// Lets traffic back.
+    /// Release drained traffic
     #[command(after_help = "Example:\n  lightloom ctl undrain n17")]
     Undrain(Devices),
-    /// Lets the daemon change things without being asked again, after it did so ten times within the hour.
+    /// Re-enable automatic changes after ten of them within an hour
     #[command(after_help = "Example:\n  lightloom ctl resume")]
     Resume,
-    /// Shows what stands elsewhere than the journal says or is lit by another than the fabric says; exit
-    /// status 1 when anything is, or when a device or the journal cannot be read.
+    /// Show positions that differ from the journal and crossed cables; exit status 1 if there are
+    /// any, or if a device or the journal cannot be read
     #[command(after_help = "Example:\n  lightloom ctl drift")]
     Drift,
-    /// Takes what is lit on devices as ours. Moves nothing.
+    /// Take ownership of the current light of devices; moves nothing
     #[command(
         after_help = "Examples:\n  lightloom ctl adopt n17/b0 ocs0\n  lightloom ctl adopt all"
     )]
     Adopt {
         #[command(flatten)]
         devices: Devices,
-        /// Adopt also where that takes positions away from the plan.
+        /// Adopt even if this overrides positions of the plan
         #[arg(long)]
         against_plan: bool,
     },
-    /// Reports parts as broken or repaired: the daemon replans and applies the bypass.
+    /// Report failed or repaired parts: the daemon replans and applies the bypass
     #[command(after_help = "Examples:\n  lightloom ctl fault n17 --dry-run\n  \
                       lightloom ctl fault n9,n10\n  lightloom ctl fault --repaired n17")]
     Fault(FaultArguments),
-    /// Shows what a transceiver says about itself: firmware, state, where its light goes at power-on.
+    /// Show a transceiver's firmware, state and power-on path
     #[command(after_help = "Example:\n  lightloom ctl module n17/b0")]
     Module {
-        /// The transceiver.
+        /// Transceiver
         device: String,
     },
-    /// Finds out whether modules and cables are where the fabric has them: moves light on ends without a circuit
-    /// alone, names what is wrong, keeps what it found. Exit status 1 unless all is as planned.
+    /// Check whether modules and cables are where the fabric file has them: move light on ends
+    /// without a circuit, name mistakes, and save the findings; exit status 1 unless all is as
+    /// planned
     #[command(after_help = "Examples:\n  lightloom ctl commission fabric.yaml\n  \
                       lightloom ctl commission fabric.yaml --inventory modules.csv --cabling cables.csv")]
     Commission(CommissionArguments),
-    /// Shows past transactions, newest first.
+    /// Show past transactions, newest first
     #[command(after_help = "Example:\n  lightloom ctl journal --last 50")]
     Journal {
-        /// How many.
+        /// Number of entries
         #[arg(long, value_name = "N", default_value_t = 20)]
         last: usize,
-        /// The journal's own records instead, oldest first, and where it is damaged.
+        /// Show the journal's raw records instead, oldest first, and any damage
         #[arg(long)]
         records: bool,
     },
-    /// Shows the status again with each change, until interrupted, also while the daemon is away.
+    /// Redraw the status with each change until interrupted, even while the daemon is down
     #[command(after_help = "Example:\n  lightloom ctl watch")]
     Watch,
-    /// Waits until the daemon answers and has read every device, but for what is dead and gone around.
+    /// Wait until the daemon is up and has read every device, except bypassed ones
     #[command(after_help = "Examples:\n  lightloom ctl wait --for 2m\n  lightloom ctl wait n17")]
     Wait {
-        /// Only these devices, or those of nodes such as `n17`; also where they are gone around.
+        /// Wait only for these devices, or those of nodes such as `n17`, even if bypassed
         devices: Vec<String>,
-        /// How long at most; exit status 1 after that.
+        /// Time limit; exit status 1 after that
         #[arg(long = "for", value_name = "TIME", value_parser = time::duration, default_value = "30s")]
         within: Duration,
     },
-    /// Makes Slurm agree with the plan until interrupted: drains what is broken or in no ring, loads the rings as its
-    /// topology, resumes what it drained once that is back.
+    /// Keep Slurm in agreement with the plan until interrupted: drain nodes that are broken or in
+    /// no ring, load the rings as topology, and resume nodes it drained once they are back
     #[command(after_help = "Examples:
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --dry-run
   lightloom ctl slurm fabric.yaml --topology /etc/slurm/topology.conf --hostname 'gpu{:04}'")]
     Slurm(SlurmArguments),
-    /// Makes Kubernetes agree with the plan until interrupted: labels nodes with their ring and place, cordons what is
-    /// broken or in no ring, and takes its own cordons back.
+    /// Keep Kubernetes in agreement with the plan until interrupted: label nodes with ring and
+    /// position, cordon nodes that are broken or in no ring, and remove its own cordons
     #[command(after_help = "Examples:
   lightloom ctl kubernetes --rbac
   lightloom ctl kubernetes fabric.yaml --api http://127.0.0.1:8001 --dry-run")]
     Kubernetes(KubernetesArguments),
-    /// Serves the live page to browsers of this machine, to look only.
+    /// Serve the live status page to browsers on this machine, read-only
     #[command(after_help = "Example:\n  lightloom ctl page --listen 127.0.0.1:8420")]
     Page {
-        /// Address and port, on the loopback interface.
+        /// Address and port on the loopback interface
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8420")]
         listen: SocketAddr,
     },
@@ -179,22 +182,22 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct Devices {
-    /// Devices, or nodes such as `n17`, with spaces or commas between them; for adopt `all` that answer.
+    /// Devices, or nodes such as `n17`, separated by spaces or commas; `all` for adopt means every
+    /// reachable device
     #[arg(required = true)]
     devices: Vec<String>,
 }
 
-/// What the daemon at this socket answers.
+/// Reads a document from the daemon at this socket.
 ///
 /// # Errors
-/// It does not answer, or refuses.
+/// If the daemon does not answer or refuses.
 pub(crate) fn read_at<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     let response = DaemonClient::new(vec![DaemonAddress::Socket(socket.to_owned())]).get(path)?;
     anyhow::ensure!(response.is_good(), show::refusal(&response.body));
     response.read()
 }
 
-/// Where the daemon listens by default.
 const SOCKET: &str = "/run/lightloom/lightloomd.sock";
 
 fn named(arguments: &Arguments) -> Vec<String> {
@@ -208,7 +211,7 @@ fn named(arguments: &Arguments) -> Vec<String> {
 /// Runs the verb.
 ///
 /// # Errors
-/// When the daemon cannot be reached or a file cannot be read.
+/// If the daemon is unreachable or a file cannot be read.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_table = matches!(
         arguments.verb,
@@ -264,7 +267,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             session.diff("rollback/diff", &back.body(String::new())?, back.preview())
         }
         Verb::Rollback(back) => {
-            // Going back to a plan is what a rollback is for; to none is what few expect.
+            // Cutting light is expected when rolling back to a plan, but not when rolling back to
+            // none.
             let cuts = || {
                 let diff = session.previewed("rollback/diff", &back.body(String::new())?)?;
                 anyhow::Ok(diff.filter(|diff| diff.no_plan_after).and_then(light_cut_by))
@@ -334,7 +338,7 @@ impl CtlSession {
         self.show_rows(response, "", text)
     }
 
-    /// Shows what the daemon sent: as it came to a program, its `rows` to a spreadsheet, as `text` to people.
+    /// Shows a response: JSON unchanged, its `rows` as a table, or `text`.
     fn show_rows<T: DeserializeOwned + Serialize>(
         &self,
         response: &Response,
@@ -347,7 +351,7 @@ impl CtlSession {
         match self.format {
             ResultFormat::Text => print(&text(&response.read()?))?,
             ResultFormat::Json => output::print_json(&response.body)?,
-            // Columns stand as the type has them, not by their names.
+            // Columns follow the order of the type's fields.
             table => table.print(&response.read::<T>()?, rows, String::new)?,
         }
         Ok(VerbOutcome::Good)
@@ -368,7 +372,7 @@ impl CtlSession {
         Ok(if is_bad { VerbOutcome::Bad } else { shown })
     }
 
-    /// No slots are no drift only where every device was read and the journal can be trusted.
+    /// An empty list means no drift only if every device was read and the journal is intact.
     fn drift(&self) -> anyhow::Result<VerbOutcome> {
         let response = self.client.get("/v1/drift")?;
         let shown = self.show_rows(&response, "slots", show::drift)?;
@@ -390,13 +394,14 @@ impl CtlSession {
         self.show(&response, |diff| preview.page(diff))
     }
 
-    /// What a change would do. None where the daemon refuses it: it says why when it is asked for it.
+    /// Previews a change. `None` if the daemon refuses; it gives the reason when the change is
+    /// requested.
     fn previewed(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Option<Diff>> {
         let response = self.client.post(&format!("/v1/{path}"), body)?;
         response.is_good().then(|| response.read()).transpose()
     }
 
-    /// A change by hand cuts light only where that is said.
+    /// A manual change interrupts circuits only with `--cut-light`.
     fn refused_to_cut(&self, cuts: &BTreeSet<String>) -> anyhow::Result<VerbOutcome> {
         let answer = Answer::Refused { reasons: vec![show::cuts(cuts)] };
         if self.format == ResultFormat::Json {
@@ -420,14 +425,14 @@ impl CtlSession {
     }
 }
 
-/// The circuits that carry light and that a change would cut.
+/// Returns the lit circuits that a change would interrupt.
 fn light_cut_by(diff: Diff) -> Option<BTreeSet<String>> {
     let cuts = diff.moves.into_iter().filter(|one| one.cuts_light);
     let cuts: BTreeSet<String> = cuts.filter_map(|one| one.goes_dark).collect();
     (!cuts.is_empty()).then_some(cuts)
 }
 
-/// Prints for people, in colours where they see them.
+/// Prints text, coloured if the output supports it.
 fn print(page: &str) -> anyhow::Result<()> {
     if output::coloured_on(&std::io::stdout()) {
         output::print(&show::painted(page))
@@ -436,7 +441,7 @@ fn print(page: &str) -> anyhow::Result<()> {
     }
 }
 
-/// An id that no other request has: the time and the process.
+/// Returns a unique id from the time and the process id.
 fn fresh_id(verb: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{verb}-{}-{}", now.as_nanos(), std::process::id())

@@ -1,81 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every suite shares: a promise to test, what came of it, and the order of things.
+//! Common types of all suites: a rule to test, its verdict, and the runner.
 
 use std::time::Duration;
 
 use super::link::ExchangeError;
 use super::target::Options;
 
-/// One promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// Its name.
     pub id: &'static str,
-    /// Where the promise is made.
+    /// Where the rule is defined.
     pub clause: &'static str,
-    /// The promise, in one line.
+    /// The rule in one line.
     pub says: &'static str,
 }
 
-/// What came of a case.
+/// Verdict of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaseVerdict {
-    /// The promise was kept.
+    /// The device follows the rule.
     Passed,
-    /// The device does not do what is promised.
+    /// The device violates the rule.
     Misbehaves(String),
-    /// The device says itself that a part of it is broken.
+    /// The device reports a defect itself.
     Fault(String),
-    /// It could not be tested.
+    /// The rule could not be tested.
     NotTested(String),
 }
 
-/// What a case says at its end. `?` on [`ExchangeError`] is a finding: no answer is an answer, too.
+/// Result of a case. An [`ExchangeError`] is a finding, too, since a missing answer violates the
+/// rule.
 pub type CaseResult = Result<CaseVerdict, ExchangeError>;
 
-/// A misbehaviour, for the end of a case.
+/// Ends a case with a violation.
 ///
 /// # Errors
-/// Never: the result is what a case returns.
+/// Never; the type is that of a case result.
 pub fn found(what: impl Into<String>) -> CaseResult {
     Ok(CaseVerdict::Misbehaves(what.into()))
 }
 
-/// Passed, or misbehaves as `what` says.
+/// Ends a case as passed, or with the violation `what`.
 ///
 /// # Errors
-/// Never: the result is what a case returns.
+/// Never; the type is that of a case result.
 pub fn holds(is_so: bool, what: impl FnOnce() -> String) -> CaseResult {
     Ok(if is_so { CaseVerdict::Passed } else { CaseVerdict::Misbehaves(what()) })
 }
 
-/// What a suite may do.
+/// What a suite may change.
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteScope<'a> {
     /// Ports whose light may be moved.
     pub ports: &'a [String],
-    /// Circuits that are made to measure set-up times.
+    /// Number of circuits created to measure set-up times.
     pub rounds: u32,
-    /// Everything that was asked for.
     pub options: &'a Options,
 }
 
-/// What has been found so far.
 #[derive(Clone, Debug)]
 pub struct SuiteResults {
-    /// In the order of testing.
     pub cases: Vec<(Case, CaseVerdict)>,
-    /// From a request until the device says that light passes.
+    /// Time from each request until the device reports light.
     pub set_ups: Vec<Duration>,
-    /// What cannot be tested from outside, and why.
+    /// Rules that cannot be tested from outside, with the reason.
     pub untestable: Vec<(&'static str, &'static str)>,
-    /// An operator ended it.
+    /// Whether an operator interrupted the suite.
     pub is_interrupted: bool,
     state: u64,
 }
 
 impl SuiteResults {
-    /// Nothing yet; draws follow `seed`.
+    /// Starts without results. Random draws follow `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self {
@@ -87,7 +83,7 @@ impl SuiteResults {
         }
     }
 
-    /// The next draw (SplitMix64).
+    /// Returns the next draw (SplitMix64).
     pub const fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -96,7 +92,6 @@ impl SuiteResults {
         z ^ (z >> 31)
     }
 
-    /// In an order of the seed.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let at = usize::try_from(self.draw() % (last as u64 + 1)).unwrap_or(0);
@@ -104,7 +99,7 @@ impl SuiteResults {
         }
     }
 
-    /// Notes what came of a case. Says whether the device can be asked more.
+    /// Records the result of a case, and returns whether the device can still be queried.
     pub fn note(&mut self, case: Case, judged: CaseResult) -> bool {
         let (verdict, goes_on) = match judged {
             Ok(verdict) => (verdict, true),
@@ -120,31 +115,31 @@ impl SuiteResults {
         goes_on
     }
 
-    /// Notes a case that could not be tested.
+    /// Records a case that could not be tested.
     pub fn skip(&mut self, case: Case, why: impl Into<String>) {
         self.cases.push((case, CaseVerdict::NotTested(why.into())));
     }
 }
 
-/// A case and how it is tested with a session of type `S`.
+/// A case with its test function for a session of type `S`.
 pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
 
-/// What a suite can do with its device between cases.
+/// Operations of a suite between cases.
 pub trait SuiteSession {
-    /// Connects again after the connection was lost.
+    /// Reconnects after a lost connection.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// If the device is unreachable.
     fn reconnect(&mut self) -> Result<(), ExchangeError>;
 
-    /// Takes away what a case has made.
+    /// Removes the circuits that a case created.
     ///
     /// # Errors
-    /// It could not.
+    /// If this fails.
     fn clear(&mut self) -> Result<(), ExchangeError>;
 }
 
-/// Runs cases one after the other. After each of those that move light, what it made is taken away.
+/// Runs cases in order, and clears after each one.
 pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &mut SuiteResults) {
     let mut unreachable: Option<String> = None;
     for (case, test) in cases {
@@ -173,14 +168,14 @@ pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &
     }
 }
 
-/// The end of every suite that has moved light.
+/// Last case of every suite that has moved light.
 pub const PUT_BACK: Case = Case {
     id: "put-back",
     clause: "conform",
     says: "after the suite every circuit is as it was before",
 };
 
-/// A number of the sorted `spans` that `share` (0 to 1) of them do not exceed; `None` without any.
+/// Returns a percentile of `spans`. `None` if there are none.
 #[must_use]
 pub fn percentile(spans: &[Duration], hundredths: usize) -> Option<Duration> {
     let mut sorted = spans.to_vec();

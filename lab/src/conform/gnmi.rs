@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite of switches with the OCP model: one connection, one raw gNMI client.
+//! The suite for switches with the OCP model, using one connection and a raw gNMI client.
 
 mod arbitration;
 mod moving;
@@ -28,16 +28,15 @@ use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 use tree::{ShownSwitch, flatten};
 
-/// One device and what the suite has made on it.
 pub struct GnmiSuite {
     link: Box<dyn Link>,
     client: GnmiClient,
     next_call: u32,
     heard: BTreeMap<u32, Vec<Answer>>,
     encoding: Encoding,
-    /// Inputs and outputs that may be moved, in the order of the seed.
+    /// Inputs and outputs that may be moved, in random order.
     free: (Vec<String>, Vec<String>),
-    /// Why circuits cannot be made; `None` if they can.
+    /// Why no circuits can be created, if so.
     stays_still: Option<String>,
     prefix: String,
     made: BTreeSet<String>,
@@ -45,16 +44,16 @@ pub struct GnmiSuite {
     set_ups: Vec<Duration>,
     authority: String,
     login: Option<GnmiLogin>,
-    /// The upper half of the next controller's election id.
+    /// Upper half of the next controller's election id.
     next_election: u128,
-    /// With which the suite's own Sets are those of the master; `None` while it has not elected one.
+    /// Election id that makes the suite the master. `None` before the first election.
     elected: Option<Extension>,
 }
 
-/// The trees of the model, and that which it extends.
+/// Roots of the model and of the model that it extends.
 const WHOLE: [&str; 3] = ["/optical-switch", "/connections", "/components"];
 
-/// What cannot be tested from the side of gNMI.
+/// Rules that cannot be tested over gNMI.
 const UNTESTABLE: [(&str, &str); 5] = [
     ("cold start: REMOVE, RESTORE, MAINTAIN", "the suite does not restart a device"),
     ("warm restart without a hit", "the suite does not restart a device"),
@@ -72,7 +71,7 @@ const UNTESTABLE: [(&str, &str); 5] = [
 /// Runs all cases.
 ///
 /// # Errors
-/// The device does not answer Capabilities at all.
+/// If the device does not answer Capabilities.
 pub fn run(
     link: Box<dyn Link>,
     plan: &SuiteScope<'_>,
@@ -133,7 +132,7 @@ pub fn run(
     Ok(identity)
 }
 
-/// Whether these words of a status are a refusal of what was asked, and not trouble on the way.
+/// Returns whether a status refuses the request, as opposed to a transport problem.
 fn is_refusal(status: &Status) -> bool {
     !matches!(
         status.code(),
@@ -150,7 +149,7 @@ fn shown(status: &Status) -> String {
 }
 
 impl GnmiSuite {
-    /// Sends what waits, takes in what arrives within this time.
+    /// Sends pending output, and processes input that arrives within this time.
     fn exchange(&mut self, within: Duration) -> Result<(), ExchangeError> {
         let out = self.client.take_output();
         if !out.is_empty() {
@@ -230,7 +229,8 @@ impl GnmiSuite {
         })
     }
 
-    /// The case and why nothing of the model can be read; `None` if it can, or if the cases are to say why not.
+    /// Returns a case and the reason why no data of the model can be read. `None` if it can, or if
+    /// the cases report the reason.
     fn without_model(
         &mut self,
         said: &CapabilityResponse,
@@ -241,7 +241,8 @@ impl GnmiSuite {
         let seen = match self.get_as(&WHOLE, self.encoding, DataType::All) {
             Err(ExchangeError::Interrupted) => return Err(ExchangeError::Interrupted),
             Err(_) => return Ok(None),
-            // Without any connection a device may not find them: then its cases say what it does.
+            // A device without connections may not find that path. The cases then report its
+            // behaviour.
             Ok(Err(_)) if missing.is_empty() && self.get(&WHOLE[..1]).is_ok() => return Ok(None),
             Ok(Err(status))
                 if matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied) =>
@@ -278,7 +279,6 @@ impl GnmiSuite {
         Ok(Some((still::MODELS, why)))
     }
 
-    /// All of the switch, as of one Get.
     fn switch(&mut self) -> Result<ShownSwitch, ExchangeError> {
         let got = self.get(&WHOLE)?;
         Ok(ShownSwitch::of(&flatten(&got).map_err(ExchangeError::Nonsense)?))
@@ -313,13 +313,11 @@ impl GnmiSuite {
         Ok(Update { path: Some(path), val: Some(value), duplicates: 0 })
     }
 
-    /// A part of a Set that makes a connection.
     fn joins(&mut self, name: &str, input: &str, output: &str) -> Result<Update, ExchangeError> {
         let config = json!({"name": name, "input-port-name": input, "output-port-name": output});
         self.entry(name, &config)
     }
 
-    /// The name of a connection of the suite.
     fn name(&self, of: &str) -> String {
         format!("{}-{of}", self.prefix)
     }
@@ -332,7 +330,7 @@ impl GnmiSuite {
         self.free.1.get(index).cloned().unwrap_or_default()
     }
 
-    /// Subscribes; the number under which it is heard of.
+    /// Subscribes, and returns the number of the call.
     fn subscribe(&mut self, path: &str, mode: ListMode) -> Result<u32, ExchangeError> {
         let subscription = Subscription {
             path: Some(parse(path).map_err(ExchangeError::Nonsense)?),
@@ -347,7 +345,7 @@ impl GnmiSuite {
         })))
     }
 
-    /// What is heard of a subscription until `is_enough` of all of it, or until the time is over.
+    /// Returns the messages of a subscription until `is_enough` accepts them or time is up.
     fn listen(
         &mut self,
         number: u32,
@@ -365,7 +363,7 @@ impl GnmiSuite {
         }
     }
 
-    /// Reads until `is_so` of the switch, or until light should have come to rest.
+    /// Reads the switch until `is_so` accepts it, or until light should have settled.
     fn until(
         &mut self,
         is_so: impl Fn(&ShownSwitch) -> bool,
@@ -380,14 +378,14 @@ impl GnmiSuite {
             if self.link.now() >= deadline {
                 return Ok((false, switch));
             }
-            // What arrives meanwhile belongs to a subscription, and is kept. The longer it takes, the less
-            // a late look changes of the time that is measured.
+            // Messages of subscriptions are kept. Waiting in proportion to the elapsed time bounds
+            // the relative error of the measurement.
             let waited = self.link.now().saturating_sub(began);
             self.exchange((waited / 20).max(Duration::from_millis(1)))?;
         }
     }
 
-    /// Which ports may be moved, and whether that is enough.
+    /// Selects the ports to move, and checks that they suffice.
     fn choose(
         &mut self,
         plan: &SuiteScope<'_>,
@@ -432,7 +430,7 @@ impl GnmiSuite {
         }
     }
 
-    /// Takes away whatever is left, shielded from interruptions, and compares.
+    /// Removes everything that is left, without interruption, and compares with the initial state.
     fn put_back(&mut self, before: Option<&ShownSwitch>, results: &mut SuiteResults) {
         self.link.shield();
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
@@ -491,15 +489,14 @@ impl SuiteSession for GnmiSuite {
     }
 }
 
-/// What is found where the account is not let in.
+/// Finding if the account is rejected.
 const LOG_IN: Case = case("log-in", "gNMI 3.1", "the account may read");
 
-/// A case of this suite, with less to write.
 const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {
     Case { id, clause, says }
 }
 
-/// Whether the first values are complete.
+/// Returns whether the initial values are complete.
 fn is_synced(heard: &[Answer]) -> bool {
     heard.iter().any(|answer| {
         matches!(answer, Answer::Heard(said) if said.response == Some(SubscribeAnswer::Sync(true)))

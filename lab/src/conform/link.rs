@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way to one device: bytes there, bytes back, and a clock. Nothing of any protocol.
+//! The transport to a device: bytes in both directions and a clock, independent of the protocol.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -17,33 +17,32 @@ use tokio_rustls::rustls::{
     StreamOwned,
 };
 
-/// The longest single wait: then an interruption is looked for.
+/// Maximum uninterrupted wait, after which interruptions are checked.
 const SLICE: Duration = Duration::from_millis(50);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why an exchange came to nothing.
+/// Why an exchange failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
-    /// The connection is gone, or cannot be made.
+    /// The connection is lost or cannot be established.
     #[error("{0}")]
     Lost(String),
     /// No answer in time.
     #[error("{0}")]
     Silent(String),
-    /// The answer makes no sense.
+    /// The answer is malformed.
     #[error("{0}")]
     Nonsense(String),
-    /// The device says that a part of it is broken.
+    /// The device reports a defect.
     #[error("{0}")]
     Broken(String),
-    /// An operator wants the suite to end.
+    /// An operator interrupted the suite.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// The way to one device.
 pub trait Link {
-    /// Connects, afresh where there was a connection.
+    /// Connects or reconnects.
     ///
     /// # Errors
     /// [`ExchangeError::Lost`].
@@ -55,20 +54,20 @@ pub trait Link {
     /// [`ExchangeError::Lost`].
     fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError>;
 
-    /// What arrives, at the latest after `within`; empty where nothing did.
+    /// Returns received bytes, at the latest after `within`. May be empty.
     ///
     /// # Errors
-    /// [`ExchangeError::Lost`], and [`ExchangeError::Interrupted`] unless [`Link::shield`] was called.
+    /// [`ExchangeError::Lost`], and [`ExchangeError::Interrupted`] unless [`Link::shield`] was
+    /// called.
     fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError>;
 
-    /// Time since some start.
     fn now(&self) -> Duration;
 
-    /// From now on nothing interrupts: what was changed is put back.
+    /// Ignores interruptions from now on, so that changes can be reverted.
     fn shield(&mut self);
 }
 
-/// A device of this world.
+/// A real device.
 pub struct RealDevice {
     address: LinkAddress,
     stream: Option<LinkStream>,
@@ -77,14 +76,12 @@ pub struct RealDevice {
     is_shielded: bool,
 }
 
-/// Where a device is.
 #[derive(Clone, Debug)]
 pub enum LinkAddress {
-    /// `host:port`.
     Tcp(String),
-    /// The same, with TLS.
+    /// TCP with TLS.
     Tls(String, ServerName<'static>, Arc<ClientConfig>),
-    /// A serial line or pty and its bits per second; 8N1, no flow control.
+    /// A serial line or pty with its bit rate; 8N1, no flow control.
     Serial(String, u32),
 }
 
@@ -95,7 +92,7 @@ enum LinkStream {
 }
 
 impl RealDevice {
-    /// Not connected yet. Ends early once `interrupted` is set.
+    /// Creates an unconnected link, which stops when `interrupted` is set.
     #[must_use]
     pub fn new(address: LinkAddress, interrupted: Arc<AtomicBool>) -> Self {
         Self { address, stream: None, started: Instant::now(), interrupted, is_shielded: false }
@@ -129,7 +126,7 @@ fn serial(path: &str, bits_per_second: u32) -> io::Result<OwnedFd> {
     mode.make_raw();
     mode.set_speed(bits_per_second)?;
     tcsetattr(&line, OptionalActions::Now, &mode)?;
-    // What an earlier client had asked for is no answer to this one.
+    // Discard answers to requests of an earlier client.
     tcflush(&line, QueueSelector::IFlush)?;
     Ok(line)
 }
@@ -153,7 +150,7 @@ fn open(address: &LinkAddress) -> io::Result<LinkStream> {
     })
 }
 
-/// What went wrong; where it was TLS, also what to give instead.
+/// Describes an error. For TLS errors, adds the option to change.
 fn named(error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
     let write = match tls {

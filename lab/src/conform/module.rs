@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite of transceivers with a switch inside, over their serial line: frames as docs/firmware-api.md has them.
+//! The suite for transceivers with an integrated switch, using the frames of docs/firmware-api.md
+//! on their serial line.
 
 mod cases;
 
@@ -16,16 +17,16 @@ use super::case::{
 };
 use super::link::{ExchangeError, Link};
 
-/// How long the suite listens where nothing may come.
+/// Time to listen when no answer is expected.
 const SILENCE: Duration = Duration::from_millis(50);
-/// Every request but a fire is answered within this time on the device; the rest is the line's.
+/// The device must answer every request except a fire within this time, plus the time of the line.
 const PROMPT: Duration = Duration::from_millis(10);
-/// Two times 151 bytes at 921,600 bits per second, and a margin for the host's own scheduling.
+/// Twice 151 bytes at 921,600 bits per second, plus a margin for the host's scheduling.
 const LINE: Duration = Duration::from_millis(15);
 const LOOPBACK: u8 = 15;
 const DARK: u8 = 0;
 const HOT: u8 = 2;
-/// The outcome of a move to where too little light arrives.
+/// Outcome of a move to a path with too little light.
 const POWER_LOW: u8 = 130;
 
 const UNTESTABLE: [(&str, &str); 5] = [
@@ -39,22 +40,21 @@ const UNTESTABLE: [(&str, &str); 5] = [
     ("settle time and power at the tap", "only a light source and a meter see the light itself"),
 ];
 
-/// One device and what the suite has done to it.
 pub struct ModuleSuite {
     link: Box<dyn Link>,
     reassembler: Reassembler,
     next_sequence: u16,
-    /// Requests whose replies have not come: one that comes later is no reply to another.
+    /// Requests without a reply. A late reply must not be matched to another request.
     unanswered: BTreeSet<u16>,
     next_transaction: u32,
-    /// Of its identity.
+    /// From its identity.
     external_paths: u8,
     groups: usize,
     has_loopback: bool,
     has_dark: bool,
     dwell: Duration,
     commit_max: Duration,
-    /// The group that may be moved, and where it was.
+    /// The group that may be moved, and its initial path.
     group: Option<(usize, u8)>,
     has_moved: bool,
     rounds: u32,
@@ -70,7 +70,7 @@ struct Reply {
     took: Duration,
 }
 
-/// The fields of a status that the suite compares.
+/// Fields of a status that the suite compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StatusFields {
     boots: u16,
@@ -89,7 +89,7 @@ const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Cas
 /// Runs all cases.
 ///
 /// # Errors
-/// The device does not answer Hello at all.
+/// If the device does not answer Hello.
 pub fn run(
     link: Box<dyn Link>,
     plan: &SuiteScope<'_>,
@@ -98,10 +98,10 @@ pub fn run(
     run_but(&[], link, plan, results)
 }
 
-/// Runs all cases but these, and why not.
+/// Runs all cases except `left_out`, which includes the reasons.
 ///
 /// # Errors
-/// The device does not answer Hello at all.
+/// If the device does not answer Hello.
 pub(super) fn run_but(
     left_out: &[(&str, &str)],
     link: Box<dyn Link>,
@@ -169,7 +169,7 @@ impl ModuleSuite {
         line[..length].to_vec()
     }
 
-    /// The next reply that arrives, whatever its number; `None` where none does in time.
+    /// Returns the next reply, whatever its number. `None` after `within`.
     fn hear(&mut self, within: Duration) -> Result<Option<Reply>, ExchangeError> {
         let began = self.link.now();
         loop {
@@ -252,7 +252,7 @@ impl ModuleSuite {
         self.next_transaction
     }
 
-    /// Arms: the group that may be moved goes to `path`, the others stay where they are.
+    /// Arms a move of the group under test to `path`; the others stay.
     fn arm(&mut self, transaction: u32, path: u8) -> Result<Reply, ExchangeError> {
         let mut paths = self.status()?.active;
         if let Some((group, _)) = self.group {
@@ -272,7 +272,7 @@ impl ModuleSuite {
         self.ask(command::FIRE, &payload)
     }
 
-    /// Lets the least time between two changes pass.
+    /// Waits for the minimum time between two changes.
     fn dwell(&mut self) -> Result<(), ExchangeError> {
         let end = self.link.now() + self.dwell + Duration::from_millis(2);
         while self.link.now() < end {
@@ -282,7 +282,7 @@ impl ModuleSuite {
         Ok(())
     }
 
-    /// Another path than `path` that the module has.
+    /// Returns a path other than `path` that the module has.
     fn elsewhere(&self, path: u8) -> u8 {
         match path {
             1 if self.external_paths > 1 => 2,
@@ -291,7 +291,7 @@ impl ModuleSuite {
         }
     }
 
-    /// Brings the group to `path`; a verdict where it does not get there.
+    /// Moves the group to `path`. Returns a verdict if that fails.
     fn moved(&mut self, path: u8) -> Result<Result<(u32, Reply), CaseVerdict>, ExchangeError> {
         self.dwell()?;
         let group = self.group.map_or(0, |(group, _)| group);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A module behind an `eeprom` file, driven by its profile as an agent does it: the cases of the serial line over frames
-//! that go no further than this process, and what the profile writes meanwhile.
+//! Tests a module behind an `eeprom` file, driven by its profile as in an agent. Runs the cases of
+//! the serial protocol over in-process frames, and checks which registers the profile writes.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use super::case::{Case, SuiteResults, SuiteScope, holds};
 use super::link::{ExchangeError, Link};
 use super::module;
 
-/// Cases that are about firmware of ours, and why a profile has none.
+/// Cases that only concern lightloom's own firmware, with the reason for omitting them.
 pub(super) const NOT_OF_A_PROFILE: [(&str, &str); 4] = [
     ("prompt", "how soon a profile answers is its bus's"),
     ("read-only", "an agent writes no registers for others"),
@@ -35,10 +35,10 @@ const WRITES: Case = Case {
     says: "nothing is written but custom pages, lower memory 64 to 84 and CDB messages",
 };
 
-/// What was written, by place.
+/// Written addresses.
 type WrittenPlaces = Arc<Mutex<Vec<RegisterAddress>>>;
 
-/// A memory whose writes are noted.
+/// A memory that records writes.
 struct WatchedMemory {
     memory: Eeprom,
     written: WrittenPlaces,
@@ -67,7 +67,6 @@ impl ModuleMemory for WatchedMemory {
     }
 }
 
-/// The way to a module through its profile.
 pub struct ProfileLink {
     module: ServedModule,
     written: WrittenPlaces,
@@ -79,10 +78,10 @@ pub struct ProfileLink {
 }
 
 impl ProfileLink {
-    /// The module behind `eeprom`, with the profile of this file.
+    /// Opens the module behind `eeprom` with this profile.
     ///
     /// # Errors
-    /// A profile that cannot be read or has mistakes.
+    /// If the profile is unreadable or has mistakes.
     pub fn open(
         eeprom: &Path,
         profile: &Path,
@@ -157,10 +156,10 @@ impl Link for ProfileLink {
     }
 }
 
-/// Runs all cases, and looks at what was written.
+/// Runs all cases and checks the written addresses.
 ///
 /// # Errors
-/// The module does not answer Hello: another module, a profile that does not fit, a bus that fails.
+/// If the module does not answer Hello, the profile does not fit it, or the bus fails.
 pub fn run(
     link: ProfileLink,
     plan: &SuiteScope<'_>,
@@ -178,7 +177,7 @@ pub fn run(
     Ok(said)
 }
 
-/// CMIS leaves it to vendors, or it is a CDB message.
+/// Returns whether CMIS reserves the address for vendors, or it belongs to a CDB message.
 fn is_vendors(at: &RegisterAddress) -> bool {
     match at.offset {
         0..128 => (64..=84).contains(&at.offset),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result of a suite, in every form: one type, five ways to write it.
+//! The report of a suite, in five output formats.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,72 +10,60 @@ use serde::Serialize;
 use super::case::{CaseVerdict, SuiteResults, percentile};
 use super::target::{Options, Protocol};
 
-/// What became of one promise.
+/// The result of one rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// The case.
     pub id: String,
-    /// Where the promise is made.
+    /// Where the rule is defined.
     pub clause: String,
-    /// The promise.
     pub says: String,
     /// `passed`, `misbehaves`, `fault` or `not-tested`.
     pub verdict: &'static str,
-    /// What was seen; empty where it passed.
+    /// The observation; empty if passed.
     pub detail: String,
 }
 
-/// Set-up times of the circuits that the suite made.
+/// Set-up times of the circuits created by the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SetUps {
-    /// How many.
     pub count: usize,
-    /// The median.
     pub median_seconds: f64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99_seconds: f64,
 }
 
-/// Something that no client can test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Untestable {
-    /// What.
     pub promise: String,
-    /// Why.
     pub why: String,
 }
 
-/// The result of a suite.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SuiteReport {
     /// `lightloom.conform/v1`.
     pub schema: &'static str,
-    /// Of this program.
+    /// Version of this program.
     pub version: &'static str,
-    /// The device, as it was named.
     pub target: String,
     /// `gnmi`, `scpi`, `tl1` or `serial`.
     pub protocol: &'static str,
-    /// What it is tested against.
+    /// The standard it is tested against.
     pub standard: &'static str,
-    /// Who the device says it is.
     pub identity: String,
-    /// The seed.
     pub seed: u64,
     /// Ports that could be moved.
     pub may_move: Vec<String>,
-    /// Whether an operator ended it early.
+    /// Whether an operator interrupted it.
     pub interrupted: bool,
-    /// Cases, in the order of testing.
+    /// Cases in the order of testing.
     pub cases: Vec<Line>,
-    /// `None` where no circuit was made.
+    /// `None` if no circuit was created.
     pub set_up: Option<SetUps>,
-    /// What no case tests, and why.
+    /// Rules that no case tests, with the reason.
     pub untestable: Vec<Untestable>,
 }
 
 impl SuiteReport {
-    /// Of these results.
     #[must_use]
     pub fn of(
         protocol: Protocol,
@@ -124,13 +112,13 @@ impl SuiteReport {
         }
     }
 
-    /// How many cases have this verdict.
+    /// Returns the number of cases with this verdict.
     #[must_use]
     pub fn count(&self, verdict: &str) -> usize {
         self.cases.iter().filter(|line| line.verdict == verdict).count()
     }
 
-    /// Whether it ran to its end, and found nothing.
+    /// Returns whether the suite completed without findings.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.count("misbehaves") == 0 && self.count("fault") == 0 && !self.interrupted
@@ -152,7 +140,7 @@ impl SuiteReport {
         Some(format!("set-up of {count} circuits: median {median:.1} ms, p99 {p99:.1} ms"))
     }
 
-    /// For a terminal.
+    /// Formats the report for a terminal.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}\n{}\nagainst {}\n\n", self.target, self.identity, self.standard);
@@ -185,7 +173,7 @@ impl SuiteReport {
         text
     }
 
-    /// For the web and for reports of work.
+    /// Formats the report as Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
         let safe = |text: &str| text.replace('|', "\\|").replace('\n', " ");
@@ -222,7 +210,7 @@ impl SuiteReport {
         text
     }
 
-    /// One self-contained page.
+    /// Formats the report as a self-contained HTML page.
     #[must_use]
     pub fn html(&self) -> String {
         let safe = |text: &str| {
@@ -266,7 +254,7 @@ impl SuiteReport {
         )
     }
 
-    /// For continuous integration.
+    /// Formats the report as JUnit XML for continuous integration.
     #[must_use]
     pub fn junit(&self) -> String {
         let mut suite = Suite::new(format!("conform {}", self.target));

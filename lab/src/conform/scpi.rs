@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite of Polatis-style switches in SCPI: lines there, lines back.
+//! The suite for Polatis-style switches over SCPI.
 
 mod cases;
 
@@ -12,11 +12,11 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 
-/// How long the suite listens where nothing may come.
+/// Time to listen when no answer is expected.
 const SILENCE: Duration = Duration::from_millis(200);
-/// Reported by ports without light, or lower.
+/// Upper limit of the power reported by a port without light.
 const DARK_DBM: f64 = -40.0;
-/// A measured loss may be this much too small, in dB.
+/// Tolerance of a measured loss, in dB.
 const METER_ERROR_DB: f64 = 0.5;
 
 const UNTESTABLE: [(&str, &str); 4] = [
@@ -29,11 +29,10 @@ const UNTESTABLE: [(&str, &str); 4] = [
     ),
 ];
 
-/// One device and what the suite has made on it.
 pub struct ScpiSuite {
     link: Box<dyn Link>,
     received: Vec<u8>,
-    /// A query was sent, and its answer has not come.
+    /// The answer to a query is outstanding.
     is_waiting: bool,
     inputs: u32,
     outputs: u32,
@@ -52,7 +51,7 @@ const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Cas
 /// Runs all cases.
 ///
 /// # Errors
-/// The device does not answer `*IDN?` at all.
+/// If the device does not answer `*IDN?`.
 pub fn run(
     link: Box<dyn Link>,
     plan: &SuiteScope<'_>,
@@ -86,7 +85,7 @@ pub fn run(
     Ok(identity)
 }
 
-/// `1,2` of `(@1,2)`; `None` where it is no list of numbers.
+/// Parses `(@1,2)`. `None` if it is not a list of numbers.
 fn list(text: &str) -> Option<Vec<u32>> {
     let inner = text.trim().strip_prefix("(@")?.strip_suffix(')')?;
     if inner.trim().is_empty() {
@@ -104,7 +103,7 @@ impl ScpiSuite {
         self.link.send(format!("{line}\n").as_bytes())
     }
 
-    /// The next line that arrives; `None` where none does in time.
+    /// Returns the next line. `None` after `within`.
     fn line(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
         let deadline = self.link.now() + within;
         loop {
@@ -126,9 +125,9 @@ impl ScpiSuite {
         }
     }
 
-    /// The one line that answers a line with queries.
+    /// Sends a line with queries and returns the single answer line.
     fn ask(&mut self, line: &str) -> Result<String, ExchangeError> {
-        // What came too late for an earlier question is no answer to this one.
+        // Discard late answers to earlier queries.
         self.received.clear();
         self.send(line)?;
         self.is_waiting = true;
@@ -137,14 +136,14 @@ impl ScpiSuite {
         answer.ok_or_else(|| ExchangeError::Silent(format!("no answer to `{line}`")))
     }
 
-    /// The oldest error of the queue, 0 without one.
+    /// Returns the oldest error in the queue, or 0.
     fn error(&mut self) -> Result<i32, ExchangeError> {
         let line = self.ask(":syst:err?")?;
         error(&line)
             .ok_or_else(|| ExchangeError::Nonsense(format!("`:syst:err?` answered with `{line}`")))
     }
 
-    /// Everything that is joined.
+    /// Returns all connections.
     fn pairs(&mut self) -> Result<Pairs, ExchangeError> {
         let line = self.ask(":oxc:swit:conn:stat?")?;
         let read = || {
@@ -156,7 +155,8 @@ impl ScpiSuite {
             .ok_or_else(|| ExchangeError::Nonsense(format!("`conn:stat?` answered with `{line}`")))
     }
 
-    /// Sends a change behind an empty queue, waits for the barrier, and returns the error it left.
+    /// Clears the error queue, sends a change, waits for the barrier, and returns the resulting
+    /// error.
     fn change(&mut self, command: &str) -> Result<i32, ExchangeError> {
         self.send("*CLS")?;
         let done = self.ask(&format!("{command};*OPC?"))?;
@@ -204,7 +204,7 @@ impl ScpiSuite {
             .ok_or_else(|| ExchangeError::Nonsense(format!("`pmon:pow?` answered with `{line}`")))
     }
 
-    /// Which ports may be moved; why none can, if so.
+    /// Selects the ports to move. Returns why there are not enough, if so.
     fn choose(
         &mut self,
         plan: &SuiteScope<'_>,
@@ -270,7 +270,8 @@ impl SuiteSession for ScpiSuite {
             return Ok(());
         }
         let there = self.pairs()?;
-        // Only what the suite joined, or what the device joined instead, on ports that may be moved.
+        // Only connections between ports that may be moved, made by the suite or by the device in
+        // its place.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in there.into_iter().filter(is_ours) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which device, how it is reached, and what may be done with it. Keys are called as in the daemon's file.
+//! The device under test, its address, and the permitted changes. Names follow the daemon's
+//! configuration file.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,7 +13,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 use super::link::LinkAddress;
 
-/// What a device speaks.
+/// Protocol of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// gNMI with the OCP model.
@@ -23,15 +24,14 @@ pub enum Protocol {
     Tl1,
     /// The framed serial protocol of docs/firmware-api.md.
     Serial,
-    /// A module's memory as a file of the `optoe` driver, with a profile.
+    /// Module memory as a file of the `optoe` driver, with a profile.
     Eeprom,
 }
 
 impl Protocol {
-    /// Every one.
     pub const ALL: [Self; 5] = [Self::Gnmi, Self::Scpi, Self::Tl1, Self::Serial, Self::Eeprom];
 
-    /// The scheme of its targets.
+    /// Returns the URL scheme of its targets.
     #[must_use]
     pub const fn scheme(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Protocol {
         }
     }
 
-    /// What it is tested against.
+    /// Returns the standard it is tested against.
     #[must_use]
     pub const fn standard(self) -> &'static str {
         match self {
@@ -56,14 +56,13 @@ impl Protocol {
     }
 }
 
-/// A device, by protocol and place.
+/// Protocol and address of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What it speaks.
     pub protocol: Protocol,
     /// `host:port`, or the path of a serial line.
     pub at: String,
-    /// SCPI over a serial line.
+    /// Whether SCPI runs over a serial line.
     pub is_line: bool,
 }
 
@@ -95,42 +94,39 @@ impl FromStr for Target {
     }
 }
 
-/// What the suite is asked to do.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// As it was written.
+    /// The target as given on the command line.
     pub target: String,
     /// Ports whose light may be moved.
     pub may_move: Vec<String>,
-    /// Of everything that is drawn.
     pub seed: u64,
-    /// Circuits that are made to measure set-up times.
+    /// Number of circuits created to measure set-up times.
     pub rounds: u32,
-    /// TL1 and gNMI: the account and its password.
+    /// TL1 and gNMI account with its password.
     pub login: Option<(String, String)>,
-    /// When, in seconds since 1970: election ids of a later run are larger.
+    /// Start in seconds since 1970, so that election ids of later runs are larger.
     pub started: u64,
 }
 
 /// TLS to a device.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The authority that signs its certificate, PEM.
+    /// CA certificate that signs the device's certificate, PEM.
     pub ca: Option<PathBuf>,
-    /// The name in its certificate; `None` if it is the host of the target.
+    /// Name in its certificate. `None` means the host of the target.
     pub name: Option<String>,
-    /// Our certificate chain, PEM, where the device asks for one.
+    /// Client certificate chain, PEM, if the device requires one.
     pub certificate: Option<PathBuf>,
-    /// Its private key, PEM.
     pub key: Option<PathBuf>,
-    /// No TLS: for emulated devices.
+    /// Use plain text. For emulated devices.
     pub plaintext: bool,
 }
 
-/// Where a target is.
+/// Returns the address of a target.
 ///
 /// # Errors
-/// A target of gNMI with neither or both of TLS and plain text; files that cannot be read.
+/// A gNMI target with neither or both of TLS and plain text, or unreadable files.
 pub fn address(
     target: &Target,
     tls: &Tls,

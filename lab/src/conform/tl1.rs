@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite of Polatis-style switches in TL1: commands that end with `;`, replies that name their tag.
+//! The suite for Polatis-style switches over TL1: commands end with `;`, and replies repeat the
+//! command's tag.
 
 mod cases;
 
@@ -15,7 +16,7 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 
-/// Reported by ports without light, or lower.
+/// Upper limit of the power reported by a port without light.
 const DARK_DBM: f64 = -40.0;
 
 const UNTESTABLE: [(&str, &str); 4] = [
@@ -25,15 +26,14 @@ const UNTESTABLE: [(&str, &str); 4] = [
     ("events and alarms", "no public source shows the text of this device's"),
 ];
 
-/// One device and what the suite has made on it.
 pub struct Tl1Suite {
     link: Box<dyn Link>,
     received: String,
     next_tag: u32,
-    /// Tags of commands whose replies have not come: one that comes later is no reply to another.
+    /// Tags of commands without a reply. A late reply must not be matched to another command.
     unanswered: BTreeSet<String>,
     login: (String, String),
-    /// A log-in has completed.
+    /// Whether a login has succeeded.
     is_let_in: bool,
     inputs: u32,
     outputs: u32,
@@ -45,10 +45,9 @@ pub struct Tl1Suite {
 
 type Pairs = Vec<(u32, u32)>;
 
-/// A reply.
 #[derive(Clone, Debug, Default)]
 struct Reply {
-    /// The line with who says it and when.
+    /// The line with source, date and time.
     header: String,
     tag: String,
     /// `COMPLD`, `DENY`, `PRTL`.
@@ -94,7 +93,7 @@ const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Cas
 /// Runs all cases.
 ///
 /// # Errors
-/// No account is given; the device does not answer at all.
+/// If no account is given, or the device does not answer.
 pub fn run(
     link: Box<dyn Link>,
     plan: &SuiteScope<'_>,
@@ -133,7 +132,7 @@ pub fn run(
         return Ok("it refuses the log-in".into());
     }
     run_all(&mut session, rest, results);
-    // The device says who it is behind the log-in; who is not let in is in the findings.
+    // The device identifies itself only after a login. A failed login is among the findings.
     let identity = session
         .ask("RTRV-NETYPE", "", "")
         .ok()
@@ -156,7 +155,7 @@ fn pair(text: &str) -> Option<(u32, u32)> {
 }
 
 impl Tl1Suite {
-    /// The next whole message; `None` where none comes in time.
+    /// Returns the next complete message. `None` after `within`.
     fn message(&mut self, within: Duration) -> Result<Option<String>, ExchangeError> {
         let deadline = self.link.now() + within;
         loop {
@@ -173,8 +172,8 @@ impl Tl1Suite {
         }
     }
 
-    /// The reply to a command, with any tag but that of an earlier command: whether it is the right one is a case
-    /// of its own.
+    /// Sends a command and returns the next reply that does not belong to an earlier command. A
+    /// separate case checks its tag.
     fn raw(&mut self, command: &str) -> Result<Reply, ExchangeError> {
         let own = command.split(':').nth(3).unwrap_or("").to_owned();
         self.unanswered.insert(own.clone());
@@ -185,7 +184,7 @@ impl Tl1Suite {
             let Some(message) = self.message(left)? else {
                 return Err(ExchangeError::Silent(format!("no reply to `{command}`")));
             };
-            // Messages that were not asked for have another grade than M.
+            // Autonomous messages have a code other than M.
             let Some(reply) = Reply::of(&message) else { continue };
             if reply.tag == own || !self.unanswered.remove(&reply.tag) {
                 self.unanswered.remove(&own);
@@ -233,7 +232,7 @@ impl Tl1Suite {
         (self.free.0[index], self.free.1[index])
     }
 
-    /// Which ports may be moved; why none can, if so.
+    /// Selects the ports to move. Returns why there are not enough, if so.
     fn choose(
         &mut self,
         plan: &SuiteScope<'_>,
@@ -293,7 +292,8 @@ impl SuiteSession for Tl1Suite {
         if !self.has_made {
             return Ok(());
         }
-        // Only what the suite joined, or what the device joined instead, on ports that may be moved.
+        // Only connections between ports that may be moved, made by the suite or by the device in
+        // its place.
         let (inputs, outputs) = self.free.clone();
         let is_ours = |pair: &(u32, u32)| inputs.contains(&pair.0) && outputs.contains(&pair.1);
         for (input, output) in self.patches()?.into_iter().filter(is_ours) {

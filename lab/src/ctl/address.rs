@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a daemon is reached: at its socket on this machine, or over the network with mutual TLS.
+//! Addresses of a daemon: its local socket, or the network with mutual TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -14,19 +14,19 @@ use lightloom_daemon::protocol::tls;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-/// How long a connection over the network may take.
+/// Time limit for connecting over the network.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// Who a client over the network is, and whom it trusts.
 #[derive(Debug, Args)]
 pub(super) struct Certificates {
-    /// The authorities that sign the certificates of daemons at `https://HOST:PORT`, PEM [default: what LIGHTLOOM_CA says].
+    /// CA certificates that sign the certificates of daemons at `https://HOST:PORT`, PEM [default:
+    /// $LIGHTLOOM_CA]
     #[arg(long, global = true, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Your certificate, PEM [default: what LIGHTLOOM_CERTIFICATE says].
+    /// Client certificate, PEM [default: $LIGHTLOOM_CERTIFICATE]
     #[arg(long, global = true, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// Its private key, PEM [default: what LIGHTLOOM_KEY says].
+    /// Private key of the client certificate, PEM [default: $LIGHTLOOM_KEY]
     #[arg(long, global = true, value_name = "FILE")]
     key: Option<PathBuf>,
 }
@@ -48,27 +48,24 @@ impl Certificates {
     }
 }
 
-/// The way to one daemon.
 #[derive(Clone)]
 pub(super) enum DaemonAddress {
-    /// Its socket.
     Socket(PathBuf),
-    /// Its listener.
+    /// Its network listener.
     Tls {
-        /// `host:port`.
         address: String,
-        /// The name in its certificate.
+        /// Name in its certificate.
         name: ServerName<'static>,
-        /// Whom to trust, and who this is.
+        /// Trusted CAs and the client certificate.
         config: Arc<ClientConfig>,
     },
 }
 
 impl DaemonAddress {
-    /// Those that are named, at least one.
+    /// Parses addresses, at least one.
     ///
     /// # Errors
-    /// An address that is none, or certificates that are missing or cannot be read.
+    /// An invalid address, or missing or unreadable certificates.
     pub(super) fn all(named: &[String], certificates: &Certificates) -> anyhow::Result<Vec<Self>> {
         let mut config = None;
         let mut one = |named: &String| {
@@ -94,7 +91,6 @@ impl DaemonAddress {
         named.iter().map(&mut one).collect()
     }
 
-    /// As it is named.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Socket(path) => path.display().to_string(),
@@ -116,7 +112,6 @@ impl DaemonAddress {
     }
 }
 
-/// An open way to a daemon.
 pub(super) enum Connection {
     Unix(UnixStream),
     Tcp(TcpStream),
@@ -124,7 +119,7 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// How long a read may take.
+    /// Sets the read timeout.
     pub(super) fn patience(&self, within: Duration) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(Some(within)),
@@ -139,7 +134,7 @@ impl Read for Connection {
         match self {
             Self::Unix(stream) => stream.read(buffer),
             Self::Tcp(stream) => stream.read(buffer),
-            // One end of an answer is like the other.
+            // Treat a missing TLS close_notify as a normal end.
             Self::Tls(stream) => match stream.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 read => read,

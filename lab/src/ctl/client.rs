@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small HTTP client: one request a connection, bounded answers.
+//! A small HTTP client: one request per connection, bounded answers.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -14,38 +14,34 @@ use serde_json::Value;
 use super::address::DaemonAddress;
 use lightloom::output;
 
-/// The longest answer.
+/// Size limit of an answer.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// A daemon that has nothing to wait for begins its answer within this, unless it is busy.
+/// An idle daemon starts its answer within this time.
 const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
 /// The daemon answers long polls within a minute.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
-/// The wait before a request is sent again that was hung up on or found no room; doubles with each.
+/// Delay before repeating a request that was dropped or found no capacity; doubles each time.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// How often one that was hung up on is sent again.
+/// Number of times to repeat a dropped request.
 const TIMES_HUNG_UP_ON: u32 = 4;
-/// How long it is waited for one of several daemons to lead: a lease runs out in 3 s.
+/// Time to wait for a leader. A lease expires in 3 s.
 const LEADS_WITHIN: Duration = Duration::from_secs(6);
-/// How long room is waited for.
+/// Time to wait for capacity.
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
-/// The way to the daemon.
 #[derive(Clone)]
 pub(super) struct DaemonClient {
-    /// Of the daemons of one fabric, at least one.
+    /// The daemons of one fabric, at least one.
     addresses: Vec<DaemonAddress>,
-    /// That of the one that leads.
+    /// Index of the leader.
     leads: Arc<AtomicUsize>,
 }
 
-/// What it answered.
 pub(super) struct Response {
-    /// The HTTP status code.
     pub(super) code: u16,
-    /// The JSON body; null when there is none.
     pub(super) body: Value,
-    /// When to ask again, where there was no room.
+    /// From the `Retry-After` header.
     retry_after: Option<Duration>,
 }
 
@@ -54,10 +50,10 @@ impl Response {
         (200..300).contains(&self.code)
     }
 
-    /// The body as the type that it has.
+    /// Deserializes the body.
     ///
     /// # Errors
-    /// Another document than the daemon of this version sends.
+    /// If the daemon's version sends a different document.
     pub(super) fn read<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         T::deserialize(&self.body).context(
             "the daemon's answer is not understood: use the `lightloom` of the daemon's version, or --format json",
@@ -74,7 +70,8 @@ impl DaemonClient {
         &self.addresses[self.leads.load(Ordering::Relaxed) % self.addresses.len()]
     }
 
-    /// Asks the daemon that leads: of several, each that is there says whether it does. Waits a little for one that takes over.
+    /// Sends a request to the leader. Standbys identify themselves, and a takeover is awaited for a
+    /// short time.
     fn talk_to_leader(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let until = Instant::now() + LEADS_WITHIN;
         loop {
@@ -84,7 +81,7 @@ impl DaemonClient {
                 if answer.as_ref().is_ok_and(|answer| !stands_by(answer)) {
                     return answer;
                 }
-                // Who stands by says more than one that is not there.
+                // A standby's answer is more informative than a failed connection.
                 if best.as_ref().is_none_or(anyhow::Result::is_err) {
                     best = Some(answer);
                 }
@@ -108,13 +105,13 @@ impl DaemonClient {
         self.until_room(|| parse(&self.raw_get(path)?))
     }
 
-    /// The answer as it came, head and all.
+    /// Returns the raw answer including the head.
     pub(super) fn raw_get(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         let head = format!("GET {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n");
         self.talk_to_leader(&[head.as_bytes()])
     }
 
-    /// Every change has a request id under which it acts once, however often it is sent.
+    /// Every change has a request id and takes effect once, so it can be repeated safely.
     pub(super) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Response> {
         let body = serde_json::to_vec(body)?;
         let length = body.len();
@@ -125,7 +122,7 @@ impl DaemonClient {
         self.until_room(|| parse(&self.talk_to_leader(&[head.as_bytes(), &body])?))
     }
 
-    /// Asks again where there was no room, when the answer says so.
+    /// Repeats a request while the daemon is at capacity.
     fn until_room(&self, ask: impl Fn() -> anyhow::Result<Response>) -> anyhow::Result<Response> {
         let (until, mut wait) = (Instant::now() + ROOM_WITHIN, AGAIN_AFTER);
         loop {
@@ -145,7 +142,8 @@ impl DaemonClient {
         }
     }
 
-    /// Sends it again where the daemon hung up before it said anything: it had no place for one more.
+    /// Repeats a request if the daemon closed the connection without answering, for lack of a free
+    /// connection.
     fn talk_again(&self, pieces: &[&[u8]]) -> anyhow::Result<Vec<u8>> {
         let (mut wait, mut times) = (AGAIN_AFTER, 0);
         loop {
@@ -173,7 +171,7 @@ impl DaemonClient {
         stream.patience(FIRST_BYTE_WITHIN)?;
         let sent = pieces.iter().try_for_each(|piece| stream.write_all(piece));
         let sent = sent.and_then(|()| stream.flush());
-        // Who is refused before the end of a long body finds the reason in the answer.
+        // If the daemon refuses before the end of a long body, its answer states the reason.
         let unsent = match sent {
             Err(error) if is_hung_up(&error) => Some(error),
             sent => {
@@ -204,7 +202,7 @@ impl DaemonClient {
         Ok(answer)
     }
 
-    /// Whether the server at the socket answers as the daemon does.
+    /// Returns whether the server at this address behaves like the daemon.
     fn is_lightloomd(&self) -> bool {
         let ask = || -> anyhow::Result<bool> {
             let mut stream = self.address().open()?;
@@ -229,18 +227,18 @@ impl DaemonClient {
     }
 }
 
-/// Whether a daemon answered that another one leads.
+/// Returns whether the answer is that of a standby.
 fn stands_by(answer: &[u8]) -> bool {
     answer.starts_with(b"HTTP/1.1 421")
 }
 
-/// Whether the other side closed the connection.
+/// Returns whether the other side closed the connection.
 fn is_hung_up(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     matches!(error.kind(), BrokenPipe | ConnectionReset)
 }
 
-/// What an error of a connection means; of TLS, whose certificate is not accepted.
+/// Explains a connection error. For TLS, names the rejected certificate.
 fn refused(error: std::io::Error, otherwise: &'static str) -> anyhow::Error {
     use tokio_rustls::rustls::Error::{AlertReceived, InvalidCertificate};
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
@@ -275,7 +273,7 @@ pub(super) fn parse(answer: &[u8]) -> anyhow::Result<Response> {
     let body = if body.is_empty() {
         Value::Null
     } else {
-        // Refusals of the HTTP layer itself are plain text.
+        // Refusals of the HTTP layer are plain text.
         serde_json::from_slice(body)
             .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(body).trim().to_owned()))
     };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl commission`: whether modules and cables are where the fabric file has them, by moving light on ends
-//! that carry no circuit.
+//! `lightloom ctl commission`: checks whether modules and cables are where the fabric file has
+//! them, by moving light on ends that carry no circuit.
 //!
-//! Which end to light next is decided by [`Commission`]; each round is one transaction of the daemon in mode probe, which
-//! refuses to move what may carry a circuit. What is found is written down after each round, so that the next call goes
-//! on from there.
+//! [`Commission`] decides which ends to light next. Each round is a transaction of the daemon in
+//! mode probe, which refuses to move anything that may carry a circuit. Findings are saved after
+//! each round, so the next call continues from there.
 
 mod papers;
 mod report;
@@ -39,50 +39,52 @@ use lightloom::output::{self, VerbOutcome};
 use lightloom::progress::Progress;
 use lightloom::result::ResultDocument;
 
-/// Rounds after which what is left is given up.
+/// Limit on the number of rounds.
 const ROUNDS_MAX: usize = 2_000;
-/// Modules that fail a round are left out, and the round is tried again, so often.
+/// Number of times to repeat a round without the modules that failed.
 const TRIES_MAX: usize = 16;
-/// How long the change of another client is waited for.
+/// Time to wait for another client's change.
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
-/// Less light than this is none.
+/// Less power counts as no light.
 const LEAST_DBM: f64 = -14.0;
 
 #[derive(Debug, Args)]
 pub(super) struct CommissionArguments {
-    /// The fabric file: which end shall be joined with which.
+    /// Fabric file that defines the fibres
     fabric: PathBuf,
-    /// Which module belongs where: a CSV file with the columns `module` and `serial`.
+    /// Inventory of modules: a CSV file with the columns `module` and `serial`
     #[arg(long, value_name = "FILE")]
     inventory: Option<PathBuf>,
-    /// The record of cabling: a CSV file with the columns `a` and `b`, ends such as `n0/b0.1` or `SERIAL.1`.
+    /// Cabling record: a CSV file with the columns `a` and `b`, containing ends such as `n0/b0.1`
+    /// or `SERIAL.1`
     #[arg(long, value_name = "FILE")]
     cabling: Option<PathBuf>,
-    /// Where what is found is kept, and taken up again [default: commission.json].
+    /// File for the findings, which a later call continues from [default: commission.json]
     #[arg(long, value_name = "FILE", default_value = "commission.json", hide_default_value = true)]
     state: PathBuf,
-    /// Try everything again, whatever was found before.
+    /// Discard earlier findings and test everything again
     #[arg(long)]
     again: bool,
-    /// Move no light: compare serial numbers and records, show what was found before.
+    /// Move no light: compare serial numbers and records, and show earlier findings
     #[arg(long)]
     dry_run: bool,
-    /// Light may arrive so much weaker than the fabric's `optics` says, in dB.
+    /// Tolerated loss beyond the fabric's `optics`, in dB
     #[arg(long, value_name = "DB", default_value_t = 2.0, value_parser = margin)]
     margin: f64,
 }
 
-/// What one call of the verb works with.
 struct Rack {
     fabric: Fabric,
     planned: Vec<(FibreEnd, FibreEnd)>,
-    /// Modules as the daemon read them.
+    /// Modules as last read by the daemon.
     modules: BTreeMap<String, DeviceStatus>,
 }
 
 impl CtlSession {
+    /// Runs the verb.
+    ///
     /// # Errors
-    /// A file that cannot be read, a daemon that cannot be reached or has no such modules.
+    /// If a file cannot be read, or the daemon is unreachable or lacks the modules.
     pub(super) fn commission(&self, wanted: &CommissionArguments) -> anyhow::Result<VerbOutcome> {
         let site = self.site(wanted)?;
         let mut report = CommissionReport::load(&wanted.state)?;
@@ -139,7 +141,7 @@ impl CtlSession {
         Ok(Rack { fabric, planned, modules })
     }
 
-    /// The serial number of each module that answers.
+    /// Returns the serial number of each reachable module.
     fn serials(&self, site: &Rack, asked: bool) -> anyhow::Result<BTreeMap<String, String>> {
         let mut serials = BTreeMap::new();
         let present: Vec<&String> =
@@ -156,7 +158,7 @@ impl CtlSession {
         Ok(serials)
     }
 
-    /// Round after round until every end is known; then every module goes back to where it stood.
+    /// Runs rounds until every end is known, then returns every module to its initial path.
     fn try_light(
         &self,
         site: &Rack,
@@ -172,7 +174,8 @@ impl CtlSession {
         let (mut known, ends) = commission.progress();
         let progress = Progress::new("ends", ends as u64);
         progress.advance(known as u64);
-        // What was found before may have left modules lit; they are put back also where nothing is left to try.
+        // An earlier call may have left modules lit. They are restored even if nothing remains to
+        // be tested.
         let mut lit = site.modules.values().any(|module| !module.probed.is_empty());
         report.save(state)?;
         while let Some(round) = commission.next_round() {
@@ -200,7 +203,8 @@ impl CtlSession {
         Ok(())
     }
 
-    /// One round: what every module saw once all stood. Modules that fail are left out.
+    /// Runs one round and returns each module's reading after all have moved. Modules that fail are
+    /// excluded.
     fn probe(
         &self,
         round: Positions,
@@ -223,7 +227,7 @@ impl CtlSession {
             if past.result == TransactionResult::Committed {
                 return self.seen(&round);
             }
-            // One that failed and was put back says why.
+            // A module that failed and was rolled back has a detail.
             let failed = past.devices.iter().filter(|device| !device.detail.is_empty());
             let failed: Vec<_> = failed.collect();
             anyhow::ensure!(
@@ -240,7 +244,7 @@ impl CtlSession {
         anyhow::bail!("modules fail one after the other: `lightloom ctl status` shows them")
     }
 
-    /// The transaction of a round. Another change that is on its way is waited for.
+    /// Starts the transaction of a round, waiting for another open change.
     fn begun(&self, body: &ApplyBody<Box<RawValue>>) -> anyhow::Result<u32> {
         let until = Instant::now() + OTHERS_WITHIN;
         loop {
@@ -283,7 +287,7 @@ impl Rack {
         self.planned.iter().map(fibre).collect()
     }
 
-    /// Every end of these modules, also those that the fabric joins with nothing.
+    /// Returns every end of these modules, including those without a fibre in the fabric.
     fn ends(&self, free: &[&DeviceStatus]) -> Vec<FibreEnd> {
         let paths: BTreeSet<Position> = self.planned.iter().flat_map(|(a, b)| [a.2, b.2]).collect();
         let of = |module: &&DeviceStatus| {
@@ -307,7 +311,7 @@ impl Rack {
         names.into_iter().map(checked).collect()
     }
 
-    /// What has to arrive at the ends of a fibre, where the fabric says what it loses.
+    /// Returns the minimum power at the ends of a fibre, if the fabric specifies its loss.
     fn least_mdbm(&self, fibre: &FibreEnds, margin_db: f64) -> Option<i32> {
         let light = self.fabric.transceiver.light.as_ref()?;
         let at = self.planned.iter().position(|(a, _)| end_name(a) == fibre.a)?;
@@ -327,7 +331,7 @@ fn is_free(module: &DeviceStatus) -> bool {
     why_not(module).is_none()
 }
 
-/// Why a module's light is not moved.
+/// Returns why a module's light must not be moved.
 fn why_not(module: &DeviceStatus) -> Option<String> {
     let leads_out = |at: u32| at != Position::DARK.0 && at != Position::LOOPBACK.0;
     let carries = module.slots.values().any(|at| leads_out(*at)) && module.probed.is_empty();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's live page for a browser, which cannot open a Unix socket: GET requests from this
-//! machine are passed on with the rights of whoever runs this, everything else is refused.
+//! Serves the daemon's live page to browsers, which cannot open a Unix socket. GET requests from
+//! this machine are forwarded with the rights of the user running this command; everything else is
+//! refused.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,16 +14,16 @@ use anyhow::{Context, bail};
 use super::client::DaemonClient;
 use lightloom::output::{self, VerbOutcome};
 
-/// The longest head of a request.
+/// Size limit of a request head.
 const HEAD_BYTES_MAX: u64 = 16 << 10;
-/// Browsers served at a time.
+/// Maximum number of browsers at a time.
 const CLIENTS_MAX: usize = 64;
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 
 /// Serves until interrupted.
 ///
 /// # Errors
-/// An address that other machines could reach, or that is taken.
+/// If the address is reachable from other machines or in use.
 pub(super) fn serve(client: &DaemonClient, listen: SocketAddr) -> anyhow::Result<VerbOutcome> {
     if !listen.ip().is_loopback() {
         bail!("{listen} can be reached by others: for them `lightloomd` serves TLS (`tls:`)");
@@ -40,7 +41,6 @@ pub(super) fn serve(client: &DaemonClient, listen: SocketAddr) -> anyhow::Result
             continue;
         }
         std::thread::spawn(move || {
-            // A browser that goes away in the middle is no news.
             let _ = answer(&client, &browser, address);
             places.fetch_sub(1, Ordering::Relaxed);
         });
@@ -65,8 +65,8 @@ fn answer(
     Ok(())
 }
 
-/// The path a browser asks for, or why it gets nothing. A page of another site that resolves to this
-/// address is recognised by its `Host`.
+/// Returns the requested path, or why it is refused. The `Host` header exposes a page of another
+/// site that resolves to this address.
 fn asked(browser: &TcpStream, address: SocketAddr) -> anyhow::Result<Result<String, &'static str>> {
     let mut lines = BufReader::new(browser.take(HEAD_BYTES_MAX)).lines();
     let first = lines.next().context("no request")??;

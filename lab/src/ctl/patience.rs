@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What waits: for a daemon that is away, for devices that are not read yet, for the end of a
-//! transaction. No wait is silent: each line says what is waited for.
+//! Waiting: for a daemon that is down, for devices that have not been read, for the end of a
+//! transaction. Every wait reports what it is waiting for.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -16,17 +16,16 @@ use super::{CtlSession, print, show, time};
 use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultFormat;
 
-/// How long a daemon that died in the middle of a transaction may take to be back.
+/// Time to wait for a daemon that stopped during a transaction.
 const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
-/// How long the next change is waited for at a time.
+/// Timeout of one long poll for a change.
 const CHANGE_WITHIN_MS: u64 = 30_000;
-/// The first line about a wait comes after this, the next ones each [`SAY_EVERY`].
+/// Delay before the first message about a wait; later ones follow every [`SAY_EVERY`].
 const SAY_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_secs(5);
-/// How often a daemon that is away is tried.
+/// Interval between attempts to reach the daemon.
 const TRY_EVERY: Duration = Duration::from_millis(100);
 
-/// Says what is waited for, now and then.
 struct WaitNotice {
     since: Instant,
     say_at: Instant,
@@ -48,17 +47,17 @@ impl WaitNotice {
 }
 
 impl CtlSession {
-    /// The daemon's answer, unless it is away or about to be.
+    /// Returns the daemon's answer, or an error if it is down or stopping.
     pub(super) fn present(&self, path: &str) -> anyhow::Result<Response> {
         let response = self.client.get(path)?;
         match response.code {
-            // It is stopping, or none of several leads yet.
+            // Stopping, or no leader yet.
             503 | 421 => anyhow::bail!(show::refusal(&response.body)),
             _ => Ok(response),
         }
     }
 
-    /// Shows the status with each change until interrupted, also over the daemon's absence.
+    /// Shows the status after each change until interrupted, even across restarts of the daemon.
     pub(super) fn watch(&self) -> anyhow::Result<VerbOutcome> {
         let (mut asked, mut away, mut last) = ("/v1/status".to_owned(), None, String::new());
         loop {
@@ -87,12 +86,12 @@ impl CtlSession {
         }
     }
 
-    /// Shows a status, unless it is the `last` one, which went where nothing is drawn over; gives what was shown.
+    /// Shows a status unless it equals `last` and output is appended. Returns the text shown.
     fn draw(&self, response: &Response, last: String) -> anyhow::Result<String> {
         let page = match self.format {
             ResultFormat::Json => {
                 let mut said = response.body.clone();
-                // It counts every look at a device, and is no news.
+                // The counter changes with every reading, so it is not news.
                 said.as_object_mut().map(|fields| fields.remove("changes"));
                 format!("{said}\n")
             }
@@ -124,7 +123,8 @@ impl CtlSession {
         }
     }
 
-    /// Waits for these devices, or for all. A daemon that has only just been started has no socket yet.
+    /// Waits for the named devices, or for all. A daemon that has just been started has no socket
+    /// yet.
     pub(super) fn wait(&self, named: &[&str], within: Duration) -> anyhow::Result<VerbOutcome> {
         let mut waiting = WaitNotice::begins();
         loop {
@@ -162,8 +162,8 @@ impl CtlSession {
         }
     }
 
-    /// The transaction is journalled: a daemon that dies meanwhile brings it to an end when it is
-    /// started again, so that is waited for.
+    /// Waits for the end of a transaction. It is journalled, so a daemon that stops completes it
+    /// after a restart, which is awaited, too.
     pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<VerbOutcome> {
         output::note(&format!("transaction {txn} is on its way"));
         let (began, mut away) = (Instant::now(), None);
@@ -234,12 +234,12 @@ fn span(time: Duration) -> String {
     text::span(time.as_secs_f64())
 }
 
-/// Whether a new page takes the place of the old one.
+/// Returns whether a new page replaces the previous one.
 fn redraws() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Home, clear, draw; into a file or a pipe page after page.
+/// Clears the terminal and draws a page; appends it to a file or pipe.
 fn draw_page(page: &str) -> anyhow::Result<()> {
     if redraws() { print(&format!("\u{1b}[H\u{1b}[2J{page}")) } else { print(&format!("{page}\n")) }
 }

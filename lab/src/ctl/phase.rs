@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of the plan on the devices: asking for one as a job does, and showing them.
+//! Phases of the plan in force: requesting one as a job does, and listing them.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::result::ResultFormat;
 use lightloom::table::TextTable;
 
-/// How long the end of a phase's change is waited for at a time.
+/// Timeout of one long poll for the end of a phase change.
 const WAIT_MS: u64 = 30_000;
-/// Digits of a plan's digest that people see.
+/// Number of digits shown of a plan's digest.
 const DIGITS: usize = 12;
 
 #[derive(Debug, Args)]
 pub(super) struct Phase {
-    /// The phase; none shows the phases of the plan and what is scheduled.
+    /// Name of the phase; without it, show the phases and scheduled requests
     phase: Option<String>,
-    /// From now until its circuits are wanted.
+    /// Time from now until the circuits are needed
     #[arg(long = "in", value_name = "TIME", value_parser = time::duration, default_value = "0ms")]
     within: Duration,
-    /// They are used for at least so long.
+    /// Minimum time for which they are needed
     #[arg(long = "for", value_name = "TIME", value_parser = time::duration, requires = "phase")]
     least: Option<Duration>,
-    /// No other job is given a phase for so long [default: until the phase is over].
+    /// Time for which no other job may request a phase [default: until the phase is over]
     #[arg(long, value_name = "TIME", value_parser = time::duration)]
     lease: Option<Duration>,
-    /// The job that holds the lease.
+    /// Job that holds the lease
     #[arg(long, value_name = "NAME", default_value = "ctl")]
     job: String,
-    /// Refuse unless this plan is on the devices: its digest, or 8 digits of it or more.
+    /// Refuse unless this plan is in force: its digest, or at least 8 digits of it
     #[arg(long, value_name = "DIGEST")]
     revision: Option<String>,
-    /// Give up the job's lease; what waits under it is dropped.
+    /// Release the job's lease and drop requests waiting under it
     #[arg(long, conflicts_with = "phase")]
     release: bool,
 }
@@ -112,7 +112,7 @@ impl CtlSession {
     }
 }
 
-/// What became of a phase.
+/// Describes the result of a phase request.
 fn became(status: &PhaseStatus) -> String {
     let PhaseStatus { phase, reason, fix, .. } = status;
     let reason = reason.as_deref().unwrap_or_default();
@@ -148,7 +148,7 @@ fn became(status: &PhaseStatus) -> String {
     text
 }
 
-/// The phases of the plan on the devices.
+/// Lists the phases of the plan in force.
 fn listed(phases: &Phases) -> String {
     if phases.phases.is_empty() {
         return "no plan with phases is on the devices: lightloom ctl apply PLAN --phase NAME\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's answers as people read them: what is wrong first, then what to type.
+//! Formats the daemon's answers as text: problems first, then the remedy.
 
 mod drift;
 mod history;
@@ -23,7 +23,7 @@ pub(super) use moves::PreviewStyle;
 pub(super) use status::{all_is_well, is_deaf, status};
 pub(super) use waited::{all_read, not_a_device, on_its_way, waited_for};
 
-/// What people look for, by the number of its terminal colour: green, yellow, red.
+/// Keywords to colour, by terminal colour number: green, yellow, red.
 const PAINTED: [(u8, &[&str]); 3] = [
     (32, &["as-wanted", "committed", "confirmed", "no drift", "ALL IS WELL"]),
     (
@@ -72,7 +72,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
     ),
 ];
 
-/// A page with what people look for in colours.
+/// Colours the keywords of a page.
 pub(super) fn painted(page: &str) -> String {
     let mut painted = page.to_owned();
     for (colour, words) in PAINTED {
@@ -83,25 +83,24 @@ pub(super) fn painted(page: &str) -> String {
     painted
 }
 
-/// What may be missing; `-` where it is.
 fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// How many circuits a refusal names.
+/// Number of circuits named in a refusal.
 const CUTS_SHOWN_MAX: usize = 6;
 
-/// Whether a device of this name is a transceiver: it is called as its bundle is.
+/// Returns whether the name is that of a transceiver, that is, of a bundle.
 fn is_module(device: &str) -> bool {
     device.parse::<lightloom_units::id::BundleId>().is_ok()
 }
 
-/// Whether a device of this name is an optical switch of a plan.
+/// Returns whether the name is that of an optical switch in a plan.
 fn is_switch(device: &str) -> bool {
     device.parse::<lightloom_units::id::OcsId>().is_ok()
 }
 
-/// What moves on a device: `port 3` of an optical switch, `group 0` of a transceiver.
+/// Names the moving part of a device: `port 3` of an optical switch, `group 0` of a transceiver.
 fn slot(device: &str, slot: impl Display) -> String {
     let what = match () {
         () if is_module(device) => "group",
@@ -111,7 +110,7 @@ fn slot(device: &str, slot: impl Display) -> String {
     format!("{what} {slot}")
 }
 
-/// Where it stands: a transceiver's path by its name, an optical switch's port by its number.
+/// Names a position: the path of a transceiver, or the port of an optical switch.
 fn place(device: &str, position: u32) -> String {
     match (position, is_module(device)) {
         (0, _) => "dark".into(),
@@ -122,7 +121,6 @@ fn place(device: &str, position: u32) -> String {
     }
 }
 
-/// Why something was not done.
 pub(super) fn refusal(body: &Value) -> String {
     match Answer::deserialize(body) {
         Ok(Answer::Conflict { reason } | Answer::PhaseRefused { reason, .. }) => {
@@ -131,7 +129,7 @@ pub(super) fn refusal(body: &Value) -> String {
         Ok(Answer::Refused { reasons }) if !reasons.is_empty() => {
             format!("refused: {}", alike(&reasons).join("\n         "))
         }
-        // What the HTTP layer itself refuses is text.
+        // Refusals of the HTTP layer are plain text.
         _ => match body {
             Value::String(text) => text.clone(),
             Value::Null => "-".into(),
@@ -140,7 +138,7 @@ pub(super) fn refusal(body: &Value) -> String {
     }
 }
 
-/// Why a change by hand is not made that cuts these circuits, and what to do.
+/// Explains why a manual change that interrupts these circuits is refused, with the remedy.
 pub(super) fn cuts(circuits: &BTreeSet<String>) -> String {
     let cut = count(circuits.len(), "circuit");
     let names = named(circuits.iter().cloned().collect(), CUTS_SHOWN_MAX);
@@ -149,7 +147,7 @@ pub(super) fn cuts(circuits: &BTreeSet<String>) -> String {
     )
 }
 
-/// Reasons that say the same of several devices in one line, in the order they came.
+/// Combines identical reasons of several devices into one line, keeping their order.
 pub(super) fn alike(reasons: &[String]) -> Vec<String> {
     let mut together: Vec<(Vec<String>, &str)> = Vec::new();
     for reason in reasons {
@@ -168,25 +166,18 @@ pub(super) fn alike(reasons: &[String]) -> Vec<String> {
     together.into_iter().map(line).collect()
 }
 
-/// What was asked for, where it is done at once and without a transaction.
 pub(super) enum DoneAtOnce<'a> {
-    /// An apply, a rollback or a fault that moves nothing.
+    /// An apply, rollback or fault that moves nothing.
     Moved,
-    /// This transaction stays.
     Confirmed(u32),
-    /// What has light is ours.
     Adopted,
-    /// These devices carry no traffic.
     Drained(&'a [String]),
-    /// These devices may carry traffic.
     Undrained(&'a [String]),
-    /// A lease was given up.
     Released,
-    /// The daemon acts alone again.
     Resumed,
 }
 
-/// What was done at once, without a transaction.
+/// Describes a request that completed immediately, without a transaction.
 pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
     if let Answer::NothingToDo { reasons } = answer {
         return format!("nothing to do: {}\n", reasons.join("\n               "));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases of master arbitration: controllers with election ids of their own, in a role of the suite's, so that the
-//! controllers of the device keep their masters.
+//! Cases of master arbitration. They use controllers with their own election ids in a role of the
+//! suite, so that the device's real controllers keep their masters.
 
 use lightloom_gnmi::extension::Extension;
 use lightloom_gnmi::message::SetRequest;
@@ -35,14 +35,14 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
     ),
 ];
 
-/// An empty Set of a controller with this election id.
+/// Sends an empty Set with this election id.
 fn ask(gnmi: &mut GnmiSuite, id: Option<u128>) -> Result<Result<(), Status>, ExchangeError> {
     let extension = vec![Extension::arbitration(Some(&gnmi.prefix), id)];
     let set = SetRequest { extension, ..SetRequest::default() };
     Ok(gnmi.set(set)?.map(drop))
 }
 
-/// Makes a controller master that no other case knew: its election id, or why there is no arbitration to test.
+/// Makes a new controller master and returns its election id, or why arbitration cannot be tested.
 fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeError> {
     let id = gnmi.next_election << 64 | u128::from(u64::MAX);
     gnmi.next_election += 2;
@@ -81,7 +81,7 @@ macro_rules! elected {
 
 fn larger(gnmi: &mut GnmiSuite) -> CaseResult {
     let id = elected!(gnmi);
-    // The lower half of the last is the smaller one.
+    // The last id is larger although its lower half is smaller.
     for (next, which) in [(id, "the same"), (id + 1, "a larger")] {
         if let Err(status) = ask(gnmi, Some(next))? {
             return found(format!("{which} election id is refused: {}", shown(&status)));
@@ -95,7 +95,7 @@ fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
     if let Err(status) = ask(gnmi, Some(id + 1))? {
         return found(format!("a larger election id is refused: {}", shown(&status)));
     }
-    // The other controller has a connection of its own.
+    // The other controller has its own connection.
     gnmi.reconnect()?;
     let (name, input, output) = (gnmi.name("old"), gnmi.input(0), gnmi.output(0));
     let update = vec![gnmi.joins(&name, &input, &output)?];

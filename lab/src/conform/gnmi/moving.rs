@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cases that make circuits between the ports that may be moved.
+//! Cases that create circuits between the ports that may be moved.
 
 use lightloom_gnmi::Status;
 use lightloom_gnmi::client::Answer;
@@ -121,7 +121,6 @@ fn is_settled(switch: &ShownSwitch, name: &str) -> bool {
     !matches!(switch.connection(name).status.as_str(), "" | "PENDING_CONNECTION")
 }
 
-/// What a Set with these parts is answered with.
 fn update(
     gnmi: &mut GnmiSuite,
     update: Vec<Update>,
@@ -129,7 +128,8 @@ fn update(
     gnmi.set(SetRequest { update, ..SetRequest::default() })
 }
 
-/// Makes a connection and waits until it is settled; a verdict where that does not come to CONNECTED.
+/// Creates a connection and waits until it settles. Returns a verdict if it does not become
+/// CONNECTED.
 fn made(
     gnmi: &mut GnmiSuite,
     name: &str,
@@ -229,7 +229,7 @@ fn read_only(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-/// A connection that cannot be: refused, or accepted and INVALID.
+/// Expects an impossible connection to be refused, or accepted and INVALID.
 fn cannot_be(gnmi: &mut GnmiSuite, input: &str, output: &str) -> CaseResult {
     let name = gnmi.name("x");
     let part = gnmi.joins(&name, input, output)?;
@@ -294,7 +294,7 @@ fn whole(gnmi: &mut GnmiSuite) -> CaseResult {
     }
 }
 
-/// A circuit that is there; then another Set, of which it must know nothing.
+/// Creates a circuit, then sends another Set that must not affect it.
 fn undisturbed(
     gnmi: &mut GnmiSuite,
     act: impl FnOnce(&mut GnmiSuite) -> Result<Result<SetResponse, Status>, ExchangeError>,
@@ -387,7 +387,7 @@ fn delete_ends(gnmi: &mut GnmiSuite) -> CaseResult {
     holds(peer.is_none(), || format!("it is gone, and the peer of `{input}` is {peer:?}"))
 }
 
-/// Whether a subscriber heard of this connection: of new values, or of what is gone.
+/// Returns whether a subscriber received this connection, either as new values or as a deletion.
 fn heard_of(heard: &[Answer], name: &str, is_gone: bool) -> bool {
     let has = |path: &lightloom_gnmi::message::Path| text(path).contains(name);
     heard.iter().any(|answer| {

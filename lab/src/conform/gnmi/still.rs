@@ -12,9 +12,10 @@ use super::tree::flatten;
 use super::{ANSWER_WITHIN, GnmiSuite, case, is_refusal, is_synced, shown};
 use crate::conform::case::{Case, CaseResult, CaseVerdict, Tested, found, holds};
 
-/// Nanoseconds since 1970 at the beginning of 2020: no clock of these devices is right and before that.
+/// The start of 2020 in nanoseconds since 1970. An earlier time means that a device's clock is
+/// wrong.
 const YEAR_2020: i64 = 1_577_836_800_000_000_000;
-/// A measured loss may be this much too small, in dB.
+/// Tolerance of a measured loss, in dB.
 const METER_ERROR_DB: f64 = 0.5;
 
 pub(super) const MODELS: Case = case(
@@ -313,7 +314,7 @@ fn peers(gnmi: &mut GnmiSuite) -> CaseResult {
     one_sided(&switch).map_or(Ok(CaseVerdict::Passed), found)
 }
 
-/// A port whose peer does not name it.
+/// Returns a port whose peer does not name it.
 pub(super) fn one_sided(switch: &super::tree::ShownSwitch) -> Option<String> {
     switch.ports.iter().find_map(|(name, port)| {
         let peer = port.peer.as_ref()?;
@@ -338,7 +339,7 @@ fn states(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(CaseVerdict::Passed)
 }
 
-/// Connections that the suite did not make are there or are not: without them nothing can be seen.
+/// Some cases need an existing connection, which the suite did not create.
 const NONE_THERE: &str = "the device has no connection yet";
 
 fn config_shown(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -376,7 +377,8 @@ fn passive(gnmi: &mut GnmiSuite) -> CaseResult {
     )
 }
 
-/// The first pair with more light at its output than at its input. `None` if no pair shows both.
+/// Returns the first pair with more light at its output than at its input. `None` if no pair
+/// reports both.
 pub(super) fn amplified(switch: &super::tree::ShownSwitch) -> Option<Option<String>> {
     let mut seen = None;
     for connection in switch.connections.values().filter(|c| c.status == "CONNECTED") {

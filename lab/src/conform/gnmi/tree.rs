@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a Get says, leaf by leaf, and the switch that these leaves describe.
+//! Flattens the answer to a Get, and interprets it as a switch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use lightloom_gnmi::message::GetResponse;
 use lightloom_gnmi::path::{bare, joined, text};
 use serde_json::Value as Json;
 
-/// Leaves by the text of their path, modules left out.
+/// Leaves by path text, without module names.
 pub(super) type LeafTexts = BTreeMap<String, Json>;
 
-/// Keys of lists, of this model and those that it stands on.
+/// Key names of lists in this model and those it depends on.
 const KEYS: [&str; 3] = ["name", "peer-name", "index"];
 
-/// The leaves of an answer, whether it came as one JSON value or leaf by leaf.
+/// Flattens an answer, whether it is one JSON value or many leaves.
 pub(super) fn flatten(got: &GetResponse) -> Result<LeafTexts, String> {
     let mut leaves = LeafTexts::new();
     for notification in &got.notification {
@@ -52,19 +52,17 @@ fn add(leaves: &mut LeafTexts, at: &str, value: &Json) {
     }
 }
 
-/// A connection as the device shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ShownConnection {
     pub(super) input: Option<String>,
     pub(super) output: Option<String>,
-    /// Input and output of its configuration.
+    /// Configured input and output.
     pub(super) set_to: (Option<String>, Option<String>),
     pub(super) status: String,
     pub(super) reason: Option<String>,
     pub(super) updated: String,
 }
 
-/// A port as the device shows it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Port {
     pub(super) group: String,
@@ -76,13 +74,11 @@ pub(super) struct Port {
     pub(super) output_power: Option<f64>,
 }
 
-/// A switch as one Get shows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShownSwitch {
     pub(super) leaves: LeafTexts,
     pub(super) connections: BTreeMap<String, ShownConnection>,
     pub(super) ports: BTreeMap<String, Port>,
-    /// Groups and their direction.
     pub(super) groups: BTreeMap<String, String>,
     pub(super) changed: String,
 }
@@ -96,12 +92,12 @@ fn plain(value: &Json) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The power of a leaf, or of the `instant` below it.
+/// Parses a power, from the leaf itself or its `instant` child.
 fn number(value: &Json) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// The key and what is left of `path` behind `list[name=`.
+/// Splits `path` after `list[name=` into the key and the rest.
 fn entry<'a>(path: &'a str, list: &str) -> Option<(String, &'a str)> {
     let rest = path.strip_prefix(list)?;
     let rest = rest.split_once('=')?.1;
@@ -141,7 +137,8 @@ impl ShownSwitch {
         switch
     }
 
-    /// Whether a port is used as an output: by its group's direction, else whichever side has fewer.
+    /// Returns whether a port is used as an output, by its group's direction, or else by the side
+    /// with fewer ports.
     pub(super) fn is_output(&self, port: &Port, inputs: &usize, outputs: &usize) -> bool {
         match self.groups.get(&port.group).map(String::as_str) {
             Some("INPUT-ONLY") => false,
@@ -161,7 +158,7 @@ impl ShownSwitch {
         name.as_ref().and_then(|name| self.ports.get(name)).cloned().unwrap_or_default()
     }
 
-    /// Whether the ports of a connection show that its light passes; what is missing, if not.
+    /// Returns why the ports of a connection do not show passing light. `None` if they do.
     pub(super) fn unlit(&self, connection: &ShownConnection) -> Option<String> {
         for (end, other) in
             [(&connection.input, &connection.output), (&connection.output, &connection.input)]
@@ -183,7 +180,7 @@ impl ShownSwitch {
         None
     }
 
-    /// Connections that differ between before and after.
+    /// Returns the connections that differ between two states.
     pub(super) fn differences(&self, after: &Self) -> Vec<String> {
         let names: BTreeSet<_> = self.connections.keys().chain(after.connections.keys()).collect();
         let differs = names.into_iter().filter_map(|name| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The promises of a transceiver over its serial line, one function each.
+//! The rules of a transceiver on its serial line, one function each.
 
 use super::*;
 
@@ -216,7 +216,7 @@ fn uptime(module: &mut ModuleSuite) -> CaseResult {
 
 fn broken_frame(module: &mut ModuleSuite) -> CaseResult {
     let line = module.frame(1, command::STATUS, &[]);
-    // The frame once more, with its last byte before the end changed: the check does not match any more.
+    // The same frame with its last byte changed, so that the checksum is wrong.
     let mut broken = line;
     let at = broken.len() - 2;
     broken[at] = if broken[at] == 0x55 { 0x56 } else { 0x55 };
@@ -251,7 +251,7 @@ fn wrong_length(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn read_only(module: &mut ModuleSuite) -> CaseResult {
-    // The first byte of the vendor's name, written as it is.
+    // Write the first byte of the vendor name, unchanged.
     let vendor = module.read(0, 129, 1)?;
     let reply = module.send(1, command::WRITE, &[0, 0, 129, vendor[0]])?;
     refused(module, "a write to 00h:129", reply, 8)
@@ -295,7 +295,7 @@ fn arm_none(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
-    // Group mask 0: even a module that takes it moves nothing.
+    // With group mask 0, even a module that accepts this moves nothing.
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
     let reply = module.send(1, command::FIRE, &payload)?;

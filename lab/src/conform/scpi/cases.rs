@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The promises of a switch in SCPI, one function each.
+//! The rules of a switch over SCPI, one function each.
 
 use super::*;
 
@@ -149,7 +149,7 @@ fn size(scpi: &mut ScpiSuite) -> CaseResult {
     let Some((inputs, outputs)) = read else { return found(format!("it is `{line}`")) };
     (scpi.inputs, scpi.outputs) = (inputs, outputs);
     let last = inputs + outputs;
-    // The last port is there, and none behind it.
+    // The last port exists, and the one after it does not.
     scpi.send("*CLS")?;
     scpi.received.clear();
     scpi.send(&format!(":oxc:swit:conn:port? {last}"))?;
@@ -185,7 +185,7 @@ fn status_byte(scpi: &mut ScpiSuite) -> CaseResult {
     let bit = |line: &str| line.trim().parse::<u8>().ok().map(|byte| byte & 4 != 0);
     scpi.send("*CLS")?;
     let idle = scpi.ask("*STB?")?;
-    // A port that is not there: an error of every model that knows the query.
+    // Every model that knows the query reports an error for a nonexistent port.
     scpi.send(":no:such:command")?;
     scpi.send(":oxc:swit:conn:port? 0")?;
     let waits = scpi.ask("*STB?")?;
@@ -265,7 +265,7 @@ fn power_values(scpi: &mut ScpiSuite) -> CaseResult {
     }
 }
 
-/// Joins the first pair; a verdict where the device says that it cannot.
+/// Connects the first pair. Returns a verdict if the device reports an error.
 fn first(scpi: &mut ScpiSuite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let pair = scpi.pair(0);
     Ok(match scpi.add(&[pair])? {
@@ -356,7 +356,7 @@ fn add_range(scpi: &mut ScpiSuite) -> CaseResult {
     holds(there, || "no error, and nothing is joined".into())
 }
 
-/// A change that cannot be: an error, and nothing moves.
+/// Expects an impossible change to cause an error and move nothing.
 fn refused(scpi: &mut ScpiSuite, command: &str) -> CaseResult {
     let before = scpi.pairs()?;
     let left = scpi.change(command)?;

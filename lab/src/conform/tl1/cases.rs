@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The promises of a switch in TL1, one function each.
+//! The rules of a switch over TL1, one function each.
 
 use super::*;
 
-/// The first so many cases are about the log-in: who is not let in can test nothing else.
+/// Number of leading cases about the login. Without a login nothing else can be tested.
 pub(super) const LOG_IN: usize = 2;
 
 pub(super) const STILL: &[Tested<Tl1Suite>] = &[
@@ -153,7 +153,7 @@ fn power(tl1: &mut Tl1Suite) -> CaseResult {
     holds(is_number && reply.body.len() == 1, || format!("the body is {:?}", reply.body))
 }
 
-/// What the power meters see and the list of patches does not have.
+/// Finds light that the power meters show and the list of patches omits.
 fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     let patches = tl1.patches()?;
     let (first, last) = (tl1.inputs + 1, tl1.inputs + tl1.outputs);
@@ -170,7 +170,7 @@ fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
     holds(astray.is_none(), || format!("light leaves port {astray:?}, which is in no patch"))
 }
 
-/// Joins the first pair; a verdict where the device says that it cannot.
+/// Connects the first pair. Returns a verdict if the device reports an error.
 fn first(tl1: &mut Tl1Suite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let (input, output) = tl1.pair(0);
     let reply = tl1.enter(&input.to_string(), &output.to_string())?;
@@ -215,7 +215,7 @@ fn enter_others(tl1: &mut Tl1Suite) -> CaseResult {
     holds(lost.is_none(), || format!("{lost:?} is gone"))
 }
 
-/// A change that cannot be: denied, and nothing moves.
+/// Expects an impossible change to be denied and move nothing.
 fn denied(tl1: &mut Tl1Suite, from: &str, to: &str) -> CaseResult {
     let before = tl1.patches()?;
     let reply = tl1.enter(from, to)?;

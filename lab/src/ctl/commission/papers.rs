@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What people wrote down, an inventory of modules and a record of cables, against what is there.
+//! Compares written records, an inventory of modules and a cabling record, with the installation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,28 +9,25 @@ use lightloom_control::commission::FibreEnds;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// A module and the serial number that belongs there.
 #[derive(Deserialize)]
 pub(super) struct InventoryRow {
     module: String,
     serial: String,
 }
 
-/// What an inventory comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SerialCheck {
-    /// How many are as written.
+    /// Number of correct entries.
     pub(super) as_written: usize,
-    /// What is not.
+    /// Descriptions of the others.
     pub(super) wrong: Vec<String>,
 }
 
-/// What a record of cabling comes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CablingRecord {
-    /// How many of its cables are fibres of the fabric.
+    /// Number of cables that are fibres of the fabric.
     pub(super) as_planned: usize,
-    /// What is not.
+    /// Descriptions of the others.
     pub(super) wrong: Vec<String>,
 }
 
@@ -42,8 +39,10 @@ fn rows<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     rows.with_context(|| format!("{shown} is no such table"))
 }
 
+/// Reads an inventory.
+///
 /// # Errors
-/// A file that cannot be read; a module or a serial number twice.
+/// If the file is unreadable, or contains a module or serial number twice.
 pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<InventoryRow>> {
     let places: Vec<InventoryRow> = rows(path)?;
     let (mut modules, mut serials) = (BTreeSet::new(), BTreeSet::new());
@@ -58,8 +57,10 @@ pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<InventoryRow>> {
     Ok(places)
 }
 
+/// Reads a cabling record.
+///
 /// # Errors
-/// A file that cannot be read; an end twice.
+/// If the file is unreadable or contains an end twice.
 pub(super) fn cabling(path: &Path) -> anyhow::Result<Vec<FibreEnds>> {
     let cables: Vec<FibreEnds> = rows(path)?;
     let mut ends = BTreeSet::new();
@@ -69,7 +70,7 @@ pub(super) fn cabling(path: &Path) -> anyhow::Result<Vec<FibreEnds>> {
     Ok(cables)
 }
 
-/// Modules whose serial number is another than the inventory's.
+/// Compares the modules' serial numbers with the inventory.
 pub(super) fn compare_serials(
     inventory: &[InventoryRow],
     found: &BTreeMap<String, String>,
@@ -103,7 +104,7 @@ pub(super) fn compare_serials(
     serials
 }
 
-/// Cables that are written down and are no fibres of the fabric, and the other way round.
+/// Compares recorded cables with the fibres of the fabric, in both directions.
 pub(super) fn compare_record(
     cables: &[FibreEnds],
     serials: &BTreeMap<String, String>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a commissioning has found so far: kept in a file, shown as a checklist.
+//! Findings of a commissioning: saved in a file and shown as a checklist.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +15,9 @@ use super::{
     Positions, Rack, Slot, files, findings, mdbm, output, show, swaps,
 };
 
-/// Lines of one item that are shown.
+/// Number of lines shown per item.
 const LINES_MAX: usize = 40;
 
-/// A module, and why its light was not moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ModuleCheck {
     pub(super) module: String,
@@ -26,7 +25,6 @@ pub(super) struct ModuleCheck {
     pub(super) why_not_tried: Option<String>,
 }
 
-/// A fibre of the fabric and what was found of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FibreReport {
     #[serde(flatten)]
@@ -35,7 +33,7 @@ pub(super) struct FibreReport {
     pub(super) finding: CablingFinding,
 }
 
-/// The document, and what the next call goes on from.
+/// The saved document, from which the next call continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CommissionReport {
@@ -46,16 +44,16 @@ pub(super) struct CommissionReport {
     pub(super) record: Option<CablingRecord>,
     pub(super) rounds: usize,
     pub(super) fibres: Vec<FibreReport>,
-    /// Plugs to exchange.
+    /// Plugs to swap.
     pub(super) exchange: Vec<Swap>,
-    /// What lights each end.
+    /// Light source of each end.
     pub(super) found: BTreeMap<String, LightSource>,
-    /// Where modules stood before any was lit.
+    /// Positions of modules before they were lit.
     pub(super) stood: BTreeMap<String, u32>,
 }
 
 impl CommissionReport {
-    /// What was found before; nothing where there is no such file.
+    /// Loads earlier findings. Empty if the file does not exist.
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
         match std::fs::read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
@@ -72,8 +70,10 @@ impl CommissionReport {
         files::write(path, output::json(self)?.as_bytes())
     }
 
+    /// Starts a commissioning of this fabric.
+    ///
     /// # Errors
-    /// The file is of another fabric.
+    /// If the file belongs to another fabric.
     pub(super) fn begin(&mut self, fabric: &Fabric) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.fabric_sha256.is_empty() || self.fabric_sha256 == fabric.sha256,
@@ -84,14 +84,14 @@ impl CommissionReport {
         Ok(())
     }
 
-    /// Where modules stand before they are lit.
+    /// Records the positions of modules before they are lit.
     pub(super) fn remember_rest(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
         for (name, module) in modules.iter().filter(|(_, module)| module.probed.is_empty()) {
             self.stood.insert(name.clone(), module.slots.get("0").copied().unwrap_or(0));
         }
     }
 
-    /// What the daemon sees at ends that carry circuits now is newer than what was found of them.
+    /// Readings at ends that now carry circuits replace earlier findings.
     pub(super) fn take_lit(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
         for (name, module) in
             modules.iter().filter(|(_, module)| module.up && module.probed.is_empty())
@@ -111,7 +111,7 @@ impl CommissionReport {
         }
     }
 
-    /// What failed meanwhile may not be tried.
+    /// Marks modules that failed in the meantime.
     pub(super) fn leave_out(&mut self, commission: &Commission) {
         let left_out = commission.left_out();
         let found = commission.found();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl drift`: what differs from the journal, and what cannot be said.
+//! Output of `lightloom ctl drift`: differences from the journal, and devices that could not be
+//! read.
 
 use std::fmt::Write;
 
@@ -11,7 +12,6 @@ use lightloom_daemon_api::text::{NAMES_MAX, count, named, natural};
 use super::{place, slot};
 use lightloom::table::TextTable;
 
-/// What stands elsewhere than the journal says, and what cannot be said.
 pub(in crate::ctl) fn drift(report: &DriftReport) -> String {
     let mut slots: Vec<&DriftedSlot> = report.slots.iter().collect();
     slots.sort_by_cached_key(|drifted| natural(&drifted.device));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transactions: one as it ended with what to do next, and the table of the past.
+//! Formats transactions: a single result with the next step, and the table of past ones.
 
 use std::fmt::Write;
 
@@ -14,10 +14,9 @@ use super::or_dash;
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
-/// How many names a cell holds.
+/// Number of names per table cell.
 const NAMES_MAX: usize = 3;
 
-/// Past transactions, newest first.
 pub(in crate::ctl) fn transactions(all: &[Transaction], last: usize) -> String {
     let mut table =
         TextTable::new(["txn", "when", "who", "what", "result", "devices", "first trouble"]);
@@ -37,7 +36,7 @@ pub(in crate::ctl) fn transactions(all: &[Transaction], last: usize) -> String {
     if all.is_empty() { "no transactions yet\n".into() } else { table.to_string() }
 }
 
-/// How it ended, and what became of it since.
+/// Describes the result, and what happened to it since.
 fn result(past: &Transaction) -> String {
     let result = &past.result;
     match (past.undone_by, &past.state) {
@@ -51,13 +50,13 @@ fn result(past: &Transaction) -> String {
     }
 }
 
-/// Which devices it names: by name where they are few.
+/// Lists the devices, by name if there are few.
 fn devices(past: &Transaction) -> String {
     let names: Vec<String> = past.devices.iter().map(|d| d.device.clone()).collect();
     if names.len() > NAMES_MAX { names.len().to_string() } else { named(names, NAMES_MAX) }
 }
 
-/// The journal's records, oldest first, and where it is damaged.
+/// Formats the journal's records, oldest first, and any damage.
 pub(in crate::ctl) fn records(log: &Log) -> String {
     let mut table = TextTable::new(["line", "when", "what", "txn", "who", "detail", "parts"]);
     for record in &log.records {
@@ -76,7 +75,7 @@ pub(in crate::ctl) fn records(log: &Log) -> String {
     table.to_string() + &damage.unwrap_or_default()
 }
 
-/// By when to confirm, where that is waited for, and what else happens.
+/// Describes the deadline for a confirmation, and what happens otherwise.
 pub(in crate::ctl) fn confirm_by(past: &Transaction) -> Option<String> {
     let until = past.confirm_until_unix_ms?;
     let left = time::until(until)?;
@@ -86,7 +85,7 @@ pub(in crate::ctl) fn confirm_by(past: &Transaction) -> Option<String> {
     ))
 }
 
-/// One transaction, device by device where there is something to say, and what to do next.
+/// Formats a transaction: each device with a detail, and the next step.
 pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
     let Transaction { txn, result, devices, .. } = past;
     let mut page = format!("transaction {txn}: {result}, {}", count(devices.len(), "device"));
@@ -126,12 +125,13 @@ pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
     page
 }
 
-/// Whether it is a change of this kind; a daemon that names no kind names it in the cause.
+/// Returns whether it is a change of this kind. Older daemons send no kind and state it in the
+/// cause.
 fn is_a(past: &Transaction, kind: Kind) -> bool {
     past.kind == kind || (past.kind == Kind::default() && past.cause == kind.to_string())
 }
 
-/// The broken parts that a plan was made as if they worked, where that was let through.
+/// Names the known faults that the applied plan treats as repaired, if that was allowed.
 fn forgotten(past: &Transaction) -> Option<String> {
     let parts = &past.repaired;
     if parts.is_empty() || !is_a(past, Kind::Apply) || past.result != TransactionResult::Committed {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A transaction of which only this is known.
+    /// A transaction with only these fields.
     fn known(fields: Value) -> Transaction {
         serde_json::from_value(fields).unwrap()
     }

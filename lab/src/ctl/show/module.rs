@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl module`: what a transceiver says about itself.
+//! Output of `lightloom ctl module`.
 
 use std::fmt::Write;
 
 use lightloom_daemon_api::module::ModuleView;
 
-/// Who it is, how it is, and where its light is now and after a loss of power.
+/// Formats a transceiver's identity, state, and its current and power-on paths.
 pub(in crate::ctl) fn module(module: &ModuleView) -> String {
     let ModuleView { device, vendor, part, serial, firmware, cmis, layout, state, .. } = module;
     let mut page = format!(

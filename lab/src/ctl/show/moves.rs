@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an apply would do: the moves in a table, then the bytes.
+//! Formats the preview of an apply: the moves in a table, then the bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -13,18 +13,16 @@ use super::{is_module, is_switch, or_dash, place, slot};
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
-/// How to show a preview.
 pub(in crate::ctl) struct PreviewStyle {
-    /// The bytes of every device, also where they are the same.
+    /// Show the bytes of every device, even if they are identical.
     pub(in crate::ctl) bytes: bool,
-    /// It needs the words that confirm it.
+    /// Show the confirmation text for mode overwrite.
     pub(in crate::ctl) overwrites: bool,
-    /// What changes on each device comes first.
+    /// Start with a summary per device.
     pub(in crate::ctl) by_device: bool,
 }
 
 impl PreviewStyle {
-    /// What an apply would do.
     pub(in crate::ctl) fn page(&self, diff: &Diff) -> String {
         let moves = &diff.moves;
         if moves.is_empty() {
@@ -67,7 +65,7 @@ impl PreviewStyle {
         page
     }
 
-    /// Devices that get the same bytes, together unless each is to be shown.
+    /// Groups devices that receive the same bytes, unless each must be shown.
     fn alike<'a>(&self, devices: &'a [DeviceBytes]) -> Vec<(&'a [String], Vec<String>)> {
         let mut sorted: Vec<&DeviceBytes> =
             devices.iter().filter(|device| !device.requests.is_empty()).collect();
@@ -86,7 +84,8 @@ impl PreviewStyle {
     }
 }
 
-/// What a rollback undoes, the plan and the circuits that remain, and cables that are not where they belong.
+/// Describes the transactions that a rollback undoes, the remaining plan and circuits, and crossed
+/// cables.
 fn what_becomes(diff: &Diff) -> String {
     let mut page = String::new();
     let one = |OtherChange { txn, actor, summary }: &OtherChange| {
@@ -113,7 +112,7 @@ fn what_becomes(diff: &Diff) -> String {
     page
 }
 
-/// What changes on each device: transceivers of the rings, then optical switches with their circuits.
+/// Summarizes the changes per device: transceivers of rings first, then optical switches.
 fn by_device(moves: &[MoveView]) -> TextTable {
     #[derive(Default)]
     struct Change {
@@ -146,7 +145,7 @@ fn by_device(moves: &[MoveView]) -> TextTable {
     table
 }
 
-/// Which parts are known to be broken once it is done, and which are taken to work again.
+/// Lists the known faults after the change, and those considered repaired.
 fn parts(diff: &Diff) -> String {
     let mut page = String::new();
     let since = |part| since(part, time::moment);
@@ -199,7 +198,7 @@ fn table(moves: &[MoveView]) -> TextTable {
     table
 }
 
-/// How long what goes dark is dark, as far as anybody can know before.
+/// Describes how long circuits are dark, as far as known in advance.
 fn darkness(moves: &[MoveView]) -> String {
     let dark = moves.iter().filter(|m| m.goes_dark.is_some()).count();
     let due_ps = moves.iter().map(|m| m.answer_within_ps).max().unwrap_or(0);

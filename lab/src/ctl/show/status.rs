@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl status`: the alarms of the status, then the state of everything else.
+//! Output of `lightloom ctl status`: alarms first, then the state of everything else.
 
 use std::fmt::Write;
 
@@ -12,17 +12,16 @@ use super::{history, is_module, place, slot};
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
-/// More devices than fit a screen are counted, and only the odd ones listed.
+/// With more devices than this, only those not as wanted are listed.
 const DEVICES_LISTED: usize = 40;
-/// How many past transactions a status shows.
+/// Number of past transactions shown.
 const TRANSACTIONS_SHOWN: usize = 5;
 
-/// Whether an operator has nothing to know or do.
+/// Returns whether there are no alarms.
 pub(in crate::ctl) fn all_is_well(status: &Status) -> bool {
     alarms(status, time::moment).is_empty()
 }
 
-/// `lightloom ctl status`.
 pub(in crate::ctl) fn status(status: &Status) -> String {
     let alarms = alarms(status, time::moment);
     let mut page: String = alarms.iter().map(|alarm: &Alarm| format!("{alarm}\n")).collect();
@@ -56,7 +55,6 @@ pub(in crate::ctl) fn status(status: &Status) -> String {
     page + &history::transactions(&status.transactions, TRANSACTIONS_SHOWN)
 }
 
-/// How many circuits of the plan are up.
 fn circuits(status: &Status) -> String {
     let (up, all) = status.circuits_up();
     let modules = || status.devices.iter().any(|device| is_module(&device.name));
@@ -78,7 +76,7 @@ fn circuits(status: &Status) -> String {
     format!("circuits that stand at both ends: {up} of {all}{loopbacks}{more}\n")
 }
 
-/// Whether the journal is damaged: readings are shown, and no command is suggested.
+/// Returns whether the journal is damaged. Readings are then shown, but no commands are suggested.
 pub(in crate::ctl) fn is_deaf(status: &Status) -> bool {
     status.journal_damage.is_some()
 }
@@ -108,7 +106,7 @@ fn devices(devices: &[DeviceStatus]) -> String {
     page
 }
 
-/// Where a device's lit slots stand, the first of them.
+/// Describes the positions of a device's first lit slots.
 fn standing(device: &DeviceStatus) -> String {
     let name = &device.name;
     let mut slots: Vec<(&String, u32)> =
@@ -126,7 +124,7 @@ fn standing(device: &DeviceStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// A state, a field and a kind that this version does not know, and almost everything missing.
+    /// A state, a field and a kind unknown to this version, with most fields missing.
     #[test]
     fn a_status_of_another_version_of_the_daemon_is_still_shown() {
         let other = serde_json::json!({

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whom a wait is for, and what is said when it is over.
+//! Determines the devices to wait for, and formats the result of a wait.
 
 use lightloom_daemon_api::alarm::{silent_names, way};
 use lightloom_daemon_api::device::{DeviceState, DeviceStatus};
 use lightloom_daemon_api::status::Status;
 use lightloom_daemon_api::text::{NAMES_MAX, count, named};
 
-/// The devices of which it is not known where they are.
 fn unseen(status: &Status) -> impl Iterator<Item = &DeviceStatus> {
     status.devices.iter().filter(|device| device.state == DeviceState::Unseen)
 }
 
-/// The devices that are waited for: not read, and where none is named not known to be dead and gone around.
+/// Returns the devices to wait for: the unread ones among those named, or all unread devices that
+/// are not bypassed.
 pub(in crate::ctl) fn waited_for<'a>(named: &[&str], status: &'a Status) -> Vec<&'a DeviceStatus> {
     let waited_for = |device: &&DeviceStatus| match named {
         [] => !is_gone_around(device, status),
@@ -20,24 +20,24 @@ pub(in crate::ctl) fn waited_for<'a>(named: &[&str], status: &'a Status) -> Vec<
     unseen(status).filter(waited_for).collect()
 }
 
-/// The first of these names that no device has, nor the node of any.
+/// Returns the first name that is neither a device nor a node.
 pub(in crate::ctl) fn not_a_device<'a>(named: &[&'a str], status: &Status) -> Option<&'a str> {
     named.iter().copied().find(|part| !status.devices.iter().any(|device| is_of(device, part)))
 }
 
-/// Whether this is the device of this name, or one of this node.
+/// Returns whether the device has this name or belongs to this node.
 fn is_of(device: &DeviceStatus, part: &str) -> bool {
     let rest = device.name.strip_prefix(part);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether the plan goes around this device, which is known not to answer, or around all of its node.
+/// Returns whether the plan bypasses this unreachable device or its node.
 fn is_gone_around(device: &DeviceStatus, status: &Status) -> bool {
     let mut around = status.broken_parts.iter().filter(|part| part.bypassed);
     device.trouble.is_some() && around.any(|broken| is_of(device, &broken.part))
 }
 
-/// That nothing is waited for any more; what is dead is named.
+/// Reports the end of a wait, with the bypassed devices.
 pub(in crate::ctl) fn all_read(only: &[&str], status: &Status) -> String {
     if !only.is_empty() {
         return format!("read: {}\n", only.join(", "));
@@ -52,7 +52,6 @@ pub(in crate::ctl) fn all_read(only: &[&str], status: &Status) -> String {
     format!("{read} read; {names} cannot be read, and the plan goes around {them}\n")
 }
 
-/// A transaction that takes its time.
 pub(in crate::ctl) fn on_its_way(txn: u32, status: &Status, elapsed: &str) -> String {
     let open = status.transaction.clone().unwrap_or_default();
     let unseen: Vec<&DeviceStatus> = unseen(status).collect();
