@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo`: a first plan, a first fault, a first bill and a first page, by the commands that a user would type.
+//! `lightloom demo`: a first plan, fault, bill and report, made with the commands that a user would
+//! type.
 
 mod cluster;
 mod live;
@@ -17,7 +18,7 @@ use crate::cli;
 use lightloom::output::{self, VerbOutcome};
 use lightloom::shipped;
 
-/// Plans 2,880 GPUs, lets a node die, and opens the report of it.
+/// Plan 2,880 GPUs, let a node fail, and open the report.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom demo
@@ -26,24 +27,24 @@ use lightloom::shipped;
 
 Each command is shown before it runs, and may be typed again in the folder.")]
 pub(crate) struct Arguments {
-    /// Folder for the files, which is made.
+    /// Folder for the files; it is created.
     #[arg(long, value_name = "FOLDER", default_value = "lightloom-demo")]
     folder: PathBuf,
     /// Do not open the page [default: opened if the output is a terminal].
     #[arg(long)]
     no_open: bool,
-    /// On a running cluster of emulated devices instead, with the daemon and, as root where it is installed, Slurm: a node
-    /// dies, light moves, Slurm follows.
+    /// Run on a cluster of emulated devices instead, with the daemon and, as root if it is
+    /// installed, Slurm: a node fails, circuits move, Slurm follows.
     #[arg(long)]
     live: bool,
-    /// Bring that cluster up, let nothing die, and hold it until interrupted.
+    /// Start that cluster, let no node fail, and keep it running until interrupted.
     #[arg(long, requires = "live")]
     stay: bool,
     #[command(flatten)]
     size: cluster::Size,
 }
 
-/// The files that the demonstration starts from: name in the folder, contents.
+/// The input files of the demonstration: name in the folder and contents.
 const FILES: [(&str, &str); 5] = [
     ("topologies/ring-2880.yaml", shipped::RING_2880),
     ("topologies/scenarios/node-fault.yaml", shipped::NODE_FAULT),
@@ -52,7 +53,6 @@ const FILES: [(&str, &str); 5] = [
     ("topologies/scenarios/first-bill.yaml", shipped::FIRST_BILL),
 ];
 
-/// What is typed.
 const COMMANDS: [&str; 4] = [
     "lightloom plan topologies/ring-2880.yaml --fault n17,n42 -o plan.json",
     "lightloom emulate topologies/scenarios/node-fault.yaml -o run.json",
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(shown(arguments))
 }
 
-/// Runs a command as if it was typed.
+/// Runs a command as if a user had typed it.
 fn typed(command: &str) -> anyhow::Result<()> {
     output::note(&format!("\n$ {command}"));
     let ended = cli::run(&cli::Arguments::try_parse_from(command.split(' '))?)?;
@@ -96,7 +96,7 @@ fn typed(command: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the page, or says where it is.
+/// Opens the page, or prints its path.
 fn shown(arguments: &Arguments) -> VerbOutcome {
     let page = arguments.folder.join("report.html");
     if !arguments.no_open && std::io::stdout().is_terminal() && opened() {
@@ -107,7 +107,7 @@ fn shown(arguments: &Arguments) -> VerbOutcome {
     VerbOutcome::Good
 }
 
-/// Whether the desktop took the page.
+/// Returns whether the desktop opened the page.
 fn opened() -> bool {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(opener);

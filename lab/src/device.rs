@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use lightloom::output::{self, Format, FormatArgument, InputRefused, VerbOutcome};
 
-/// Emulated transceivers and optical switches, with their faults.
+/// Emulate transceivers and optical switches, with their faults.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom device serve topologies/devices/ring-32.yaml --links /tmp/modules --control /tmp/faults
@@ -27,9 +27,9 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Serves the devices of a list until it is stopped.
+    /// Serve the devices of a list until stopped.
     Serve(Serve),
-    /// Lets something go wrong with a device that is being served.
+    /// Inject a fault into a running emulated device.
     Fault(InjectArguments),
 }
 
@@ -45,7 +45,7 @@ struct Serve {
     /// Unix socket that takes faults at run time.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
-    /// Folder to mount with the memory of each module as a file, as a Linux host has it (root only).
+    /// Mount each module's memory as a file in this folder, as on a Linux host (root only).
     #[arg(long, value_name = "FOLDER")]
     eeproms: Option<PathBuf>,
     #[command(flatten)]
@@ -61,12 +61,11 @@ Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH
 cross PATH PORT, stuck [PORT], lie, misdirect, slow TIMES, droop DECIBELS, defer TIME, reboot, warm-restart,
 reboot-in-commit, misbehave NAME, clear. docs/conformance.csv has the names of misbehaviours.")]
 struct InjectArguments {
-    /// The socket that `device serve` was given.
+    /// The control socket of `device serve`.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
-    /// The device, or a node such as `n17` for all of its devices.
     device: String,
-    /// What goes wrong: a word and its argument.
+    /// The fault: a word and its arguments.
     #[arg(required = true, value_name = "FAULT")]
     fault: Vec<String>,
     #[command(flatten)]
@@ -112,7 +111,7 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// A mounted folder has to be unmounted at the end: signals end the serving, not the program.
+/// Stops the server on a signal, because a mounted folder has to be unmounted at the end.
 fn stop_when_asked(stopper: Stopper) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut terminate = {
@@ -131,12 +130,12 @@ fn stop_when_asked(stopper: Stopper) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the user calls a file: `-` is standard input.
+/// Returns the name of a file for messages; `-` is standard input.
 fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
-/// Reads a list, and never more of it than the limit of documents.
+/// Reads a list, at most as much as the limit for documents.
 fn read(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     let name = name(path);
     if path.as_os_str() == "-" {

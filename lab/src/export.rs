@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom export`: a plan in the formats of schedulers, simulators, switches and graph tools.
+//! `lightloom export`: writes a plan in the formats of schedulers, simulators, switches and graph
+//! tools.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,10 +21,10 @@ use lightloom::result::{ResultDocument, ResultFormat};
 use lightloom::table::TextTable;
 use lightloom::{files, plan, replan};
 
-/// The version of the document that is printed.
+/// The schema of the printed document.
 const SCHEMA: &str = "lightloom.export/v1";
 
-/// Writes a plan in another program's format, and names what is lost.
+/// Write a plan in another program's format, and list what is lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom export --list
@@ -34,7 +35,7 @@ pub(crate) struct Arguments {
     /// The plan, as `lightloom plan -o` writes it.
     #[arg(required_unless_present = "list")]
     plan: Option<PathBuf>,
-    /// The fabric file it was made from.
+    /// The fabric file from which the plan was made.
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     fabric: Option<PathBuf>,
     /// The format to write.
@@ -48,10 +49,11 @@ pub(crate) struct Arguments {
     /// The only phase of a fat-tree's plan to describe [default: all, or the first].
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
-    /// Where to write it: a file, or a folder for a format of several [default: standard output].
+    /// Where to write: a file, or a folder for a format of several files [default: standard
+    /// output].
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// Lists the formats and the plans they can hold.
+    /// List the formats and the plans that they can hold.
     #[arg(long)]
     list: bool,
     /// How to show the result; `csv` and `markdown` are for --list.
@@ -59,22 +61,23 @@ pub(crate) struct Arguments {
     format: ResultFormat,
 }
 
-/// How hosts are called.
+/// The names of hosts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostNames {
-    /// How hosts are called: `{}` is their number, `{:04}` with four digits [default: the ids].
+    /// Template for host names: `{}` is the number, `{:04}` the number with four digits [default:
+    /// the ids].
     #[arg(long, value_name = "TEMPLATE")]
     hostname: Option<String>,
-    /// A file that says how hosts are called: a line each, an id and a name.
+    /// A file with host names: an id and a name per line.
     #[arg(long, value_name = "FILE", conflicts_with = "hostname")]
     hostnames: Option<PathBuf>,
 }
 
 impl HostNames {
-    /// The names of so many hosts, whose ids begin with `prefix`.
+    /// Returns the names of `count` hosts whose ids begin with `prefix`.
     ///
     /// # Errors
-    /// A template or a file that does not name each of them.
+    /// A template or a file that does not name each host.
     pub(crate) fn read(&self, prefix: &'static str, count: u32) -> anyhow::Result<ExportNames> {
         if let Some(template) = &self.hostname {
             return Ok(ExportNames::from_template(template, count)?);
@@ -112,16 +115,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// What is written in another format.
 struct ExportSource<'a> {
     plan: &'a Path,
     fabric: &'a Path,
     inputs: Inputs,
-    /// The identity of the plan.
+    /// The digest of the plan.
     digest: String,
 }
 
-/// The plan in the format of `target`: its rings where both have them, else its circuits.
+/// Exports the plan to `target`: its rings if plan and format have them, else its circuits.
 fn export_of(
     arguments: &Arguments,
     of: &mut ExportSource<'_>,
@@ -167,7 +169,7 @@ fn wrong_flag(flag: &str, why: &str) -> anyhow::Error {
     WrongUsage(format!("`{flag}` says nothing here: {why}")).into()
 }
 
-/// Writes the files: one to standard output or where `-o` says, several into the folder it names.
+/// Writes the files: one file to standard output or to `-o`, several into the folder of `-o`.
 fn write(
     arguments: &Arguments,
     target: &Target,
@@ -206,7 +208,7 @@ fn write(
     }
 }
 
-/// What was written where; without `-o`, what would be.
+/// Returns the result document: the written paths, or without `-o` the texts.
 fn result(target: &Target, export: &Export, written: &[PathBuf], of: &ExportSource<'_>) -> Value {
     let files: Vec<Value> = match written {
         [] => export

@@ -10,7 +10,6 @@ use lightloom_daemon::config;
 use lightloom_devices as device;
 use lightloom_study::{buy, cost};
 
-/// Each of them.
 pub(crate) const READERS: &[Reader] = &[
     Reader { kind: "prices", check: |file, bytes| cost::read_prices(file, bytes).1, codes: &[] },
     Reader { kind: "buy", check: |file, bytes| buy::load_buy(file, bytes).1, codes: &[] },

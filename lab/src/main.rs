@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom-lab`: every verb of lightloom. `lightloom` runs it from beside itself for what it cannot do alone, so that
-//! who plans and emulates need not compile prices, pages, the daemon, devices and servers.
+//! `lightloom-lab`: every verb of lightloom. The program `lightloom` runs it from its own folder
+//! for the verbs that it lacks. So users who only plan and emulate need not compile prices,
+//! reports, the daemon, devices and servers.
 
 mod buy;
 mod calibrate;

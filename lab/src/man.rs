@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom man`: manual pages, one for the program and one for each verb.
+//! `lightloom man`: manual pages for the program and each verb.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use lightloom::output::{self, VerbOutcome};
 
 use crate::cli;
 
-/// Writes the manual pages of the program and of each verb.
+/// Write the manual pages of the program and of each verb.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   lightloom man --folder ~/.local/share/man/man1 && man lightloom-emulate")]
 pub(crate) struct Arguments {
-    /// Folder for the pages, which is made.
+    /// Folder for the pages; it is created.
     #[arg(long, value_name = "FOLDER")]
     folder: PathBuf,
 }

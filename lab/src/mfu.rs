@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu`: how fast a model trains on a fabric, and which cut of it is fastest.
+//! `lightloom mfu`: how fast a model trains on a fabric, and which mapping is fastest.
 
 mod limits;
 mod measured;
@@ -36,7 +36,7 @@ use lightloom::progress::Progress;
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 
-/// Computes training-step time and MFU, and finds the best mapping.
+/// Compute training-step time and MFU, and find the best mapping.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom mfu --model llama-3.1-405b --gpus 16384 --arch khop:3,nvl:72,dgx
@@ -54,31 +54,34 @@ pub(crate) struct Arguments {
     /// GPUs of the job; several for a sweep.
     #[arg(long, value_delimiter = ',', required_unless_present = "runs", value_name = "N")]
     gpus: Vec<u64>,
-    /// Measured steps instead, as `lightloom init --from` and `lightloom calibrate` have them: each beside what is
-    /// computed for it.
+    /// Compare measured steps, as written by `lightloom init --from` or read by `lightloom
+    /// calibrate`, with computed ones.
     #[arg(
         long,
         value_name = "RUNS.csv",
         conflicts_with_all = ["model", "gpus", "arch", "fabric", "packets", "faults"]
     )]
     runs: Option<PathBuf>,
-    /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: the domain the accelerator is sold with].
+    /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: the domain in which
+    /// the accelerator is sold].
     #[arg(long, value_delimiter = ',', value_name = "ARCH")]
     arch: Vec<String>,
-    /// A fabric file: its domain, rate of its network cards, and what the uplinks of its leaves leave a GPU.
+    /// A fabric file: its domain, the rate of its network cards, and each GPU's share of the leaf
+    /// uplinks.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["arch", "packets"])]
     fabric: Option<PathBuf>,
-    /// Sequences of a step.
+    /// Sequences per step.
     #[arg(long, default_value_t = 2048, value_name = "N")]
     batch: u64,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     #[arg(long, default_value_t = 8192, value_name = "N")]
     seq: u64,
-    /// An accelerator that comes with lightloom, or a YAML file of its figures.
+    /// An accelerator that comes with lightloom, or a YAML file with its figures.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Software whose constants are used, or chip and software, such as h100/nemo-25.02; a wrong name lists all
-    /// [default: what the accelerator is mostly used with]; or a file that `lightloom calibrate` wrote.
+    /// Constants of the software, or of chip and software, such as h100/nemo-25.02; an unknown name
+    /// lists all. Or a file that `lightloom calibrate` wrote [default: the software mostly used
+    /// with the accelerator].
     #[arg(long, value_name = "NAME|FILE")]
     constants: Option<String>,
     /// Multi-token-prediction depths [default: the model's].
@@ -87,7 +90,7 @@ pub(crate) struct Arguments {
     /// Number format of the linear layers.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     precision: PrecisionArgument,
-    /// How much more than its share the fullest expert rank gets: 0.2 is 20 %.
+    /// Excess load of the fullest expert rank over its share: 0.2 is 20 %.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     imbalance: f64,
     /// What counts as useful work.
@@ -111,9 +114,9 @@ pub(crate) enum PrecisionArgument {
     /// Sixteen bits.
     #[default]
     Bf16,
-    /// Eight bits, a scale for each tensor.
+    /// Eight bits, one scale per tensor.
     Fp8,
-    /// Eight bits, a scale for each block.
+    /// Eight bits, one scale per block.
     Mxfp8,
     /// Four bits.
     Nvfp4,
@@ -197,7 +200,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(if is_good { VerbOutcome::Good } else { VerbOutcome::Bad })
 }
 
-/// Runs the step of each row packet by packet; whether all could be run.
+/// Runs the step of each row packet by packet. Returns whether all could be run.
 fn add_packets(
     rows: &mut [Row<PacketStep>],
     found: &[(u64, &Network, Found)],
@@ -226,10 +229,11 @@ fn add_goodput(
     Ok(())
 }
 
-/// Reads a card from a file of this name and contents, or tells its mistakes.
+/// Reads a card from a file name and its contents, or returns the mistakes.
 pub(crate) type Reader<T> = fn(&str, &[u8]) -> (Option<T>, Vec<Diagnostic>);
 
-/// The card of a name, or of a file, whose mistakes are shown and which is noted among the inputs of the result.
+/// Returns the shipped card of a name, or reads it from a file. A file is recorded as an input, and
+/// its mistakes are printed.
 pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
     (role, name): (&str, &str),
     shipped: fn(&str) -> Result<T, E>,
@@ -251,8 +255,8 @@ pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
     card.ok_or(output::InputRefused.into())
 }
 
-/// The fabric or the architectures that are asked for, or the domain the card is sold with. Rates are the card's own
-/// where an architecture does not fix them.
+/// Returns the requested fabric or architectures, or the domain in which the accelerator is sold.
+/// Rates that an architecture leaves open are those of the accelerator.
 fn networks(
     arguments: &Arguments,
     card: &Accelerator,
@@ -279,10 +283,10 @@ fn networks(
     Ok(arguments.arch.iter().map(|name| with_rates(name, rates)).collect::<Result<_, _>>()?)
 }
 
-/// The name of the constants, and what a refit changed of them.
+/// The name of the constants, and those that a refit changed.
 type ChosenConstants = (Option<String>, BTreeMap<String, f64>);
 
-/// The constants of a name, or of a file that `lightloom calibrate` wrote.
+/// Returns the constants of a name, or those in a file that `lightloom calibrate` wrote.
 fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenConstants> {
     let Some(name) = name else { return Ok((None, BTreeMap::new())) };
     let path = Path::new(name);
@@ -303,7 +307,6 @@ fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenCo
     Ok((Some(file.base), file.refitted))
 }
 
-/// What the flags ask.
 fn asked(
     arguments: &Arguments,
     model: Model,
@@ -424,7 +427,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
     )
 }
 
-/// Says why nothing fits, by how much, and what comes nearest.
+/// Prints why no mapping fits, by how much, and the nearest mapping that fits.
 fn explain(search: &Search<'_>, outcome: &SearchOutcome) {
     output::note(&format!("{} GPUs on {}: no mapping works", search.gpus, search.network.name));
     match (&outcome.closest, search.wanted()) {

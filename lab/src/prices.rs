@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom plan` says of the price of a reconfigurable fat-tree.
+//! The price of a reconfigurable fat-tree, for `lightloom plan`.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use lightloom_study::rfabric::claims::{self, Comparison};
 
 use crate::cost;
 
-/// Prices by the price file of `lightloom cost`.
+/// Prices from the price file of `lightloom cost`.
 pub(crate) struct Prices;
 
 impl Pricing for Prices {
@@ -46,15 +46,16 @@ impl Pricing for Prices {
     }
 }
 
-/// What the network costs for one GPU at mean prices, its card included. `None` where the price file lacks a part
-/// of the GPUs' rate.
+/// Returns the cost of the network per GPU at mean prices, its card included. `None` if the price
+/// file lacks a part for the GPUs' rate.
 pub(crate) fn cost_per_gpu(network: &ReconfigurableFatTree, prices: &PriceList) -> Option<f64> {
     let gbps = network.spec().gpu_rate.0 / 1_000_000_000;
     let nic = NicRate::ALL.into_iter().find(|nic| u64::from(nic.gbps()) == gbps)?;
     Parts::of(network).dollars(prices, nic, OcsPrice::Mean)
 }
 
-/// Performance per cost: a row for each baseline and core, shares of communication in columns.
+/// Formats performance per cost: a row per baseline and core, a column per rate and price of
+/// switches.
 fn sensitivity_text(rows: &[Comparison]) -> String {
     let mut table = TextTable::new([
         "baseline",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom report`: one page that shows a design, its plan, its faults and its price.
+//! `lightloom report`: one page about a design, its plan, its faults and its price.
 
 pub(crate) mod inputs;
 mod study;
@@ -27,7 +27,7 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::{files, plan};
 use study::StudyQuestion;
 
-/// Writes one page about a design: plan, waste, cost and power.
+/// Write one page about a design: plan, waste, cost and power.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom report topologies/ring-2880.yaml topologies/traces/synthetic.json -o report.html
@@ -39,7 +39,7 @@ use study::StudyQuestion;
 Inputs are recognised by what is in them, in any order: fabric, plan, fault trace, prices, buy file, and the JSON
 results of `emulate` and `mfu`. What each adds to the page: docs/report.md")]
 pub(crate) struct Arguments {
-    /// Files to make the page from.
+    /// Files from which to make the page.
     #[arg(value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// Where to write the page [default: standard output].
@@ -48,16 +48,17 @@ pub(crate) struct Arguments {
     /// The form of the page [default: by the ending of --output, else html].
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<PageForm>,
-    /// Broken parts of the fabric: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.
+    /// Failed parts of the fabric: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     fault: Vec<Part>,
-    /// The day of the trace that the fabric is planned for [default: when the most nodes are out].
+    /// The day of the trace for which the fabric is planned [default: when the most nodes are out].
     #[arg(long, value_name = "DAYS")]
     at: Option<f64>,
-    /// Size of a tensor-parallel group for the comparison [default: that of the first job, else 32].
+    /// Size of a tensor-parallel group for the comparison [default: that of the first job, else
+    /// 32].
     #[arg(long, value_name = "N")]
     tp: Option<u32>,
-    /// Designs to compare, separated by commas; the fabric's own comes on top.
+    /// Designs to compare, separated by commas, besides the fabric's own.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arch: Vec<String>,
     /// Without a fabric or a plan: GPUs of the cluster.
@@ -66,10 +67,10 @@ pub(crate) struct Arguments {
     /// Without a fabric or a plan: GPUs of a node.
     #[arg(long, value_name = "R", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     gpus_per_node: u32,
-    /// Random draws of servers and their places [default: 40, fewer above 10,000 GPUs].
+    /// Random placements of the servers [default: 40, fewer above 10,000 GPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     samples: Option<u64>,
-    /// Where the randomness comes from.
+    /// The seed of the random draws.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -78,7 +79,7 @@ pub(crate) struct Arguments {
 enum PageForm {
     /// One self-contained file for a browser.
     Html,
-    /// The same sections and tables.
+    /// The same sections and tables in Markdown.
     Markdown,
     /// Every number: table,row,column,value,unit.
     Csv,
@@ -94,12 +95,11 @@ impl From<PageForm> for RenderForm {
     }
 }
 
-/// Designs that are compared where none are named: for rings, and for trees.
+/// The designs compared by default with rings and with trees.
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
 const TREE_DESIGNS: [&str; 5] =
     ["rfabric", "rfabric:thin", "rfabric:core", "mixnet", "fat-tree:64"];
-/// Draws by default, and the GPUs that they come to at most where clusters are large.
 const SAMPLES: u64 = 40;
 const MOST_SAMPLED_GPUS: u64 = 400_000;
 
@@ -135,7 +135,7 @@ fn form(arguments: &Arguments) -> anyhow::Result<RenderForm> {
     }
 }
 
-/// The page about a fabric, a plan, or a cluster of a size.
+/// Renders the page about a fabric, a plan or a cluster of a given size.
 fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyhow::Result<String> {
     let seed = Seed(arguments.seed);
     let fabric = inputs.fabric.as_ref().map(|(_, fabric)| fabric);
@@ -189,7 +189,7 @@ fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyho
     Ok(render(&results, form))
 }
 
-/// What every page has: the files, what they lack, how it was made.
+/// Returns the results that every page has: the files, what is missing, and the command.
 fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
     Results {
         subject: Subject::None,
@@ -210,7 +210,7 @@ fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
     }
 }
 
-/// The command that makes the page again.
+/// Returns the command that makes the same page again.
 fn command(arguments: &Arguments) -> String {
     let mut words = vec!["lightloom report".to_owned()];
     words.extend(arguments.inputs.iter().map(|path| path.display().to_string()));
@@ -235,7 +235,7 @@ fn command(arguments: &Arguments) -> String {
     words.join(" ")
 }
 
-/// What the files that are missing would add.
+/// Returns sentences about what further input files would add.
 fn would_add(inputs: &Inputs) -> Vec<String> {
     if inputs.has_results_alone() {
         return vec![
@@ -288,9 +288,9 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
 struct PlannedRing {
     plan: Plan,
     verdict: Verdict,
-    /// What is broken in it, in words.
+    /// The failed parts, in words.
     faults: String,
-    /// The day of the trace that it is made for.
+    /// The day of the trace for which the plan was made.
     day: Option<f64>,
 }
 
@@ -301,7 +301,8 @@ impl PlannedRing {
     }
 }
 
-/// The plan that was given, proven; or a new one around the faults, those of the trace included where there is a `timeline`.
+/// Returns the given plan after verifying it, or a new plan around the faults, including those of
+/// the trace if there is a `timeline`.
 fn planned(
     arguments: &Arguments,
     inputs: &Inputs,
@@ -340,7 +341,7 @@ fn planned(
     Ok(PlannedRing { plan, verdict, faults, day })
 }
 
-/// The nodes that the trace has out at the chosen moment, and which moment that is.
+/// Returns the nodes that are out at the chosen moment of the trace, and that moment.
 fn broken(
     arguments: &Arguments,
     inputs: &Inputs,
@@ -375,7 +376,7 @@ fn broken(
     Ok((broken, when, Some(at.as_days())))
 }
 
-/// The cluster of the fabric or the plan, else of the size asked for.
+/// Returns the cluster of the fabric or the plan, or one of the requested size.
 fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster> {
     if let Some((_, fabric)) = &inputs.fabric {
         let gpus_per_node = u32::from(fabric.hbd.gpus_per_node());
@@ -398,7 +399,7 @@ fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster>
     cluster(arguments.gpus, arguments.gpus_per_node)
 }
 
-/// What to buy, if that is asked.
+/// Answers the question of the buy file, if there is one.
 fn bought(
     inputs: &Inputs,
     (price_name, prices): (&str, &PriceList),
@@ -438,7 +439,7 @@ fn design_names(arguments: &Arguments, own: Option<&str>, usual: &[&str]) -> Vec
     own.iter().cloned().chain(others).collect()
 }
 
-/// The name of a file without its folder.
+/// Returns the name of a file without its folder.
 fn short(path: &str) -> String {
     Path::new(path).file_name().map_or(path.to_owned(), |name| name.to_string_lossy().into_owned())
 }
@@ -457,7 +458,7 @@ fn prices<'a>(inputs: &'a Inputs, shipped: &'a PriceList) -> (String, &'a PriceL
     }
 }
 
-/// The page about circuits between leaves alone.
+/// Renders the page about a fabric that has only circuits between leaves.
 fn circuits_page(
     arguments: &Arguments,
     inputs: &Inputs,

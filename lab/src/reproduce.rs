@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom reproduce`: published claims, recomputed.
+//! `lightloom reproduce`: recomputes published claims.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use lightloom::shipped;
 use lightloom::table::TextTable;
 use lightloom::trace;
 
-/// Recomputes what a paper claims: claim, published, ours, verdict.
+/// Recompute what a paper claims: claim, published, ours, verdict.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom reproduce infinitehbd --faults fault_trace.json
@@ -45,27 +45,29 @@ use lightloom::trace;
 A published sentence is reproduced, in part, contradicted, undetermined or not by our means, as docs/validation.md
 defines them. Exit status 1 if one is contradicted or another figure differs by more than its tolerance.")]
 pub(crate) struct Arguments {
-    /// The study.
     study: PublishedStudy,
     /// The public fault trace of InfiniteHBD (docs/traces.md says where it is).
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// Tables of published runs (CSV); with them `mfu` holds the step against each, and with `--format markdown` and `--format csv` writes docs/validation-mfu.md and docs/validation-mfu.csv; `collectives` holds collectives against theirs.
+    /// Tables of published runs (CSV) with which `mfu` compares steps and `collectives`
+    /// collectives. For `mfu`, the formats markdown and csv write docs/validation-mfu.md and
+    /// docs/validation-mfu.csv.
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     runs: Vec<PathBuf>,
     /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Show every case of what the papers leave open, and name the fewest assumptions that enter the published ranges.
+    /// Show every combination of what the papers leave open, and the fewest assumptions that reach
+    /// the published ranges.
     #[arg(long)]
     why: bool,
-    /// Random draws of servers and their places.
+    /// Random placements of the servers.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(2..=100_000))]
     samples: u64,
-    /// Where the randomness comes from.
+    /// The seed of the random draws.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How to show the result; `markdown` is a page with what matters, `csv` every row.
+    /// How to show the result; `markdown` is a page of the essentials, `csv` has every row.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: ResultFormat,
 }
@@ -76,11 +78,12 @@ enum PublishedStudy {
     Infinitehbd,
     /// MixNet: cost against a fat-tree.
     Mixnet,
-    /// RFabric and its peers: circuits that follow phases, delays, performance per cost.
+    /// RFabric and similar: circuits that follow phases, delays, performance per cost.
     Rfabric,
     /// Photonic rails (arXiv 2602.12521): cost and power against packet switches.
     Opus,
-    /// Systems for reinforcement learning and serving: OrchestrRL (arXiv 2601.01209), StreamRL (arXiv 2504.15930) and others.
+    /// Systems for reinforcement learning and serving: OrchestrRL (arXiv 2601.01209), StreamRL
+    /// (arXiv 2504.15930) and others.
     Seeds,
     /// The training part of InfiniteHBD: MFU over numbers of GPUs.
     Mfu,
@@ -150,7 +153,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         }
         PublishedStudy::Mfu => return study::published(&arguments.runs, arguments.format),
     };
-    // What was quoted from memory or is ours is a target of tests.
+    // Figures quoted from memory and our own are checked only by tests.
     claims.retain(|claim| claim.label.is_public());
     let sentences = sentences(&claims, &why);
     let differs = |claim: &Claim| claim.sentence.is_none() && claim.verdict == Verdict::Differs;
@@ -187,7 +190,7 @@ fn infinitehbd_claims(
     Ok(infinitehbd(&ClaimInputs { trace: trace.as_ref(), prices, samples, seed })?)
 }
 
-/// The gain in MFU under what the abstract leaves open.
+/// Explains the gain in MFU by the choices that the abstract leaves open.
 pub(crate) fn why_mfu() -> Why {
     let hiding = [(Hiding::Fitted, "as measured with NeMo"), (Hiding::Nothing, "none")];
     let batch = [(1, "2,048 sequences"), (2, "4,096 sequences")];
@@ -210,7 +213,7 @@ pub(crate) fn why_mfu() -> Why {
     )
 }
 
-/// The network of 2,048 GPUs that RFabric's claims are held against, and the phases of its step.
+/// Returns the network of 2,048 GPUs for RFabric's claims, and the phases of its step.
 fn shipped_rfabric() -> anyhow::Result<(ReconfigurableFatTree, Vec<Phase>)> {
     let mut read = |name: &str| Err(format!("the shipped file names no {name}"));
     let (fabric, mistakes) =
@@ -221,12 +224,11 @@ fn shipped_rfabric() -> anyhow::Result<(ReconfigurableFatTree, Vec<Phase>)> {
     Ok((network.clone(), joint::phases(&fabric, &[])?))
 }
 
-/// The claims of each section, in order.
+/// Groups the claims by section, in order.
 fn sections(claims: &[Claim]) -> impl Iterator<Item = &[Claim]> {
     claims.chunk_by(|a, b| a.section == b.section)
 }
 
-/// Published, tolerance, ours, verdict.
 fn cells(claim: &Claim) -> [String; 4] {
     let ours = claim.ours.map_or("-".to_owned(), |ours| claim.unit.show(ours));
     let published = claim.published.show(claim.unit);
@@ -260,14 +262,14 @@ fn text(document: &ReproduceResult) -> String {
         text.push('\n');
     }
     document.why.iter().for_each(|why| text += &explained(why));
-    // Of the seeds, nothing is drawn by these.
+    // The `seeds` study draws nothing.
     if document.study != PublishedStudy::Seeds.name() {
         let _ = writeln!(text, "{} samples, seed {}", document.samples, document.seed);
     }
     text
 }
 
-/// The most sets of assumptions that are shown of each size.
+/// The most sets of assumptions shown of each size.
 const MOST_SETS: usize = 8;
 
 fn explained(why: &Why) -> String {
@@ -316,7 +318,7 @@ fn explained(why: &Why) -> String {
     text
 }
 
-/// Departures, in words.
+/// Lists departures in words.
 fn together(outcome: &Departures) -> String {
     if outcome.departures.is_empty() {
         return "none".to_owned();
@@ -329,10 +331,11 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
     claims.iter().filter_map(|claim| Some((claim.claim.as_str(), claim.note.as_deref()?)))
 }
 
-/// A page: in full what stands for a published sentence or does not agree, of the rest a line for each section.
+/// Formats a page: claims of a published sentence and differing claims in full, the others as one
+/// line per section.
 fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     let study = document.study;
-    // The name alone: the page must not say where the file lies on this machine.
+    // Without the folder: the page must not depend on this machine.
     let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));
     let mut text = format!(
@@ -384,7 +387,7 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     text
 }
 
-/// The table that defines what came of a sentence.
+/// The table of the verdicts and their meanings.
 fn verdicts() -> String {
     let row = |one: SentenceVerdict| format!("| {one} | {} |\n", one.meaning());
     let rows: String = SentenceVerdict::ALL.map(row).concat();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom rl`: how long a step of reinforcement learning takes, and which replicas should generate when.
+//! `lightloom rl`: the duration of a reinforcement-learning step, and the size of its generating
+//! replicas.
 
 pub(crate) mod study;
 
@@ -29,7 +30,7 @@ use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
 use lightloom::{fabric, plan};
 
-/// Times a step of reinforcement learning, and sizes its replicas.
+/// Time a step of reinforcement learning, and size its replicas.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048
@@ -43,36 +44,39 @@ pub(crate) struct Arguments {
     /// A model that comes with lightloom, or a YAML file with its dimensions.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
     model: Option<String>,
-    /// A fabric file whose job has a step of reinforcement learning: its model, GPUs and samples, and what circuits that
-    /// follow its phases save.
+    /// A fabric file with a reinforcement-learning job: its model, GPUs and samples; also shows
+    /// what circuits that follow its phases save.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model", "gpus", "samples", "mean", "arch"])]
     fabric: Option<PathBuf>,
     /// GPUs that generate, and GPUs that train; one number for both.
     #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1..=2, required_unless_present = "fabric",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     gpus: Vec<u32>,
-    /// An accelerator that comes with lightloom, or a YAML file of its figures.
+    /// An accelerator that comes with lightloom, or a YAML file with its figures.
     #[arg(long, default_value = "h800", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Another domain than the accelerator is sold with: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch.
+    /// Another domain than that in which the accelerator is sold: khop:K, nvl:36|72|576, dgx,
+    /// tpuv4, big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
-    /// Samples of a step.
+    /// Samples per step.
     #[arg(long, default_value_t = 2048, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     samples: u32,
     /// Tokens of a prompt.
     #[arg(long, default_value_t = 512, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     prompt: u32,
-    /// Mean tokens of a response, before the cut.
+    /// Mean tokens of a response, before truncation.
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     mean: u32,
-    /// Spread of responses: standard deviation of the logarithm of their length; 0 for equal ones.
+    /// Spread of responses: standard deviation of the logarithm of their length; 0 for equal
+    /// lengths.
     #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = sigma, allow_negative_numbers = true)]
     sigma: f64,
-    /// Tokens of the longest response; longer ones are cut off.
+    /// Tokens of the longest response; longer ones are truncated.
     #[arg(long, default_value_t = 16_384, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     longest: u32,
-    /// Forward passes over all samples before training: of the reference, of probabilities.
+    /// Forward passes over all samples before training, such as for the reference model or for
+    /// probabilities.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
     forward_passes: u32,
     /// How generation and training follow each other.
@@ -81,16 +85,16 @@ pub(crate) struct Arguments {
     /// The most samples that a replica decodes at once.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// What software adds to a decode step.
+    /// Time that software adds to a decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     host: Picoseconds,
-    /// What software takes for a change of replicas besides moving bytes.
+    /// Time that software needs to change replicas, besides moving bytes.
     #[arg(long, default_value = "1s", value_name = "TIME")]
     change: Picoseconds,
-    /// Let a replica of the best one size die at this time, and say what it costs.
+    /// Let a replica of the best size fail at this time, and show the cost.
     #[arg(long, value_name = "TIME")]
     death: Option<Picoseconds>,
-    /// Where lengths are drawn from [default: 1, or what the fabric's job says].
+    /// The seed of the lengths [default: 1, or that of the fabric's job].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -101,12 +105,12 @@ pub(crate) struct Arguments {
 enum LoopArgument {
     /// Generate, then train.
     Synchronous,
-    /// Training works on the samples of the step before.
+    /// Train on the samples of the previous step.
     #[default]
     OneStepOff,
-    /// Training begins with each sample as it ends.
+    /// Begin to train with each sample when it is complete.
     Streaming,
-    /// Generation never waits for the last sample.
+    /// Never wait for the last sample.
     Asynchronous,
 }
 
@@ -127,7 +131,6 @@ fn seconds(time: Picoseconds) -> f64 {
     time.0 as f64 / 1e12
 }
 
-/// A result with what was asked.
 #[derive(Serialize)]
 struct RlResult {
     model: String,
@@ -137,14 +140,14 @@ struct RlResult {
     trainer_gpus: u32,
     samples: u32,
     seed: u64,
-    /// Seconds that a step communicates longer where one topology serves all phases.
+    /// Additional seconds of communication per step if one topology serves all phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     one_topology_seconds: Option<f64>,
     #[serde(flatten)]
     report: ReinforcementReport,
 }
 
-/// What is asked of the command line, or of a fabric file.
+/// The job, from the command line or from a fabric file.
 struct Asked {
     model: String,
     network: Network,
@@ -152,7 +155,7 @@ struct Asked {
     samples: u32,
     mean: u32,
     seed: u64,
-    /// Seconds that a step communicates longer with one topology for all phases.
+    /// Additional seconds of communication per step with one topology for all phases.
     one_topology_seconds: Option<f64>,
 }
 
@@ -280,7 +283,7 @@ fn way(way: Way) -> &'static str {
     }
 }
 
-/// `2, then 8 for the last 32`.
+/// Formats the replica sizes, such as `2, then 8 for the last 32`.
 fn replicas(generation: &Generation) -> String {
     let mut parts = Vec::new();
     for (at, stage) in generation.stages.iter().enumerate() {
@@ -358,7 +361,8 @@ fn text(result: &RlResult) -> String {
     )
 }
 
-/// Both ways of generating, each with one topology and with circuits that follow the phases.
+/// Formats both ways of generating, each with one topology and with circuits that follow the
+/// phases.
 fn four_columns(result: &RlResult) -> String {
     let Some(longer) = result.one_topology_seconds else { return String::new() };
     let mut table = TextTable::new(["tokens/s", "one topology", "circuits follow the phases"]);

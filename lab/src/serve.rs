@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom serve`: what users of a served model wait, and how its GPUs should be laid out.
+//! `lightloom serve`: the delays of a served model, and the best layout of its GPUs.
 
 use clap::Args;
 use clap::builder::TypedValueParser;
@@ -23,7 +23,7 @@ use lightloom::output::VerbOutcome;
 use lightloom::result::{ResultArguments, ResultDocument};
 use lightloom::table::TextTable;
 
-/// Serves requests under an objective, and lays the GPUs out for it.
+/// Serve requests under an objective, and lay out the GPUs for it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000
@@ -40,16 +40,17 @@ pub(crate) struct Arguments {
     /// GPUs of the pool.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     gpus: u32,
-    /// Requests a minute; arrivals are Poisson.
+    /// Requests per minute; arrivals are Poisson.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     per_minute: u32,
     /// How long requests arrive.
     #[arg(long = "for", value_name = "TIME", default_value = "10min")]
     lasts: Picoseconds,
-    /// An accelerator that comes with lightloom, or a YAML file of its figures.
+    /// An accelerator that comes with lightloom, or a YAML file with its figures.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Another domain than the accelerator is sold with: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch.
+    /// Another domain than that in which the accelerator is sold: khop:K, nvl:36|72|576, dgx,
+    /// tpuv4, big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Mean tokens of a prompt.
@@ -58,40 +59,41 @@ pub(crate) struct Arguments {
     /// Mean tokens of a response.
     #[arg(long, default_value_t = 250, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     response: u32,
-    /// Spread of both: standard deviation of the logarithm of their length; 0 for equal ones. They are cut at 16 times the mean.
+    /// Spread of both: standard deviation of the logarithm of their length; 0 for equal lengths.
+    /// Longer ones are truncated to 16 times the mean.
     #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
     sigma: f64,
-    /// How long a user waits at most for the first token.
+    /// The longest wait for the first token.
     #[arg(long, value_name = "TIME", default_value = "2s")]
     first: Picoseconds,
-    /// And for each further one, in the mean of a request.
+    /// The longest wait for each further token, averaged over a request.
     #[arg(long, value_name = "TIME", default_value = "50ms")]
     token: Picoseconds,
-    /// The share of requests that has to be within both, in percent.
+    /// The share of requests that must keep both limits, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = crate::rl::percent, allow_negative_numbers = true)]
     share: f64,
     /// The most requests that a replica decodes at once.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// What software adds to a decode step.
+    /// Time that software adds to a decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     host: Picoseconds,
-    /// Number format of weights and products of the linear layers.
+    /// Number format of the weights and products of the linear layers.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     precision: PrecisionArgument,
     /// Bits of a value in the caches: 16 or 8.
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::builder::PossibleValuesParser::new(["16", "8"]).map(|bits| bits.parse::<u32>().expect("it is a number")))]
     cache_bits: u32,
-    /// Also try decoding with attention and feed-forward parts on GPUs of their own.
+    /// Also try to decode with attention and feed-forward parts on separate GPUs.
     #[arg(long)]
     attention_ffn: bool,
-    /// Prefixes that prompts share, one before the tokens of each [default: none].
+    /// Prefixes that prompts share; each prompt begins with one [default: none].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     prefixes: Option<u32>,
     /// Mean tokens of a prefix, with the spread of prompts.
     #[arg(long, default_value_t = 2000, value_name = "N", requires = "prefixes", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     prefix_tokens: u32,
-    /// Exponent of the popularity of prefixes (Zipf); 0 if each is as likely.
+    /// Exponent of the popularity of prefixes (Zipf); 0 if all are equally likely.
     #[arg(long, default_value_t = 1.0, value_name = "S", requires = "prefixes", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
     zipf: f64,
     /// Tokens of a segment of a prefix.
@@ -100,14 +102,14 @@ pub(crate) struct Arguments {
     /// Share of the caches that is kept for prefixes, in percent.
     #[arg(long, default_value_t = 30, value_name = "PERCENT", requires = "prefixes", value_parser = clap::value_parser!(u32).range(0..=90))]
     prefix_room: u32,
-    /// Where arrivals and lengths are drawn from.
+    /// The seed of arrivals and lengths.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     result: ResultArguments,
 }
 
-/// The most requests of a run: they are held in memory.
+/// The most requests of a run, which are held in memory.
 const MOST_REQUESTS: f64 = 50e6;
 
 #[derive(Serialize)]
@@ -129,7 +131,7 @@ struct ServeResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     prefixes: Option<SharedPrefixes>,
     objective: Objective,
-    /// The share of requests that has to be within it, in percent.
+    /// The share of requests that must keep it, in percent.
     share_percent: f64,
     is_kept: bool,
     layouts: Vec<ServingResult>,
@@ -267,7 +269,7 @@ fn layout(result: &ServingResult, all: u32) -> String {
     layout + prefixes
 }
 
-/// What came of shared prefixes, by layout; nothing if there are none.
+/// Formats the results for shared prefixes by layout, empty without prefixes.
 fn prefixes(result: &ServeResult) -> String {
     let mut table = TextTable::new([
         "prefixes",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom twin`: real programs in namespaces whose links are where emulated light is.
+//! `lightloom twin`: real programs in network namespaces whose links follow emulated light.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use lightloom::output::{self, Format, FormatArgument, VerbOutcome, WrongUsage};
 mod inside;
 mod job;
 
-/// Real programs on emulated light: a network namespace a node.
+/// Run real programs on emulated light, with a network namespace per node.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin up topologies/ring-32.yaml --dir /tmp/twin
@@ -56,7 +56,7 @@ impl Dir {
     }
 }
 
-/// Brings a twin up: namespaces, emulated transceivers, lightloomd, and the plan applied by it.
+/// Start a twin: namespaces, emulated transceivers, lightloomd, and the plan that it applies.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin up topologies/ring-32.yaml --dir /tmp/twin
@@ -64,13 +64,14 @@ impl Dir {
 struct Up {
     /// The fabric file, with `hbd: {khop: …}`.
     fabric: PathBuf,
-    /// A plan for it [default: it is planned].
+    /// A plan for it [default: a new plan].
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
-    /// Only the first so many nodes get a namespace; transceivers are there of all [default: all].
+    /// Create namespaces only for this many nodes, from the first; transceivers exist for all
+    /// [default: all].
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
-    /// What a fibre carries at most, such as 1Gbps [default: as much as this machine can].
+    /// The rate limit of a fibre, such as 1Gbps [default: as fast as this machine can].
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
     #[command(flatten)]
@@ -79,7 +80,7 @@ struct Up {
     format: FormatArgument,
 }
 
-/// Runs a program in one node, or in each.
+/// Run a program in one node, or in each.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin exec n4 --dir /tmp/twin -- ip address
@@ -91,13 +92,13 @@ struct Exec {
     /// The node, such as n4.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     node: Option<String>,
-    /// On every node at once; what each prints is in a log of its own.
+    /// Run on every node at once; the output of each goes to its own log.
     #[arg(long)]
     all: bool,
-    /// What the run is called: its logs are in log/NAME.
+    /// The name of the run; its logs are in log/NAME.
     #[arg(long, value_name = "NAME", default_value = "run", requires = "all")]
     name: String,
-    /// A program that runs longer is killed, such as 60s [default: none is].
+    /// Kill a program that runs longer, such as 60s [default: none].
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -109,7 +110,7 @@ struct Exec {
     command: Vec<String>,
 }
 
-/// Shows what a twin consists of, or ends it and removes what it made.
+/// Show the parts of a twin, or end it and remove what it made.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin status --dir /tmp/twin
@@ -121,7 +122,7 @@ struct Show {
     format: FormatArgument,
 }
 
-/// Lets a node die, or something go wrong with a transceiver.
+/// Let a node fail, or inject a fault into a transceiver.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin fault n4 dead --dir /tmp/twin
@@ -132,7 +133,7 @@ struct Show {
 struct CutArguments {
     /// The node or transceiver: n4 or n4/b0.
     part: String,
-    /// What goes wrong: a word and its argument.
+    /// The fault: a word and its arguments.
     #[arg(required = true, value_name = "FAULT")]
     fault: Vec<String>,
     #[command(flatten)]

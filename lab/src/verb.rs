@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom conform`: which device, what may be done with it, and how the result is shown.
+//! `lightloom conform`: the device to test, what may be done to it, and the form of the result.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
 
 use lightloom::output::{self, VerbOutcome, WrongUsage};
 
-/// Tests whether a device does what its protocol promises.
+/// Test whether a device does what its protocol promises.
 ///
 /// Reads only, unless ports are given that may move.
 #[derive(Debug, Args)]
@@ -36,22 +36,23 @@ pub(crate) struct Arguments {
     /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT, serial:/dev/LINE or
     /// eeprom:/PATH/eeprom.
     target: Target,
-    /// Dark ports between which circuits may be made: two inputs and two outputs; of a transceiver one group.
+    /// Dark ports between which circuits may be made: two inputs and two outputs; for a transceiver
+    /// one group.
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     may_move: Vec<String>,
-    /// Which of these ports come first, and what is drawn.
+    /// Seed of the random draws and of the order of these ports.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Circuits that are made to measure set-up times.
+    /// Circuits made to measure set-up times.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// gNMI: the authority that signs the device's certificate, PEM.
+    /// gNMI: the CA that signs the device's certificate, PEM.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// gNMI: the name in the device's certificate, if it is not the host of the target.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// gNMI: our certificate chain, PEM, where the device asks for one.
+    /// gNMI: our certificate chain, PEM, if the device asks for one.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// gNMI: its private key, PEM.
@@ -63,10 +64,10 @@ pub(crate) struct Arguments {
     /// TL1 and gNMI: the account.
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
-    /// TL1 and gNMI: the file that its password is in, which others cannot read.
+    /// TL1 and gNMI: the file with its password, which others must not be able to read.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
-    /// eeprom: how the module's optical switch is set, a module profile.
+    /// eeprom: the module profile, which says how the module's optical switch is set.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// The rate of a serial line [default: 921600, of SCPI 38400].
@@ -75,7 +76,7 @@ pub(crate) struct Arguments {
     /// How to show the result.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: RunFormat,
-    /// Where to write it instead of standard output.
+    /// Where to write the result [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -89,7 +90,7 @@ enum RunFormat {
     Json,
     /// JUnit XML, for continuous integration.
     Junit,
-    /// A table for the web.
+    /// A Markdown table for the web.
     Markdown,
     /// One self-contained page.
     Html,
@@ -170,7 +171,7 @@ fn show(report: &SuiteReport, arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// What a file holds that others cannot read.
+/// Reads a secret from a file and refuses one that everybody can read.
 fn secret(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let mode =
@@ -184,7 +185,7 @@ fn secret(path: &Path) -> anyhow::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A flag that Ctrl-C and SIGTERM set: the suite ends, and puts back what it moved.
+/// Returns a flag that Ctrl-C and SIGTERM set. The suite then ends and puts back what it moved.
 fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
     use tokio::signal::unix::{SignalKind, signal};
     let flag = Arc::new(AtomicBool::new(false));

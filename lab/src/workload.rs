@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload`: steps that other tools describe or recorded, run or replayed on a fabric.
+//! `lightloom workload`: runs or replays steps that other tools described or recorded.
 
 mod collective;
 mod profiles;
@@ -29,7 +29,7 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 
-/// Runs training steps that other tools described or recorded.
+/// Run training steps that other tools described or recorded.
 ///
 /// Described: Chakra, SimAI, GOAL. Recorded: Kineto and other Chrome traces.
 #[derive(Debug, clap::Args)]
@@ -54,75 +54,79 @@ enum Verb {
     Collective(collective::CollectiveArguments),
 }
 
-/// Runs a described step packet by packet: Chakra execution traces, a file a rank, one SimAI text, or one GOAL text.
+/// Run a described step packet by packet: Chakra execution traces (one file per rank), one SimAI
+/// text, or one GOAL text.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   lightloom workload run topologies/workloads/simai-layer.txt --arch khop:3 --chakra-out traces")]
 struct RunArguments {
-    /// Chakra traces in the order of ranks, one SimAI text (`.txt`), or one GOAL file (`.goal`, or its binary form).
+    /// Chakra traces in the order of ranks, one SimAI text (`.txt`), or one GOAL file (`.goal`, or
+    /// its binary form).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     fabric: FabricArguments,
-    /// Also write the step as Chakra execution traces, one file a rank, into this folder.
+    /// Also write the step as Chakra execution traces into this folder, one file per rank.
     #[arg(long, value_name = "FOLDER")]
     chakra_out: Option<PathBuf>,
-    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; only transfers and computing can be.
+    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; only transfers and
+    /// computation can be written.
     #[arg(long, value_name = "FILE")]
     goal_out: Option<PathBuf>,
     #[command(flatten)]
     result: ResultArguments,
 }
 
-/// Replays a recorded step: the longest path through what was measured, and what would change it.
+/// Replay a recorded step: the longest path through the measured times, and what would change it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4
   lightloom workload replay topologies/workloads/recorded-step.json --tp 4 --arch khop:3 --compute-scale 0.5")]
 struct ReplayArguments {
-    /// Profiles of PyTorch (Kineto), one file a rank; or one Chrome trace with the ids and bytes that docs/mfu.md names.
+    /// Profiles of PyTorch (Kineto), one file per rank; or one Chrome trace with the ids and bytes
+    /// that docs/mfu.md names.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     fabric: FabricArguments,
-    /// What if computing took so many times as long: 0.5 is a chip twice as fast.
+    /// What if computation took this many times as long: 0.5 is a chip twice as fast.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     compute_scale: f64,
-    /// Pipeline stages of the recorded step: what DP it has follows from them and TP.
+    /// Pipeline stages of the recorded step; with TP they determine its DP.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pp: u32,
     /// Replicas that share experts in the recorded step.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
     ep: u32,
-    /// What if TP groups had so many ranks; needs --arch.
+    /// What if TP groups had this many ranks; needs --arch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     what_if_tp: Option<u32>,
-    /// What if there were so many replicas, each with the work of a recorded one; needs --arch.
+    /// What if there were this many replicas, each with the work of a recorded one; needs --arch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     what_if_dp: Option<u32>,
-    /// What if so many replicas shared experts; needs --arch.
+    /// What if this many replicas shared experts; needs --arch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     what_if_ep: Option<u32>,
     #[command(flatten)]
     result: ResultArguments,
 }
 
-/// What communication runs on.
+/// The network for communication.
 #[derive(Debug, clap::Args)]
 struct FabricArguments {
-    /// Run communication packet by packet on khop:K, nvl:36|72|576, dgx, tpuv4 or big-switch [default: run: khop:3;
-    /// replay: as recorded].
+    /// Run communication packet by packet on khop:K, nvl:36|72|576, dgx, tpuv4 or big-switch
+    /// [default: run: khop:3; replay: as recorded].
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Run communication packet by packet at the rates of a fabric file.
     #[arg(long, value_name = "FILE", conflicts_with = "arch")]
     fabric: Option<PathBuf>,
-    /// Ranks of a TP group: so many in a row share a high-bandwidth domain [default: SimAI: its own; otherwise 8].
+    /// Ranks of a TP group: this many consecutive ranks share a high-bandwidth domain [default:
+    /// SimAI: its own; otherwise 8].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     tp: Option<u32>,
 }
 
-/// What became of a step.
 #[derive(Debug, Serialize)]
 struct StepSummary {
     schema: &'static str,
@@ -155,7 +159,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     }
 }
 
-/// The files of a step, by name.
 fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let read = |path: &PathBuf| -> anyhow::Result<(String, Vec<u8>)> {
         let name = path.display().to_string();
@@ -196,7 +199,7 @@ fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
 }
 
 impl FabricArguments {
-    /// What is asked for; `None` if nothing is.
+    /// Returns the requested network, if any.
     fn network(&self) -> anyhow::Result<Option<Network>> {
         if let Some(path) = &self.fabric {
             return Ok(Some(Network::of_fabric(&lightloom::fabric::read(path)?)));
@@ -231,7 +234,7 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
     show(&report, &arguments.result)
 }
 
-/// The step on the ranks that are asked for, and the ranks of a TP group.
+/// Rescales the step to the requested ranks. Returns it with the ranks of a TP group.
 fn rescaled(
     arguments: &ReplayArguments,
     recorded: Recorded,
@@ -240,7 +243,7 @@ fn rescaled(
     let ReplayArguments { what_if_tp, what_if_dp, what_if_ep, pp, ep, .. } = *arguments;
     let to_tensor = what_if_tp.unwrap_or(tensor);
     if what_if_dp.is_none() && what_if_ep.is_none() {
-        // How many of the TP groups are replicas does not matter.
+        // The number of replicas does not matter here.
         let layout = |tensor| RankLayout { tensor, data: 1, expert: 1 };
         return match what_if_tp {
             Some(to) => Ok((recorded.rescaled(layout(tensor), layout(to))?, to)),
@@ -257,7 +260,7 @@ fn rescaled(
     Ok((recorded.rescaled(from, to)?, to_tensor))
 }
 
-/// What was recorded, and the ranks of a TP group.
+/// Reads the recorded step. Returns it with the ranks of a TP group.
 fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Recorded, u32)> {
     let taken = match profiles::read(paths)? {
         Some(profile) => Taken::of(profile, tensor),
@@ -283,7 +286,7 @@ fn fabric(network: &Network, ranks: u32, tensor: u32) -> anyhow::Result<Machine>
     Ok(machine(network, &links, ranks, tensor)?)
 }
 
-/// The step with every time as recorded.
+/// Reports the step with every time as recorded.
 fn longest(recorded: &Recorded, tensor: u32, taken: f64) -> StepSummary {
     let spans = play(&recorded.graph, &recorded.took);
     let communication = "as recorded".to_owned();
@@ -291,7 +294,7 @@ fn longest(recorded: &Recorded, tensor: u32, taken: f64) -> StepSummary {
     report(&recorded.graph, &spans, communication, (recorded.ranks, tensor), empty, Some(taken))
 }
 
-/// The step with communication packet by packet.
+/// Replays the step with communication packet by packet.
 fn emulate(
     graph: &TaskGraph,
     machine: &Machine,
@@ -330,7 +333,7 @@ fn report(
     }
 }
 
-/// The ten names that take the most of the path.
+/// Returns the ten names that take the most time on the path.
 fn by_name(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Vec<Critical> {
     let mut sums = std::collections::BTreeMap::<&str, (u64, Picoseconds)>::new();
     for task in path {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom ctl slurm`: makes Slurm agree with the plan in force and with the known faults, and goes on doing so.
+//! `lightloom ctl slurm`: continuously configures Slurm according to the plan in force and the
+//! known faults.
 //!
-//! What Slurm should be is computed from the daemon's answers each time, what it is is read from Slurm each time, and
-//! the difference is applied: nothing is remembered, so that a restart goes on where it ended. A daemon that is away, is
-//! older than one that was heard before, or does not know its plan changes nothing.
+//! Each pass computes the desired state from the daemon's answers, reads the observed state from
+//! Slurm and applies the difference. No state is kept, so a restarted process simply goes on.
+//! Nothing changes while the daemon is unreachable, sends an answer older than an earlier one, or
+//! does not know its plan.
 
 pub(crate) mod agree;
 pub(super) mod kubernetes;
@@ -31,28 +33,28 @@ use lightloom::output::{self, VerbOutcome};
 use lightloom::result::ResultFormat;
 use lightloom::{files, plan};
 
-/// How long the daemon is asked to wait for a change: below what the client takes for silence.
+/// How long the daemon may wait for a change before it answers; shorter than the client's timeout.
 const CHANGE_WITHIN_MS: u64 = 800;
-/// A daemon that is away or changes all the time is asked no more often.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 const TRY_EVERY: Duration = Duration::from_millis(500);
-/// The longest wait before what failed is tried again.
+/// The longest pause before a failed change is tried again.
 const RETRY_MAX: Duration = Duration::from_secs(300);
-/// Drain and load; resume; see that nothing is left.
+/// Passes for one reconciliation: drain and load, resume, check, and one spare.
 const ROUNDS_MAX: usize = 4;
 
 #[derive(Debug, Args)]
 pub(super) struct SlurmArguments {
-    /// The fabric file that the daemon has.
+    /// The fabric file that the daemon uses.
     fabric: PathBuf,
-    /// The `topology.conf` that slurmctld reads: it is replaced.
+    /// The `topology.conf` that slurmctld reads; it is overwritten.
     #[arg(long, value_name = "FILE", required_unless_present = "starts")]
     topology: Option<PathBuf>,
     #[command(flatten)]
     names: HostNames,
     #[command(flatten)]
     follow: Follow,
-    /// For PrologSlurmctld: end with exit status 1 if no job may start on these nodes. Changes nothing.
+    /// For PrologSlurmctld: exit with status 1 if no job may start on these nodes, and change
+    /// nothing.
     #[arg(long, value_name = "NODES", conflicts_with_all = ["topology", "once", "dry_run"])]
     starts: Option<String>,
     /// The program that changes Slurm.
@@ -60,32 +62,32 @@ pub(super) struct SlurmArguments {
     scontrol: PathBuf,
 }
 
-/// How a scheduler is made to agree.
+/// Options for how a scheduler is reconciled.
 #[derive(Debug, Args)]
 struct Follow {
-    /// Agree once and end; exit status 1 if something is left.
+    /// Reconcile once and exit, with status 1 if differences remain.
     #[arg(long)]
     once: bool,
-    /// Show what would be done, once, and change nothing.
+    /// Show the changes once without making them.
     #[arg(long)]
     dry_run: bool,
-    /// How often the scheduler is read where nothing changed at the daemon, in seconds.
+    /// How often the scheduler is read when the daemon reports no change, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
 }
 
-/// A scheduler, as far as it is read and changed here.
+/// A scheduler that this program reads and changes.
 trait Scheduler {
-    /// What it is called.
     const NAME: &'static str;
-    /// What is wrong where it has other rings than those that were just loaded.
+    /// The message if the scheduler shows other rings than those just loaded.
     const UNCHANGED: &'static str;
 
     fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed>;
     fn change(&mut self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()>;
 }
 
-/// Makes it agree; `done` hears of each change. Returns why something is left; `None` if nothing is.
+/// Reconciles the scheduler and reports each change to `done`. Returns why a difference remains, or
+/// `None`.
 fn agree<S: Scheduler>(
     scheduler: &mut S,
     desired: &Desired,
@@ -110,7 +112,7 @@ fn agree<S: Scheduler>(
     Ok(Some(format!("{} is changed by another at the same time", S::NAME)))
 }
 
-/// The edge: `scontrol` and the file that slurmctld reads.
+/// The interface to Slurm: `scontrol` and the file that slurmctld reads.
 struct Scontrol<'a>(&'a SlurmArguments);
 
 impl Scontrol<'_> {
@@ -147,7 +149,7 @@ impl Scheduler for Scontrol<'_> {
             SchedulerCommand::Explain { nodes, reason } => {
                 update(nodes, &[&format!("reason={reason}")])?
             }
-            // A node that is down as well stays so: only the drain is taken back.
+            // `undrain` removes only the drain; a node that is also down stays down.
             SchedulerCommand::Resume { nodes } => update(nodes, &["state=undrain"])?,
             SchedulerCommand::Load { .. } => {
                 let file = self.0.topology.as_deref().context("--topology names a file")?;
@@ -159,23 +161,24 @@ impl Scheduler for Scontrol<'_> {
     }
 }
 
-/// What was heard of the daemon.
+/// The last answer of the daemon.
 #[derive(Default)]
 struct DaemonPlan {
-    /// Who led, and how many changes of the ledger there were.
+    /// The leadership epoch and the number of ledger changes.
     last: (u64, u64),
-    /// The plan of this name, which is proven.
+    /// The digest of the plan and the plan itself, verified against the fabric.
     plan: Option<(String, Plan)>,
 }
 
 impl CtlSession {
+    /// Runs `ctl slurm`.
+    ///
     /// # Errors
-    /// A file that cannot be read; with `once` also a daemon or Slurm that does not answer.
+    /// A file that cannot be read. With `once`, also a daemon or Slurm that does not answer.
     pub(super) fn slurm(&self, arguments: &SlurmArguments) -> anyhow::Result<VerbOutcome> {
         let fabric = lightloom::fabric::read(&arguments.fabric)?;
         let names = arguments.names.read("n", fabric.hbd.nodes())?;
         if let Some(nodes) = &arguments.starts {
-            // What is not known stops no job.
             let wanted = |status| DaemonPlan::default().wanted(self, &fabric, &names, &status);
             let why = match self.heard("/v1/status").and_then(wanted) {
                 Ok(desired) => agree::objection(&desired, &read::hosts(nodes)),
@@ -192,7 +195,7 @@ impl CtlSession {
         self.follow(&mut Scontrol(arguments), &arguments.follow, &fabric, &names)
     }
 
-    /// Makes a scheduler agree with the plan, once or until interrupted.
+    /// Reconciles a scheduler with the plan, once or until interrupted.
     fn follow<S: Scheduler>(
         &self,
         scheduler: &mut S,
@@ -228,7 +231,8 @@ impl CtlSession {
                 Err(error) => {
                     say(format!("nothing is changed in {}: {error:#}", S::NAME));
                     std::thread::sleep(TRY_EVERY);
-                    // What was changed in Slurm meanwhile is looked for as soon as the daemon is back.
+                    // Slurm is read again as soon as the daemon is back, because somebody may have
+                    // changed it meanwhile.
                     (ask, last) = ("/v1/status".to_owned(), None);
                     continue;
                 }
@@ -281,7 +285,7 @@ impl CtlSession {
         Ok(VerbOutcome::Good)
     }
 
-    /// Shows a change: a line for people, a document a line for programs.
+    /// Shows a change: one line of text, or one JSON document per line.
     fn did(&self, command: &SchedulerCommand, desired: &Desired) -> anyhow::Result<()> {
         if self.format == ResultFormat::Text {
             let (did, nodes, why) = match command {
@@ -308,7 +312,7 @@ impl CtlSession {
     }
 }
 
-/// The plan that a topology is of, from its first line.
+/// Returns the plan's name and digest from the first line of the topology file.
 fn plan_line(desired: &Desired) -> &str {
     desired.topology.lines().next().unwrap_or_default().trim_start_matches("# ")
 }
@@ -334,7 +338,7 @@ impl DaemonPlan {
         agree::desired(fabric, plan, &status.plan_sha256, names, &status.broken_parts)
     }
 
-    /// The plan in force, proven against the fabric.
+    /// Returns the plan in force after verifying it against the fabric.
     fn plan_of(
         &mut self,
         ctl: &CtlSession,

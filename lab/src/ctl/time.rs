@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times as people type and read them: `5m`, `4 min 59 s`, `18:32:28` on the wall clock here.
+//! Times in the notation of users: `5m`, `4 min 59 s`, or the local wall clock as `18:32:28`.
 
 use std::time::{Duration, SystemTime};
 
 use chrono::{DateTime, Local};
 
-/// `5m`, `90s`, `500ms`.
+/// Parses a duration such as `5m`, `90s` or `500ms`.
 ///
 /// # Errors
-/// What is missing or wrong, with what to write.
+/// What is missing or wrong, and how to write it.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms = match &text[digits.len()..] {
@@ -24,13 +24,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(count.saturating_mul(unit_ms)))
 }
 
-/// A week.
 const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
 
-/// A [`duration`] to confirm within: longer than none and a week at most.
+/// Parses a [`duration`] for a confirmation: more than zero and at most a week.
 ///
 /// # Errors
-/// What is missing or wrong, with what to write.
+/// What is missing or wrong, and how to write it.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {
@@ -42,23 +41,23 @@ pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-/// Seconds from now until a Unix time in milliseconds.
+/// Returns the seconds from now until a Unix time in milliseconds.
 pub(super) fn until(unix_ms: u64) -> Option<f64> {
     let then = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms))?;
     Some(then.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f64())
 }
 
-/// The wall clock here and now: `18:32:28`.
+/// Returns the local time as `18:32:28`.
 pub(super) fn clock_now() -> String {
     Local::now().format("%H:%M:%S").to_string()
 }
 
-/// The wall clock here at a Unix time in milliseconds: `2026-11-21 18:32:28`.
+/// Formats a Unix time in milliseconds as local date and time: `2026-11-21 18:32:28`.
 pub(super) fn moment(unix_ms: u64) -> String {
     at(unix_ms, "%Y-%m-%d %H:%M:%S")
 }
 
-/// The same without the day: `18:32:28`.
+/// Formats a Unix time in milliseconds as local time: `18:32:28`.
 pub(super) fn clock_at(unix_ms: u64) -> String {
     at(unix_ms, "%H:%M:%S")
 }

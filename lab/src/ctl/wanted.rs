@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an apply or its preview is asked for: the plan file and the flags beside it.
+//! The arguments of an apply or its preview: the plan file and the flags.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::time;
 use lightloom::kinds;
 use lightloom::output::WrongUsage;
 
-/// A wanted state; a plan in it stays the bytes that it is in its file.
+/// The body of an apply; a plan in it keeps the bytes of its file.
 pub(super) type ApplyBody = body::ApplyBody<Box<RawValue>>;
 
 /// The largest plan file.
@@ -28,19 +28,20 @@ pub(super) struct Wanted {
     /// The plan, or a JSON file `{"target": {"ocs0": {"1": 25}}}`.
     #[arg(required_unless_present_any = ["again", "restore"], conflicts_with_all = ["again", "restore"])]
     plan: Option<PathBuf>,
-    /// The plan that was applied last, once more, from the daemon's own copy.
+    /// Apply the last applied plan again, from the daemon's own copy.
     #[arg(long)]
     again: bool,
-    /// What the journal says, bypasses included, on every device that answers and stands elsewhere: after a loss of power.
+    /// Restore the journal's positions, bypasses included, on every reachable device that differs:
+    /// for use after a power failure.
     #[arg(long, conflicts_with_all = ["again", "phase", "mode"])]
     restore: bool,
-    /// Which phase of a plan with phases.
+    /// The phase to apply, for a plan with phases.
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
-    /// How much it may disturb.
+    /// What the apply may disturb.
     #[arg(long, value_enum, default_value_t)]
     mode: Mode,
-    /// Of a preview: the bytes of every device, also where they are the same.
+    /// For a preview: show the bytes of every device, even where they are the same.
     #[arg(long)]
     bytes: bool,
 }
@@ -52,7 +53,7 @@ pub(super) struct ApplyArguments {
     /// Show what would be sent, and send nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Cut circuits that carry light, too.
+    /// Also cut circuits that carry light.
     #[arg(long)]
     pub(super) cut_light: bool,
     /// Roll back unless confirmed within this time, such as `5m` or `90s`.
@@ -64,50 +65,49 @@ pub(super) struct ApplyArguments {
     /// For mode overwrite: the words that the dry run shows.
     #[arg(long, value_name = "WORDS")]
     confirmation: Option<String>,
-    /// Act once under this id, however often it is sent [default: a fresh one].
+    /// Act only once for this id, however often it is sent [default: a new id].
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct RollbackArguments {
-    /// The transaction.
     txn: u32,
     /// Show what would be sent, and send nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Cut circuits that carry light also where no plan remains.
+    /// Also cut circuits that carry light, even if no plan remains.
     #[arg(long)]
     pub(super) cut_light: bool,
     /// Undo the rollback unless confirmed within this time, such as `5m` or `90s`.
     #[arg(long, value_name = "TIME", value_parser = time::some_time)]
     confirm_within: Option<Duration>,
-    /// Of a preview: the bytes of every device, also where they are the same.
+    /// For a preview: show the bytes of every device, even where they are the same.
     #[arg(long)]
     bytes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct FaultArguments {
-    /// What broke: `n17`, `n17/b0`, `n17/b0.2`; several with spaces or commas between them.
+    /// Failed parts, such as `n17`, `n17/b0` or `n17/b0.2`, separated by spaces or commas.
     #[arg(value_name = "PART", value_delimiter = ',')]
     pub(super) broken: Vec<String>,
-    /// What works again; several as well.
+    /// Parts that work again, separated by spaces or commas.
     #[arg(long, value_name = "PART", value_delimiter = ',', num_args = 1..)]
     pub(super) repaired: Vec<String>,
     /// Show what would be sent, and send nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
-    /// Of a preview: the bytes of every device, also where they are the same.
+    /// For a preview: show the bytes of every device, even where they are the same.
     #[arg(long)]
     bytes: bool,
 }
 
 impl FaultArguments {
-    /// What the API wants to know.
+    /// Builds the request body.
     ///
     /// # Errors
-    /// No part, or one that broke and works again at once.
+    /// No part, or a part that is both failed and repaired.
     pub(super) fn body(&self, request_id: String) -> anyhow::Result<FaultBody> {
         let (broken, repaired) = (listed(&self.broken), listed(&self.repaired));
         if broken.is_empty() && repaired.is_empty() {
@@ -122,7 +122,6 @@ impl FaultArguments {
         Ok(FaultBody { request_id, broken, repaired })
     }
 
-    /// How its preview is shown.
     pub(super) fn preview(&self) -> PreviewStyle {
         PreviewStyle { bytes: self.bytes, overwrites: false, by_device: false }
     }
@@ -130,18 +129,18 @@ impl FaultArguments {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// Refuse when anything stands elsewhere than the journal says.
+    /// Refuse if any device differs from the journal.
     #[default]
     Safe,
-    /// Move what the plan names from wherever it stands.
+    /// Move what the plan names, whatever its current position.
     Update,
-    /// Make devices exactly the plan: everything else on them goes dark.
+    /// Make the devices match the plan exactly; everything else on them goes dark.
     Overwrite,
 }
 
 impl Wanted {
-    /// How its preview is shown; that everything else on the devices goes dark has to be confirmed
-    /// in words.
+    /// Returns the style of the preview. In mode overwrite everything else on the devices goes
+    /// dark, which the user has to confirm in words.
     pub(super) fn preview(&self) -> PreviewStyle {
         PreviewStyle {
             bytes: self.bytes,
@@ -150,7 +149,7 @@ impl Wanted {
         }
     }
 
-    /// What the API wants to know.
+    /// Builds the request body.
     ///
     /// # Errors
     /// A file that cannot be read or is no plan.
@@ -169,7 +168,7 @@ impl Wanted {
 }
 
 impl ApplyArguments {
-    /// What the API wants to know.
+    /// Builds the request body.
     ///
     /// # Errors
     /// A file that cannot be read or is no plan.
@@ -185,7 +184,7 @@ impl ApplyArguments {
 }
 
 impl RollbackArguments {
-    /// What the API wants to know.
+    /// Builds the request body.
     ///
     /// # Errors
     /// A time that is too long.
@@ -194,13 +193,12 @@ impl RollbackArguments {
         Ok(RollbackBody { request_id, txn: self.txn, confirm_within_ms })
     }
 
-    /// How its preview is shown.
     pub(super) fn preview(&self) -> PreviewStyle {
         PreviewStyle { bytes: self.bytes, overwrites: false, by_device: false }
     }
 }
 
-/// What is named with commas or spaces between, also where a comma is one too many.
+/// Splits names at commas and spaces and ignores surplus commas.
 pub(super) fn listed(names: &[String]) -> Vec<&str> {
     names.iter().flat_map(|names| names.split([',', ' '])).filter(|name| !name.is_empty()).collect()
 }
@@ -225,7 +223,8 @@ struct PositionsFile {
     target: BTreeMap<String, BTreeMap<u32, u32>>,
 }
 
-/// What to send of a file. A plan is looked through and stays the bytes that it is: the daemon reads it.
+/// Returns the body for a file. A plan is checked but keeps its bytes, because the daemon parses
+/// it.
 fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
     let document = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(&bytes);
     if let Ok(document) = &document {

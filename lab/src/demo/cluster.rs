@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A whole cluster on this machine: emulated modules, the daemon, `lightloom ctl slurm`, and Slurm with a slurmd for each
-//! node. All its files are in one folder, all its processes end with this one.
+//! A whole cluster on this machine: emulated modules, the daemon, `lightloom ctl slurm`, and Slurm
+//! with a slurmd per node. All files are in one folder, and all processes end with this one.
 //!
-//! Slurm listens on the loopback address alone, on ports that were free, and authenticates with a munged and a key of its
-//! own: who is another user of this machine gets no root from it.
+//! Slurm listens only on the loopback address, on ports that were free. It authenticates with its
+//! own munged and its own key, so that another user of this machine cannot get root through it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -18,40 +18,37 @@ use lightloom_live::up::Programs;
 
 use super::processes::Processes;
 
-/// How long the cluster may take to come up, and anything in it to come about.
+/// The limit for the start of the cluster and for each later wait.
 pub(super) const WITHIN: Duration = Duration::from_secs(60);
-/// GPUs of a node, and of a ring.
+/// GPUs of a node and of a ring.
 const GPUS_EACH: u32 = 4;
 const GPUS_RING: u32 = 16;
-/// Nodes of a ring.
 pub(super) const RING: u32 = GPUS_RING / GPUS_EACH;
 
 const SOCKET: &str = "daemon/lightloomd.sock";
 const KEY_BYTES: u64 = 1024;
 const LOWEST_PORT: u16 = 10_000;
 
-/// How large it is.
+/// The size of the cluster.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Size {
-    /// Nodes.
     #[arg(long, value_name = "N", default_value_t = 72, hide = true, value_parser = clap::value_parser!(u32).range(16..=512))]
     nodes: u32,
-    /// Nodes of the job that the fabric is planned for.
+    /// Nodes of the job for which the fabric is planned.
     #[arg(long, value_name = "N", default_value_t = 64, hide = true, value_parser = clap::value_parser!(u32).range(4..=512))]
     pub(super) job_nodes: u32,
 }
 
-/// All of it, until dropped.
 pub(super) struct Cluster {
     pub(super) folder: PathBuf,
     pub(super) size: Size,
     pub(super) processes: Processes,
-    /// Why Slurm takes no part. `None` if it does.
+    /// Why Slurm is not started, if it is not.
     pub(super) lacks: Option<String>,
     programs: Programs,
 }
 
-/// Files by name; in capitals what differs.
+/// The files by name, with placeholders in capitals.
 const FILES: [(&str, &str); 6] = [
     ("sleeps", "#!/bin/sh\nexec sleep 600\n"),
     (
@@ -81,7 +78,7 @@ modules:
 - {nodes: [0, LAST], bundles: 2, serial: 'FOLDER/links/n{node}-b{bundle}'}
 ",
     ),
-    // As slurmctld needs one: a switch of all nodes.
+    // slurmctld needs a valid file at the start: one switch with all nodes.
     ("topology.conf", "SwitchName=all Nodes=n[0-LAST]\n"),
     (
         "may-start",
@@ -123,12 +120,11 @@ NodeName=n[0-LAST] NodeHostName=localhost NodeAddr=127.0.0.1 Port=[PORTS] CPUs=4
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 ";
 
-/// What of Slurm is run.
 const SLURM: [&str; 8] =
     ["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "sinfo", "squeue", "scancel"];
 
 impl Cluster {
-    /// Writes its files, which starts nothing.
+    /// Writes the files and starts nothing.
     pub(super) fn new(folder: &Path, size: Size) -> anyhow::Result<Self> {
         ensure!(
             size.job_nodes.is_multiple_of(RING) && size.job_nodes < size.nodes,
@@ -163,7 +159,7 @@ impl Cluster {
         self.path(SOCKET)
     }
 
-    /// Where our programs are.
+    /// Returns the folder of our programs.
     fn beside(&self) -> &Path {
         self.programs.own.parent().unwrap_or(Path::new("/"))
     }
@@ -179,7 +175,7 @@ impl Cluster {
         fs::write(self.path(name), text).with_context(|| format!("cannot write {name}"))
     }
 
-    /// A program with the environment of the cluster.
+    /// Returns a command with the environment of the cluster.
     fn command(&self, program: &Path) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(program);
@@ -191,7 +187,8 @@ impl Cluster {
         command
     }
 
-    /// What a command prints that is over soon, its words with single spaces between them.
+    /// Runs a short command, given as words with single spaces between them, and returns its
+    /// output.
     pub(super) fn shown(&self, words: &str) -> anyhow::Result<String> {
         let mut words = words.split(' ');
         let program = match words.next().unwrap_or_default() {
@@ -215,7 +212,7 @@ impl Cluster {
         self.processes.start(name, command.args(arguments), [&out, &err])
     }
 
-    /// Devices, and a daemon that has read each of them.
+    /// Starts the devices and a daemon, and waits until the daemon has read every device.
     pub(super) fn start_daemon(&mut self) -> anyhow::Result<()> {
         let Programs { own, daemon, .. } = self.programs.clone();
         let devices = "device serve devices.yaml --links links --control faults";
@@ -226,14 +223,14 @@ impl Cluster {
         self.shown("lightloom ctl wait --for 60s").map(drop)
     }
 
-    /// A plan that has light.
+    /// Makes a plan, adopts all devices and applies the plan.
     pub(super) fn apply(&mut self) -> anyhow::Result<()> {
         self.shown("lightloom plan fabric.yaml -o plan.json")?;
         self.shown("lightloom ctl adopt all")?;
         self.shown("lightloom ctl apply plan.json --cut-light").map(drop)
     }
 
-    /// Slurm, with every node idle.
+    /// Starts Slurm and waits until every node is idle.
     pub(super) fn start_slurm(&mut self) -> anyhow::Result<()> {
         let ports = free_ports(self.size.nodes as usize + 1)?;
         let nodes: Vec<String> = ports[1..].iter().map(u16::to_string).collect();
@@ -244,7 +241,8 @@ impl Cluster {
             let name = option.strip_suffix("-file").unwrap_or("sock");
             format!("--{option}={}", self.path(&format!("munge.{name}")).display())
         });
-        // It refuses a folder that others may not enter, such as a home; no other user has to.
+        // Without `--force`, munged refuses a folder that others cannot enter, such as a home. No
+        // other user needs to.
         let munged: Vec<&str> = ["--foreground", "--force"]
             .into_iter()
             .chain(files.iter().map(String::as_str))
@@ -263,7 +261,7 @@ impl Cluster {
         })
     }
 
-    /// `lightloom ctl slurm`, which goes on, until Slurm agrees with the plan.
+    /// Starts `lightloom ctl slurm` and waits until Slurm matches the plan.
     pub(super) fn follow(&mut self) -> anyhow::Result<()> {
         let own = self.programs.own.clone();
         let words = "ctl slurm fabric.yaml --topology topology.conf";
@@ -274,12 +272,12 @@ impl Cluster {
         })
     }
 
-    /// Waits for a file of the cluster, which `what` makes.
+    /// Waits until `what` creates a file of the cluster.
     fn has_file(&mut self, what: &str, name: &str) -> anyhow::Result<()> {
         self.seen(what, |cluster| Ok(cluster.path(name).exists().then_some(())))
     }
 
-    /// Asks the cluster until there is an answer.
+    /// Polls the cluster until there is an answer.
     pub(super) fn seen<T>(
         &mut self,
         what: &str,
@@ -295,7 +293,6 @@ impl Cluster {
         }
     }
 
-    /// That of munged, which is its owner's alone.
     fn write_key(&self) -> anyhow::Result<()> {
         let mut key = Vec::new();
         fs::File::open("/dev/urandom")?.take(KEY_BYTES).read_to_end(&mut key)?;
@@ -308,8 +305,8 @@ impl Cluster {
     }
 }
 
-/// Ports on the loopback address that are free just now, below those that the kernel hands out by itself: between here and
-/// the server that takes them, no connection gets one.
+/// Returns ports on the loopback address that are free now. They are below the kernel's own range,
+/// so that no connection takes one before its server does.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let first: u16 =
@@ -335,7 +332,7 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
         .collect::<std::io::Result<_>>()?)
 }
 
-/// What keeps Slurm from running here.
+/// Returns what keeps Slurm from running here.
 fn lacks() -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let is_there =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom demo --live`: a node dies on a running cluster, light moves, Slurm follows, and one digest names the plan
-//! at the daemon, in the emulated run and in Slurm.
+//! `lightloom demo --live`: a node fails on a running cluster, circuits move and Slurm follows. The
+//! daemon, the emulated run and Slurm name the same digest of the plan.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,9 +21,9 @@ use lightloom::output;
 use lightloom::result::ResultDocument;
 use lightloom_fabric::provenance::Inputs;
 
-/// The node that dies: in the middle of a ring.
+/// The node that fails, in the middle of a ring.
 const DIES: &str = "n5";
-/// The file that the emulated run is of.
+/// The scenario of the emulated run.
 const SCENARIO: &str = "kind: scenario
 version: 2
 name: node-dies
@@ -37,18 +37,16 @@ faults:
 expect:
   - groups_lost == 0
 ";
-/// The files of the page.
 pub(super) const PAGE: [&str; 4] = ["fabric.yaml", "after.json", "live.json", "run.json"];
 
 type Hosts = BTreeSet<String>;
 
-/// A cluster and what was seen of it.
 struct Demonstration {
     cluster: Cluster,
     live: LiveRun,
 }
 
-/// Shows it, and writes what the page is made of.
+/// Runs the demonstration and writes the inputs of the page.
 pub(super) fn run(folder: &Path, size: Size) -> anyhow::Result<()> {
     let cluster = Cluster::new(folder, size)?;
     let live = LiveRun { lacks: cluster.lacks.clone(), ..LiveRun::default() };
@@ -68,7 +66,7 @@ pub(super) fn run(folder: &Path, size: Size) -> anyhow::Result<()> {
     demonstration.end(&after)
 }
 
-/// Brings the cluster up and holds it until interrupted.
+/// Starts the cluster and keeps it running until interrupted.
 pub(super) fn stay(folder: &Path, size: Size) -> anyhow::Result<()> {
     let cluster = Cluster::new(folder, size)?;
     let mut demonstration = Demonstration { cluster, live: LiveRun::default() };
@@ -127,14 +125,14 @@ impl Demonstration {
         ctl::read_at(&self.cluster.socket(), "/v1/status")
     }
 
-    /// The plan in force and its digest.
+    /// Returns the plan in force and its digest.
     fn plan(&self) -> anyhow::Result<(String, Plan)> {
         let plan: Value = ctl::read_at(&self.cluster.socket(), "/v1/plan")?;
         Ok((digest(&plan), serde_json::from_value(plan)?))
     }
 
-    /// A job as large as the one that the fabric is planned for, until it runs on whole rings: its number. `None` without
-    /// Slurm.
+    /// Submits a job as large as the fabric's and waits until it runs on whole rings. Returns its
+    /// number, or `None` without Slurm.
     fn job(&mut self, name: &str, without: Option<&str>) -> anyhow::Result<Option<String>> {
         if self.cluster.lacks.is_some() {
             return Ok(None);
@@ -161,7 +159,7 @@ impl Demonstration {
         Ok(Some(job))
     }
 
-    /// Its modules answer no more, its light is gone, and its slurmd is dead.
+    /// Fails the node: its modules stop answering, its light goes out, and its slurmd is killed.
     fn dies(&mut self) -> anyhow::Result<Instant> {
         let since = Instant::now();
         self.cluster.shown(&format!("lightloom device fault --control faults {DIES} dead"))?;
@@ -216,7 +214,7 @@ impl Demonstration {
         Ok(())
     }
 
-    /// The same fabric and the same fault, packet by packet.
+    /// Emulates the same fault on the same fabric packet by packet.
     fn emulated(&mut self) -> anyhow::Result<()> {
         let since = Instant::now();
         fs::write(self.cluster.path("node-dies.yaml"), SCENARIO)?;
@@ -230,7 +228,7 @@ impl Demonstration {
         Ok(())
     }
 
-    /// Everything names one plan.
+    /// Checks that every digest is that of the plan in force, and prints the summary.
     fn end(mut self, after: &str) -> anyhow::Result<()> {
         for (place, digest) in &self.live.digests {
             let is_one = digest.len() >= 12 && after.starts_with(digest.as_str());
@@ -258,7 +256,7 @@ impl Demonstration {
 }
 
 impl Cluster {
-    /// Nodes that are drained, and the reasons.
+    /// Returns the drained nodes with the reasons.
     fn drained(&self) -> anyhow::Result<Vec<(String, String)>> {
         let shown = self.shown("scontrol --all --oneliner show node")?;
         let drained = read::nodes(&shown).filter(|(_, node)| node.is_drained);
@@ -270,7 +268,8 @@ fn hosts(nodes: &[impl ToString]) -> Hosts {
     nodes.iter().map(ToString::to_string).collect()
 }
 
-/// On how many rings of the plan a job is; `None` if it has a part of one, or a node in none.
+/// Returns the number of rings on which a job runs, or `None` if it uses part of a ring or a node
+/// in no ring.
 fn whole_rings(job: &Hosts, plan: &Plan) -> Option<usize> {
     let rings = plan.groups.iter().map(|group| hosts(&group.nodes));
     let met: Vec<Hosts> = rings.filter(|ring| !ring.is_disjoint(job)).collect();

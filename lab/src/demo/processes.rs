@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Processes that end with this one: those that were started here, and whatever they left behind.
+//! Child processes, with all their descendants, that end with this one.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,19 +12,19 @@ use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How often it is looked whether something came about.
+/// How often conditions are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long everything may take to end.
+/// How long all processes may take to end.
 const END_WITHIN: Duration = Duration::from_secs(10);
 
-/// All of them, killed when dropped.
 pub(super) struct Processes {
     stopped: Arc<AtomicBool>,
     children: Vec<(String, Child)>,
 }
 
 impl Processes {
-    /// From here on a process that loses its parent is ours, and a signal to end is noticed by [`Processes::check`].
+    /// Makes this process the reaper of orphaned descendants, and catches the signals that
+    /// [`Processes::check`] reports.
     pub(super) fn new() -> anyhow::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let stopped = Arc::new(AtomicBool::new(false));
@@ -49,7 +49,6 @@ impl Processes {
         Ok(Self { stopped, children: Vec::new() })
     }
 
-    /// Starts one; what it prints is in `out` and `err`.
     pub(super) fn start(
         &mut self,
         name: &str,
@@ -64,7 +63,6 @@ impl Processes {
         Ok(())
     }
 
-    /// Kills one.
     pub(super) fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         let place = self.children.iter().position(|(of, _)| of == name);
         let (_, mut child) = self.children.remove(place.context("no such process")?);
@@ -77,7 +75,7 @@ impl Processes {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Whether everything runs and is to go on.
+    /// Returns an error if a process has ended or a signal arrived.
     pub(super) fn check(&mut self, what: &str) -> anyhow::Result<()> {
         ensure!(!self.is_stopped(), "interrupted");
         for (name, child) in &mut self.children {
@@ -107,9 +105,9 @@ impl Drop for Processes {
     }
 }
 
-/// Every process that this one or one of its descendants is the parent of.
+/// Returns all descendants of this process.
 fn descendants() -> Vec<Pid> {
-    // What is dead and only not waited for yet needs nothing more.
+    // A zombie needs no further signal.
     let parent = |text: &str| {
         let (state, rest) = text.rsplit_once(") ")?.1.split_once(' ')?;
         rest.split(' ').next().filter(|_| state != "Z")?.parse::<i32>().ok()

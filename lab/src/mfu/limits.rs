@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The flags of `lightloom mfu` that say which mappings are tried and how the training software works.
+//! The flags of `lightloom mfu` for the mappings to try and for the behaviour of the training
+//! software.
 
 use clap::ValueEnum;
 use lightloom_training::calibration::{ContextExchange, ZeroStage};
@@ -9,7 +10,7 @@ use lightloom_training::request::Changes;
 use lightloom_training::schedule::Schedule;
 use lightloom_training::search::Limits;
 
-/// Degrees to try; all that divide, where none are given.
+/// Degrees to try; without a flag, all that divide.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LimitArguments {
     /// Tensor-parallel degrees to try.
@@ -36,19 +37,20 @@ pub(crate) struct LimitArguments {
     /// Orders of passes to try [default: 1f1b, interleaved where --virtual-stages is above 1].
     #[arg(long, value_delimiter = ',', value_enum, value_name = "ORDER")]
     schedule: Vec<ScheduleArgument>,
-    /// What replicas hold of the training state: 0 all, 1 their share of the optimizer, 2 and of the gradients, 3 of
-    /// everything (FSDP) [default: that of the constants, 1].
+    /// What replicas share of the training state: 0 nothing, 1 the optimizer, 2 also the gradients,
+    /// 3 everything (FSDP) [default: that of the constants, 1].
     #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
     zero: Option<u8>,
-    /// How keys and values travel in context parallelism [default: that of the constants, ring].
+    /// How context parallelism exchanges keys and values [default: that of the constants, ring].
     #[arg(long, value_enum, value_name = "HOW")]
     cp_exchange: Option<ContextArgument>,
-    /// Split tokens over TP outside the matrix products: all-gather and reduce-scatter instead of all-reduce
-    /// [default: that of the constants, yes].
+    /// Split tokens over TP outside the matrix products: all-gather and reduce-scatter instead of
+    /// all-reduce [default: that of the constants, yes].
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     sequence_parallel: Option<bool>,
-    /// What the software does, instead of what its recipe for the model says: `none`, or some of graphs,
-    /// grouped-experts, fused-experts, deep-ep, hybrid-ep, token-drop, overlapped-dispatch, dual-pipe, node-limited.
+    /// Features of the software, instead of those in its recipe for the model: `none`, or some of
+    /// graphs, grouped-experts, fused-experts, deep-ep, hybrid-ep, token-drop, overlapped-dispatch,
+    /// dual-pipe, node-limited.
     #[arg(long, value_name = "WORD,…")]
     features: Option<Features>,
 }
@@ -74,11 +76,11 @@ enum ScheduleArgument {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ContextArgument {
-    /// Block by block, behind the attention core.
+    /// Block by block, overlapped with the attention core.
     Ring,
-    /// All at once before it.
+    /// All at once before the attention core.
     AllGather,
-    /// All-to-all, whole sequences of few heads.
+    /// All-to-all: whole sequences of few heads.
     Ulysses,
 }
 
@@ -91,7 +93,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 }
 
 impl LimitArguments {
-    /// What the search may try.
+    /// Returns the limits of the search.
     pub(crate) fn limits(&self) -> Limits {
         let recompute = self.recompute.iter().map(|recompute| match recompute {
             RecomputeArgument::None => Recompute::None,
@@ -114,7 +116,7 @@ impl LimitArguments {
         }
     }
 
-    /// What the software does other than its constants say.
+    /// Returns where the software differs from its constants.
     pub(crate) fn changes(&self) -> Changes {
         Changes {
             sharding: self.zero.map(|stage| match stage {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu --runs`: steps that a user measured, each beside what is computed for it.
+//! `lightloom mfu --runs`: compares a user's measured steps with computed ones.
 
 use std::path::Path;
 
@@ -12,22 +12,22 @@ use serde::Serialize;
 use super::{Arguments, ChosenConstants, constants, study};
 use lightloom::output::{self, VerbOutcome};
 
-/// A computed step that is further off asks for constants of one's own.
+/// The error above which own constants are advised.
 const ALLOWED: f64 = 0.1;
 
 #[derive(Serialize)]
 struct Document {
     #[serde(flatten)]
     made: Provenance,
-    /// Each with a figure.
+    /// Runs for which a step was computed.
     runs: Vec<ComparedRun>,
-    /// Why the others have none.
+    /// Why the other rows have no computed step.
     rows_not_computed: Vec<String>,
-    /// A step is off by more than a tenth: `lightloom calibrate` is for that.
+    /// Whether a step is off by more than a tenth, which `lightloom calibrate` can correct.
     calibrate: bool,
 }
 
-/// Shows every run of the table with what is computed for it; good if each has a figure.
+/// Compares every run of the table with its computed step. Good if all could be computed.
 pub(super) fn run(arguments: &Arguments, path: &Path) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let text = study::read(path, 0, &mut inputs)?;

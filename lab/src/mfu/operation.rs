@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What faults leave of an MFU: the flags of `lightloom mfu` that say how a job meets them.
+//! Faults in operation: the flags of `lightloom mfu` for their effect on a job's MFU.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use lightloom_units::seed::Seed;
 use crate::compare::fault_source;
 use lightloom::table::TextTable;
 
-/// The cluster that faults are replayed on to find the share of wasted GPUs: 2,880 GPUs in nodes of four.
+/// The cluster on which faults are replayed to find the share of wasted GPUs: 2,880 GPUs in nodes
+/// of four.
 const CLUSTER: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 /// Bytes of a checkpoint per weight: master weight, two moments and the weight.
 const CHECKPOINT_BYTES_PER_WEIGHT: f64 = 14.0;
@@ -24,42 +25,43 @@ const STORE_BYTES_PER_SECOND: f64 = 2e12;
 /// With `--faults`: goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss).
 #[derive(Debug, clap::Args)]
 pub(crate) struct OperationArguments {
-    /// Also show what faults leave: a trace file, `synthetic`, or `iid:P`.
+    /// Also show the effect of faults: a trace file, `synthetic`, or `iid:P`.
     #[arg(long, value_name = "FILE|synthetic|iid:P")]
     faults: Option<String>,
-    /// For a trace file: servers watched, where the file does not say [default: 400].
+    /// For a trace file: servers watched, if the file lacks their number [default: 400].
     #[arg(long, requires = "faults", value_name = "N")]
     trace_servers: Option<u32>,
-    /// Random draws of servers and their places.
+    /// Random placements of the servers.
     #[arg(long, requires = "faults", value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     samples: u64,
-    /// Where the randomness comes from.
+    /// The seed of the random draws.
     #[arg(long, requires = "faults", value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Interruptions of a node of eight GPUs a day (0.002 to 0.007 in five published clusters).
+    /// Interruptions per day of a node with eight GPUs (0.002 to 0.007 in five published clusters).
     #[arg(long, requires = "faults", value_name = "RATE", default_value_t = 0.004)]
     fault_rate: f64,
-    /// Seconds until a fault is known.
+    /// Seconds until a fault is detected.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 600.0)]
     detect: f64,
     /// Seconds to plan around a fault and switch.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 1.0)]
     replan: f64,
-    /// Seconds to start a job again from its checkpoint.
+    /// Seconds to restart a job from its checkpoint.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 600.0)]
     restart: f64,
-    /// Seconds that a checkpoint stops the job [default: 14 B a weight into a store of 2 TB/s].
+    /// Seconds for which a checkpoint stops the job [default: 14 B per weight into a store of 2
+    /// TB/s].
     #[arg(long, requires = "faults", value_name = "SECONDS")]
     checkpoint_write: Option<f64>,
     /// Seconds between checkpoints [default: Young's optimum].
     #[arg(long, requires = "faults", value_name = "SECONDS")]
     checkpoint_interval: Option<f64>,
-    /// Share of speed that slow nodes cost (MegaScale gained 0.007 by removing them).
+    /// Share of speed lost to slow nodes (MegaScale gained 0.007 by removing them).
     #[arg(long, requires = "faults", value_name = "SHARE", default_value_t = 0.007)]
     straggler_loss: f64,
 }
 
-/// Replayed faults, and the waste already found by design and group size.
+/// Replayed faults, and the waste computed so far by design and group size.
 pub(crate) struct Faults<'a> {
     arguments: &'a OperationArguments,
     samples: Vec<Timeline>,
@@ -67,7 +69,7 @@ pub(crate) struct Faults<'a> {
 }
 
 impl OperationArguments {
-    /// The faults that the flags ask for, if they ask for any.
+    /// Returns the faults that the flags ask for, if any.
     pub(crate) fn faults(&self, inputs: &mut Inputs) -> anyhow::Result<Option<Faults<'_>>> {
         let Some(text) = &self.faults else { return Ok(None) };
         let shares = [self.fault_rate, self.detect, self.replan, self.restart, self.straggler_loss];
@@ -102,7 +104,7 @@ impl OperationArguments {
 }
 
 impl Faults<'_> {
-    /// What is left of `mfu`; nothing where the design never holds a group of `tp`.
+    /// Returns the goodput for `mfu`, or `None` if the design never holds a group of `tp`.
     pub(crate) fn goodput(
         &mut self,
         model: &Model,
@@ -112,7 +114,7 @@ impl Faults<'_> {
         mfu: f64,
     ) -> anyhow::Result<Option<Goodput>> {
         let operation = self.arguments.operation(model, gpus);
-        // A group beyond the domain is made of parts that each lie in one.
+        // A group larger than the domain consists of parts that each fit into one.
         let mut part = tp;
         while part > 0 {
             if let Some(waste) = self.waste(arch, part)? {
@@ -142,7 +144,7 @@ impl Faults<'_> {
     }
 }
 
-/// The four factors, one row a mapping.
+/// Formats the four factors, one row per mapping.
 pub(crate) fn table<'r>(rows: impl Iterator<Item = (&'r str, u64, u32, &'r Goodput)>) -> String {
     let mut table = TextTable::new([
         "arch",

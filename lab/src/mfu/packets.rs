@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom mfu --packets`: the steps found by formula, run packet by packet.
+//! `lightloom mfu --packets`: the computed steps, run packet by packet.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,33 +18,36 @@ use lightloom::files;
 use lightloom::output;
 use lightloom::table::TextTable;
 
-/// Whether and how steps are run packet by packet.
+/// Options of the packet runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PacketArguments {
-    /// Also run each mapping shown packet by packet, and hold the formula against it.
+    /// Also run each mapping shown packet by packet, and compare with the formula.
     #[arg(long)]
     pub(crate) packets: bool,
-    /// Show that times of collectives which are used again are exact: the whole run without reuse too where
-    /// that is short, samples of it otherwise.
+    /// Prove that reused times of collectives are exact: repeat a short run without reuse, and
+    /// samples of a long one.
     #[arg(long, requires = "packets")]
     prove: bool,
-    /// Write the first step that is run as Chakra execution traces, one file a rank, into this folder.
+    /// Write the first step that is run as Chakra execution traces into this folder, one file per
+    /// rank.
     #[arg(long, value_name = "FOLDER", requires = "packets")]
     chakra_out: Option<PathBuf>,
-    /// Write the first step that is run as a Chrome trace, for Perfetto and `lightloom workload replay`.
+    /// Write the first step that is run as a Chrome trace, for Perfetto and `lightloom workload
+    /// replay`.
     #[arg(long, value_name = "FILE", requires = "packets")]
     trace_out: Option<PathBuf>,
 }
 
 impl PacketArguments {
-    /// Runs `job`, `arch` being what its network is called; nothing where it has no packet mode, which is said.
+    /// Runs `job` on the architecture `arch`. Prints why and returns `None` if it has no packet
+    /// mode.
     pub(crate) fn run(&self, job: &Job<'_>, arch: &str) -> Option<ExcerptRun> {
         let prove = if self.prove { Prove::Reuse } else { Prove::Nothing };
         let ran = packets::run(job, prove, &mut Live::default());
         ran.map_err(|refusal| output::note(&format!("{} on {arch}: {refusal}", job.mapping))).ok()
     }
 
-    /// Writes what was run as traces, where they are asked for.
+    /// Writes the traces that the flags ask for.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -59,7 +62,7 @@ impl PacketArguments {
     }
 }
 
-/// Writes a step as Chakra execution traces, one file a rank.
+/// Writes a step as Chakra execution traces, one file per rank.
 ///
 /// # Errors
 /// If the folder cannot be made or written.
@@ -73,7 +76,7 @@ pub(crate) fn write_chakra(
     for (rank, stream) in streams.iter().enumerate() {
         files::write(&folder.join(format!("step.{rank}.et")), stream)?;
     }
-    // ASTRA-sim reads the ranks of each group from here.
+    // ASTRA-sim reads the ranks of each group from this file.
     let groups: BTreeMap<String, Vec<u32>> = chakra::groups(graph, machine)
         .into_iter()
         .enumerate()
@@ -100,7 +103,7 @@ pub(crate) fn write_chrome(
     files::write(path, text.as_bytes())
 }
 
-/// Both modes side by side, a row a mapping.
+/// Formats formula and packet run side by side, one row per mapping.
 pub(crate) fn table<'r>(
     rows: impl Iterator<Item = (&'r str, u64, &'r PacketStep)>,
     features: Features,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom reproduce mfu`: the training part of the InfiniteHBD study, and published runs, recomputed.
+//! `lightloom reproduce mfu`: recomputes the training part of the InfiniteHBD study, and published
+//! runs.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ struct Document {
     claims: Vec<Claim>,
 }
 
-/// Prints every claim with its verdict; good if all that were published come out.
+/// Prints every claim with its verdict. Good if all published claims are confirmed.
 pub(crate) fn reproduce(
     format: ResultFormat,
     sentences: Vec<Sentence>,
@@ -50,7 +51,7 @@ pub(crate) fn reproduce(
     Ok(if is_bad { VerbOutcome::Bad } else { VerbOutcome::Good })
 }
 
-/// Published runs beside what is computed for them: the page of validation, or its rows.
+/// Compares published runs with computed ones: writes the validation page or its rows.
 pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
     let mut inputs = Inputs::new();
     let texts = texts(tables, &mut inputs)?;
@@ -65,7 +66,7 @@ pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Res
     Ok(VerbOutcome::Good)
 }
 
-/// Measured collectives beside what is computed for them: the page of validation, or its rows.
+/// Compares measured collectives with computed ones: writes the validation page or its rows.
 pub(crate) fn collectives(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
     anyhow::ensure!(!tables.is_empty(), "no collectives to hold against: name tables with --runs");
     let mut inputs = Inputs::new();
@@ -96,7 +97,7 @@ fn texts(tables: &[PathBuf], inputs: &mut Inputs) -> anyhow::Result<Vec<String>>
     tables.iter().enumerate().map(|(place, path)| read(path, place, inputs)).collect()
 }
 
-/// The text of a table of runs, noted among the inputs.
+/// Reads a table of runs and records it as an input.
 pub(crate) fn read(path: &Path, place: usize, inputs: &mut Inputs) -> anyhow::Result<String> {
     let bytes = files::read_result(path)?;
     inputs.insert(format!("runs-{}", place + 1), Input::of(files::name(path), &bytes));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files of a report, each recognised by what is in it.
+//! The input files of a report, recognised by their contents.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,12 +24,11 @@ use serde_json::Value;
 use lightloom::output::{self, InputRefused};
 use lightloom::{files, kinds};
 
-/// What `lightloom demo --live` measured.
+/// The schema of the measurements of `lightloom demo --live`.
 pub(crate) const LIVE_SCHEMA: &str = "lightloom.live-demo/v1";
 /// Larger files are refused before they are read into memory.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// What was given.
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     pub(super) fabric: Option<(String, Fabric)>,
@@ -45,7 +44,7 @@ pub(super) struct Inputs {
     pub(super) sources: Vec<SourceFile>,
 }
 
-/// Keys by which results are distinguished. Their values are not looked at, whatever they are.
+/// The keys that distinguish result files. Their values do not matter.
 #[derive(Deserialize)]
 struct Marks {
     schema: Option<String>,
@@ -54,7 +53,7 @@ struct Marks {
     mappings_tried: Option<IgnoredAny>,
 }
 
-/// What a file is.
+/// The kind of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InputKind {
     Fabric,
@@ -90,11 +89,6 @@ const READABLE: &str = "a report reads fabric, price and buy files, fault traces
                         and `mfu`";
 
 impl Inputs {
-    /// Reads every file.
-    ///
-    /// # Errors
-    /// If one cannot be read, is of no kind that a report reads, is wrong, or is the second of its kind where one
-    /// page has room for one.
     pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Self> {
         let mut inputs = Self::default();
         for path in paths {
@@ -103,13 +97,13 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// The fabric and its network, where circuits between leaves are all that is planned.
+    /// Returns the fabric and its network if only circuits between leaves are planned.
     pub(super) fn circuits_alone(&self) -> Option<(&Fabric, &ReconfigurableFatTree)> {
         let (_, fabric) = self.fabric.as_ref()?;
         fabric.circuits_alone().map(|network| (fabric, network))
     }
 
-    /// Whether results that were run or computed elsewhere are all that the page is about.
+    /// Returns whether all inputs are results of runs or computations.
     pub(super) fn has_results_alone(&self) -> bool {
         let is_else = self.fabric.is_some() || self.plan.is_some() || self.trace.is_some();
         let is_run = !self.bills.is_empty() || !self.runs.is_empty() || !self.sweeps.is_empty();
@@ -182,7 +176,7 @@ fn json<'b, T: Deserialize<'b>>(name: &str, bytes: &'b [u8], kind: InputKind) ->
         .with_context(|| format!("{name} looks like a {} and is not one", kind.name()))
 }
 
-/// What a file is, by its marks.
+/// Recognises the kind of a file.
 fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => bail!("{name} is empty; {READABLE}"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a report asks of the planner: the designs under the faults, their cost, the published figures.
+//! Computations for a report: the designs under faults, their cost, and the published figures.
 
 use anyhow::Context;
 use lightloom_fabric::trace::{FaultTrace, Timeline};
@@ -15,20 +15,20 @@ use lightloom_study::cost::{
 use lightloom_study::reproduce::{Claim, Inputs as ClaimInputs, infinitehbd};
 use lightloom_units::seed::Seed;
 
-/// Shares of faulty nodes at which curves have points.
+/// The shares of failed nodes at which curves have points.
 const FAULT_RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10];
-/// Node-samples that a point of a curve is the mean of.
+/// Node samples per point of a curve.
 const NODES_A_POINT: u32 = 100_000;
-/// Fewest and most snapshots for a point.
+/// The fewest and the most snapshots per point.
 const SNAPSHOTS: [u32; 2] = [4, 200];
 
-/// What is compared, and under which faults.
+/// The designs to compare, and the faults.
 pub(super) struct StudyQuestion<'a> {
     pub(super) cluster: Cluster,
     pub(super) designs: &'a [Box<dyn Architecture>],
     pub(super) own: Option<String>,
     pub(super) tp: u32,
-    /// What the faults are, in words.
+    /// The source of the faults, in words.
     pub(super) faults: String,
     pub(super) trace: Option<&'a FaultTrace>,
     pub(super) samples: &'a [Timeline],
@@ -36,7 +36,7 @@ pub(super) struct StudyQuestion<'a> {
     pub(super) seed: Seed,
 }
 
-/// The histories of the nodes that designs are held against.
+/// Returns the fault histories of the nodes.
 ///
 /// # Errors
 /// If the trace does not fit the cluster.
@@ -55,7 +55,7 @@ pub(super) fn samples(
         .with_context(|| format!("{name} does not fit this cluster"))
 }
 
-/// The designs under the faults.
+/// Compares the designs under the faults.
 pub(super) fn comparison(question: &StudyQuestion<'_>) -> Comparison {
     let StudyQuestion { cluster, designs, tp, samples, seed, .. } = *question;
     let study = Study { cluster, architectures: designs, tp: &[tp], jobs: &[], samples };
@@ -88,7 +88,7 @@ pub(super) fn comparison(question: &StudyQuestion<'_>) -> Comparison {
     }
 }
 
-/// What the designs cost.
+/// Computes the cost of the designs.
 ///
 /// # Errors
 /// If the price file lacks a part.
@@ -116,12 +116,12 @@ pub(super) fn costs(
     })
 }
 
-/// The site of a cluster, with the network card that costs are shown for by default.
+/// Returns the site of a cluster, with the network card for which costs are shown by default.
 pub(super) const fn site(gpus: u32, gpus_per_node: u32) -> Site {
     Site { gpus, gpus_per_node, nic: NicRate::G400 }
 }
 
-/// Cost for each GPU that can be used, where both cost and waste are known.
+/// Returns the cost per usable GPU of designs with known cost and waste.
 fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
     let of = |row: &CostRow| {
         let CostOutcome::Priced(cost) = &row.outcome else { return None };
@@ -135,7 +135,8 @@ fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
     costs.iter().filter_map(of).collect()
 }
 
-/// Published figures beside ours; those about the public trace only where it was given.
+/// Compares published figures with ours. Those about the public trace are included only with that
+/// trace.
 ///
 /// # Errors
 /// If the price file lacks a part.
@@ -149,7 +150,7 @@ pub(super) fn claims(
     Ok(infinitehbd(&ClaimInputs { trace, prices, samples, seed })?)
 }
 
-/// Whether a trace is the public one of the InfiniteHBD study: its published counts.
+/// Returns whether a trace has the counts of the InfiniteHBD study's public trace.
 pub(super) fn is_public(trace: &FaultTrace) -> bool {
     (trace.servers, trace.faults.len(), trace.names.len()) == (400, 584, 231)
 }

@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Gains of OrchestrRL and StreamRL, and Step-3's tokens a second, over what their abstracts leave open.
+//! Published gains of OrchestrRL, StreamRL and TokenLake, and Step-3's tokens per second,
+//! recomputed over the choices that their abstracts leave open.
 //!
-//! OrchestrRL (arXiv 2601.01209, second version), read: 64 H800, up to 1.42 times the throughput of static baselines; in a reading note of the first version, Qwen2.5 of 14B and 32B,
-//! one step off, answers of OpenR1. How many GPUs generate, how many samples a step has, how long answers are, how the baseline deals them
-//! out and what software adds is ours, and was fixed before the study was run. Samples of a step are 8 to 16 answers to each of 64 to
-//! 512 prompts, as examples of public RL software have them (recalled).
+//! OrchestrRL (arXiv 2601.01209, second version), read: 64 H800, up to 1.42 times the throughput of
+//! static baselines. From a reading note of the first version: Qwen2.5 of 14B and 32B, one step
+//! off, answers of OpenR1. Our own choices, fixed before the study was run, are the GPUs that
+//! generate, the samples per step, the length of answers, how the baseline distributes them, and
+//! what software adds. A step has 8 to 16 answers to each of 64 to 512 prompts, as in examples of
+//! public RL software (recalled).
 //!
-//! StreamRL (arXiv 2504.15930), read: up to 2.66 times the throughput of existing systems; in a reading note, 128 H800 in 16 nodes. The model, the samples, their
-//! lengths, and that existing systems generate and train on the same GPUs in turn is ours. Ours generates on some of the GPUs and trains on the others, split as is
-//! best, in the better of two loops.
+//! StreamRL (arXiv 2504.15930), read: up to 2.66 times the throughput of existing systems; from a
+//! reading note: 128 H800 in 16 nodes. Our own choices are the model, the samples, their lengths,
+//! and that existing systems generate and train in turn on the same GPUs. Our system generates on
+//! some GPUs and trains on the others, with the best split and the better of two loops.
 //!
-//! Step-3 (arXiv 2507.19427), read: up to 4,039 tokens a second and GPU within 50 ms a token, with 4K of context, in eight bits, without
-//! multi-token prediction, on Hopper GPUs. Read in the introduction of its communication library: three micro-batches, two nodes of attention and two of
-//! feed-forward parts, 128 tokens of each attention GPU in a micro-batch. How many nodes of each the figure was reached with, whether
-//! caches have eight bits, what 4K means and what software adds is ours, and was fixed before the study was run.
+//! Step-3 (arXiv 2507.19427), read: up to 4,039 tokens per second and GPU within 50 ms per token,
+//! with 4K of context, in eight bits, without multi-token prediction, on Hopper GPUs. Read in the
+//! introduction of its communication library: three micro-batches, two nodes of attention and two
+//! of feed-forward parts, 128 tokens of each attention GPU in a micro-batch. Our own choices, fixed
+//! before the study was run, are the numbers of nodes behind the figure, whether caches have eight
+//! bits, the meaning of 4K, and what software adds.
 //!
-//! TokenLake (arXiv 2508.17219), read: up to 2.6 times the throughput and 2.0 times the hit rate of cache-aware routing. Models, GPUs, what is
-//! shared and how popular it is, and the room for it, is ours: eight replicas with ten times the requests that they can serve. Single
-//! settings at other rates had been looked at before.
+//! TokenLake (arXiv 2508.17219), read: up to 2.6 times the throughput and 2.0 times the hit rate of
+//! cache-aware routing. Our own choices are models, GPUs, the shared prefixes, their popularity and
+//! the room for them: eight replicas with ten times the requests that they can serve. Single
+//! settings at other rates had been tried before.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -45,12 +52,12 @@ const ANSWERS: [((f64, f64), &str); 3] = [
 ];
 const HOSTS: [(f64, &str); 2] = [(0.0, "nothing"), (0.005, "5 ms a decode step")];
 
-/// What a baseline is where nobody says how its replicas are sized.
+/// The baselines for which the paper does not say how replicas are sized.
 const BASELINES: [(Baseline, &str); 2] = [
     (Baseline::Even, "the best size, dealt out"),
     (Baseline::Shared, "the best size, shared queue"),
 ];
-/// What it would have to be: a size that was chosen once, not the best for these samples.
+/// The baseline that would explain the figure: a size chosen once, not the best for these samples.
 const SIZES: [(Baseline, &str); 3] = [
     (Baseline::Size(4), "TP 4 whatever the samples"),
     (Baseline::Size(2), "TP 2"),
@@ -64,7 +71,8 @@ enum Baseline {
     Size(u32),
 }
 
-/// Throughput with replicas that change ÷ that of the best of one size, and ÷ that of sizes chosen once.
+/// Explains the throughput of changing replicas, divided by that of the best single size and by
+/// that of sizes chosen once.
 fn why_orchestrrl() -> Vec<Why> {
     let Some(known) = reports() else { return Vec::new() };
     let why = |claim, sentence, baselines: &'static [(Baseline, &'static str)]| {
@@ -86,7 +94,6 @@ fn why_orchestrrl() -> Vec<Why> {
     vec![why(best, Some(ORCHESTRRL), &BASELINES), why(chosen, None, &SIZES)]
 }
 
-/// All of them.
 pub(crate) fn why_seeds() -> Vec<Why> {
     let mut all = why_orchestrrl();
     all.push(why_streamrl());
@@ -101,14 +108,15 @@ const STREAM_MODELS: [(&str, &str); 3] = [
     ("qwen2.5-72b", "Qwen2.5-72B"),
 ];
 const STREAM_SAMPLES: [(u32, &str); 2] = [(2048, "2,048"), (512, "512")];
-/// GPUs that generate, of 128.
+/// The numbers of generating GPUs, of 128.
 const STREAM_SPLITS: [u32; 5] = [32, 64, 80, 96, 112];
 const LOOPS: [(&[TrainingLoop], &str); 2] = [
     (&[TrainingLoop::Streaming, TrainingLoop::OneStepOff], "streaming or one step off"),
     (&[TrainingLoop::Streaming], "streaming alone"),
 ];
 
-/// Throughput of streaming on GPUs of their own ÷ that of stages in turn on all GPUs.
+/// Explains the throughput of streaming on separate GPUs, divided by that of stages in turn on all
+/// GPUs.
 fn why_streamrl() -> Why {
     let open = vec![
         assumption("the model", &STREAM_MODELS),
@@ -139,7 +147,7 @@ fn why_streamrl() -> Why {
     })
 }
 
-/// Nodes of eight GPUs with attention, and with feed-forward parts.
+/// Nodes of eight GPUs for attention and for feed-forward parts.
 const NODES: [([u32; 2], &str); 4] = [
     ([2, 2], "two and two"),
     ([3, 2], "three and two"),
@@ -151,10 +159,11 @@ const CACHES: [(f64, &str); 2] = [(1.0, "eight bits"), (2.0, "sixteen bits")];
 const CONTEXTS: [(f64, &str); 2] =
     [(4096.0, "4,096 tokens in the mean"), (2048.0, "4,096 at the end, half of that in the mean")];
 
-/// What would have to hold.
+/// The assumption that would have to hold.
 const KERNELS: [(bool, &str); 1] = [(true, "read memory while they compute")];
 
-/// Tokens a second and GPU of the largest batch within 50 ms a token, each attention GPU an instance of its own.
+/// Explains the tokens per second and GPU of the largest batch within 50 ms per token, with each
+/// attention GPU as its own instance.
 fn why_step3() -> [Why; 2] {
     let open = || {
         vec![
@@ -203,7 +212,7 @@ fn step3(choice: &[usize], reads_while_computing: bool) -> Option<f64> {
     group.most_tokens(0.05, CONTEXTS[choice[3]].0, 65_536).map(|(_, rate)| rate)
 }
 
-/// Models, with GPUs of a replica and requests a second.
+/// Models, with GPUs per replica and requests per second.
 const SERVED: [((&str, u32, f64), &str); 2] = [
     (("llama-3.1-70b", 8, 400.0), "Llama-3.1-70B on 64 H100"),
     (("llama-3.1-8b", 1, 400.0), "Llama-3.1-8B on 8 H100"),
@@ -213,7 +222,8 @@ const PREFIX_TOKENS: [(f64, &str); 2] = [(16_000.0, "16,000 in the mean"), (4_00
 const ZIPF: [(f64, &str); 3] = [(1.0, "Zipf's law"), (0.8, "exponent 0.8"), (1.2, "exponent 1.2")];
 const ROOM: [(f64, &str); 2] = [(0.3, "30 % of the caches"), (0.1, "10 %")];
 
-/// Throughput and hit rate of a pool ÷ those of replicas for themselves, all overloaded.
+/// Explains the throughput and the hit rate of a shared pool, divided by those of separate
+/// replicas, all overloaded.
 fn why_tokenlake() -> [Why; 2] {
     let open = || {
         vec![
@@ -292,7 +302,7 @@ fn gain(report: &ReinforcementReport, baseline: Baseline) -> f64 {
     rate(Way::Adaptive) / against
 }
 
-/// By choices of all but the baseline.
+/// Computes the reports for all choices but the baseline.
 fn reports() -> Option<BTreeMap<Vec<usize>, Option<ReinforcementReport>>> {
     let sizes = [MODELS.len(), SPLITS.len(), SAMPLES.len(), ANSWERS.len(), HOSTS.len()];
     let all: Vec<Vec<usize>> = (0..sizes.iter().product())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the twin starts itself: no user types these.
+//! Verbs that the twin itself starts and no user types.
 
 use std::io::Read;
 
@@ -14,16 +14,16 @@ use lightloom::output::VerbOutcome;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Holds the namespaces of a twin.
+    /// Hold the namespaces of a twin.
     #[command(hide = true, after_help = "Example: started by `lightloom twin up`")]
     Hold(Dir),
-    /// The first process inside.
+    /// Run as the first process inside.
     #[command(hide = true, after_help = "Example: started by `lightloom twin hold`")]
     Init(Dir),
-    /// Tries what the kernel allows.
+    /// Test what the kernel allows.
     #[command(hide = true, after_help = "Example: started by `lightloom twin up`")]
     Probe,
-    /// Hears of a change of lightloomd, on standard input, and writes the ranks.
+    /// Read a change of lightloomd from standard input, and write the ranks.
     #[command(hide = true, after_help = "Example: started by lightloomd")]
     Committed(Dir),
 }
@@ -51,7 +51,7 @@ pub(crate) fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// A line of the journal that has a plan: all of it, or what makes it of another.
+/// A journal record with a plan: the whole plan, or its difference from another.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kept {
@@ -59,11 +59,11 @@ enum Kept {
     PlanAfter { after: String, change: PlanChange },
 }
 
-/// The plan of this digest, which the journal has before the first change that names it.
+/// Returns the plan with this digest. The journal has it before the first change that names it.
 fn plan_in(journal: &str, sha256: &str) -> anyhow::Result<Option<Plan>> {
     let whole = format!("{{\"plan\":{{\"sha256\":\"{sha256}\"");
     let digest = format!("\",\"sha256\":\"{sha256}\",\"change\":");
-    // Number and hash come before what a line says.
+    // Each line begins with a number and a hash.
     let mut bodies = journal.lines().rev().filter_map(|line| line.splitn(3, ' ').nth(2));
     let is_of_plan = |body: &&str| {
         body.starts_with(&whole) || (body.starts_with("{\"plan-after\":") && body.contains(&digest))
@@ -87,7 +87,7 @@ fn committed(dir: &Dir) -> anyhow::Result<()> {
     let journal = std::fs::read_to_string(&journal)
         .with_context(|| format!("cannot read {}", journal.display()))?;
     let plan = plan_in(&journal, &hook.transaction.plan_sha256)?;
-    // Changes without a plan move no ring.
+    // A change without a plan moves no ring.
     if let Some(plan) = plan {
         Ranks::write(&folder, &plan)?;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom twin ring`, a small elastic job, and `lightloom twin report`, what a fault did to it.
+//! `lightloom twin ring`, a small elastic job, and `lightloom twin report`, the effect of a fault
+//! on it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,7 +15,8 @@ use lightloom_live::{ring, up};
 
 use super::Dir;
 
-/// Takes part in an all-reduce over the light of this node's group, and prints each step as a line of JSON.
+/// Take part in an all-reduce over the light of this node's group, and print each step as a line of
+/// JSON.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   lightloom twin exec --all --name ring --timeout 60s --dir /tmp/twin -- lightloom twin ring --steps 500
@@ -24,10 +26,10 @@ pub(crate) struct JobRing {
     /// Steps of the job.
     #[arg(long, value_name = "N", default_value_t = 200)]
     steps: u64,
-    /// What is summed in each step, such as 1MiB.
+    /// The size of each step's sum, such as 1MiB.
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = size)]
     size: usize,
-    /// The pause between two steps, for the computing of the job.
+    /// The pause between two steps, which stands for computation.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = super::time)]
     pause: Duration,
     /// The node.
@@ -37,20 +39,20 @@ pub(crate) struct JobRing {
     dir: Dir,
 }
 
-/// Shows what a fault did to a run of `twin ring`: how long light was away, and the job's gap.
+/// Show the effect of a fault on a run of `twin ring`: how long light was away, and the job's gap.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   lightloom twin report --name ring --dir /tmp/twin
 
 After `lightloom twin exec --all --name ring -- lightloom twin ring` and a `lightloom twin fault` in its middle.")]
 pub(crate) struct JobReport {
-    /// What the run was called.
+    /// The name of the run.
     #[arg(long, value_name = "NAME", default_value = "ring")]
     name: String,
-    /// The longest gap that a group may have, such as 2s; a longer one is exit status 1.
+    /// The longest allowed gap of a group, such as 2s; a longer one gives exit status 1.
     #[arg(long, value_name = "TIME", value_parser = super::time)]
     within: Option<Duration>,
-    /// Where to write a JUnit file with a case a group; it fails where the gap is longer than --within.
+    /// Write a JUnit file with a case per group, which fails if the gap is longer than --within.
     #[arg(long, value_name = "FILE", requires = "within")]
     junit: Option<PathBuf>,
     #[command(flatten)]
@@ -75,7 +77,7 @@ pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     let show = |step: &ring::RingStep| {
         let mut stdout = std::io::stdout().lock();
         let line = serde_json::to_string(step).unwrap_or_default();
-        // The reader may be gone; the ring goes on for the others.
+        // If the reader is gone, the ring goes on for the other nodes.
         let _unread = writeln!(stdout, "{line}");
     };
     ring::run(&arguments.dir.folder()?, &arguments.node, &options, &show)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom workload collective`: how long one collective takes, and what the library chooses for it.
+//! `lightloom workload collective`: the duration of one collective, and the choice of the library.
 
 use lightloom_emulator::training::library;
 use lightloom_training::architecture::architecture;
@@ -13,32 +13,34 @@ use lightloom::output::{VerbOutcome, WrongUsage};
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 
-/// Computes how long one collective takes, and with which algorithm and protocol.
+/// Compute how long one collective takes, and with which algorithm and protocol.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom workload collective all-reduce --accelerator h100 --gpus 4096 --size 1MiB,64MiB,1GiB
   lightloom workload collective all-reduce --accelerator b200 --gpus 8 --size 64MiB --all
   lightloom workload collective all-reduce --gpus 64 --size 1MiB,64MiB --packets")]
 pub(super) struct CollectiveArguments {
-    /// What it computes.
+    /// The collective.
     #[arg(value_enum)]
     kind: Kind,
-    /// The GPUs, with the rates of their links.
+    /// The accelerator, whose link rates are used.
     #[arg(long, value_name = "NAME", default_value = "h100")]
     accelerator: String,
-    /// How many there are.
+    /// The number of GPUs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1 << 24))]
     gpus: u64,
-    /// Sizes as NCCL's tests count them: what each rank has before an all-reduce, after an all-gather.
+    /// Sizes as NCCL's tests count them: of each rank's data before an all-reduce, after an
+    /// all-gather.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1MiB,64MiB,1GiB")]
     size: Vec<Bytes>,
-    /// Another domain than the GPUs are sold with: khop:2|3|4, nvl:36|72|576, dgx, tpuv4, big-switch.
+    /// Another domain than that in which the GPUs are sold: khop:2|3|4, nvl:36|72|576, dgx, tpuv4,
+    /// big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
-    /// GPUs from one rank to the next: 8 with TP 8 between them.
+    /// GPUs from one rank to the next: 8 if TP 8 lies between them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
     stride: u64,
-    /// Show every algorithm and protocol, not only the one chosen.
+    /// Show every algorithm and protocol, not only the chosen one.
     #[arg(long)]
     all: bool,
     /// Also run rings and trees packet by packet, up to 3e8 packets.
@@ -70,7 +72,7 @@ struct CollectiveRow {
     #[serde(flatten)]
     time: LibraryTime,
     bus_gigabytes_per_second: f64,
-    /// The same plan in packets.
+    /// The time of the same plan in packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     packets_seconds: Option<f64>,
 }
@@ -167,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// The help left out khop, tpuv4 and big-switch, which are accepted.
+    /// The help once left out khop, tpuv4 and big-switch, which are accepted.
     #[test]
     fn the_help_lists_every_architecture_that_is_accepted() {
         let command = CollectiveArguments::augment_args(clap::Command::new("collective"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Profiles of PyTorch, read as a stream: a profile of ten million events is gigabytes of JSON, of which little is kept.
+//! Reads PyTorch profiles as a stream. A profile of ten million events has gigabytes of JSON, of
+//! which little is kept.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -9,11 +10,11 @@ use anyhow::Context;
 use lightloom::progress::Progress;
 use lightloom_training::kineto::{self, ProfiledStep, Profiles};
 
-/// So much is looked at to tell what a file is.
+/// The bytes by which the kind of a file is recognised.
 const HEAD: usize = 1 << 16;
 const BUFFER: usize = 1 << 20;
 
-/// A file, counted as it is read.
+/// A file that counts the bytes read.
 struct CountedFile<'p> {
     file: File,
     progress: &'p Progress,
@@ -27,7 +28,7 @@ impl Read for CountedFile<'_> {
     }
 }
 
-/// What profiles of PyTorch say. `None` if the first file is none.
+/// Reads PyTorch profiles, or returns `None` if the first file is none.
 pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     let open = |path: &PathBuf| -> anyhow::Result<(String, File, u64)> {
         let name = path.display().to_string();
@@ -57,7 +58,7 @@ pub(super) fn read(paths: &[PathBuf]) -> anyhow::Result<Option<ProfiledStep>> {
     Ok(Some(profiles.finish()?))
 }
 
-/// Ranks in order, those in a row as `first-last`.
+/// Formats ranks in order, consecutive ones as `first-last`.
 pub(super) fn ranges(ranks: &[u32]) -> String {
     let rows = ranks.chunk_by(|a, b| a + 1 == *b);
     let row = |row: &[u32]| match row {

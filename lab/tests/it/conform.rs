@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The conformance suite against devices that break one promise each, on purpose, and against devices that break none.
-//! Virtual time, no sockets. The list of misbehaviours was written before the cases.
+//! The conformance suite against devices that each break one promise on purpose, and against
+//! correct devices, in virtual time and without sockets. The list of misbehaviours was written
+//! before the cases.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -19,7 +20,7 @@ use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// An emulated device as the suite reaches it; a second is over when the device has nothing to do.
+/// A link to an emulated device; a virtual second passes when the device has nothing to do.
 struct Emulated<D> {
     device: Rc<RefCell<Faulty<D>>>,
     port: Port,
@@ -128,7 +129,7 @@ fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
     let link = Emulated {
         device: Rc::clone(&device),
         port,
-        // By then the light of the operator's circuits has come to rest.
+        // By then the light of the operator's circuits is stable.
         now: SimTime::START + Picoseconds::from_millis(1_000),
         line: Line(0),
         inbox: Vec::new(),
@@ -154,7 +155,7 @@ fn switch() -> OpticalSwitch {
         Seed(1),
         0,
     );
-    // Circuits of an operator, which must stay.
+    // The circuits of an operator, which must stay.
     switch.connect_by_hand(SimTime::START, 1, 9);
     switch.connect_by_hand(SimTime::START, 5, 13);
     switch
@@ -215,7 +216,7 @@ fn each_of_the_devices_broken_on_purpose_is_found() {
     assert!(missed.is_empty(), "{} not found:\n{}", missed.len(), missed.join("\n"));
 }
 
-/// docs/conformance.csv is the table of this run. `LIGHTLOOM_BLESS=1` writes it.
+/// Compares docs/conformance.csv with the table of this run. `LIGHTLOOM_BLESS=1` writes it.
 fn agrees(table: &str) {
     let name = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/conformance.csv");
     if std::env::var_os("LIGHTLOOM_BLESS").is_some() {

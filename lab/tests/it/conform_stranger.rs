@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite against gNMI servers that are no optical switches: one finding, and nothing else is asked.
+//! The suite against gNMI servers that are not optical switches: it reports one finding and asks
+//! nothing else.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,7 +19,7 @@ use lightloom_lab::conform::link::{ExchangeError, Link};
 use lightloom_lab::conform::report::SuiteReport;
 use lightloom_lab::conform::target::{Options, Protocol};
 
-/// A router: these models, and nothing at the paths of a switch.
+/// A router with these models and without the paths of a switch.
 struct Router(Vec<&'static str>);
 
 impl Target for Router {
@@ -49,7 +50,7 @@ impl Target for Router {
     }
 }
 
-/// A server without a socket and without time.
+/// A server without sockets and clocks.
 struct Direct(Arc<Router>, Rc<RefCell<Connection>>);
 
 impl Link for Direct {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite over TLS: a TLS server with certificates made here, in front of an emulated switch, over loopback.
+//! The suite over TLS: a TLS server on loopback with new certificates, in front of an emulated
+//! switch.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,7 +34,8 @@ impl Authority {
         Self(Issuer::new(params, key), pem)
     }
 
-    /// A certificate for `name`, which ends with the first day of `until`, and its key.
+    /// Signs a certificate for `name` that ends with the first day of `until`. Returns it with its
+    /// key.
     fn sign(&self, name: &str, until: i32) -> (String, String) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2019, 1, 1);
@@ -43,7 +45,7 @@ impl Authority {
     }
 }
 
-/// An emulated switch behind TLS, until dropped.
+/// An emulated switch behind TLS, which stops when dropped.
 struct Secured {
     at: String,
     stopper: Stopper,

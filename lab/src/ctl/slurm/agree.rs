@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What Slurm has to change to agree with the plan: desired × observed → commands. No clock, no file, no process.
+//! Computes the changes that make Slurm match the plan, from the desired and the observed state,
+//! without I/O.
 //!
 //! ```text
 //! plan + faults ─▶ Desired ─┐
@@ -7,7 +8,8 @@
 //! scontrol show ─▶ Observed ┘
 //! ```
 //!
-//! What is drained by another is left alone, whatever the plan says of it: the reason of a node says whose drain it is.
+//! A drain that somebody else set is left alone, whatever the plan says. The reason of a node tells
+//! who set the drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,50 +23,44 @@ use serde::Serialize;
 
 use super::read::rings;
 
-/// What the reason of every drain of ours begins with.
+/// The prefix of the reason of every drain that this program sets.
 pub(super) const OURS: &str = "lightloom: ";
-/// What slurmctld itself writes of a node that does not answer.
+/// The reason that slurmctld writes for a node that does not answer.
 const SLURMS_OWN: &str = "Not responding";
-/// Nodes of one command, so that it fits a command line.
+/// The most nodes in one command, which keeps the command line short enough.
 const NODES_MAX: usize = 1_000;
-/// Digits of a digest that are shown.
 const DIGITS: usize = 12;
 
-/// The nodes of each ring.
+/// The hosts of each ring.
 pub(crate) type Rings = BTreeMap<String, BTreeSet<String>>;
 
-/// Slurm as the plan in force and the known faults want it.
+/// The state of Slurm that the plan in force and the known faults require.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Desired {
-    /// The hosts of the fabric: no other node is touched.
+    /// The hosts of the fabric; other nodes are not touched.
     pub(super) hosts: BTreeSet<String>,
-    /// The leaf switches of the topology.
+    /// The leaf switches of the topology, one per ring.
     pub(super) rings: Rings,
-    /// The labels of each host, where a scheduler has labels.
+    /// The labels of each host, for schedulers that have labels.
     pub(super) labels: BTreeMap<String, BTreeMap<String, String>>,
-    /// The file that holds them.
     pub(super) topology: String,
-    /// Nodes on which no job may start, and the reason.
+    /// The nodes on which no job may start, with the reason.
     pub(super) drained: BTreeMap<String, String>,
 }
 
-/// Slurm as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Observed {
-    /// Every node.
     pub(super) nodes: BTreeMap<String, NodeState>,
     /// The leaf switches that are loaded.
     pub(super) rings: Rings,
 }
 
-/// A node of Slurm.
+/// The state of one node in the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeState {
-    /// No job starts on it.
     pub(crate) is_drained: bool,
-    /// It is down or failing.
     pub(crate) is_down: bool,
-    /// Why; empty if no reason is given.
+    /// The reason of the drain, empty if none is given.
     pub(crate) reason: String,
 }
 
@@ -73,7 +69,7 @@ impl NodeState {
         self.is_drained && self.reason.starts_with(OURS)
     }
 
-    /// An operator or another program took it out of service.
+    /// Returns whether an operator or another program took it out of service.
     fn is_held_by_another(&self) -> bool {
         let ours = self.reason.starts_with(OURS);
         let is_explained = !self.reason.is_empty() && self.reason != SLURMS_OWN;
@@ -81,30 +77,39 @@ impl NodeState {
     }
 }
 
-/// A change of Slurm.
+/// One change to the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "did", rename_all = "kebab-case")]
 pub(super) enum SchedulerCommand {
-    /// No job starts on these nodes any more.
-    Drain { nodes: Vec<String>, reason: String },
-    /// Nodes that are drained for another reason now, or by another plan.
-    Explain { nodes: Vec<String>, reason: String },
-    /// The topology is written and loaded.
-    Load { rings: usize },
-    /// Jobs may start on these nodes again.
-    Resume { nodes: Vec<String> },
+    Drain {
+        nodes: Vec<String>,
+        reason: String,
+    },
+    /// Updates the reason of nodes that are drained already.
+    Explain {
+        nodes: Vec<String>,
+        reason: String,
+    },
+    /// Writes and loads the topology.
+    Load {
+        rings: usize,
+    },
+    Resume {
+        nodes: Vec<String>,
+    },
 }
 
-/// What is to be done, and what cannot be.
+/// The changes to make, and why some cannot be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SchedulerChanges {
-    /// In this order.
+    /// In the order of their execution.
     pub(super) commands: Vec<SchedulerCommand>,
-    /// Why the topology is not loaded and no node resumed; `None` if it can be.
+    /// Why the topology cannot be loaded and no node be resumed.
     pub(super) blocked: Option<String>,
 }
 
-/// What makes `observed` agree with `desired`. Nodes are resumed only once the topology is loaded.
+/// Returns the changes from `observed` to `desired`. Nodes are resumed only after the topology is
+/// loaded.
 pub(super) fn changes(desired: &Desired, observed: &Observed) -> SchedulerChanges {
     let (mut drain, mut explain) = (BTreeMap::new(), BTreeMap::new());
     for (host, reason) in &desired.drained {
@@ -125,7 +130,7 @@ pub(super) fn changes(desired: &Desired, observed: &Observed) -> SchedulerChange
     let unknown: Vec<&str> =
         hosts.filter(|host| !observed.nodes.contains_key(*host)).map(String::as_str).collect();
     if let Some(first) = unknown.first() {
-        // slurmctld ends when its topology names a node that it does not have.
+        // slurmctld exits if its topology names an unknown node.
         let count = unknown.len();
         let why = format!(
             "{count} nodes of the plan are unknown to the scheduler, the first {first}: name them with --hostname or --hostnames"
@@ -161,7 +166,8 @@ fn by_reason(
     each.collect()
 }
 
-/// Why no job may start on these nodes; `None` if it may: none is drained, and a job of several rings has them whole.
+/// Returns why no job may start on these nodes, if so: one is drained, or a job on several rings
+/// uses one of them only in part.
 pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<String> {
     if let Some((host, why)) = job.iter().find_map(|host| desired.drained.get_key_value(host)) {
         return Some(format!("{host}: {why}"));
@@ -171,13 +177,13 @@ pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<Str
     parted.filter(|_| rings.count() > 1).map(|(ring, _)| format!("it has a part of ring {ring}"))
 }
 
-/// The first digits of a digest.
 pub(crate) fn short(digest: &str) -> &str {
     digest.get(..DIGITS).unwrap_or(digest)
 }
 
-/// Slurm as this plan wants it: its rings as leaf switches; what is broken or in no ring drained, and every node of a
-/// ring that has a fault which the plan does not go around yet.
+/// Returns the state that the plan requires of Slurm. Each ring becomes a leaf switch. Drained are
+/// failed nodes, nodes in no ring, and all nodes of a ring with a fault that the plan does not
+/// bypass yet.
 ///
 /// # Errors
 /// A plan without a ring that Slurm could use.
@@ -196,7 +202,7 @@ pub(super) fn desired(
     let mut drained = BTreeMap::new();
     let bypassed = broken.iter().filter_map(|part| part.part.parse::<Part>().ok());
     let parts: BTreeSet<Part> = plan.faults.iter().copied().chain(bypassed).collect();
-    // A node that died without a report: none of its transceivers works.
+    // A node whose bundles have all failed is dead even if nobody reported the node itself.
     let is_dead = |node| {
         let bundle = |index| Part::Bundle(BundleId { node, bundle: index });
         fabric.hbd.k() > 0 && (0..fabric.hbd.k()).all(|index| parts.contains(&bundle(index)))

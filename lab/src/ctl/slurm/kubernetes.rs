@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The edge to Kubernetes: labels, reason and cordon of nodes, by server-side apply as one field manager.
+//! The interface to Kubernetes: sets labels, reason and cordon of nodes by server-side apply, as
+//! one field manager.
 //!
-//! The API server keeps who owns which field. What another manager owns and has otherwise is a conflict, which is shown and left
-//! alone; a cordon that another has set as well stays when ours is taken back. A node is never made: those that are listed are
-//! changed, and the role has no right to create.
+//! The API server records which manager owns each field. A field that another manager owns with
+//! another value is a conflict, which is shown and left alone. If another manager also cordoned a
+//! node, that cordon remains when ours is removed. Nodes are only changed and never created; the
+//! role does not allow it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,14 +23,14 @@ use lightloom::output::{self, VerbOutcome};
 
 mod api;
 
-/// Who owns our fields.
+/// The field manager of all changes.
 const MANAGER: &str = "lightloom";
-/// Why a node is cordoned.
+/// The annotation with the reason of a cordon.
 const REASON: &str = "lightloom.github.io/reason";
-/// Nodes of one answer.
+/// Nodes in one page of the API server's answer.
 const PAGE: usize = 500;
 
-/// What the account needs.
+/// The permissions that the account needs.
 const RBAC: &str = "apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
@@ -60,43 +62,43 @@ subjects:
 
 #[derive(Debug, Args)]
 pub(crate) struct KubernetesArguments {
-    /// The fabric file that the daemon has.
+    /// The fabric file that the daemon uses.
     #[arg(required_unless_present = "rbac")]
     fabric: Option<PathBuf>,
-    /// The API server, such as `https://HOST:6443` or, through `kubectl proxy`, `http://127.0.0.1:8001` [default: that of
-    /// the pod].
+    /// The API server, such as `https://HOST:6443` or, through `kubectl proxy`,
+    /// `http://127.0.0.1:8001` [default: that of the pod].
     #[arg(long, value_name = "URL")]
     api: Option<String>,
-    /// A file with the token of the account, read again for each request [default: that of the pod].
+    /// A file with the token of the account, read again for each request [default: that of the
+    /// pod].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The authority of the API server, PEM [default: that of the pod].
+    /// The CA certificate of the API server, PEM [default: that of the pod].
     #[arg(long, value_name = "FILE")]
     api_ca: Option<PathBuf>,
     #[command(flatten)]
     names: HostNames,
-    /// Take fields over that another manager owns and has otherwise.
+    /// Take over fields that another manager owns with other values.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     follow: Follow,
-    /// Print the role, account and binding that this needs.
+    /// Print the role, account and binding that the command needs.
     #[arg(long)]
     rbac: bool,
 }
 
-/// Kubernetes, and what was read of it last.
+/// The API server and the nodes as last read.
 struct Kubernetes {
     api: ApiServer,
     force: bool,
     nodes: BTreeMap<String, KubernetesNode>,
 }
 
-/// A node of Kubernetes.
 struct KubernetesNode {
     state: NodeState,
     labels: Value,
-    /// The fields that are ours, as the server writes them.
+    /// The fields that this manager owns, in the server's notation.
     owned: Value,
 }
 
@@ -125,7 +127,7 @@ impl KubernetesNode {
         Some((name, Self { state, labels: metadata["labels"].clone(), owned }))
     }
 
-    /// Whether it has these labels from us, and no other.
+    /// Returns whether this manager owns exactly these labels and the node has them.
     fn has(&self, labels: &BTreeMap<String, String>) -> bool {
         let owned = self.owned["f:metadata"]["f:labels"].as_object();
         let owned = owned.into_iter().flatten().filter_map(|(key, _)| key.strip_prefix("f:"));
@@ -135,7 +137,8 @@ impl KubernetesNode {
 }
 
 impl Kubernetes {
-    /// Sets all that is ours of a node: its labels and, with a reason, the cordon.
+    /// Applies all fields of a node that this manager owns: its labels and, with a reason, the
+    /// cordon.
     fn apply(&self, host: &str, reason: Option<&str>, desired: &Desired) -> anyhow::Result<()> {
         let mut node = json!({
             "apiVersion": "v1",
@@ -158,7 +161,7 @@ impl Kubernetes {
         }
     }
 
-    /// Each of these, also where another is refused.
+    /// Applies the fields of all these nodes, and goes on after a refusal.
     fn apply_all<'a>(
         &self,
         nodes: impl IntoIterator<Item = (&'a String, Option<&'a str>)>,
@@ -215,7 +218,8 @@ impl Scheduler for Kubernetes {
                 let other = self.nodes.iter().filter(|(host, node)| {
                     desired.labels.get(*host).is_some_and(|labels| !node.has(labels))
                 });
-                // A node is resumed only once all labels are those of the plan.
+                // The reasons stay as they are here: nodes are resumed only after all labels match
+                // the plan.
                 let reason =
                     |host: &String, NodeState { is_drained, reason, .. }: &'_ NodeState| {
                         let is_ours = *is_drained && reason.starts_with(OURS);
@@ -230,8 +234,10 @@ impl Scheduler for Kubernetes {
 }
 
 impl CtlSession {
+    /// Runs `ctl kubernetes`.
+    ///
     /// # Errors
-    /// As those of [`CtlSession::slurm`].
+    /// As for [`CtlSession::slurm`].
     pub(crate) fn kubernetes(
         &self,
         arguments: &KubernetesArguments,

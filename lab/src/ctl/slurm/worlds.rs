@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drawn worlds: a Slurm that operators change as well, faults that come and go, a controller that dies between any two
-//! of its commands. Whatever was drawn, what an operator holds stays held, no job may start on a broken ring once the
-//! controller is through, and a second pass has nothing left to do.
+//! Random tests of the reconciliation: operators change Slurm too, faults come and go, and the
+//! controller dies between any two of its commands. In every case, operators' holds remain, no job
+//! may start on a failed ring once the controller is done, and a second pass changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ fn host(number: usize) -> String {
     format!("n{number}")
 }
 
-/// Slurm as its manual has it.
+/// Slurm as its manual describes it.
 #[derive(Clone, Default)]
 struct FakeSlurm {
     now: Observed,
@@ -63,7 +63,7 @@ impl Scheduler for FakeSlurm {
     }
 }
 
-/// Rings of three over the nodes that work, what is left over in no ring.
+/// Returns rings of three working nodes; the remaining nodes are in no ring.
 fn planned(broken: &BTreeSet<usize>, digest: u64) -> Desired {
     let working: Vec<String> = (0..NODES).filter(|node| !broken.contains(node)).map(host).collect();
     let chunks = working.chunks_exact(3);
@@ -83,7 +83,7 @@ fn planned(broken: &BTreeSet<usize>, digest: u64) -> Desired {
     }
 }
 
-/// What an operator does to a node now and then.
+/// Changes a node at random, as an operator does now and then.
 fn meddle(rng: &mut Stream, slurm: &mut FakeSlurm) {
     let number = rng.random_range(0..NODES + 2);
     let node = slurm.now.nodes.get_mut(&host(number)).expect("a node of Slurm");
@@ -109,7 +109,7 @@ fn held(slurm: &FakeSlurm) -> BTreeMap<String, NodeState> {
 fn world(seed: u64) {
     let mut rng = Seed(seed).stream("slurm", 0);
     let mut slurm = FakeSlurm::default();
-    // Two nodes are Slurm's and not the fabric's.
+    // Two nodes belong to Slurm but not to the fabric.
     slurm.now.nodes = (0..NODES + 2).map(|node| (host(node), NodeState::default())).collect();
     let mut broken = BTreeSet::new();
     for round in 0..12_u64 {
@@ -155,7 +155,8 @@ fn slurm_agrees_whenever_the_controller_dies_and_whatever_an_operator_does() {
     }
 }
 
-/// A node that joins a ring takes no job before its ring is loaded, and none at all where Slurm lacks a node of the plan.
+/// A node that joins a ring takes no job before its ring is loaded, and none if Slurm lacks a node
+/// of the plan.
 #[test]
 fn nodes_are_resumed_after_the_topology_and_nothing_is_loaded_with_a_node_that_slurm_lacks() {
     let (before, after) = (planned(&BTreeSet::from([0]), 1), planned(&BTreeSet::new(), 2));
@@ -193,7 +194,7 @@ fn a_job_starts_on_whole_rings_or_inside_one() {
     assert_eq!(may(&[10, 11]), Some("n10: lightloom: in no ring, plan 1".into()));
 }
 
-/// A file that slurmctld does not read is loaded once, not each time.
+/// A file that slurmctld does not read is loaded once only.
 #[test]
 fn a_topology_that_does_not_take_is_an_error() {
     struct Deaf(FakeSlurm);

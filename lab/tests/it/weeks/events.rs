@@ -145,7 +145,7 @@ impl World {
                 let back = *back;
                 self.ask(&line, |runtime, id| {
                     let last = runtime.control.controller().ledger().last_txn.0;
-                    // `-1` is the last but one: a week does not know numbers.
+                    // `-1` is the last but one, because a week does not know transaction numbers.
                     let txn = match back.strip_prefix('-') {
                         Some(back) => last.saturating_sub(back.parse().unwrap()),
                         None => back.parse().unwrap(),
@@ -168,7 +168,7 @@ impl World {
             ["resume"] => self.ask(&line, |_, id| Ok(asks(id, Request::Resume, None))),
             ["fault", "--repaired", parts @ ..] => self.faults(&line, &[], parts),
             ["fault", parts @ ..] => self.faults(&line, parts, &[]),
-            // Others look, or wait.
+            // Other commands only read or wait.
             _ => self.note(format!("{line}: looks")),
         }
     }
@@ -228,7 +228,7 @@ fn again(runtime: &Runtime, id: &str, mode: Mode) -> Result<CallTo, String> {
     Ok(asks(id, Request::Apply(apply), Some(Box::new((*plan).clone()))))
 }
 
-/// `n4/b0.1` as the daemon names an end.
+/// Returns the end of a fibre `n4/b0.1` in the daemon's terms.
 fn end_of(name: &str) -> FibreEnd {
     let port: Port = match name.parse::<Part>() {
         Ok(Part::Fibre(port)) => port,
@@ -246,7 +246,7 @@ pub(super) fn draw(seed: u64, nodes: u32, fibres: &[FibreEnd]) -> Vec<String> {
     let mut week = Vec::new();
     let events = rng.random_range(65..=80);
     let mut drawn = 0;
-    // Faults since the last repair. More than four at a time leave little to judge.
+    // Faults since the last repair. With more than four at a time, little can be judged.
     let mut broken = 0;
     while drawn < events {
         let line = match broken {

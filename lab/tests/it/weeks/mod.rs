@@ -27,7 +27,7 @@ use world::World;
 
 const NODES: u32 = 16;
 
-/// Between two events that had time, nothing happens for two hours.
+/// The pause between two undisturbed events.
 const SLEEPS: Micros = Micros::from_secs(7_200);
 
 fn ring() -> World {
@@ -122,7 +122,8 @@ fn week(seed: u64, fibres: &[FibreEnd], shrinks: bool) -> (World, Option<(Proper
     (world, Some(found.kind()))
 }
 
-/// 20 weeks in each test run, 1,000 in a night; `LIGHTLOOM_SEED` plays one and shrinks it, `LIGHTLOOM_WEEKS` says how many.
+/// Runs 20 weeks in each test run and 1,000 in a nightly run. `LIGHTLOOM_SEED` plays and shrinks
+/// one week, `LIGHTLOOM_WEEKS` sets the number.
 #[test]
 fn weeks_of_operators_faults_and_deaths() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -32,13 +32,13 @@ pub(super) enum Property {
     AcknowledgedOnBadDisk,
     /// Refused requests have no effect.
     Refused,
-    /// One end of a circuit is where the plan has it and the other is not.
+    /// One end of a circuit is at the plan's position and the other is not.
     BothEnds,
-    /// `ALL IS WELL` where it is not.
+    /// `ALL IS WELL` is shown although something is wrong.
     WrongWell,
     /// An alarm without cause.
     WrongAlarm,
-    /// The named commands do not lead back.
+    /// The commands on the page do not lead back to normal.
     Hints,
 }
 
@@ -77,7 +77,7 @@ const NOT_YET: &[(Property, &str, &str)] = &[
     (Property::WrongAlarm, "DIDNOT", "`DID NOT TAKE` stays although the light is as before"),
 ];
 
-/// Why findings of this kind are not judged.
+/// Returns why findings of this kind are not judged.
 pub(super) fn not_yet(found: &Finding) -> Option<&'static str> {
     if std::env::var_os("LIGHTLOOM_ALL").is_some() {
         return None;
@@ -95,7 +95,7 @@ fn finding(property: Property, what: String) -> Option<Finding> {
 #[derive(Clone, Default)]
 pub(super) struct Rest {
     lit: BTreeSet<(FibreEnd, FibreEnd)>,
-    /// The rings of jobs that were closed.
+    /// The closed rings of jobs.
     rings: Vec<BTreeSet<NodeId>>,
     last: Txn,
 }
@@ -118,13 +118,13 @@ fn position(path: Path) -> Position {
 }
 
 impl World {
-    /// Gives everything time, and judges.
+    /// Lets everything come to rest, and judges.
     pub(super) fn rest(&mut self, before: &mut Rest, window: &[String]) -> Option<Finding> {
         self.comes_to_rest();
         if self.is_busy() {
             let open = self.ledger().and_then(|ledger| ledger.open.as_ref());
             let why = self.runtime.as_ref().and_then(|r| r.control.failed().map(str::to_owned));
-            // A disk that fails still is mended by a later event.
+            // A later event repairs a disk that still fails.
             if why.is_some() {
                 return None;
             }
@@ -135,7 +135,7 @@ impl World {
         self.first_judged(all)
     }
 
-    /// The first that is judged; the others are counted.
+    /// Returns the first finding that is judged, and counts the others.
     fn first_judged(&mut self, all: Vec<Finding>) -> Option<Finding> {
         let (left, judged): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|found| not_yet(found).is_some());
@@ -274,15 +274,16 @@ impl World {
 
     // ---- light ---------------------------------------------------------------------------------
 
-    /// No circuit of the plan has one end where the plan has it, unless the other was moved by hand, cannot move, or the
-    /// status names it.
+    /// Checks that no circuit of the plan has only one end at its position, unless the other was
+    /// moved by hand, cannot move, or is named in the status.
     fn both_ends(&self) -> Option<Finding> {
         let (plan, status) = (self.plan_in_force()?, self.status()?);
         let drifted = status.devices.iter().filter(|device| !device.drift.is_empty());
         let named = drifted.map(|device| &device.name).chain(status.attention.keys());
         let named = named.chain(status.owed.keys()).map(|name| DeviceName::from(name.as_str()));
         let mut named: BTreeSet<DeviceName> = named.collect();
-        // An adopted module leaves the plan and a rollback returns to its adopted position; the status names its dark ends.
+        // An adopted module leaves the plan, and a rollback returns it to its adopted position. The
+        // status names its dark ends.
         let adopts = |asked: &super::world::Asked| asked.what.starts_with("type adopt");
         if self.asked.iter().any(adopts) {
             let ends = status.dark_circuits.iter().flat_map(|dark| &dark.ends);
@@ -305,7 +306,7 @@ impl World {
         None
     }
 
-    /// A bypass or repair cuts no ring that lost nothing, unless as many rings need it.
+    /// Checks that a bypass or repair cuts no healthy ring, unless that many rings have to be cut.
     fn least_cut(&self, before: &Rest, window: &[String]) -> Option<Finding> {
         let (ledger, plan) = (self.ledger()?, self.plan_in_force()?);
         let news = || ledger.history.iter().filter(|past| past.txn > before.last);
@@ -361,7 +362,8 @@ impl World {
         None
     }
 
-    /// Returns every chain of `size` nodes outside `hit`; a chain enters a node by one bundle and leaves by the other.
+    /// Returns every chain of `size` nodes outside `hit`. A chain enters a node by one bundle and
+    /// leaves by the other.
     fn chains(&self, hit: &BTreeSet<NodeId>, size: usize) -> Vec<BTreeSet<NodeId>> {
         let mut joined: BTreeMap<(NodeId, u8), Vec<(NodeId, u8)>> = BTreeMap::new();
         for (a, b) in self.installed.hbd.fibres().map(|fibre| self.installed.hbd.ports(fibre)) {
@@ -416,7 +418,7 @@ impl World {
         let alarms = headers(&page).into_iter().filter(|header| {
             !expected.iter().any(|word| header.starts_with(word))
                 && !header.contains("WAITS FOR ITS CONFIRM")
-                // It explains a known fault.
+                // This line explains a known fault.
                 && !header.contains("(when it was bypassed")
         });
         alarms.filter_map(|alarm| finding(Property::WrongAlarm, alarm)).collect()

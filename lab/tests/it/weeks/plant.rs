@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The emulated plant: positions, power and fibres of all modules. It answers a read with
-//! the truth and executes a switch unless the module is stuck or lies. Nothing here knows the daemon's plans or its journal.
+//! The emulated plant: positions, power and fibres of all modules. It answers a read with the true
+//! state and executes a switch unless the module is stuck or lies. It knows neither the daemon's
+//! plans nor its journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ const UNLIT_MDBM: i32 = -40_000;
 /// A module has one slot.
 const SLOT: Slot = Slot(0);
 
-/// A module as it really is.
+/// The true state of a module.
 #[derive(Clone, Debug)]
 pub(super) struct Module {
     pub(super) position: Position,
@@ -33,7 +34,7 @@ pub(super) struct Module {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plant {
     pub(super) modules: BTreeMap<DeviceName, Module>,
-    /// The far end of each fibre: by the fabric file, and as plugged in.
+    /// The far end of each fibre: here by the fabric file, in `cables` as plugged in.
     pub(super) fibres: BTreeMap<FibreEnd, FibreEnd>,
     cables: BTreeMap<FibreEnd, FibreEnd>,
     pub(super) cut: BTreeSet<FibreEnd>,
@@ -71,7 +72,8 @@ impl Plant {
         !self.cut.contains(&end) && !sends.is_off && sends.position == far.2
     }
 
-    /// Whether both of these ends look into the fibre between them and each sees the other's light.
+    /// Returns whether both modules look into the fibre between these ends and see each other's
+    /// light.
     pub(super) fn stands(&self, a: &FibreEnd, b: &FibreEnd) -> bool {
         let looks = |end: &FibreEnd| self.modules[&end.0].position == end.2;
         let joined = self.cables.get(a) == Some(b);
@@ -125,7 +127,7 @@ impl Plant {
         }
     }
 
-    /// Power returns, or another module is plugged in: it starts at loopback.
+    /// Restores power, or plugs in another module: it starts at loopback.
     pub(super) fn restarts(&mut self, device: &DeviceName) {
         if let Some(module) = self.modules.get_mut(device) {
             (module.position, module.generation) = (Position::LOOPBACK, 0);
@@ -133,7 +135,7 @@ impl Plant {
         }
     }
 
-    /// Swaps the cables plugged in at these ends; again, and they are right again.
+    /// Swaps the cables plugged in at these ends. A second call undoes the swap.
     pub(super) fn swap(&mut self, one: &FibreEnd, other: &FibreEnd) {
         let [far, other_far] = [one, other].map(|end| self.cables[end].clone());
         for (near, far) in [(one, &other_far), (other, &far)] {
@@ -142,7 +144,7 @@ impl Plant {
         }
     }
 
-    /// Everything that a person at the devices can mend.
+    /// Repairs everything that a person at the devices can repair.
     pub(super) fn mend(&mut self) {
         self.cut.clear();
         if let Some((one, other)) = self.crossed.take() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An API server over HTTP/1.1: one request a connection, bounded answers.
+//! A client of the Kubernetes API over HTTP/1.1, with one request per connection and bounded
+//! answers.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -16,22 +17,20 @@ use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 use crate::ctl::address::Connection;
 use crate::ctl::client;
 
-/// What a pod has of its service account.
+/// The folder of a pod's service account.
 const POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// The way to it.
 pub(super) struct ApiServer {
-    /// `host:port`.
     address: String,
     tls: Option<(ServerName<'static>, Arc<ClientConfig>)>,
     token: Option<PathBuf>,
 }
 
 impl ApiServer {
-    /// `None`s are those of the pod that this runs in.
+    /// Creates a client; each `None` stands for the value of the pod that this runs in.
     pub(super) fn new(
         url: Option<&str>,
         token: Option<&Path>,
@@ -69,7 +68,7 @@ impl ApiServer {
         Ok(Self { address, tls, token })
     }
 
-    /// Status code and document of an answer.
+    /// Returns the status code and the document of the answer.
     pub(super) fn ask(
         &self,
         method: &str,
@@ -87,7 +86,7 @@ impl ApiServer {
             head += &format!("Authorization: Bearer {}\r\n", token.trim());
         }
         if !body.is_empty() {
-            // JSON is YAML.
+            // JSON is valid YAML.
             let length = body.len();
             head += &format!(
                 "Content-Type: application/apply-patch+yaml\r\nContent-Length: {length}\r\n"
@@ -118,7 +117,7 @@ impl ApiServer {
     }
 }
 
-/// An answer whose body is in one piece.
+/// Joins the chunks of an answer's body.
 fn unchunked(answer: Vec<u8>) -> Vec<u8> {
     let find =
         |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|bytes| bytes == what);
