@@ -17,7 +17,7 @@ pub trait Conversation: Send {
     /// Starts an operation. Returns its outcome immediately if nothing has to be sent.
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome>;
     /// Repeats a read whose answer is still outstanding. Returns an outcome if the two answers
-    /// could not be told apart; the connection is then unusable.
+    /// could not be distinguished; the connection is then unusable.
     fn ask_again(&mut self, _op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
         Some(Outcome::Unknown("an answer to an older question is on its way".into()))
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans that the daemon does not take: for another fabric, changed by hand, for devices that it has not.
-//! Each is refused with its reason before any device is asked anything.
+//! Plans that the daemon refuses: for another fabric, edited by hand, or for unknown devices. Each
+//! is refused with its reason before any command is sent.
 
 use lightloom_control::desired::{self, circuits::Switches};
 use lightloom_control::state::Fabric as Positions;
@@ -27,7 +27,7 @@ fn plan_for(fabric: &Fabric) -> Value {
     serde_json::to_value(to_document(fabric, &none, Seed(1), &layout)).unwrap()
 }
 
-/// What a daemon of 16 nodes says to this plan.
+/// Returns the answer of a daemon with nodes up to `last_node`.
 fn said(document: &Value, last_node: u32) -> Result<usize, String> {
     let file = format!(
         "state_dir: /nowhere\nmodules: [{{nodes: [0, {last_node}], bundles: 2, serial: x}}]\n"
@@ -69,7 +69,7 @@ fn a_fabric_file_is_no_plan_and_the_refusal_says_how_to_make_one() {
     assert!(error.contains("fabric file") && error.contains("lightloom plan"), "{error}");
 }
 
-/// Modules that the fabric has no place for, each with its place, code and way out.
+/// Modules without a place in the fabric are reported with location, code and remedy.
 #[test]
 fn a_daemon_file_for_more_than_the_fabric_has_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn a_daemon_file_for_more_than_the_fabric_has_is_refused() {
     }
 }
 
-/// A management inventory that names what is not there: each line with its place and what to write.
+/// A management inventory with unknown names is reported by line, with what to write.
 #[test]
 fn a_management_inventory_of_unknown_lines_is_refused() {
     let folder = tempfile::tempdir().unwrap();

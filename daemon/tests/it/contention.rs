@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Another controller that sets the same circuits: noticed, named with the evidence, and not fought. The other
-//! one is a few lines of this test: after each change of ours it puts its own circuit back.
+//! Another controller sets the same circuits: it is noticed, reported with evidence, and not
+//! fought. Here the other controller is a few lines of the test, which restore its own circuit
+//! after each change of ours.
 
 use crate::world;
 use lightloom_control::controller::{
@@ -40,13 +41,13 @@ fn apply(world: &mut World, id: &str) {
     world.run_for(Micros::from_secs(2));
 }
 
-/// How often the daemon has restored something.
+/// Returns how often the daemon restored circuits.
 fn restores(world: &World) -> u32 {
     let history = &world.controller().unwrap().ledger().history;
     history.iter().filter(|past| past.actor == "policy:drift").count() as u32
 }
 
-/// The other controller, for this long: how often it was undone by the daemon meanwhile.
+/// Runs the other controller for `time`. Returns how often the daemon undid it.
 fn fight(world: &mut World, time: Micros) -> u32 {
     let (until, before) = (world.now.mono + time, restores(world));
     while world.now.mono < until {

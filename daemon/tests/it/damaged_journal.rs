@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A journal that another hand changed, in a file and in etcd: the leader that has it writes it anew; a daemon that finds it so
-//! listens, says what is wrong and how to go on, reads devices and changes nothing. Raw keys and lines, by `etcdctl` and by hand.
+//! A journal changed by others, in a file and in etcd, with raw keys and lines. The leader that
+//! holds it writes it again. A daemon that finds it at its start serves the API, reports the damage
+//! and the remedy, reads devices and changes nothing.
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -35,7 +36,7 @@ fn apply(socket: &Path, id: &str, shift: u32) -> (u16, String) {
     (code, String::from_utf8_lossy(&body).into_owned())
 }
 
-/// Changes so often, each to its end.
+/// Makes this number of changes and waits for each.
 fn change(socket: &Path, name: &str, times: u32) {
     for number in 0..times {
         let (code, answer) = apply(socket, &format!("{name}{number}"), number % 2);
@@ -47,7 +48,8 @@ fn change(socket: &Path, name: &str, times: u32) {
     }
 }
 
-/// What holds wherever the damage is: the status says it, what can be read is read, and no change is taken.
+/// Checks what holds for any damage: the status reports it, the valid part can be read, and changes
+/// are refused.
 fn is_said(socket: &Path, way_out: &str) -> String {
     let damaged = wait_for("a status with the damage", || {
         let status = status(socket)?;
@@ -83,7 +85,7 @@ fn keys(url: &str) -> Option<Vec<String>> {
 const HOW: [&str; 6] =
     ["deleted", "changed", "head deleted", "head changed", "last deleted", "last cut"];
 
-/// One on each change, all of them at night.
+/// One kind of damage in an ordinary run, all of them in a nightly run.
 fn how_often() -> &'static [&'static str] {
     &HOW[..cases(1, HOW.len())]
 }
@@ -125,7 +127,7 @@ fn a_daemon_that_finds_records_in_etcd_changed_says_so_and_the_way_out_leads_out
         wait_for("a status", || status(&socket));
         slowest = slowest.max(died.elapsed());
         let way_out = is_said(&socket, "etcdctl del");
-        // What it says is typed.
+        // The commands that the status names are run.
         daemons.children[0].kill().unwrap();
         daemons.children[0].wait().unwrap();
         let commands: Vec<&str> = way_out.split('`').skip(1).step_by(2).collect();
@@ -151,7 +153,7 @@ fn a_daemon_that_finds_records_in_etcd_changed_says_so_and_the_way_out_leads_out
     );
 }
 
-/// While the leader lives it has all of it: nothing is lost, and nothing that is asked waits long.
+/// The living leader holds the whole journal, so nothing is lost and no request waits long.
 #[test]
 fn the_leader_finds_records_that_are_deleted_or_changed_and_writes_them_anew() {
     let (_switch, port) = Switch::serve();
@@ -230,7 +232,7 @@ fn a_daemon_that_finds_its_file_changed_says_so() {
     }
 }
 
-/// The line that comes behind this one, with another body.
+/// Returns the line after this one, with another body.
 fn line_behind(last: &str, body: &str) -> String {
     use sha2::{Digest, Sha256};
     let mut words = last.trim_start_matches('+').split(' ');

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything that must outlive a process, on a disk that stops at any operation and forgets what was not synced: the
-//! journal, the audit log and its key, through the shipping files. Plans, reports and leases are never forgotten.
+//! Everything that must survive the process: the journal, the audit log and its key, written by the
+//! shipping code. The disk stops at any operation and forgets unsynced data. Plans, reports and
+//! leases are never lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -68,8 +69,8 @@ fn end(txn: u32) -> Record {
     Record::End { txn, result, parts, pending: None, wall_ms: 0 }
 }
 
-/// What is written one after the other: batches of records that become durable together; nothing is for a journal
-/// that begins anew there.
+/// The batches of records, each of which becomes durable as a whole. An empty batch restarts the
+/// journal.
 fn batches() -> Vec<Vec<Record>> {
     let installed = ring(8, 2).1.installed.unwrap();
     let plan = |broken: &[Part]| KeptPlan::new(plan_around(&installed, broken).unwrap());
@@ -112,7 +113,7 @@ fn entry(number: usize) -> Entry {
     }
 }
 
-/// What was acknowledged when the machine stopped, and what was on its way.
+/// What had been acknowledged when the machine stopped, and what was being written.
 #[derive(Default)]
 struct Said {
     ledger: Ledger,
@@ -121,7 +122,7 @@ struct Said {
     keyed: bool,
 }
 
-/// A life of a daemon's files until it is over or the machine stops.
+/// Writes the daemon's files until the end or until the machine stops.
 fn live(disk: &Disk, said: &mut Said) -> Result<(), Box<dyn std::error::Error>> {
     make_folders(disk, Path::new("/state"), 0o750)?;
     let (mut journal, _) = Journal::<Record, _>::open(disk.journal()?)?;
@@ -148,7 +149,7 @@ fn live(disk: &Disk, said: &mut Said) -> Result<(), Box<dyn std::error::Error>> 
     Ok(())
 }
 
-/// What must hold after the power came back.
+/// Checks the files after the power is back.
 fn judge(disk: &Disk, said: &Said, when: &str) {
     make_folders(disk, Path::new("/state"), 0o750).unwrap();
     let journal = disk.journal().unwrap();
@@ -205,7 +206,7 @@ fn nothing_acknowledged_is_lost_when_power_is_at_any_operation_on_any_file() {
     );
 }
 
-/// Each page, each length and each change of a name that was not synced is there afterwards or not, by itself.
+/// Each unsynced page, length and name change may independently survive or be lost.
 #[test]
 fn nothing_acknowledged_is_lost_whichever_unsynced_pages_and_names_are() {
     let whole = Disk::bare();
@@ -242,7 +243,7 @@ fn nothing_acknowledged_is_lost_whichever_unsynced_pages_and_names_are() {
     );
 }
 
-/// A full disk takes nothing of what was begun, and nothing is begun that could not be ended.
+/// On a full disk a change either does not begin or can be recorded to its end.
 #[test]
 fn what_begins_on_a_full_disk_is_written_to_its_end_or_does_not_begin() {
     let installed = ring(8, 2).1.installed.unwrap();
@@ -276,7 +277,7 @@ fn what_begins_on_a_full_disk_is_written_to_its_end_or_does_not_begin() {
     println!("{begun} changes on a full disk, each to its end; the next one refused");
 }
 
-/// A write that fails on the way leaves the journal as it was, also when power is lost then.
+/// A failed write leaves the journal as it was, even if power is lost at that moment.
 #[test]
 fn a_journal_is_written_anew_in_its_place_after_a_failure() {
     for lost in [false, true] {
@@ -298,7 +299,7 @@ fn a_journal_is_written_anew_in_its_place_after_a_failure() {
     }
 }
 
-/// A plan whose text was changed by hand, with the hashes of the journal made anew.
+/// A plan edited by hand, with new journal hashes.
 #[test]
 fn a_plan_record_that_does_not_match_its_digest_is_damage() {
     let installed = ring(8, 2).1.installed.unwrap();
@@ -314,7 +315,8 @@ fn a_plan_record_that_does_not_match_its_digest_is_damage() {
     assert!(serde_json::from_str::<Record>(&text).is_ok());
 }
 
-/// S1 with a plan and a report: the daemon dies at each point of a bypass that an operator asked for.
+/// S1 with a plan and a report: the daemon dies at each point of a bypass that an operator
+/// requested.
 #[test]
 fn s1_a_plan_and_a_report_survive_a_crash_at_every_point() {
     let run = |point: Option<u64>| {
@@ -324,7 +326,7 @@ fn s1_a_plan_and_a_report_survive_a_crash_at_every_point() {
         world.say("bob", "reported", vec!["n1".parse().unwrap()], Vec::new());
         world.run_for(Micros::from_millis(40));
         let points = world.counts.points - before;
-        // So that its death, a restart and what follows are over.
+        // Enough time for the death, a restart and the recovery.
         if point.is_some() {
             world.run_for(Micros::from_secs(20));
         }
@@ -349,8 +351,8 @@ fn s1_a_plan_and_a_report_survive_a_crash_at_every_point() {
     assert!(bypassed > 0);
 }
 
-/// Plans are large: how long a journal with four of them takes to read, and what is left of it when it begins anew.
-/// `LIGHTLOOM_PLAN_NODES=32768` for the 131,072 GPUs of docs/reliability.md.
+/// The time to read a journal with four large plans, and its size after a restart of the journal.
+/// `LIGHTLOOM_PLAN_NODES=32768` gives the 131,072 GPUs of docs/reliability.md.
 #[test]
 fn a_journal_of_large_plans_is_read_quickly_and_keeps_those_that_are_needed() {
     let nodes = std::env::var("LIGHTLOOM_PLAN_NODES").ok().and_then(|nodes| nodes.parse().ok());

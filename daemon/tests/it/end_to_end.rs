@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real daemon, its real API and real sockets: a plan is applied to an optical switch over TCP,
-//! seen, confirmed, rolled back, killed in the middle and recovered; clients race, are refused, and
-//! garbage is survived.
+//! The real daemon over its real API and sockets. A plan is applied to an optical switch over TCP,
+//! observed, confirmed, rolled back, interrupted by a kill and recovered. Clients race, are
+//! refused, or send garbage.
 
 use crate::over_sockets;
 use std::io::Write;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use over_sockets::{Daemon, Switch, circuits, wait_for};
 use serde_json::{Value, json};
 
-/// Whoever asked, and asked again, missed what came between: it was waited for until the next change.
+/// A wait from an old version is answered at once if a change came in between.
 #[test]
 fn a_change_between_two_questions_is_answered_at_once() {
     let (_switch, port) = Switch::serve();
@@ -53,16 +53,16 @@ fn apply_confirm_and_roll_back_over_real_sockets() {
         assert!(sent.iter().any(|line| line == request), "`{request}` was previewed, not sent");
     }
 
-    // The same request again acts once; its id for something else is refused.
+    // The same request again acts once; its id for another request is refused.
     let again = daemon.apply("one", &json!(first), &json!({}));
     assert_eq!(again.1, answer);
     assert_eq!(daemon.apply("one", &json!(second), &json!({})).0, 409);
 
-    // A version that is not the latest loses.
+    // A request with an old version is refused.
     let stale = daemon.apply("stale", &json!(second), &json!({"expected_version": 0}));
     assert_eq!(stale.0, 409, "{}", stale.1);
 
-    // Without a confirm it comes back by itself; while it waits, nothing else begins.
+    // Without a confirmation the change is undone; until then no other change begins.
     let within = json!({"confirm_within_ms": 400});
     let (_, answer) = daemon.apply("two", &json!(second), &within);
     assert_eq!(daemon.ends(&answer)["result"], "committed");
@@ -229,7 +229,7 @@ fn bad_requests_are_refused_before_any_device_hears_of_them() {
     assert_eq!(audit.lines().count(), 5, "each request is on the record: {audit}");
 }
 
-/// 320 circuits on a switch that takes 20 ms: device time and little more.
+/// 320 circuits on a switch that takes 20 ms need little more than the device's time.
 #[test]
 fn the_daemon_adds_little_to_the_time_of_the_device() {
     let (switch, port) = Switch::serve();
@@ -243,7 +243,7 @@ fn the_daemon_adds_little_to_the_time_of_the_device() {
         let target = json!(circuits(round, 320));
         let (_, answer) = daemon.apply(&format!("{round}"), &target, &json!({}));
         assert_eq!(daemon.ends(&answer)["result"], "committed");
-        // A permutation is removed and added: two switching times.
+        // A permutation is removed and added, which takes two switching times.
         overheads_ms.push(started.elapsed().as_secs_f64() * 1e3 - 40.0);
     }
     overheads_ms.sort_by(f64::total_cmp);
@@ -255,7 +255,7 @@ fn the_daemon_adds_little_to_the_time_of_the_device() {
     println!("{}", memory.lines().find(|line| line.starts_with("VmRSS")).unwrap());
 }
 
-/// A confirm that never comes is undone, though the daemon that promised it is dead: by its next life.
+/// An unconfirmed change is undone by the next process even if the daemon dies.
 #[test]
 fn an_unconfirmed_apply_is_undone_after_kill_9() {
     let (switch, port) = Switch::serve();
@@ -277,7 +277,8 @@ fn an_unconfirmed_apply_is_undone_after_kill_9() {
     assert_eq!(cause, format!("{} was not confirmed in time", answer["txn"]));
 }
 
-/// What was undone is not called committed any more; what waits for a confirm says until when.
+/// An undone change is not shown as committed, and one that waits for a confirmation shows its
+/// deadline.
 #[test]
 fn a_transaction_says_whether_it_stays() {
     let (_switch, port) = Switch::serve();
@@ -309,7 +310,8 @@ fn a_transaction_says_whether_it_stays() {
     assert_eq!(code, 422, "{answer}");
 }
 
-/// A switch that went away: no drift is no answer then, and an apply is refused at once by its name.
+/// An unreachable switch is listed as not seen, not as free of drift, and an apply is refused at
+/// once with its name.
 #[test]
 fn no_drift_is_not_said_of_devices_that_are_not_seen() {
     let (_switch, port) = Switch::serve();
@@ -317,7 +319,7 @@ fn no_drift_is_not_said_of_devices_that_are_not_seen() {
     let (_, answer) = daemon.apply("one", &json!(circuits(0, 4)), &json!({}));
     daemon.ends(&answer);
     daemon.kill();
-    // Nobody listens there.
+    // A port without a listener.
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let file = Daemon::file(daemon.folder.path(), nowhere);
     std::fs::write(daemon.folder.path().join("daemon.yaml"), file).unwrap();
@@ -339,7 +341,8 @@ fn no_drift_is_not_said_of_devices_that_are_not_seen() {
     });
 }
 
-/// A journal that somebody edited: told by status, drift, log and `--check`, with what is good of it.
+/// A journal that was edited is reported by status, drift, log and `--check`, with its valid
+/// part.
 #[test]
 fn a_damaged_journal_is_told_everywhere() {
     let (_switch, port) = Switch::serve();
@@ -386,7 +389,7 @@ fn a_damaged_journal_is_told_everywhere() {
     assert_eq!(daemon.apply("three", &json!(circuits(2, 4)), &json!({})).0, 422);
 }
 
-/// What `--check` and `--verify-audit` say, and with which code.
+/// Returns the exit code and the output of `--check` or `--verify-audit`.
 fn checked(folder: &Path, flag: &str) -> (Option<i32>, String) {
     let file = folder.join("daemon.yaml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_lightloomd"));
@@ -394,7 +397,7 @@ fn checked(folder: &Path, flag: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Writes all lines of a chain anew with another text in them, as a script does that knows SHA-256 and no key.
+/// Rewrites a chain with another text, as a script can that knows SHA-256 but not the key.
 fn forge(log: &str, from: &str, to: &str) -> String {
     use sha2::{Digest, Sha256};
     let mut hash = "0".repeat(64);
@@ -407,7 +410,7 @@ fn forge(log: &str, from: &str, to: &str) -> String {
     lines.collect()
 }
 
-/// An audit log that a script wrote anew, with every hash right, is found for want of the key.
+/// An audit log rewritten with correct hashes is detected, because the script lacked the key.
 #[test]
 fn a_forged_audit_log_is_found_and_an_old_one_is_said_to_be_unkeyed() {
     let (_switch, port) = Switch::serve();
@@ -444,7 +447,7 @@ fn a_forged_audit_log_is_found_and_an_old_one_is_said_to_be_unkeyed() {
     let (code, said) = checked(&folder, "--check");
     assert!(code == Some(1) && said.contains("line 2: does not match its hash"), "{said}");
 
-    // The key is gone, and the log is as it was or written anew without one.
+    // The key is gone, and the log is unchanged or rewritten without a key.
     let secret = std::fs::read(&key).unwrap();
     for log_of_then in [good.clone(), forge(&good, "two", "six")] {
         std::fs::write(&log, log_of_then).unwrap();
@@ -463,7 +466,7 @@ fn a_forged_audit_log_is_found_and_an_old_one_is_said_to_be_unkeyed() {
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
 
-    // A log from before there were keys: no journal knows one either.
+    // A log from before keys were introduced; the journal knows no key either.
     std::fs::write(&log, forge(&good, "two", "two")).unwrap();
     std::fs::remove_file(&key).unwrap();
     std::fs::remove_file(folder.join("journal.log")).unwrap();
@@ -476,7 +479,8 @@ fn a_forged_audit_log_is_found_and_an_old_one_is_said_to_be_unkeyed() {
     assert!(said.contains("keyed from line 3"), "{said}");
 }
 
-/// What a daemon would not start with, or should not: told by `--check` with place and what to do.
+/// `--check` reports settings with which the daemon would not or should not start, with location
+/// and remedy.
 #[test]
 fn check_finds_passwords_that_everybody_reads_or_knows() {
     let folder = tempfile::tempdir().unwrap();
@@ -513,8 +517,8 @@ fn check_finds_passwords_that_everybody_reads_or_knows() {
     assert!(code == Some(1) && said.contains("cannot read"), "{said}");
 }
 
-/// S9: 10,000 clients that say nothing, or half a request, keep nobody out and cost a bounded number of
-/// files. Of each the daemon sees at most the newest few hundred.
+/// S9: 10,000 clients that send nothing or half a request keep no client out and use a bounded number
+/// of files. The daemon holds at most the newest few hundred connections.
 #[test]
 fn ten_thousand_idle_clients_keep_nobody_out() {
     let (_switch, port) = Switch::serve();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real daemon with its folder on a small disk that is filled up and has room again: what is asked for
-//! then, what the status says, and that no restart is needed. Takes a mount namespace, so root.
+//! The real daemon on a small disk that is filled and emptied: its answers, its status, and its
+//! recovery without a restart. Needs a mount namespace, and so root.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,7 +13,7 @@ use serde_json::Value;
 struct Daemon {
     process: Child,
     socket: PathBuf,
-    /// The daemon's folder, seen from outside its namespace.
+    /// The daemon's folder as seen from outside its namespace.
     state: PathBuf,
 }
 
@@ -25,7 +25,7 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// On a disk of 16 MiB, where that can be had.
+    /// Starts on a disk of 16 MiB, or returns `None` where no namespace is available.
     fn start(folder: &Path) -> Option<Self> {
         let namespace = Command::new("unshare").args(["-m", "true"]).status();
         if !namespace.is_ok_and(|status| status.success()) {
@@ -76,7 +76,7 @@ impl Daemon {
         status
     }
 
-    /// A change that moves nothing: a line in each of both files.
+    /// Makes a change that moves nothing but writes a line to both files.
     fn change(&self, id: &str) -> (u16, String) {
         let body = format!("{{\"request_id\": \"{id}\", \"devices\": []}}");
         let (code, answer) = self.talk(&format!(
@@ -121,7 +121,7 @@ fn on_a_full_disk_the_status_says_so_and_writing_resumes_without_a_restart() {
     for round in 0..3 {
         assert_eq!(daemon.change(&format!("{round}-before")).0, 200);
         daemon.fill();
-        // Until a page of each file is full, lines still find their place; then what was set aside is given up.
+        // Lines fit until a page of each file is full; then the reserve is given up.
         let mut line = 0;
         let refused = loop {
             let (code, answer) = daemon.change(&format!("{round}-{line}"));
@@ -134,7 +134,7 @@ fn on_a_full_disk_the_status_says_so_and_writing_resumes_without_a_restart() {
         assert!(refused.contains("the disk is full"), "{refused}");
         let status = daemon.status();
         assert!(!well(&status), "all is not well: {status}");
-        // Also what was set aside is gone now.
+        // The reserve is gone now, too.
         daemon.fill();
         assert_eq!(daemon.change(&format!("{round}-refused")).0, 422);
         assert!(!well(&daemon.status()));

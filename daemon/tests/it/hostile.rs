@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Six hostile clients at the socket of the real daemon, three of them without the role to change anything:
-//! long bodies, bodies that stop half-way, refusals and valid requests without end. The daemon stays small, its
-//! files grow little, and who looks is answered.
+//! Six hostile clients at the socket of the real daemon, three of them without the role to change
+//! anything. They send long and truncated bodies, refused and valid requests without end. The
+//! daemon stays small, its files grow little, and status requests are answered.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,8 @@ use lightloom_testkit::{alone, passed_alone};
 const RSS_KB_MAX: u64 = 128 << 10;
 const GROWTH_BYTES_MAX: u64 = 1 << 20;
 const STATUS_WITHIN: Duration = Duration::from_secs(1);
-/// Says in a process of its own which socket to be hostile to, and for how many milliseconds.
+/// The environment variable that tells a separate process the time in milliseconds and the socket
+/// to attack.
 const HOSTILE: &str = "LIGHTLOOM_TEST_HOSTILE";
 const NOBODY: u32 = 65_534;
 
@@ -85,7 +86,8 @@ fn status(socket: &Path) -> Option<Duration> {
     answer.starts_with(b"HTTP/1.1 200").then(|| began.elapsed())
 }
 
-/// Sends a body of `length` bytes that is `start` and then `again` over and over; the code of the answer.
+/// Sends a body of `length` bytes: `start` and then `again` repeatedly. Returns the code of the
+/// answer.
 fn send(socket: &Path, path: &str, length: usize, start: &str, again: &str) -> Option<u16> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
@@ -108,7 +110,7 @@ fn send(socket: &Path, path: &str, length: usize, start: &str, again: &str) -> O
     std::str::from_utf8(&answer[9..]).ok()?.parse().ok()
 }
 
-/// One hostile client: everything in turn, until its time is over. How many of its requests were answered.
+/// Runs one hostile client until `until`. Returns how many of its requests were answered.
 fn hostile(socket: &Path, client: usize, until: Instant) -> usize {
     let (mut answered, mut turn, mut halves) = (0, client, Vec::new());
     while Instant::now() < until {
@@ -147,7 +149,7 @@ fn hostile(socket: &Path, client: usize, until: Instant) -> usize {
 fn six_for(time: Duration) {
     let daemon = Daemon::start();
     let (socket, before, until) = (daemon.socket(), daemon.written(), Instant::now() + time);
-    // Another user of this machine may look and preview. Only root can make one.
+    // Another user of this machine may read and preview. Only root can start a process as one.
     let another = std::env::current_exe().unwrap();
     let mut without_role = Command::new(another);
     without_role
@@ -208,7 +210,7 @@ fn six_hostile_clients_for_a_minute() {
     six_for(Duration::from_secs(60));
 }
 
-/// Only in the process that the tests above start.
+/// Runs only in the process that the tests above start.
 #[test]
 fn a_hostile_client_in_a_process_of_its_own() {
     let Ok(order) = std::env::var(HOSTILE) else { return };
@@ -225,7 +227,7 @@ fn a_hostile_client_in_a_process_of_its_own() {
     }
 }
 
-/// A body that stops half-way is answered within seconds, and others find a place meanwhile.
+/// A truncated body is answered within seconds, and others are served meanwhile.
 #[test]
 fn bodies_that_stop_half_way_are_hung_up_on_within_seconds_and_take_no_place_from_others() {
     let daemon = Daemon::start();
@@ -253,7 +255,7 @@ fn bodies_that_stop_half_way_are_hung_up_on_within_seconds_and_take_no_place_fro
     assert!(answer.starts_with("HTTP/1.1 408") || answer.starts_with("HTTP/1.1 429"), "{answer}");
 }
 
-/// Who may not is refused before a byte of the body is read, and one who may not send so much as well.
+/// A client without the role, or with a body above its limit, is refused before the body is read.
 #[test]
 fn a_body_is_not_read_before_its_head_is_good() {
     let daemon = Daemon::start();
@@ -276,7 +278,7 @@ fn a_body_is_not_read_before_its_head_is_good() {
     assert!(long.starts_with("HTTP/1.1 413") && long.contains("at most 1 MB"), "{long}");
     let plan = head_only("/v1/apply", 65 << 20);
     assert!(plan.starts_with("HTTP/1.1 413") && plan.contains("at most 64 MB"), "{plan}");
-    // A second plan while one is on its way.
+    // A second plan during the upload of the first.
     let mut first = UnixStream::connect(&socket).unwrap();
     let head = "POST /v1/apply HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
                 content-length: 20000000\r\n\r\n{\"plan\": {";

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Journals of earlier versions still open: a copy of each format that was ever written is kept, and must
-//! be read to the same ledger for ever (S14).
+//! Journals of earlier versions (S14): a copy of each format ever written must always be read to
+//! the same ledger.
 
 use lightloom_control::ledger::Ledger;
 use lightloom_control::record::Record;
 use lightloom_control::state::Txn;
 use lightloom_daemon::journal::read_all;
 
-/// Written by version 0.1.0 on 65 emulated devices: adopt, a plan with confirm, two circuits on a switch,
-/// another plan during which the daemon was killed, and its next start.
+/// Written by version 0.1.0 on 65 emulated devices: adopt, a plan with confirm, two circuits on a
+/// switch, another plan during which the daemon was killed, and the next start.
 #[test]
 fn a_journal_of_0_1_0_is_read_as_it_was_meant() {
     let bytes = include_bytes!("../data/journal-0.1.0.log");

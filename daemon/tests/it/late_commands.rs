@@ -108,9 +108,9 @@ fn what_a_person_moves_stays_moved() {
     let cases = [
         // The change did not touch this circuit.
         (ours.0, None, late),
-        // The change touched this slot, but no command of it leads there.
+        // The change touched this slot, but none of its commands leads to this position.
         (1, Some(109), late),
-        // The change touched this circuit, but the takeover is long ago.
+        // The change touched this circuit, but the takeover was long ago.
         (1, None, WITHIN + late),
     ];
     for (seed, (slot, to, after)) in (0..).zip(cases) {

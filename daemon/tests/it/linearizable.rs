@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Clients that ask, confirm, undo, repeat themselves and look, all at once, while the daemon gets `kill -9`: every
-//! answer of its API is explained by one order of the requests (linearizability).
+//! Concurrent clients that apply, confirm, undo, repeat and read while the daemon is killed with
+//! `kill -9`. One order of the requests must explain every answer of its API (linearizability).
 
 mod checker;
 pub(crate) mod leaders;
@@ -19,21 +19,21 @@ use checker::{Did, Got, Line, Model, check};
 use over_sockets::{Daemon, Switch, talk};
 use serde_json::{Value, json};
 
-/// Clients at once.
+/// Concurrent clients.
 const CLIENTS: u32 = 5;
 const STEPS_MAX: u64 = 2_000_000;
 
 struct Client<'a> {
-    /// Of the daemons, one of which leads.
+    /// The sockets of the daemons, one of which leads.
     sockets: Vec<PathBuf>,
-    /// The one that answered last.
+    /// The daemon that answered last.
     at: Cell<usize>,
-    /// How long an answer is waited for. `None` without end.
+    /// How long an answer is waited for, or `None` without limit.
     patience: Option<Duration>,
     began: Instant,
     history: &'a Mutex<Vec<Line>>,
     ids: &'a AtomicU32,
-    /// xorshift32.
+    /// The state of xorshift32.
     draw: u32,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Client<'a> {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap()
     }
 
-    /// One request to the daemon that leads, which is waited for; `None` if the connection broke.
+    /// Sends one request to the leader and waits for the answer. `None` if the connection broke.
     fn ask(&self, head: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
         over_sockets::wait_for("a daemon that leads", || {
             let asked = UnixStream::connect(&self.sockets[self.at.get()]);
@@ -72,7 +72,7 @@ impl<'a> Client<'a> {
             if !leads {
                 self.at.set((self.at.get() + 1) % self.sockets.len());
             }
-            // Who stands by did nothing.
+            // A standby did nothing.
             answer.filter(|answer| leads || answer.is_none())
         })
     }
@@ -87,7 +87,7 @@ impl<'a> Client<'a> {
         (code == 200).then(|| serde_json::from_slice(&body).ok())?
     }
 
-    /// Sends a change, and notes what `did` makes of the answer.
+    /// Sends a change and records what `did` makes of the answer.
     fn post(&self, path: &str, body: &Value, did: impl FnOnce(Got) -> Did) -> Got {
         let body = body.to_string();
         let head = format!(
@@ -106,7 +106,8 @@ impl<'a> Client<'a> {
             Some((200, _)) => Got::Done,
             Some((409, _)) => Got::Refused,
             Some((503, body)) if is_not_known(body) => Got::Nothing,
-            // It is starting, its switch is not read yet, or it has too much to do: that is no word on requests.
+            // The daemon is starting, has not read its switch yet, or is overloaded. This says
+            // nothing about the request.
             Some((422 | 429 | 503, _)) => return Got::Refused,
             Some((code, body)) => panic!("{code}: {}", String::from_utf8_lossy(body)),
             None => Got::Nothing,
@@ -119,7 +120,7 @@ impl<'a> Client<'a> {
     fn read(&self) -> Option<(u64, Option<u32>)> {
         let sent = self.now();
         let status = self.get("/v1/status")?;
-        // It says that what it reads on may be of the past.
+        // The status says that it may be out of date.
         if !status["journal_failure"].is_null() {
             return None;
         }
@@ -130,12 +131,12 @@ impl<'a> Client<'a> {
         Some((version, pending))
     }
 
-    /// A change, perhaps sent twice, and its end.
+    /// Makes a change, perhaps sent twice, and waits for its end.
     fn change(&mut self, version: u64) {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let confirm = self.below(3) == 0;
         let expected = (self.below(2) == 0).then_some(version);
-        // No two requests want the same.
+        // No two requests have the same target.
         let to: BTreeMap<u32, u32> = [(1, 321 + id % 320), (2, 321 + (id + 1) % 320)].into();
         let mut body = json!({"request_id": format!("r{id}"), "target": {"ocs0": to}});
         let more = body.as_object_mut().unwrap();
@@ -193,7 +194,7 @@ fn committed(over: &Value) -> bool {
     }
 }
 
-/// What clients were answered while the daemon was killed so many times.
+/// Records the answers to clients while the daemon is killed `kills` times.
 fn history(seed: u32, turns: u32, kills: u32) -> Vec<Line> {
     let (switch, port) = Switch::serve();
     switch.switch_millis.store(3, Ordering::Relaxed);
@@ -219,7 +220,7 @@ fn history(seed: u32, turns: u32, kills: u32) -> Vec<Line> {
     lines
 }
 
-/// Each change ends once: at the latest when the first client was informed, or when all was over.
+/// Adds one end per change: at the latest when the first client learnt of it, or after the run.
 fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
     let mut ends = BTreeMap::<u32, Line>::new();
     lines.retain(|line| {
@@ -228,8 +229,8 @@ fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
         let over = over.map(|over| committed(&over));
         assert_eq!(over, Some(acknowledged), "transaction {txn} is not as it was acknowledged");
         let end = ends.entry(txn).or_insert_with(|| line.clone());
-        // It ended before the first answer that says so, and at any time after it began: which of two requests
-        // with one id began it is not known.
+        // The change ended before the first answer that says so and after its begin. Which of two
+        // requests with one id began it is unknown.
         (end.sent, end.answered) = (0, end.answered.min(line.answered));
         false
     });
@@ -241,7 +242,7 @@ fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
     lines.extend(ends.into_values());
 }
 
-/// What histories came to, each of which one order of requests explains.
+/// Totals of the histories that one order of requests explains.
 #[derive(Default)]
 struct Explained {
     lines: usize,
@@ -289,7 +290,7 @@ fn nightly_a_hundred_histories() {
     is_linearizable(50, 40, 6);
 }
 
-/// Each kind of wrong answer, put into a history by hand, is found.
+/// Each kind of wrong answer is found if inserted by hand.
 #[test]
 fn an_answer_that_no_order_explains_is_found() {
     let line = |sent, answered, did| Line { sent, answered, did };
@@ -317,7 +318,7 @@ fn an_answer_that_no_order_explains_is_found() {
         lines.push(wrong);
         assert!(judge(&lines).is_err(), "{what} is not found");
     }
-    // What was not answered may have been done, or not.
+    // An unanswered request may or may not have been executed.
     let mut lines = good;
     lines.push(line(60, u64::MAX, apply(3, Some(1), Got::Nothing)));
     assert!(judge(&lines).is_ok());

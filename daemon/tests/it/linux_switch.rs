@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Linux driver against the kernel, judged by `ip -j` and `tc -j`, in a network namespace of its
-//! own: made with root, or with an unprivileged user namespace. Says so when it can do neither.
+//! The Linux driver against the kernel, checked with `ip -j` and `tc -j`, in a network namespace of
+//! its own. Needs root or an unprivileged user namespace, and prints if it has neither.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -69,7 +69,7 @@ fn inside() {
     });
 }
 
-/// A node is without a link where none of the links that it is plugged into has a carrier.
+/// A node has no link if none of the links that it is plugged into has a carrier.
 async fn nodes_without_a_link() {
     let pair = |n: u32| json!([format!("nic{n}"), format!("host{n}")]);
     let link = |n: u32, node: &str| json!({"name": format!("nic{n}"), "node": node});
@@ -137,9 +137,9 @@ fn ip(arguments: &[&str]) -> Value {
     if text.trim().is_empty() { json!([]) } else { serde_json::from_str(&text).unwrap() }
 }
 
-/// A routing daemon's nexthop and route, which are not ours.
+/// Makes a nexthop and a route of another routing daemon.
 fn foreign_objects() {
-    // A blackhole hangs on the loopback device.
+    // A blackhole route needs the loopback device.
     run("ip", &["link", "set", "lo", "up"]);
     run("ip", &["link", "add", "other0", "type", "veth", "peer", "name", "other1"]);
     run("ip", &["link", "set", "other0", "up"]);
@@ -150,7 +150,7 @@ fn foreign_objects() {
     run("ip", &["route", "add", "10.1.5.0/24", "nhid", "77", "proto", "11", "metric", "20"]);
 }
 
-/// The members of our groups as `ip` shows them: group id to (way out, weight).
+/// Returns the members of our groups as `ip` shows them: group id to (interface, weight).
 fn groups() -> BTreeMap<u64, Vec<(String, u64)>> {
     let objects = ip(&["nexthop", "show"]);
     let objects = objects.as_array().unwrap();

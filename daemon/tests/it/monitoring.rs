@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The alert rules and the dashboard speak of metrics that the daemon serves, and alert rules are whole.
+//! The alert rules and the dashboard use only metrics that the daemon serves, and the alert rules
+//! are complete.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -9,14 +10,14 @@ use lightloom_daemon::metrics::{Metrics, Watched};
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../monitoring/alerts.yaml");
 const DASHBOARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../monitoring/dashboard.json");
 
-/// Each name of a metric of ours in a text.
+/// Returns our metric names in a text.
 fn named(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c: char| !is_part(c));
     words.filter(|word| word.starts_with("lightloomd_")).map(ToOwned::to_owned).collect()
 }
 
-/// What is served when every label was seen once.
+/// Returns the metrics page after every label was used once.
 fn served() -> String {
     let metrics = Metrics::new().unwrap();
     for by_device in [

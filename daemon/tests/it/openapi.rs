@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The committed OpenAPI document is the one the API is made of.
+//! The committed OpenAPI document matches the API.
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,8 @@ fn the_committed_document_is_what_the_api_says() {
     );
 }
 
-/// Every response says what it means and what its body holds, as the specification requires; what a client may
-/// receive from the controller is in the document.
+/// Every response has a description and a schema, as the specification requires, and every answer
+/// of the controller is in the document.
 #[test]
 fn every_response_has_a_meaning_and_a_body() {
     let document: Value = serde_json::from_str(&lightloom_daemon::api::openapi()).unwrap();
@@ -74,7 +74,7 @@ fn every_response_has_a_meaning_and_a_body() {
     assert_eq!(tags, written);
 }
 
-/// The judge that is not ours: the specification's own validator.
+/// The specification's own validator accepts the document.
 #[test]
 fn the_specification_s_validator_accepts_the_document() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");

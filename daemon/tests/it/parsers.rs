@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes from outside, at random and nearly right, through every parser of the daemon: an answer or a
-//! counted refusal, never a panic, never more memory than the bound, never a position that was not
-//! said. The cases are drawn anew in each run; a failing one is printed and kept by proptest.
+//! Random and nearly valid input to every parser of the daemon. It yields an answer or a counted
+//! refusal, never a panic, excessive memory or a position that was not sent. Each run draws new
+//! cases; proptest prints and keeps a failing one.
 
 use lightloom_control::record::Record;
 use lightloom_control::state::{Neighbours, Observation, Op, Outcome, Position, Slot};
@@ -14,7 +14,7 @@ use lightloom_drivers::{Dialect, INPUT_BYTES_MAX, Reached, Session};
 use lightloom_firmware_api::path::DataPathPolicy;
 use proptest::prelude::*;
 
-/// Brings a session to the point where it waits for the positions, or as far as `replies` go.
+/// Brings a session to the wait for the positions, or as far as `replies` go.
 fn observed<D: Dialect>(dialect: D, replies: &[&[u8]], last: &[u8], cut: usize) -> Option<Reached> {
     let mut session = Session::new(dialect);
     let mut out = Vec::new();
@@ -67,7 +67,7 @@ fn whole_replies_are_understood_in_pieces_of_any_size() {
     }
 }
 
-/// Proof 7 of the TL1 grammar: what comes between command and reply, and replies of every kind.
+/// Proof 7 of the TL1 grammar: messages between command and reply, and replies of every kind.
 #[test]
 fn tl1_is_matched_by_ctag_and_denials_differ() {
     let auto = b"\r\n\n   ( nil ) 24-09-01 12:00:00\r\n*C 17 REPT ALM EQPT\r\n   \"PORT 3\"\r\n;";
@@ -121,7 +121,7 @@ fn a_reply_without_an_end_is_bounded() {
     assert!(matches!(reached, Some(Reached::Lost(_))));
 }
 
-/// A good reply with one byte lost, doubled, changed or a piece cut out.
+/// Draws a good reply with one byte lost, doubled or changed, or a piece cut out.
 fn damaged(good: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
     (0..good.len(), 0..4_u8, any::<u8>(), 1..8_usize).prop_map(move |(at, how, byte, run)| {
         let mut bytes = good.to_vec();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which plan is in force is a function of the records: any order of plans, circuits beside them and in them,
-//! rollbacks, expired confirms, bypasses, drift put back and restarts, held against a model that keeps a
-//! copy of the whole state after each change.
+//! The plan in force is a function of the records. Drawn plans, circuits beside and within them,
+//! rollbacks, expired confirmations, bypasses, restored drift and restarts are compared with a
+//! model that copies the whole state after each change.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,7 +16,7 @@ use lightloom_control::state::{
 use proptest::prelude::*;
 
 const DEVICES: [&str; 5] = ["n0/b0", "n1/b0", "n2/b0", "n3/b0", "ocs0"];
-/// The devices that each plan speaks of, by their place in the list.
+/// The devices of each plan, by their index in the list.
 const PLANS: [&[usize]; 3] = [&[0, 1], &[0, 1, 2], &[1, 2, 4]];
 
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The shipping controller over devices that do as they are asked at once.
+/// The shipping controller over devices that obey at once.
 struct Bench {
     controller: Controller,
     now: Now,
@@ -121,7 +121,7 @@ impl Bench {
         Outcome::Done(Some(Observation { positions: stands.clone(), ..Observation::default() }))
     }
 
-    /// Until nothing is on its way.
+    /// Runs until nothing is in flight.
     fn settle(&mut self) {
         loop {
             while let Some(event) = self.events.pop_front() {
@@ -135,7 +135,7 @@ impl Bench {
         }
     }
 
-    /// Goes on to the next time at which the controller has something to do.
+    /// Advances to the controller's next deadline.
     fn tick(&mut self) {
         let deadline = self.controller.deadline(&self.now).unwrap();
         self.pass(deadline - self.now.mono);
@@ -192,7 +192,7 @@ impl Bench {
             Step::Drift { device } => {
                 let stands = self.lit.entry(DEVICES[device].into()).or_default();
                 stands.insert(Slot(0), Position(9));
-                // Two polls later it has been seen and, where the policy may, put back.
+                // Within two polls the drift is seen and, if the policy allows, restored.
                 for _ in 0..2 * DEVICES.len() {
                     self.tick();
                     self.settle();
@@ -202,7 +202,7 @@ impl Bench {
         }
     }
 
-    /// Undoes one of the last changes, or goes around something that broke since.
+    /// Undoes one of the last changes, perhaps with a plan around a fault that occurred since.
     fn roll_back(&mut self, back: usize, around: bool, count: usize) {
         let history = &self.controller.ledger().history;
         let open = history.iter().rev().filter(|past| past.undone_by.is_none());
@@ -215,7 +215,7 @@ impl Bench {
         self.ask("bob", Request::Rollback(Rollback { txn, around, ..Rollback::default() }));
     }
 
-    /// Around one of the modules that the plan speaks of: that is silent and left out.
+    /// Bypasses one of the plan's modules, which is silent and left out.
     fn bypass(&mut self, leave_out: usize, position: u32, count: usize) {
         let ledger = self.controller.ledger();
         let modules = ledger.plan_devices.iter().filter(|name| name.as_str().starts_with('n'));
@@ -237,7 +237,7 @@ impl Bench {
     }
 }
 
-/// What is in force after a change.
+/// The plan in force after a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct InForce {
     plan: String,
@@ -245,7 +245,7 @@ struct InForce {
     applied: String,
 }
 
-/// Every change that took, and what was in force after it.
+/// Every change that took effect, and the state after it.
 #[derive(Default)]
 struct Model(Vec<(Txn, InForce)>);
 
@@ -333,7 +333,7 @@ fn the_steps_reach_every_cause() {
     assert_eq!(follows_the_model(&steps), 5);
 }
 
-/// A plan, circuits beside it that are undone, and circuits there again: the plan is still in force.
+/// A plan stays in force if circuits beside it are undone and made again.
 #[test]
 fn circuits_beside_a_plan_that_are_undone_and_made_again_leave_it_in_force() {
     let circuits = |confirm| Step::Circuits { device: 4, position: 2, confirm };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every input that the fuzz targets of the daemon have kept runs again, as an ordinary test.
+//! Every stored input of the daemon's fuzz targets, run as an ordinary test.
 
 use crate::corpus;
 use crate::fuzz_replay as replay;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The door: S10, every verb of the API times every role, over TCP with mutual TLS. A client without the role
-//! changes nothing, and each attempt to change something is in the audit log. And S9: who says nothing there.
+//! Access over TCP with mutual TLS. S10: every verb of the API with every role; a client without
+//! the role changes nothing, and each attempt is in the audit log. S9: clients that send nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -134,10 +134,10 @@ fn file(folder: &Path, clients: &[(Role, String)]) -> String {
     )
 }
 
-/// A daemon behind mutual TLS, and the keys to its door.
+/// A daemon behind mutual TLS, and its clients.
 struct Door {
     folder: tempfile::TempDir,
-    /// One client of each role.
+    /// One client per role.
     clients: Vec<(Role, TlsConnector)>,
     stranger: TlsConnector,
     forged: TlsConnector,
@@ -184,11 +184,11 @@ impl Door {
         }
     }
 
-    /// Every client, with what it may do.
+    /// Returns every client with its roles.
     fn everybody(&self) -> impl Iterator<Item = (BTreeSet<Role>, &TlsConnector)> {
         let listed = self.clients.iter().map(|(role, client)| (BTreeSet::from([*role]), client));
         let listed = listed.map(|(mut roles, client)| {
-            // Who may apply may ask for a phase.
+            // A client with the role `apply` may also request phases.
             roles.extend(roles.contains(&Role::Apply).then_some(Role::Phase));
             (roles, client)
         });
@@ -251,7 +251,7 @@ fn s10_no_verb_without_its_role_and_every_attempt_on_the_record() {
             }
         }
         assert_eq!(door.written("audit.log").lines().count(), changes, "one line for each attempt");
-        // A certificate of another authority, or none, does not even get to ask.
+        // A certificate of another CA, or none, is rejected before the request.
         assert_eq!(door.ask(&door.forged, "GET", "/v1/status", "").await, None);
         println!(
             "S10: {asked} requests of 7 clients, {forbidden} forbidden, {changes} on the record"
@@ -259,7 +259,7 @@ fn s10_no_verb_without_its_role_and_every_attempt_on_the_record() {
     });
 }
 
-/// No path leads out of the API, and none around a role.
+/// No path leads out of the API or around a role.
 #[test]
 fn s10_no_path_leads_anywhere_else() {
     const PATHS: [&str; 10] = [
@@ -289,7 +289,7 @@ fn s10_no_path_leads_anywhere_else() {
     });
 }
 
-/// Who repeats somebody else's request changes nothing, and who repeats his own acts once.
+/// Repeating another client's request changes nothing; repeating one's own acts once.
 #[test]
 fn s10_a_replayed_request_acts_once_and_needs_its_role() {
     on_a_runtime(async {
@@ -311,15 +311,15 @@ fn s10_a_replayed_request_acts_once_and_needs_its_role() {
     });
 }
 
-/// Waits until the other side hangs up.
+/// Waits until the other side closes the connection.
 async fn until_closed(stream: &mut (impl AsyncReadExt + Unpin), since: Instant) -> Duration {
     let mut bytes = [0; 256];
     while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
     since.elapsed()
 }
 
-/// S9: clients that connect and say nothing, that stop in the middle of the handshake, that send their request
-/// a byte at a time, and that are gone without a word: each is shown out, and those who ask are answered.
+/// S9: clients that connect and send nothing, stop in the handshake, send one byte at a time, or
+/// vanish are disconnected, and others are answered.
 #[test]
 fn s9_who_says_nothing_is_shown_out_and_others_are_answered() {
     on_a_runtime(async {

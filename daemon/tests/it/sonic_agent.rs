@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The SONiC driver in front of an emulated agent on a real Redis: it carries out CONFIG_DB later, one circuit after
-//! the other, with tuning, failure and death, and fills STATE_DB as the design or as the image of July 2026 does.
+//! The SONiC driver with an emulated agent on a real Redis. The agent carries out CONFIG_DB later,
+//! one circuit after the other, with tuning, failure and death, and fills STATE_DB as the design or
+//! as the image of July 2026 does.
 //!
-//! Prints "skipped" where there is no `redis-server` (Debian: `apt-get install redis-server`).
+//! Prints "skipped" without a `redis-server` (Debian: `apt-get install redis-server`).
 
 use crate::redis_server;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,8 @@ use lightloom_daemon::driver::stream::Address;
 use lightloom_drivers::sonic::{ReadFrom, Sonic};
 use redis_server::Redis;
 
-/// A client of a few lines that shares nothing with the driver: inline commands, and replies as flat words.
+/// A minimal client that shares no code with the driver: inline commands, and replies as flat
+/// words.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -31,7 +33,7 @@ impl Raw {
         Self(TcpStream::connect(&redis.address).unwrap())
     }
 
-    /// The words of the reply, ended by the reply to a `PING`.
+    /// Returns the words of the reply, which ends with the reply to a `PING`.
     fn say(&mut self, command: &str) -> Vec<String> {
         self.0.write_all(format!("{command}\r\nPING\r\n").as_bytes()).unwrap();
         let mut text = String::new();
@@ -57,16 +59,16 @@ impl Raw {
     }
 }
 
-/// What the agent is like.
+/// The behaviour of the agent.
 #[derive(Clone, Copy)]
 struct Kind {
     /// From CONFIG_DB to the first row in STATE_DB.
     delay: Duration,
-    /// From there to `tuned`.
+    /// From that row to `tuned`.
     tunes: Duration,
-    /// How the circuits end up.
+    /// The final state of the circuits.
     ends: &'static str,
-    /// It fills STATE_DB as the image of July 2026 does.
+    /// Fills STATE_DB as the image of July 2026 does.
     is_image: bool,
 }
 
@@ -113,7 +115,7 @@ impl Drop for Agent {
     }
 }
 
-/// One round of the agent: what was added a while ago is lit, what was deleted a while ago goes dark.
+/// Runs one round of the agent: added circuits are lit and deleted ones go dark after their delay.
 fn look(raw: &mut Raw, since: &mut BTreeMap<String, Instant>, kind: Kind) {
     let table = if kind.is_image { "OCS_CROSS_CONNECT_TABLE" } else { "OCS_CROSS_CONNECT" };
     let asked = raw.circuits(4, "OCS_CROSS_CONNECT");
@@ -156,7 +158,7 @@ async fn read(driver: &mut Alone) -> Observation {
     }
 }
 
-/// Brings the switch there as a change does: arm, then one step with its read-backs.
+/// Brings the switch to `goal` as a change does: arm, then one step with its reads.
 async fn bring(driver: &mut Alone, goal: &[(u32, u32)], within_ms: u64) -> StepEnd {
     let goal: Positions = goal.iter().map(|&(slot, to)| (Slot(slot), Position(to))).collect();
     let before = match driver.run(&Op::Arm { txn: Txn(1), want: goal.clone() }).await {
@@ -193,7 +195,7 @@ async fn bring(driver: &mut Alone, goal: &[(u32, u32)], within_ms: u64) -> StepE
     }
 }
 
-/// Until the agent has nothing more to do.
+/// Waits until the agent has nothing more to do.
 async fn rest() {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
@@ -215,7 +217,8 @@ async fn a_circuit_that_is_tuning_is_not_committed() {
         assert!(began.elapsed() >= USUAL.delay + USUAL.tunes, "{:?}", began.elapsed());
         assert_eq!(read(&mut driver).await.tuning, BTreeSet::new());
 
-        // A move of both, each to where the other was; and dark again, seen only when STATE_DB says so.
+        // A move of both, each to the other's port, and then dark again, which is seen only when
+        // STATE_DB shows it.
         let end = bring(&mut driver, &[(1, 8), (2, 7)], 5_000).await;
         assert!(applied(&end), "{end:?}");
         let table = if is_image { "OCS_CROSS_CONNECT_TABLE" } else { "OCS_CROSS_CONNECT" };
@@ -237,14 +240,14 @@ async fn a_change_that_is_undone_takes_the_configuration_back_and_lights_nothing
         let mut driver = driver(&redis).await;
         let end = bring(&mut driver, &[(1, 7)], 5_000).await;
         assert!(applied(&end), "{end:?}");
-        // The agent is dead: the change is asked for, and nothing comes of it.
+        // The agent is dead, so the requested change does not happen.
         agent.is_dead(true);
         let end = bring(&mut driver, &[(1, 9), (2, 8)], 300).await;
         assert!(matches!(&end, StepEnd::Failed(why, _) if why.contains("still tuning")), "{end:?}");
         let end = bring(&mut driver, &[(1, 7), (2, 0)], 300).await;
         assert!(applied(&end), "{end:?}");
         assert_eq!(raw.config(), ["1A-7B"]);
-        // It comes back, and lights what stood before.
+        // The agent returns and lights the earlier circuit.
         agent.is_dead(false);
         rest().await;
         let seen = read(&mut driver).await;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The SONiC driver against a real Redis on loopback: 320 cross-connects are one transaction, a
-//! permutation goes dark and comes back, and what Redis refuses changes nothing.
+//! permutation goes dark and comes back, and a refusal of Redis changes nothing.
 //!
-//! Prints "skipped" where there is no `redis-server` (Debian: `apt-get install redis-server`).
+//! Prints "skipped" without a `redis-server` (Debian: `apt-get install redis-server`).
 
 use crate::redis_server;
 use std::net::TcpStream;
@@ -32,7 +32,7 @@ async fn switch(driver: &mut Alone, moves: Vec<Move>) -> Outcome {
     driver.run(&Op::Switch { txn: Txn(1), moves }).await
 }
 
-/// Slot n from where `before` has it to where `after` has it.
+/// Returns the moves of all slots from `before` to `after`.
 fn moves(before: impl Fn(u32) -> u32, after: impl Fn(u32) -> u32) -> Vec<Move> {
     let one =
         |slot| Move { slot: Slot(slot), from: Position(before(slot)), to: Position(after(slot)) };
@@ -81,7 +81,7 @@ async fn only_the_session_that_holds_the_claim_changes_circuits() {
     assert_eq!(switch(&mut one, vec![lit(1)]).await, Outcome::Done(None));
     assert_eq!(positions(&mut other).await.len(), 1, "it reads all the same");
 
-    // A session of the same controller that was given up: the one opened last changes circuits.
+    // Of two sessions of the same controller, only the one opened last changes circuits.
     let mut later = claiming("lightloomd@one");
     assert!(later.connect().await.is_ok());
     assert!(later.connect().await.is_ok(), "its second session");
@@ -91,7 +91,7 @@ async fn only_the_session_that_holds_the_claim_changes_circuits() {
     assert_eq!(positions(&mut later).await.len(), 2);
 }
 
-/// Typed by hand, as a session does that watched the claim and whose `EXEC` arrives late.
+/// Sent by hand like a session that watched the claim and whose `EXEC` arrives late.
 #[tokio::test]
 async fn a_transaction_that_arrives_after_its_session_was_given_up_changes_nothing() {
     use std::io::{Read, Write};
@@ -128,7 +128,7 @@ async fn what_redis_refuses_changes_nothing() {
     let wrong = driver(&redis, Some("dark")).connect().await;
     assert!(wrong.is_err(), "{wrong:?}");
 
-    // Without the replica that it is told to want, this Redis takes no writes.
+    // This Redis wants a replica that it lacks, so it refuses writes.
     let mut driver = driver(&redis, Some("light"));
     assert!(driver.connect().await.is_ok());
     let refused = switch(&mut driver, moves(|_| 0, |slot| slot)).await;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The status over drawn plans, readings and knowledge, compared with an oracle that knows the devices themselves and
-//! shares no code with it; and the commands that a status names, typed in order.
+//! Compares the status with an oracle that knows the devices and shares no code with it, and runs
+//! the commands that the status names.
 //!
-//! The daemon is the shipping control over model devices in virtual time. A week of an operator is drawn: plans, single
-//! circuits, adoptions, failed changes, moves by hand, silence, lost power.
+//! The daemon is the shipping control over model devices in virtual time. An operator's week is
+//! drawn: plans, single circuits, adoptions, failed changes, moves by hand, silence, lost power.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,9 +27,9 @@ use crate::world::device::Faults;
 use crate::world::ring::{SLOT, plan_around, ring};
 
 const NODES: u32 = 8;
-/// Every module is read within this time, and every change is over.
+/// By then every module is read and every change is over.
 const SETTLED: Micros = Micros::from_secs(15);
-/// Devices that are without power stay so until it is restored.
+/// Devices without power stay so until it is restored.
 const LONG: Micros = Micros::from_secs(1_000_000);
 
 struct Week {
@@ -59,7 +59,7 @@ impl Week {
         Self { world, rng, plan, gone, requests: 0, trail }
     }
 
-    /// Everything is adopted, and the plan is on the devices.
+    /// Returns a week in which everything is adopted and the plan is on the devices.
     fn planned(seed: u64) -> Self {
         let mut week = Self::begin(seed);
         week.adopt(week.all(), false);
@@ -101,7 +101,7 @@ impl Week {
         self.world.run_for(SETTLED);
     }
 
-    /// Modules are set one by one, as a person does; some of them may fail at it.
+    /// Sets modules one by one as a person does; some may fail.
     fn single_circuits(&mut self, faults: Option<Faults>) {
         let mut target = BTreeMap::new();
         for _ in 0..self.rng.random_range(1..4) {
@@ -117,7 +117,7 @@ impl Week {
         self.world.run_for(SETTLED);
     }
 
-    /// One thing that happens in a week.
+    /// Carries out one drawn event of a week.
     fn happens(&mut self) {
         let device = self.device();
         let draw = self.rng.random_range(0..14);
@@ -155,7 +155,7 @@ impl Week {
         self.put(device, to);
     }
 
-    /// A module set by hand.
+    /// Sets a module by hand.
     fn put(&mut self, device: &DeviceName, to: u32) {
         let model = self.world.devices.get_mut(device).unwrap();
         model.tampered = true;
@@ -195,7 +195,7 @@ impl Week {
         (status, alarms)
     }
 
-    /// Where a device is, if it can be read.
+    /// Returns the position of a device if it can be read.
     fn read(&self, device: &str) -> Option<u32> {
         let name = DeviceName::from(device);
         let model = &self.world.devices[&name];
@@ -219,7 +219,7 @@ impl Week {
             let owned = ledger.owned.get(&DeviceName::from(name.as_str()));
             let owned = owned.and_then(|slots| slots.get(&SLOT)).map_or(0, |position| position.0);
             let wanted = stated.get(name).copied().unwrap_or(owned);
-            // A module that was never set is at rest at loopback.
+            // A module that was never set rests at loopback.
             let rests = |read| wanted == 0 && read == 15 && ledger.version > 0;
             self.read(name).is_some_and(|read| read != wanted && !rests(read))
         };
@@ -233,7 +233,7 @@ impl Week {
         }
     }
 
-    /// How many circuits and ring loopbacks of the plan are up, and how many there are.
+    /// Returns how many circuits and ring loopbacks of the plan are up, and their number.
     fn up(&self, oracle: &Oracle) -> (usize, usize) {
         let Some(plan) = self.world.control().unwrap().plan() else { return (0, 0) };
         let plan = serde_json::to_value(plan).unwrap();
@@ -258,10 +258,10 @@ impl Week {
     }
 }
 
-/// What is so, whatever the daemon says.
+/// The true state, whatever the daemon reports.
 struct Oracle {
     stated: BTreeMap<String, u32>,
-    /// Devices that are read elsewhere than the plan states, or else than what is set and adopted.
+    /// Devices whose position differs from the plan's, or from what was set and adopted.
     differing: BTreeSet<String>,
     is_planned: bool,
     is_waiting: bool,
@@ -278,7 +278,7 @@ impl Oracle {
     }
 }
 
-/// The devices that a status says are elsewhere.
+/// Returns the devices that a status reports at another position.
 fn named(status: &Status) -> BTreeSet<String> {
     let state = |device: &&lightloom_daemon_api::device::DeviceStatus| !device.drift.is_empty();
     let mut named: BTreeSet<String> =
@@ -294,7 +294,7 @@ fn text(alarms: &[Alarm]) -> String {
     alarms.iter().map(|alarm| format!("{alarm}\n")).collect()
 }
 
-/// What is wrong with a status, compared with what is so.
+/// Returns the mistakes of a status against the true state.
 fn mistakes(week: &Week) -> Vec<String> {
     let ((status, alarms), oracle) = (week.status(), week.oracle());
     let mut wrong = Vec::new();
@@ -339,7 +339,8 @@ fn a_status_says_what_is_so_and_nothing_else() {
     assert!(well > 10 && differing > 50, "well {well}, differing {differing}");
 }
 
-/// Every node of a group has a ring edge inside it, at a loopback: without one of them the ring of a job is open.
+/// Every node of a group has a ring edge inside it at a loopback. Without one of them the job's
+/// ring is open.
 #[test]
 fn an_open_ring_is_never_well() {
     let mut week = Week::planned(7);
@@ -354,7 +355,7 @@ fn an_open_ring_is_never_well() {
     let shown = text(&week.status().1);
     let not = format!(" circuits of the plan stand at both ends: not {closes} (loopback)\n");
     assert!(shown.starts_with("DARK CIRCUITS: ") && shown.contains(&not), "{shown}");
-    // It starts again where the plan wants it: that is no drift.
+    // It restarts at the plan's position, which is no drift.
     week.put(&device, 15);
     week.world.run_for(SETTLED);
     assert_eq!(text(&week.status().1), "");
@@ -375,7 +376,7 @@ fn silence_of_two_devices_says_nothing_of_the_others() {
     assert_eq!(adopted, Answer::Adopted { devices: 14, slots: 14, silent: 2 });
 }
 
-/// The commands of an alarm, in order.
+/// Returns the commands of an alarm, in order.
 fn commands(alarm: &Alarm) -> Vec<String> {
     let mut rest = alarm.next.as_str();
     let mut commands = Vec::new();
@@ -389,7 +390,7 @@ fn commands(alarm: &Alarm) -> Vec<String> {
 }
 
 impl Week {
-    /// Types a command; `None` if it only shows something.
+    /// Runs a command. `None` if it only shows something.
     fn types(&mut self, command: &str) -> Option<Answer> {
         let words: Vec<&str> = command.split_whitespace().collect();
         let has = |flag: &str| words.contains(&flag);
@@ -454,7 +455,7 @@ impl Week {
         }
     }
 
-    /// The refusal of a change that cuts light, where the command does not say that it may.
+    /// Returns the refusal of a change that cuts light, if the command does not allow that.
     fn cut_or(&self, apply: &Apply, may_cut: bool) -> Option<Answer> {
         let contacts = BTreeMap::new();
         let known = self.knowledge(&contacts);
@@ -468,7 +469,7 @@ impl Week {
     }
 }
 
-/// Why the commands that the status names do not lead back; `None` if they do.
+/// Returns why the commands that the status names do not lead back, if so.
 fn leads_nowhere(week: &mut Week) -> Option<String> {
     let mut typed: Vec<String> = Vec::new();
     loop {
@@ -493,7 +494,7 @@ fn leads_nowhere(week: &mut Week) -> Option<String> {
     }
 }
 
-/// Once power is back, the rest is typed.
+/// Power is restored first; then the commands are run.
 #[test]
 fn the_named_commands_lead_to_all_is_well() {
     let mut wrong = Vec::new();

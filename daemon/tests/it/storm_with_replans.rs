@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A storm over a ring of transceivers that runs the shipping policy with replans: nodes and modules die and come
-//! back, fibres are cut and mended, clients apply, confirm and roll back, the daemon is killed. The judge knows what
-//! is really broken and derives nothing from the policy.
+//! A storm over a ring of transceivers under the shipping policy with replans: nodes and modules
+//! die and return, fibres are cut and repaired, clients apply, confirm and roll back, the daemon is
+//! killed. The judge knows the true faults and derives nothing from the policy.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -59,11 +59,11 @@ struct Ring {
     queue: BinaryHeap<Reverse<(Micros, u64, Happening)>>,
     outcomes: BTreeMap<u64, Outcome>,
     stands: BTreeMap<DeviceName, Positions>,
-    /// Modules that are dead, fibres that are cut (by each end): since when, and until when.
+    /// When dead modules and cut fibres (at each end) return.
     dead: BTreeMap<DeviceName, Micros>,
     cut: BTreeSet<FibreEnd>,
     said_down: BTreeSet<DeviceName>,
-    /// What was broken lately, whatever it is now.
+    /// Recent faults, whether repaired or not.
     lately: Vec<(Part, Micros)>,
     broken: BTreeSet<Part>,
     counts: Counts,
@@ -122,7 +122,7 @@ impl Ring {
         ring
     }
 
-    /// The daemon starts on what is written down.
+    /// Starts the daemon from the journal.
     fn start(&mut self) {
         self.life += 1;
         self.said_down.clear();
@@ -162,7 +162,7 @@ impl Ring {
         }
     }
 
-    /// Whether a module that works looks into a fibre of a dead one of this node.
+    /// Returns whether a working module looks into a fibre of a dead module of this node.
     fn is_missed(&self, node: NodeId) -> bool {
         let own = self.dead.keys().filter(|device| {
             device.as_str().parse::<BundleId>().is_ok_and(|bundle| bundle.node == node)
@@ -220,7 +220,7 @@ impl Ring {
                 match self.dead.contains_key(&device) {
                     true => {
                         self.later(Micros::from_secs(1), Happening::Up(life, device.clone()));
-                        // A device task says so once.
+                        // A device task reports this once.
                         if self.said_down.insert(device.clone()) {
                             self.handle(Event::Down(device, "no answer to a hello".into()));
                         }
@@ -302,7 +302,7 @@ impl Ring {
         }
     }
 
-    /// No bypass goes around what never broke.
+    /// Checks that a bypass avoids only parts that failed.
     fn ended(&mut self, result: TxnResult) {
         match result {
             TxnResult::Committed => self.counts.committed += 1,
@@ -355,14 +355,14 @@ impl Ring {
         self.ask("alice", Request::Apply(apply), Some(plan));
     }
 
-    /// Once everything had time: every circuit of the plan has light, and none crosses what is broken.
+    /// Checks at rest that every circuit of the plan has light and none uses a failed part.
     fn check_at_rest(&self, seed: u64) {
         assert!(!self.control.controller().is_busy(), "seed {seed}: a change does not end");
         let plan = self.control.plan().unwrap_or_else(|| panic!("seed {seed}: no plan is known"));
         for transceiver in &plan.transceivers {
             let device = module(transceiver.bundle);
             if self.dead.contains_key(&device) {
-                // What nobody looks at is missed by nobody, and its silence is no death.
+                // If no module looks at it, its silence is not considered death.
                 let is_missed = self.is_missed(transceiver.bundle.node);
                 assert!(
                     !is_missed || plan.faults.iter().any(|part| covers(part, transceiver.bundle)),
@@ -394,7 +394,7 @@ fn covers(part: &Part, bundle: BundleId) -> bool {
     }
 }
 
-/// A part that works, at random.
+/// Draws a working part to break.
 fn pick(ring: &Ring, rng: &mut Stream) -> Part {
     let node = NodeId(rng.random_range(0..NODES));
     let bundle = BundleId { node, bundle: rng.random_range(0..2) };
@@ -412,7 +412,7 @@ fn pick(ring: &Ring, rng: &mut Stream) -> Part {
     }
 }
 
-/// What an operator says works again, as plans name it.
+/// Reports parts as repaired, as an operator does, by the plan's names.
 fn repair(ring: &mut Ring) {
     let broken = ring.control.broken();
     let parts: Vec<Part> = broken.keys().map(|name| name.parse().unwrap()).collect();
@@ -436,7 +436,7 @@ fn storm(seed: u64, hours: u64) -> Counts {
     ring.run_for(Micros::from_secs(10));
     ring.check_at_rest(seed);
     for _ in 0..hours * 2 {
-        // Sometimes a change waits for its confirm while things break.
+        // Sometimes a change waits for its confirmation while faults occur.
         if rng.random_bool(0.5) {
             let faults = ring.control.plan().unwrap().faults.clone();
             let faults = FaultSet::of(&installed(), faults).unwrap();
@@ -477,7 +477,7 @@ fn storm(seed: u64, hours: u64) -> Counts {
     ring.counts
 }
 
-/// S16: the shipping policy with replans; `LIGHTLOOM_STORM_SEEDS` says how many seeds.
+/// S16: the shipping policy with replans; `LIGHTLOOM_STORM_SEEDS` sets the number of seeds.
 #[test]
 fn s16_a_storm_over_a_ring_with_replans() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

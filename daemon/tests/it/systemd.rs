@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon under systemd: what is sent to the socket that `NOTIFY_SOCKET` names.
+//! The daemon under systemd: its messages to the socket in `NOTIFY_SOCKET`.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Ends the daemon when its test does.
+/// Ends the daemon with its test.
 struct Running(Child);
 
 impl Drop for Running {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traces of changes as a collector gets them: a server of a few lines takes them, and OpenTelemetry's own messages
-//! (`pip install opentelemetry-proto`) read them; that part is skipped by name where they are not installed.
+//! Traces of changes as a collector receives them: a minimal server takes them, and OpenTelemetry's
+//! own messages (`pip install opentelemetry-proto`) parse them. The latter part is skipped with a
+//! note if they are not installed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -22,7 +23,7 @@ assert spans and all(s.start_time_unix_nano <= s.end_time_unix_nano for s in spa
 print(len(spans))
 ";
 
-/// Every body that is posted to it.
+/// Serves a collector that keeps every posted body.
 fn collector() -> (String, Arc<Mutex<Vec<Value>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -104,7 +105,7 @@ fn a_change_is_one_trace_under_the_client_that_asked_for_it() {
         }
     }
 
-    // A switch that lies: the trace has the way back, and its end is an error.
+    // A switch that lies: the trace includes the rollback and ends with an error.
     switch.lies.store(true, Ordering::Relaxed);
     let (_, answer) = daemon.apply("two", &json!(circuits(1, 4)), &json!({}));
     assert_eq!(daemon.ends(&answer)["result"], "rolled-back");
@@ -133,13 +134,13 @@ fn a_change_is_one_trace_under_the_client_that_asked_for_it() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), spans(&bodies).len().to_string());
 }
 
-/// Light waits for no collector.
+/// Changes never wait for a collector.
 #[test]
 fn a_collector_that_is_away_holds_nothing_up_and_what_it_misses_is_counted() {
     let (_switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     daemon.kill();
-    // Takes connections and never answers.
+    // Accepts connections and never answers.
     let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
     let file = Daemon::file(daemon.folder.path(), port);
     let endpoint = deaf.local_addr().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A night on which two things break at once: a change waits for its confirm, a device dies, the daemon is
-//! restarted. What can be done is done; what cannot is listed by name, and done when the device is back.
+//! Two simultaneous faults: a change waits for its confirmation, a device dies, the daemon
+//! restarts. What is possible is done; the rest is listed by name and done when the device returns.
 
 use crate::world;
 use lightloom_control::controller::{Action, Answer, Event, Remedy, ReplyTo, Request, Rollback};
@@ -26,7 +26,7 @@ fn seconds(count: u64) -> Micros {
     Micros::from_secs(count)
 }
 
-/// All four modules are turned to themselves, to be confirmed within a minute; then n2 dies.
+/// Turns all four modules to loopback, to be confirmed within a minute; then n2 dies.
 fn unconfirmed(seed: u64, dead_for_s: u64) -> World {
     let mut world = two_fibres_reported(seed);
     let mut away = paths(&[(0, 15), (1, 15), (2, 15), (3, 15)]);
@@ -59,7 +59,7 @@ fn an_unconfirmed_change_is_undone_but_for_a_dead_device_which_follows_when_it_i
         assert!(why.contains("brought back when it answers again"), "{why}");
         world.check_at_rest();
 
-        // What it is owed survives the daemon; it is read before anything is sent to it.
+        // Its deferred changes survive the daemon. It is read before any command is sent.
         world.kill();
         world.run_for(seconds(120));
         assert_eq!(stand(&world), [1; 4]);
@@ -107,8 +107,8 @@ fn a_rollback_does_what_it_can_without_a_dead_device() {
     world.check_at_rest();
 }
 
-/// n0 and n1 are lit to each other; a plan that leaves the fibre between n2 and n3 dark is to be confirmed within
-/// a minute. Then the fibre between n0 and n1 is cut.
+/// n0 and n1 are lit to each other. A plan that leaves the fibre between n2 and n3 dark waits for
+/// its confirmation within a minute. Then the fibre between n0 and n1 is cut.
 fn cut_while_unconfirmed(seed: u64) -> World {
     let mut world = two_fibres(seed);
     let away = world.plan_without("n2/b0.1");
@@ -125,7 +125,7 @@ fn cut_while_unconfirmed(seed: u64) -> World {
     world
 }
 
-/// Which of the two fibres nobody looks into, by the modules themselves.
+/// Returns which of the two fibres is dark, from the modules' positions.
 fn dark(world: &World) -> Vec<&'static str> {
     let lit = |node| world.devices[&module(node)].positions[&SLOT] == Position(1);
     let fibres = [("n0/b0.1", [0, 1]), ("n2/b0.1", [2, 3])];
@@ -178,17 +178,17 @@ fn a_confirm_after_a_bypass_confirms_what_waited_and_nothing_else() {
     world.check_at_rest();
 }
 
-/// A bypass that goes back each time counts once, however often it is tried, also after a restart; one that
-/// stays counts each time.
+/// A bypass that is rolled back counts once, however often it is tried and also after a restart.
+/// One that stays counts each time.
 #[test]
 fn a_bypass_that_is_rolled_back_counts_once_among_the_changes_of_an_hour() {
     let mut world = two_fibres(1);
-    // Its light is weak wherever it is moved to, so no other path of its is better.
+    // Its light is weak everywhere, so none of its other paths is better.
     world.faults_of.insert(module(1), Faults { weak: 1.0, ..Faults::default() });
     world.cut(&(module(0), SLOT, Position(1)), true);
     world.run_for(seconds(100));
     let ends = |world: &World, result| world.ended.iter().filter(|end| end.1 == result).count();
-    // After 1 s, 8 s and 64 s, and once more for the parts that it suspects.
+    // After 1 s, 8 s and 64 s, and once more for suspected parts.
     let tries = ends(&world, TxnResult::RolledBack);
     assert!((3..=5).contains(&tries), "{:?}", world.ended);
     let spent = |world: &World| world.controller().unwrap().own_changes_spent(&world.now);
@@ -202,7 +202,7 @@ fn a_bypass_that_is_rolled_back_counts_once_among_the_changes_of_an_hour() {
     assert_eq!(spent(&world), 2);
 }
 
-/// What is suggested for a device that needs a person is accepted, and what is not suggested is refused.
+/// Suggestions for a device that needs an operator are accepted, and other actions are refused.
 #[test]
 fn only_what_would_be_accepted_is_suggested() {
     let adopts = |world: &mut World, id: &str| {
@@ -222,7 +222,7 @@ fn only_what_would_be_accepted_is_suggested() {
     world.run_for(seconds(70));
     assert_eq!(remedy(&world), Remedy::Answer { owed: true });
     assert!(!adopts(&mut world, "silent"));
-    // It comes back elsewhere, and another change waits for its confirm.
+    // It returns at another position, and another change waits for its confirmation.
     let model = world.devices.get_mut(&module(2)).unwrap();
     model.positions.insert(SLOT, Position(2));
     let mut other = paths(&[(0, 15), (1, 15)]);
@@ -277,7 +277,7 @@ fn a_recovery_beside_a_dead_device_is_over_within_twice_its_deadline() {
             world.run_for(Micros::from_millis(700));
             if was_open {
                 interrupted += 1;
-                // Meanwhile a refusal says who is waited for, and how long.
+                // Meanwhile a refusal names the device that it waits for, and the time.
                 world.ask(Micros::default(), "bob", "early", Request::Apply(paths(&[(0, 2)])));
                 world.run_for(Micros::from_millis(1));
                 let said = format!("{:?}", world.answers.last().unwrap().1);
@@ -292,7 +292,7 @@ fn a_recovery_beside_a_dead_device_is_over_within_twice_its_deadline() {
             let took = (world.now.mono - started).0 / 1000;
             longest = longest.max(if was_open { took } else { 0 });
             assert!(took < 2 * reply_within.0 / 1000 + 300, "{recovery:?} {point}: {took} ms");
-            // A change that leaves the dead device alone is taken.
+            // A change that leaves out the dead device is accepted.
             world.ask(Micros::default(), "bob", "beside", Request::Apply(paths(&[(0, 2), (1, 2)])));
             world.run_for(seconds(1));
             assert_eq!(world.ended.last().unwrap().1, TxnResult::Committed);
@@ -308,8 +308,8 @@ fn a_recovery_beside_a_dead_device_is_over_within_twice_its_deadline() {
     assert!(interrupted > 10);
 }
 
-/// One lost answer is no death, also beside a module of the same node that has been dead for a while and could not
-/// be bypassed yet.
+/// A module that misses one answer is not dead, even beside a module of its node that has long been
+/// dead and could not be bypassed yet.
 #[test]
 fn a_module_that_misses_one_answer_beside_a_dead_one_is_not_bypassed() {
     for seed in 0..40 {

@@ -231,7 +231,7 @@ impl CtlSession {
                 Err(error) => {
                     say(format!("nothing is changed in {}: {error:#}", S::NAME));
                     std::thread::sleep(TRY_EVERY);
-                    // Slurm is read again as soon as the daemon is back, because somebody may have
+                    // Slurm is read again as soon as the daemon is back, because others may have
                     // changed it meanwhile.
                     (ask, last) = ("/v1/status".to_owned(), None);
                     continue;

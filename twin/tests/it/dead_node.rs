@@ -21,7 +21,7 @@ fn what_is_broken_from_the_start_is_left_alone_and_the_next_death_is_bypassed() 
     assert!(outcome.groups.iter().all(|group| group.end.is_some() && !group.lost));
 }
 
-/// Nobody receives light from a bundle in loopback, and an unreachable module is not considered
+/// No module receives light from a bundle in loopback, and an unreachable module is not considered
 /// failed, so it is not bypassed and the result says why. The node's other bundle, whose neighbour
 /// loses light, is bypassed.
 #[test]

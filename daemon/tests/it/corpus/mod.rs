@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the fuzz targets of the daemon do with bytes; the stored corpus runs through the same functions
-//! as an ordinary test (`replay.rs`).
+//! The functions of the daemon's fuzz targets. `replay.rs` runs the stored corpus through them as
+//! an ordinary test.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -25,13 +25,14 @@ use lightloom_drivers::tl1::Tl1;
 use lightloom_drivers::{Dialect, Reached, Session};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Bytes as the daemon's file: it is taken, or it has a mistake that says why not.
+/// Parses the bytes as the daemon's file, which is accepted or has a mistake that explains why not.
 pub(crate) fn daemon_file(bytes: &[u8]) {
     let (config, mistakes) = config::load("fuzz.yaml", bytes);
     assert!(config.is_some() || !mistakes.is_empty());
 }
 
-/// Bytes as a plan document for a ring of four nodes: what is taken names only devices that exist.
+/// Parses the bytes as a plan document for a ring of four nodes. An accepted plan names only
+/// devices that exist.
 pub(crate) fn plan(bytes: &[u8]) {
     let Ok(PlanDocument(Ok(plan))) = serde_json::from_slice(bytes) else { return };
     let fabric =
@@ -50,7 +51,7 @@ pub(crate) fn plan(bytes: &[u8]) {
     }
 }
 
-/// Bytes as a journal: the part that is good reads the same again, and folds.
+/// Parses the bytes as a journal. Its valid part can be read again and folded.
 pub(crate) fn journal(bytes: &[u8]) {
     let (records, good_bytes, _) = read_all::<Record>(bytes);
     let again = read_all::<Record>(&bytes[..good_bytes]);
@@ -59,17 +60,17 @@ pub(crate) fn journal(bytes: &[u8]) {
     Ledger::fold(&records);
 }
 
-/// Bytes as what a SCPI switch says from its first word on.
+/// Takes the bytes as the first output of a SCPI switch.
 pub(crate) fn scpi_reply(bytes: &[u8]) {
     heard(Scpi::new(true), bytes);
 }
 
-/// Bytes as what a TL1 switch says from its first word on.
+/// Takes the bytes as the first output of a TL1 switch.
 pub(crate) fn tl1_reply(bytes: &[u8]) {
     heard(Tl1::new("user", "secret", true), bytes);
 }
 
-/// Whatever a device says, positions that are believed are held by one slot each.
+/// Checks that each accepted position is held by one slot only, whatever a device sends.
 fn heard(dialect: impl Dialect, bytes: &[u8]) {
     let mut session = Session::new(dialect);
     let mut out = Vec::new();
@@ -89,8 +90,8 @@ fn heard(dialect: impl Dialect, bytes: &[u8]) {
     }
 }
 
-/// Bytes as what a client with every role sends, to a daemon whose controller is gone: answered or
-/// hung up on.
+/// Sends the bytes as a client with every role to a daemon without its controller, which answers or
+/// closes the connection.
 pub(crate) fn api(bytes: &[u8]) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build().expect("a runtime can be built");

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Is there one order of all requests that explains every answer, in which none comes before it was sent or after it
-//! was answered? The search of Wing and Gong, with the memory of Lowe, over a specification of a page.
+//! Searches one order of all requests that explains every answer, in which each request lies
+//! between its sending and its answer. It is Wing and Gong's search with Lowe's memory, over a
+//! specification of one page.
 //!
-//! It knows what clients sent and what they were answered, and nothing of the daemon.
+//! It knows what clients sent and received, and nothing about the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a client asked or what the daemon did afterwards.
+/// A client's request, or what the daemon did later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Did {
-    /// Change circuits: the request id, what else tells it from others, the version that was looked at, and whether
-    /// it waits for a confirm.
+    /// A change of circuits: the request id, a digest that distinguishes requests, the expected
+    /// version, and whether it waits for a confirmation.
     Apply { id: u32, digest: u32, expected: Option<u64>, confirm: bool, got: Got },
     /// Keep the change with this number.
     Confirm { id: u32, txn: u32, got: Got },
     /// Undo the change with this number.
     Rollback { id: u32, txn: u32, got: Got },
-    /// The status: its version, the change under way, and the one that waits for a confirm.
+    /// The status: its version, the change under way, and the one that waits for a confirmation.
     Read { version: u64, open: Option<u32>, pending: Option<u32> },
-    /// A change is over, and was committed or not.
+    /// The end of a change, committed or not.
     End { txn: u32, committed: bool },
 }
 
@@ -26,13 +27,13 @@ pub(crate) enum Did {
 pub(crate) enum Got {
     Accepted(u32),
     Done,
-    /// Another change was first, or there is nothing of the kind.
+    /// Another change came first, or the request does not apply.
     Refused,
-    /// The connection broke: it was done at any later time, or never.
+    /// The connection broke: it was executed at any later time, or never.
     Nothing,
 }
 
-/// One line of the history: when it was sent, when it was answered.
+/// One line of the history, with the times of sending and answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub sent: u64,
@@ -53,7 +54,7 @@ enum Kind {
     Undoes,
 }
 
-/// The daemon as its clients may think of it: one thing after another.
+/// The daemon as its clients may imagine it, with one request at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Model {
     pub version: u64,
@@ -64,7 +65,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// The state after that, if it can come next.
+    /// Returns the state after `did`, or `None` if it cannot come next.
     fn after(&self, did: &Did) -> Option<Self> {
         let mut next = self.clone();
         let fits = match *did {
@@ -78,7 +79,7 @@ impl Model {
             Did::Rollback { id, txn, got } => {
                 let digest = u32::MAX - txn;
                 let known = self.requests.contains_key(&id);
-                // What else may be in its way is not specified here.
+                // Other reasons for a refusal are not specified here.
                 let refused = got == Got::Refused && !known;
                 let free = self.open.is_none() && txn <= self.last;
                 refused || next.asked(id, digest, Kind::Undoes, free, got)
@@ -120,7 +121,7 @@ impl Model {
         fits.then_some(next)
     }
 
-    /// A change is asked for, which may begin if it is `free`.
+    /// Applies a request for a change, which may begin if it is `free`.
     fn asked(&mut self, id: u32, digest: u32, kind: Kind, free: bool, got: Got) -> bool {
         match (self.requests.get(&id), got) {
             (Some((known, txn)), Got::Accepted(number)) => *known == digest && *txn == Some(number),
@@ -137,10 +138,10 @@ impl Model {
     }
 }
 
-/// The steps of the search that found such an order.
+/// Returns the steps of the search that found an order.
 ///
 /// # Errors
-/// The longest order that was found and what does not follow it; or that the search takes more steps than it may.
+/// The longest order found and what cannot follow it, or that the search takes too many steps.
 pub(crate) fn check(start: &Model, history: &[Line], steps_max: u64) -> Result<u64, String> {
     let mut lines = history.to_vec();
     lines.sort_by_key(|line| line.sent);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same over three daemons and a real etcd: whoever leads is asked to leave, dies, or sleeps for longer than its lease
-//! and wakes. One order of the requests explains every answer of all of them. Skipped by name where etcd is not installed.
+//! The same with three daemons and a real etcd. The leader is asked to leave, dies, or sleeps
+//! longer than its lease and wakes. One order of the requests explains the answers of all three.
+//! Skipped with a note if etcd is not installed.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -17,17 +18,17 @@ use crate::over_sockets::etcd::{self, etcd};
 use crate::over_sockets::relay::{Passes, Relay};
 use crate::over_sockets::{Switch, talk, wait_for};
 
-/// What happens to the daemon that leads.
+/// What happens to the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Leaves,
     Dies,
     Sleeps,
-    /// What it and etcd send each other arrives late, never or slowly for a while.
+    /// Its traffic with etcd is late, lost or slow for a while.
     Way(Passes),
-    /// etcd answers nothing for a while, and everything then.
+    /// etcd pauses for a while and then answers everything.
     EtcdSleeps,
-    /// etcd ends, as it does where its disk fails, and is started again.
+    /// etcd ends, as on a disk failure, and is restarted.
     EtcdDies,
     /// The disk of etcd is full for a while.
     EtcdIsFull,
@@ -37,11 +38,11 @@ use Change::{Dies, EtcdDies, EtcdIsFull, EtcdSleeps, Leaves, Sleeps, Way};
 
 pub(crate) struct Daemons {
     pub(crate) folder: tempfile::TempDir,
-    /// Where etcd is.
+    /// The address of etcd.
     pub(crate) url: String,
     pub(crate) etcd: Child,
     pub(crate) children: Vec<Child>,
-    /// The way of each to etcd.
+    /// The relay between each daemon and etcd.
     ways: Vec<Relay>,
 }
 
@@ -110,7 +111,7 @@ impl Daemons {
         })
     }
 
-    /// Starts those again that have ended.
+    /// Restarts the daemons that have ended.
     fn restart(&mut self) {
         for number in 0..self.children.len() {
             if self.children[number].try_wait().unwrap().is_some() {
@@ -119,10 +120,10 @@ impl Daemons {
         }
     }
 
-    /// Raises etcd's alarm that its disk is full, or takes it back.
+    /// Raises or clears etcd's alarm that its disk is full.
     fn fill(&self, is_full: bool) {
         let action = if is_full { "ACTIVATE" } else { "DEACTIVATE" };
-        // The only member of a cluster has the number that its header says.
+        // The only member of a cluster has the number in its header.
         let ask = |path: &str, body: String| {
             let at = self.url.trim_start_matches("http://");
             let head = format!(
@@ -143,7 +144,7 @@ impl Daemons {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
-    /// That happens around the daemon that leads, for so long where it ends by itself.
+    /// Carries out a change around the leader, for `lasts` if it does not end by itself.
     fn suffer(&mut self, change: Change, lasts: Duration) {
         let leads = wait_for("a daemon that leads", || self.leads());
         match change {
@@ -171,7 +172,7 @@ impl Daemons {
             }
             Leaves | Dies | Sleeps => self.change(change),
         }
-        // A daemon that found out ends.
+        // A daemon that lost its lease has exited.
         let restart = |daemons: &mut Self| {
             daemons.restart();
             daemons.leads()
@@ -179,7 +180,7 @@ impl Daemons {
         wait_for("a daemon that leads again", || restart(self));
     }
 
-    /// That happens to the daemon that leads, and another does.
+    /// Carries out a change of the leader itself and waits for another leader.
     fn change(&mut self, change: Change) {
         let leads = wait_for("a daemon that leads", || self.leads());
         let signal = match change {
@@ -199,7 +200,7 @@ impl Daemons {
     }
 }
 
-/// What clients were answered while the leader changed so.
+/// Records the answers to clients during these changes of the leader.
 fn history(seed: u32, turns: u32, changes: &[Change]) -> Option<Vec<Line>> {
     let (switch, port) = Switch::serve();
     switch.switch_millis.store(3, Ordering::Relaxed);
@@ -211,11 +212,12 @@ fn history(seed: u32, turns: u32, changes: &[Change]) -> Option<Vec<Line>> {
     thread::scope(|scope| {
         for number in 0..CLIENTS {
             let (mut client, left) = (client(number), &left);
-            // Some ask another daemon while the one that sleeps has the requests of the others.
+            // Some clients give up soon and ask another daemon, while the sleeping one holds the
+            // others' requests.
             client.patience = (number % 2 == 1).then_some(Duration::from_millis(1_000));
             scope.spawn(move || {
                 let mut turn = 0;
-                // Until the last change of the leader is over, and some more.
+                // Beyond the last change of the leader.
                 while turn < turns || left.load(Ordering::Relaxed) > 0 {
                     client.turn();
                     turn += 1;
@@ -263,8 +265,8 @@ fn nightly_one_order_explains_every_answer_over_changes_of_the_leader() {
     is_linearizable(20, 40, &[Dies, Leaves, Sleeps, Dies, Sleeps]);
 }
 
-/// Rounds in which anything happens around the leader, drawn by seed, while clients change, confirm, undo and look: what was
-/// acknowledged stays, what was refused is not kept, and where the light is, is what the status says.
+/// Draws rounds of failures around the leader by seed, while clients change, confirm, undo and
+/// read. Acknowledged changes stay, refused ones leave no trace, and the status matches the light.
 fn nothing_is_taken_back(rounds: u32, of: u32) {
     const KINDS: [Change; 9] = [
         Way(Passes::Late),

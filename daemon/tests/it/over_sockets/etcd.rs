@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A real etcd of one member on loopback, where one is installed.
+//! A real etcd with one member on loopback, if installed.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -12,7 +12,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// It, and where it is asked; `None` where none is installed, and that is said.
+/// Starts etcd and returns it with its address. Prints that it is skipped and returns `None` if it
+/// is not installed.
 pub(crate) fn etcd(folder: &Path) -> Option<(Child, String)> {
     if Command::new("etcd").arg("--version").output().is_err() {
         println!("skipped: no etcd");
@@ -37,7 +38,7 @@ pub(crate) fn etcd(folder: &Path) -> Option<(Child, String)> {
     panic!("etcd does not start");
 }
 
-/// The same one again, after its end.
+/// Starts the same etcd again after its end.
 #[allow(dead_code, reason = "not every program that has this file ends one")]
 pub(crate) fn again(folder: &Path, client: &str) -> Child {
     start(folder, client, &std::fs::read_to_string(folder.join("peer")).unwrap())

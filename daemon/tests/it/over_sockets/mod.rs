@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The real daemon in a process of its own, a client of its API over its socket, and a switch that is a few lines of
-//! SCPI written for these tests alone.
+//! The real daemon in its own process, a client of its API over the socket, and a small SCPI switch
+//! for these tests only.
 
 pub(crate) mod etcd;
 pub(crate) mod relay;
@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// A 320 x 320 switch that moves light in `switch_time`.
+/// A 320 x 320 switch with a switching time of `switch_millis`.
 #[derive(Default)]
 pub(crate) struct Switch {
     pub circuits: Mutex<BTreeMap<u32, u32>>,
     pub switch_millis: AtomicU64,
-    /// Says done and does nothing.
+    /// Reports success and does nothing.
     pub lies: AtomicBool,
     /// Answers the next commands with noise.
     pub babbles: AtomicBool,
@@ -202,7 +202,7 @@ impl Drop for Daemon {
     }
 }
 
-/// One request and its answer; `None` if the connection broke.
+/// Sends one request and returns the answer, or `None` if the connection broke.
 pub(crate) fn talk(mut stream: UnixStream, head: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
     stream.write_all(head.as_bytes()).ok()?;
     stream.write_all(body).ok()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way of one program to another over loopback, which can be cut: what is sent waits then and arrives late, or is lost.
+//! A relay between two programs on loopback that can be interrupted: data is then delayed or lost.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// What becomes of what is sent.
+/// What happens to the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Passes {
     AtOnce,
-    /// When the way is open again, each connection at a time of its own.
+    /// Delivered when the relay is open again, at a different time for each connection.
     Late,
     Never,
-    /// After 0.4 s for each piece.
+    /// Each piece after 0.4 s.
     Slowly,
 }
 
@@ -60,7 +60,7 @@ fn hand_on(mut from: TcpStream, mut to: TcpStream, passes: &AtomicU8, number: u6
             std::thread::sleep(Duration::from_millis(5));
         }
         if waits {
-            // Now and then one connection is overtaken by those that were made after it.
+            // Sometimes later connections overtake one.
             std::thread::sleep(Duration::from_millis(number * 397 % 4 / 3 * 1_500));
         }
         if !is(Passes::Never) && to.write_all(&piece[..length]).is_err() {

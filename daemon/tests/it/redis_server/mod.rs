@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A real Redis on loopback, for tests that hold a client of it against the program itself.
+//! A real Redis on loopback, for tests of its clients.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A Redis of our own, ended with the test.
+/// A Redis process that ends with the test.
 pub(crate) struct Redis {
     child: Child,
-    /// Where it listens.
+    /// Its address.
     pub(crate) address: String,
 }
 
 impl Redis {
-    /// Starts it with these options more; `None` where there is no `redis-server`.
+    /// Starts Redis with these additional options, or returns `None` without a `redis-server`.
     ///
-    /// Another program may take the free port before Redis has it: then it ends, and takes another.
+    /// Another program may take the free port first. Redis then exits, and another port is tried.
     pub(crate) fn start(more: &[&str]) -> Option<Self> {
         let deadline = Instant::now() + Duration::from_secs(60);
         while Instant::now() < deadline {
@@ -39,12 +39,12 @@ impl Redis {
         panic!("redis-server does not listen")
     }
 
-    /// Whether this very server listens, by its own word: a connection could reach another.
+    /// Waits for the server's own message, because a connection could reach another server.
     fn is_ready(&mut self) -> bool {
         let said = BufReader::new(self.child.stdout.take().unwrap());
         let mut lines = said.lines().map_while(Result::ok);
         let ready = lines.any(|line| line.contains("Ready to accept connections"));
-        // What it says later is read and dropped, so that it never waits for a reader.
+        // Later output is read and dropped, so that the server never blocks.
         std::thread::spawn(move || lines.count());
         ready
     }

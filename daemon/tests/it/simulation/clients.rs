@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one client, device or clock may not do to another: delays, lies, drift, restarts, jumps.
+//! Clients, devices and clocks must not disturb each other: delays, lies, drift, restarts, clock
+//! jumps.
 
 use super::*;
 
-/// S5: a device that is a hundred times slower, or never answers, holds up nobody else.
+/// S5: a device that is a hundred times slower, or never answers, delays no other device.
 #[test]
 fn s5_a_slow_device_holds_up_nobody_else() {
     let done_at = |slow: Option<u64>| {
@@ -15,16 +16,16 @@ fn s5_a_slow_device_holds_up_nobody_else() {
         world.ask(Micros::from_millis(10), "alice", "one", Request::Apply(apply(1)));
         world.run_for(Micros::from_secs(90));
         world.check_at_rest();
-        // The lever waits for the whole wave, by design.
+        // By design, the drain control waits for the whole wave.
         let other = |device: &DeviceName| !["ocs1", "switch0"].contains(&device.as_str());
         let others = world.switched_at.iter().filter(|(device, _)| other(device));
         others.map(|(_, at)| at.0).max().unwrap_or(0)
     };
-    // The same seed draws the same latencies, but for those of the slow device's extra reads.
+    // The same seed draws the same latencies, except for the slow device's extra reads.
     let usual = done_at(None);
     for slow in [2_000, 20_000, 10_000_000] {
         let held = done_at(Some(slow));
-        // Nothing moves before everybody is armed: one read that was on its way, then the arm.
+        // Nothing moves before all devices are armed: one read in flight, then the arm.
         let arming = 2 * slow;
         assert!(
             held <= usual + arming + 2_000,
@@ -33,7 +34,7 @@ fn s5_a_slow_device_holds_up_nobody_else() {
     }
 }
 
-/// S5: who changes something else waits no longer for a slow device or a silent one beside it.
+/// S5: changes of other devices take no longer beside a slow or silent device.
 #[test]
 fn s5_changes_beside_a_slow_device_take_as_long_as_ever() {
     const CHANGES: u64 = 500;
@@ -68,7 +69,7 @@ fn s5_changes_beside_a_slow_device_take_as_long_as_ever() {
     assert!(held.iter().all(|held| *held < usual * 11 / 10), "{held:?}, usually {usual}");
 }
 
-/// Room for everything in one wave.
+/// An inventory in which everything fits into one wave.
 fn wide() -> Inventory {
     Inventory { dark_links_max: 1024, ..inventory() }
 }
@@ -84,7 +85,7 @@ fn s5_a_deadline_is_kept() {
     assert!(first >= limit && first <= limit + Micros::from_millis(100), "given up at {first:?}");
 }
 
-/// S6: a device that says done and does nothing, or moves another port, is found out each time.
+/// S6: a device that reports success without acting, or moves another port, is always detected.
 #[test]
 fn s6_a_device_that_lies_is_found_out() {
     let (mut lies, mut strays) = (0, 0);
@@ -108,7 +109,7 @@ fn s6_a_device_that_lies_is_found_out() {
     println!("S6: {lies} lies and {strays} strays, none reported as committed");
 }
 
-/// S7: somebody moves a circuit: seen within one poll, put back only by policy.
+/// S7: a circuit moved by hand is seen within one poll and restored only by policy.
 #[test]
 fn s7_drift_is_seen_within_a_poll_and_fixed_only_by_policy() {
     for policy in [OnDrift::Report, OnDrift::Restore] {
@@ -132,7 +133,7 @@ fn s7_drift_is_seen_within_a_poll_and_fixed_only_by_policy() {
     println!("S7: 200 moves behind our back, all seen within one poll, 100 put back by policy");
 }
 
-/// What the daemon does without being asked is limited over its restarts too.
+/// The limit on the daemon's own changes also holds across restarts.
 #[test]
 fn s7_ten_changes_of_its_own_an_hour_and_no_more_after_a_restart() {
     let mut inventory = inventory();
@@ -144,7 +145,8 @@ fn s7_ten_changes_of_its_own_an_hour_and_no_more_after_a_restart() {
     for _ in 0..15 {
         let model = world.devices.get_mut(&DeviceName::from("ocs0")).unwrap();
         model.positions.pop_first();
-        // Sooner, it would be taken for another controller, and left alone after three times.
+        // If it came sooner, it would count as another controller and be left alone after three
+        // times.
         world.run_for(Micros::from_secs(200));
         restored += usize::from(lit(&world) == target(1));
         world.kill();
@@ -156,7 +158,7 @@ fn s7_ten_changes_of_its_own_an_hour_and_no_more_after_a_restart() {
     println!("S7: 10 of 15 moves put back over 15 restarts, the others an hour later");
 }
 
-/// S8: two clients with the same version: one wins, the other is told.
+/// S8: of two clients with the same version one succeeds and the other is refused.
 #[test]
 fn s8_of_two_clients_with_one_version_one_wins() {
     let mut conflicts = 0;
@@ -186,7 +188,7 @@ fn s8_of_two_clients_with_one_version_one_wins() {
     assert_eq!(conflicts, 3000);
 }
 
-/// S14: restarts move nothing and lose nothing that was acknowledged.
+/// S14: restarts move nothing and lose no acknowledged change.
 #[test]
 fn s14_restarts_move_nothing() {
     let mut world = World::new(5, inventory(), Faults::default());
@@ -204,7 +206,7 @@ fn s14_restarts_move_nothing() {
     println!("S14: 100 restarts, 0 circuits moved, 0 acknowledged changes lost");
 }
 
-/// S14: the same under load: changes of one switch go on all the while, and another is not touched.
+/// S14 under load: one switch changes all the time, and another is not touched.
 #[test]
 fn s14_restarts_under_load_lose_nothing_that_was_acknowledged() {
     let mut rng = Seed(14).stream("load", 0);
@@ -239,7 +241,7 @@ fn s14_restarts_under_load_lose_nothing_that_was_acknowledged() {
     assert!(kept == told && told > 100);
 }
 
-/// S15: the wall clock jumps as it likes; the confirm timer runs by the monotonic one.
+/// S15: the wall clock jumps; the confirmation timer follows the monotonic clock.
 #[test]
 fn s15_clock_jumps_neither_hasten_nor_delay_a_confirm_timeout() {
     for seed in 0..200 {
@@ -265,8 +267,8 @@ fn s15_clock_jumps_neither_hasten_nor_delay_a_confirm_timeout() {
     println!("S15: 200 runs of 11 clock jumps each, none early, none late");
 }
 
-/// S15: a machine that sleeps: what waits for its confirm waits by the clock that goes on, and what was seen before
-/// is no reason to take a fibre for dark.
+/// S15: a machine that sleeps. The confirmation timer follows the clock that continues, and old
+/// observations do not make a fibre dark.
 #[test]
 fn s15_a_machine_that_sleeps_undoes_nothing_early_and_blames_nobody() {
     for seed in 0..50 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Crashes of the daemon, its disk and its devices: each ends in the old plan or the new one.
+//! Crashes of the daemon, its disk and its devices: each ends with the old plan or the new one.
 
 use super::*;
 
@@ -47,7 +47,7 @@ fn s1_a_crash_at_any_point_ends_in_the_old_plan_or_the_new_one() {
     println!("S1: {runs} crashes, 0 violations");
 }
 
-/// S2: the disk is full, or fails to sync, at any byte of the journal of an apply.
+/// S2: the disk fills up or fails to sync at any byte of an apply's journal.
 #[test]
 fn s2_a_disk_that_fails_at_any_write_never_leaves_a_mixed_state() {
     let whole = crash_once(0, Recovery::FinishForward, None, Micros::default());
@@ -71,8 +71,7 @@ fn s2_a_disk_that_fails_at_any_write_never_leaves_a_mixed_state() {
     println!("S2: disk full at {runs} sizes of the journal, 0 mixed states");
 }
 
-/// S2: from any moment of an apply on the disk refuses to sync, or to write for an error of its or because it was
-/// made read-only.
+/// S2: from any moment of an apply on, the disk fails to sync, fails to write, or is read-only.
 #[test]
 fn s2_a_disk_that_fails_from_any_moment_never_leaves_a_mixed_state() {
     type Fault = (&'static str, fn(&Disk, bool));
@@ -140,7 +139,7 @@ fn s4_a_device_that_restarts_at_any_operation_is_resumed_or_rolled_back() {
             let name = match () {
                 () if end == target(2) => "new",
                 () if end == target(1) => "old",
-                // Nothing was on its way: the loss is drift, listed and left to people.
+                // Nothing was in flight: the loss is drift, which is listed and left to operators.
                 () => "drift listed",
             };
             *ends.entry(name).or_default() += 1;
@@ -150,7 +149,7 @@ fn s4_a_device_that_restarts_at_any_operation_is_resumed_or_rolled_back() {
     assert!(ends["new"] > 0);
 }
 
-/// Sixty-four circuits: 48 of a switch and 16 of modules, at most 16 of them dark at a time.
+/// An inventory of 64 circuits: 48 on a switch and 16 on modules, at most 16 dark at a time.
 fn sixty_four() -> Inventory {
     let mut inventory = Inventory { dark_links_max: 16, ..Inventory::default() };
     inventory.devices.insert("ocs0".into(), Device::new(Sharing::Exclusive));
@@ -160,7 +159,7 @@ fn sixty_four() -> Inventory {
     inventory
 }
 
-/// All of them, turned by so many places.
+/// An apply that rotates all circuits by this many places.
 fn turned(by: u32) -> Apply {
     let mut target = paths(&(0..16).map(|node| (node, 1 + by % 2)).collect::<Vec<_>>());
     let circuit = |slot| (Slot(slot), Position(101 + (slot + by) % 48));
@@ -169,7 +168,7 @@ fn turned(by: u32) -> Apply {
     target
 }
 
-/// The second of two such changes is on its way.
+/// Returns a world in which the second of two such changes is under way.
 fn changes_sixty_four(reboot: Reboot) -> World {
     let mut world = World::new(reboot.operation, sixty_four(), Faults::default());
     world.ask(Micros::from_millis(10), "alice", "first", Request::Apply(turned(0)));
@@ -180,8 +179,8 @@ fn changes_sixty_four(reboot: Reboot) -> World {
     world
 }
 
-/// S4: a device restarts at every operation of a change of 64 circuits: all is finished, undone or listed within
-/// its boot and five seconds.
+/// S4: a device restarts at every operation of a change of 64 circuits. Everything is finished,
+/// undone or listed within its boot time and five seconds.
 #[test]
 fn s4_a_restart_in_a_change_of_64_circuits_is_over_soon_after_its_boot() {
     let boot = Micros::from_secs(3);
@@ -232,7 +231,8 @@ fn s4_a_restart_in_a_change_of_64_circuits_is_over_soon_after_its_boot() {
     assert!(ends["new"] > 0 && restarts > 40, "{ends:?}");
 }
 
-/// S4: a lever that restarts while it takes traffic off is read before it is pulled again, also on the way back.
+/// S4: a drain control that restarts while it takes traffic off is read before the next command,
+/// also during a rollback.
 #[test]
 fn s4_a_lever_that_restarts_is_read_before_it_is_pulled_again() {
     let mut pulled = 0;
@@ -256,7 +256,7 @@ fn s4_a_lever_that_restarts_is_read_before_it_is_pulled_again() {
     assert!(pulled > 5, "the lever restarts in the middle of things: {pulled}");
 }
 
-/// S1: ten thousand records are read and folded well within two seconds.
+/// S1: ten thousand records are read and folded within two seconds.
 #[test]
 fn s1_recovery_of_ten_thousand_records_takes_less_than_two_seconds() {
     let bytes = crash_once(0, Recovery::FinishForward, None, Micros::default()).disk.bytes();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which darkness is a fault, and what is bypassed for it (I9).
+//! Which darkness is a fault, and what is bypassed (I9).
 
 use super::*;
 
-/// n0 is moved away and back because n2 lies; n1, which nothing moves, misses its light meanwhile.
-/// Bypassed in four of four tries before the two ends of a fibre were looked at together.
+/// n0 is moved away and back because n2 lies; n1 does not move but misses light meanwhile. The
+/// fibre was bypassed in four of four tries before both ends of a fibre were judged together.
 #[test]
 fn a_change_that_is_rolled_back_leaves_no_healthy_fibre_bypassed() {
     let mut rolled_back = 0;
@@ -29,7 +29,7 @@ fn a_change_that_is_rolled_back_leaves_no_healthy_fibre_bypassed() {
     assert!(rolled_back > 80);
 }
 
-/// One end went over and the other did not: the ledger says so itself, so it is no fault of the fibre.
+/// One end moved and the other did not. The ledger knows this, so the fibre is not at fault.
 #[test]
 fn the_two_ends_of_a_change_that_got_half_way_are_no_dark_fibre() {
     let mut partial = 0;
@@ -51,7 +51,8 @@ fn the_two_ends_of_a_change_that_got_half_way_are_no_dark_fibre() {
     assert_eq!(partial, 100);
 }
 
-/// Somebody else turns a module away and back: its neighbour is dark meanwhile, and no fibre is broken.
+/// An outsider turns a module away and back. Its neighbour is dark meanwhile, and no fibre has
+/// failed.
 #[test]
 fn a_far_end_that_looked_elsewhere_for_a_while_is_no_dark_fibre() {
     for seed in 0..100 {
@@ -68,8 +69,8 @@ fn a_far_end_that_looked_elsewhere_for_a_while_is_no_dark_fibre() {
     }
 }
 
-/// A fibre that is cut, and a node that is gone, are found at both ends and soon; light that is lost in one
-/// direction only as soon as in both.
+/// A cut fibre and a dead node are soon found at both ends. Light lost in one direction is found as
+/// soon as light lost in both.
 #[test]
 fn a_cut_fibre_and_a_silent_far_end_are_bypassed() {
     for seed in 0..100 {
@@ -81,7 +82,7 @@ fn a_cut_fibre_and_a_silent_far_end_are_bypassed() {
         }
         let before = world.counts.points;
         world.run_for(Micros::from_millis(1_700));
-        // Both ends miss their light, and do not make each other look without a pause.
+        // Both ends miss their light without triggering each other's reads endlessly.
         let done = world.counts.points - before;
         assert!(done < 300, "seed {seed}: {done} sends and writes in 1.7 s of eight devices");
         assert!(!world.dark.is_empty(), "seed {seed}: not seen within 1.7 s");
@@ -99,8 +100,8 @@ fn a_cut_fibre_and_a_silent_far_end_are_bypassed() {
     }
 }
 
-/// Two cables that are swapped are told within eight reads, and no longer from the first read on after they
-/// are right again; meanwhile no fibre is taken for dark.
+/// Two swapped cables are reported within eight reads, until the first read after their repair.
+/// Meanwhile no fibre is considered dark.
 #[test]
 fn crossed_cables_are_told_and_forgotten_with_the_first_read_that_sees_them_right() {
     for seed in 0..50 {
@@ -128,7 +129,7 @@ fn crossed_cables_are_told_and_forgotten_with_the_first_read_that_sees_them_righ
     }
 }
 
-/// A device that dies between the last read and the apply: told by name within its own deadline.
+/// A device that dies between the last read and an apply is named within its own deadline.
 #[test]
 fn a_device_that_dies_before_an_apply_is_told_within_its_own_deadline() {
     let mut world = two_fibres(1);
@@ -148,8 +149,8 @@ fn a_device_that_dies_before_an_apply_is_told_within_its_own_deadline() {
     assert!(refused.contains("n2/b0: cannot be talked to (no answer in time)"), "{refused}");
 }
 
-/// A port is shut down and turned on again: that is said, with where and since when, and moves nothing. A fibre
-/// that is cut afterwards is found.
+/// A port that is shut down and turned on again is reported with place and time, and nothing moves.
+/// A later cut of a fibre is found.
 #[test]
 fn i9_a_port_that_was_shut_down_is_no_fault_and_costs_no_change() {
     for seed in 0..20 {
@@ -171,7 +172,7 @@ fn i9_a_port_that_was_shut_down_is_no_fault_and_costs_no_change() {
         let shut = ends(&world).remove(0);
         assert_eq!((&shut.end.0, &shut.far.0, shut.why), (&n0, &n1, Shut::TxDisabled));
         assert!(shut.since >= began && shut.since <= began + Micros::from_millis(200));
-        // The neighbours of a port that is shut down can be moved beside it: no light is expected of it.
+        // The neighbours of a shut-down port can be moved, because no light is expected from it.
         let again = world.plan_without("n2/b0.1");
         world.apply_plan("beside", again, None);
         world.run_for(Micros::from_secs(5));
@@ -186,7 +187,7 @@ fn i9_a_port_that_was_shut_down_is_no_fault_and_costs_no_change() {
     }
 }
 
-/// A node dies with both of its modules: one change goes around both, whichever is found first.
+/// Both modules of a dead node are bypassed by one change, whichever is found first.
 #[test]
 fn both_modules_of_a_dead_node_are_bypassed_by_one_change() {
     for seed in 0..40 {
@@ -208,8 +209,9 @@ fn both_modules_of_a_dead_node_are_bypassed_by_one_change() {
     }
 }
 
-/// A node dies whose neighbours report that at once: one change goes around both modules within milliseconds, and
-/// neither a lost answer beside a cut fibre nor a port that is shut down is taken for that.
+/// If the neighbours of a dying node report it, one change bypasses both modules within
+/// milliseconds. A lost answer beside a cut fibre, or a shut-down port, is not taken for a dead
+/// node.
 #[test]
 fn a_node_that_dies_is_bypassed_within_milliseconds_where_its_neighbours_report_it() {
     let mut took = Vec::new();
@@ -237,11 +239,11 @@ fn a_node_that_dies_is_bypassed_within_milliseconds_where_its_neighbours_report_
     }
     took.sort_unstable();
     println!("dead to bypassed: median {} us, worst {} us of 100", took[50], took[99]);
-    // One event in twenty is sent again after 10 ms at least.
+    // One event in twenty is sent again after at least 10 ms.
     assert!(took[80] < 10_000 && took[99] < 100_000, "{took:?}");
 }
 
-/// A fibre is cut while one module at its ends does not answer once: no module is taken for dead.
+/// A fibre is cut while one module at its ends misses one answer. No module is considered dead.
 #[test]
 fn a_lost_answer_beside_a_cut_fibre_is_no_dead_node() {
     for seed in 0..100 {
@@ -260,8 +262,9 @@ fn a_lost_answer_beside_a_cut_fibre_is_no_dead_node() {
     }
 }
 
-/// A fibre is cut while modules take 8 ms for each answer, less than what is promised for the longest: nothing is given
-/// up, and no module is taken for dead, whether those of one node are slow or all of them, as behind a busy host.
+/// A fibre is cut while modules need 8 ms per answer, less than their promised maximum. No module
+/// is given up or considered dead, whether one node's modules are slow or all of them, as behind a
+/// busy host.
 #[test]
 fn modules_that_answer_slowly_beside_a_cut_fibre_are_not_given_up() {
     for seed in 0..40 {
@@ -285,7 +288,7 @@ fn modules_that_answer_slowly_beside_a_cut_fibre_are_not_given_up() {
     }
 }
 
-/// All modules begin to take 8 ms for an answer in the moment in which a fibre is cut, as when the host is busy.
+/// All modules begin to need 8 ms per answer when a fibre is cut, as with a busy host.
 #[test]
 fn a_host_that_is_busy_while_a_fibre_is_cut_gives_no_module_up() {
     for seed in 0..40 {
@@ -302,8 +305,9 @@ fn a_host_that_is_busy_while_a_fibre_is_cut_gives_no_module_up() {
     }
 }
 
-/// One module of a node is dead, an answer of the other was lost two seconds ago, and then its port is shut down: the
-/// lost answer says nothing of now, so nothing is taken for dark (the storm found that it was).
+/// One module of a node is dead, the other missed an answer two seconds ago, and then its port is
+/// shut down. The missed answer is outdated, so nothing is considered dark; a storm found that it
+/// was.
 #[test]
 fn i9_an_answer_that_was_lost_before_the_light_was_is_no_silence() {
     for seed in 0..40 {
@@ -324,7 +328,7 @@ fn i9_an_answer_that_was_lost_before_the_light_was_is_no_silence() {
     }
 }
 
-/// The limits of a module are multiples of its promise, and never shorter than its line takes.
+/// The limits of a module are multiples of its promise, and never shorter than its line needs.
 #[test]
 fn limits_follow_what_a_module_promises_over_its_line() {
     let promise = Promise {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Promises of the daemon, kept in a simulated world: crashes at every point, torn writes, lying
-//! devices, storms. Each scenario of docs/reliability.md is a test here, and prints its counts.
+//! The daemon's promises in a simulated world: crashes at every point, torn writes, lying devices,
+//! storms. Each scenario of docs/reliability.md is a test here and prints its counts.
 
 mod clients;
 mod crash;
@@ -37,7 +37,7 @@ use world::{CrashAt, Reboot, World};
 
 const PORTS: u32 = 8;
 
-/// Two optical switches, and a switch that takes traffic off modules.
+/// Adds two optical switches, and a switch that takes traffic off modules.
 fn add_switches(inventory: &mut Inventory) {
     for name in ["ocs0", "ocs1"] {
         inventory.devices.insert(name.into(), Device::new(Sharing::Exclusive));
@@ -59,7 +59,7 @@ fn inventory() -> Inventory {
     inventory
 }
 
-/// A full permutation of every switch and a path for every module, from the seed.
+/// Draws a full permutation of every switch and a path for every module.
 fn target(seed: u64) -> Fabric {
     let mut rng = Seed(seed).stream("target", 0);
     let mut target = Fabric::new();
@@ -86,8 +86,8 @@ fn lit(world: &World) -> Fabric {
     plain.map(|(name, model)| (name.clone(), model.positions.clone())).collect()
 }
 
-/// The seeds of a storm: the one that `LIGHTLOOM_SEED` names, else as many as
-/// `LIGHTLOOM_STORM_SEEDS` says, else `count`, from 0.
+/// The seeds of a storm: the one in `LIGHTLOOM_SEED`, else `LIGHTLOOM_STORM_SEEDS` or `count` seeds
+/// from 0.
 fn seeds(count: u64) -> Vec<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = number("LIGHTLOOM_SEED") {
@@ -109,12 +109,12 @@ impl Drop for Replay {
     }
 }
 
-/// As real modules do over a line of the usual rate.
+/// Sets the promised times of real modules over a line of the usual rate.
 fn promise_their_times(inventory: &mut Inventory) {
     promise_times(inventory, None);
 }
 
-/// As modules do that report lost light as well.
+/// The same for modules that also report lost light.
 fn promise_reports(inventory: &mut Inventory) {
     promise_times(inventory, Some(Micros(300)));
 }
@@ -137,7 +137,7 @@ fn promise_times(inventory: &mut Inventory, answer: Option<Micros>) {
     }
 }
 
-/// Two switches, and a ring of eight nodes whose first three have levers.
+/// Returns two switches and a ring of eight nodes, the first three of which have drain controls.
 fn switches_and_ring() -> (Inventory, Setup) {
     let (mut inventory, setup) = ring(8, 2);
     add_switches(&mut inventory);

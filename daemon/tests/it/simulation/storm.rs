@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hours of drawn faults and clients, in which every invariant holds at each step.
+//! Simulated hours of random faults and clients, with every invariant checked at each step.
 
 use super::*;
 
-/// A part of the ring.
+/// Draws a part of the ring.
 fn any_part(rng: &mut Stream) -> Part {
     let (node, bundle, path) =
         (rng.random_range(0..8), rng.random_range(0..2), rng.random_range(1..3));
@@ -15,7 +15,7 @@ fn any_part(rng: &mut Stream) -> Part {
     name.parse().unwrap()
 }
 
-/// Circuits, plans and phases that clients ask for: mostly around what is known to be broken, sometimes not.
+/// Draws circuits, plans and phases that clients request, mostly around known faults.
 fn storm_of_clients(world: &mut World, rng: &mut Stream, id: &str) {
     let version = world.controller().map(|c| c.ledger().version);
     let mode = [Mode::Safe, Mode::Update, Mode::Overwrite][rng.random_range(0..3)];
@@ -50,7 +50,7 @@ fn storm_of_clients(world: &mut World, rng: &mut Stream, id: &str) {
     }
 }
 
-/// What operators do and what breaks in a minute.
+/// Draws what operators do and what fails in a minute.
 fn storm_of_faults(world: &mut World, rng: &mut Stream, fibres: &[FibreEnd], id: &str) {
     let last = world.controller().map_or(Txn(0), |c| c.ledger().last_txn);
     match rng.random_range(0..100) {
@@ -107,8 +107,8 @@ fn storm_of_faults(world: &mut World, rng: &mut Stream, fibres: &[FibreEnd], id:
     }
 }
 
-/// Everything at once for `hours` of simulated time: clients that race, ask twice and plan against
-/// old versions, operators behind our back, device faults, dead devices, crashes, reboots.
+/// Runs everything together for `hours` of simulated time: racing clients, repeated requests,
+/// outdated plans, moves by hand, device faults, dead devices, crashes, reboots.
 fn storm(seed: u64, hours: u64) -> World {
     let mut rng = Seed(seed).stream("storm", 0);
     let (mut inventory, setup) = switches_and_ring();
@@ -122,7 +122,7 @@ fn storm(seed: u64, hours: u64) -> World {
     let mut world = World::with(seed, inventory, setup, Faults::storm());
     world.settles_within = match seed % 3 {
         0 => Micros::from_millis(900),
-        // Modules that promise their times, and keep them.
+        // Modules that keep their promised times.
         _ => Micros(900),
     };
     let fibres: Vec<_> = world.inventory.fibres.keys().cloned().collect();
@@ -168,7 +168,8 @@ fn s16_hours_of_storm() {
     println!("S16: {hours} simulated hours, {total:?}, 0 violations");
     assert!(total.committed > 0 && total.rolled_back > 0 && total.partial > 0);
     assert!(total.on_top > 0, "fibres break while a confirm is waited for: {total:?}");
-    // None came in 16 hours of storm: asked for in the 100 of a night, which has not run since.
+    // None occurred in 16 hours of storm, so this is required only in the 100 hours of a nightly
+    // run, which has not run since.
     let few = cases(true, false);
     assert!(few || total.settled > 0, "dead devices are brought back when they answer: {total:?}");
     assert!(total.cuts > 0 && total.bypassed > 0, "fibres break and are bypassed: {total:?}");

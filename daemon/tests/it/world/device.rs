@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A model device: what a transceiver or switch does, without its wire format, and all the ways it
-//! does not.
+//! A model device: the behaviour of a transceiver or switch without its wire format, with all its
+//! faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +11,26 @@ use lightloom_control::state::{
 use lightloom_units::seed::Stream;
 use rand::RngExt;
 
-/// Chances, each from 0 to 1, drawn per operation.
+/// Probabilities from 0 to 1, drawn per operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// The request never arrives.
     pub lose_request: f64,
-    /// It is done, the answer never arrives.
+    /// It is executed, but the answer never arrives.
     pub lose_reply: f64,
-    /// It is done long after anybody waits.
+    /// It is executed long after the deadline.
     pub late: f64,
-    /// The device says no.
+    /// The device refuses.
     pub refuse: f64,
-    /// It does some of it and says so.
+    /// It is executed in part, and the device reports the failure.
     pub fail: f64,
-    /// It says done and does nothing.
+    /// The device reports success and does nothing.
     pub lie: f64,
-    /// It moves another slot as well.
+    /// The device moves another slot as well.
     pub stray: f64,
-    /// The light comes up too weak.
+    /// The light is too weak afterwards.
     pub weak: f64,
-    /// Executing takes this long instead of a fraction of a millisecond.
+    /// The time of execution, instead of a fraction of a millisecond.
     pub slow_micros: u64,
 }
 
@@ -78,19 +78,19 @@ pub(crate) struct ModelDevice {
     pub sharing: Sharing,
     pub positions: Positions,
     pub generation: u32,
-    /// Somebody other than the daemon moved something since the last read.
+    /// Something other than the daemon moved a slot since the last read.
     pub tampered: bool,
-    /// Ports that an operator shut down: they send no light, and say so.
+    /// Ports that an operator shut down: they send no light, and report it.
     pub shut: BTreeSet<Slot>,
-    /// Where no light arrives.
+    /// Slots at which no light arrives.
     pub unlit: BTreeSet<Slot>,
-    /// Who sends the light that arrives, where a fibre does.
+    /// The sender of the light at each slot with a fibre.
     pub neighbours: BTreeMap<Slot, String>,
     /// The same as the driver last asked for it.
     named: BTreeMap<Slot, String>,
     /// Reads so far.
     reads: u8,
-    /// It did something else than it was asked for, or badly.
+    /// It did something other than requested, or did it badly.
     pub erred: bool,
     weak: BTreeSet<Slot>,
     gone_until: Micros,
@@ -118,7 +118,7 @@ impl ModelDevice {
         }
     }
 
-    /// Restarts: nothing is heard of it until then.
+    /// Restarts the device, which is silent until then.
     pub(crate) fn reboot(&mut self, until: Micros, keeps: bool) {
         self.gone_until = until;
         self.tampered = true;
@@ -128,7 +128,7 @@ impl ModelDevice {
         }
     }
 
-    /// The machine's clock begins anew: what was gone then is gone for as long from now on.
+    /// Adjusts to a restarted clock: a dead device stays dead for the same time.
     pub(crate) fn clock_restarts(&mut self, old: Micros, new: Micros) {
         self.gone_until = new + (self.gone_until - old);
     }
@@ -137,7 +137,7 @@ impl ModelDevice {
         now < self.gone_until
     }
 
-    /// Whether it was gone at any time since then.
+    /// Returns whether it was silent at any time since then.
     pub(crate) fn was_gone(&self, since: Micros) -> bool {
         since < self.gone_until
     }
@@ -166,8 +166,8 @@ impl ModelDevice {
         }
     }
 
-    /// As the driver of modules does: who is at the far ends is asked where it is not known, now and then,
-    /// and where it is wanted.
+    /// Asks for the neighbours as the driver of modules does: where they are unknown, now and then,
+    /// and on request.
     fn ask_neighbours(&mut self, wanted: Neighbours) {
         if wanted == Neighbours::Never {
             return;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A disk in memory under everything that the daemon writes. What was not synced is lost when power is, in whole, in
-//! part, or in holes; so are names of files. It fills up, fails, and stops at any operation.
+//! A disk in memory under everything that the daemon writes. A power failure loses unsynced data,
+//! in whole, in part, or in holes, and also unsynced names of files. The disk fills up, fails, and
+//! stops at any operation.
 
 #![allow(dead_code)]
 
@@ -17,19 +18,19 @@ use rand::RngExt;
 const SECTOR_BYTES: usize = 512;
 const BLOCK_BYTES: u64 = 4096;
 const PAGE_BYTES: usize = 4096;
-/// The file of a name that is a folder's.
+/// The file number of a folder's name.
 const FOLDER: usize = usize::MAX;
-/// Where the journal of a [world](super::World) is.
+/// The path of the journal of a [world](super::World).
 pub(crate) const JOURNAL: &str = "/state/journal.log";
 
-/// The bytes behind a name.
+/// The contents of a file.
 #[derive(Clone, Debug, Default)]
 struct Bytes {
     written: Vec<u8>,
     durable: Vec<u8>,
-    /// Written since the last sync.
+    /// Ranges written since the last sync.
     dirty: Vec<Range<usize>>,
-    /// Blocks are there until here, whatever fills the disk.
+    /// Blocks are allocated up to here, even if the disk is full.
     allocated: u64,
 }
 
@@ -41,28 +42,28 @@ enum Renaming {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// It begins without a folder; otherwise every folder is there.
+    /// Begins without a folder; otherwise every folder exists.
     is_bare: bool,
     files: Vec<Bytes>,
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
-    /// What became of names since they were synced, in order.
+    /// Changes of names since the last sync, in order.
     renamed: Vec<Vec<Renaming>>,
     fail_sync: bool,
     fail_write: Option<io::ErrorKind>,
-    /// No block can be had any more; those that a file has are its own.
+    /// No further block is available; files keep those they have.
     full: bool,
-    /// Writes fail beyond this length, also where blocks were promised.
+    /// Writes beyond this length fail, even into allocated blocks.
     capacity_bytes: Option<usize>,
-    /// Syncs come back, and nothing is durable.
+    /// Syncs succeed without making anything durable.
     lies: bool,
-    /// How many operations there were, and after how many the machine stops.
+    /// The number of operations so far, and the number after which the machine stops.
     operations: u64,
     stops_after: Option<u64>,
 }
 
 impl State {
-    /// Nothing is done by a machine that has stopped.
+    /// Counts an operation, which fails after the machine has stopped.
     fn step(&mut self) -> io::Result<()> {
         self.operations += 1;
         match self.stops_after {
@@ -90,11 +91,11 @@ fn apply(names: &mut BTreeMap<PathBuf, usize>, change: &Renaming) {
     }
 }
 
-/// Handles to one disk.
+/// A handle to the disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
-/// A handle to one file of it.
+/// A handle to one file.
 #[derive(Debug)]
 pub(crate) struct Handle {
     disk: Disk,
@@ -106,13 +107,13 @@ impl Disk {
         self.0.lock().unwrap()
     }
 
-    /// The journal as the daemon opens it.
+    /// Opens the journal as the daemon does.
     pub(crate) fn journal(&self) -> io::Result<FileStorage<Self>> {
         FileStorage::open_on(self.clone(), Path::new(JOURNAL))
     }
 
-    /// What was not synced is lost, in each file by itself: all of it, from a byte or sector on, or sectors that never
-    /// arrived. Of the names the first changes are kept.
+    /// Loses unsynced data, for each file separately: all of it, everything after a byte or sector,
+    /// or single sectors. Of the name changes, a first part is kept.
     pub(crate) fn lose_power(&self, rng: &mut impl RngExt) {
         let mut state = self.state();
         let kept = rng.random_range(0..=state.renamed.len());
@@ -123,7 +124,7 @@ impl Disk {
         }
     }
 
-    /// All that was not synced is lost.
+    /// Loses all unsynced data.
     pub(crate) fn lose_all(&self) {
         let mut state = self.state();
         state.reset_names(|_| false);
@@ -133,25 +134,26 @@ impl Disk {
         }
     }
 
-    /// One without a folder.
+    /// Returns a disk without folders.
     pub(crate) fn bare() -> Self {
         let disk = Self::default();
         disk.state().is_bare = true;
         disk
     }
 
-    /// Another disk that holds the same.
+    /// Returns a copy of this disk.
     pub(crate) fn copied(&self) -> Self {
         Self(Arc::new(Mutex::new(self.state().clone())))
     }
 
-    /// How many things are not synced that power can take one by one: changes of names, pages, lengths of files.
+    /// Returns the number of unsynced items that can be lost one by one: name changes, pages, file
+    /// lengths.
     pub(crate) fn unsynced(&self) -> usize {
         let state = self.state();
         state.renamed.len() + state.files.iter().map(|file| file.pages().len() + 1).sum::<usize>()
     }
 
-    /// Of these things, in order, only those that `keeps` says are there after power was lost.
+    /// Loses these items except those that `keeps` selects, in order.
     pub(crate) fn lose_power_but(&self, mut keeps: impl FnMut() -> bool) {
         let mut state = self.state();
         state.reset_names(|_| keeps());
@@ -165,7 +167,7 @@ impl Disk {
         self.state().fail_sync = fail;
     }
 
-    /// Every write fails so from now on, as on a disk with errors or one that was made read-only.
+    /// Lets every write fail with this error, as on a bad disk or one that is read-only.
     pub(crate) fn fail_writes(&self, kind: Option<io::ErrorKind>) {
         self.state().fail_write = kind;
     }
@@ -174,17 +176,17 @@ impl Disk {
         self.state().capacity_bytes = bytes;
     }
 
-    /// Another program takes every block that is left, or gives them back.
+    /// Allocates every remaining block to another program, or frees them.
     pub(crate) fn fill(&self, full: bool) {
         self.state().full = full;
     }
 
-    /// As if syncs had not come back yet when the daemon dies.
+    /// Lets syncs succeed without effect, as if the daemon died before they returned.
     pub(crate) fn lie(&self, lies: bool) {
         self.state().lies = lies;
     }
 
-    /// How many operations there were.
+    /// Returns the number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.state().operations
     }
@@ -195,14 +197,14 @@ impl Disk {
         state.stops_after = operations;
     }
 
-    /// What a file of this name holds durably; nothing where there is none.
+    /// Returns the durable contents of a file, empty without a file.
     pub(crate) fn read(&self, path: &str) -> Vec<u8> {
         let state = self.state();
         let file = state.durable_names.get(Path::new(path));
         file.map(|file| state.files[*file].durable.clone()).unwrap_or_default()
     }
 
-    /// What the journal holds durably.
+    /// Returns the durable contents of the journal.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.read(JOURNAL)
     }
@@ -221,7 +223,7 @@ impl Disk {
 }
 
 impl State {
-    /// Only those changes are kept, each as a whole; what lies in a folder without a name is gone with it.
+    /// Keeps only these name changes, each as a whole. Files in a lost folder are lost, too.
     fn reset_names(&mut self, mut keeps: impl FnMut(usize) -> bool) {
         let mut names = std::mem::take(&mut self.durable_names);
         for (number, changes) in self.renamed.drain(..).enumerate() {
@@ -240,7 +242,7 @@ impl State {
         self.durable_names = names;
     }
 
-    /// The names in this folder are durable.
+    /// Makes the names in this folder durable.
     fn sync_folder(&mut self, folder: Option<&Path>) {
         let is_there = |changes: &Vec<Renaming>| {
             changes.iter().any(|change| match change {
@@ -262,13 +264,13 @@ impl Bytes {
         self.dirty.clear();
     }
 
-    /// Pages that were written since the last sync.
+    /// Returns the pages written since the last sync.
     fn pages(&self) -> BTreeSet<usize> {
         let pages = |dirty: &Range<usize>| dirty.start / PAGE_BYTES..dirty.end.div_ceil(PAGE_BYTES);
         self.dirty.iter().flat_map(pages).collect()
     }
 
-    /// What a crash leaves that takes these pages and the length, or not.
+    /// Returns the contents after a crash that keeps only the selected pages and length.
     fn kept(&self, mut keeps: impl FnMut() -> bool) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         if keeps() {
@@ -284,7 +286,7 @@ impl Bytes {
         bytes
     }
 
-    /// What a crash leaves.
+    /// Returns the contents after a random crash.
     fn torn(&self, rng: &mut impl RngExt) -> Vec<u8> {
         let (from, to) = (self.durable.len(), self.written.len());
         let sectors = || {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who judges: the invariants of docs/reliability.md, held against what is really broken. Nothing here asks the
-//! policy why it does what it does.
+//! The judge: checks the invariants of docs/reliability.md against the true faults, without asking
+//! the policy.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use lightloom_units::id::BundleId;
 use super::World;
 use super::ring::SLOT;
 
-/// For so long after it was mended a fault may still be found.
+/// How long after its repair a fault may still be found.
 const LATELY: Micros = Micros::from_secs(30);
-/// For so long a device that did something else than asked may be gone around for that.
+/// How long a device may be bypassed after it did something other than requested.
 const SUSPECTED: Micros = Micros::from_secs(3_600);
 
 impl World {
-    /// What the controller takes for dark, while nothing moves.
+    /// Checks what the controller considers dark, while nothing moves.
     pub(super) fn judge_darkness(&mut self) {
         let Some(controller) = self.controller().filter(|controller| !controller.is_busy()) else {
             return;
@@ -39,7 +39,7 @@ impl World {
         self.cut.contains(end) || self.mended.get(end).is_some_and(lately)
     }
 
-    /// I9: nothing is taken for dark without a fault, unless an end of it is in attention.
+    /// I9: no fibre is considered dark without a fault, unless one of its ends is in attention.
     fn check_darkness(&self, dark: &DarkFibre) {
         let crossed = self.cables[&dark.near] != self.inventory.fibres[&dark.near];
         let weak = self.devices[&dark.near.0].is_weak(dark.near.1);
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// The modules that a part is, or that are at its ends.
+    /// Returns the modules that form a part or are at its ends.
     fn modules_of(&self, part: Part) -> Vec<DeviceName> {
         let is_of = |bundle: BundleId| match part {
             Part::Node(node) => bundle.node == node,
@@ -64,7 +64,7 @@ impl World {
         modules
     }
 
-    /// Both ends of each fibre of a part.
+    /// Returns both ends of each fibre of a part.
     fn ends_of(&self, part: Part) -> Vec<FibreEnd> {
         let is_of = |(device, _, position): &FibreEnd| {
             let Ok(bundle) = device.as_str().parse::<BundleId>() else { return false };
@@ -79,7 +79,7 @@ impl World {
         of_part.flat_map(|(near, far)| [near.clone(), far.clone()]).collect()
     }
 
-    /// I9: what the policy finds broken is broken, or was lately.
+    /// I9: the faults that the policy finds exist, or existed recently.
     pub(super) fn judge_found(&mut self, parts: &[(Part, String)]) {
         let heartbeat = self.setup.heartbeat + Micros::from_secs(5);
         for (part, why) in parts {
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Counts modules that are taken for dead, and those among them that had power all the time.
+    /// Counts modules that are considered dead, and those among them that had power all the time.
     fn count_dead(&mut self, part: Part, why: &str) {
         if !matches!(part, Part::Bundle(_)) || !why.starts_with("silent") {
             return;
@@ -112,7 +112,7 @@ impl World {
         self.counts.misnamed += u64::from(!gone);
     }
 
-    /// An operator said so, or the journal does.
+    /// Returns whether an operator or the journal reports this part as failed.
     fn is_known(&self, part: Part) -> bool {
         let ends = self.ends_of(part);
         let same = |name: &Part| *name == part || (!ends.is_empty() && self.ends_of(*name) == ends);
@@ -121,8 +121,8 @@ impl World {
         known.any(|name: Part| same(&name)) || self.said_broken.iter().any(same)
     }
 
-    /// I9 for what a bypass goes around beside what was found: a part at which the last bypass failed, so one that
-    /// did something else than asked, or missed light of one that did.
+    /// I9 for the other parts that a bypass avoids: the last bypass failed there. Such a part did
+    /// something other than requested, or missed the light of one that did.
     fn judge_bypass(&mut self, intent: &Intent) {
         let broken = intent.broken.iter().flatten();
         let new = broken.filter(|(name, _)| !self.durable.broken.contains_key(*name));
@@ -150,7 +150,8 @@ impl World {
         }
     }
 
-    /// A change that is undone lights nothing again that was bypassed since, and no bypass lights what it bypasses.
+    /// Checks that an undone change lights nothing that was bypassed since, and that no bypass
+    /// lights what it bypasses.
     pub(super) fn judge_end(&mut self) {
         let Some(controller) = self.controller() else { return };
         let ledger = controller.ledger();
@@ -165,7 +166,7 @@ impl World {
             }
         }
         if past.cause == Cause::Bypass && past.result == TxnResult::Committed {
-            // Where both ends are bypassed, one as a suspect, neither is in a ring nor moved any more.
+            // If both ends are bypassed, one as a suspect, neither is in a ring or moved any more.
             let bypassed =
                 |(device, ..): &FibreEnd| past.broken_after.contains_key(device.as_str());
             for part in past.broken_after.keys().filter_map(|name| name.parse().ok()) {
@@ -180,7 +181,7 @@ impl World {
         }
     }
 
-    /// A fibre of this part that both of its ends look into.
+    /// Returns a fibre of this part if both its ends look into it.
     fn lit_fibre_of(&self, ledger: &Ledger, part: Part) -> Option<(FibreEnd, FibreEnd)> {
         let looks = |(device, slot, position): &FibreEnd| {
             ledger.owned.get(device).is_some_and(|slots| at(slots, *slot) == *position)
@@ -200,7 +201,7 @@ impl World {
         panic!("{invariant} violated: {what}");
     }
 
-    /// Write-ahead, I1 on the wire, I4, I5, and no blind retry.
+    /// Checks write-ahead, I1 on the wire, I4, I5, and that nothing is retried blindly.
     pub(super) fn check_send(&self, device: &DeviceName, op: &Op) {
         let Op::Switch { txn, moves } = op else { return };
         let is_lever = self.inventory.devices[device].is_lever;
@@ -261,7 +262,7 @@ impl World {
         }
     }
 
-    /// I3: what was acknowledged as durable is still there after a crash.
+    /// I3: acknowledged durable records survive a crash.
     pub(super) fn check_durable(&self, read: &Ledger) {
         let kept = read.version >= self.durable.version && read.last_txn >= self.durable.last_txn;
         if !kept {
@@ -272,7 +273,7 @@ impl World {
                 self.violated("I3", &format!("the plan {name} is forgotten"));
             }
         }
-        // Later records may have settled what was acknowledged, and no crash.
+        // Later records, and not only a crash, may have removed what was acknowledged.
         if read.last_txn == self.durable.last_txn && read.version == self.durable.version {
             if self.durable.reported.keys().any(|part| !read.reported.contains_key(part)) {
                 self.violated("I3", "a report of a broken part is forgotten");
@@ -283,8 +284,7 @@ impl World {
         }
     }
 
-    /// I1 and I2 on devices and ledger, for a world at rest: the state is what the ledger says,
-    /// or the device is on a list for people.
+    /// I1 and I2 for a world at rest: each device matches the ledger or is listed for operators.
     pub(crate) fn check_at_rest(&self) {
         let Some(controller) = self.controller() else {
             self.violated("rest", "the daemon is not running");

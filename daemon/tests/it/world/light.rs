@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What modules that promise their times report unasked: each loss of light and its return, by the truth of the world,
-//! after a debounce and the line, now and then only when it was sent again.
+//! Reports of modules that promise their times: each loss and return of light, by the truth of the
+//! world. A report arrives after debounce and transmission, and sometimes only on a repetition.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use rand::RngExt;
 
 use super::{Happening, World};
 
-/// The debounce and the line of an event, in µs.
+/// The delay of an event by debounce and line, in µs.
 const ARRIVES_AFTER: std::ops::Range<u64> = 400..1_500;
-/// Of an event whose first frames are lost.
+/// The delay of an event whose first frames are lost.
 const AGAIN_AFTER: std::ops::Range<u64> = 10_000..70_000;
-/// How often that is so.
+/// The share of events whose first frames are lost.
 const LOST: f64 = 0.05;
 
 impl World {
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// The event arrives: it says what is so by now.
+    /// Delivers the event, with the state at its arrival.
     pub(super) fn signal(&mut self, device: DeviceName, slot: Slot) {
         let model = &self.devices[&device];
         if model.is_gone(self.now.mono) || self.disconnected.contains(&device) {

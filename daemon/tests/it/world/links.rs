@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fibres and lines of the world: who sees whom, what is sent, and when it is answered.
+//! Fibres and lines of the world: which modules see each other, and the delivery of commands and
+//! answers.
 
 use super::*;
 
@@ -11,7 +12,7 @@ impl World {
         if self.devices[&device].is_gone(self.now.mono) {
             let life = self.life;
             self.at(Micros::from_secs(1), Happening::Up { life, device: device.clone() });
-            // A device task says so once.
+            // A device task reports this once.
             if self.disconnected.insert(device.clone()) {
                 self.handle(Event::Down(device, "no answer to a hello".into()));
             }
@@ -21,7 +22,7 @@ impl World {
         self.handle(Event::Up(device));
     }
 
-    /// Cuts the fibre of this end, or mends it.
+    /// Cuts the fibre at this end, or repairs it.
     pub(crate) fn cut(&mut self, end: &FibreEnd, cut: bool) {
         let far = self.inventory.fibres[end].clone();
         for end in [end.clone(), far] {
@@ -34,7 +35,7 @@ impl World {
         self.counts.cuts += u64::from(cut);
     }
 
-    /// Cuts the fibre so that light is lost on its way to this end, and to no other.
+    /// Cuts the fibre in one direction: only this end loses its light.
     pub(crate) fn cut_towards(&mut self, end: &FibreEnd) {
         self.cut.insert(end.clone());
         self.counts.cuts += 1;
@@ -50,7 +51,7 @@ impl World {
         }
     }
 
-    /// Whose light arrives, where a fibre leads somebody's there.
+    /// Returns the sender of the light at each slot with a fibre.
     pub(super) fn neighbours(
         &self,
         device: &DeviceName,
@@ -64,8 +65,8 @@ impl World {
         named.collect()
     }
 
-    /// Where no light arrives: its far end looks elsewhere, is gone, has only just been switched, or
-    /// the fibre is cut.
+    /// Returns the slots without light: the far end looks elsewhere, is dead, or has just been
+    /// switched, or the fibre is cut.
     pub(super) fn unlit(&self, device: &DeviceName) -> BTreeSet<Slot> {
         let now = self.now.mono;
         let arrives = |slot: Slot, to: Position| {

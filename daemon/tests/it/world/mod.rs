@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A world in virtual time: the shipping control core and journal, model devices, a disk that tears,
-//! clients, operators and crashes, all from one seed. After every step the invariants I1 to I9 of
-//! docs/reliability.md are checked; a violation panics with what happened last.
+//! A world in virtual time: the shipping control core and journal, model devices, a disk that
+//! tears, clients, operators and crashes, all from one seed. After every step the invariants I1 to
+//! I9 of docs/reliability.md are checked; a violation panics with the last events.
 //!
-//! The policy is the shipping one ([`Control`]); `judge` knows what is really broken and derives nothing from it.
+//! The policy is the shipping one ([`Control`]); `judge` knows the true faults and derives nothing
+//! from the policy.
 pub(crate) mod device;
 pub(crate) mod disk;
 mod judge;
@@ -36,18 +37,18 @@ use rand::RngExt;
 use device::{Faults, ModelDevice};
 use disk::Disk;
 
-/// What a client wants.
+/// A client's request.
 #[derive(Debug)]
 enum Wish {
     Request(Request, Option<Box<Plan>>),
-    /// These parts are broken, these work again.
+    /// Parts reported as failed, and parts reported as repaired.
     Fault(Vec<Part>, Vec<Part>),
 }
 
-/// What comes to pass at a point in time.
+/// An event at a point in time.
 #[derive(Debug)]
 enum Happening {
-    /// The device does what was asked of it.
+    /// The device executes a command.
     Execute {
         life: u32,
         device: DeviceName,
@@ -70,7 +71,7 @@ enum Happening {
         life: u32,
         device: DeviceName,
     },
-    /// A module reports what it sees at this slot.
+    /// A module reports the light at this slot.
     Signal {
         life: u32,
         device: DeviceName,
@@ -102,26 +103,26 @@ impl Ord for Entry {
     }
 }
 
-/// Where the daemon dies, counted over everything it does.
+/// Where the daemon dies, counted over all its actions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CrashAt {
-    /// The point: before a write, while it is under way, after it, before a send or an answer.
+    /// The point: before, during or after a write, before a send, or before an answer.
     pub point: u64,
 }
 
-/// A device that restarts in the middle of things.
+/// A device that restarts during a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Reboot {
     pub device: DeviceName,
-    /// At which of its operations from now on, from 1.
+    /// The number of its operation, from 1.
     pub operation: u64,
     /// Whether its circuits survive.
     pub keeps: bool,
-    /// How long it is gone.
+    /// How long it is silent.
     pub boot: Micros,
 }
 
-/// Counts of what was seen, for the published table.
+/// Counts for the published table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub points: u64,
@@ -137,20 +138,20 @@ pub(crate) struct Counts {
     pub drifts: u64,
     pub shortened: u64,
     pub cuts: u64,
-    /// Bypasses of the policy's own that were begun.
+    /// Bypasses that the policy began.
     pub bypasses: u64,
-    /// Those that were committed, and changes of plans that clients asked for.
+    /// Committed bypasses, and changes of plans that clients requested.
     pub bypassed: u64,
     pub plans: u64,
-    /// Parts that were bypassed because a bypass before had failed at them.
+    /// Parts bypassed because an earlier bypass failed at them.
     pub suspects: u64,
-    /// Devices that were dead when a change was undone, and brought back afterwards.
+    /// Devices that were dead when a change was undone, and were brought back later.
     pub settled: u64,
-    /// Bypasses while a change waited for its confirm.
+    /// Bypasses while a change waited for its confirmation.
     pub on_top: u64,
-    /// Reports of light that was lost or back.
+    /// Reports of lost or returned light.
     pub signals: u64,
-    /// Modules that were bypassed as dead, and those among them that had power all the time.
+    /// Modules bypassed as dead, and those among them that had power all the time.
     pub dead: u64,
     pub misnamed: u64,
 }
@@ -188,48 +189,48 @@ pub(crate) struct World {
     pub disk: Disk,
     pub devices: BTreeMap<DeviceName, ModelDevice>,
     pub faults: Faults,
-    /// Faults of single devices, instead of those of all.
+    /// Faults of single devices, instead of the common ones.
     pub faults_of: BTreeMap<DeviceName, Faults>,
     pub reboots: Option<Reboot>,
-    /// Fibres that are cut, by both of their ends, and when those that are whole again were mended.
+    /// Cut fibres by both ends; `mended` has the times of repairs.
     pub cut: BTreeSet<FibreEnd>,
-    /// Where the fibre of each end leads to, whatever the fabric says.
+    /// The far end of each fibre as plugged in, whatever the fabric says.
     cables: BTreeMap<FibreEnd, FibreEnd>,
     mended: BTreeMap<FibreEnd, Micros>,
-    /// How long light takes to settle after a switch, at most.
+    /// The longest time until light settles after a switch.
     pub settles_within: Micros,
     lit_from: BTreeMap<DeviceName, Micros>,
-    /// Where no light arrived when that was last looked at, for modules that report it.
+    /// The slots without light at the last look, for modules that report it.
     unlit_before: BTreeMap<DeviceName, BTreeSet<Slot>>,
-    /// Light may have changed since.
+    /// Whether light may have changed since.
     light_changed: bool,
-    /// Devices that the daemon has no connection to.
+    /// Devices without a connection to the daemon.
     disconnected: BTreeSet<DeviceName>,
-    /// What the daemon took for a dark fibre, once each.
+    /// The fibres that the daemon considered dark, once each.
     pub dark: BTreeSet<(FibreEnd, FibreEnd)>,
-    /// Parts that were bypassed while a change waited for its confirm.
+    /// Parts bypassed while a change waited for its confirmation.
     on_top: BTreeSet<Part>,
-    /// When each device last did something else than it was asked for, and answered nothing.
+    /// When each device last did something other than requested or missed an answer.
     erred: BTreeMap<DeviceName, Micros>,
-    /// What operators said to be broken and did not say to be repaired since.
+    /// Parts that operators reported as failed and not as repaired since.
     said_broken: BTreeSet<Part>,
-    /// When each device last did a switch.
+    /// When each device last executed a switch.
     pub switched_at: BTreeMap<DeviceName, Micros>,
     /// When outcomes were given up as unknown.
     pub unknown_at: Vec<Micros>,
     pub counts: Counts,
     pub crash_at: Option<CrashAt>,
-    /// Chance of a crash at each point.
+    /// Probability of a crash at each point.
     pub crash_chance: f64,
     /// How long a dead daemon stays dead.
     pub dead_for: Micros,
     pub answers: Vec<(Asked, Answer)>,
     pub ended: Vec<(Txn, TxnResult)>,
-    /// What the disk has promised to keep.
+    /// The ledger of the durable records.
     pub durable: Ledger,
-    /// The plans that were ever written down.
+    /// The plans that were ever written.
     plans: BTreeSet<String>,
-    /// Written behind that, and not promised yet.
+    /// Records written later and not yet durable.
     unsynced: Vec<Record>,
     pub log: VecDeque<String>,
     keep_log: bool,
@@ -248,7 +249,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world without a fabric of rings: the policy has nothing to plan.
+    /// Returns a world without rings, in which the policy has nothing to plan.
     pub(crate) fn new(seed: u64, inventory: Inventory, faults: Faults) -> Self {
         Self::with(seed, inventory, Setup::default(), faults)
     }
@@ -321,7 +322,7 @@ impl World {
         self.wish(after, actor, request_id, Wish::Request(request, None));
     }
 
-    /// An apply of a plan of the ring.
+    /// Requests a plan of the ring.
     pub(crate) fn ask_plan(
         &mut self,
         after: Micros,
@@ -334,7 +335,7 @@ impl World {
         self.wish(after, actor, request_id, wish);
     }
 
-    /// An operator says that these parts are broken, and that these work again.
+    /// Reports parts as failed and as repaired, as an operator does.
     pub(crate) fn say(
         &mut self,
         actor: &str,
@@ -351,7 +352,7 @@ impl World {
         self.at(after, Happening::Client { asked, wish });
     }
 
-    /// The machine sleeps: the clocks go on, and nothing happens.
+    /// Suspends the machine: the clocks continue, and nothing happens.
     pub(crate) fn suspend(&mut self, time: Micros) {
         self.advance(self.now.mono + time);
     }
@@ -360,7 +361,7 @@ impl World {
         self.at(after, Happening::OperatorMoves);
     }
 
-    /// Something comes to pass now.
+    /// Handles an event now.
     pub(crate) fn happens(&mut self, event: Event) {
         self.handle(event);
     }
@@ -370,7 +371,7 @@ impl World {
         self.queue.push(Reverse(Entry(self.now.mono + after, self.seq, happening)));
     }
 
-    /// Runs until the given time of the monotonic clock.
+    /// Runs until this time of the monotonic clock.
     pub(crate) fn run_until(&mut self, end: Micros) {
         loop {
             let next = self.queue.peek().map(|Reverse(entry)| entry.0);
@@ -390,12 +391,12 @@ impl World {
     }
 
     pub(crate) fn run_for(&mut self, time: Micros) {
-        // Whoever drives the world may have broken something.
+        // The caller may have broken something.
         self.report_light();
         self.run_until(self.now.mono + time);
     }
 
-    /// As the real runtime does after each event.
+    /// Ticks as the real runtime does after each event.
     fn tick(&mut self) {
         if std::mem::take(&mut self.light_changed) {
             self.report_light();
@@ -418,7 +419,7 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Execute { life, device, ticket, op, reply, late } => {
-                // For everybody who reads the device, this is a move behind their back.
+                // For everybody who reads the device, this is an unexpected move.
                 if late && let Some(model) = self.devices.get_mut(&device) {
                     model.tampered = true;
                 }
@@ -469,7 +470,7 @@ impl World {
         self.perform(actions);
     }
 
-    /// Remembers the last events, when a single seed is looked at.
+    /// Records the last events if a single seed is run.
     pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
         if !self.keep_log {
             return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's process in the world: its start, its crashes, what it writes and says.
+//! The daemon's process in the world: its start, its crashes, its writes and its answers.
 
 use super::*;
 
@@ -8,12 +8,13 @@ impl World {
         self.crash("killed");
     }
 
-    /// A dead daemon starts again, on a machine that was rebooted or not.
+    /// Reboots the machine of a dead daemon.
     pub(crate) fn reboot_machine(&mut self) {
         self.now.boot = format!("b{}", self.rng.random::<u32>());
         let old = std::mem::replace(&mut self.now.mono, Micros::from_secs(30));
         self.devices.values_mut().for_each(|model| model.clock_restarts(old, self.now.mono));
-        // What is kept of the old clock: light has settled, and what was mended was so just now.
+        // Of the old clock's times only this remains: light has settled, and repairs count as made
+        // just now.
         self.lit_from.clear();
         self.mended.values_mut().for_each(|at| *at = self.now.mono);
         self.erred.values_mut().for_each(|at| *at = self.now.mono);
@@ -32,7 +33,7 @@ impl World {
         let opened = self.disk.journal().map_err(JournalError::from);
         let (journal, opened) = match opened.and_then(Journal::<Record, _>::open) {
             Ok(opened) => opened,
-            // A torn tail that cannot be cut off: it is started again and again.
+            // A torn tail that cannot be cut off: the daemon is restarted again and again.
             Err(error) => {
                 self.note(|| format!("the daemon does not start: {error}"));
                 return self.at(Micros::from_millis(500), Happening::Restart);
@@ -74,7 +75,7 @@ impl World {
         self.at(self.dead_for, Happening::Restart);
     }
 
-    /// Whether the daemon dies here.
+    /// Returns whether the daemon dies at this point.
     pub(super) fn point(&mut self, what: &str) -> bool {
         if self.control.is_none() {
             return true;
@@ -98,7 +99,7 @@ impl World {
         self.perform(actions);
     }
 
-    /// As the real runtime does, only sooner: a crash may come before it or after it.
+    /// Restarts the journal as the real runtime does, only sooner, perhaps with a crash.
     pub(super) fn shorten_journal(&mut self) {
         const RECORDS_MAX: u64 = 100;
         let (Some(journal), Some(control)) = (&mut self.journal, &self.control) else {
@@ -121,7 +122,7 @@ impl World {
         }
     }
 
-    /// Does what the controller says, in order, as the real runtime does.
+    /// Carries out the controller's actions in order, as the real runtime does.
     pub(super) fn perform(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
@@ -156,7 +157,7 @@ impl World {
         if self.point("before a write") {
             return false;
         }
-        // What was there before is durable then, of the rest any sectors.
+        // A crash keeps what was durable before, and of the new data any sectors.
         let inside = self.dies_here();
         let Some(journal) = &mut self.journal else { return false };
         let synced = records.iter().any(Record::is_waited_for);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A ring of transceivers as a fabric file says it, for tests of what happens to fibres. The policy plans it.
+//! A ring of transceivers from a fabric file, under the shipping policy, for tests of fibres.
 use lightloom_control::bypass::{next_plan, plan_anew, sha256_of};
 use lightloom_control::change::Mode;
 use lightloom_control::controller::{Apply, Request};
@@ -20,8 +20,8 @@ use super::device::Faults;
 /// The one slot of a module.
 pub(crate) const SLOT: Slot = Slot(0);
 
-/// A ring of so many nodes, two bundles each, with a job of `groups` groups of two nodes; its modules, cabled as the
-/// fabric says, and the shipping policy that bypasses.
+/// Returns a ring of `nodes` nodes with two bundles each and a job of `groups` groups of two nodes.
+/// It includes the modules, cabled as in the fabric, and the shipping bypass policy.
 pub(crate) fn ring(nodes: u32, groups: u32) -> (Inventory, Setup) {
     let text = format!(
         "kind: fabric\nversion: 2\nname: ring\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n\
@@ -50,23 +50,25 @@ pub(crate) fn ring(nodes: u32, groups: u32) -> (Inventory, Setup) {
     (inventory, setup)
 }
 
-/// The plan of the whole ring around these parts.
+/// Returns a plan of the whole ring around these parts.
 pub(crate) fn plan_around(installed: &Installed, broken: &[Part]) -> Option<Plan> {
     let faults = FaultSet::of(installed, broken.iter().copied()).ok()?;
     plan_anew(installed, &faults, Seed(1)).ok()
 }
 
-/// The end that n0 and n1 share of a fibre, in the plan of [`two_fibres`] both of them look into it.
+/// Returns the module of a node that looks into the shared fibre in the plan of [`two_fibres`].
 pub(crate) fn module(node: u32) -> DeviceName {
     DeviceName::from(format!("n{node}/b{}", node % 2).as_str())
 }
 
-/// A ring of four nodes, n0 lit to n1 for a job and n2 to n3 to spare, each module read ten times a second.
+/// Returns a ring of four nodes, n0 lit to n1 for a job and n2 to n3 as spare, with ten reads per
+/// second.
 pub(crate) fn two_fibres(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Bypass)
 }
 
-/// The same where the policy is to report: what is undone beside a dead module is not bypassed afterwards.
+/// The same with the policy to report, so that nothing is bypassed after an undone change beside a
+/// dead module.
 pub(crate) fn two_fibres_reported(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Report)
 }
@@ -85,7 +87,7 @@ fn two_fibres_where(seed: u64, on_fault: OnFault) -> World {
     world
 }
 
-/// Where each of [`module`] 0 to 3 stands.
+/// Returns the positions of [`module`] 0 to 3.
 pub(crate) fn stand(world: &World) -> [u32; 4] {
     [0, 1, 2, 3].map(|node| world.devices[&module(node)].positions[&SLOT].0)
 }
@@ -96,7 +98,7 @@ pub(crate) fn paths(paths: &[(u32, u32)]) -> Apply {
 }
 
 impl World {
-    /// How a plan of the ring is applied.
+    /// Returns the apply of a plan of the ring.
     pub(crate) fn apply_of(&self, plan: &Plan, confirm_within: Option<Micros>) -> Apply {
         let target = desired::paths(plan, &self.setup.modules).unwrap();
         let (plan_sha256, mode) = (sha256_of(plan), Mode::Update);
@@ -108,7 +110,7 @@ impl World {
         self.ask_plan(Micros::default(), "alice", id, apply, plan);
     }
 
-    /// The plan that changes least of the one on the devices if this part breaks.
+    /// Returns the plan with the fewest changes around a fault of this part.
     pub(crate) fn plan_without(&self, part: &str) -> Plan {
         let installed = self.setup.installed.as_ref().unwrap();
         let plan = self.control().unwrap().plan().unwrap();
@@ -119,7 +121,7 @@ impl World {
         self.setup.installed.as_ref().unwrap()
     }
 
-    /// Circuits on modules, beside any plan.
+    /// Requests circuits on modules, beside any plan.
     pub(crate) fn ask_paths(&mut self, id: &str, apply: Apply) {
         self.ask(Micros::default(), "alice", id, Request::Apply(apply));
     }

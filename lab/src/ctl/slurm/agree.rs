@@ -8,7 +8,7 @@
 //! scontrol show ─▶ Observed ┘
 //! ```
 //!
-//! A drain that somebody else set is left alone, whatever the plan says. The reason of a node tells
+//! A drain that another program or a person set is left alone, whatever the plan says. The reason of a node tells
 //! who set the drain.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -202,7 +202,7 @@ pub(super) fn desired(
     let mut drained = BTreeMap::new();
     let bypassed = broken.iter().filter_map(|part| part.part.parse::<Part>().ok());
     let parts: BTreeSet<Part> = plan.faults.iter().copied().chain(bypassed).collect();
-    // A node whose bundles have all failed is dead even if nobody reported the node itself.
+    // A node whose bundles have all failed is dead even without a report about the node itself.
     let is_dead = |node| {
         let bundle = |index| Part::Bundle(BundleId { node, bundle: index });
         fabric.hbd.k() > 0 && (0..fabric.hbd.k()).all(|index| parts.contains(&bundle(index)))
