@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who asks for a change: a client, or a policy of the daemon itself. Written as text and parsed once.
+//! The origin of a change: a client or one of the daemon's own policies. Stored as text and parsed
+//! once.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -7,27 +8,26 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What the daemon changes without being asked.
+/// The daemon's own reasons for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
-    /// What is detected to be broken is bypassed.
+    /// Bypasses detected faults.
     Fault,
-    /// What was not confirmed in time is undone.
+    /// Undoes changes that were not confirmed in time.
     ConfirmTimeout,
-    /// What somebody else moved is put back.
+    /// Restores positions that others changed.
     Drift,
-    /// What could not be reached when a change was undone is brought back.
+    /// Brings back devices that could not be reached when a change was undone.
     Undo,
     /// Undoes late commands.
     Late,
 }
 
-/// Who asks.
+/// The origin of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Actor {
-    /// The daemon itself.
+    /// One of the daemon's policies.
     Policy(Policy),
-    /// A client, as its certificate or its Unix user says.
     Client(String),
 }
 
@@ -46,7 +46,7 @@ impl Policy {
 }
 
 impl Actor {
-    /// The text by which journals and clients know it.
+    /// Returns the text for journals and clients.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -55,7 +55,7 @@ impl Actor {
         }
     }
 
-    /// Whether nobody asked: the daemon acts on a policy.
+    /// Returns whether the daemon acts on its own.
     #[must_use]
     pub fn is_policy(&self) -> bool {
         matches!(self, Self::Policy(_))

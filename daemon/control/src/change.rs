@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From where slots stand to where they shall stand: the difference, and the waves that get there.
+//! The difference between current and desired positions, and the waves that realise it.
 //!
-//! [`difference`] says what a target changes and refuses what the mode does not allow.
-//! [`waves`] orders moves so that no position is ever held twice (remove, then add) and no failure
-//! domain has more dark links at a time than the operator allows.
+//! [`difference`] computes what a target changes and refuses what the mode does not allow.
+//! [`waves`] orders the moves so that no position is ever held twice (remove, then add) and no
+//! failure domain has more dark links at a time than the operator allows.
 
 mod phase;
 mod waves;
@@ -17,44 +17,43 @@ use crate::state::{DeviceName, Fabric, Move, Observation, Position, Positions, S
 pub use phase::{Phase, PhaseChange, PhaseOrder, stages_back};
 pub use waves::{Domains, Wave, Way, at_once, dark_links, waves, waves_in_stages};
 
-/// How many devices a refusal names.
 const DEVICES_NAMED: usize = 6;
 
 /// Moves by device.
 pub type Moves = BTreeMap<DeviceName, Vec<Move>>;
 
-/// How much an apply may disturb. The words are those of SONiC's `config ocs cross-connect`; the
-/// default is ours: safe.
+/// What an apply may disturb. The words are those of SONiC's `config ocs cross-connect`, but the
+/// default is safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Refuse when a slot stands elsewhere than the journal says or a foreign circuit is in the way.
+    /// Refuses if a slot differs from the journal or a foreign circuit is in the way.
     #[default]
     Safe,
-    /// Move slots the target names from wherever they stand, and darken what is in their way.
+    /// Moves the named slots from any position and turns off what is in their way.
     Update,
-    /// Make each named device exactly the target: everything else on it goes dark.
+    /// Makes each named device match the target exactly; everything else on it goes dark.
     Overwrite,
-    /// Move slots that carry no circuit, all at once, and take what arrives there as it is: how cabling is found.
+    /// Moves slots without circuits, all at once, and accepts whatever light arrives. Finds
+    /// cabling.
     Probe,
 }
 
-/// What the controller knows of one device when a change is worked out.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// How its positions relate.
+    /// How positions may be shared.
     pub sharing: Sharing,
-    /// What the journal says we set.
+    /// The positions that we set, by the journal.
     pub owned: &'a Positions,
-    /// Slots of it that a probe set last: they carry no circuit.
+    /// The slots that a probe set last, which carry no circuit.
     pub probed: &'a BTreeSet<Slot>,
-    /// What it last said about itself; `None` when it has not been read since it came up.
+    /// The last reading, or `None` if there is none since the device came up.
     pub observed: Option<&'a Observation>,
-    /// Why it cannot be talked to.
+    /// Why the device is unreachable.
     pub trouble: Option<&'a str>,
 }
 
-/// Why a target cannot be applied; each names a device and a way out.
+/// Why a target cannot be applied. The message names the device and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Objection {
     #[error("{device}: not configured here")]
@@ -73,7 +72,7 @@ pub enum Objection {
         slot: Slot,
         observed: Position,
         owned: Position,
-        /// Nothing else stands against mode update.
+        /// Whether mode update would remove all objections.
         update_helps: bool,
     },
     #[error(
@@ -85,7 +84,7 @@ pub enum Objection {
         slot: Slot,
         position: Position,
         holder: Slot,
-        /// Nothing else stands against mode update.
+        /// Whether mode update would remove all objections.
         update_helps: bool,
     },
     #[error(
@@ -104,7 +103,8 @@ fn or_update(helps: bool) -> &'static str {
     if helps { ", or apply with `--mode update`" } else { "" }
 }
 
-/// What brings the journal and a drifted device together again: light of ours is put back, other light is adopted.
+/// Returns the command that reconciles journal and device: our light is restored, other light
+/// adopted.
 fn remedy(owned: Position, adopt: &str) -> String {
     match owned.is_dark() {
         true => format!("take what is lit as ours with `lightloom ctl adopt {adopt}`"),
@@ -112,7 +112,7 @@ fn remedy(owned: Position, adopt: &str) -> String {
     }
 }
 
-/// Objections in words, in the order they came: devices that are elsewhere in the same way are one line.
+/// Formats objections in their order. Devices with the same drift share one line.
 #[must_use]
 pub fn in_words(objections: &[Objection]) -> Vec<String> {
     let key = |objection: &Objection| match objection {
@@ -157,12 +157,13 @@ pub fn in_words(objections: &[Objection]) -> Vec<String> {
 }
 
 impl Objection {
-    /// Whether mode update would not object so.
+    /// Returns whether mode update removes this objection.
     fn is_of_mode_safe(&self) -> bool {
         matches!(self, Self::Drifted { .. } | Self::Foreign { .. })
     }
 
-    /// Nothing is offered that would be refused, too: a device that does not answer stands against every mode.
+    /// Sets whether mode update helps. It does not where another objection remains in every mode,
+    /// such as a device without an answer.
     fn with_update(self, helps: bool) -> Self {
         match self {
             Self::Drifted { device, slot, observed, owned, .. } => {
@@ -176,10 +177,9 @@ impl Objection {
     }
 }
 
-/// The moves that bring each device of `target` from where it stands to where it shall stand, or
-/// every reason why not.
+/// Returns the moves that bring each device of `target` to its desired positions.
 ///
-/// A slot that we own and the target's device does not name goes dark; a foreign slot stays.
+/// A slot that we own and the target does not name goes dark; a foreign slot stays.
 ///
 /// # Errors
 /// All objections at once, device by device.
@@ -257,7 +257,8 @@ impl OneDevice<'_> {
         moves
     }
 
-    /// Wanted slots that stand, or should stand, where a circuit may be: neither dark, nor looped back, nor set by a probe.
+    /// Returns wanted slots that have, or should have, a position for a circuit: neither dark, nor
+    /// looped back, nor probed.
     fn in_use(&self) -> impl Iterator<Item = Objection> {
         let free = |slot: &&Slot| !self.known.probed.contains(slot);
         self.want.keys().filter(free).filter_map(move |&slot| {
@@ -280,7 +281,7 @@ impl OneDevice<'_> {
         }
     }
 
-    /// Slots outside the goal that hold a position the goal wants.
+    /// Adds slots outside the goal whose position the goal needs.
     fn displace(&self, goal: &mut Positions, objections: &mut Vec<Objection>) {
         if self.known.sharing == Sharing::Independent {
             return;
@@ -309,10 +310,10 @@ impl OneDevice<'_> {
     }
 }
 
-/// What happens on one device in one wave: these go dark, then these come up.
+/// The moves of one device in one wave: first `remove`, then `add`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Moves whose slot must go dark first: its position changes hands, or it ends dark.
+    /// Moves whose slot must go dark first, because its position is reused or it ends dark.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<Move>,
     /// Moves to a lit position.
@@ -321,7 +322,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The step that performs `moves` at once on one device.
+    /// Returns the step that makes `moves` at once on one device.
     #[must_use]
     pub fn of(sharing: Sharing, moves: &[Move]) -> Self {
         let dark = |m: &Move| Move { to: Position::DARK, ..*m };
@@ -338,7 +339,7 @@ impl Step {
         }
     }
 
-    /// Where the step leaves every slot it names.
+    /// Returns the final position of every slot in the step.
     #[must_use]
     pub fn end(&self) -> Positions {
         self.remove.iter().chain(&self.add).map(|m| (m.slot, m.to)).collect()
@@ -431,7 +432,8 @@ mod tests {
         assert_eq!(in_words(&all), expected);
     }
 
-    /// A probe moves what is dark, looped back or lit by a probe, and nothing that is or should be a circuit.
+    /// A probe moves only slots that are dark, looped back or probed, and none that is or should be
+    /// a circuit.
     #[test]
     fn a_probe_is_refused_where_a_circuit_is_or_should_be() {
         let probe = |sharing, owned: &[(u32, u32)], observed: &[(u32, u32)], probed: &[u32]| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which end of a fibre is joined with which, found by moving light on ends that carry no circuit.
+//! Finds which fibre ends are connected, by moving light on ends without circuits.
 //!
 //! ```text
 //!   as planned ──▶ halves ──▶ search ──▶ findings
@@ -7,10 +7,13 @@
 //!   fibre lit once   has no name       tried with each other
 //! ```
 //!
-//! A round lets every module look into one of its fibres, or into none. What an end sees then says which other ends
-//! may light it: one that sees nothing is joined with none of those that sent, one that sees light with one of them. A
-//! module that says whose light arrives needs no second round; without names the senders are halved until one is left.
-//! Nothing here sends: [`Commission::next_round`] is where slots shall stand, [`Commission::heard`] takes what was read there.
+//! In a round every module looks into one of its fibres, or into none. An end that sees no light is
+//! connected to none of the senders; one that sees light is connected to one of them. A module that
+//! reports its neighbour's name needs no second round. Without names the senders are halved until
+//! one remains.
+//!
+//! Nothing here sends: [`Commission::next_round`] returns the positions to set, and
+//! [`Commission::heard`] takes the readings.
 
 mod findings;
 
@@ -24,75 +27,73 @@ pub use findings::{CablingFinding, FibreEnds, Swap, findings, swaps};
 use crate::controller::end_name;
 use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at};
 
-/// What lights an end, as far as it is known.
+/// The source of the light at an end, as far as known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum LightSource {
-    /// That end, with so much power in 1/1000 dBm.
+    /// The light of another end.
     End {
-        /// Its name: `n17/b0.2`.
         end: String,
-        /// What arrives.
+        /// The received power in 1/1000 dBm.
         power_mdbm: i32,
     },
-    /// Light without a name that none of the ends sends that were tried.
+    /// Light without a name that comes from none of the tried ends.
     Stranger {
-        /// What arrives.
+        /// The received power.
         power_mdbm: i32,
     },
-    /// No end that was tried sends light here.
+    /// No tried end sends light here.
     Nothing,
-    /// It was not tried, or not to the end.
+    /// The end was not tried, or not completely.
     Untried {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// What is known of one end.
+/// The knowledge about one end.
 #[derive(Clone, Debug)]
 struct EndRow {
-    /// Ends that may light it.
     candidates: FixedBitSet,
-    /// The power that arrived last, once light did.
+    /// The last received power, once there was light.
     power_mdbm: Option<i32>,
     source: Option<LightSource>,
 }
 
-/// One module's switch group, and its ends.
+/// The switch group of one module, with its ends.
 #[derive(Clone, Debug)]
 struct ProbedGroup {
     device: DeviceName,
     slot: Slot,
     ends: Vec<usize>,
-    /// Where it sends no light out.
+    /// The position at which it sends no light out.
     rest: Position,
 }
 
-/// A commissioning on its way.
+/// A commissioning in progress.
 #[derive(Clone, Debug)]
 pub struct Commission {
     ends: Vec<FibreEnd>,
-    /// The number of each end, by its name.
+    /// The index of each end by name.
     named: BTreeMap<String, usize>,
-    /// By the end's number, the group's.
+    /// The group index of each end.
     group_of: Vec<usize>,
     groups: Vec<ProbedGroup>,
     rows: Vec<EndRow>,
     /// Planned fibres that have not been lit yet.
     planned: Vec<(usize, usize)>,
-    /// The end that should light each, by their names; also where that is not tried.
+    /// The end that should light each end, by names, even if it is not tried.
     far: BTreeMap<String, String>,
-    /// Modules that are not moved any more.
+    /// Modules that are no longer moved.
     left_out: BTreeSet<DeviceName>,
-    /// Rounds of halves that are left: which half, of which bit, over which ends.
+    /// The remaining rounds of halves: the ends to light in each.
     halves: Vec<Vec<Option<usize>>>,
     rounds: usize,
 }
 
 impl Commission {
-    /// All these ends, none of which carries a circuit, and the fibres that should join them. A group rests at the
-    /// position given beside its device: there it sends no light out.
+    /// Begins with these ends, none of which carries a circuit, and the planned fibres. `rest` has
+    /// the positions at which the groups send no light out.
     #[must_use]
     pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &Fabric) -> Self {
         let mut groups: Vec<ProbedGroup> = Vec::new();
@@ -126,7 +127,8 @@ impl Commission {
         Self { ends, named, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
     }
 
-    /// Takes over what was seen to light these ends before. What saw nothing is tried again: more may be tried now.
+    /// Takes over known light sources. Ends without light are tried again, because more ends may be
+    /// available now.
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
             let known = found.get(&end_name(&self.ends[end]));
@@ -137,7 +139,7 @@ impl Commission {
         }
     }
 
-    /// A device that cannot be tried, and why: it did not move, or does not answer.
+    /// Leaves out a device that did not move or does not answer, with the reason.
     pub fn leave_out(&mut self, device: &DeviceName, why: &str) {
         let ends: Vec<usize> =
             (0..self.ends.len()).filter(|end| self.ends[*end].0 == *device).collect();
@@ -151,25 +153,25 @@ impl Commission {
         self.left_out.insert(device.clone());
     }
 
-    /// Modules that were left out.
+    /// Returns the modules that were left out.
     #[must_use]
     pub fn left_out(&self) -> &BTreeSet<DeviceName> {
         &self.left_out
     }
 
-    /// How many rounds there have been.
+    /// Returns the number of rounds so far.
     #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// Ends whose source is known, and all ends.
+    /// Returns the number of ends with a known source, and of all ends.
     #[must_use]
     pub fn progress(&self) -> (usize, usize) {
         (self.rows.iter().filter(|row| row.source.is_some()).count(), self.rows.len())
     }
 
-    /// Where every group shall stand next; `None` once every end is known.
+    /// Returns the next positions of every group, or `None` once every end is known.
     pub fn next_round(&mut self) -> Option<Fabric> {
         let on = self.as_planned().or_else(|| self.half()).or_else(|| self.search())?;
         self.rounds += 1;
@@ -182,7 +184,7 @@ impl Commission {
         Some(fabric)
     }
 
-    /// Where every group is to be when all is over.
+    /// Returns the final positions of every group.
     #[must_use]
     pub fn at_rest(&self) -> Fabric {
         let mut fabric = Fabric::new();
@@ -193,7 +195,7 @@ impl Commission {
         fabric
     }
 
-    /// Takes in how the devices were read in a round. Less than `least_mdbm` is no light.
+    /// Takes the readings of a round. Power below `least_mdbm` counts as no light.
     pub fn heard(&mut self, read: &BTreeMap<DeviceName, Observation>, least_mdbm: i32) {
         let mut on = FixedBitSet::with_capacity(self.ends.len());
         for group in &self.groups {
@@ -223,7 +225,7 @@ impl Commission {
         self.conclude();
     }
 
-    /// What lights each end, by its name.
+    /// Returns the light source of each end by name.
     #[must_use]
     pub fn found(&self) -> BTreeMap<String, LightSource> {
         let is_tried = |end: &String| {
@@ -235,7 +237,7 @@ impl Commission {
                 let left = row.candidates.count_ones(..);
                 LightSource::Untried { why: format!("{left} ends may be joined with it") }
             }
-            // An end that sees nothing while its own far end sends nothing says nothing of their fibre.
+            // If the far end sent nothing, a dark end says nothing about the fibre.
             Some(LightSource::Nothing) => match self.far.get(name).filter(|far| !is_tried(far)) {
                 Some(far) => {
                     LightSource::Untried { why: format!("its far end {far} was not tried") }
@@ -248,8 +250,8 @@ impl Commission {
         rows.map(|(name, row)| (name.clone(), source(name, row))).collect()
     }
 
-    /// Rows with one candidate left that was seen, and rows with none, are settled; two ends that light each other
-    /// light no other end.
+    /// Settles rows with one remaining candidate that was seen, and rows with none. Two ends that
+    /// light each other light no other end.
     fn conclude(&mut self) {
         loop {
             let mut changed = false;
@@ -294,14 +296,14 @@ impl Commission {
         self.rows[end].source = Some(source);
     }
 
-    /// This end lights no end that is not settled.
+    /// Removes this end from the candidates of all open rows.
     fn exclude(&mut self, end: usize) {
         for row in self.rows.iter_mut().filter(|row| row.source.is_none()) {
             row.candidates.remove(end);
         }
     }
 
-    /// As many planned fibres as go together: each group looks into one.
+    /// Lights as many planned fibres as possible at once, one per group.
     fn as_planned(&mut self) -> Option<Vec<Option<usize>>> {
         let mut on = vec![None; self.groups.len()];
         let rows = &self.rows;
@@ -320,7 +322,7 @@ impl Commission {
         on.iter().any(Option::is_some).then_some(on)
     }
 
-    /// Half of those that may light the ends whose light has no name, and then the other half.
+    /// Lights one half of the candidates for ends with unnamed light, and then the other half.
     fn half(&mut self) -> Option<Vec<Option<usize>>> {
         let is_open = |end: &usize| {
             let row = &self.rows[*end];
@@ -330,7 +332,7 @@ impl Commission {
             let open = (0..self.rows.len()).find(is_open)?;
             let mut on: Vec<Option<usize>> = vec![None; self.groups.len()];
             on[self.group_of[open]] = Some(open);
-            // Who may light it, then the ends of others that are open as well and may be asked in the same rounds.
+            // The candidates of this end, then other open ends that can share the same rounds.
             let may = self.rows[open].candidates.ones();
             let others = (0..self.rows.len()).filter(is_open);
             let others =
@@ -343,7 +345,7 @@ impl Commission {
         self.halves.pop()
     }
 
-    /// Ends that saw nothing look for each other.
+    /// Lets ends without light look for each other.
     fn search(&self) -> Option<Vec<Option<usize>>> {
         let is_open = |end: &usize| self.rows[*end].source.is_none();
         let first = (0..self.rows.len()).find(is_open)?;
@@ -358,7 +360,7 @@ impl Commission {
             if on[number].is_some() {
                 continue;
             }
-            // Where most pairs that are not known yet come together.
+            // The end with the most unknown pairs.
             let pairs = |end: usize| {
                 let asks = match self.rows[end].source {
                     None => self.rows[end].candidates.intersection(&lit).count(),
@@ -377,7 +379,8 @@ impl Commission {
     }
 }
 
-/// For each bit of a group's number those that have it and those that have not, with the others off.
+/// Returns, for each bit of the group numbers, the groups with and without the bit, and the others
+/// off.
 fn halves(on: &[Option<usize>]) -> Vec<Vec<Option<usize>>> {
     let bits = usize::BITS - on.len().saturating_sub(1).leading_zeros();
     let half = |bit: u32, side: usize| {

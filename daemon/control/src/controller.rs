@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The controller: events in, actions out. No clock, no file, no socket, no thread.
+//! The controller: a state machine from events to actions, without clocks, files, sockets or
+//! threads.
 //!
 //! ```text
 //!   idle ──apply──▶ Intent ─▶ drive forward ──all applied──▶ End committed ─▶ (confirm?) ─▶ idle
@@ -7,10 +8,11 @@
 //!                                  └─ trouble ─▶ Turn ─▶ drive back ─▶ End       └──▶ rollback
 //! ```
 //!
-//! One transaction at a time, over any number of devices. A bypass may come on top of one that waits for
-//! its confirm; whoever undoes that leads around what was bypassed. The edge executes actions in order; a
-//! record [that is waited for](Record::is_waited_for) is durable before anything behind it in the
-//! list is done. What must survive a crash lives in the [`Ledger`] and changes by records only.
+//! There is one transaction at a time, over any number of devices. A bypass may follow one that
+//! waits for its confirmation; undoing the latter then leads around the bypassed parts. The caller
+//! executes the actions in order. A record [that is waited for](Record::is_waited_for) is durable
+//! before anything after it in the list is done. State that must survive a crash is in the
+//! [`Ledger`] and changes only by records.
 
 mod agenda;
 mod budget;
@@ -60,131 +62,132 @@ pub use signals::Signal;
 use strays::Strays;
 pub use witnesses::{Sight, Testimony};
 
-/// How often the daemon changes something without being asked within [`OWN_CHANGES_WINDOW`].
+/// The limit of the daemon's own changes within [`OWN_CHANGES_WINDOW`].
 pub const OWN_CHANGES_MAX: usize = 10;
 /// An hour.
 pub const OWN_CHANGES_WINDOW: Micros = Micros::from_secs(3600);
 
-/// Names one operation sent to one device; an answer with an old ticket counts for nothing.
+/// Identifies one operation sent to one device; an answer with an old ticket is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// Where an answer to a client goes.
+/// The destination of an answer to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplyTo(pub u64);
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Bring the devices of `target` there.
+    /// Bring the devices of `target` to their positions.
     Apply(Apply),
-    /// Keep what waits for a confirm.
+    /// Keep the change that waits for a confirmation.
     Confirm(Txn),
     /// Undo a transaction and everything after it.
     Rollback(Rollback),
-    /// Take what is lit on devices as ours; move nothing.
+    /// Take the lit positions of devices as ours without moving anything.
     Adopt(Adopt),
-    /// Hold these slots' levers drained, or let them go.
+    /// Hold the drain controls of these slots drained, or release them.
     Hold {
-        /// Slots of devices that have levers, or levers themselves.
+        /// Slots of devices with drain controls, or drain controls themselves.
         slots: Vec<(DeviceName, Slot)>,
-        /// Drained from now on, or not.
+        /// Whether they are drained from now on.
         drained: bool,
     },
-    /// Change things without being asked again, though that was done often within the hour.
+    /// Allow further changes of the daemon itself despite the hourly limit.
     Resume,
 }
 
-/// A wanted state of the fabric.
+/// A desired state of the fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apply {
-    /// Where slots shall stand. A slot we own on a device named here and not in it goes dark.
+    /// The positions of slots. A slot that we own goes dark if its device is named here and the
+    /// slot is not.
     pub target: Fabric,
-    /// Who should be seen at the far ends.
+    /// The expected neighbours at the far ends.
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    /// SHA-256 of the plan, empty where there is none.
+    /// SHA-256 of the plan, empty without one.
     pub plan_sha256: String,
-    /// How much it may disturb.
+    /// What it may disturb.
     pub mode: Mode,
-    /// The ledger version the client planned against.
+    /// The ledger version on which the client based its request.
     pub version: Option<u64>,
-    /// Undo it unless confirmed within this time.
+    /// Undo the change unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
     /// Overrides the operator's policy.
     pub on_failure: Option<OnFailure>,
-    /// `None` for a client; the daemon's own applies say why.
+    /// The reason of the daemon's own changes; `None` for a client.
     pub cause: Option<Cause>,
-    /// What is known to be broken once it is committed; `None` leaves that as it is.
+    /// The known faults after the commit; `None` leaves them unchanged.
     pub broken: Option<BTreeMap<String, Broken>>,
-    /// The phase of a plan with phases.
+    /// The phase, for a plan with phases.
     pub phase: Option<Box<Phase>>,
-    /// The plan, which is written down with the intent; `None` if it is kept already, or there is none.
+    /// The plan to record with the intent; `None` if it is kept already or there is none.
     pub plan: Option<Box<KeptPlan>>,
-    /// Reports of broken parts that are settled once it is committed.
+    /// Fault reports that are settled by the commit.
     pub settles: BTreeSet<String>,
 }
 
-/// A way back.
+/// A request for a rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rollback {
     /// Undo this transaction and everything after it.
     pub txn: Txn,
-    /// Undo the rollback unless confirmed within this time.
+    /// Undo the rollback unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
-    /// Where to go instead of [exactly back](Controller::way_back): around what broke since.
+    /// The target instead of the [exact way back](Controller::way_back), around faults since then.
     pub around: Option<Box<Apply>>,
 }
 
-/// What a client is told at once.
+/// The immediate answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// It is journalled and on its way; ask for the transaction.
+    /// The change is in the journal and under way; its result is found under the transaction.
     Accepted {
-        /// Its number.
+        /// The number of the transaction.
         txn: Txn,
     },
-    /// Nothing has to move; or a request that moves nothing is done.
+    /// Nothing has to move, or a request without moves is done.
     Done,
-    /// What was lit is ours from now on.
+    /// The lit positions are ours from now on.
     Adopted {
-        /// How many devices.
+        /// The number of devices.
         devices: usize,
-        /// How many of their slots are lit.
+        /// The number of their lit slots.
         slots: usize,
-        /// How many were left out, because they do not answer.
+        /// The number of devices left out because they do not answer.
         #[serde(default, skip_serializing_if = "is_none")]
         silent: usize,
     },
-    /// There is nothing to do, for a reason that whoever asked may not expect.
+    /// There is nothing to do, for a reason that the client may not expect.
     NothingToDo {
         /// Every reason.
         reasons: Vec<String>,
     },
-    /// A phase is scheduled: its standing is known by the request's id.
+    /// A phase is scheduled; its status is available under the request id.
     Booked {
-        /// The id.
+        /// The request id.
         request_id: String,
-        /// It came no faster after the last than phases do.
+        /// Whether it keeps the pace of phases.
         paced: bool,
     },
     /// A phase is not scheduled, and no light moves.
     PhaseRefused {
-        /// Another change or another job is in the way.
+        /// Whether another change or another job is in the way.
         conflict: bool,
-        /// The reason's name, for programs.
+        /// The name of the reason, for programs.
         code: String,
         /// The reason.
         reason: String,
         /// What to do instead.
         fix: String,
     },
-    /// Somebody else was first, or something is on its way. Look again and decide again.
+    /// Another client was first, or a change is under way. The client has to decide again.
     Conflict {
         /// What is in the way.
         reason: String,
     },
-    /// It cannot be done as asked. No device was touched.
+    /// The request is impossible. No device was touched.
     Refused {
         /// Every reason.
         reasons: Vec<String>,
@@ -196,161 +199,146 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// What happens to the controller.
+/// An input of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A client asks.
     Request {
-        /// Who, and under which id.
         asked: Asked,
-        /// What.
         request: Request,
-        /// Where the answer goes.
         reply_to: ReplyTo,
     },
-    /// A device answered, or its driver knows it never will.
+    /// A device answered, or its driver knows that it never will.
     Reply {
-        /// Which device.
         device: DeviceName,
-        /// To what.
         ticket: Ticket,
-        /// How it ended.
         outcome: Outcome,
     },
     /// A device promises its times.
     Promised(DeviceName, Promise),
-    /// A device can be talked to.
     Up(DeviceName),
-    /// A device cannot be talked to.
     Down(DeviceName, Trouble),
-    /// A device reported what another controller does.
+    /// A device reported another controller's action.
     Foreign(DeviceName, Foreign),
-    /// A device reported what it sees of its light.
+    /// A device reported a change of its light.
     Signalled(DeviceName, Signal),
-    /// A device is asked about itself from now on, or not any more: operations wait meanwhile.
+    /// A device begins or ends a query about itself, during which operations wait.
     Occupied(DeviceName, bool),
     /// Time has passed.
     Tick,
 }
 
-/// What the edge has to do, in this order.
+/// What the caller has to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Write these, and make them durable before anything behind them if one
-    /// [is waited for](Record::is_waited_for).
     Append(Vec<Record>),
-    /// Send to a device.
+    /// Send an operation to a device.
     Send(DeviceName, Ticket, Op),
-    /// Stop waiting for this and start the connection afresh: its answer would come too late.
+    /// Stop waiting for this and open a new connection, because the answer would come too late.
     Abandon(DeviceName, Ticket),
-    /// Tell a client.
+    /// Answer a client.
     Answer(ReplyTo, Answer),
-    /// For logs, metrics and whoever watches.
+    /// Report something to logs, metrics and watchers.
     Note(Note),
 }
 
-/// Something worth telling people.
+/// A noteworthy event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A device can be talked to.
     Up(DeviceName),
-    /// A device cannot be talked to.
     Down(DeviceName, String),
-    /// A device stands elsewhere than the ledger says; empty when it is back.
+    /// A device differs from the ledger; empty when it matches again.
     Drift(DeviceName, Vec<Drift>),
-    /// Ends of a device are lit by others than the fabric says; empty when they are right again.
+    /// Ends of a device are lit by other ends than in the fabric; empty when they are right again.
     Crossed(DeviceName, Vec<Crossed>),
     /// Another controller changes a device; `None` once an operator has decided about it.
     Contended(DeviceName, Option<Contended>),
-    /// These parts are broken and are bypassed now; if that fails, it is tried again after this time.
+    /// These failed parts are bypassed now; after a failure, the next try comes after this time.
     Bypassing(Vec<(Part, String)>, Micros),
-    /// These parts are broken, and too much was changed without being asked.
+    /// These parts have failed, but the daemon has reached its limit of own changes.
     TooMany(Vec<(Part, String)>),
     /// A transaction is about to move light.
     Fired(Txn),
-    /// A transaction is over.
+    /// A transaction has ended.
     Ended(Txn, TxnResult),
-    /// No answer that can be trusted.
+    /// No trustworthy answer came.
     Unknown(DeviceName, String),
-    /// An answer came after nobody waited for it.
+    /// An answer came after its deadline.
     Late(DeviceName),
 }
 
-/// One slot that stands elsewhere than the ledger says.
+/// One slot whose position differs from the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drift {
-    /// Which.
     pub slot: Slot,
-    /// Where the ledger says it stands; dark for a foreign circuit.
+    /// The position in the ledger; dark for a foreign circuit.
     pub wanted: Position,
-    /// Where it was read.
+    /// The position that was read.
     pub observed: Position,
 }
 
 /// What an apply would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
-    /// The ledger version it was worked out against.
+    /// The ledger version on which it is based.
     pub version: u64,
-    /// What moves.
+    /// The moves by device.
     pub changes: BTreeMap<DeviceName, Vec<Move>>,
-    /// In which order.
+    /// The waves, in order.
     pub waves: Vec<Wave>,
-    /// The phase of a plan with phases, and whether its stages say that order.
+    /// The phase of a plan with phases, and whether its stages determine the order.
     pub phase: Option<PhaseChange>,
 }
 
-/// A device as the controller sees it now.
+/// The controller's view of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Whether it can be talked to.
+    /// Whether it is reachable.
     pub up: bool,
-    /// It was reached since the daemon started.
+    /// Whether it was reached since the daemon started.
     was_up: bool,
-    /// Its last read, since it came up.
+    /// Its last reading since it came up.
     pub observed: Option<Observation>,
-    /// When that was asked for.
+    /// When the last reading was requested.
     pub read_at: Micros,
-    /// When it went down, if it is down and was up.
     pub down_since: Micros,
-    /// When it was last known to answer, if it does not; at first when the daemon started.
+    /// When it last answered, if it does not; at first the start of the daemon.
     silent_since: Micros,
-    /// Why it cannot be talked to.
+    /// Why it is unreachable.
     pub trouble: Option<Trouble>,
-    /// Where it differs from the ledger.
+    /// Its deviations from the ledger.
     pub drift: Vec<Drift>,
-    /// Its ends that were lit by others than the fabric says when it was last read.
+    /// Its ends that were lit by wrong ends at the last reading.
     crossed: Vec<Crossed>,
-    /// When the last read was asked for that also asked who is at the far ends.
+    /// When the last reading with neighbour names was requested.
     named_at: Micros,
-    /// Light is missing at the other end of a fibre of its: the next read asks who is at the far ends.
+    /// The other end of one of its fibres misses light, so the next reading asks for the
+    /// neighbours.
     missed_opposite: bool,
-    /// Where it stood when it was last read, kept while it is down.
+    /// Its positions at the last reading, kept while it is down.
     stood: Option<Positions>,
-    /// When the first read in a row that found it there was answered.
+    /// When the first of the consecutive readings with these positions arrived.
     stands_since: Micros,
-    /// Slots that stand where we put them and see no light though the far end should send it.
+    /// Slots at their position that see no light although the far end should send it.
     dark: BTreeMap<Slot, Dark>,
-    /// Slots that sent no light by the device's own word when it was last read, and since when; kept while
-    /// it is down.
+    /// Slots that reported at the last reading to be shut down, and since when. Kept while it is
+    /// down.
     shut: BTreeMap<Slot, (Shut, Micros)>,
-    /// What light was usual at each place of each slot.
+    /// The usual power at each position of each slot.
     usual: BTreeMap<(Slot, Position), i32>,
     /// What it reported unasked.
     signalled: signals::Signalled,
     in_flight: Option<Flight>,
-    /// What reads took lately, and the last of them.
+    /// The durations of recent reads.
     pace: signals::Pace,
-    /// It is asked something else than operations, or was until then: nothing is late meanwhile.
+    /// Whether it is queried for something else than operations, during which nothing is late.
     occupied: bool,
     free_since: Micros,
     waiting: VecDeque<(Op, bool)>,
     next_poll: Micros,
-    /// How often it was to be given what it is owed, and when that is tried again.
+    /// How often its deferred change was tried, and the time of the next try.
     settled: (u32, Micros),
-    /// What is known of restores that did not last.
     contention: Contention,
-    /// Until then a command that was given up may still be carried out.
+    /// Until then an abandoned command may still be carried out.
     late_until: Micros,
 }
 
@@ -360,51 +348,50 @@ struct Flight {
     asked: Micros,
     /// From then on its answer is late.
     late_at: Micros,
-    /// That was seen, and the far ends are read.
+    /// The lateness was noticed, and the far ends are read.
     is_late: bool,
-    /// It asks for nothing but a status, which a module that reports lost light answers soon.
+    /// It requests only a status, which a module with light reports answers quickly.
     is_probe: bool,
-    /// Since when that status is missing, of a node that is suspected to be dead.
+    /// Since when that status is missing, for a node that may be dead.
     unanswered: Option<Micros>,
-    /// It is given up then.
+    /// The time at which it is given up.
     deadline: Micros,
-    /// Asked by the drive, or a poll.
+    /// Whether a drive requested it, and not a poll.
     drives: bool,
-    /// It asks who is at the far ends.
+    /// Whether it asks for the neighbours.
     names: bool,
-    /// It moves light.
+    /// Whether it moves light.
     moves: bool,
-    /// So many were asked with it that its time says nothing of the device.
+    /// Too many reads were requested at once for its duration to reflect the device.
     in_a_crowd: bool,
 }
 
-/// The controller.
 #[derive(Clone, Debug)]
 pub struct Controller {
     inventory: Inventory,
     ledger: Ledger,
-    /// What the plan in force states.
+    /// The positions in the plan in force.
     planned: Planned,
     devices: Devices,
     drive: Option<Drive>,
     crowd: signals::Crowd,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    /// Where to go instead of exactly back, when this transaction is not confirmed.
+    /// The target instead of the exact way back, if this transaction is not confirmed.
     around: Option<(Txn, Apply)>,
     tickets: u64,
-    /// What the daemon last changed without being asked.
     own_changes: VecDeque<OwnChange>,
-    /// The daemon's own transactions wait till then after one could not begin or changed nothing.
+    /// Until then the daemon's own transactions wait, after one that could not begin or changed
+    /// nothing.
     own_not_before: Micros,
-    /// Nothing can be written down, so nothing is begun, finished or undone.
+    /// Nothing can be recorded, so nothing is begun, finished or undone.
     only_reads: bool,
     /// Commands without a waiting transaction that may still be carried out.
     strays: Strays,
 }
 
 impl Controller {
-    /// A controller over what the journal remembers, and what it does first: finish or undo what a
-    /// dead daemon left open. Nothing else moves.
+    /// Creates a controller from the ledger. Its first actions finish or undo what a dead daemon
+    /// left open; nothing else moves.
     #[must_use]
     pub fn start(inventory: Inventory, ledger: Ledger, now: &Now) -> (Self, Vec<Action>) {
         let unseen = || Seen { silent_since: now.mono, ..Seen::default() };
@@ -440,8 +427,8 @@ impl Controller {
         actions
     }
 
-    /// Over what the journal remembers, only reads devices: nothing can be written down. What was on its way is
-    /// left as a crash would leave it.
+    /// Only reads devices from now on, because nothing can be recorded. Changes under way are left
+    /// as after a crash.
     pub fn only_read(&mut self, ledger: Ledger) {
         (self.ledger, self.only_reads) = (ledger, true);
         (self.drive, self.around) = (None, None);
@@ -454,8 +441,8 @@ impl Controller {
         }
     }
 
-    /// These came behind a record that could not be written, so that nothing of them was sent: no answer is
-    /// waited for.
+    /// Drops the operations in these actions, which were not sent because a record before them
+    /// could not be written.
     pub fn not_sent(&mut self, actions: &[Action]) {
         for action in actions {
             if let Action::Send(device, ticket, _) = action
@@ -466,7 +453,7 @@ impl Controller {
         }
     }
 
-    /// Goes on over what the journal remembers, as after a restart but for what was read of devices since.
+    /// Continues from the ledger as after a restart, but keeps what was read from devices.
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.only_read(ledger);
         self.only_reads = false;
@@ -474,32 +461,29 @@ impl Controller {
         self.started(now)
     }
 
-    /// What survives a crash.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
-    /// What is installed.
     #[must_use]
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
     }
-    /// The devices as last seen.
     #[must_use]
     pub fn devices(&self) -> &BTreeMap<DeviceName, Seen> {
         &self.devices
     }
-    /// The devices that cannot be talked to.
+    /// Returns the unreachable devices.
     pub fn down_devices(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
         self.devices.down()
     }
-    /// Whether a transaction is on its way.
+    /// Returns whether a transaction is under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.drive.is_some()
     }
 
-    /// When [`Event::Tick`] is to come, if nothing else happens.
+    /// Returns when [`Event::Tick`] is due, if nothing else happens.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let reads = self.first_due();
@@ -514,7 +498,7 @@ impl Controller {
         reads.into_iter().chain(drive).chain(pending).chain(self.settles_at(now)).min()
     }
 
-    /// Takes one event in and says what to do.
+    /// Handles one event and returns the actions.
     pub fn handle(&mut self, now: &Now, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -543,7 +527,7 @@ impl Controller {
         actions
     }
 
-    /// What an apply would do, or every reason why it would be refused. Changes nothing.
+    /// Returns what an apply would do. Changes nothing.
     ///
     /// # Errors
     /// All objections in words.

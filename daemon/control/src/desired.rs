@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a plan document to where every device shall stand.
+//! Converts a plan document into the positions of every device.
 //!
-//! A plan has two halves, and a fabric one of them or both: a path for every bundle, and for each phase of a step
-//! circuits by switch and port ([`circuits`]).
+//! A plan has one or both of two parts: a path for every bundle, and circuits by switch and port
+//! for each phase of a step ([`circuits`]).
 
 pub mod circuits;
 
@@ -19,7 +19,6 @@ use crate::change::Phase;
 use crate::state::{DeviceName, Fabric, Position, Slot};
 use circuits::Switches;
 
-/// The device of each transceiver bundle.
 pub type Modules = BTreeMap<BundleId, DeviceName>;
 
 /// The most violations and missing devices that are listed.
@@ -30,17 +29,17 @@ const NO_FABRIC: &str =
 /// What a plan wants of the devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    /// Where slots shall stand.
+    /// The positions of slots.
     pub target: Fabric,
-    /// The phase and the stages into it; `None` where no circuits are named.
+    /// The phase and the stages into it; `None` if no circuits are named.
     pub phase: Option<Box<Phase>>,
 }
 
-/// What a plan that is [proven](prove) wants. Without a phase its circuits stay those of the phase that is lit by
-/// `owned`, where the plan has it.
+/// Returns what a [proven](prove) plan wants. Without a phase its circuits stay those of the lit
+/// phase, which `owned` shows.
 ///
 /// # Errors
-/// Parts without a device; a phase that the plan does not have, or none where it has several.
+/// Parts without a device; an unknown phase, or no phase if the plan has several.
 pub fn wanted(
     plan: &Plan,
     phase: Option<&str>,
@@ -89,10 +88,10 @@ fn chosen<'a>(
     }
 }
 
-/// Proves a plan right for what is installed. No device is asked.
+/// Proves a plan for the installed fabric, without any device.
 ///
 /// # Errors
-/// No fabric is known; a plan for another fabric, a plan whose check fails.
+/// No fabric is known, the plan is for another fabric, or its check fails.
 pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<String>> {
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     if plan.fabric_sha256 != installed.sha256 {
@@ -103,7 +102,7 @@ pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<Strin
     check::check(installed, &faults, plan).map(|_| ()).map_err(|violations| some(&violations))
 }
 
-/// The first of these in words, and how many more.
+/// Lists the first of these, and the number of others.
 fn some<T: ToString>(all: &[T]) -> Vec<String> {
     let mut reasons: Vec<String> = all.iter().take(REASONS_MAX).map(ToString::to_string).collect();
     let more = all.len().saturating_sub(REASONS_MAX);
@@ -111,12 +110,11 @@ fn some<T: ToString>(all: &[T]) -> Vec<String> {
     reasons
 }
 
-/// The start of a file's hash, for people.
 fn short(sha256: &str) -> &str {
     sha256.get(..12).unwrap_or(sha256)
 }
 
-/// What is known of the fabric that a plan is for, beside the one that is installed.
+/// Describes the fabric of a plan beside the installed one.
 fn other_fabric(plan: &Plan, installed: &Installed) -> String {
     let bundles = || plan.transceivers.iter().map(|transceiver| transceiver.bundle);
     let theirs = (
@@ -146,15 +144,15 @@ fn other_fabric(plan: &Plan, installed: &Installed) -> String {
     )
 }
 
-/// Where the bundles of a plan that has been proven shall stand.
+/// Returns the positions of the bundles of a proven plan.
 ///
 /// # Errors
-/// Bundles of the plan that no device is configured for.
+/// Bundles of the plan without a configured device.
 pub fn paths(plan: &Plan, modules: &Modules) -> Result<Fabric, Vec<String>> {
     paths_where(plan, modules, |_, _| true)
 }
 
-/// Where a plan wants the bundles that have a device.
+/// Returns the positions of those bundles that have a device.
 #[must_use]
 pub fn stated(plan: &Plan, modules: &Modules) -> Fabric {
     let known = plan.transceivers.iter();
@@ -162,7 +160,7 @@ pub fn stated(plan: &Plan, modules: &Modules) -> Fabric {
     known.map(|(device, at)| (device.clone(), [(Slot(0), at)].into())).collect()
 }
 
-/// The same of those for which this holds.
+/// Returns the positions of the bundles that satisfy `holds`.
 pub(crate) fn paths_where(
     plan: &Plan,
     modules: &Modules,
@@ -185,7 +183,7 @@ pub(crate) fn paths_where(
     if missing.is_empty() { Ok(target) } else { Err(missing) }
 }
 
-/// The path code of a module (docs/firmware-api.md).
+/// Returns the path code of a module (docs/firmware-api.md).
 #[must_use]
 pub fn position(path: Path) -> Position {
     match path {
@@ -195,7 +193,6 @@ pub fn position(path: Path) -> Position {
     }
 }
 
-/// The devices of one node.
 #[must_use]
 pub fn devices_of_node(modules: &Modules, node: lightloom_units::id::NodeId) -> Vec<DeviceName> {
     let of_node = modules.iter().filter(|(bundle, _)| bundle.node == node);

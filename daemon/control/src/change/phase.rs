@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A phase of a plan of a reconfigurable fat-tree: in which order its circuits are made.
+//! Phases of a plan for a reconfigurable fat-tree: the order in which their circuits are made.
 
 use std::fmt;
 
@@ -9,39 +9,37 @@ use super::waves::{Way, legs};
 use super::{Moves, at};
 use crate::state::{Fabric, Slot};
 
-/// A phase that somebody wants.
+/// A requested phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phase {
     /// Its name in the plan.
     pub name: String,
-    /// The stages that the plan has into it, each by the phase that they begin from.
+    /// The plan's stages into this phase, by the phase from which they start.
     pub ways: Vec<(String, Way)>,
 }
 
 /// A change to a phase of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseChange {
-    /// The phase.
     pub name: String,
-    /// In which order its circuits are made.
+    /// The order in which its circuits are made.
     pub order: PhaseOrder,
 }
 
-/// In which order the circuits of a phase are made.
+/// The order in which a phase's circuits are made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PhaseOrder {
-    /// Its circuits stand.
+    /// All its circuits exist already.
     NothingMoves,
-    /// In the stages of the plan from this phase.
+    /// The plan's stages from another phase.
     Stages {
-        /// The phase whose circuits stand.
+        /// The phase whose circuits are lit.
         from: String,
-        /// How many stages.
         count: usize,
     },
-    /// The plan has no stages from what is lit, such as other circuits or none: where ports clash,
-    /// removals come before additions.
+    /// The plan has no stages from the lit circuits, such as others or none. Where ports clash,
+    /// removals come first.
     NoStages,
 }
 
@@ -64,7 +62,7 @@ impl fmt::Display for PhaseChange {
 }
 
 impl Phase {
-    /// In which order `changes` make this phase, and where each stage leaves the slots it moves.
+    /// Returns the order in which `changes` make this phase, and the positions after each stage.
     #[must_use]
     pub fn order(&self, changes: &Moves) -> (PhaseChange, Vec<Fabric>) {
         let ways = || self.ways.iter().map(|(_, way)| way);
@@ -80,7 +78,7 @@ impl Phase {
     }
 }
 
-/// The stages of the way back: the last one first, each to where its slots stood before it.
+/// Returns the stages of a rollback: the last one first, each to the positions before it.
 #[must_use]
 pub fn stages_back(before: &Fabric, stages: &[Fabric]) -> Vec<Fabric> {
     let mut stand = before.clone();

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! In which order moves are made: waves in which no position is ever held twice, no failure domain
-//! has more dark links than the operator allows, and both directions of a circuit go together.
+//! The order of moves, in waves: no position is ever held twice, no failure domain has more dark
+//! links than the operator allows, and both directions of a circuit move together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Moves, Step};
 use crate::state::{DeviceName, Fabric, Move, Position, Sharing, Slot};
 
-/// One wave: the steps of several devices that may run at the same time.
+/// The steps of several devices that may run at the same time.
 pub type Wave = BTreeMap<DeviceName, Step>;
 
-/// A way to make a change in stages: the moves of each, in order.
+/// A change in stages: the moves of each, in order.
 pub type Way = Vec<Moves>;
 
-/// Where links share fate, and how many of them may be dark at a time.
+/// Links that fail together, and how many of them may be dark at a time.
 pub trait Domains {
-    /// The failure domain of a slot.
+    /// Returns the failure domain of a slot.
     fn domain(&self, device: &DeviceName, slot: Slot) -> String;
-    /// The most links of one domain that may be dark at a time; at least 2.
+    /// Returns the most links of one domain that may be dark at a time; at least 2.
     fn dark_links_max(&self) -> usize;
-    /// How the positions of the device relate.
+    /// Returns how positions of the device may be shared.
     fn sharing(&self, device: &DeviceName) -> Sharing;
-    /// Where slot and position are the two sides of one duplex port: how far the number of the position
-    /// is above that of the slot. A circuit is then two moves, which go together, and one link.
+    /// Returns how far the position number of a duplex port is above its slot number, where ports
+    /// are duplex. A circuit is then two moves that go together, and one link.
     fn duplex(&self, _device: &DeviceName) -> Option<u32> {
         None
     }
 }
 
-/// Whether this way makes exactly these changes, from where everything stands.
+/// Returns whether the stages make exactly these changes from the current positions.
 fn fits(changes: &Moves, way: &[Moves]) -> bool {
     let mut left = keyed(changes);
     for (device, m) in way.iter().flatten().flat_map(|(d, moves)| moves.iter().map(move |m| (d, m)))
     {
         let Some(whole) = left.get_mut(&(device.clone(), m.slot)) else { return false };
-        // A slot goes to its end, at most over the dark.
+        // A slot reaches its end, at most by way of dark.
         if whole.from != m.from || (m.to != whole.to && !m.to.is_dark()) {
             return false;
         }
@@ -43,8 +43,8 @@ fn fits(changes: &Moves, way: &[Moves]) -> bool {
     left.values().all(|m| m.from == m.to)
 }
 
-/// Where the stages of the first of these ways that makes exactly `changes` leave every slot they
-/// move, stage by stage, and which way that is; `None` where none does.
+/// Returns the first of the ways that makes exactly `changes`, with the positions after each of its
+/// stages.
 pub(super) fn legs<'a>(
     changes: &Moves,
     ways: impl Iterator<Item = &'a Way>,
@@ -56,8 +56,8 @@ pub(super) fn legs<'a>(
     Some((at, way.iter().map(|stage| stage.iter().map(ends).collect()).collect()))
 }
 
-/// Cuts `changes` into waves, those of one stage after those of the stage before it. What no stage
-/// names comes last; without stages all moves are one.
+/// Splits `changes` into waves, stage by stage. Moves that no stage names come last; without stages
+/// all moves are one.
 #[must_use]
 pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domains) -> Vec<Wave> {
     let mut left = keyed(changes);
@@ -83,12 +83,12 @@ pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domain
     all
 }
 
-/// Cuts `changes` into waves.
+/// Splits `changes` into waves.
 ///
-/// Within a wave every move's new position is free once the wave's removals are done, so the end
-/// of a wave is always a valid state. A cycle longer than the bound is opened by parking one slot
-/// in the dark for a wave; where ports are duplex, by parking the old peers of one new circuit. A
-/// link that comes up from dark costs nothing.
+/// Within a wave every new position is free after the wave's removals, so the end of a wave is
+/// always valid. A cycle longer than the bound is broken by leaving one slot dark for a wave; with
+/// duplex ports, by leaving the old peers of one new circuit dark. A link that comes up from dark
+/// costs nothing.
 #[must_use]
 pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     let mut planner = WavePlanner::new(changes, domains);
@@ -99,7 +99,7 @@ pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     waves
 }
 
-/// All changes in one wave: they carry no circuit, so nothing has to stay lit meanwhile.
+/// Returns all changes in one wave. They carry no circuit, so nothing has to stay lit.
 #[must_use]
 pub fn at_once(changes: &Moves, domains: &impl Domains) -> Wave {
     let step = |(device, moves): (&DeviceName, &Vec<Move>)| {
@@ -108,7 +108,7 @@ pub fn at_once(changes: &Moves, domains: &impl Domains) -> Wave {
     changes.iter().map(step).collect()
 }
 
-/// The most links that this wave darkens at a time.
+/// Returns the most links that this wave darkens at a time.
 #[must_use]
 pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {
     let halves = wave.iter().map(|(device, step)| {
@@ -118,7 +118,7 @@ pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {
     halves.sum::<usize>().div_ceil(2)
 }
 
-/// How many halves of a link a slot is: both directions of a duplex circuit are one link.
+/// Returns how many half links a slot counts as: both directions of a duplex circuit are one link.
 fn halves(domains: &impl Domains, device: &DeviceName) -> usize {
     if domains.duplex(device).is_some() { 1 } else { 2 }
 }
@@ -134,11 +134,11 @@ type Key = (DeviceName, Slot);
 
 struct WavePlanner<'a, D> {
     domains: &'a D,
-    /// Moves still to do, with `from` kept up to date (a parked slot is at dark).
+    /// The remaining moves, with an updated `from` (dark for a parked slot).
     pending: BTreeMap<Key, Move>,
-    /// Who holds a position on an exclusive device, among pending slots.
+    /// The pending slot that holds a position of an exclusive device.
     holder: BTreeMap<(DeviceName, Position), Slot>,
-    /// Slots dark from an earlier wave, waiting for their new position.
+    /// Slots that an earlier wave left dark, waiting for their new position.
     parked: BTreeSet<Key>,
 }
 
@@ -178,8 +178,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         self.steps(moves)
     }
 
-    /// `key` and every pending move that goes with it or must clear the way for it, but for those
-    /// already chosen.
+    /// Returns `key` with all pending moves that must go with or before it, except those already
+    /// chosen.
     fn closure(&self, key: &Key, chosen: &BTreeSet<Key>) -> BTreeSet<Key> {
         let mut closure = BTreeSet::new();
         let mut next = vec![key.clone()];
@@ -192,8 +192,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         closure
     }
 
-    /// The pending moves that this one needs at once: who holds its new position and, where ports are
-    /// duplex, the other directions of the circuit it leaves and of the one it makes.
+    /// Returns the pending moves that this one needs at once: the holder of its new position and,
+    /// with duplex ports, the other directions of its old and new circuits.
     fn tied(&self, key: &Key) -> Vec<Key> {
         let m = self.pending[key];
         let in_the_way = self.in_the_way(key);
@@ -208,14 +208,14 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         Some((device.clone(), *holder))
     }
 
-    /// The slot of the port whose other side this position is.
+    /// Returns the slot of the port to which this position belongs.
     fn other_direction(&self, device: &DeviceName, position: Position) -> Option<Key> {
         let offset = self.domains.duplex(device).filter(|_| !position.is_dark())?;
         Some((device.clone(), Slot(position.0.checked_sub(offset)?)))
     }
 
-    /// Counts the links of `keys` that go dark, in halves; false and unchanged when a domain would
-    /// exceed its bound.
+    /// Counts the links of `keys` that go dark, in halves. Returns false without counting if a
+    /// domain would exceed its bound.
     fn darken(&self, keys: &BTreeSet<Key>, dark: &mut BTreeMap<String, usize>) -> bool {
         let mut more = BTreeMap::<String, usize>::new();
         for (device, slot) in keys {
@@ -258,9 +258,10 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         }
     }
 
-    /// Opens what is tied together and more than the bound.
+    /// Breaks a group of tied moves that exceeds the bound.
     fn open(&mut self, moves: &mut Moves) {
-        // What is open already goes on, so that never more is parked than one opening needs.
+        // A circuit that is open already goes first, so that no more slots are parked than one
+        // opening needs.
         let duplex = |key: &&Key| self.domains.duplex(&key.0).is_some();
         let begun = self.parked.iter().find(duplex).cloned();
         let lit = || self.pending.iter().find(|(_, m)| !m.from.is_dark());
@@ -272,7 +273,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         }
     }
 
-    /// Makes one new circuit of what is tied to `key`, and parks the old peers of its ports.
+    /// Makes one new circuit of the moves tied to `key`, and parks the old peers of its ports.
     fn open_circuit(&mut self, key: &Key, moves: &mut Moves) {
         let tied = self.closure(key, &BTreeSet::new());
         let ends_lit = |key: &&Key| !self.pending[*key].to.is_dark();
@@ -288,7 +289,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         self.take(&made, moves);
     }
 
-    /// A slot goes dark, and waits there unless that is its end.
+    /// Turns a slot dark, where it waits unless dark is its end.
     fn park(&mut self, key: &Key, moves: &mut Moves) {
         let Some(m) = self.pending.get_mut(key).filter(|m| !m.from.is_dark()) else { return };
         let dark = Move { to: Position::DARK, ..*m };
@@ -350,7 +351,7 @@ mod tests {
         Moves::from([("o".into(), moves.filter(|m| m.from != m.to).collect())])
     }
 
-    /// Plays waves on a plain map and checks every state in between; `links` counts what is lit.
+    /// Plays the waves on a map and checks every intermediate state; `links` counts the lit links.
     fn play(
         start: &Positions,
         waves: &[Wave],
@@ -366,7 +367,6 @@ mod tests {
                 assert_eq!(at(&state, m.slot), m.from);
                 state.remove(&m.slot);
             }
-            // What is dark for good is no link any more.
             let dark: Positions = start
                 .iter()
                 .filter(|(slot, _)| !state.contains_key(slot))
@@ -414,7 +414,7 @@ mod tests {
         let waves = waves_in_stages(&changes, &stages, &one_way(8));
         let slots = |wave: &Wave| wave[&DeviceName::from("o")].end().len();
         assert_eq!(waves.iter().map(slots).collect::<Vec<_>>(), [1, 2]);
-        // One that stands elsewhere than the way begins, one move more or one less: no stages.
+        // No stages fit if a slot starts elsewhere or a move is missing or surplus.
         for other in [
             moves(&[(1, 14, 12), (2, 12, 11), (3, 0, 13)]),
             moves(&[(1, 11, 12), (2, 12, 11), (3, 0, 13), (4, 15, 0)]),
@@ -422,14 +422,14 @@ mod tests {
         ] {
             assert_eq!(legs(&other, [&way].into_iter()), None, "{other:?}");
         }
-        // What a crash left undone keeps its order.
+        // Moves left by a crash keep their order.
         let rest = moves(&[(1, 11, 12), (2, 0, 11)]);
         assert_eq!(waves_in_stages(&rest, &stages, &one_way(8)).len(), 1);
     }
 
     #[test]
     fn a_slot_that_comes_from_the_dark_frees_no_place_of_a_parked_one() {
-        // A cycle of three with a bound of two is opened; slot 9 was dark before.
+        // A cycle of three with a bound of two is broken; slot 9 was dark before.
         let changes = moves(&[(1, 11, 12), (2, 12, 13), (3, 13, 11), (9, 0, 19)]);
         let start: Positions =
             [(1, 11), (2, 12), (3, 13)].map(|(s, p)| (Slot(s), Position(p))).into();
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(play(&start, &waves, 2, &end, Positions::len), end);
     }
 
-    /// A random set of circuits between duplex ports 1 to `ports`, with positions `offset` above.
+    /// Draws circuits between duplex ports 1 to `ports`, with positions `offset` above.
     fn matching(seed: u64, stream: u64, ports: u32, share: f64, offset: u32) -> Positions {
         use rand::{RngExt, seq::SliceRandom};
         let mut stream = lightloom_units::seed::Seed(seed).stream("matching", stream);
@@ -486,7 +486,8 @@ mod tests {
             let mut state = start.clone();
             for count in 1..=all.len() {
                 state = play(&start, &all[..count], dark_max, &wanted, links);
-                // After each wave every way of light has its way back: no port is in two circuits.
+                // After each wave both directions of every circuit exist, so no port is in two
+                // circuits.
                 for (slot, position) in &state {
                     let back = Slot(position.0 - offset);
                     prop_assert_eq!(at(&state, back), Position(slot.0 + offset));

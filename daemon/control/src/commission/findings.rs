@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is wrong with the cabling, fibre by fibre, and which two plugs to exchange.
+//! Cabling faults by fibre, and the two plugs to exchange.
 
 use std::collections::BTreeMap;
 
@@ -7,78 +7,76 @@ use serde::{Deserialize, Serialize};
 
 use super::LightSource;
 
-/// A fibre that the fabric has, by the names of its ends: `n0/b0.1`, `n1/b1.1`.
+/// A fibre of the fabric by the names of its ends: `n0/b0.1`, `n1/b1.1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FibreEnds {
-    /// One end.
     pub a: String,
-    /// The other end.
     pub b: String,
 }
 
-/// What light says of a fibre.
+/// What the light shows about a fibre.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "finding")]
 pub enum CablingFinding {
-    /// It joins its two ends, with so much power at each in 1/1000 dBm.
+    /// The fibre connects its two ends; powers are in 1/1000 dBm.
     AsPlanned {
-        /// What arrives at the first end.
+        /// The power at the first end.
         at_a_mdbm: i32,
-        /// What arrives at the second.
+        /// The power at the second end.
         at_b_mdbm: i32,
     },
-    /// As planned, and less light arrives at an end than the budget allows.
+    /// As planned, but an end receives less light than the budget requires.
     Weak {
-        /// What arrives at the first end.
+        /// The power at the first end.
         at_a_mdbm: i32,
-        /// What arrives at the second.
+        /// The power at the second end.
         at_b_mdbm: i32,
-        /// The least that should.
+        /// The required power.
         least_mdbm: i32,
     },
-    /// Light passes one way alone: a dirty or broken fibre of the pair.
+    /// Light passes in one direction only: one fibre of the pair is dirty or broken.
     OneWay {
-        /// Where none arrives.
+        /// The end without light.
         dark: String,
-        /// What arrives at the other end.
+        /// The power at the other end.
         power_mdbm: i32,
     },
-    /// One end or both are joined with another.
+    /// One end or both are connected to another end.
     Elsewhere {
-        /// What lights the first end.
+        /// The light source of the first end.
         at_a: LightSource,
-        /// What lights the second end.
+        /// The light source of the second end.
         at_b: LightSource,
     },
-    /// No light arrives at either end from anywhere: no cable, a broken one, or one that leads to another path of its
-    /// own module, which looks into one at a time.
+    /// Neither end receives light from anywhere. The cable is missing, broken, or leads to another
+    /// path of its own module, which looks into one path at a time.
     Missing,
     /// One end was not tried.
     Untried {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl CablingFinding {
-    /// Whether the fibre may be used.
+    /// Returns whether the fibre may be used.
     #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self, Self::AsPlanned { .. })
     }
 }
 
-/// Two plugs in each other's places: exchanging them puts two fibres right, and so does exchanging those at the other
-/// ends.
+/// Two exchanged plugs. Exchanging them, or those at the other ends, corrects two fibres.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Swap {
-    /// Two plugs.
+    /// Two plugs to exchange.
     pub plugs: [String; 2],
     /// Or these two instead.
     pub or: [String; 2],
 }
 
-/// What is found of each planned fibre. `least_mdbm` is what has to arrive within its budget, where that is known.
+/// Returns the finding of each planned fibre. `least_mdbm` is the power that its budget requires,
+/// if known.
 #[must_use]
 pub fn findings(
     planned: &[FibreEnds],
@@ -130,7 +128,8 @@ fn finding(
     }
 }
 
-/// Plugs whose exchange puts two fibres right: an end is joined with one whose own partner is joined with its own.
+/// Returns plugs whose exchange corrects two fibres: an end is connected to x, and x's planned
+/// partner to the end's own.
 #[must_use]
 pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Vec<Swap> {
     let mut partner = BTreeMap::new();
@@ -144,7 +143,7 @@ pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Ve
     };
     let mut swaps: Vec<Swap> = Vec::new();
     for fibre in planned {
-        // a is joined with x and not with b; x should be joined with y, and y is joined with b.
+        // a is connected to x instead of b; x should be connected to y, and y is connected to b.
         let Some(x) = joined(&fibre.a).filter(|x| *x != fibre.b) else { continue };
         let Some(y) = partner.get(x) else { continue };
         if joined(y) != Some(fibre.b.as_str()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drawn cabling with drawn mistakes: each is named, from light alone.
+//! Random cabling with random mistakes, each of which is found from light alone.
 
 use lightloom_fabric::khop::{KhopRing, Port, Shape};
 use lightloom_units::id::NodeId;
@@ -11,14 +11,14 @@ use super::*;
 
 const LEAST: i32 = -14_000;
 
-/// Where the light of an end arrives, how strongly, and whether it says whose it is.
+/// Where the light of an end arrives, its power, and whether neighbours are named.
 struct Plant {
     arrives: BTreeMap<FibreEnd, (FibreEnd, i32)>,
     names: bool,
 }
 
 impl Plant {
-    /// As planned.
+    /// Returns a plant cabled as planned.
     fn of(planned: &[(FibreEnd, FibreEnd)], names: bool) -> Self {
         let both =
             planned.iter().flat_map(|(a, b)| [(a.clone(), b.clone()), (b.clone(), a.clone())]);
@@ -35,7 +35,7 @@ impl Plant {
         }
     }
 
-    /// The plugs at two ends are exchanged.
+    /// Exchanges the plugs at two ends.
     fn swap(&mut self, a: &FibreEnd, b: &FibreEnd) {
         let (Some(of_a), Some(of_b)) = (self.other(a), self.other(b)) else { return };
         if of_a == *b {
@@ -112,9 +112,9 @@ fn fibres(planned: &[(FibreEnd, FibreEnd)]) -> Vec<FibreEnds> {
     planned.iter().map(|(a, b)| FibreEnds { a: end_name(a), b: end_name(b) }).collect()
 }
 
-/// What lights each end is what the plant joins it with, for every end.
+/// Checks that every end's light source is the one in the plant.
 fn is_true(plant: &Plant, commission: &Commission) {
-    // A module looks into one of its fibres at a time, and never into both ends of one.
+    // A module looks into one of its fibres at a time, and so never into both ends of one.
     let between = plant.arrives.iter().filter(|(from, (to, _))| from.0 != to.0);
     let lit_by: BTreeMap<String, String> =
         between.map(|(from, (to, _))| (end_name(to), end_name(from))).collect();
@@ -140,7 +140,7 @@ fn a_ring_as_planned_takes_two_rounds_with_names_and_halves_without() {
     assert!(found.iter().all(|(_, finding)| finding.is_good()));
 }
 
-/// 1,000 fabrics: two mistakes each of four kinds, with names and without.
+/// 1,000 fabrics with two mistakes each, of four kinds, with names and without.
 #[test]
 fn every_drawn_mistake_is_named() {
     let mut most = [0; 2];
@@ -156,7 +156,7 @@ fn every_drawn_mistake_is_named() {
             match rng.random_range(0..4) {
                 0 if a != b => plant.swap(&a, &b),
                 1 => plant.pull(&a),
-                // One way alone: the light of a arrives nowhere.
+                // One direction only: the light of a arrives nowhere.
                 2 => drop(plant.arrives.remove(&a)),
                 _ => {
                     if let Some((_, power)) = plant.arrives.get_mut(&a) {
@@ -221,12 +221,13 @@ fn what_was_found_is_not_looked_for_again() {
     assert_eq!(again.found(), whole.found());
 }
 
-/// What saw nothing while its own far end was not tried is tried again once that can be: no healthy fibre is accused.
+/// An end without light whose far end was not tried is tried again later, so that no healthy fibre
+/// is accused.
 #[test]
 fn what_was_not_tried_before_is_tried_when_it_can_be() {
     let (ends, planned) = ring(8, 2);
     let plant = Plant::of(&planned, true);
-    // At first a job has these modules: only the others are given.
+    // At first a job uses these modules, so only the others are available.
     let busy = |end: &FibreEnd| end.0.as_str().starts_with("n3/") || end.0.as_str() == "n5/b0";
     let free: Vec<FibreEnd> = ends.iter().filter(|end| !busy(end)).cloned().collect();
     let first = run(&plant, &free, &planned);
@@ -244,7 +245,8 @@ fn what_was_not_tried_before_is_tried_when_it_can_be() {
     assert!(found.iter().all(|(_, finding)| finding.is_good()), "{found:?}");
 }
 
-/// A module that cannot be tried leaves its far ends dark: no fault is claimed of their fibres.
+/// A module that cannot be tried leaves its far ends dark, but its fibres are not reported as
+/// missing.
 #[test]
 fn a_module_that_is_left_out_is_no_missing_cable() {
     let (ends, planned) = ring(8, 2);

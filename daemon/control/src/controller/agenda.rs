@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The devices, and for which of them something is due: no event costs a walk over all of them.
+//! The devices and an agenda of what is due for each, so that no event needs a scan of all devices.
 //!
-//! When a read is due, late or missed follows from what is known of its device alone, and is worked out anew for those
-//! that an event has changed. Where it depends on other devices as well, as for a read that is late, it is worked out
-//! whenever it is asked for.
+//! When a read is due, late or missed usually depends on its own device only, and is computed again
+//! when an event changes that device. Where it depends on other devices too, as for a late read, it
+//! is computed on each query.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -11,11 +11,11 @@ use std::ops::Deref;
 use super::{Controller, Seen};
 use crate::state::{DeviceName, Micros};
 
-/// The devices as last seen. What is changed is changed by [`Devices::get_mut`], so that it is noticed.
+/// The devices as last seen. All changes use [`Devices::get_mut`], which records them.
 #[derive(Clone)]
 pub(super) struct Devices {
     all: BTreeMap<DeviceName, Seen>,
-    /// Changed since their places here were worked out.
+    /// Devices that changed since their entries here were computed.
     changed: BTreeSet<DeviceName>,
     due: BTreeSet<(Micros, DeviceName)>,
     places: BTreeMap<DeviceName, Place>,
@@ -24,10 +24,10 @@ pub(super) struct Devices {
     entangled: BTreeSet<DeviceName>,
 }
 
-/// What there is to know of a device for whoever looks for something to do.
+/// What the agenda needs to know of a device.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Place {
-    /// When something is due for it, if that follows from what is known of it alone.
+    /// When something is due for it, if that depends on this device only.
     due: Option<Micros>,
     is_dark: bool,
     is_down: bool,
@@ -42,7 +42,6 @@ impl Deref for Devices {
     }
 }
 
-/// As the devices alone: the rest follows from them.
 impl std::fmt::Debug for Devices {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.all.fmt(f)
@@ -70,7 +69,7 @@ impl Devices {
         self.all.values_mut()
     }
 
-    /// Other times hold for this device from now on.
+    /// Marks a device whose times have changed.
     pub(super) fn is_changed(&mut self, device: &DeviceName) {
         self.get_mut(device);
     }
@@ -97,7 +96,7 @@ impl Devices {
         }
     }
 
-    /// These, and those that have changed since, each once and in order.
+    /// Returns these devices and those changed since, once each and in order.
     fn with_changed<'a>(
         &'a self,
         known: &'a BTreeSet<DeviceName>,
@@ -105,19 +104,19 @@ impl Devices {
         known.union(&self.changed).filter_map(|device| self.all.get_key_value(device))
     }
 
-    /// Devices that miss light at a slot.
+    /// Returns the devices that miss light at a slot.
     pub(super) fn dark(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
         self.with_changed(&self.dark).filter(|(_, seen)| !seen.dark.is_empty())
     }
 
-    /// Devices that cannot be talked to.
+    /// Returns the unreachable devices.
     pub(super) fn down(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
         self.with_changed(&self.down).filter(|(_, seen)| !seen.up)
     }
 }
 
 impl Controller {
-    /// Works out where the devices stand in the agenda that an event has changed.
+    /// Computes the agenda entries of the devices that an event has changed.
     pub(super) fn settle_agenda(&mut self) {
         for device in std::mem::take(&mut self.devices.changed) {
             let Some(seen) = self.devices.get(&device) else { continue };
@@ -134,13 +133,14 @@ impl Controller {
         }
     }
 
-    /// When something is due for a device: an answer is late, missed or given up, or it is to be read.
+    /// Returns when something is due for a device: an answer is late, missed or given up, or a read
+    /// is due.
     fn read_due(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let poll = self.may_be_asked(device, seen).then_some(seen.next_poll);
         self.due_at(device, seen).into_iter().chain(poll).min()
     }
 
-    /// When the first is due.
+    /// Returns when the first device is due.
     pub(super) fn first_due(&self) -> Option<Micros> {
         let Self { devices, .. } = self;
         let known = devices.due.iter().find(|(_, device)| !devices.changed.contains(device));
@@ -149,7 +149,7 @@ impl Controller {
         others.chain(known.map(|(at, _)| *at)).min()
     }
 
-    /// The devices for which something is due, in order.
+    /// Returns the devices that are due, in order.
     pub(super) fn all_due(&self, now: Micros) -> Vec<DeviceName> {
         let known = self.devices.due.iter().take_while(|(at, _)| *at <= now);
         let others = self.devices.with_changed(&self.devices.entangled);
@@ -164,7 +164,8 @@ impl Controller {
 }
 
 impl Seen {
-    /// Whether what is due for it depends on other devices: its answer is late, or a status of it is missed.
+    /// Returns whether its due time depends on other devices: its answer is late, or one of its
+    /// statuses is missed.
     fn is_entangled(&self) -> bool {
         self.in_flight.as_ref().is_some_and(|f| f.is_late || f.unanswered.is_some())
     }
@@ -183,7 +184,8 @@ mod tests {
     use lightloom_units::seed::Seed;
     use rand::RngExt;
 
-    /// A ring of nodes with two modules each, all lit and owned, whose second module faces the first of the next node.
+    /// A ring of nodes with two modules each, all lit and owned. Each node's second module faces
+    /// the next node's first one.
     fn ring(nodes: u32) -> (Controller, Vec<DeviceName>) {
         let name = |node: u32, bundle: u32| -> DeviceName {
             format!("n{}/b{bundle}", node % nodes).as_str().into()
@@ -209,7 +211,7 @@ mod tests {
         (Controller::start(inventory, Ledger::fold([&record]), &now).0, names)
     }
 
-    /// Whatever happens to devices, what is due is what a walk over all of them finds.
+    /// After any events, the agenda agrees with a scan of all devices.
     #[test]
     fn the_agenda_is_what_a_walk_over_all_devices_finds() {
         let mut entangled = 0;

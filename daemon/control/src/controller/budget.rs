@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often the daemon changed something without being asked: what moved light and left it there. A change that
-//! went back to where it came from counts once for all its tries, one that moved nothing not at all; how soon
-//! those are tried again is [backoff](crate::bypass::Backoff).
+//! The limit on the daemon's own changes. It counts changes that moved light and left it there. A
+//! change that was rolled back counts once for all its tries; one that moved nothing does not
+//! count. The [backoff](crate::bypass::Backoff) limits their tries.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,11 +12,11 @@ use crate::ledger::{Ledger, Past};
 use crate::record::{Cause, TxnResult};
 use crate::state::{DeviceName, Micros, Now};
 
-/// A change that nobody asked for.
+/// A change by the daemon itself.
 #[derive(Clone, Debug)]
 pub(super) struct OwnChange {
     at: Micros,
-    /// The devices that it moved and brought back; `None` where it left them elsewhere.
+    /// The devices that it moved and brought back; `None` if they stayed at their new positions.
     back: Option<BTreeSet<DeviceName>>,
 }
 
@@ -31,14 +31,15 @@ impl OwnChange {
 }
 
 impl Controller {
-    /// Whether the daemon may change anything without being asked: not when it has done so
-    /// [`OWN_CHANGES_MAX`] times within the last hour, for then something keeps coming and going.
+    /// Returns whether the daemon may make a change of its own. It may not after
+    /// [`OWN_CHANGES_MAX`] of them within the last hour, which suggest a fault that keeps coming
+    /// and going.
     #[must_use]
     pub fn may_act_alone(&self, now: &Now) -> bool {
         self.own_changes_spent(now) < OWN_CHANGES_MAX
     }
 
-    /// How many changes within [`OWN_CHANGES_WINDOW`] nobody asked for.
+    /// Returns the number of own changes within [`OWN_CHANGES_WINDOW`].
     #[must_use]
     pub fn own_changes_spent(&self, now: &Now) -> usize {
         let recent = self.own_changes.iter().filter(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
@@ -46,7 +47,7 @@ impl Controller {
         stayed.len() + back.iter().map(|own| &own.back).collect::<BTreeSet<_>>().len()
     }
 
-    /// Counts the transaction that ends, if the daemon makes it without being asked.
+    /// Counts the ending transaction if it is the daemon's own.
     pub(super) fn count_own_change(
         &mut self,
         now: &Now,
@@ -59,7 +60,7 @@ impl Controller {
         }
         self.own_changes.retain(|own| own.at + OWN_CHANGES_WINDOW > now.mono);
         let own = OwnChange::new(now.mono, result, parts);
-        // The same once more counts from now on.
+        // A repeated try counts from now on.
         self.own_changes.retain(|known| {
             known.back.is_none() || own.as_ref().is_none_or(|own| own.back != known.back)
         });
@@ -67,13 +68,13 @@ impl Controller {
     }
 }
 
-/// Whether the daemon makes this change without being asked, and not to undo something.
+/// Returns whether this is the daemon's own change, other than an undo.
 fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
     matches!(cause, Cause::Bypass | Cause::Drift) && actor.is_policy()
 }
 
-/// What a former life of the daemon last changed without being asked, on the monotonic clock of `now`; never
-/// longer ago than that clock runs.
+/// Returns the own changes of earlier processes on the monotonic clock of `now`, at most as old as
+/// that clock.
 pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<OwnChange> {
     let own = |past: &&Past| is_own_change(&past.actor, &past.cause);
     let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));

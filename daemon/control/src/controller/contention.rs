@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Another controller that changes the same device: it is noticed, reported with the evidence, and not fought.
+//! Another controller changes the same device: this is detected, reported with evidence, and not
+//! fought.
 //!
 //! ```text
 //!   drift ─▶ restore ─▶ the same slots drift again soon ─▶ wait 2 s, restore ─▶ again ─▶ wait 16 s, restore ─▶ again
@@ -8,8 +9,9 @@
 //!              └──────────────────────────────────────────────────────────────────────────────────── stopped
 //! ```
 //!
-//! Two controllers that both restore would move light without end, and each move is a link that goes down.
-//! After a quiet time one restore is tried; when that is undone as well, the next quiet time is twice as long.
+//! Two controllers that both restore would move light without end, and each move interrupts a link.
+//! After a quiet time one restore is tried; if that is undone as well, the next quiet time is twice
+//! as long.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,47 +20,47 @@ use crate::ledger::{Ledger, Open, Past};
 use crate::record::{Cause, TxnResult};
 use crate::state::{DeviceName, Micros, Now, Observation, Positions, Slot};
 
-/// How often drift of a device is put back in a row while it drifts again soon after.
+/// Consecutive restores of a device that drifts again soon after each.
 pub const RESTORES_MAX: u32 = 3;
-/// The wait before the second restore in a row; each further wait is eight times as long.
+/// The wait before the second consecutive restore; each further wait is eight times as long.
 const FIRST_WAIT: Micros = Micros::from_secs(2);
-/// Drift within this time of a restore, and within [`POLLS`] polls of it, is not a new drift.
+/// Drift within this time of a restore, and within [`POLLS`] polls, belongs to the earlier drift.
 const AGAIN_WITHIN: Micros = Micros::from_secs(120);
 const POLLS: u64 = 12;
-/// How long nobody else may have moved the device before one restore is tried again.
+/// How long no other controller may have moved the device before one restore is tried again.
 pub const QUIET: Micros = Micros::from_secs(3600);
 /// The quiet time doubles with each try that was undone, up to 32 h.
 const DOUBLINGS_MAX: u32 = 5;
 
-/// What a device or its driver reported of another controller.
+/// A report of another controller by a device or its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foreign {
     /// Another session moved something, in the device's words.
     Changed(String),
-    /// Another controller holds the claim on this device; `None` once nobody else does.
+    /// Another controller holds the claim on this device; `None` once no other does.
     Claimed(Option<String>),
 }
 
-/// That another controller changes a device, and how that is known.
+/// Another controller changes a device, with the evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contended {
-    /// How often what was restored was changed again.
+    /// How often restored positions were changed again.
     pub times: u32,
-    /// Where the ledger and the device last differed.
+    /// The last difference between ledger and device.
     pub drift: Option<Drift>,
     /// When the first of these changes was seen, Unix time in milliseconds.
     pub first_ms: u64,
-    /// When the last was.
+    /// When the last of these changes was seen.
     pub last_ms: u64,
-    /// What the device reported of it, where it reports such changes.
+    /// The device's own report, if it reports such changes.
     pub report: Option<String>,
-    /// Who holds the claim on the device, where its protocol has claims and another holds it.
+    /// The other controller with the claim on the device, if its protocol has claims.
     pub claimed_by: Option<String>,
-    /// Until when nothing is restored unless an operator decides; `None` while it still is.
+    /// How much longer nothing is restored without an operator; `None` while restores continue.
     pub stopped_for: Option<Micros>,
 }
 
-/// What is known of restores of one device that did not last.
+/// The knowledge about restores of one device that did not last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contention {
     restores: u32,
@@ -67,7 +69,7 @@ pub(super) struct Contention {
     /// The slots of the last restore, until they drift again.
     restored: BTreeSet<Slot>,
     restored_at: Micros,
-    /// When the device last changed without us.
+    /// When others last changed the device.
     moved_at: Micros,
     not_before: Micros,
     stood: Positions,
@@ -93,7 +95,7 @@ impl Contention {
 }
 
 impl Controller {
-    /// That another controller changes this device, if one does.
+    /// Returns whether another controller changes this device, with the evidence.
     #[must_use]
     pub fn contended(&self, device: &DeviceName, now: &Now) -> Option<Contended> {
         let known = &self.devices.get(device)?.contention;
@@ -113,7 +115,7 @@ impl Controller {
         })
     }
 
-    /// Whether drift of this device may be put back without being asked.
+    /// Returns whether the daemon may restore drift of this device by itself.
     pub(super) fn may_restore(&self, device: &DeviceName, now: &Now) -> bool {
         let Some(known) = self.devices.get(device).map(|seen| &seen.contention) else {
             return false;
@@ -122,7 +124,7 @@ impl Controller {
         known.claimed_by.is_none() && !stopped && known.not_before <= now.mono
     }
 
-    /// Takes in what a device reported of another controller. A change that it reports is read at once.
+    /// Handles a report of another controller. A reported change is read at once.
     pub(super) fn foreign(
         &mut self,
         now: &Now,
@@ -145,7 +147,7 @@ impl Controller {
         }
     }
 
-    /// Takes in where a device at rest was read to stand, and whether that undoes what we restored.
+    /// Checks a reading of a device at rest for changes that undo a restore.
     pub(super) fn note_contention(
         &mut self,
         now: &Now,
@@ -190,8 +192,8 @@ impl Controller {
         actions.push(Action::Note(Note::Contended(device.clone(), contended)));
     }
 
-    /// A transaction ends: a restore is counted where it moved light, and what an operator asked for begins
-    /// anew.
+    /// Handles the end of a transaction: counts a restore that moved light, and starts anew after
+    /// an operator's request.
     pub(super) fn count_restore(&mut self, now: &Now, open: &Open, actions: &mut Vec<Action>) {
         let intent = &open.intent;
         if !intent.asked.actor.is_policy() {
@@ -208,7 +210,7 @@ impl Controller {
                 continue;
             }
             if known.is_stopped() {
-                // The quiet time is over and this was the one try.
+                // The quiet time is over, and this was the one try.
                 known.quiet_tries += 1;
             } else {
                 known.restores += 1;
@@ -221,7 +223,7 @@ impl Controller {
         }
     }
 
-    /// An operator decided about these devices.
+    /// Forgets the contention of these devices, because an operator decided about them.
     pub(super) fn forget_contention(
         &mut self,
         now: &Now,
@@ -241,7 +243,7 @@ impl Controller {
         }
     }
 
-    /// What a former life of the daemon knew of restores that did not last.
+    /// Takes over what earlier processes knew of failed restores.
     pub(super) fn remember_restores(&mut self, now: &Now) {
         for (device, known) in restores(&self.ledger, now) {
             if let Some(seen) = self.devices.get_mut(&device) {
@@ -251,12 +253,12 @@ impl Controller {
     }
 }
 
-/// The wait after so many restores in a row.
+/// Returns the wait after this many consecutive restores.
 fn wait(restores: u32) -> Micros {
     Micros(FIRST_WAIT.0.saturating_mul(8_u64.saturating_pow(restores.saturating_sub(1))))
 }
 
-/// Restores of each device since an operator last decided about it, from the history.
+/// Returns each device's restores since the last decision of an operator, from the history.
 fn restores(ledger: &Ledger, now: &Now) -> BTreeMap<DeviceName, Contention> {
     let mut known = BTreeMap::<DeviceName, Contention>::new();
     for past in &ledger.history {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Light that is missing: when it says that a fibre is broken, and when it says nothing.
+//! Missing light: when it proves a fault of a fibre, and when it proves nothing.
 //!
 //! ```text
 //!   near end   ....dark────dark────dark────dark     reads without light, near end standing
@@ -7,20 +7,21 @@
 //!                  |<── longer than light takes to settle ──>|   so: a fault
 //! ```
 //!
-//! A fibre is dark by intent while either end is being moved, while an end stands elsewhere (the two
-//! ends of a change that got half-way, somebody else's move, a command that arrived late), and while
-//! light settles. So only a span in which both ends were *read* to look at each other counts. It begins
-//! with the answer to the first such read and ends with the question of the last, since a device
-//! looks at its light somewhere between the two.
+//! A fibre is dark by intent while an end is being moved, is at another position, or settles. An
+//! end can be at another position after a partial change, a move by others, or a late command. So
+//! only a span counts in which both ends were *read* to look at each other. It begins with the
+//! answer to the first such read and ends with the request of the last, because a device measures
+//! its light somewhere between the two.
 
 use super::{Action, Controller, Seen};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Position, Slot, at};
 
-/// So many reads follow each other quickly, then it takes longer: a far end may be out of reach for long.
+/// The number of quick reads in a row. Later reads are slower, because a far end may be unreachable
+/// for long.
 const QUICK_READS: u32 = 100;
 
-/// The reads in a row in which a slot saw no light.
+/// The consecutive reads in which a slot saw no light.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dark {
     pub(super) reads: u32,
@@ -32,30 +33,30 @@ pub(super) struct Dark {
 /// A fibre that is known to carry no light towards one of its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarkFibre {
-    /// The end that misses it: it is up and stands where it should.
+    /// The end that misses the light: it is up and at its position.
     pub near: FibreEnd,
-    /// The end that should send it.
+    /// The end that should send the light.
     pub far: FibreEnd,
-    /// The far end cannot be talked to either.
+    /// The far end is unreachable, too.
     pub far_is_down: bool,
-    /// What arrives, in 1/1000 dBm.
+    /// The received power in 1/1000 dBm.
     pub power_mdbm: i32,
-    /// Whose light the far end sees, where that is another's: the cables are crossed.
+    /// The name of the wrong end whose light the far end sees, if the cables are crossed.
     pub far_lit_by: Option<String>,
 }
 
 impl Controller {
-    /// Whether the transaction on its way moves this device.
+    /// Returns whether the transaction under way moves this device.
     pub(super) fn is_moving(&self, device: &DeviceName) -> bool {
         self.ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(device))
     }
 
-    /// Whether nothing but a fault explains that a device does not send or see light.
+    /// Returns whether only a fault can explain that a device sends or sees no light.
     pub(super) fn is_at_rest(&self, device: &DeviceName) -> bool {
         !self.is_moving(device) && !self.ledger.attention.contains_key(device)
     }
 
-    /// Takes a read in: `asked` is when it was asked for, now when it was answered.
+    /// Handles a reading. `asked` is the time of the request, `now` the time of the answer.
     pub(super) fn note_read(
         &mut self,
         now: &Now,
@@ -85,8 +86,8 @@ impl Controller {
         self.note_darkness(now, device);
     }
 
-    /// Counts the reads in which a slot saw no light that should. Until it is certain what they mean,
-    /// both ends are looked at more often.
+    /// Counts the reads in which a slot missed its light. Until their meaning is certain, both ends
+    /// are read more often.
     fn note_darkness(&mut self, now: &Now, device: &DeviceName) {
         let dark = self.dark_slots(device);
         let limits = self.inventory.limits(device);
@@ -111,8 +112,8 @@ impl Controller {
             let (is_first, wait) =
                 (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
             if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
-                // Not sooner than that after the last read: the far end may miss light just as well, and
-                // the two would make each other look without a pause.
+                // Some time after the last read: the far end may miss light, too, and the two would
+                // otherwise trigger each other's reads without a pause.
                 let wait = wait.max(limits.settle_poll);
                 for device in [device, &far.0] {
                     self.look_within(device, wait);
@@ -135,8 +136,8 @@ impl Controller {
         }
     }
 
-    /// Slots of a device at rest that stand where they should and see too little light, with what
-    /// arrives and the end that should send it.
+    /// Returns the slots of a device at rest that are at their position and see too little light,
+    /// with the power and the end that should send.
     fn dark_slots(&self, device: &DeviceName) -> Vec<(Slot, i32, FibreEnd)> {
         let least = self.inventory.limits(device).power_min_mdbm;
         let at_rest = |device: &DeviceName| self.is_at_rest(device);
@@ -159,12 +160,12 @@ impl Controller {
         dark.collect()
     }
 
-    /// Whether a probe set this slot: what arrives there is what is asked, and no fault.
+    /// Returns whether a probe set this slot. Its light is the question then, and no fault.
     fn is_probed(&self, device: &DeviceName, slot: Slot) -> bool {
         self.ledger.probed.get(device).is_some_and(|slots| slots.contains(&slot))
     }
 
-    /// Whether this end looked into its fibre when it was last read, or has not been read.
+    /// Returns whether this end looked into its fibre at its last reading, or has not been read.
     fn looks_back(&self, (device, slot, to): &FibreEnd) -> bool {
         let settling =
             |seen: &Seen| seen.observed.as_ref().is_some_and(|o| o.tuning.contains(slot));
@@ -182,10 +183,10 @@ impl Controller {
             (self.inventory.limits(device), self.inventory.limits(&far.0));
         let shut = self.is_shut(device, slot) || self.is_shut(&far.0, far.1);
         let at_rest = self.is_at_rest(device) && self.is_at_rest(&far.0) && !shut;
-        // A read since then agrees, and no module of the far end's node answers.
+        // A later read agrees, and no module of the far end's node answers.
         let dead = !other.up && other.signalled.is_found_dead;
-        // A far end that cannot be talked to looked back when that was last possible, or was not read in this life
-        // of the daemon: then the journal says where it is.
+        // An unreachable far end looked back when it was last reachable. If this process has not
+        // read it, the journal knows its position.
         if !at_rest
             || (!dead && dark.reads < near_limits.power_samples)
             || (other.up && other.stood.is_none())
@@ -193,15 +194,15 @@ impl Controller {
         {
             return None;
         }
-        // A far end that sees light may see another's: then it is not the fibre. So what counts of it are
-        // reads that asked whose.
+        // A far end that sees light may see another end's, and then the fibre is not at fault. So
+        // only its reads with neighbour names count.
         let far_read_at = if self.sees_somebody(far) { other.named_at } else { other.read_at };
         let since = dark.since.max(seen.stands_since).max(other.stands_since);
         let (since, until) = match other.up {
             true => (since, seen.read_at.min(far_read_at)),
             false => (since.max(other.silent_from(far_limits.silent_within)), seen.read_at),
         };
-        // What a far end promises of its light is known once it was reached.
+        // The light promises of a far end are known once it was reached.
         let dark_within = match other.was_up {
             true => near_limits.dark_within.max(far_limits.dark_within),
             false => near_limits.dark_within,
@@ -215,7 +216,7 @@ impl Controller {
         })
     }
 
-    /// Whether this end names who lights it, and has enough light to be asked.
+    /// Returns whether this end names its neighbour and has enough light for the question.
     fn sees_somebody(&self, (device, slot, _): &FibreEnd) -> bool {
         let least = self.inventory.limits(device).power_min_mdbm;
         let read = self.devices.get(device).filter(|seen| seen.up);
@@ -230,7 +231,7 @@ impl Controller {
         crossed.into_iter().find(|crossed| crossed.end == *end).map(|crossed| crossed.lit_by)
     }
 
-    /// Fibres that are known to carry no light though both ends look into them, by the end that
+    /// Returns the fibres that carry no light although both ends look into them, by the end that
     /// misses it.
     #[must_use]
     pub fn dark_fibres(&self) -> Vec<DarkFibre> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One operation at a time to each device: sends, answers, deadlines, polls.
+//! Sends, answers, deadlines and polls, with one operation at a time per device.
 
 use super::drift::own;
 use super::{Action, Controller, Flight, Note, Ticket};
@@ -162,7 +162,7 @@ impl Controller {
             seen.silent_since = now.mono;
         }
         seen.trouble = Some(trouble);
-        // Once, not with each try to reach it again.
+        // Only at the first failure, not with each further try.
         if seen.observed.take().is_some() {
             self.look_around(&device);
         }
@@ -194,7 +194,7 @@ impl Controller {
         let mut devices = self.all_due(now.mono);
         devices.retain(due);
         for device in devices {
-            // The answer to what was asked before counts no more.
+            // Answers to earlier requests no longer count.
             self.devices.get_mut(&device).and_then(|seen| seen.in_flight.take());
             let lit = self.ledger.owned.get(&device).map(|p| p.keys().copied().collect());
             let power = lit.unwrap_or_default();

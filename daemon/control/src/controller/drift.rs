@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens without being asked: drift is seen, and what the policy allows is put back; light that comes
-//! from another end than the fabric's fibre leads to is seen, and told.
+//! Drift, which is detected and restored if the policy allows, and light from another end than the
+//! fabric's, which is detected and reported.
 
 use std::collections::BTreeSet;
 
@@ -12,33 +12,33 @@ use crate::inventory::OnDrift;
 use crate::record::{Asked, Cause, Record};
 use crate::state::{DeviceName, Fabric, FibreEnd, Micros, Neighbours, Now, Positions, Slot, at};
 
-/// An end of a fibre that is lit by another than the fabric says: cables plugged in the wrong way round.
+/// An end that is lit by another end than in the fabric: cables are plugged in the wrong way round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossed {
-    /// Who sees it: it stands there.
+    /// The end that sees the light, at its position.
     pub end: FibreEnd,
-    /// Whose light arrives, as the device says: `n17/b0.2`.
+    /// The end whose light arrives, in the device's words: `n17/b0.2`.
     pub lit_by: String,
-    /// The end whose light should.
+    /// The end whose light should arrive.
     pub should_be: FibreEnd,
 }
 
-/// The positions that a plan states.
+/// The positions in a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Planned {
-    /// The name of the plan.
+    /// The digest of the plan.
     pub plan_sha256: String,
-    /// Where it wants slots.
+    /// The positions that it wants.
     pub positions: Fabric,
 }
 
 impl Controller {
-    /// What the plan on the devices states, from now on.
+    /// Sets the positions of the plan in force.
     pub fn plans(&mut self, planned: Planned) {
         self.planned = planned;
     }
 
-    /// What the plan in force states of a device.
+    /// Returns the positions of a device in the plan in force.
     #[must_use]
     pub fn planned(&self, device: &DeviceName) -> &Positions {
         static NOTHING: Positions = Positions::new();
@@ -46,7 +46,7 @@ impl Controller {
         self.planned.positions.get(device).filter(|_| known).unwrap_or(&NOTHING)
     }
 
-    /// Where a device is wanted: as the plan states, and what else is ours.
+    /// Returns the wanted positions of a device: those of the plan, and the others that are ours.
     #[must_use]
     pub fn wanted(&self, device: &DeviceName) -> Positions {
         let mut wanted = self.ledger.owned.get(device).cloned().unwrap_or_default();
@@ -54,7 +54,7 @@ impl Controller {
         wanted
     }
 
-    /// The slots of these devices that adopting would take away from the plan.
+    /// Returns the slots of these devices that adopting would take away from the plan.
     #[must_use]
     pub fn taken_by_adopting(&self, devices: &[DeviceName]) -> Vec<(DeviceName, Drift)> {
         let of = |device: &DeviceName| {
@@ -71,7 +71,7 @@ impl Controller {
             .collect()
     }
 
-    /// A device that is where the plan wants it is ours there, though something else was adopted before.
+    /// Takes a device at the plan's position as ours, even if another position was adopted before.
     fn take_planned(&mut self, device: &DeviceName, actions: &mut Vec<Action>) {
         let ledger = &self.ledger;
         let left = ledger.attention.contains_key(device) || ledger.owed.contains_key(device);
@@ -94,9 +94,9 @@ impl Controller {
         self.append(Record::Adopted { asked, positions, wall_ms: 0 }, actions);
     }
 
-    /// The ends of a device that are lit by others than the fabric says, where they stand; none while it
-    /// moves or cannot be talked to. Names that were right may be as old as
-    /// [`crate::state::NEIGHBOURS_EVERY`] reads; those that were not are asked for in each read.
+    /// Returns the ends of a device that are lit by wrong ends; empty while it moves or is
+    /// unreachable. Names that were right may be up to [`crate::state::NEIGHBOURS_EVERY`] reads
+    /// old; wrong names are checked in each read.
     #[must_use]
     pub fn crossed(&self, device: &DeviceName) -> Vec<Crossed> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !self.is_moving(device));
@@ -121,9 +121,10 @@ impl Controller {
         }
     }
 
-    /// Whether the next read of a device asks who is at its far ends: somebody else was, so that it is known
-    /// at once when the cables are right again; or light is missing at the other end of a fibre of its. A module of a
-    /// node that is suspected to be dead is asked for its status alone, which it promises to answer soonest.
+    /// Returns whether the next read of a device asks for its neighbours. It does if one was wrong,
+    /// to notice a repair at once, or if light is missing at the other end of one of its fibres. A
+    /// module of a node that may be dead is asked only for its status, which it promises to answer
+    /// soonest.
     pub(super) fn asks_for_neighbours(&mut self, device: &DeviceName) -> Neighbours {
         let Some(seen) = self.devices.get_mut(device) else { return Neighbours::Usual };
         if seen.signalled.is_suspected() {
@@ -186,10 +187,11 @@ impl Controller {
         Apply { target, mode, cause, plan_sha256, ..Default::default() }
     }
 
-    /// What puts every device that answers back to where the plan and the journal say; empty if none has to move.
+    /// Returns the apply that restores every reachable device to the plan and the journal; empty if
+    /// nothing has to move.
     ///
     /// # Errors
-    /// Only light that is not ours is elsewhere.
+    /// Only light of others differs.
     pub fn way_home(&self) -> Result<Apply, Vec<String>> {
         let answers =
             self.devices.iter().filter(|(device, seen)| seen.up && !self.is_lever(device));
@@ -210,7 +212,8 @@ impl Controller {
         Ok(self.put_back(target))
     }
 
-    /// Whether a device stands elsewhere because it lost its power or was started again: it has moved no light since.
+    /// Returns whether a device differs because it lost power or restarted: it has moved no light
+    /// since.
     #[must_use]
     pub fn has_restarted(&self, device: &DeviceName) -> bool {
         let seen = self.devices.get(device).filter(|seen| is_ours(seen));
@@ -218,18 +221,16 @@ impl Controller {
     }
 }
 
-/// An end as people name it: `n17/b0.2`.
+/// Returns the name of an end as people write it: `n17/b0.2`.
 #[must_use]
 pub fn end_name((device, _, position): &FibreEnd) -> String {
     format!("{device}.{}", position.0)
 }
 
-/// Whether light of ours is missing where it answers.
 fn is_ours(seen: &Seen) -> bool {
     seen.up && seen.drift.iter().any(|d| !d.wanted.is_dark())
 }
 
-/// Who asks when the daemon itself does.
 pub(crate) fn own(policy: Policy, request: String) -> Asked {
     Asked { actor: policy.into(), digest: request.clone(), request }
 }

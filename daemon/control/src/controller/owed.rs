@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that do not answer: who is waited for and how long, what is undone without them, and what they
-//! are given when they are back.
+//! Devices that do not answer: how long a change waits for them, what is undone without them, and
+//! their deferred changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,28 +14,29 @@ use crate::owed::Owed;
 use crate::record::{Cause, OnFailure};
 use crate::state::{DeviceName, Micros, Move, Now, Observation, Positions, Txn};
 
-/// What a person can do now about a device in attention: only what would be accepted.
+/// What an operator can do now about a device in attention, restricted to what would be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing before this transaction is over.
+    /// Nothing until this transaction has ended.
     Over(Txn),
-    /// It does not answer, so nobody can adopt or move it. What it is owed is done by itself when it does.
+    /// The device does not answer, so it cannot be adopted or moved. Its deferred change is made
+    /// when it answers.
     Answer {
-        /// It is owed something.
+        /// Whether it has a deferred change.
         owed: bool,
     },
-    /// This transaction has to be confirmed or rolled back first.
+    /// First confirm or roll back this transaction.
     Decide(Txn),
-    /// It can be adopted as it stands.
+    /// Adopt it as it is.
     Adopt {
-        /// A plan for everything can be applied as well: every device answers.
+        /// Whether a plan for everything can be applied, too, because every device answers.
         apply: bool,
     },
 }
 
-/// Devices that are well answer sooner; who does not is named as waited for.
+/// Healthy devices answer sooner; slower ones are named as waited for.
 const ANSWERS_WITHIN: Micros = Micros::from_millis(250);
-/// How many devices a refusal names.
+/// The most devices that a refusal names.
 const NAMES_MAX: usize = 6;
 
 impl Controller {
@@ -43,7 +44,7 @@ impl Controller {
         self.devices.get(device).is_some_and(|seen| seen.up && seen.observed.is_some())
     }
 
-    /// What a person can do about this device in attention.
+    /// Returns what an operator can do about this device in attention.
     #[must_use]
     pub fn remedy(&self, device: &DeviceName) -> Remedy {
         let owed = self.ledger.owed.get(device);
@@ -57,7 +58,7 @@ impl Controller {
         }
     }
 
-    /// Devices that have not answered for longer than one is waited for.
+    /// Returns the devices that have not answered for longer than a change waits.
     pub(super) fn long_silent(&self, now: &Now) -> BTreeSet<DeviceName> {
         let devices = self.devices.iter().filter(|(device, seen)| {
             let patience = self.inventory.limits(device).patience();
@@ -66,7 +67,7 @@ impl Controller {
         devices.map(|(device, _)| device.clone()).collect()
     }
 
-    /// What is on its way, if anything is, and whom it waits for.
+    /// Describes the transaction under way, if any, and the devices for which it waits.
     pub(super) fn on_its_way(&self, now: &Now) -> Option<String> {
         let txn = self.ledger.open.as_ref()?.intent.txn;
         let waits: Vec<String> = self
@@ -82,14 +83,15 @@ impl Controller {
         Some(format!("transaction {txn} is on its way{waits}"))
     }
 
-    /// The devices that do not answer and are waited for by what is on its way, and how much longer at most.
+    /// Returns the silent devices for which the transaction waits, and the longest remaining time
+    /// of each.
     #[must_use]
     pub fn waits_for(&self, now: &Now) -> BTreeMap<DeviceName, Micros> {
         let waits = self.drive.iter().flat_map(|drive| drive.waits_for());
         let silent = waits.filter(|(device, _)| !self.answers(device) || self.is_slow(now, device));
         silent
             .map(|(device, until)| {
-                // Who is asked once more when the time is over may answer that late.
+                // A last question at the end of the time may be answered that much later.
                 let last = self.devices[&device].in_flight.as_ref().map(|flight| flight.deadline);
                 let until = until.max(last.unwrap_or_default());
                 (device, until - now.mono)
@@ -97,15 +99,15 @@ impl Controller {
             .collect()
     }
 
-    /// Whether a device lets us wait longer than one that is well.
+    /// Returns whether a device takes longer than a healthy one.
     fn is_slow(&self, now: &Now, device: &DeviceName) -> bool {
         let flight = self.devices.get(device).and_then(|seen| seen.in_flight.as_ref());
         flight.is_some_and(|flight| flight.asked + ANSWERS_WITHIN < now.mono)
     }
 
-    /// The moves that bring everything back, also those of devices that do not answer: they are taken to
-    /// stand where the ledger says, and left out where they need not move. What is no longer installed is
-    /// left out as well.
+    /// Returns the moves that undo everything, including those of silent devices. These are assumed
+    /// at the ledger's positions and left out if they need not move. Devices that are no longer
+    /// installed are left out, too.
     pub(super) fn changes_back(
         &self,
         back: &mut Apply,
@@ -132,8 +134,8 @@ impl Controller {
         Ok(changes)
     }
 
-    /// Whether a device that is owed something can be given it: it answers again, and stands at one of the
-    /// ends of the change that it missed. Where it stands elsewhere, that is drift.
+    /// Returns whether a deferred change can be made: the device answers and is at one of the two
+    /// positions of that change. Any other position is drift.
     fn can_settle(&self, device: &DeviceName, owed: &Owed) -> bool {
         static NOTHING: Positions = Positions::new();
         let Some(seen) = self.devices.get(device).filter(|seen| seen.up) else { return false };
@@ -143,15 +145,15 @@ impl Controller {
         })
     }
 
-    /// Whether a device is owed something and needs nobody to get it: it is read when it answers, and stood
-    /// at one of the ends of the change that it missed if it does.
+    /// Returns whether a device with a deferred change needs no operator: it is silent, or it is at
+    /// one of the two positions of that change.
     #[must_use]
     pub fn is_brought_back(&self, device: &DeviceName) -> bool {
         let owed = self.ledger.owed.get(device);
         owed.is_some_and(|owed| !self.answers(device) || self.can_settle(device, owed))
     }
 
-    /// When a device is given what it is owed.
+    /// Returns when the next deferred change is made.
     pub(super) fn settles_at(&self, now: &Now) -> Option<Micros> {
         if self.ledger.owed.is_empty() || self.busy(now).is_some() {
             return None;
@@ -162,7 +164,7 @@ impl Controller {
         Some(at.max(self.own_not_before))
     }
 
-    /// These have what they were owed.
+    /// Resets the tries of devices whose deferred changes are done.
     pub(super) fn forget_tries(&mut self, devices: &[DeviceName]) {
         for device in devices {
             if let Some(seen) = self.devices.get_mut(device) {
@@ -171,7 +173,7 @@ impl Controller {
         }
     }
 
-    /// Gives a device what it is owed; one that fails again is tried ever later.
+    /// Makes the deferred change of a device. After a failure the next try comes ever later.
     pub(super) fn settle(&mut self, now: &Now, actions: &mut Vec<Action>) {
         if self.busy(now).is_some() {
             return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is read of the links in use, as the [diagnosis](crate::diagnosis) takes it.
+//! Readings of the links in use, as input of the [diagnosis](crate::diagnosis).
 //!
-//! A status has the light that arrives at the end of a fibre, where the module stands and whether it answers; bit
-//! errors and what each lane sends or receives are in registers that no poll reads. What is not certain yet is left
-//! out: light that is missing in fewer reads than count, a module that may still answer a hello.
+//! A status has the light at a fibre end, the position of the module and whether it answers. Bit
+//! errors and the light of each lane are in registers that no poll reads. Uncertain readings are
+//! left out: missing light in too few reads, and a module that may still answer a hello.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,12 @@ use crate::diagnosis::{End, Link, Loose, PortReading};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Now, Observation, Position, Slot, at};
 
-/// So much more light than was usual is the usual from then on, in 1/1000 dB: a fibre was cleaned, or laid anew.
+/// The increase in 1/1000 dB that resets the usual power, because the fibre was cleaned or
+/// replaced.
 const BRIGHTER: i32 = 1_000;
 
 impl Seen {
-    /// Remembers what light is usual where the device stands.
+    /// Records the usual power at the current positions.
     pub(super) fn note_usual(&mut self, read: &Observation, least: i32) {
         for (&slot, &power) in read.power_mdbm.iter().filter(|(_, power)| **power >= least) {
             let place = (slot, at(&read.positions, slot));
@@ -34,15 +35,16 @@ impl Seen {
 }
 
 impl Controller {
-    /// The links that both ends are to look into, as last read, and the modules on fibres that none of them leads to; no
-    /// link that is being moved, none of a device that has restarted, and none with a port that was shut down.
+    /// Returns the links that both ends should look into, as last read, and the modules on fibres
+    /// that none of them uses. Links that are being moved, that belong to a restarted device, or
+    /// that have a shut-down port are left out.
     #[must_use]
     pub fn links(&self, now: &Now) -> (Vec<Link>, Vec<Loose>) {
         let fibres = self.inventory.fibres.iter();
         self.links_of(now, fibres.map(|(one, other)| (one.min(other), one.max(other))).collect())
     }
 
-    /// The same of the fibres that lead to modules of these nodes.
+    /// Returns the same for the fibres of these nodes' modules.
     #[must_use]
     pub fn links_near(&self, now: &Now, nodes: &BTreeSet<&str>) -> (Vec<Link>, Vec<Loose>) {
         let modules = nodes.iter().flat_map(|node| {
@@ -108,7 +110,7 @@ impl Controller {
         }
     }
 
-    /// What arrives, where that is certain: too little light counts as the policy counts it.
+    /// Returns the power at an end if it is certain. Low power counts by the rules of the policy.
     fn certain_tap(&self, seen: &Seen, end: &FibreEnd, far: &FibreEnd) -> Option<i32> {
         let (device, slot, to) = end;
         let limits = self.inventory.limits(device);
@@ -119,7 +121,7 @@ impl Controller {
         (tap >= limits.power_min_mdbm || counts).then_some(tap)
     }
 
-    /// Whether a device is out of reach, and has had time to answer a hello.
+    /// Returns whether a device is unreachable and has had time to answer a hello.
     #[must_use]
     pub fn is_silent(&self, now: &Now, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
@@ -129,7 +131,6 @@ impl Controller {
     }
 }
 
-/// The node that a module is in, by its name.
 fn node_of(module: &DeviceName) -> String {
     module.as_str().split('/').next().unwrap_or_default().to_owned()
 }

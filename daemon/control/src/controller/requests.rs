@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What clients ask for: apply, confirm, roll back, adopt, hold. Each is answered at once.
+//! Requests of clients, each answered at once: apply, confirm, roll back, adopt, hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,14 +10,13 @@ use crate::kept_plan::FollowingPlan;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Record};
 use crate::state::{DeviceName, Fabric, Move, Neighbours, Now, Op, Position, Positions, Slot, Txn};
 
-/// Devices whose light is taken as ours.
+/// A request to take the light of devices as ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
-    /// Their names.
     pub devices: Vec<DeviceName>,
     /// Leave out those that do not answer.
     pub leave_out_silent: bool,
-    /// Also where that takes positions away from the plan.
+    /// Adopt even if that takes positions away from the plan.
     pub against_plan: bool,
 }
 
@@ -110,7 +109,7 @@ impl Controller {
         let owned =
             |device: &DeviceName| self.ledger.owned.get(device).cloned().unwrap_or_default();
         let owned_before: Fabric = apply.target.keys().map(|d| (d.clone(), owned(d))).collect();
-        // What a probe does not name stays ours as it was.
+        // Slots that a probe does not name stay ours as they were.
         let mut goal = apply.target;
         if apply.mode == Mode::Probe {
             for (device, slots) in &mut goal {
@@ -157,7 +156,7 @@ impl Controller {
         Answer::Accepted { txn }
     }
 
-    /// Keeps what an operator reports to be broken.
+    /// Records the parts that an operator reports as failed.
     pub(crate) fn report(
         &mut self,
         now: &Now,
@@ -168,7 +167,7 @@ impl Controller {
         self.append(Record::Reported { asked, parts, wall_ms: now.wall_ms }, actions);
     }
 
-    /// Keeps whose the circuits are.
+    /// Records the owner of the circuits.
     pub(crate) fn lease(
         &mut self,
         now: &Now,
@@ -225,8 +224,8 @@ impl Controller {
         }
     }
 
-    /// The apply that brings everything back to where it stood before `txn`. What was found broken
-    /// since stays known to be.
+    /// Returns the apply that restores everything to the positions before `txn`. Faults found since
+    /// stay known.
     ///
     /// # Errors
     /// A transaction that is not in the history.
@@ -234,7 +233,7 @@ impl Controller {
         let Some(target) = self.ledger.stood_before(txn) else {
             return Err(vec![format!("transaction {txn} is not in the history")]);
         };
-        // What is undone is known by its plan again, so that a fault afterwards finds its bypass.
+        // The earlier plan is in force again, so that a later fault finds its bypass.
         let past = self.ledger.history.iter().find(|past| past.txn == txn);
         if past.is_some_and(|past| past.cause == Cause::Probe) {
             let reason = format!(
@@ -250,8 +249,9 @@ impl Controller {
         Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
     }
 
-    /// Where to go when `txn`, which waits for its confirm, is undone: its [way back](Self::way_back), led
-    /// around what broke since by somebody who knows the plans. Holds until the next change.
+    /// Sets the target for an undo of `txn`, which waits for its confirmation: its [way
+    /// back](Self::way_back), changed by the policy to lead around faults since. Valid until the
+    /// next change.
     pub fn lead_back_around(&mut self, txn: Txn, back: Apply) {
         self.around = Some((txn, back));
     }
@@ -321,8 +321,9 @@ impl Controller {
         Answer::Adopted { devices: devices.len(), slots, silent }
     }
 
-    /// Levers held drained are switched at once, outside any transaction: they move traffic, not
-    /// light. The record comes first, so a crash in between leaves them held and read as drifted.
+    /// Switches held drain controls at once, outside any transaction, because they move traffic and
+    /// not light. The record comes first, so after a crash in between they are held and reported as
+    /// drift.
     fn hold(
         &mut self,
         now: &Now,
@@ -359,7 +360,8 @@ impl Controller {
     }
 }
 
-/// Why an adoption is refused that takes these positions away from the plan, and the two ways on.
+/// Returns why an adoption that takes these positions away from the plan is refused, with the two
+/// alternatives.
 fn against_plan(taken: &[(DeviceName, Drift)]) -> Vec<String> {
     let one = |(device, drift): &(DeviceName, Drift)| {
         let [observed, wanted] = [drift.observed, drift.wanted].map(|at| device.place(at));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that were shut down: they send no light by their own word, which is no fault.
+//! Ports that were shut down. They report that they send no light, which is no fault.
 
 use super::Controller;
 use crate::drive::Site;
@@ -8,13 +8,13 @@ use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Shut, Slot};
 /// An end of a fibre that sends no light because it was shut down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShutEnd {
-    /// Which: it stands there by the ledger.
+    /// The end, at its position in the ledger.
     pub end: FibreEnd,
-    /// Who misses its light.
+    /// The end that misses its light.
     pub far: FibreEnd,
-    /// What it says.
+    /// The reported reason.
     pub why: Shut,
-    /// Since when it was read to say so, on the monotonic clock.
+    /// When it was first read so, on the monotonic clock.
     pub since: Micros,
 }
 
@@ -30,12 +30,12 @@ impl Controller {
             read.shut.iter().map(|(slot, why)| (*slot, (*why, since(slot, *why)))).collect();
     }
 
-    /// Whether this slot said that it sends no light when its device was last read.
+    /// Returns whether this slot reported at the last reading that it sends no light.
     pub(super) fn is_shut(&self, device: &DeviceName, slot: Slot) -> bool {
         self.devices.get(device).is_some_and(|seen| seen.shut.contains_key(&slot))
     }
 
-    /// The ends that should send light to another and were shut down, of devices that can be talked to.
+    /// Returns the shut-down ends that should send light, of reachable devices.
     #[must_use]
     pub fn shut_ends(&self) -> Vec<ShutEnd> {
         let up = self.devices.iter().filter(|(_, seen)| seen.up);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What devices report of their light unasked, and a node that is found dead by it.
+//! Unsolicited reports of light, and the detection of a dead node by them.
 //!
 //! ```text
 //!   near end    light lost ──▶ read near end, far end, its node's other modules, and their far ends, all at once
@@ -8,26 +8,25 @@
 //!               ──▶ the node is given up, without a hello on a fresh connection
 //! ```
 //!
-//! A report moves nothing and proves nothing: it says where to look now. What is dead is known from reads, and from
-//! those that are not answered. A late answer alone is no death:
+//! A report moves nothing and proves nothing; it says where to look now. Death is concluded from
+//! readings and from missing ones. A late answer alone is not enough:
 //!
-//! * It counts where nothing but a status was asked for, *after* light was lost: what was lost before says nothing of
-//!   now. In time is twice what the module promises of a status and what its reads took lately, the time of its line in
-//!   it: a module that is slow is slow before its light is lost, too. Five times the promise and the time of its line
-//!   are enough, where twice what its reads took is not longer than that.
-//! * Two modules of the node at least have to be silent, or two far ends to report; a module that was out of reach
-//!   before is no witness of its own silence. One alone is dead after three questions, each of which the far end and
-//!   the others of its node answer promptly, and if nothing at all is heard of it: where its fibre is cut it reports
-//!   that, too.
-//! * A host or a bus that is busy delays all answers. So the near end is asked again after the node is late: that it
-//!   answers promptly shows that the others could have.
+//! * A missing answer counts only to a status requested *after* the light was lost. It is missing
+//!   after twice the promised time plus the duration of recent reads, including the line: a slow
+//!   module was slow before. Five times the promise plus the line is always enough.
+//! * At least two modules of the node must be silent, or two far ends must report. A module that
+//!   was unreachable before is no evidence. A single module is dead after three requests if the far
+//!   end and its node's other modules answer each promptly and it sends nothing at all. With a cut
+//!   fibre it would report lost light, too.
+//! * A busy host or bus delays all answers. So the near end is asked again after the node is late;
+//!   its prompt answer shows that the others could have answered.
 //!
-//! What was asked for before light was lost says nothing of now and is not waited for: a module that promises to report
-//! lost light is asked for its status at once, over the same line. Pace is not taken from reads that so many were asked
-//! together with that their answers wait for the daemon.
+//! A request from before the loss is outdated and not waited for. A module that promises light
+//! reports is asked for its status at once, over the same line. Reads that are requested in large
+//! numbers at once do not count as durations, because their answers wait for the daemon.
 //!
-//! All else is found by a hello on a fresh connection. A module of the node that sends light to nobody has only lost
-//! one answer: it is gone around and only suspected.
+//! All other deaths are found by a hello on a fresh connection. A module of the node that sends
+//! light to no other has merely lost one answer; it is bypassed as a suspect only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,66 +34,67 @@ use super::{Action, Controller, Seen};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Micros, Neighbours, Now, Op, Position, Slot, at};
 
-/// What a device reports.
+/// An unsolicited report of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// No light arrives at this slot any more, which stands there.
+    /// This slot no longer receives light at this position.
     LightLost(Slot, Position),
-    /// It does again.
+    /// The slot receives light again.
     LightBack(Slot),
-    /// It stands elsewhere than it was brought to, or has restarted.
+    /// The device is at another position than it was brought to, or has restarted.
     Changed,
-    /// It says something, if only the answer to a question that is not waited for any more.
+    /// The device sent something, even if only a late answer.
     Alive,
 }
 
-/// What is known of a device whose status is missed.
+/// The conclusion about a device with a missed status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missed {
     /// It may be busy, as others are.
     Unclear,
-    /// It alone does not answer: one answer may be lost.
+    /// Only this device does not answer; one answer may be lost.
     AskAgain,
     /// It is dead, alone or with its node.
     Dead,
 }
 
-/// So many statuses in a row are missed of a module that is dead while others of its node answer.
+/// The missed statuses in a row after which a module is dead while others of its node answer.
 const ASKED_ALONE: u32 = 3;
 
-/// So many reports of a device are heard at once,
+/// The most reports of a device that are handled at once.
 const SIGNALS_BURST: u64 = 16;
-/// and one in this time in the long run: a device that reports without end costs no more reads than that.
+/// The average interval of handled reports, which limits the reads that a device can cause by
+/// endless reports.
 const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
-/// What a device reported, and what follows for it.
+/// The reports of a device and what follows from them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
-    /// Slots whose light it reported lost, and when; until it is back or a read sees it.
+    /// Slots with reported loss of light, and when, until it returns or a read sees it.
     lost: BTreeMap<Slot, Micros>,
-    /// A far end lost the light of its node then, and it has not answered since.
+    /// When a far end lost the light of its node, if it has not answered since.
     suspected: Option<Micros>,
-    /// So many statuses in a row were missed since.
+    /// The consecutive missed statuses since then.
     missed: u32,
-    /// Since when its status is missing, where it was given up for that.
+    /// Since when its status is missing, if it was given up for that.
     pub(super) silent_since: Option<Micros>,
-    /// When it last said something that was not an answer that counts.
+    /// When it last sent something other than a valid answer.
     heard_at: Micros,
-    /// It is to be read at once: a read that was asked for before says nothing.
+    /// When it was to be read at once; earlier requests do not count.
     wanted_at: Micros,
-    /// It was given up with all of its node: its light is gone, too.
+    /// It was given up with its whole node, and its light is gone, too.
     pub(super) is_found_dead: bool,
-    /// The same, and nobody is there who would miss its light.
+    /// The same, but no far end could miss its light.
     pub(super) is_silent_beside: bool,
     paid_until: Micros,
-    /// It was read since it can be talked to.
+    /// It was read since it became reachable.
     is_read: bool,
 }
 
-/// So many reads say how fast a device answers.
+/// The number of reads that determine the speed of a device.
 const PACE_READS: usize = 8;
 
-/// What the last reads of a device took, from the question to the answer.
+/// The durations of a device's last reads, from request to answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     took: [Micros; PACE_READS],
@@ -102,11 +102,12 @@ pub(super) struct Pace {
     last: Micros,
 }
 
-/// So many reads are asked for within [`CROWD_WITHIN`] where their answers wait for the daemon, and not for devices.
+/// With this many requests within [`CROWD_WITHIN`] the answers wait for the daemon and not for the
+/// devices.
 const CROWD: usize = 16;
 const CROWD_WITHIN: Micros = Micros::from_millis(1);
 
-/// When devices were asked last.
+/// The times of the last requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Crowd {
     asked: [Option<Micros>; CROWD],
@@ -114,7 +115,7 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// Whether what is asked now is one of so many.
+    /// Returns whether this request is part of a crowd.
     pub(super) fn joined(&mut self, now: Micros) -> bool {
         let oldest = self.asked[self.next].replace(now);
         self.next = (self.next + 1) % CROWD;
@@ -133,7 +134,7 @@ impl Pace {
         self.last = took;
     }
 
-    /// The slowest of them but one: one that was slow alone met a busy host.
+    /// Returns the second slowest, because a single slow read met a busy host.
     fn slow(&self) -> Micros {
         let mut took = self.took;
         took.sort_unstable();
@@ -142,46 +143,47 @@ impl Pace {
 }
 
 impl Signalled {
-    /// A far end lost the light of its node, and it has not answered since.
+    /// Returns whether a far end lost the light of its node and it has not answered since.
     pub(super) fn is_suspected(&self) -> bool {
         self.suspected.is_some()
     }
 
-    /// It can be talked to again, or a read of it was answered that was asked for at this time.
+    /// Handles a new connection, or the answer to a read requested at `asked`.
     pub(super) fn answered(&mut self, asked: Micros) {
         self.suspected.take_if(|suspected| *suspected <= asked);
         self.missed = 0;
         (self.is_found_dead, self.is_silent_beside) = (false, false);
     }
 
-    /// It says something.
+    /// Records that it sent something.
     pub(super) fn is_heard(&mut self, now: &Now) {
         (self.heard_at, self.missed) = (now.mono, 0);
     }
 
-    /// A read that was asked for at this time sees light at this slot.
+    /// Handles a read, requested at `asked`, that sees light at this slot.
     pub(super) fn sees_light(&mut self, slot: Slot, asked: Micros) {
         if self.lost.get(&slot).is_some_and(|lost| *lost <= asked) {
             self.lost.remove(&slot);
         }
     }
 
-    /// It was read. Whether it was before, since it can be talked to: light that was lost before is never reported.
+    /// Records a read. Returns whether it was read before on this connection; earlier losses of
+    /// light are never reported.
     pub(super) fn was_read(&mut self) -> bool {
         std::mem::replace(&mut self.is_read, true)
     }
 
-    /// A first reading sees no light at this slot: that is a report.
+    /// Treats a first reading without light at this slot as a report.
     pub(super) fn never_saw(&mut self, slot: Slot, asked: Micros) {
         self.lost.insert(slot, asked);
     }
 
-    /// Whether it is to be read anew after a read that was asked for at this time.
+    /// Returns whether it must be read again after a read requested at `asked`.
     pub(super) fn wants_read_after(&self, asked: Micros) -> bool {
         self.wanted_at > asked
     }
 
-    /// Its line is new: what it said over the old one is over.
+    /// Resets everything for a new connection.
     pub(super) fn reset(&mut self) {
         *self = Self { paid_until: self.paid_until, ..Self::default() };
     }
@@ -217,14 +219,14 @@ impl Controller {
         }
     }
 
-    /// Every device in reach is read at once.
+    /// Reads every reachable device at once.
     pub fn ask_all(&mut self, now: &Now) {
         let in_reach = self.devices.values_mut().filter(|seen| seen.up);
         in_reach
             .for_each(|seen| (seen.next_poll, seen.signalled.wanted_at) = (Micros(0), now.mono));
     }
 
-    /// Light is lost that should arrive: the node that should send it may be dead.
+    /// Handles lost light: the node that should send it may be dead.
     pub(super) fn suspect(&mut self, now: &Now, device: &DeviceName, (slot, to): (Slot, Position)) {
         let Some(far) = self.inventory.far_end(device, slot, to).cloned() else { return };
         let stands = |device: &DeviceName, slot: Slot, to: Position| {
@@ -238,7 +240,7 @@ impl Controller {
         node.push(far.0.clone());
         for module in node {
             if let Some(seen) = self.devices.get_mut(&module) {
-                // A second report, of another fibre of the node, makes what was asked since the first no older.
+                // A second report about another fibre of the node keeps the time of the first.
                 seen.signalled.suspected.get_or_insert(now.mono);
             }
             self.read_now(now, &module);
@@ -246,7 +248,8 @@ impl Controller {
         self.look_around(&far.0);
     }
 
-    /// Whether a device in reach is asked nothing now, or what was asked before the light of its node was lost.
+    /// Returns whether a reachable device may be asked: nothing is pending, or only a request from
+    /// before the loss of its node's light.
     pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Seen) -> bool {
         let promises = || self.inventory.limits(device).probe_within > Micros(0);
         seen.up
@@ -257,7 +260,8 @@ impl Controller {
             })
     }
 
-    /// How long a status of this device may take before it is missed, where it promises to report lost light.
+    /// Returns how long a status of this device may take before it is missed, if it promises light
+    /// reports.
     fn status_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let longest = self.prompt_within(device, seen)?;
         let slow = seen.pace.slow();
@@ -265,15 +269,15 @@ impl Controller {
         Some(answers.map_or(longest, |answers| Micros(2 * (answers + slow).0).min(longest)))
     }
 
-    /// How long a status of a witness may take to show that others could have answered. Those were asked before it, so
-    /// they are silent for longer by then.
+    /// Returns how long a witness's status may take to show that others could have answered. Those
+    /// were asked earlier, so they have been silent for longer.
     fn prompt_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let limits = &self.inventory.devices.get(device)?.limits;
         let within = limits.probe_within.max(Micros(2 * seen.pace.slow().0));
         (limits.probe_within.0 > 0 && within < limits.read_within).then_some(within)
     }
 
-    /// When the status that a device of a suspected node was asked for is missed.
+    /// Returns when the requested status of a device in a suspected node is missed.
     pub(super) fn missed_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let flight = seen.in_flight.as_ref().filter(|flight| flight.is_probe)?;
         let suspected = seen.signalled.suspected.filter(|suspected| *suspected <= flight.asked)?;
@@ -281,8 +285,8 @@ impl Controller {
         Some(asked + self.status_within(device, seen)?)
     }
 
-    /// Asks whoever should see light of this node once more, and its other modules: that they answer shows that this
-    /// one could have.
+    /// Reads the far ends of this node's fibres once more, and its other modules. Their answers
+    /// show that this device could have answered.
     pub(super) fn ask_witnesses(&mut self, now: &Now, device: &DeviceName) {
         let mut node = self.of_same_node(device);
         let beside = node.clone();
@@ -293,8 +297,9 @@ impl Controller {
         }
     }
 
-    /// Whether a device alone of its node misses a status: nothing was heard of it since its light is gone, and a far
-    /// end that reported so and the other modules of its node have answered promptly since it was asked.
+    /// Returns whether only this device of its node misses a status. It sent nothing since its
+    /// light is gone, while a reporting far end and its node's other modules answered promptly
+    /// since the request.
     fn is_silent_alone(&self, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
@@ -315,7 +320,7 @@ impl Controller {
             && beside.iter().all(answered)
     }
 
-    /// What is known of a device whose status is missed.
+    /// Returns the conclusion about a device with a missed status.
     pub(super) fn missed(&self, device: &DeviceName) -> Missed {
         let asked = self.devices.get(device).map_or(0, |seen| seen.signalled.missed);
         match (self.is_node_dead(device), self.is_silent_alone(device)) {
@@ -326,7 +331,7 @@ impl Controller {
         }
     }
 
-    /// It is asked for its status once more.
+    /// Asks a device for its status once more.
     pub(super) fn ask_again(&mut self, now: &Now, device: &DeviceName, actions: &mut Vec<Action>) {
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.in_flight = None;
@@ -336,9 +341,9 @@ impl Controller {
         self.ask_witnesses(now, device);
     }
 
-    /// Whether the node of this device is found dead: no module of it that was in reach answers a status, whoever
-    /// should see light of them was read since and sees none, and a far end that reported so has answered promptly
-    /// since they are silent; two far ends where only one module was in reach.
+    /// Returns whether the node of this device is dead. No reachable module of it answers a status,
+    /// and later reads of the far ends see none of their light. A far end that reported the loss
+    /// has answered promptly since; two are needed if only one module was reachable.
     pub(super) fn is_node_dead(&self, device: &DeviceName) -> bool {
         let mut node = self.of_same_node(device);
         node.push(device.clone());
@@ -355,7 +360,7 @@ impl Controller {
             && in_reach.iter().all(|module| self.is_light_gone(module) != Some(false))
     }
 
-    /// Marks a device that is given up with all of its node.
+    /// Marks a device that is given up with its whole node.
     pub(super) fn found_dead(&mut self, device: &DeviceName) {
         let gone = self.is_light_gone(device) == Some(true);
         if let Some(seen) = self.devices.get_mut(device) {
@@ -365,8 +370,8 @@ impl Controller {
         }
     }
 
-    /// Whether the light of a device is gone wherever it should arrive, by reads since it is suspected; `None` if it
-    /// should arrive nowhere.
+    /// Returns whether the light of a device is gone everywhere, by reads since it is suspected;
+    /// `None` if it should arrive nowhere.
     fn is_light_gone(&self, device: &DeviceName) -> Option<bool> {
         let seen = self.devices.get(device)?;
         let since = seen.signalled.suspected.unwrap_or(seen.down_since);
@@ -380,8 +385,8 @@ impl Controller {
         read.reduce(|one, other| one && other)
     }
 
-    /// Whether a device fell silent with all of its node, sends light to nobody, and may still answer a hello: its
-    /// silence is one lost answer and no more.
+    /// Returns whether a device fell silent with its whole node, sends light to no other, and may
+    /// still answer a hello. Its silence is no more than one lost answer.
     #[must_use]
     pub fn is_silent_beside(&self, device: &DeviceName, now: &Now) -> bool {
         let silent_within = self.inventory.limits(device).silent_within;
@@ -391,8 +396,8 @@ impl Controller {
         })
     }
 
-    /// The far ends that reported that the light of this device is gone, where a read since `since` agrees that was
-    /// answered as soon as a status is.
+    /// Returns the far ends that reported the loss of this device's light, confirmed by a prompt
+    /// read since `since`.
     fn who_reports_lost<'a>(
         &'a self,
         device: &DeviceName,
@@ -412,7 +417,7 @@ impl Controller {
 }
 
 impl Seen {
-    /// Whether it reported that the light of a slot is gone, and a read since agrees.
+    /// Returns whether it reported the loss of a slot's light, confirmed by a later read.
     pub(super) fn confirms_lost(&self, slot: Slot) -> bool {
         let lost = self.signalled.lost.get(&slot);
         lost.is_some_and(|lost| *lost <= self.read_at) && self.dark.contains_key(&slot)
@@ -423,7 +428,8 @@ impl Seen {
 mod tests {
     use super::*;
 
-    /// A thousand devices are read at once: their answers wait for the daemon, and none of them is slow for it.
+    /// A thousand devices are read at once: their answers wait for the daemon, and none counts as
+    /// slow.
     #[test]
     fn a_reading_in_a_crowd_is_no_pace_of_the_device() {
         let mut crowd = Crowd::default();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Answers that are late, and devices that are silent: what is read at once to find out which it is.
+//! Late answers and silent devices, and the reads that tell them apart from dead ones.
 //!
-//! A late answer alone says little: a machine is busy, a byte was lost. So it is waited for as long as
-//! `reply_within` while the light of the device arrives at its neighbours. Where it does not, or another module of
-//! its node is found silent and without light, the answer is given up, and the device has to answer a hello on a
-//! fresh connection or counts as dead.
+//! A late answer alone proves little: a machine is busy, a byte was lost. So the daemon waits for
+//! `reply_within` while the device's light arrives at its neighbours. If the light is missing, or
+//! another module of its node is silent and without light, the answer is given up. The device then
+//! has to answer a hello on a fresh connection or counts as dead.
 
 use super::signals::Missed;
 use super::{Action, Controller, Seen, Ticket};
@@ -13,14 +13,14 @@ use crate::mover::ANSWER;
 use crate::state::{DeviceName, Micros, Now, Outcome};
 use lightloom_units::id::BundleId;
 
-/// A device that promised no times has as long to answer a hello on a fresh connection.
+/// The time to answer a hello on a fresh connection, for a device without promised times.
 const HELLO_WITHIN: Micros = Micros::from_millis(50);
-/// The first hello after a start of the daemon is answered within twice what a module promises of a status.
+/// The time for the first hello after a start of the daemon: twice a module's promise for a status.
 const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 
 impl Controller {
-    /// When the operation on its way to a device is late, missed, or given up; never while it waits behind
-    /// something else that the device is asked.
+    /// Returns when the pending operation of a device is late, missed, or given up; never while it
+    /// waits behind another query.
     pub(super) fn due_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let flight = seen.in_flight.as_ref().filter(|_| !seen.occupied)?;
         let late = match flight.is_late && !self.is_needless(device, seen) {
@@ -34,7 +34,7 @@ impl Controller {
         Some(missed.map_or(late, |missed| missed.min(late)))
     }
 
-    /// Gives up what is over, and reads at once what is late, with what is around it.
+    /// Gives up overdue operations, and reads the surroundings of late ones.
     pub(super) fn time_out(&mut self, now: &Now, actions: &mut Vec<Action>) {
         let due = |device: &DeviceName| {
             let seen = self.devices.get(device)?;
@@ -66,7 +66,7 @@ impl Controller {
         }
     }
 
-    /// What is asked of a device is late, or a status of it is missed: what tells which it is, is read at once.
+    /// Handles a late answer or a missed status: reads at once what distinguishes the cases.
     fn note_late(&mut self, now: &Now, device: &DeviceName) {
         let missed = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
         let missed = missed.filter(|missed| *missed <= now.mono);
@@ -83,7 +83,7 @@ impl Controller {
         }
     }
 
-    /// A device is asked about itself from now on, or not any more: what was asked of it meanwhile is asked now.
+    /// Handles the begin or end of a query about a device. Waiting operations count from its end.
     pub(super) fn occupied(&mut self, now: &Now, device: &DeviceName, occupied: bool) {
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.occupied = occupied;
@@ -97,7 +97,8 @@ impl Controller {
         }
     }
 
-    /// The far ends of what is lit on a device, and the switches that its node is plugged into.
+    /// Returns the far ends of a device's lit slots, and the switches to which its node is
+    /// connected.
     pub(super) fn opposite(&self, device: &DeviceName) -> Vec<DeviceName> {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
@@ -106,7 +107,7 @@ impl Controller {
         far.map(|(far, ..)| far).chain(switches).cloned().collect()
     }
 
-    /// The other modules of its node: what takes one of them down often takes all.
+    /// Returns the other modules of its node, which often fail together.
     pub(super) fn of_same_node(&self, device: &DeviceName) -> Vec<DeviceName> {
         let Some((node, _)) = device.as_str().split_once('/') else { return Vec::new() };
         let first = format!("{node}/");
@@ -115,7 +116,8 @@ impl Controller {
         of_node.filter(|name| *name != device).cloned().collect()
     }
 
-    /// Reads at once what tells whether a device is dead: its node's other modules, and the far ends of all.
+    /// Reads what shows whether a device is dead: its node's other modules, and the far ends of all
+    /// of them.
     pub(super) fn look_around(&mut self, device: &DeviceName) {
         let mut around = self.of_same_node(device);
         let opposite = around.iter().chain([device]).flat_map(|device| self.opposite(device));
@@ -126,9 +128,9 @@ impl Controller {
         }
     }
 
-    /// Whether a late answer is not waited for to its end: something else says that the device is dead, or it is a read
-    /// and another is wanted since. Its answer may be lost, as when what carries it was away for a moment, and no
-    /// other can be asked before it is given up.
+    /// Returns whether a late answer can be given up early. Either other evidence shows that the
+    /// device is dead, or it is a read and a newer one is wanted. The answer may be lost after a
+    /// short interruption, and no other request is possible before.
     fn is_needless(&self, device: &DeviceName, seen: &Seen) -> bool {
         let is_old = seen
             .in_flight
@@ -137,15 +139,15 @@ impl Controller {
         is_old || self.is_witnessed(device)
     }
 
-    /// Whether something else than a late answer says that a device is dead: its light is missing, or that of
-    /// another module of its node which is out of reach. A module in loopback sends light to nobody.
+    /// Returns whether other evidence shows that a device is dead: its light is missing, or that of
+    /// an unreachable module of its node. A module in loopback sends light to no other.
     fn is_witnessed(&self, device: &DeviceName) -> bool {
         let is_down = |name: &DeviceName| self.devices.get(name).is_some_and(|seen| !seen.up);
         let mut of_node = self.of_same_node(device).into_iter();
         self.is_missed(device) || of_node.any(|name| is_down(&name) && self.is_missed(&name))
     }
 
-    /// Whether the light of a device is missing at the far end of one of its fibres: read often enough there.
+    /// Returns whether enough reads at a far end miss the light of a device.
     fn is_missed(&self, device: &DeviceName) -> bool {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let mut far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
@@ -156,13 +158,13 @@ impl Controller {
         })
     }
 
-    /// How long a device that is out of reach has to answer a hello on a fresh connection.
+    /// Returns how long an unreachable device has to answer a hello on a fresh connection.
     pub(super) fn hello_within(&self, device: &DeviceName) -> Micros {
         self.inventory.limits(device).silent_within.max(HELLO_WITHIN)
     }
 
-    /// Whether it is not known yet if a device is dead: one that answers has not been read since then, one that
-    /// does not may still answer on a fresh connection.
+    /// Returns whether it is still unknown if a device is dead: a reachable one has not been read
+    /// since `since`, an unreachable one may still answer on a fresh connection.
     #[must_use]
     pub fn may_be_silent(&self, device: &DeviceName, since: Micros, now: &Now) -> bool {
         let hello_within = self.hello_within(device);
@@ -177,8 +179,8 @@ impl Controller {
 }
 
 impl Seen {
-    /// From when on a device that is out of reach has had time to answer a hello: since it was last reached, or
-    /// since the daemon started.
+    /// Returns when an unreachable device has had time to answer a hello, counted from the last
+    /// contact or the start of the daemon.
     pub(super) fn silent_from(&self, hello_within: Micros) -> Micros {
         match self.was_up {
             true => self.down_since + hello_within,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One transaction on its way: what a drive wants becomes records and sends, and its end a result.
+//! The transaction under way: the commands of a drive become records and sends, and its end a
+//! result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use crate::ledger::Open;
 use crate::record::{Cause, Intent, OnFailure, Pending, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
 
-/// A device that was read within this time is not armed before a bypass moves it.
+/// A device read within this time is not armed before a bypass moves it.
 const READ_LATELY: Micros = Micros::from_secs(2);
 
 impl Controller {
@@ -19,7 +20,7 @@ impl Controller {
         let Some(open) = self.ledger.open.clone() else { return };
         let finish = !open.fired.is_empty() && self.inventory.recovery == Recovery::FinishForward;
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
-        // What the dead daemon sent last may still be on its way.
+        // The dead daemon's last commands may still arrive.
         for device in open.intent.after.keys() {
             if let Some(seen) = self.devices.get_mut(device) {
                 seen.late_until = now.mono + self.inventory.limits(device).late_within;
@@ -29,7 +30,7 @@ impl Controller {
             let start = Start::WhatAnswers(self.long_silent(now));
             self.run(now, open.intent.after, start, actions);
         } else {
-            // Which devices were fired may have been lost: all are looked at.
+            // The list of fired devices may be incomplete, so all are examined.
             let all = open.intent.before.keys().cloned().collect();
             self.go_back(now, &open, &all, BTreeMap::new(), actions);
         }
@@ -44,7 +45,8 @@ impl Controller {
     ) {
         let Some(open) = &self.ledger.open else { return };
         if makes_up(&open.intent.cause) {
-            // Its traffic was taken off for the change that it missed, and is let back though it need not move.
+            // Its traffic was taken off for the deferred change, and is restored even if the device
+            // need not move.
             let drains = |device: &DeviceName| {
                 self.inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
             };
@@ -77,8 +79,8 @@ impl Controller {
         self.execute(now, commands, actions);
     }
 
-    /// How those devices of a bypass were read lately that stand as they were planned to and are moved by one request:
-    /// they do not have to be armed before.
+    /// Returns the recent readings of a bypass's devices that are at the planned positions and move
+    /// with one request. They need no arming.
     fn known_to_stand(
         &self,
         now: &Now,
@@ -103,7 +105,7 @@ impl Controller {
         intent.after.keys().filter_map(known).collect()
     }
 
-    /// Where the devices stand that are at the far ends of these.
+    /// Returns the positions of the devices at the far ends.
     fn standing_opposite(&self, target: &Fabric) -> Fabric {
         let ends = target.iter().flat_map(|(device, slots)| {
             slots.iter().filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to))
@@ -113,7 +115,7 @@ impl Controller {
         let seen =
             |far: &&DeviceName| self.devices.get(*far).filter(|seen| seen.up)?.observed.as_ref();
         let stands = opposite.iter().filter_map(|far| Some(((*far).clone(), seen(far)?)));
-        // A port that was shut down sends no light wherever it stands: none is expected of it.
+        // A shut-down port sends no light at any position, so none is expected from it.
         let sends = |seen: &Observation| {
             let mut positions = seen.positions.clone();
             positions.retain(|slot, _| !seen.is_shut(*slot));
@@ -177,8 +179,8 @@ impl Controller {
         }
     }
 
-    /// A device that was done early may have been read since, and stand elsewhere by then: a
-    /// command from before a time-out can arrive late.
+    /// Checks devices that finished early again, because a command from before a time-out can
+    /// arrive late and move them.
     fn look_again(&self, open: &Open, parts: &mut BTreeMap<DeviceName, PartEnd>) {
         let target = if open.turned.is_some() { &open.intent.before } else { &open.intent.after };
         for (device, part) in parts.iter_mut().filter(|(_, p)| p.verdict == Verdict::Applied) {
@@ -195,8 +197,8 @@ impl Controller {
         }
     }
 
-    /// Turns the transaction round for the devices that may have moved: the others stand at
-    /// `before`, so for them the way back is empty.
+    /// Reverses the transaction for the devices that may have moved. The others are at `before` and
+    /// need no moves.
     fn go_back(
         &mut self,
         now: &Now,
@@ -228,7 +230,7 @@ impl Controller {
         let committed = result == TxnResult::Committed;
         let pending = within.filter(|_| committed);
         let pending = pending.map(|within| Pending { txn, since: now.clone(), within });
-        // Devices the target names and nothing had to move on are ours as well now.
+        // Devices that the target names but that did not have to move are ours now, too.
         let mut parts = parts;
         let undone = result == TxnResult::Partial && open.intent.cause.undoes();
         if committed || undone {
@@ -258,19 +260,19 @@ impl Controller {
     }
 }
 
-/// Whether a device is brought where it could not be brought before.
+/// Returns whether this is a deferred change.
 fn makes_up(cause: &Cause) -> bool {
     matches!(cause, Cause::Owed(_))
 }
 
-/// Says of devices that could not be reached on the way back what becomes of them.
+/// Adds to the result of unreachable devices what happens to them later.
 fn owe(parts: &mut BTreeMap<DeviceName, PartEnd>) {
     for part in parts.values_mut().filter(|part| part.verdict == Verdict::Unknown) {
         part.detail += "; it is read and brought back when it answers again";
     }
 }
 
-/// How devices came out of a transaction that went forward and then back.
+/// Combines the results of the way forward and the way back.
 fn merge(
     forward: &BTreeMap<DeviceName, PartEnd>,
     back: BTreeMap<DeviceName, PartEnd>,

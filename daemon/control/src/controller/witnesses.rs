@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is seen of a device that does not answer, by those who do: its light at the far ends of its circuits.
+//! What other devices see of a silent one: its light at the far ends of its circuits.
 //!
-//! Silence says nothing of a device: its line may be lost, or the daemon's own. A reading that arrives does.
+//! Silence proves nothing about a device, because its line or the daemon's own may be lost. A
+//! reading does.
 
 use super::Controller;
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, at};
 
-/// What the far end of a circuit reads of a device that does not answer.
+/// What the far end of a circuit reads of a silent device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// No light, long enough to be no settling, and this in 1/1000 dBm.
+    /// No light, for longer than settling takes, with the power in 1/1000 dBm.
     Dark(i32),
-    /// Light, by a reading since the device fell silent.
+    /// Light, in a reading since the device fell silent.
     Lit,
-    /// Nothing that counts: it does not answer either, is being moved, or was not read often enough.
+    /// Nothing conclusive: the far end is silent, too, is being moved, or was not read often
+    /// enough.
     Nothing,
 }
 
-/// A circuit of a device that does not answer, from its far end.
+/// A circuit of a silent device, seen from its far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Testimony {
     /// The far end, which should see the device.
@@ -28,7 +30,8 @@ pub struct Testimony {
 }
 
 impl Controller {
-    /// What the far ends of the circuits of this device see of it. A circuit is what both ends are to look into.
+    /// Returns what the far ends of this device's circuits see of it. Both ends of a circuit should
+    /// look into it.
     #[must_use]
     pub fn testimonies(&self, device: &DeviceName) -> Vec<Testimony> {
         let owned = self.ledger.owned.get(device).into_iter().flatten();
@@ -59,7 +62,7 @@ impl Controller {
         if is_lit { Sight::Lit } else { Sight::Nothing }
     }
 
-    /// Whether a device that is out of reach sends light all the same: a far end was read since, and sees it.
+    /// Returns whether an unreachable device still sends light, by a later reading at a far end.
     #[must_use]
     pub fn sends_light(&self, device: &DeviceName) -> bool {
         let owned = self.ledger.owned.get(device).into_iter().flatten();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From the circuits of a plan's phases to the cross-connects of the switches that carry them.
+//! Converts the circuits of a plan's phases into cross-connects of the switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,13 @@ use lightloom_units::id::OcsId;
 use crate::change::{Mode, Moves, Phase, Way};
 use crate::state::{DeviceName, Fabric, Move, Position, Positions, Slot};
 
-/// The device of each optical switch, and how it numbers the ports of a plan.
+/// The device of each optical switch, with its numbering of the plan's ports.
 pub type Switches = BTreeMap<OcsId, (DeviceName, DevicePorts)>;
 
 /// The most switches that are named.
 const SWITCHES_NAMED: usize = 6;
 
-/// Where every switch shall stand for these circuits: what is not named on it is dark.
+/// Returns the positions of every switch for these circuits. Slots that are not named are dark.
 #[must_use]
 pub fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     let mut target: Fabric =
@@ -26,7 +26,7 @@ pub fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     target
 }
 
-/// Both ways of light of every circuit, in the numbers of its device.
+/// Returns both directions of every circuit in the device's numbers.
 #[must_use]
 pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     let mut positions = Fabric::new();
@@ -38,10 +38,10 @@ pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     positions
 }
 
-/// Refuses circuits on switches that no device is configured for.
+/// Refuses circuits on switches without a configured device.
 ///
 /// # Errors
-/// Which switches, and what to write.
+/// The switches, and what to write.
 pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<(), Vec<String>> {
     let circuits = phases.iter().flat_map(|phase| &phase.circuits);
     let needed: BTreeSet<OcsId> = circuits.map(|circuit| circuit.ocs).collect();
