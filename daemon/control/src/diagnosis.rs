@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what is measured to the part at fault: transceiver, lane, fibre, connector, switch port or node.
+//! Finds the failed part from measurements: transceiver, lane, fibre, connector, switch port or
+//! node.
 //!
 //! ```text
 //!   readings, usual readings ─▶ symptoms ─▶ each part that explains some of them ─▶ the best one, with its evidence
@@ -7,9 +8,10 @@
 //!                                  └────────  less what it predicts and was not) ◀────────┘ what it explains is taken away
 //! ```
 //!
-//! A part is named by what it predicts, not by the first symptom: a dead node predicts that all of its modules are
-//! silent, a dead module only its own, a cut fibre that two modules which answer and send both miss each other's light.
-//! Pure, and moves nothing: the policies decide by reads of their own.
+//! A part is named by its predictions, not by the first symptom. A dead node predicts that all its
+//! modules are silent, a dead module only its own silence. A cut fibre predicts that two modules
+//! that answer and send miss each other's light. The diagnosis is pure and moves nothing; the
+//! policies decide by their own reads.
 
 mod parts;
 mod symptoms;
@@ -19,88 +21,82 @@ use std::fmt;
 
 use crate::state::{DeviceName, Slot};
 
-/// What a module says of one of its ports, or usually says.
+/// The readings, or usual readings, of a module's port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortReading {
-    /// It answers.
+    /// Whether it answers.
     pub answers: bool,
-    /// Its light is where it was brought.
+    /// Whether it is at its position.
     pub stands: bool,
-    /// What each lane sends by the module's own monitor, in 1/1000 dBm; empty if it does not say.
+    /// The power that each lane sends, by the module's own monitor, in 1/1000 dBm; empty if
+    /// unknown.
     pub sent: Vec<i32>,
-    /// What arrives at the end of the fibre, before anything of the module's receiver, in 1/1000 dBm.
+    /// The power at the end of the fibre, before the module's receiver, in 1/1000 dBm.
     pub tap: Option<i32>,
-    /// What each lane receives, in 1/1000 dBm; empty if it does not say.
+    /// The power that each lane receives, in 1/1000 dBm; empty if unknown.
     pub received: Vec<i32>,
-    /// Bit errors of each lane before correction, as 1/1000 of their decimal logarithm; empty if it does not say.
+    /// The bit errors of each lane before correction, as 1/1000 of their decimal logarithm; empty
+    /// if unknown.
     pub errors: Vec<i32>,
 }
 
 /// One end of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct End {
-    /// The node that the module is in.
     pub node: String,
-    /// The module.
     pub module: DeviceName,
-    /// What it says now.
+    /// The current readings.
     pub now: PortReading,
-    /// What it said when the link was last known to be well.
+    /// The readings when the link was last known to be well.
     pub usual: PortReading,
 }
 
-/// A port of an optical switch on the way of a link.
+/// A port of an optical switch within a link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortOnTheWay {
-    /// The port.
     pub slot: Slot,
-    /// It was read where it should stand.
+    /// Whether it was read at its position.
     pub stands: bool,
-    /// The light that arrives at it from its module, now and usually, in 1/1000 dBm.
+    /// The power that arrives from its module, now and usually, in 1/1000 dBm.
     pub arrives: Option<(i32, i32)>,
-    /// The light that leaves it towards its module, now and usually, in 1/1000 dBm.
+    /// The power that leaves towards its module, now and usually, in 1/1000 dBm.
     pub leaves: Option<(i32, i32)>,
 }
 
 /// A circuit through an optical switch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverSwitch {
-    /// The switch.
     pub switch: DeviceName,
-    /// The ports of both ends, in their order.
+    /// The ports of both ends, in order.
     pub ports: [PortOnTheWay; 2],
 }
 
-/// A module that no link in use leads to.
+/// A module that no link in use reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loose {
-    /// The node that it is in.
     pub node: String,
-    /// The module.
     pub module: DeviceName,
-    /// It answers.
+    /// Whether it answers.
     pub answers: bool,
 }
 
-/// A link between two modules, both directions.
+/// A link between two modules, in both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// Its ends.
     pub ends: [End; 2],
-    /// `None` where one fibre joins the ends.
+    /// The switch between the ends; `None` for a single fibre.
     pub over: Option<OverSwitch>,
 }
 
 /// A part that can be at fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Culprit {
-    /// A node, with all of its modules.
+    /// A node with all its modules.
     Node(String),
-    /// A module.
     Transceiver(DeviceName),
-    /// One lane of a module, from 0: what it sends, or what it receives.
+    /// One lane of a module, from 0, in sending or receiving.
     Lane(DeviceName, usize),
-    /// The fibre that is plugged into this module, up to the next module or switch.
+    /// The fibre at this module, up to the next module or switch.
     Fibre(DeviceName, DeviceName),
     /// The connector of a fibre at this module or, with a slot, at this port of a switch.
     Connector(DeviceName),
@@ -121,36 +117,36 @@ impl fmt::Display for Culprit {
     }
 }
 
-/// Something that is not as usual.
+/// A deviation from the usual readings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Symptom {
-    /// The module does not answer.
     Silent(DeviceName),
     /// It sends no light on any lane, by its own monitor.
     SendsNothing(DeviceName),
     /// It sends no light on this lane, by its own monitor.
     LaneSendsNothing(DeviceName, usize),
-    /// Light arrives at its tap and not at its lanes.
+    /// Light arrives at its tap but not at its lanes.
     Deaf(DeviceName),
-    /// Its light is not where it was brought.
+    /// It is not at its position.
     Strayed(DeviceName),
-    /// Nothing arrives at this module from that one.
+    /// No light arrives at the first module from the second.
     Dark(DeviceName, DeviceName),
-    /// Less than usual arrives at this module from that one, about the same on every lane.
+    /// Less light than usual arrives at the first module from the second, about the same on every
+    /// lane.
     Weak(DeviceName, DeviceName),
-    /// Less than usual arrives, and the less the longer the wavelength.
+    /// Less light than usual arrives, with more loss at longer wavelengths.
     Tilted(DeviceName, DeviceName),
-    /// Less than usual arrives on this lane alone.
+    /// Less light than usual arrives on this lane only.
     LaneWeak(DeviceName, DeviceName, usize),
-    /// More bit errors on this lane alone, though its light is as usual.
+    /// More bit errors on this lane only, although its light is as usual.
     LaneErrors(DeviceName, usize),
     /// More bit errors on every lane than the light explains.
     Errors(DeviceName),
-    /// A port of a switch does not stand where it should.
+    /// A port of a switch is not at its position.
     PortStrayed(DeviceName, Slot),
-    /// Less than usual or nothing arrives at this port from its module.
+    /// Less light than usual, or none, arrives at this port from its module.
     PortMisses(DeviceName, Slot),
-    /// What arrives at the other port leaves this one weaker than usual or not at all.
+    /// Light from the other port leaves this one weaker than usual or not at all.
     PortLoses(DeviceName, Slot),
 }
 
@@ -187,14 +183,13 @@ impl fmt::Display for Symptom {
     }
 }
 
-/// A part that is named.
+/// A diagnosed part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
-    /// Which.
     pub culprit: Culprit,
-    /// What it explains.
+    /// The symptoms that it explains.
     pub evidence: Vec<Symptom>,
-    /// The part that explains this second best; `None` if no other explains any of it.
+    /// The second best explanation, if there is another.
     pub second: Option<Culprit>,
 }
 
@@ -209,10 +204,10 @@ impl fmt::Display for Named {
     }
 }
 
-/// At most so many parts are named at once.
+/// The most parts named at once.
 const NAMED_MAX: usize = 16;
 
-/// The links of nodes at which something is not as usual: no part of another can explain it.
+/// Returns the links of nodes with symptoms. No part of other nodes can explain these.
 fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
     let odd = links.iter().filter(|link| !symptoms::of(std::slice::from_ref(link)).is_empty());
     let silent = loose.iter().filter(|module| !module.answers).map(|module| module.node.as_str());
@@ -222,13 +217,14 @@ fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
     links.iter().filter(near).cloned().collect()
 }
 
-/// What is at fault, the part that explains most first.
+/// Returns the parts at fault, with the one that explains most first.
 #[must_use]
 pub fn diagnose(links: &[Link]) -> Vec<Named> {
     diagnose_beside(links, &[])
 }
 
-/// The same, beside modules that no link in use leads to: whether a node is at fault shows by all of its modules.
+/// Does the same with modules that no link in use reaches. All modules of a node show whether the
+/// node is at fault.
 #[must_use]
 pub fn diagnose_beside(links: &[Link], loose: &[Loose]) -> Vec<Named> {
     let mut left = symptoms::of(links);

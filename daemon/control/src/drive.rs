@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Brings several devices to a target: arm all, then wave by wave drain, switch, qualify, undrain.
+//! Brings several devices to a target: arm all, then for each wave drain, switch, qualify, undrain.
 //!
 //! ```text
 //!   arm all ─┬─▶ wave: drain ─▶ movers, each device on its own ─▶ undrain ─▶ next wave ─▶ end
 //!            └─▶ one refuses: disarm the others, nothing has moved
 //! ```
 //!
-//! A drive goes in one direction only. Going back is another drive with the old target; the
-//! [controller](crate::controller) decides. Devices succeed and fail one by one: the result is a
-//! list, never a single yes or no.
+//! A drive goes in one direction only. A rollback is another drive to the old target; the
+//! [controller](crate::controller) decides. Devices succeed and fail separately, so the result is a
+//! list.
 
 mod part;
 mod probe;
@@ -24,72 +24,73 @@ use crate::state::{
 
 pub use part::{PartEnd, Verdict};
 
-/// What the drive has to know about the installation.
+/// The facts about the installation that a drive needs.
 pub trait Site: Domains {
-    /// The limits of a device.
+    /// Returns the limits of a device.
     fn limits(&self, device: &DeviceName) -> Limits;
-    /// What takes traffic off a slot: a slot of a Linux switch, 0 drained and 1 in use.
+    /// Returns the drain control of a slot: a slot of a Linux switch, 0 drained and 1 in use.
     fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)>;
-    /// The other end of the fibre that a slot at this position looks into, where it is known.
+    /// Returns the other end of the fibre into which a slot looks at this position, if known.
     fn far_end(&self, device: &DeviceName, slot: Slot, position: Position) -> Option<&FibreEnd>;
 }
 
-/// Traffic is on.
+/// The position of a drain control with traffic.
 pub const IN_USE: Position = Position(1);
 
 /// How strictly a drive begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Every device must stand as recorded here and arm, or nothing moves at all.
+    /// Every device must be at its recorded position and arm, or nothing moves.
     AllOrNothing(Fabric),
-    /// Go on with the devices that answer: compensation, undoing and recovery. These have been silent for
-    /// so long that they are asked once and not waited for.
+    /// Continue with the devices that answer, for compensation, undo and recovery. The listed
+    /// devices have been silent for so long that they are asked only once.
     WhatAnswers(BTreeSet<DeviceName>),
 }
 
-/// What a drive wants done.
+/// A command of a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Record that this wave is about to move light, before the sends that follow.
+    /// Record that this wave is about to move light, before the following sends.
     Fire(Wave),
-    /// Send to a device; hand the outcome to [`Drive::reply`].
+    /// Send to a device and pass the outcome to [`Drive::reply`].
     Send(DeviceName, Op),
-    /// Every device has ended.
+    /// Every device has finished.
     End(BTreeMap<DeviceName, PartEnd>),
 }
 
-/// A drive on its way.
+/// A drive in progress.
 #[derive(Clone, Debug)]
 pub struct Drive {
     txn: Txn,
     target: Fabric,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     held: BTreeSet<(DeviceName, Slot)>,
-    /// Where devices that this drive does not move stand.
+    /// The positions of devices that this drive does not move.
     standing: Fabric,
     start: Start,
-    /// Light that is missing where devices stood before is no failure of bringing them back there.
+    /// When devices return to earlier positions, missing light there is no failure.
     goes_back: bool,
-    /// Until then a command that was given up may still be carried out: these are armed, and so read, after it.
+    /// Until these times abandoned commands may still be carried out; the devices are armed, and so
+    /// read, afterwards.
     late: BTreeMap<DeviceName, Micros>,
     stage: Stage,
-    /// Arming: the next try or `None` while one is in flight, and when to give up.
+    /// The devices that are being armed.
     arming: BTreeMap<DeviceName, Arming>,
     seen: BTreeMap<DeviceName, Observation>,
-    /// These are not armed.
+    /// Devices that need no arming.
     known: BTreeSet<DeviceName>,
-    /// Where each stage leaves the slots it moves, in order.
+    /// The positions after each stage, in order.
     stages: Vec<Fabric>,
     waves: Vec<Wave>,
     movers: BTreeMap<DeviceName, Mover>,
     wake: BTreeMap<DeviceName, Micros>,
     trouble: BTreeMap<DeviceName, PartEnd>,
     fired: BTreeSet<DeviceName>,
-    /// Traffic is let back on everything that is at the target.
+    /// Traffic has been restored on everything that is at the target.
     let_back: bool,
-    /// A probe: these are read once everything stands, whether they moved or not.
+    /// In a probe: the devices to read at the end, whether they moved or not.
     looks: BTreeSet<DeviceName>,
-    /// A probe: whose readings are not there yet.
+    /// In a probe: the devices whose readings are still missing.
     looking: BTreeSet<DeviceName>,
     is_probe: bool,
 }
@@ -111,8 +112,9 @@ struct Arming {
 }
 
 impl Drive {
-    /// A drive to `target`. `neighbours` are who should be seen where; `held` are levers an operator
-    /// has drained by hand, which stay so; `standing` is where other devices stand.
+    /// Creates a drive to `target`. `neighbours` are the expected neighbours; `held` are drain
+    /// controls that an operator drained and that stay so; `standing` has the positions of other
+    /// devices.
     #[must_use]
     pub fn new(
         txn: Txn,
@@ -148,37 +150,38 @@ impl Drive {
         }
     }
 
-    /// Moves of a stage wait until those of the stage before it are done.
+    /// Sets the stages: the moves of a stage wait until those of the stage before are done.
     pub fn in_stages(&mut self, stages: Vec<Fabric>) {
         self.stages = stages;
     }
 
-    /// Everything goes back to where it stood: nobody has to see light there that may not have been there
-    /// before either. If it is missing it is [found](crate::controller::DarkFibre) like any other.
+    /// Marks the drive as a return to earlier positions. Light need not arrive there, because it
+    /// may have been missing before. If it is missing, it is [found](crate::controller::DarkFibre)
+    /// like any other.
     pub fn go_back(&mut self) {
         self.goes_back = true;
     }
 
-    /// Reads and moves these devices only from these times on: until then a command that was given up may still
-    /// be carried out.
+    /// Reads and moves these devices only after these times, because abandoned commands may be
+    /// carried out until then.
     pub fn wait_for_late(&mut self, late: BTreeMap<DeviceName, Micros>) {
         self.late = late;
     }
 
-    /// These were read to stand as here, and arm by the request that moves them: they are not armed before. One that
-    /// refuses is found when it is read back.
+    /// Gives the readings of devices that arm and move with one request, and so need no arming. A
+    /// refusal shows when they are read back.
     pub fn knows(&mut self, seen: BTreeMap<DeviceName, Observation>) {
         self.known = seen.keys().cloned().collect();
         self.seen = seen;
     }
 
-    /// Arms every device that is not known to stand as planned.
+    /// Arms every device that needs it.
     pub fn begin(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
         let unknown = self.target.keys().filter(|device| !self.known.contains(*device));
         let devices: Vec<DeviceName> = unknown.cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
-            // An answer that is overdue is asked for once more, in case only its line was disturbed.
+            // An overdue answer is requested once more, in case only the line was disturbed.
             let from = self.late.get(device).copied().unwrap_or_default().max(now);
             let until = match &self.start {
                 Start::WhatAnswers(silent) if silent.contains(device) => from,
@@ -196,13 +199,12 @@ impl Drive {
         at_once.map(|device| self.arm(device)).collect()
     }
 
-    /// The devices that were sent something that moves light.
     #[must_use]
     pub fn fired(&self) -> &BTreeSet<DeviceName> {
         &self.fired
     }
 
-    /// Devices whose answer is waited for, and until when at most.
+    /// Returns the devices whose answers are awaited, and the deadline of each.
     #[must_use]
     pub fn waits_for(&self) -> BTreeMap<DeviceName, Micros> {
         let arming = self.arming.iter().map(|(device, arming)| (device.clone(), arming.until));
@@ -211,13 +213,13 @@ impl Drive {
         arming.chain(moving).collect()
     }
 
-    /// When [`Drive::tick`] is to be called, if nothing else happens.
+    /// Returns when [`Drive::tick`] is due, if nothing else happens.
     #[must_use]
     pub fn deadline(&self) -> Option<Micros> {
         self.wake.values().min().copied()
     }
 
-    /// Time has come for those who sleep.
+    /// Handles elapsed waits.
     pub fn tick(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
         let due: Vec<DeviceName> =
             self.wake.iter().filter(|(_, at)| **at <= now).map(|(d, _)| d.clone()).collect();
@@ -234,7 +236,7 @@ impl Drive {
         self.go_on(now, site, commands)
     }
 
-    /// A device is reached again: what waits for that is tried now.
+    /// Handles a device that is reachable again: its waits end now.
     pub fn reached(&mut self, now: Micros, device: &DeviceName) {
         let late = self.late.get(device).copied().unwrap_or_default();
         if let Some(at) = self.wake.get_mut(device) {
@@ -242,7 +244,7 @@ impl Drive {
         }
     }
 
-    /// The outcome of the last command sent to `device`.
+    /// Handles the outcome of the last command to `device`.
     pub fn reply(
         &mut self,
         now: Micros,
@@ -285,7 +287,8 @@ impl Drive {
             }
             Outcome::Refused(detail) => Some(PartEnd::new(Verdict::Refused, detail)),
             Outcome::Failed(detail) => Some(PartEnd::new(Verdict::Failed, detail)),
-            // Arming moves nothing and is repeatable: the one thing that is simply tried again.
+            // Arming moves nothing and can be repeated, so it is the only operation that is simply
+            // tried again.
             Outcome::Unknown(_) | Outcome::Done(None) if now + arming.backoff <= arming.until => {
                 self.wake.insert(device.clone(), now + arming.backoff);
                 arming.backoff = Micros((arming.backoff.0 * 2).min(2_000_000));
@@ -351,7 +354,7 @@ impl Drive {
         }
     }
 
-    /// Everything of this stage is over: the next stage, until something has to be waited for.
+    /// Advances to the next stage until something has to be awaited.
     fn advance(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
         let mut commands = Vec::new();
         while self.movers.is_empty() && self.looking.is_empty() && self.stage != Stage::Ended {
@@ -428,8 +431,8 @@ impl Drive {
         Stage::Move(wave)
     }
 
-    /// The slots of a step into which nobody sends light when this wave is done: the far end stands
-    /// elsewhere, for now or for good.
+    /// Returns the slots of a step that receive no light after this wave, because the far end is at
+    /// another position, for now or permanently.
     fn unlit(
         &self,
         device: &DeviceName,
@@ -438,7 +441,7 @@ impl Drive {
         site: &impl Site,
     ) -> BTreeSet<Slot> {
         let stands = |far: &DeviceName, slot: Slot| {
-            // A port that was shut down sends no light wherever it stands.
+            // A shut-down port sends no light at any position.
             if self.seen.get(far).is_some_and(|seen| seen.is_shut(slot)) {
                 return Some(Position::DARK);
             }
@@ -475,8 +478,8 @@ impl Drive {
         Stage::Undrain(wave)
     }
 
-    /// Before the end of a drive that completes or undoes what another began: that one may have taken traffic off
-    /// slots that this one finds at their target, so that none of its waves lets it back.
+    /// Restores traffic at the end of a drive that completes or undoes another. That one may have
+    /// drained slots that are at their target here, so that no wave of this drive restores them.
     fn let_back(&mut self, site: &impl Site, commands: &mut Vec<Command>) -> Stage {
         let done = std::mem::replace(&mut self.let_back, true);
         if !done && self.is_probe {
@@ -499,7 +502,7 @@ impl Drive {
         Stage::Undrain(self.waves.len())
     }
 
-    /// The levers of the slots that `slots` picks from each step of the wave.
+    /// Returns the drain controls of the slots that `slots` selects in each step of the wave.
     fn levers(
         &self,
         wave: usize,
@@ -507,7 +510,7 @@ impl Drive {
         slots: impl Fn(&Step) -> Vec<Slot>,
     ) -> BTreeSet<(DeviceName, Slot)> {
         let steps = self.waves[wave].iter().filter(|(device, _)| {
-            // A device in trouble keeps its traffic off.
+            // A device in trouble stays drained.
             !self.trouble.contains_key(*device)
         });
         steps
@@ -541,7 +544,7 @@ impl Drive {
         site: &impl Site,
         commands: &mut Vec<Command>,
     ) {
-        // Who should be seen: at the far ends of the fibres, unless the plan says otherwise.
+        // The expected neighbours are at the far ends of the fibres, unless the plan names others.
         let ends = step.end();
         let lit = ends.iter().filter(|(_, to)| !to.is_dark());
         let far = lit.filter_map(|(&slot, &to)| Some((slot, site.far_end(&device, slot, to)?)));
@@ -552,7 +555,8 @@ impl Drive {
             self.neighbours.get(&device).into_iter().flatten().map(|(s, n)| (*s, n.clone())),
         );
         let (sharing, limits) = (site.sharing(&device), site.limits(&device));
-        // A lever was not read when everybody armed, and what was last asked of it may be unknown.
+        // A drain control was not read during arming, and its last command may have an unknown
+        // outcome.
         let was_read = baseline.is_some();
         let mover = Mover::new(self.txn, step, sharing, limits, baseline, neighbours);
         let mut mover = mover.called(&device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is installed, as the controller sees it: devices with their limits, failure domains and
-//! levers, and the policies of the operator.
+//! The installation as the controller sees it: devices with limits, failure domains and drain
+//! controls, and the operator's policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,32 +12,30 @@ use crate::record::OnFailure;
 use crate::state::{DeviceName, FibreEnd, Micros, Position, Sharing, Slot};
 use lightloom_units::id::NodeId;
 
-/// One device.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// How its positions relate.
+    /// How its positions may be shared.
     pub sharing: Sharing,
-    /// Its time limits and what counts as light.
+    /// Its time limits and its least power.
     pub limits: Limits,
-    /// Which of these follow what it promises; `None` if it promises nothing.
+    /// Which of its limits follow its promises; `None` if it promises nothing.
     pub follows: Option<Follows>,
-    /// It promised to arm and fire by one request: a bypass does not arm it before.
+    /// It promised to arm and fire with one request, so a bypass does not arm it first.
     pub goes: bool,
-    /// The longest time until it answers a status, where it promised one.
+    /// The longest time until it answers a status, if promised.
     pub answers: Option<Micros>,
-    /// Failure domains of single slots; the device itself where a slot is not listed.
+    /// Failure domains of single slots; an unlisted slot belongs to the device itself.
     pub domains: BTreeMap<Slot, String>,
-    /// What takes traffic off a slot.
+    /// The drain control of each slot.
     pub levers: BTreeMap<Slot, (DeviceName, Slot)>,
-    /// Levers are pulled by transactions; their positions are no plan's business.
+    /// Whether it is a drain control: transactions operate it, and no plan names its positions.
     pub is_lever: bool,
-    /// Where slot and position are the two sides of a duplex port: how far the number of the position
-    /// is above that of the slot.
+    /// How far a duplex port's position number is above its slot number, if ports are duplex.
     pub duplex: Option<u32>,
 }
 
 impl Device {
-    /// A device with default limits, no levers, one failure domain.
+    /// Returns a device with default limits, no drain controls and one failure domain.
     #[must_use]
     pub fn new(sharing: Sharing) -> Self {
         Self {
@@ -58,44 +56,44 @@ impl Device {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// Go on to the target.
+    /// Continue to the target.
     #[default]
     FinishForward,
-    /// Go back to where everything stood.
+    /// Return to the earlier positions.
     RollBack,
 }
 
-/// What to do when a device stands elsewhere than the journal says.
+/// What to do when a device differs from the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDrift {
-    /// Say so.
+    /// Report it.
     #[default]
     Report,
-    /// Put it back.
+    /// Restore the positions.
     Restore,
 }
 
-/// Everything that is installed, and the operator's policies.
+/// All installed devices and the operator's policies.
 #[derive(Clone, Debug)]
 pub struct Inventory {
-    /// The devices.
     pub devices: BTreeMap<DeviceName, Device>,
-    /// Both directions of every fibre that joins two devices, where the cabling is known.
+    /// Both directions of every fibre between two devices, if the cabling is known.
     pub fibres: BTreeMap<FibreEnd, FibreEnd>,
-    /// By node: the switches that its network interfaces are plugged into and that can say whether there is a link.
+    /// The switches to which each node's network interfaces are connected and which can report
+    /// their links.
     pub hosts: BTreeMap<NodeId, BTreeSet<DeviceName>>,
-    /// Through what devices are reached.
+    /// The management network of the devices.
     pub management: Management,
     /// The most links of one failure domain that a transaction may darken at a time.
     pub dark_links_max: usize,
     /// How often an idle device is read.
     pub poll_every: Micros,
-    /// When a device does not get to its target.
+    /// What to do when a device does not reach its target.
     pub on_failure: OnFailure,
-    /// When a dead daemon left a transaction half done.
+    /// What to do with a transaction that a dead daemon left half done.
     pub recovery: Recovery,
-    /// When a device has moved by itself.
+    /// What to do when a device has moved by itself.
     pub on_drift: OnDrift,
 }
 
@@ -115,29 +113,31 @@ impl Default for Inventory {
     }
 }
 
-/// More devices than these are not polled in the same moment.
+/// The most devices that may be polled at the same moment.
 const POLLED_AT_ONCE: usize = 32;
 
 impl Inventory {
-    /// How long after a read that was no poll, by a change or when it came up, a device is polled. Of many devices
-    /// that were read in the same moment each has another time, never longer than between two polls: what is read
-    /// at once is answered late, and would be read at once for ever.
+    /// Returns how long after another read a device is polled, at most `every`. Devices that were
+    /// read at the same moment get different times: otherwise they would be answered late, and be
+    /// read together forever.
     #[must_use]
     pub fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
         if self.devices.len() <= POLLED_AT_ONCE {
             return every;
         }
         let every = every.0;
-        // FNV-1a, and a last stir: names differ in a digit, and their hashes are to differ in the upper half.
+        // FNV-1a with a final mix, because names differ in one digit and the upper half of the hash
+        // has to differ, too.
         let hash = device.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         let share = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
-        // Not within the first eighth: who reads for a change may do so again.
+        // Not within the first eighth, because a change may read again soon.
         Micros(every / 8 + (every - every / 8).saturating_mul(share) / 0xffff)
     }
 
-    /// A device promised its times: those of its limits that nobody wrote down follow them from now on.
+    /// Handles a device's promise: limits that the configuration does not set follow it from now
+    /// on.
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
         let Some(device) = self.devices.get_mut(device) else { return };
         (device.goes, device.answers) = (promise.goes, promise.answer);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A plan as the journal keeps it: under the name by which changes know it, and proven against its digest whenever
-//! it is read.
+//! Plans in the journal, under the name that changes use, and verified against their digest
+//! whenever they are read.
 
 use std::sync::Arc;
 
 use lightloom_fabric::plan::{Plan, PlanChange, digest, is_called};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A plan and the name by which changes know it.
+/// A plan and the name that changes use for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct KeptPlan {
-    /// SHA-256: its digest, or what an earlier version or the document of a fat-tree called it.
+    /// SHA-256: its digest, or the name from an earlier version or a fat-tree's document.
     sha256: String,
-    /// Its digest, where that is not its name.
+    /// Its digest, if that is not its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
     #[serde(serialize_with = "as_plan")]
@@ -45,18 +45,18 @@ impl TryFrom<Stored> for KeptPlan {
 }
 
 impl KeptPlan {
-    /// A plan under its digest.
+    /// Names a plan by its digest.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         Self { sha256: digest(&plan), digest: None, plan: Arc::new(plan) }
     }
 
-    /// A plan whose digest was taken already.
+    /// Creates it from a plan with a known digest.
     pub(crate) fn of_digest(sha256: String, plan: Plan) -> Self {
         Self { sha256, digest: None, plan: Arc::new(plan) }
     }
 
-    /// A plan under another name.
+    /// Gives a plan another name.
     #[must_use]
     pub fn called(sha256: String, plan: Plan) -> Self {
         let found = digest(&plan);
@@ -64,19 +64,17 @@ impl KeptPlan {
         Self { sha256, digest, plan: Arc::new(plan) }
     }
 
-    /// The name by which changes know it.
     #[must_use]
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// The plan.
     #[must_use]
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// How much it holds, in entries of some 100 bytes each.
+    /// Returns its size in entries of about 100 bytes.
     #[must_use]
     pub fn entries(&self) -> usize {
         let Plan { ranks, transceivers, circuits, groups, phases, .. } = &*self.plan;
@@ -85,21 +83,22 @@ impl KeptPlan {
     }
 }
 
-/// A plan by what makes it of another that is kept: around what broke it is mostly the same.
+/// A plan stored as the difference from another kept plan. A plan around a fault is mostly the
+/// same.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FollowingPlan {
-    /// The name of the other.
+    /// The name of the other plan.
     pub after: String,
-    /// The name of this one.
+    /// The name of this plan.
     pub sha256: String,
     change: PlanChange,
-    /// The plan, where it was just made.
+    /// The plan itself, if it was just made.
     #[serde(skip)]
     made: Option<KeptPlan>,
 }
 
 impl FollowingPlan {
-    /// A plan, written as what makes it of this other; `None` if it has another name than its digest.
+    /// Stores a plan as a difference; `None` if its name is not its digest.
     #[must_use]
     pub fn new(plan: &KeptPlan, after: &KeptPlan) -> Option<Self> {
         let change = PlanChange::between(&after.plan, &plan.plan);
@@ -108,7 +107,7 @@ impl FollowingPlan {
         plan.digest.is_none().then_some(Self { after, sha256, change, made })
     }
 
-    /// The plan, of the other; `None` if what it makes of that does not match its digest.
+    /// Restores the plan from the other one; `None` if the result does not match the digest.
     #[must_use]
     pub fn plan(&self, after: &KeptPlan) -> Option<KeptPlan> {
         if let Some(made) = &self.made {
@@ -128,7 +127,7 @@ impl PartialEq for FollowingPlan {
 
 impl Eq for FollowingPlan {}
 
-/// One digest, one plan.
+/// Equal digests mean equal plans.
 impl PartialEq for KeptPlan {
     fn eq(&self, other: &Self) -> bool {
         (&self.sha256, &self.digest) == (&other.sha256, &other.digest)

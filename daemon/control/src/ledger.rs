@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What survives a crash: the journal's records, folded.
+//! The ledger: the state that survives a crash, folded from the journal's records.
 //!
-//! The controller never changes what must survive a crash except by a [`Record`]: it appends the
-//! record and folds it into its [`Ledger`] in one go, so a restarted daemon that folds the journal
-//! knows exactly what the dead one had promised.
+//! The controller changes this state only by a [`Record`]: it appends the record and folds it into
+//! its [`Ledger`] in one step. So a restarted daemon that folds the journal knows exactly what the
+//! dead one had promised.
 
 mod plans;
 
@@ -20,87 +20,83 @@ use crate::owed::Owed;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 
-/// How many past transactions can be named in a rollback, and how many request ids are remembered.
+/// The most past transactions available for rollback, and the most remembered request ids.
 pub const HISTORY_MAX: usize = 1024;
-/// Transactions whose late commands are recognised.
+/// The transactions whose late commands are recognised.
 const SENT_MAX: usize = 4;
-/// How many devices past transactions name together, so that memory stays small where each names many.
+/// The most devices in all past transactions together, which bounds the memory.
 const ENTRIES_MAX: usize = 32_768;
 
 /// A transaction that has begun and not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
-    /// What it wants.
     pub intent: Intent,
-    /// The devices that may have moved. After a crash of the machine, others may have as well.
+    /// The devices that may have moved. After a crash of the machine, others may have moved, too.
     pub fired: BTreeSet<DeviceName>,
-    /// It goes back; how the devices came out of going forward.
+    /// The results of the way forward, if it goes back now.
     pub turned: Option<BTreeMap<DeviceName, PartEnd>>,
 }
 
 /// A transaction that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
-    /// Its number.
     pub txn: Txn,
-    /// Who wanted it.
+    /// The origin of the request.
     pub actor: Actor,
-    /// Why.
     pub cause: Cause,
-    /// Which plan.
+    /// The digest of its plan.
     pub plan_sha256: String,
-    /// The plan that was on the devices before.
+    /// The plan that was in force before.
     #[serde(default)]
     pub plan_before: String,
-    /// The plan that had been applied last before.
+    /// The last applied plan before it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub applied_before: String,
-    /// The devices that the plan before spoke of; `None` if this transaction left them as they were.
+    /// The devices of the previous plan; `None` if this transaction left them unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_devices_before: Option<BTreeSet<DeviceName>>,
-    /// When, Unix time in milliseconds.
+    /// When it ended, Unix time in milliseconds.
     pub wall_ms: u64,
-    /// As a whole.
     pub result: TxnResult,
-    /// Device by device.
+    /// The result of each device.
     pub parts: BTreeMap<DeviceName, PartEnd>,
-    /// What we owned on its devices before it, and what else it moved out of the way.
+    /// The positions that we owned on its devices before it, and those of other circuits that it
+    /// moved.
     pub stood_before: Fabric,
-    /// Within which time it had to be confirmed.
+    /// The time limit of its confirmation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_within: Option<Micros>,
-    /// When it was confirmed, Unix time in milliseconds; 0 where nobody wrote that down.
+    /// When it was confirmed, Unix time in milliseconds; 0 if not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_ms: Option<u64>,
     /// The later transaction that undid it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undone_by: Option<Txn>,
-    /// What was known to be broken before it.
+    /// The known faults before it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_before: BTreeMap<String, Broken>,
-    /// What was known to be broken after it.
+    /// The known faults after it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_after: BTreeMap<String, Broken>,
-    /// The phase of its plan, and in which order the circuits were made.
+    /// The phase of its plan, and the order in which the circuits were made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
 }
 
-/// Moves of an ended transaction. A device may still execute its commands late.
+/// The moves of an ended transaction, whose commands a device may still execute late.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
-    /// The transaction.
     pub txn: Txn,
     /// When it began, Unix milliseconds.
     pub wall_ms: u64,
     /// Positions before the moves.
     pub before: Fabric,
-    /// Positions after them.
+    /// Positions after the moves.
     pub after: Fabric,
 }
 
 impl Sent {
-    /// The commands of a transaction.
+    /// Returns the moves of a transaction.
     #[must_use]
     pub fn of(intent: &Intent) -> Self {
         let (before, after) = (intent.before.clone(), intent.after.clone());
@@ -108,53 +104,53 @@ impl Sent {
     }
 }
 
-/// Everything that survives a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Counts the changes of what is owned; a client that plans against an old one is refused.
+    /// The number of changes to owned positions; a request based on an older version is refused.
     pub version: u64,
     /// The last transaction number used.
     pub last_txn: Txn,
-    /// The plan that is on its devices; empty where none is known to be.
+    /// The plan in force, empty if none is known.
     pub plan_sha256: String,
-    /// The plan that somebody applied last and nobody undid; bypasses and repairs lead to others.
+    /// The plan that an operator applied last and nothing undid; bypasses and repairs lead to
+    /// others.
     #[serde(default)]
     pub applied_sha256: String,
-    /// The devices that plan speaks of.
+    /// The devices of the plan in force.
     pub plan_devices: BTreeSet<DeviceName>,
-    /// What we set and answer for. Lit slots only.
+    /// The positions that we set, lit slots only.
     pub owned: Fabric,
-    /// Slots of it that a probe set: they carry no circuit, and what arrives there is no fault.
+    /// Slots that a probe set. They carry no circuit, and their light is no fault.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub probed: BTreeMap<DeviceName, BTreeSet<Slot>>,
-    /// The transaction on its way.
+    /// The transaction under way.
     pub open: Option<Open>,
-    /// The confirm waited for.
+    /// The awaited confirmation.
     pub pending: Option<Pending>,
-    /// Levers an operator holds drained.
+    /// Drain controls that an operator holds drained.
     pub held: BTreeSet<(DeviceName, Slot)>,
-    /// Devices that a transaction left where nobody wanted them, with the reason.
+    /// Devices that a transaction left at unwanted positions, with the reason.
     pub attention: BTreeMap<DeviceName, String>,
     /// Devices that could not be reached when a change was undone, until they answer again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub owed: BTreeMap<DeviceName, Owed>,
-    /// The parts that the plan on the devices goes around, as far as they were written down.
+    /// The recorded parts that the plan in force avoids.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken: BTreeMap<String, Broken>,
-    /// What operators reported to be broken and no change keeps: the plan does not go around it yet, or went
-    /// around it before.
+    /// Faults that operators reported and no change includes: the plan does not avoid them yet, or
+    /// an earlier one did.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reported: BTreeMap<String, Broken>,
-    /// SHA-256 of the audit log's key; `None` in journals of versions that did not write it down.
+    /// SHA-256 of the audit log's key; `None` in journals of versions without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_key: Option<String>,
-    /// Whose the circuits are, as it was given; it may be over.
+    /// The owner of the circuits as granted; the lease may have expired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
-    /// Plans by the name by which changes know them. In a journal that begins anew each has a record of its own.
+    /// Plans by the name that changes use. A restarted journal has a record for each.
     #[serde(skip)]
     pub plans: BTreeMap<String, KeptPlan>,
-    /// What the daemon changed without being asked up to this transaction counts no more. `None` if all counts.
+    /// Own changes of the daemon up to this transaction no longer count. `None` if all count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_after: Option<Txn>,
     /// The moves of the last transactions, oldest first.
@@ -162,13 +158,13 @@ pub struct Ledger {
     pub sent_last: VecDeque<Sent>,
     /// Past transactions, oldest first.
     pub history: VecDeque<Past>,
-    /// Request ids that have acted: what they asked and the transaction they made, if one.
+    /// Request ids that have acted, with their digest and their transaction, if any.
     pub requests: BTreeMap<String, (String, Option<Txn>)>,
     request_order: VecDeque<String>,
 }
 
 impl Ledger {
-    /// The ledger after these records.
+    /// Folds these records into a ledger.
     pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
         let mut ledger = Self::default();
         for record in records {
@@ -177,7 +173,7 @@ impl Ledger {
         ledger
     }
 
-    /// Takes one record in.
+    /// Applies one record.
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Started { .. } => {}
@@ -288,7 +284,8 @@ impl Ledger {
             }
         }
         let undid = matches!(intent.cause, Cause::ConfirmTimeout(_) | Cause::Rollback(_));
-        // A change that was undone but for some devices is undone: those are listed and seen to one by one.
+        // An undo that left out some devices still counts as an undo; the devices are listed and
+        // handled one by one.
         let took = result == TxnResult::Committed
             || (undid && result == TxnResult::Partial && turned.is_none());
         if undid && result == TxnResult::Partial {
@@ -302,7 +299,8 @@ impl Ledger {
         if took {
             self.take_plan(&intent);
             self.take_applied(&intent);
-            // A rollback of what was waiting for a confirm settles it too; a bypass on top of it does not.
+            // A rollback also settles the change that waited for a confirmation; a bypass after it
+            // does not.
             if !intent.cause.goes_on_top() {
                 self.pending.clone_from(pending);
             }
@@ -347,7 +345,8 @@ impl Ledger {
         self.drop_plans();
     }
 
-    /// Slots that a probe lit carry no circuit, until something else is done with their device.
+    /// Records the slots that a probe lit. They carry no circuit until something else is done with
+    /// their device.
     fn take_probed(&mut self, intent: &Intent, device: &DeviceName) {
         let mut probed = self.probed.remove(device).unwrap_or_default();
         match intent.cause {
@@ -364,7 +363,7 @@ impl Ledger {
         }
     }
 
-    /// What a rollback takes back is undone by it; what an undone rollback took back stands again.
+    /// Marks what a rollback undoes. What an undone rollback had undone is valid again.
     fn undo_history(&mut self, cause: &Cause, by: Txn) {
         let (Cause::Rollback(first) | Cause::ConfirmTimeout(first)) = *cause else { return };
         for past in &mut self.history {
@@ -376,17 +375,17 @@ impl Ledger {
         }
     }
 
-    /// Which plan is in force after a commit, and which devices it speaks of:
+    /// Sets the plan in force and its devices after a commit:
     ///
     /// | cause | plan | its devices |
     /// | --- | --- | --- |
     /// | apply of a plan | that plan | all that it names |
-    /// | phase | as it was | these and those before |
-    /// | bypass, repair | the one around | these and those before: one that is silent is left out |
-    /// | rollback, expired confirm | as before what is undone, or around what broke | as before |
-    /// | drift, late command, deferred rollback, probe | as it was | as they were |
+    /// | phase | unchanged | these and those before |
+    /// | bypass, repair | the new plan | these and those before, because a silent one is left out |
+    /// | rollback, expired confirmation | as before the undone change, or around new faults | as before |
+    /// | drift, late command, deferred rollback, probe | unchanged | unchanged |
     /// | circuits on a device of the plan | none | none |
-    /// | circuits beside it | as it was | as they were |
+    /// | circuits beside it | unchanged | unchanged |
     fn take_plan(&mut self, intent: &Intent) {
         let named = || intent.goal.keys().cloned();
         match intent.cause {
@@ -396,7 +395,7 @@ impl Ledger {
                 if self.plan_sha256.is_empty() {
                     self.plan_devices.clear();
                 } else if self.plan_devices.is_empty() {
-                    // Journals that began anew before the devices were kept.
+                    // Journals that were restarted before the devices were recorded.
                     self.plan_devices.extend(named());
                 }
             }
@@ -417,14 +416,14 @@ impl Ledger {
         }
     }
 
-    /// The devices that the plan spoke of before this transaction and everything after it.
+    /// Returns the devices of the plan before this transaction and everything after it.
     fn plan_devices_before(&self, first: Txn) -> BTreeSet<DeviceName> {
         let since = self.history.iter().filter(|past| past.txn >= first);
         let mut changed = since.filter_map(|past| past.plan_devices_before.as_ref());
         changed.next().unwrap_or(&self.plan_devices).clone()
     }
 
-    /// Which plan somebody wants, after a commit.
+    /// Sets the last applied plan after a commit.
     fn take_applied(&mut self, intent: &Intent) {
         match intent.cause {
             Cause::Apply if !intent.plan_sha256.is_empty() => {
@@ -451,14 +450,14 @@ impl Ledger {
         }
     }
 
-    /// The parts that were told or found to be broken by `txn` or later, and are still: facts that no
-    /// rollback undoes, other than what an undone plan named.
+    /// Returns the parts that failed in `txn` or later and still do. No rollback undoes such facts,
+    /// but it undoes faults that only an undone plan named.
     #[must_use]
     pub fn found_since(&self, txn: Txn) -> BTreeMap<String, Broken> {
         found(self.history.iter().skip_while(|past| past.txn != txn))
     }
 
-    /// Where things stood before `txn` and everything after it; `None` when it is not in the
+    /// Returns the positions before `txn` and everything after it, or `None` if it is not in the
     /// history.
     #[must_use]
     pub fn stood_before(&self, txn: Txn) -> Option<Fabric> {
@@ -473,8 +472,8 @@ impl Ledger {
     }
 }
 
-/// What was found broken in this stretch of history, and not what a plan merely named; without what was
-/// repaired since.
+/// Returns the faults found in this stretch of history, without those that a plan merely named or
+/// that were repaired since.
 fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken> {
     let mut found = BTreeMap::new();
     for past in history {
@@ -488,7 +487,8 @@ fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken
     found
 }
 
-/// A slot of ours that drifted goes back to where it was ours; what others lit goes back to where it was lit.
+/// Returns the positions for a rollback: our drifted slots where they were ours, other circuits
+/// where they were lit.
 fn stood_before(intent: &Intent) -> Fabric {
     let mut stood = intent.owned_before.clone();
     for (device, positions) in &intent.before {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control core of `lightloomd`: the controller and every policy. Events in, actions out; no clock, no file,
-//! no socket, no thread.
+//! The control core of `lightloomd`: the controller and every policy, as a state machine from
+//! events to actions, without clocks, files, sockets or threads.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`state`], [`inventory`], [`management`] | what a device is, what is installed, through what it is reached |
-//! | [`change`], [`drive`], [`mover`] | from where slots are to where they shall be: waves, ordered moves, one move |
-//! | [`actor`] | who asks: a client, or a policy |
-//! | [`record`], [`kept_plan`], [`ledger`] | what is written into the journal, and what it comes to |
+//! | [`state`], [`inventory`], [`management`] | devices, the installation, the management network |
+//! | [`change`], [`drive`], [`mover`] | from current to desired positions: waves, ordered moves, one move |
+//! | [`actor`] | the origin of a request: a client or a policy |
+//! | [`record`], [`kept_plan`], [`ledger`] | the records of the journal and the state folded from them |
 //! | [`journal`] | the journal itself, over a `Storage` |
 //! | [`controller`] | one transaction at a time over any number of devices |
-//! | [`policy`] | what is broken, when it is bypassed, which plan is on the devices, where undone changes go |
-//! | [`commission`] | which end is joined with which, from light on ends that carry no circuit |
-//! | [`diagnosis`] | from powers, bit errors, read-backs and neighbours to the part at fault |
+//! | [`policy`] | faults, bypasses, the plan in force, and rollbacks |
+//! | [`commission`] | the connected ends, from light on ends without circuits |
+//! | [`diagnosis`] | the failed part, from powers, bit errors, read-backs and neighbours |
 //! | [`desired`], [`bypass`] | from a plan to the positions of devices; from a fault to the plan around it |
 //!
-//! Whoever runs it performs its actions in order and brings it answers and the time: `lightloomd` against
-//! devices, the simulation of its tests in virtual time.
+//! The caller executes the actions in order and supplies answers and time: `lightloomd` with real
+//! devices, the tests' simulation in virtual time.
 
 pub mod actor;
 pub mod bypass;

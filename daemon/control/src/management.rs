@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What carries the answers of devices, and so fails for several of them at once: lines, terminal servers, agents on
-//! hosts, switches of the management network.
+//! The management network, whose parts carry the answers of several devices and so fail for all of
+//! them: lines, terminal servers, agents on hosts, switches.
 //!
-//! Two readings are independent where nothing is on the way of both: then no single failure of management explains
-//! them. A device is always on a line of its own.
+//! Two readings are independent if no part carries both, so that no single failure of management
+//! explains both. A device always has a line of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::DeviceName;
 
-/// What kind of thing carries answers.
+/// The kinds of parts that carry answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DomainKind {
@@ -30,7 +30,7 @@ pub enum DomainKind {
 /// One failure domain of management.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Domain {
-    /// What it is.
+    /// The kind of part.
     pub kind: DomainKind,
     /// Its name; for a line that of its device.
     pub name: Arc<str>,
@@ -48,26 +48,26 @@ impl fmt::Display for Domain {
     }
 }
 
-/// Which domains each device is behind, beside its own line.
+/// The domains of each device besides its own line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Management {
     shared: BTreeMap<DeviceName, BTreeSet<Domain>>,
 }
 
 impl Management {
-    /// This device is reached through this.
+    /// Records that this device is reached through this domain.
     pub fn insert(&mut self, device: DeviceName, domain: Domain) {
         self.shared.entry(device).or_default().insert(domain);
     }
 
-    /// Whether one failure of management can silence both.
+    /// Returns whether one failure of management can silence both.
     #[must_use]
     pub fn share(&self, one: &DeviceName, other: &DeviceName) -> bool {
         let [ones, others] = [one, other].map(|device| self.shared.get(device));
         one == other || ones.zip(others).is_some_and(|(ones, others)| !ones.is_disjoint(others))
     }
 
-    /// Every domain that several devices are behind, with these devices.
+    /// Returns every domain with several devices, and these devices.
     #[must_use]
     pub fn shared(&self) -> BTreeMap<&Domain, BTreeSet<&DeviceName>> {
         let mut behind = BTreeMap::<&Domain, BTreeSet<&DeviceName>>::new();
@@ -81,17 +81,18 @@ impl Management {
     }
 }
 
-/// Why a device cannot be talked to.
+/// Why a device is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It does not answer, for all that is known.
+    /// It does not answer.
     Silent(String),
-    /// This machine cannot ask it: its line is missing, or another program has it. That says nothing of the device.
+    /// This machine cannot ask it, because its line is missing or used by another program. This
+    /// says nothing about the device.
     Local(String),
 }
 
 impl Trouble {
-    /// In words.
+    /// Returns the reason in words.
     #[must_use]
     pub fn why(&self) -> &str {
         match self {
@@ -99,7 +100,7 @@ impl Trouble {
         }
     }
 
-    /// Whether it is this machine that cannot ask.
+    /// Returns whether this machine cannot ask.
     #[must_use]
     pub fn is_local(&self) -> bool {
         matches!(self, Self::Local(_))

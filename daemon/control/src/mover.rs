@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One step on one device, until it is proven: switch, read back, compare, qualify.
+//! One step on one device until it is proven: switch, read back, compare, qualify.
 //!
 //! ```text
 //!            ┌───────────── what is still missing, as just read ─────────────┐
@@ -9,9 +9,9 @@
 //!      └────────┴─ wait ┘ └ unknown └ gives up   └ does not settle ──▶ refused, failed, unknown
 //! ```
 //!
-//! Whatever the device answers to a switch, its word is not taken: the next thing is always a read.
-//! So an unknown outcome is never repeated blindly, and a device that says OK and does nothing, or
-//! moves another port, is found out.
+//! Whatever the device answers to a switch, the next operation is always a read. So an unknown
+//! outcome is never repeated blindly, and a device that reports success without acting, or moves
+//! another port, is detected.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,45 +23,45 @@ use crate::state::{
     Shut, Slot, Txn, at,
 };
 
-/// How long to wait, how often to try and what counts as light, for one device.
+/// Waits, tries and the least power for one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// How long a device may take to answer an operation that moves nothing before its outcome is unknown.
+    /// How long an answer to an operation without moves may take before its outcome is unknown.
     pub reply_within: Micros,
-    /// After so long such an answer is late: the device and the far ends of its fibres are read at once, and
-    /// where its light is missing there, its outcome is unknown now.
+    /// The time after which such an answer is late: the device and the far ends of its fibres are
+    /// read at once. If its light is missing there, its outcome is unknown.
     pub read_within: Micros,
-    /// After so long an answer is late while the node of the device is suspected to be dead: a far end has reported
-    /// that its light is gone. 0 where the device promises nothing that short.
+    /// The time after which an answer is late while the node may be dead because a far end reported
+    /// its light as lost. 0 if the device promises no such time.
     pub probe_within: Micros,
-    /// How long it may take to answer an operation that moves light before its outcome is unknown.
+    /// How long an answer to an operation that moves light may take before its outcome is unknown.
     pub switch_within: Micros,
-    /// How long it has to be out of reach, while its light is missing, to count as dead: it has not answered
-    /// on a fresh connection either.
+    /// How long a device without light has to be unreachable, also on a fresh connection, to count
+    /// as dead.
     pub silent_within: Micros,
-    /// How long light has to be missing between two ends that are read to look at each other.
+    /// How long light has to be missing between two ends that look at each other.
     pub dark_within: Micros,
-    /// The first wait after an unknown outcome; doubles up to 16 times this.
+    /// The first wait after an unknown outcome; it doubles up to 16 times this.
     pub backoff: Micros,
-    /// How long to keep reading a device whose outcome is unknown before giving up.
+    /// How long a device with an unknown outcome is read before it is given up.
     pub reconcile_within: Micros,
     /// How often a step is sent at most.
     pub attempts_max: u32,
-    /// How long light may take to settle after a switch. Not what one module promises: the light is that of a
-    /// far end that is moved in the same transaction.
+    /// How long light may take to settle after a switch. This exceeds one module's promise, because
+    /// the far end may move in the same transaction.
     pub settle_within: Micros,
     /// The wait between two reads while light settles.
     pub settle_poll: Micros,
-    /// The least optical power of a lit slot in 1/1000 dBm, where the device measures it.
+    /// The least optical power of a lit slot in 1/1000 dBm, if the device measures it.
     pub power_min_mdbm: i32,
-    /// Good reads in a row before power is believed.
+    /// Consecutive good reads before the power is accepted.
     pub power_samples: u32,
-    /// How long after it was given up a command may still be carried out: nothing is sent that moves light and
-    /// no read counts within that time. 0 where the device refuses what was given up.
+    /// How long an abandoned command may still be carried out. Within that time nothing that moves
+    /// light is sent, and no read counts. 0 if the device refuses abandoned commands.
     pub late_within: Micros,
-    /// How long after a takeover or a timeout a late command is undone. 0 for devices that refuse commands of earlier
-    /// epochs.
+    /// How long after a takeover or a timeout a late command is undone. 0 for devices that refuse
+    /// commands of earlier epochs.
     pub restore_late_within: Micros,
 }
 
@@ -87,50 +87,51 @@ impl Default for Limits {
     }
 }
 
-/// What a device promises of its own times.
+/// The times that a device promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// The most time from a fire to its outcome.
+    /// The longest time from a fire to its outcome.
     pub commit: Micros,
-    /// The time from light at its new path until its power is to be trusted.
+    /// The time from light on its new path until its power is reliable.
     pub settle: Micros,
     /// The least time from the end of one switch to the start of the next.
     pub dwell: Micros,
-    /// The longest time until a status is answered, of a module that reports lost light; `None` of others.
+    /// The longest time until a status is answered, for a module that reports lost light.
     pub answer: Option<Micros>,
-    /// It arms and fires by one request, and says no by its answer: nothing has to be armed before.
+    /// It arms and fires with one request and refuses in its answer, so that no arming is needed.
     pub goes: bool,
     /// It refuses commands of earlier epochs.
     pub refuses_late: bool,
 }
 
-/// Which limits of a device follow what it promises: those that nobody wrote down.
+/// The limits of a device that follow its promise because the configuration does not set them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follows {
     /// The rate of its line.
     pub bits_per_second: u32,
-    /// `reply_within` was written down: no other limit of an answer is longer.
+    /// `reply_within` is configured, so no other limit of an answer is longer.
     pub reply_written: bool,
-    /// `settle_within` was written down: darkness lasts as long.
+    /// `settle_within` is configured, so darkness lasts as long.
     pub settle_written: bool,
 }
 
-/// A module answers everything but a fire within this time (docs/firmware-api.md, section 1).
+/// The promise of a module for every answer but that to a fire (docs/firmware-api.md, section 1).
 pub const ANSWER: Micros = Micros::from_millis(10);
-/// An answer is late after this many times the promise.
+/// An answer is late after this multiple of the promise.
 const LATE: u64 = 5;
-/// Darkness is no settling light after this many times the promise, and never sooner than a read takes.
+/// The multiple of the promise after which darkness is no settling, and its least value, which a
+/// read needs.
 const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
-/// The bytes of the longest operation on a line, both ways: a name, a status and the neighbours.
+/// The bytes of the longest operation in both directions: a name, a status and the neighbours.
 const OPERATION_BYTES: u64 = 256;
-/// And of a read that asks for no neighbours.
+/// The bytes of a read without neighbours.
 const READ_BYTES: u64 = 160;
-/// A connection that was lost is tried again after this time.
+/// The pause before a lost connection is tried again.
 pub const RECONNECT: Micros = Micros::from_millis(5);
 
 impl Limits {
-    /// The limits of a device that promises this, over the line that it has:
+    /// Returns the limits that follow from a device's promise and its line:
     ///
     /// | limit | promise | margin |
     /// | --- | --- | --- |
@@ -161,65 +162,65 @@ impl Limits {
         self
     }
 
-    /// How long a device is waited for that does not answer before anything is sent to it that moves light,
-    /// and after it was last heard of.
+    /// Returns how long a silent device is awaited before a command that moves light, and after its
+    /// last sign of life.
     #[must_use]
     pub fn patience(&self) -> Micros {
         self.reply_within + Micros(self.reply_within.0 / 2)
     }
 }
 
-/// How a step ended on a device.
+/// The result of a step on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepEnd {
     /// Read back and qualified.
     Applied(Observation),
-    /// The device said no.
+    /// The device refused.
     Refused(String, Option<Observation>),
-    /// It stands elsewhere than it should, or its light does not settle.
+    /// The device is at another position, or its light does not settle.
     Failed(String, Option<Observation>),
-    /// It stands where it should, and sees too little light or somebody else's.
+    /// The device is at its position but sees too little light or that of another end.
     Unlit(String, Observation),
-    /// It could not be read until the reconcile time was over.
+    /// The device could not be read within the reconcile time.
     Unknown(String),
 }
 
-/// What a mover wants next.
+/// The next action of a mover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send this and hand me the outcome.
+    /// Send this and pass the outcome to the mover.
     Send(Op),
-    /// Wake me at this time.
+    /// Wake the mover at this time.
     Sleep(Micros),
-    /// Over.
+    /// The step has ended.
     Finished(Box<StepEnd>),
 }
 
-/// A step on its way.
+/// A step in progress.
 #[derive(Clone, Debug)]
 pub struct Mover {
     txn: Txn,
-    /// What it is called, for words about it.
+    /// The name of the device, for messages.
     device: DeviceName,
-    /// Where the step leaves every slot it names.
+    /// The final position of every slot in the step.
     goal: Positions,
-    /// What is being sent: the whole step at first, then what is still missing.
+    /// The moves being sent: at first the whole step, then what is still missing.
     step: Step,
     sharing: Sharing,
     limits: Limits,
-    /// The device as read before the step; strangers that move are noticed against it.
+    /// The reading before the step, to detect moves of other slots.
     baseline: Option<Observation>,
     neighbours: BTreeMap<Slot, String>,
-    /// Slots into which nobody sends light yet.
+    /// Slots that receive no light yet.
     unlit: BTreeSet<Slot>,
     doing: Doing,
     attempts: u32,
-    /// What the device said when it did not say done.
+    /// The last outcome other than done.
     complaint: Option<Outcome>,
     good_samples: u32,
     settle_until: Option<Micros>,
     reconcile_until: Option<Micros>,
-    /// Until then a command that was given up may still be carried out.
+    /// Until then an abandoned command may still be carried out.
     late_until: Micros,
     backoff: Micros,
 }
@@ -232,7 +233,7 @@ enum Doing {
 }
 
 impl Mover {
-    /// A mover for `step`; `neighbours` are who should be seen at the far ends, where known.
+    /// Creates a mover for `step`; `neighbours` are the expected neighbours, if known.
     #[must_use]
     pub fn new(
         txn: Txn,
@@ -264,30 +265,30 @@ impl Mover {
         }
     }
 
-    /// Calls the device by its name where something is said about it.
+    /// Sets the name of the device for messages.
     #[must_use]
     pub fn called(self, device: &DeviceName) -> Self {
         Self { device: device.clone(), ..self }
     }
 
-    /// Does not wait for light on these slots: their far ends stand elsewhere.
+    /// Expects no light on these slots, because their far ends are at other positions.
     pub fn expect_no_light(&mut self, unlit: BTreeSet<Slot>) {
         self.unlit = unlit;
     }
 
-    /// When it is given up, while its outcome is unknown.
+    /// Returns when it is given up, while its outcome is unknown.
     #[must_use]
     pub fn given_up_at(&self) -> Option<Micros> {
         self.reconcile_until
     }
 
-    /// The first thing to do.
+    /// Returns the first action.
     pub fn start(&mut self) -> Next {
         let step = self.step.clone();
         self.switch(step)
     }
 
-    /// The answer to the last operation.
+    /// Handles the answer to the last operation.
     pub fn reply(&mut self, now: Micros, outcome: Outcome) -> Next {
         match self.doing {
             Doing::Read => self.read_reply(now, outcome),
@@ -295,7 +296,8 @@ impl Mover {
         }
     }
 
-    /// The time asked for has come: read again. Or instead of a start: read first, then do what is missing.
+    /// Handles the end of a wait by reading again. Instead of a start, it reads first and then does
+    /// what is missing.
     pub fn wake(&mut self) -> Next {
         self.read()
     }
@@ -371,7 +373,7 @@ impl Mover {
     }
 
     fn compare(&mut self, now: Micros, seen: Observation) -> Next {
-        // It may still be carried out after this read: only one after that time is the truth.
+        // The command may still be carried out, so only a later read is valid.
         if now < self.late_until {
             return Next::Sleep(self.late_until);
         }
@@ -382,7 +384,7 @@ impl Mover {
         if missing.is_empty() {
             return self.qualify(now, seen);
         }
-        // What it says is still on its way is waited for, not sent again.
+        // A change that the device reports as tuning is awaited, not sent again.
         if missing.iter().any(|m| seen.tuning.contains(&m.slot)) {
             let until = *self.settle_until.get_or_insert(now + self.limits.settle_within);
             if now < until {
@@ -404,7 +406,7 @@ impl Mover {
         }
     }
 
-    /// A slot outside the step that stands elsewhere than before.
+    /// Returns a description of a slot outside the step that has moved.
     fn stranger(&self, seen: &Observation) -> Option<String> {
         let before = &self.baseline.as_ref()?.positions;
         let slots = before.keys().chain(seen.positions.keys());
@@ -468,7 +470,7 @@ impl Mover {
         })
     }
 
-    /// A device that counts its switches must have counted this one.
+    /// Checks that a device that counts its switches has counted this one.
     fn stale_generation(&self, seen: &Observation) -> Option<String> {
         let before = self.baseline.as_ref()?;
         let moved = self.goal.iter().any(|(&slot, &to)| at(&before.positions, slot) != to);

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device is owed that could not be reached when a change was undone.
+//! The deferred change of a device that could not be reached during an undo.
 //!
-//! The others are brought back without it. When it answers again it is read, and only then, and only
-//! where it stands at one of the two ends of that change, it is brought where it should have been.
+//! The other devices are brought back without it. When it answers again, it is read. Only if it is
+//! at one of the two positions of that change, it is brought to the right one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Cause, Intent};
 use crate::state::{DeviceName, Positions, Txn, at};
 
-/// Where a device should have been brought and could not be.
+/// The positions to which a device should have been brought.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owed {
-    /// By which transaction.
+    /// The transaction that left it out.
     pub txn: Txn,
-    /// Where its slots should stand: all that we own on it.
+    /// The positions of all slots that we own on it.
     pub to: Positions,
-    /// Where those that were to move may stand instead.
+    /// The alternative positions of the slots that had to move.
     pub or: Positions,
 }
 
 impl Owed {
-    /// What the end of `intent` leaves undone on a device that does not answer: the way back of a change
-    /// that `turned`, or the way of one that undoes another. Going forward nobody is owed anything.
+    /// Returns the deferred change of a silent device after `intent`: the way back of a change that
+    /// `turned`, or the undo of another. A change that goes forward defers nothing.
     #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
         if !intent.goal.contains_key(device) {
-            // What takes traffic off stands where no plan says: it stays listed.
+            // No plan has positions of drain controls, so a silent one stays listed.
             return None;
         }
         let undoes = intent.cause.undoes();
@@ -46,8 +46,8 @@ impl Owed {
         }
     }
 
-    /// Whether a device that stands like this is where that transaction left it, before or after its move.
-    /// `owned` is what the ledger says of it.
+    /// Returns whether these positions are those before or after the missed move. `owned` is what
+    /// the ledger has.
     #[must_use]
     pub fn explains(&self, read: &Positions, owned: &Positions) -> bool {
         let slots = self.to.keys().chain(self.or.keys()).chain(owned.keys()).chain(read.keys());

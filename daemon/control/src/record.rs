@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is written into the journal; folded, it is the [ledger](crate::ledger).
+//! The records of the journal; folded, they are the [ledger](crate::ledger).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,125 +12,123 @@ use crate::kept_plan::{FollowingPlan, KeptPlan};
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 
-/// Who asked, and the id under which asking again acts once.
+/// The origin of a request, and the id under which a repetition acts once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
     /// The client, or a policy of the daemon itself.
     pub actor: Actor,
-    /// Chosen by the client.
+    /// The request id, chosen by the client.
     pub request: String,
-    /// SHA-256 of what was asked, so that one id cannot mean two things.
+    /// SHA-256 of the request, so that one id cannot mean two requests.
     pub digest: String,
 }
 
-/// Why a transaction exists.
+/// The reason of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A plan was applied.
     Apply,
-    /// The next phase of the plan on the devices.
+    /// The next phase of the plan in force.
     Phase,
     /// An operator asked to undo everything from this transaction on.
     Rollback(Txn),
-    /// Nobody confirmed this transaction in time.
+    /// This transaction was not confirmed in time.
     ConfirmTimeout(Txn),
     /// A fault was bypassed.
     Bypass,
-    /// Parts work again and were taken back; a bypass in journals that have no word for it.
+    /// Repaired parts are used again. Old journals have `bypass` for this.
     Repair,
-    /// The policy put back what somebody else moved.
+    /// The policy restored what others moved.
     Drift,
-    /// A device that did not answer when this transaction was to bring it somewhere answers again.
+    /// A device that did not answer in this transaction is brought to its positions.
     Owed(Txn),
-    /// A command of this transaction was carried out after it was over, and is undone.
+    /// A late command of this transaction is undone.
     Late(Txn),
-    /// Ends without a circuit were lit to see what they are joined with.
+    /// Ends without a circuit were lit to find their connections.
     Probe,
 }
 
 impl Cause {
-    /// Whether it completes something that is no longer wanted otherwise: it goes as far as devices let it,
-    /// and never back.
+    /// Returns whether it completes an undo: it goes as far as devices allow, and never back.
     #[must_use]
     pub fn undoes(&self) -> bool {
         matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
     }
 
-    /// Whether it does not wait for the confirm of another change: light that is missing cannot. It is made on
-    /// top of what is unconfirmed, and that goes on to wait for its confirm.
+    /// Returns whether it need not wait for the confirmation of another change, because lost light
+    /// cannot wait. The unconfirmed change continues to wait.
     #[must_use]
     pub fn goes_on_top(&self) -> bool {
         matches!(self, Self::Bypass | Self::Repair | Self::Late(_))
     }
 }
 
-/// What to do when a device does not get to its target.
+/// What to do when a device does not reach its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
-    /// Bring every device that moved back to where it stood.
+    /// Bring every device that moved back to its earlier positions.
     #[default]
     Rollback,
-    /// Leave every device where it is and report which are where.
+    /// Leave every device where it is, and report the positions.
     Hold,
 }
 
-/// A transaction, before its first byte.
+/// A transaction before its first command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// Its number.
     pub txn: Txn,
-    /// Who wanted it.
+    /// The origin of the request.
     pub asked: Asked,
-    /// Why.
+    /// The reason.
     pub cause: Cause,
-    /// SHA-256 of the plan, empty where there is none.
+    /// SHA-256 of the plan, empty without one.
     pub plan_sha256: String,
-    /// How much it may disturb.
+    /// What it may disturb.
     pub mode: Mode,
-    /// Where the slots that move stood on the devices.
+    /// The positions of the moving slots before.
     pub before: Fabric,
-    /// Where they go.
+    /// Their positions after.
     pub after: Fabric,
-    /// Everything we own on the devices it names once it is committed.
+    /// All positions that we own on the named devices after the commit.
     pub goal: Fabric,
-    /// What we owned on them before.
+    /// The positions that we owned on them before.
     pub owned_before: Fabric,
-    /// Undo it unless somebody confirms within this time.
+    /// Undo it unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
     /// What to do when a device fails.
     pub on_failure: OnFailure,
-    /// Unix time in milliseconds, for people.
+    /// Unix time in milliseconds.
     pub wall_ms: u64,
-    /// What is known to be broken once it is committed, part by part; `None` leaves that as it is.
+    /// The known faults after the commit, by part; `None` leaves them unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<BTreeMap<String, Broken>>,
-    /// The phase of a plan with phases, and in which order its circuits are made.
+    /// The phase, for a plan with phases, and the order in which its circuits are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
-    /// Where each stage leaves the slots it moves; what no stage names moves last.
+    /// The positions after each stage; slots that no stage names move last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Fabric>,
-    /// Reports of broken parts that are settled once it is committed: it bypasses them, or they work again.
+    /// Fault reports that the commit settles, because it bypasses the parts or they work again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub settles: BTreeSet<String>,
 }
 
-/// A part that the plan goes around.
+/// A part that the plan avoids.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredBroken")]
 pub struct Broken {
-    /// Since when that is known, Unix time in milliseconds; 0 where nobody wrote it down.
+    /// Since when it is known, Unix time in milliseconds; 0 if not recorded.
     pub wall_ms: u64,
-    /// Who or what says so, for operators.
+    /// The source of the report, for operators.
     pub why: String,
-    /// Nobody says so: a bypass failed at it.
+    /// The part is only suspected, because a bypass failed at it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspected: bool,
 }
 
-/// How a broken part is written down. Journals of 0.1.0 say in the text alone that it is a suspect.
+/// The stored form of a failed part. Journals of 0.1.0 mark a suspect only in the text.
 #[derive(Deserialize)]
 struct StoredBroken {
     wall_ms: u64,
@@ -147,43 +145,42 @@ impl From<StoredBroken> for Broken {
     }
 }
 
-/// How a transaction ended as a whole.
+/// The result of a transaction as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TxnResult {
     /// Every device is at the target.
     Committed,
-    /// Every device is back where it was.
+    /// Every device is back at its earlier positions.
     RolledBack,
     /// Nothing moved.
     Aborted,
-    /// Some devices are where the list says, and an operator has to look.
+    /// Some devices are at the listed positions, and an operator has to look.
     Partial,
 }
 
-/// A confirm that is being waited for.
+/// An awaited confirmation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
-    /// Which transaction.
     pub txn: Txn,
-    /// The clocks when it was committed.
+    /// The clocks at the commit.
     pub since: Now,
-    /// How long it may take.
+    /// The time limit.
     pub within: Micros,
 }
 
 impl Pending {
-    /// When it is over, on the monotonic clock of `now`.
+    /// Returns the deadline on the monotonic clock of `now`.
     ///
-    /// Within one boot only the monotonic clock counts, so wall-clock jumps mean nothing. After a
-    /// reboot the wall clock is all there is: it can shorten the wait, never lengthen it.
+    /// Within one boot only the monotonic clock counts, so wall-clock jumps have no effect. After a
+    /// reboot only the wall clock is left; it can shorten the wait but never lengthen it.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
     }
 
-    /// The same as Unix time in milliseconds, by the clock as it stands now. It does not move on when it is
-    /// past.
+    /// Returns the deadline as Unix time in milliseconds, by the current clock. A past deadline
+    /// does not change.
     #[must_use]
     pub fn until_unix_ms(&self, now: &Now) -> u64 {
         if now.boot != self.since.boot {
@@ -196,21 +193,21 @@ impl Pending {
     }
 }
 
-/// A job's word that the circuits are its own for a while.
+/// A job's lease of the circuits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// The client.
     pub actor: Actor,
-    /// Its job.
+    /// The client's job.
     pub job: String,
-    /// The clocks when it was given.
+    /// The clocks when it was granted.
     pub since: Now,
-    /// For how long.
+    /// Its duration.
     pub within: Micros,
 }
 
 impl Lease {
-    /// When it is over, on the monotonic clock of `now`; after a reboot as for [`Pending::deadline`].
+    /// Returns its end on the monotonic clock of `now`; after a reboot as for
+    /// [`Pending::deadline`].
     #[must_use]
     pub fn until(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
@@ -229,120 +226,109 @@ fn end_of(since: &Now, within: Micros, now: &Now) -> Micros {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
-    /// A daemon started on this journal.
+    /// A daemon started with this journal.
     Started {
-        /// Its version.
         daemon: String,
         /// Unix time in milliseconds.
         wall_ms: u64,
     },
-    /// Everything that the records of an earlier journal said; this one begins with it.
+    /// The state from an earlier journal, with which this one begins.
     Snapshot {
         /// The hash of the earlier journal's last line.
         after: String,
-        /// What it came to.
+        /// Its folded state.
         ledger: Box<Ledger>,
     },
     /// A plan, before the first intent that names it.
     Plan(KeptPlan),
-    /// The same of a plan around what broke, by what makes it of the plan before.
+    /// A plan around a fault, as the difference from the previous plan.
     PlanAfter(Box<FollowingPlan>),
-    /// An operator reports that these parts are broken. It holds until a change [settles](Intent::settles) it.
+    /// An operator reports these parts as failed. This holds until a change
+    /// [settles](Intent::settles) it.
     Reported {
-        /// Who.
         asked: Asked,
         /// The parts, since when and why.
         parts: BTreeMap<String, Broken>,
         /// Unix time in milliseconds.
         wall_ms: u64,
     },
-    /// The audit log beside this journal is keyed from now on: without this key it is not the one.
+    /// The audit log is keyed from now on; a log without this key is not the right one.
     AuditKey {
         /// SHA-256 of the key.
         sha256: String,
         /// Unix time in milliseconds.
         wall_ms: u64,
     },
-    /// A job has a lease from now on; `None` if it was given up.
+    /// A job holds this lease from now on; `None` if it was released.
     Leased {
-        /// Who.
         asked: Asked,
-        /// The lease.
         lease: Option<Lease>,
         /// Unix time in milliseconds.
         wall_ms: u64,
     },
-    /// A transaction begins: durable before any device hears of it.
+    /// A transaction begins. Durable before any command.
     Intent(Box<Intent>),
     /// This wave is about to move light.
     Fire {
-        /// Of which transaction.
         txn: Txn,
-        /// What moves.
+        /// The moves.
         wave: Wave,
-        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
     /// The transaction goes back from here.
     Turn {
-        /// Which.
         txn: Txn,
-        /// How the devices came out of going forward.
+        /// The results of the way forward.
         parts: BTreeMap<DeviceName, PartEnd>,
-        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
-    /// The transaction is over.
+    /// The transaction has ended.
     End {
-        /// Which.
         txn: Txn,
-        /// As a whole.
+        /// The result as a whole.
         result: TxnResult,
-        /// Device by device.
+        /// The result of each device.
         parts: BTreeMap<DeviceName, PartEnd>,
-        /// The confirm it waits for, when committed with one.
+        /// The confirmation that it awaits, after a commit with one.
         pending: Option<Pending>,
-        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
-    /// Somebody confirmed.
+    /// A client confirmed this transaction.
     Confirmed {
-        /// Which transaction.
         txn: Txn,
-        /// Who.
         asked: Asked,
-        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
-    /// What is lit on these devices is ours from now on. Nothing moved.
+    /// The lit positions of these devices are ours from now on. Nothing moved.
     Adopted {
-        /// Who.
         asked: Asked,
-        /// What was lit.
+        /// The lit positions.
         positions: Fabric,
-        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
-    /// An operator holds these levers drained, or lets go of them.
+    /// An operator holds these drain controls drained, or releases them.
     Held {
-        /// Who.
         asked: Asked,
-        /// Which levers.
+        /// The drain controls.
         levers: BTreeSet<(DeviceName, Slot)>,
-        /// Drained from now on, or not.
+        /// Whether they are drained from now on.
         drained: bool,
-        /// Unix time in milliseconds; 0 in journals that did not write it down.
+        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
-    /// What the daemon changed without being asked before this counts no more.
+    /// The daemon's own changes before this no longer count.
     Resumed {
-        /// Who.
         asked: Asked,
         /// Unix time in milliseconds.
         wall_ms: u64,
@@ -350,17 +336,17 @@ pub enum Record {
 }
 
 impl Record {
-    /// Whether everything behind this record waits until it is durable.
+    /// Returns whether everything after this record waits until it is durable.
     ///
-    /// Not so for `Fire`, which becomes durable with the next record: its transaction's intent is,
-    /// and after a crash every device that the intent names is looked at, fired or not. So the only
-    /// thing that light waits for is the intent.
+    /// `Fire` is not waited for. It becomes durable with the next record: the intent is durable
+    /// already, and after a crash every device of the intent is examined, fired or not. So light
+    /// waits only for the intent.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !matches!(self, Self::Fire { .. })
     }
 
-    /// Whether it brings on what was begun before: on a full disk it has the space that was set aside.
+    /// Returns whether it continues something begun earlier. On a full disk it may use the reserve.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         matches!(self, Self::Fire { .. } | Self::Turn { .. } | Self::End { .. })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a device is to the controller: numbered slots, each at one position.
+//! A device from the controller's view: numbered slots, each at one position.
 //!
 //! | device | slot | position |
 //! | --- | --- | --- |
@@ -7,7 +7,7 @@
 //! | transceiver with a switch inside | switch group | path (1.. external, 15 loopback) |
 //! | Linux switch | nexthop group | alternative (0 drained, 1.. as configured) |
 //!
-//! Position 0 is dark (or drained). One vocabulary, so that one controller moves all of them.
+//! Position 0 is dark (or drained). The common vocabulary lets one controller move all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use lightloom_units::id::{BundleId, NodeId, OcsId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What moves on a device: an ingress port, a switch group, a nexthop group.
+/// A movable unit of a device: an ingress port, a switch group, a nexthop group.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Slot(pub u32);
 
-/// Where a slot stands: an egress port, a path, an alternative. 0 is dark.
+/// The position of a slot: an egress port, a path, an alternative. 0 is dark.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -32,12 +32,12 @@ pub struct Slot(pub u32);
 pub struct Position(pub u32);
 
 impl Position {
-    /// No circuit, no path, drained.
+    /// No circuit, no path, or drained.
     pub const DARK: Self = Self(0);
     /// The path of a transceiver that leads back into its node (docs/firmware-api.md).
     pub const LOOPBACK: Self = Self(15);
 
-    /// Whether no light passes.
+    /// Returns whether no light passes.
     #[must_use]
     pub fn is_dark(self) -> bool {
         self == Self::DARK
@@ -56,18 +56,18 @@ impl fmt::Display for Position {
     }
 }
 
-/// The name an operator gave a device, such as `ocs4` or `n17/b0`.
+/// An operator's name for a device, such as `ocs4` or `n17/b0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceName(Arc<str>);
 
 impl DeviceName {
-    /// The name as written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What moves on it in the glossary's words: `group 0` of a transceiver, `port 3` of an optical switch.
+    /// Returns the slot in the glossary's words: `group 0` of a transceiver, `port 3` of an optical
+    /// switch.
     #[must_use]
     pub fn slot(&self, slot: Slot) -> String {
         let what = match self.0.parse::<BundleId>() {
@@ -78,14 +78,16 @@ impl DeviceName {
         format!("{what} {slot}")
     }
 
-    /// Whether light leaves the device there: neither dark, nor a transceiver's way back into its node.
+    /// Returns whether light leaves the device at this position: neither dark nor the loopback of a
+    /// transceiver.
     #[must_use]
     pub fn leads_out(&self, position: Position) -> bool {
         let back = position == Position::LOOPBACK && self.0.parse::<BundleId>().is_ok();
         !position.is_dark() && !back
     }
 
-    /// Where it stands in the glossary's words: a transceiver's `external-1`, an optical switch's `port 26`.
+    /// Returns the position in the glossary's words: a transceiver's `external-1`, an optical
+    /// switch's `port 26`.
     #[must_use]
     pub fn place(&self, position: Position) -> String {
         let module = self.0.parse::<BundleId>().is_ok();
@@ -123,68 +125,67 @@ impl<'de> Deserialize<'de> for DeviceName {
     }
 }
 
-/// Where slots stand, or should stand. A slot that is absent is dark in an [`Observation`] and
-/// not spoken of in a target.
+/// Current or desired positions of slots. An absent slot is dark in an [`Observation`] and
+/// undetermined in a target.
 pub type Positions = BTreeMap<Slot, Position>;
 
-/// One end of a fibre: where a slot has to stand to look into it.
+/// One end of a fibre: the position at which a slot looks into it.
 pub type FibreEnd = (DeviceName, Slot, Position);
 
 /// The positions of several devices.
 pub type Fabric = BTreeMap<DeviceName, Positions>;
 
-/// Where `slot` stands; absent means dark.
+/// Returns the position of `slot`; absent means dark.
 #[must_use]
 pub fn at(positions: &Positions, slot: Slot) -> Position {
     positions.get(&slot).copied().unwrap_or(Position::DARK)
 }
 
-/// In so many reads in a row of a device at rest, who is at the far ends is asked at least once.
+/// A device at rest is asked for its neighbours at least once in this many reads.
 pub const NEIGHBOURS_EVERY: u8 = 8;
 
-/// What a device said about itself in one read.
+/// One reading of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
-    /// Lit slots only.
     pub positions: Positions,
-    /// Completed switches since power-on, where the device counts them.
+    /// Completed switches since power-on, if the device counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<u32>,
-    /// Optical power at the output of a slot in 1/1000 dBm, where measured.
+    /// Optical power at the output of a slot in 1/1000 dBm, if measured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub power_mdbm: BTreeMap<Slot, i32>,
-    /// Slots whose light has not settled yet. Tuning is not tuned.
+    /// Slots whose light has not settled yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tuning: BTreeSet<Slot>,
-    /// Who is seen at the far end, where the device can tell; at rest not asked anew with each read, but
-    /// within [`NEIGHBOURS_EVERY`], or where a read asks for it.
+    /// The neighbours at the far ends, if the device can name them. At rest they are requested only
+    /// every [`NEIGHBOURS_EVERY`] reads, or if a read asks for it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub neighbours: BTreeMap<Slot, String>,
-    /// Lit slots that send no light by the device's own word, and why.
+    /// Lit slots that send no light by the device's own report, with the reason.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub shut: Box<[(Slot, Shut)]>,
-    /// Nodes whose network interfaces are plugged in here, and none of which has a link.
+    /// Nodes whose network interfaces are plugged in here and have no link.
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub unlinked: Box<[NodeId]>,
 }
 
 impl Observation {
-    /// Whether this slot sends no light by its own word.
+    /// Returns whether this slot reports that it sends no light.
     #[must_use]
     pub fn is_shut(&self, slot: Slot) -> bool {
         self.shut.iter().any(|(shut, _)| *shut == slot)
     }
 }
 
-/// Why a slot that is lit sends no light, by the device's own word. But for a failure that is no fault.
+/// Why a lit slot sends no light, by the device's own report. Only `Failed` is a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shut {
-    /// Its transmitters are off, its data paths go on: an operator shut the port down.
+    /// Its transmitters are off and its data paths active: an operator shut the port down.
     TxDisabled,
-    /// Its data paths carry nothing: they were stopped, or start.
+    /// Its data paths are stopped or starting.
     NotActivated,
-    /// The switch has given up bringing it into line.
+    /// The switch has given up the alignment.
     Failed,
 }
 
@@ -198,14 +199,14 @@ impl fmt::Display for Shut {
     }
 }
 
-/// One slot's change.
+/// The move of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Move {
     /// What moves.
     pub slot: Slot,
-    /// Where it stood when the change was worked out.
+    /// The position when the change was computed.
     pub from: Position,
-    /// Where it goes.
+    /// The new position.
     pub to: Position,
 }
 
@@ -228,73 +229,73 @@ impl fmt::Display for Txn {
     }
 }
 
-/// Whether a read asks who is at the far ends.
+/// Whether a read asks for the neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Neighbours {
-    /// It does not: the read is answered as fast as a device can, where nothing else is wanted of it.
+    /// Never: the device can answer as fast as possible.
     Never,
-    /// Where that is not known, and now and then.
+    /// If they are unknown, and now and then.
     #[default]
     Usual,
-    /// Also where it was known at the last read.
+    /// Even if they were known at the last read.
     Always,
 }
 
-/// What the controller asks of a device. Each is answered by one [`Outcome`].
+/// An operation for a device, answered by one [`Outcome`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Say where every slot stands; measure the power of the slots named.
+    /// Report the position of every slot, and measure the power of the named ones.
     Observe {
         /// Slots whose power matters now; the driver may measure more.
         power: Vec<Slot>,
-        /// Whether to ask who is at the far ends as well.
+        /// Whether to ask for the neighbours, too.
         neighbours: Neighbours,
     },
-    /// Check that `want` can be done and prepare it; move nothing; say where everything stands.
+    /// Check that `want` is possible, prepare it without moves, and report all positions.
     Arm {
         /// The transaction that will fire it.
         txn: Txn,
-        /// Where slots shall stand.
+        /// The desired positions.
         want: Positions,
     },
-    /// Forget what was armed.
+    /// Forget the armed change.
     Disarm {
         /// The transaction that armed it.
         txn: Txn,
     },
-    /// Move these slots, all of them, now.
+    /// Move all these slots now.
     Switch {
-        /// The transaction it belongs to.
+        /// Its transaction.
         txn: Txn,
-        /// What to move. Either all go dark, or all come from where nothing stands in the way.
+        /// The moves. Either all go dark, or none has another slot in the way.
         moves: Vec<Move>,
     },
 }
 
-/// How an [`Op`] ended. Refused, failed and unknown are different things.
+/// The outcome of an [`Op`]. Refused, failed and unknown are different.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The device says it is done; for `Observe` and `Arm`, what it saw.
+    /// The device reports success; for `Observe` and `Arm` with its reading.
     Done(Option<Observation>),
-    /// The device said no and changed nothing, by its own word.
+    /// The device refused and reports that nothing changed.
     Refused(String),
-    /// The device said that it tried and could not: its state must be read.
+    /// The device reports a failed attempt; its state must be read.
     Failed(String),
-    /// No answer that can be trusted: it may or may not have happened. Never retried blindly.
+    /// No trustworthy answer: it may or may not have happened. Never retried blindly.
     Unknown(String),
 }
 
-/// How the positions of a device relate to each other.
+/// How the positions of a device may be shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// A position is held by one slot at a time: an optical switch. Remove, then add.
+    /// Only one slot at a time holds a position, as on an optical switch. Remove, then add.
     Exclusive,
-    /// Each slot has positions of its own: a transceiver, a nexthop group.
+    /// Each slot has positions of its own, as with a transceiver or a nexthop group.
     Independent,
 }
 
-/// A span or a reading of the monotonic clock, in microseconds.
+/// A duration or a reading of the monotonic clock, in microseconds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -302,17 +303,17 @@ pub enum Sharing {
 pub struct Micros(pub u64);
 
 impl Micros {
-    /// `count` milliseconds.
+    /// Returns `count` milliseconds.
     #[must_use]
     pub const fn from_millis(count: u64) -> Self {
         Self(count.saturating_mul(1000))
     }
-    /// `count` seconds.
+    /// Returns `count` seconds.
     #[must_use]
     pub const fn from_secs(count: u64) -> Self {
         Self(count.saturating_mul(1_000_000))
     }
-    /// As seconds, for people and metrics.
+    /// Returns the time in seconds, for display and metrics.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a display value")]
     pub fn as_secs_f64(self) -> f64 {
@@ -334,14 +335,14 @@ impl Sub for Micros {
     }
 }
 
-/// The three clocks as the edge reads them for each event.
+/// The three clocks as read for each event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Now {
     /// Time since boot, suspend included; never goes backward within one boot.
     pub mono: Micros,
     /// Unix time in milliseconds; may jump.
     pub wall_ms: u64,
-    /// Which boot `mono` belongs to.
+    /// The boot to which `mono` belongs.
     pub boot: String,
 }
 

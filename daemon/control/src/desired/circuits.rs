@@ -63,7 +63,7 @@ pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<()
 /// Refuses to cut circuits that other jobs hold.
 ///
 /// # Errors
-/// How many there are, and what to write.
+/// Their number, and what to write.
 pub fn keeps_held(fabric: &str, held: usize, mode: Mode) -> Result<(), Vec<String>> {
     if mode != Mode::Overwrite || held == 0 {
         return Ok(());
@@ -74,13 +74,13 @@ pub fn keeps_held(fabric: &str, held: usize, mode: Mode) -> Result<(), Vec<Strin
     )])
 }
 
-/// Whether a plan has circuits for optical switches.
+/// Returns whether a plan has circuits for optical switches.
 #[must_use]
 pub fn has_circuits(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| !phase.circuits.is_empty())
 }
 
-/// The phase whose circuits are ours now: none where others are, or where nothing is lit.
+/// Returns the phase whose circuits are ours now, or `None` if other circuits or none are lit.
 #[must_use]
 pub fn in_force<'a>(
     switches: &Switches,
@@ -96,13 +96,13 @@ pub fn in_force<'a>(
     phases.iter().filter(|phase| !phase.circuits.is_empty()).find(is_lit)
 }
 
-/// The names of phases, for people.
+/// Lists the names of phases.
 #[must_use]
 pub fn names(phases: &[PhasePlan]) -> String {
     phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// A phase with the stages that the plan has into its circuits.
+/// Returns a phase with the plan's stages into its circuits.
 #[must_use]
 pub fn wanted_phase(
     switches: &Switches,
@@ -123,7 +123,7 @@ pub fn wanted_phase(
     Phase { name: to.name.clone(), ways: into.collect() }
 }
 
-/// The moves of each stage, from where everything stands before it.
+/// Returns the moves of each stage from the positions before it.
 fn way(switches: &Switches, mut stand: Fabric, transition: &TransitionPlan) -> Way {
     let stages = transition.stages.iter().map(|stage| {
         let mut ends = positions(switches, &stage.remove);

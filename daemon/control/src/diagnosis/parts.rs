@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each part predicts when it is at fault, in each of the ways in which it can be.
+//! The predictions of each part for each of its possible faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Culprit, Link, Loose, Symptom};
 use crate::state::DeviceName;
 
-/// A symptom that a fault always makes, seen; and not seen though it could be.
+/// The scores of a certain symptom: seen, and not seen although it could be.
 const SEEN: i32 = 10;
 const MISSING: i32 = -8;
-/// A symptom that it may make, seen.
+/// The score of a possible symptom that is seen.
 const ALSO: i32 = 4;
 
-/// One way in which a part can be at fault.
+/// One possible fault of a part.
 #[derive(Clone, Debug)]
 pub(super) struct Explanation {
     pub(super) culprit: Culprit,
-    /// It always makes these.
+    /// The certain symptoms.
     always: Vec<Symptom>,
-    /// It may make these.
+    /// The possible symptoms.
     perhaps: Vec<Symptom>,
-    /// How much more or less often this happens than others.
+    /// How much more or less often this happens than other faults.
     prior: i32,
 }
 
@@ -43,7 +43,8 @@ impl Explanation {
         self.always.iter().chain(&self.perhaps)
     }
 
-    /// Whether a symptom is no news once this is known: less of the same light on the same way.
+    /// Returns whether this fault includes a symptom: a weaker form of predicted darkness in the
+    /// same direction.
     pub(super) fn implies(&self, symptom: &Symptom) -> bool {
         let dark = |at: &DeviceName, from: &DeviceName| {
             let dark = Symptom::Dark(at.clone(), from.clone());
@@ -56,7 +57,7 @@ impl Explanation {
         }
     }
 
-    /// How well this explains what is left; `None` if it explains nothing of it.
+    /// Returns how well this explains the remaining symptoms, or `None` if it explains none.
     pub(super) fn score(
         &self,
         left: &BTreeSet<Symptom>,
@@ -67,7 +68,7 @@ impl Explanation {
         }
         let of = |symptom: &Symptom| match symptom {
             _ if left.contains(symptom) => SEEN,
-            // Another part explains it already: neither for nor against this one.
+            // Another part explains it already, so it counts neither way.
             _ if explained.contains(symptom) => 0,
             _ => MISSING,
         };
@@ -77,7 +78,7 @@ impl Explanation {
     }
 }
 
-/// A way of light: from a module to another.
+/// One direction of a link, from one module to another.
 struct Way<'a> {
     link: &'a Link,
     from: usize,
@@ -90,7 +91,7 @@ impl Way<'_> {
     fn receiver(&self) -> &DeviceName {
         &self.link.ends[1 - self.from].module
     }
-    /// Whether the receiver can say anything of what arrives.
+    /// Returns whether the receiver can measure the arriving light.
     fn is_read(&self) -> bool {
         let end = &self.link.ends[1 - self.from];
         end.now.answers && end.now.tap.is_some()
@@ -104,14 +105,14 @@ impl Way<'_> {
     fn tilted(&self) -> Option<Symptom> {
         self.is_read().then(|| Symptom::Tilted(self.receiver().clone(), self.sender().clone()))
     }
-    /// The switch's port at the sender misses its light.
+    /// Returns the symptom that the switch's port at the sender misses its light.
     fn missed(&self) -> Option<Symptom> {
         let over = self.link.over.as_ref()?;
         let port = &over.ports[self.from];
         port.arrives?;
         Some(Symptom::PortMisses(over.switch.clone(), port.slot))
     }
-    /// The switch's port at the receiver lets less out than came in.
+    /// Returns the symptom that the switch's port at the receiver emits less than came in.
     fn lost(&self) -> Option<Symptom> {
         let over = self.link.over.as_ref()?;
         let port = &over.ports[1 - self.from];
@@ -120,7 +121,7 @@ impl Way<'_> {
     }
 }
 
-/// Every way in which any part of these links can be at fault.
+/// Returns every possible fault of the parts of these links.
 pub(super) fn explanations(links: &[Link], loose: &[Loose]) -> Vec<Explanation> {
     let mut all = Vec::new();
     let mut nodes: BTreeMap<&str, BTreeSet<&DeviceName>> = BTreeMap::new();
@@ -174,7 +175,8 @@ fn of_link(link: &Link, all: &mut Vec<Explanation>) {
             for index in [0, 1] {
                 let fibre = Culprit::Fibre(ways[index].sender().clone(), over.switch.clone());
                 let (out, back) = (&ways[index], &ways[1 - index]);
-                // What goes out misses at the port; what comes back left the port and does not arrive.
+                // The outgoing light is missing at the port; the returning light left the port but
+                // does not arrive.
                 let cut = Explanation::new(fibre.clone(), 0);
                 let cut = cut.always(out.missed()).always(out.dark()).always(back.dark());
                 all.push(cut);
@@ -187,7 +189,8 @@ fn of_link(link: &Link, all: &mut Vec<Explanation>) {
                 let lost = [ways[0].lost(), ways[1].lost()].into_iter().flatten();
                 let light = ways.iter().flat_map(|way| way.dark().into_iter().chain(way.weak()));
                 all.push(strayed.always(lost.clone()).perhaps(light.clone()));
-                // Which of the two ports loses it cannot be known if both stand where they should.
+                // If both ports are at their positions, it is unknown which of them loses the
+                // light.
                 all.push(Explanation::new(port, -2).always(lost).perhaps(light));
             }
         }
@@ -208,7 +211,7 @@ fn of_fibre(
     all.push(Explanation::new(fibre, 0).always(tilted.into_iter().flatten()));
 }
 
-/// A lane of the sender or of the receiver.
+/// Adds the faults of a lane of the sender or the receiver.
 fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
     let (sender, receiver) = (way.sender(), way.receiver());
     let lanes = way.link.ends[way.from].usual.sent.len();
@@ -222,13 +225,14 @@ fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
         all.push(of(sender, 0).always([says]).always(weak.clone()));
         all.push(of(receiver, 0).always(weak.clone()).perhaps([noisy.clone()]));
         all.push(of(receiver, 0).always([noisy.clone()]));
-        // A lane that sends badly and says it is well.
+        // A lane that sends badly and reports that it is well.
         all.push(of(sender, -4).always(weak).perhaps([noisy.clone()]));
         all.push(of(sender, -4).always([noisy]));
     }
 }
 
-/// The connector at an end of a link: it takes light both ways, and reflects what the module sends into its receiver.
+/// Adds the faults of the connector at an end of a link. It attenuates both directions, and
+/// reflects the module's own light into its receiver.
 fn of_end(index: usize, ways: &[Way<'_>; 2], all: &mut Vec<Explanation>) {
     let (out, back) = (&ways[index], &ways[1 - index]);
     let module = out.sender();

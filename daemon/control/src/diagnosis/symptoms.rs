@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is not as usual: readings held against those of a time when the link was well.
+//! Symptoms: differences between the readings and those of a time when the link was well.
 
 use std::collections::BTreeSet;
 
 use super::{Link, OverSwitch, PortReading, Symptom};
 
-/// Below this there is no light, in 1/1000 dBm.
+/// The power below which there is no light, in 1/1000 dBm.
 const DARK: i32 = -25_000;
-/// So much less than usual is no noise, in 1/1000 dB.
+/// The loss against the usual power that exceeds noise, in 1/1000 dB.
 const LESS: i32 = 1_200;
-/// So much less on one lane than on the others, or on the last than on the first.
+/// The excess loss of one lane over the others, and of the last lanes over the first.
 const LANE_LESS: i32 = 2_000;
 const TILT: i32 = 1_500;
-/// So many more bit errors, in 1/1000 of a decade, than usual and than the missing light explains.
+/// The excess of bit errors over the usual and over the effect of missing light, in 1/1000 of a
+/// decade.
 const MORE_ERRORS: i32 = 1_000;
-/// A decibel of light that is missing makes so many more errors, in 1/1000 of a decade.
+/// The additional errors per decibel of missing light, in 1/1000 of a decade.
 const ERRORS_OF_LIGHT: i32 = 500;
 
-/// Every symptom of these links.
+/// Returns every symptom of these links.
 pub(super) fn of(links: &[Link]) -> BTreeSet<Symptom> {
     let mut symptoms = BTreeSet::new();
     for link in links {
@@ -67,7 +68,7 @@ fn of_direction(link: &Link, at: usize, from: usize, symptoms: &mut BTreeSet<Sym
             false => Symptom::Weak(module.clone(), sender.clone()),
         });
     }
-    // More errors than usual, less those that come of the light that is missing.
+    // The additional errors, less those caused by the missing light.
     let errors = differences(&end.now.errors, &end.usual.errors);
     let light = |lane: usize| losses.get(lane).map_or(0, |loss| (*loss).max(0));
     let errors: Vec<i32> = errors
@@ -118,7 +119,7 @@ fn of_switch(over: &OverSwitch, symptoms: &mut BTreeSet<Symptom>) {
     }
 }
 
-/// What is in `more` and not in `less`, lane by lane; empty where a lane is missing.
+/// Returns `more` minus `less` by lane, or nothing if a lane is missing.
 fn differences(more: &[i32], less: &[i32]) -> Vec<i32> {
     match more.len() == less.len() {
         true => more.iter().zip(less).map(|(more, less)| more - less).collect(),
@@ -132,17 +133,17 @@ fn median(values: &[i32]) -> i32 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(0)
 }
 
-/// The one lane that is so much above the middle of the others, if there is one.
+/// Returns the one lane that is far above the middle of the others, if any.
 fn lonely(values: &[i32], above: i32) -> Option<usize> {
     let middle = median(values);
     let (lane, highest) = values.iter().enumerate().max_by_key(|(_, value)| **value)?;
-    // Where the next is half as far above, it is no lane of its own but a slope.
+    // If the next lane is half as far above, this is a slope and not a single lane.
     let others = values.iter().enumerate().filter(|(other, _)| *other != lane);
     let next = others.map(|(_, value)| *value).max()?;
     (highest - middle > above && next - middle <= above / 2).then_some(lane)
 }
 
-/// How much more the second half of the lanes loses than the first.
+/// Returns the excess loss of the second half of the lanes over the first.
 fn tilt(losses: &[i32]) -> i32 {
     let (first, last) = losses.split_at(losses.len() / 2);
     let mean = |lanes: &[i32]| {

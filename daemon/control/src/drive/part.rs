@@ -1,41 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How one device came out of a drive.
+//! The result of a drive for one device.
 
 use serde::{Deserialize, Serialize};
 
-/// How one device came out of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// At the target, read back and qualified.
     Applied,
-    /// Nothing was sent that moves light.
+    /// No command that moves light was sent.
     Untouched,
-    /// The device said no.
+    /// The device refused.
     Refused,
-    /// It was tried and the device stands elsewhere, or its light is not good.
+    /// The device is at another position after the attempt, or its light is insufficient.
     Failed,
-    /// It could not be read: nothing is claimed.
+    /// The device could not be read, so its position is not known.
     Unknown,
-    /// It was at the target and has been brought back, read back and qualified.
+    /// The device was at the target and was brought back, read back and qualified.
     RolledBack,
 }
 
-/// How one device came out, with the reason in words.
+/// The result of one device with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartEnd {
-    /// The verdict.
     pub verdict: Verdict,
-    /// Why, for people. Empty when applied.
+    /// The reason, empty when applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// It did as it was told, and missed light that another end or the fibre should have brought.
+    /// The device obeyed but missed light from another end or the fibre.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlit: bool,
 }
 
 impl PartEnd {
-    /// A verdict and its reason.
     #[must_use]
     pub fn new(verdict: Verdict, detail: String) -> Self {
         Self { verdict, detail, unlit: false }

@@ -6,30 +6,29 @@ use std::fmt;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
-/// A secret without which no line of a chain can be written.
+/// The secret that is needed to write a line of a keyed chain.
 #[derive(Clone)]
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// Of these bytes.
     #[must_use]
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// As it is kept in a file: 64 hex digits.
+    /// Returns the key as 64 hex digits, the form in files.
     #[must_use]
     pub fn to_hex(&self) -> String {
         hex(&self.0)
     }
 
-    /// What names it without saying what it is: its SHA-256.
+    /// Returns its SHA-256, which identifies it without revealing it.
     #[must_use]
     pub fn sha256(&self) -> String {
         hex(&Sha256::digest(self.0))
     }
 
-    /// From 64 hex digits.
+    /// Parses 64 hex digits.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
@@ -58,7 +57,7 @@ pub(super) struct Chain {
     pub(super) seq: u64,
     pub(super) hash: String,
     pub(super) key: Option<Key>,
-    /// The first line that is keyed.
+    /// The first keyed line.
     pub(super) keyed_from: Option<u64>,
 }
 
@@ -97,7 +96,7 @@ impl Chain {
         }
     }
 
-    /// Adds the line for `body`; the chain then ends at it.
+    /// Appends the line for `body` to the chain.
     pub(super) fn push(&mut self, body: &str, lines: &mut String) {
         let hash = self.hash(body.as_bytes());
         self.seq += 1;
@@ -108,7 +107,7 @@ impl Chain {
         self.hash = hash;
     }
 
-    /// Whether `tail` begins as the next line does, as far as it goes.
+    /// Returns whether `tail` begins like the next line.
     pub(super) fn begins(&self, tail: &[u8]) -> bool {
         let tail = tail.strip_prefix(b"+").unwrap_or(tail);
         let number = format!("{} ", self.seq + 1);
@@ -116,7 +115,7 @@ impl Chain {
         tail[..length] == number.as_bytes()[..length]
     }
 
-    /// The body of `line` (without its end), if it is the next of the chain.
+    /// Returns the body of `line` (without its end) if it is the next of the chain.
     pub(super) fn check<'a>(&mut self, line: &'a [u8]) -> Result<&'a [u8], String> {
         let mut parts = line.splitn(3, |byte| *byte == b' ');
         let (Some(seq), Some(hash), Some(body)) = (parts.next(), parts.next(), parts.next()) else {
@@ -133,7 +132,7 @@ impl Chain {
             self.hash = expected;
             return Ok(body);
         }
-        // Lines from before there was a key.
+        // A line from before the key.
         let plain = self.plain_hash(body);
         match (hash == plain.as_bytes(), self.keyed_from) {
             (false, _) => return Err("does not match its hash".into()),

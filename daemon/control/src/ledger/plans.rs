@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which plans outlive a process: those that something may still be brought back to, and of older ones as many as
-//! fit.
+//! The plans that survive a restart: all that a rollback may need, and as many older ones as fit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,21 +9,23 @@ use lightloom_fabric::plan::Plan;
 use super::Ledger;
 use crate::record::Record;
 
-/// How much the plans hold together that past changes alone name, in [entries](crate::kept_plan::KeptPlan::entries):
-/// some 12 MB, and so one plan of 131,072 GPUs or a thousand of 64 nodes.
+/// The most [entries](crate::kept_plan::KeptPlan::entries) of all plans that only past changes
+/// name: some 12 MB, which is one plan of 131,072 GPUs or a thousand of 64 nodes.
 pub const PLAN_ENTRIES_MAX: usize = 131_072;
-/// Plans that nothing names any more are dropped after so many changes, for it takes reading the whole history.
+/// Unused plans are dropped after this many changes, because that requires reading the whole
+/// history.
 const DROP_EVERY: u32 = 64;
 
 impl Ledger {
-    /// The plan of this name; `None` if it is not kept.
+    /// Returns the plan with this name if it is kept.
     #[must_use]
     pub fn plan_named(&self, sha256: &str) -> Option<&Arc<Plan>> {
         self.plans.get(sha256).map(|kept| kept.plan())
     }
 
-    /// The plans that must be kept: those of now, of the change on its way, and those that the last change and the
-    /// one which waits for its confirm would be undone to.
+    /// Returns the plans that must be kept: the current ones, that of the change under way, and
+    /// those to which an undo of the last change, or of the one that waits for its confirmation,
+    /// would lead.
     #[must_use]
     pub fn plans_needed(&self) -> BTreeSet<&str> {
         let pending = self.pending.as_ref().map(|pending| pending.txn);
@@ -37,14 +38,14 @@ impl Ledger {
         needed.filter(|name| !name.is_empty()).collect()
     }
 
-    /// The other plans that past changes name, the newest first; some more than once.
+    /// Returns the plans that past changes name, the newest first; some more than once.
     pub fn plans_of_history(&self) -> impl Iterator<Item = &str> {
         let names = self.history.iter().rev();
         let names = names.flat_map(|p| [&p.plan_sha256, &p.plan_before, &p.applied_before]);
         names.map(String::as_str).filter(|name| !name.is_empty())
     }
 
-    /// Drops what nothing names any more, and the oldest of what is too much.
+    /// Drops unused plans, and the oldest beyond the limit.
     pub(super) fn drop_plans(&mut self) {
         let held: usize = self.plans.values().map(|kept| kept.entries()).sum();
         if held <= PLAN_ENTRIES_MAX && !self.last_txn.0.is_multiple_of(DROP_EVERY) {
@@ -66,7 +67,7 @@ impl Ledger {
         self.plans.retain(|name, _| keep.contains(name));
     }
 
-    /// The records with which a journal begins that goes on where another ended, whose last line has the hash
+    /// Returns the first records of a journal that continues another, whose last line has the hash
     /// `after`.
     #[must_use]
     pub fn begun_anew(&self, after: String) -> Vec<Record> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Silence that no witness explains: management that is lost. It moves nothing, is said first, and is over when answers
-//! arrive again.
+//! Lost management: silence that no witness explains. It moves nothing, is reported first, and ends
+//! when answers arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,26 +12,27 @@ use crate::controller::{Seen, Sight};
 use crate::management::{Domain, Trouble};
 use crate::state::{DeviceName, Micros, Now};
 
-/// Silence of one in so many devices is no accident of single lines.
+/// Simultaneous silence of one in this many devices is no accident of single lines.
 const SHARE: usize = 10;
 
-/// Devices that fell silent together, and whose light nobody misses.
+/// Devices that fell silent together and whose light no far end misses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagementLost {
-    /// Which, in order.
+    /// The devices, in order.
     pub devices: Vec<DeviceName>,
-    /// How many of them are seen to have light by who answers.
+    /// The number of devices whose light others still see.
     pub lit: usize,
-    /// What all devices behind it are silent of.
+    /// The domains all of whose devices are silent.
     pub behind: Vec<Domain>,
-    /// How many of them this machine cannot ask.
+    /// The number of devices that this machine cannot ask.
     pub unasked: usize,
     /// Since when the first of them is silent.
     pub since: Micros,
 }
 
 impl Control {
-    /// Management that is lost now: devices without an answer and without a witness, a share of all or all of one domain.
+    /// Returns the management that is lost now: silent devices without a witness that are a large
+    /// share of all, or all devices of a domain.
     #[must_use]
     pub fn management_lost(&self, now: &Now) -> Option<ManagementLost> {
         let silent = self.blind().into_iter().filter(|name| self.controller.is_silent(now, name));
@@ -53,8 +54,9 @@ impl Control {
         })
     }
 
-    /// Nodes of groups of jobs whose death would not be seen: no far end looks into a fibre of theirs, and no switch
-    /// of their network is driven. With each, whether it is silent now, for longer than a heartbeat.
+    /// Returns the nodes of jobs whose death would not be noticed, and whether each has been silent
+    /// for longer than a heartbeat. No far end looks into a fibre of such a node, and no switch of
+    /// its network is driven.
     #[must_use]
     pub fn unwitnessed(&self, now: &Now) -> BTreeMap<NodeId, bool> {
         let groups = self.plan.iter().flat_map(|plan| &plan.groups);
@@ -78,7 +80,8 @@ impl Control {
         nodes.into_iter().filter_map(of).collect()
     }
 
-    /// Whether something in common explains that these are silent: others are, whose silence no witness explains.
+    /// Returns whether a common cause may explain this silence, because other devices are silent
+    /// without a witness.
     pub(super) fn is_in_common(&self, own: &BTreeSet<&DeviceName>) -> bool {
         let management = &self.controller.inventory().management;
         let silent = self.blind().into_iter().filter(|name| !own.contains(name));
@@ -87,7 +90,7 @@ impl Control {
         silent.iter().any(shares) || self.is_share(silent.len())
     }
 
-    /// Devices that this machine cannot ask.
+    /// Returns the devices that this machine cannot ask.
     pub(super) fn unasked(&self) -> impl Iterator<Item = &DeviceName> {
         let is_local = |seen: &Seen| seen.trouble.as_ref().is_some_and(Trouble::is_local);
         let devices = self.controller.down_devices();
@@ -98,7 +101,8 @@ impl Control {
         silent > 1 && silent * SHARE >= self.controller.inventory().devices.len()
     }
 
-    /// Devices that do not answer, of parts that the plan does not go around, and of nodes whose light nobody misses.
+    /// Returns the silent devices of parts that the plan does not avoid, and of nodes whose light
+    /// no far end misses.
     fn blind(&self) -> Vec<&DeviceName> {
         let devices = self.controller.down_devices();
         let is_expected = |name: &DeviceName| {
@@ -108,7 +112,7 @@ impl Control {
         devices.map(|(name, _)| name).filter(|name| is_expected(name)).collect()
     }
 
-    /// Whether who answers misses light of this node.
+    /// Returns whether any answering device misses light of this node.
     fn is_missed(&self, bundle: BundleId, name: &DeviceName) -> bool {
         let misses = |name: &DeviceName| {
             let circuits = self.controller.testimonies(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is found broken, and when the policy bypasses it.
+//! The faults that are found, and when the policy bypasses them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_units::id::BundleId;
 
-/// How long modules are waited for that were asked because groups would move.
+/// How long a bypass that would move groups waits for the answers of all modules.
 const ASKED_ALL_WITHIN: Micros = Micros::from_millis(20);
 
-/// Whether a bypass is not begun because all modules are to be asked first.
+/// Returns whether a bypass was put off because all modules have to be asked first.
 fn is_asking(begun: &[Action]) -> bool {
     begun.iter().any(|action| match action {
         Action::Answer(OWN, Answer::Refused { reasons }) => *reasons == [ASKS_ALL],
@@ -26,11 +26,11 @@ fn is_asking(begun: &[Action]) -> bool {
 }
 
 impl Control {
-    /// Modules that are dead, by [witnesses](super::witnesses), and fibres without light between modules that are
-    /// well. With the reason.
+    /// Returns dead modules, by [witnesses](super::witnesses), and dark fibres between healthy
+    /// modules, with the reasons.
     fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
         let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
-        // Also what is known to be broken and was brought back by undoing a change.
+        // This includes known faults whose bypass was undone.
         let known = self.reported_or_found();
         let mut broken: BTreeMap<Part, String> = known
             .iter()
@@ -58,8 +58,8 @@ impl Control {
         broken
     }
 
-    /// What is silent on the node of a module that is found dead, and sends no light either, is broken with it:
-    /// one bypass of both, for none of one can be made while the other refuses every change.
+    /// Adds silent modules of a dead module's node that send no light either. Both are bypassed at
+    /// once, because a bypass of one would be refused by the other.
     fn join_siblings(
         &self,
         now: &Now,
@@ -80,7 +80,7 @@ impl Control {
         }
     }
 
-    /// Modules of `broken` that cannot be talked to and were not known to be broken before.
+    /// Returns the unreachable modules of `broken` that were not known before.
     fn found_silent(
         &self,
         broken: &BTreeMap<Part, String>,
@@ -98,7 +98,7 @@ impl Control {
         (!seen.up).then_some(seen.down_since)
     }
 
-    /// The modules of the same node, but this one.
+    /// Returns the other modules of the same node.
     pub(super) fn of_node(
         &self,
         bundle: BundleId,
@@ -106,9 +106,9 @@ impl Control {
         self.modules_of(bundle.node).filter(move |(other, _)| *other != bundle)
     }
 
-    /// Whether `device`, on the node of the dead `bundle`, may still turn out dead: its read or its hello has not
-    /// ended. One that fell silent later has as long: `bundle` may have been dead for minutes, and one lost answer is
-    /// no death.
+    /// Returns whether `device`, on the node of the dead `bundle`, may still prove dead because its
+    /// read or hello has not ended. A device that fell silent later has as much time: `bundle` may
+    /// have been dead for minutes, and one lost answer is no death.
     fn awaits_verdict(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         if self.controller.is_silent_beside(device, now) {
             return false;
@@ -121,8 +121,8 @@ impl Control {
         now.mono < since + waits && self.controller.may_be_silent(device, since, now)
     }
 
-    /// Whether a module beside one that is found dead may be dead, too: then both are bypassed at once, a
-    /// moment later.
+    /// Returns whether another module of a dead module's node may be dead, too. Both are then
+    /// bypassed together, a moment later.
     fn waits_for_siblings(&self, now: &Now, broken: &[(Part, String)]) -> bool {
         let bundles = broken.iter().filter_map(|(part, _)| match part {
             Part::Bundle(bundle) => Some(*bundle),
@@ -135,7 +135,7 @@ impl Control {
         })
     }
 
-    /// What broke by itself and the plan does not go around yet.
+    /// Returns the new faults that the plan does not avoid yet.
     pub(super) fn news(&self, now: &Now) -> Vec<(Part, String)> {
         let (Some(installed), Some(plan)) = (self.replannable(), &self.plan) else {
             return Vec::new();
@@ -144,7 +144,7 @@ impl Control {
             return Vec::new();
         };
         let mut broken: Vec<(Part, String)> = self.detected(now).into_iter().collect();
-        // One fibre is seen to be dark from both of its ends.
+        // The same dark fibre is seen from both of its ends.
         broken.retain(|(part, _)| {
             bypass::is_news(installed, &known, *part)
                 && known.insert(installed, *part).unwrap_or(false)
@@ -152,7 +152,7 @@ impl Control {
         broken
     }
 
-    /// The next time at which a bypass may become due: a wait is over.
+    /// Returns the next time at which a bypass may become due because a wait ends.
     pub(super) fn bypass_due(&self, now: &Now) -> Option<Micros> {
         let may_bypass = self.setup.on_fault == OnFault::Bypass
             && self.failed.is_none()
@@ -161,7 +161,7 @@ impl Control {
         if may_bypass { tries().min() } else { None }
     }
 
-    /// Whether a module that was asked because groups would move may still answer.
+    /// Returns whether a module that was asked before a move of groups may still answer.
     fn waits_for_all(&self, now: &Now) -> bool {
         self.asked_all.filter(|asked| now.mono < *asked + ASKED_ALL_WITHIN).is_some_and(|asked| {
             let mut modules = self.setup.modules.values();
@@ -171,7 +171,7 @@ impl Control {
         })
     }
 
-    /// Bypasses what is found broken and the plan does not avoid yet, if the policy says so and no wait is on.
+    /// Bypasses new faults if the policy allows it and no wait is in progress.
     pub(super) fn notice_deaths(&mut self, now: &Now, actions: &mut Vec<Action>) {
         self.judges_again = false;
         if self.setup.on_fault != OnFault::Bypass

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which part is at fault, by the [diagnosis](crate::diagnosis): of the links that are in use now, and of those that
-//! a bypass took out of use, as they were when it began.
+//! The [diagnosis](crate::diagnosis) of links in use, and of those that a bypass took out of use,
+//! as they were at its begin.
 
 use std::collections::BTreeSet;
 
@@ -11,22 +11,23 @@ use crate::bypass::is_inside;
 use crate::diagnosis::{Culprit, Named, Symptom, diagnose_beside};
 use crate::state::{DeviceName, Now};
 
-/// A part that is named, and since when.
+/// A diagnosed part and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
     /// The part, its evidence and the second best explanation.
     pub named: Named,
-    /// When the bypass around it began, Unix time in milliseconds; `None` if its links are in use and were read now.
+    /// When the bypass around it began, Unix time in milliseconds; `None` for links in use.
     pub wall_ms: Option<u64>,
 }
 
 impl Control {
-    /// The parts at fault, the one that explains most first. What a bypass took out of use is kept until it is
-    /// repaired or the daemon restarts.
+    /// Returns the parts at fault, with the one that explains most first. Diagnoses of bypassed
+    /// parts are kept until the repair or a restart of the daemon.
     #[must_use]
     pub fn diagnoses(&self, now: &Now) -> Vec<Diagnosis> {
         let (mut links, mut loose) = self.controller.links(now);
-        // Silence of many together says nothing of any of them, and neither does what this machine cannot ask.
+        // Common silence of many devices says nothing about each, and neither does a device that
+        // this machine cannot ask.
         let lost = self.management_lost(now).map(|lost| lost.devices).unwrap_or_default();
         let lost: BTreeSet<&DeviceName> = lost.iter().chain(self.unasked()).collect();
         loose.retain(|module| !lost.contains(&module.module));
@@ -41,7 +42,7 @@ impl Control {
         let broken = self.reported_or_found();
         let is_broken =
             |kept: &&Diagnosis| broken.keys().any(|part| concerns(&kept.named.culprit, part));
-        // Who was silent then and answers now is no evidence any more.
+        // A device that was silent then and answers now is no evidence any more.
         let answers = |symptom: &Symptom| match symptom {
             Symptom::Silent(module) => {
                 let seen = self.controller.devices().get(module);
@@ -56,8 +57,8 @@ impl Control {
         live.into_iter().chain(kept).collect()
     }
 
-    /// Keeps what is known of the parts that a bypass is about to take out of use. Light waits for it, so only the
-    /// links of their nodes are judged.
+    /// Keeps the diagnoses of the parts that a bypass is about to take out of use. The bypass is
+    /// urgent, so only the links of their nodes are considered.
     pub(super) fn keep_diagnoses(&mut self, now: &Now, broken: &[(Part, String)]) {
         let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
         let nodes: BTreeSet<&str> =
@@ -76,7 +77,7 @@ impl Control {
     }
 }
 
-/// Whether a broken part is the one that is named, holds it, or is a part of it.
+/// Returns whether a failed part is the diagnosed one, contains it, or belongs to it.
 fn concerns(culprit: &Culprit, part: &str) -> bool {
     let near = |name: &str| is_inside(part, name) || is_inside(name, part);
     match culprit {

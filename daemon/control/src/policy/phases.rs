@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Circuits that follow a job: which phase of the plan is lit when, and for whom.
+//! Circuits that follow a job: when each phase of the plan is lit, and for which job.
 //!
 //! ```text
 //!   asked ─▶ too short for the way into it? ──▶ kept
 //!     └────▶ waiting ─(time to begin)─▶ transaction ─▶ lit, or missed
 //! ```
 //!
-//! A phase begins as late as the way into it allows, and not before the least time of the phase before it is over.
-//! A lease is one job's word that the circuits are its own for a while. When it is over, nothing moves: what has
-//! light keeps it, what has not begun is dropped, and another job may ask. The journal has the lease and the
-//! transactions: after a restart no other job is let in, and the job asks again for what waited.
+//! A phase begins as late as its transition allows, and not before the least time of the previous
+//! phase is over. A lease gives the circuits to one job for a while. When it ends, nothing moves:
+//! lit circuits stay, waiting phases are dropped, and another job may ask. The lease and the
+//! transactions are in the journal, so after a restart no other job is admitted, and the job asks
+//! again for its waiting phases.
 
 mod wish;
 
@@ -27,51 +28,50 @@ use crate::state::{Micros, Now, Txn, at};
 
 pub use wish::{Booking, Missed, Refusal, Standing, Wish};
 
-/// How many phases wait at most.
+/// The most waiting phases.
 const WAITING_MAX: usize = 16;
-/// How many that are over are remembered.
+/// The most remembered phases of the past.
 const PAST_MAX: usize = 256;
-/// How many times each way between phases is remembered.
+/// The most remembered durations of each transition.
 const TIMES_MAX: usize = 16;
-/// The farthest ahead that a phase is asked for, and the longest it is asked for.
+/// The limits for how far ahead, and for how long, a phase can be requested.
 const AHEAD_MAX: Micros = Micros::from_secs(3600);
 const LEAST_MAX: Micros = Micros::from_secs(24 * 3600);
 /// The longest lease.
 const LEASE_MAX: Micros = Micros::from_secs(24 * 3600);
-/// Requests that come no faster than this do not count against their client's rate.
+/// Requests at this interval or slower do not count against their client's rate.
 const PACE: Micros = Micros::from_millis(50);
-/// A phase begins so much before the way into it is expected to take: timers have a grain.
+/// The additional time before a transition, because timers are coarse.
 const MARGIN: Micros = Micros::from_millis(1);
 
-/// What is scheduled, and what was learned.
+/// The schedule and the measured durations.
 #[derive(Clone, Debug, Default)]
 pub struct Phases {
-    /// Those that wait or move, in their order in time.
+    /// Waiting and moving phases, in order of time.
     waiting: VecDeque<Booking>,
     past: VecDeque<Booking>,
-    /// How long ways between phases took of late.
+    /// Recent durations of transitions.
     took: BTreeMap<(String, String), VecDeque<Micros>>,
-    /// By phase: how long ahead it was asked for last, when nothing is sent in between.
+    /// By phase: how long ahead it was last requested during a pause in the traffic.
     ahead: BTreeMap<String, Micros>,
-    /// Until when the phase that has light is in use, by its job's word.
+    /// Until when the lit phase is in use, by its job's word.
     in_use_until: Micros,
-    /// When a job asked last.
+    /// When a job last asked.
     booked_at: Option<Micros>,
 }
 
 impl Phases {
-    /// The phases that wait or move, in their order in time.
     pub fn waiting(&self) -> impl Iterator<Item = &Booking> {
         self.waiting.iter()
     }
 
-    /// What was asked for under this id; `None` if that is not known any more.
+    /// Returns the booking with this request id, if still known.
     #[must_use]
     pub fn of_request(&self, request: &str) -> Option<&Booking> {
         self.waiting.iter().chain(self.past.iter().rev()).find(|b| b.asked.request == request)
     }
 
-    /// The longest that this way took of late.
+    /// Returns the longest recent duration of this transition.
     #[must_use]
     pub fn measured(&self, from: &str, to: &str) -> Option<Micros> {
         self.took.get(&(from.to_owned(), to.to_owned()))?.iter().max().copied()
@@ -86,7 +86,7 @@ impl Phases {
         }
     }
 
-    /// Drops what has not begun.
+    /// Drops the phases that have not begun.
     fn drop_waiting(&mut self, now: Micros, why: &Missed, of: impl Fn(&Booking) -> bool) {
         for booking in std::mem::take(&mut self.waiting) {
             match booking.standing == Standing::Waiting && of(&booking) {
@@ -106,13 +106,13 @@ impl Phases {
     }
 }
 
-/// What the plan says of the way from the circuits of one phase to those of another: how long it is dark.
+/// Returns the dark time of the transition in the plan.
 fn stated(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Option<Micros> {
     let way = way(plan, from, to)?;
     Some(Micros(way.dark_time_ps.get().div_ceil(1_000_000)))
 }
 
-/// How much of that is dark while nothing is sent, as the plan has it.
+/// Returns how much of the dark time falls into pauses, by the plan.
 fn hidden(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Micros {
     let hidden =
         way(plan, from, to).map(|way| way.dark_time_ps.get().saturating_sub(way.exposed_ps.get()));
@@ -128,13 +128,12 @@ fn way<'a>(plan: &'a Plan, from: &PhasePlan, to: &PhasePlan) -> Option<&'a Trans
 }
 
 impl Control {
-    /// What is scheduled for jobs.
     #[must_use]
     pub fn phases(&self) -> &Phases {
         &self.phases
     }
 
-    /// Whose the circuits are now, and for how long.
+    /// Returns the current lease and its remaining time.
     #[must_use]
     pub fn lease(&self, now: &Now) -> Option<(&Lease, Micros)> {
         let lease = self.controller.ledger().lease.as_ref()?;
@@ -142,9 +141,9 @@ impl Control {
         (until > now.mono).then(|| (lease, until - now.mono))
     }
 
-    /// A job asks for a phase of the plan on the devices.
+    /// Handles a job's request for a phase of the plan in force.
     ///
-    /// The answer, behind what is written down first, says it is scheduled, or why not.
+    /// The answer comes after the records, and says that the phase is scheduled, or why not.
     pub fn book(&mut self, now: &Now, asked: Asked, wish: Wish, reply_to: ReplyTo) -> Vec<Action> {
         let request_id = asked.request.clone();
         let paced = self.phases.booked_at.is_none_or(|last| last + PACE <= now.mono);
@@ -182,7 +181,7 @@ impl Control {
         Ok(actions)
     }
 
-    /// A job gives up its lease and what waits under it.
+    /// Handles a job's release of its lease and of what waits under it.
     pub fn release(
         &mut self,
         now: &Now,
@@ -253,7 +252,7 @@ impl Control {
             let phase = last.wish.phase.clone();
             return Err(Refusal::Overlaps { phase, free: last.until() - now.mono });
         }
-        // What has light when this one begins: the phase asked for before it.
+        // The phase before this one will be lit when this one begins.
         let before = last.map(|last| last.wish.phase.clone());
         let from = before.or_else(|| self.phase().map(|phase| phase.name.clone()));
         let of = |name: &String| plan.phases.iter().find(|phase| phase.name == *name);
@@ -274,8 +273,8 @@ impl Control {
         })
     }
 
-    /// How long the way into these circuits is expected to take: as long as it took of late, or else as the plan
-    /// states it, or else as long as the longest that it states.
+    /// Returns the expected duration of a transition: the recent one, or else the plan's, or else
+    /// the plan's longest.
     #[must_use]
     pub fn expected(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
@@ -291,7 +290,7 @@ impl Control {
         measured.or(stated).unwrap_or_else(longest)
     }
 
-    /// The next phase with circuits after this one in the plan's order, the first after the last.
+    /// Returns the next phase with circuits in the plan's order, cyclically.
     #[must_use]
     pub fn phase_after<'a>(&self, plan: &'a Plan, phase: &str) -> Option<&'a PhasePlan> {
         let at = plan.phases.iter().position(|other| other.name == phase)?;
@@ -299,8 +298,8 @@ impl Control {
         after.into_iter().find(|phase| !phase.circuits.is_empty())
     }
 
-    /// What the way into these circuits takes away from what is sent: the rest is hidden by the plan's slack, or by the
-    /// time ahead at which the phase was asked for before.
+    /// Returns how much a transition interrupts traffic. The rest is hidden by the plan's slack, or
+    /// by the time ahead at which the phase was last requested.
     fn exposed(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
         let planned = before.map_or(Micros(0), |before| hidden(plan, before, to));
@@ -308,9 +307,10 @@ impl Control {
         self.expected(plan, from, to) - planned.max(ahead)
     }
 
-    /// How long a phase must last so that it has light for longer than the way over it keeps circuits dark
-    /// that are in use: the way into it, but for the time before it is wanted in which the phase before is over, and what
-    /// the way on to the next phase takes longer than from where everything stands.
+    /// Returns how long a phase must last to be worth its transition: its light must last longer
+    /// than the transitions darken used circuits. This is the transition into it, less the idle
+    /// time before it, plus the extra time of the next transition compared with the one from the
+    /// current phase.
     fn needs(
         &self,
         plan: &Plan,
@@ -330,11 +330,11 @@ impl Control {
         into + onward
     }
 
-    /// How a phase stands that needs no way: nothing goes between leaves in it, its circuits have light, or it is
-    /// too short for the way into it.
+    /// Returns the result for a phase that needs no transition: it has no circuits, its circuits
+    /// are lit, or it is too short.
     fn at_once(&self, booking: &Booking) -> Option<Standing> {
         if self.controller.ledger().open.is_some() {
-            // What has light once that is over is not known.
+            // The phase that is lit after that transaction is unknown.
             return None;
         }
         let plan = self.plan.as_ref()?;
@@ -353,11 +353,11 @@ impl Control {
         let mut after = self.phases.waiting.iter().skip_while(|b| b.asked != booking.asked).skip(1);
         let next = after.next().map(|next| next.wish.phase.as_str());
         let needs = self.needs(plan, (from, to), booking, next);
-        // From the dark there is nothing to stay with.
+        // From dark there is no phase to keep.
         (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
     }
 
-    /// When the first phase that waits begins.
+    /// Returns when the first waiting phase begins.
     fn begins_at(&self) -> Option<Micros> {
         let first = self.phases.waiting.front().filter(|b| b.standing == Standing::Waiting)?;
         let plan = self.plan.as_ref()?;
@@ -365,20 +365,20 @@ impl Control {
         let lit = self.phase().map(|lit| lit.name.as_str());
         let expected = self.expected(plan, lit, to) + MARGIN;
         let begins = first.wanted() - expected;
-        // The phase before keeps its light until its least time is over, unless this one is wanted sooner.
+        // The previous phase keeps its light for its least time, unless this one is wanted sooner.
         let in_use = self.phases.in_use_until;
         Some(if in_use <= first.wanted() { begins.max(in_use) } else { begins }.max(first.at))
     }
 
-    /// When [`phases_due`](Self::phases_due) has something to do, if nothing else happens.
+    /// Returns when [`phases_due`](Self::phases_due) is due, if nothing else happens.
     pub(super) fn phase_at(&self, now: &Now) -> Option<Micros> {
         let lease = self.lease(now).map(|(_, left)| now.mono + left);
         let busy = self.controller.ledger().open.is_some();
         lease.into_iter().chain(self.begins_at().filter(|_| !busy)).min()
     }
 
-    /// Why it cannot be said that the circuits of a phase have light, though they were set: a switch that does not
-    /// answer, or that stands elsewhere.
+    /// Returns why the light of a phase is uncertain although its circuits were set: a switch does
+    /// not answer or is at another position.
     fn unseen(&self, phase: &PhasePlan) -> Vec<String> {
         let devices = self.controller.devices();
         let unseen = circuits::positions(self.switches(), &phase.circuits).into_iter();
@@ -393,7 +393,7 @@ impl Control {
         unseen.collect()
     }
 
-    /// Begins the phase whose time has come, and ends the lease that is over.
+    /// Begins the phase that is due, and ends an expired lease.
     pub(super) fn phases_due(&mut self, now: &Now, actions: &mut Vec<Action>) {
         if self.lease(now).is_none() && self.controller.ledger().lease.is_some() {
             self.phases.drop_waiting(now.mono, &Missed::LeaseOver, |_| true);
@@ -423,7 +423,7 @@ impl Control {
         }
     }
 
-    /// How a phase stands whose time has come and that does not begin.
+    /// Returns the result of a due phase that does not begin.
     fn settled(&mut self, now: &Now, booking: &Booking) -> Option<Standing> {
         if booking.plan_sha256 != self.controller.ledger().plan_sha256
             && (booking.wish.revision.is_some() || self.plan.is_none())
@@ -487,7 +487,7 @@ impl Control {
         }
     }
 
-    /// Light moves.
+    /// Records that light moves.
     pub(super) fn phase_fired(&mut self, txn: Txn, now: Micros) {
         let first = self.phases.waiting.front_mut();
         if let Some(booking) = first.filter(|b| b.standing == Standing::Moving(txn)) {
@@ -495,7 +495,7 @@ impl Control {
         }
     }
 
-    /// A transaction is over: a phase of its is acknowledged, and another plan ends the lease.
+    /// Handles the end of a transaction: acknowledges its phase; another plan ends the lease.
     pub(super) fn phase_ended(&mut self, txn: Txn, result: TxnResult, now: Micros) {
         let past = self.controller.ledger().history.back();
         let parts = past.iter().flat_map(|past| &past.parts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way back to before a transaction: exactly there, but for parts that were found broken since. Those
-//! are led around, or where no plan is known that could be led around them, nothing is lit on them.
+//! Rollbacks: exactly to the state before a transaction, except for parts that failed since. Those
+//! are avoided by a new plan; if no plan is known, nothing is lit on them.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::record::{Broken, Cause};
 use crate::state::{DeviceName, FibreEnd, Now, Position, Slot};
 
 impl Control {
-    /// Where a rollback goes, and the plan that is on the devices then, where one is known.
+    /// Returns the target of a rollback, and the plan that is then in force, if known.
     ///
     /// # Errors
-    /// Every reason why not: a transaction that is not in the history, a plan that is not kept any more, light on a
-    /// broken part.
+    /// Every reason why not: a transaction that is not in the history, a plan that is no longer
+    /// kept, light on a failed part.
     pub fn way_back(&self, rollback: &Rollback) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
         let txn = rollback.txn;
         let past = self.controller.ledger().history.iter().find(|past| past.txn == txn);
@@ -30,7 +30,7 @@ impl Control {
         }
         let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
         back.confirm_within = rollback.confirm_within;
-        // What a person told is a fact, too, where no change in the journal keeps it.
+        // An operator's report is a fact, too, if no change in the journal includes it.
         let ledger = self.controller.ledger();
         for (name, broken) in &ledger.reported {
             let known = back.broken.get_or_insert_default();
@@ -57,7 +57,7 @@ impl Control {
             return Ok((back, Some(plan)));
         }
         let next = bypass::next_plan(installed, &plan, &news, &[])?;
-        // Modules of broken parts are in no plan: they stay where they are.
+        // Modules of failed parts are in no plan and stay where they are.
         let mut stood = ledger.owned.clone();
         stood.extend(back.target.clone());
         let mut around = self.both_halves(&next, &plan, &stood)?;
@@ -71,7 +71,7 @@ impl Control {
         Ok((back, Some(next)))
     }
 
-    /// Where a bypass or a repair goes, and the plan that is on the devices then.
+    /// Returns the target of a bypass or repair, and the plan that is then in force.
     ///
     /// # Errors
     /// Why there is nothing to do, or no way.
@@ -93,8 +93,8 @@ impl Control {
         }
     }
 
-    /// Says to the controller where to go if what waits for its confirm is undone: around what broke since.
-    /// Where no plan leads around it, exactly back; it is bypassed then.
+    /// Tells the controller where an undo of the unconfirmed change leads: around new faults. If no
+    /// plan avoids them, it leads exactly back, and they are bypassed then.
     pub(super) fn lead_back(&mut self) {
         let Some(txn) = self.controller.ledger().pending.as_ref().map(|pending| pending.txn) else {
             return;
@@ -109,19 +109,19 @@ impl Control {
         }
     }
 
-    /// What [applying again](Self::applied_last) would apply, where bypasses and repairs have led to another.
+    /// Returns the [last applied](Self::applied_last) plan, if bypasses and repairs have led to
+    /// another.
     pub(super) fn load_applied(&self) -> Option<Arc<Plan>> {
         let ledger = self.controller.ledger();
         let other = ledger.applied_sha256 != ledger.plan_sha256;
         other.then(|| self.applied_last().ok()).flatten().map(|(_, plan)| plan)
     }
 
-    /// The plan that somebody applied last, with the hash by which it is known. Where parts that it goes
-    /// around were repaired since, that is no plan to go back to: then the fabric is planned anew, around
-    /// what is known to be broken now.
+    /// Returns the last applied plan with its name. If parts that it avoids were repaired since,
+    /// the fabric is planned anew around the current faults.
     ///
     /// # Errors
-    /// None was, or it is lost; there is no plan around what is broken now.
+    /// None was applied, or it is lost; there is no plan around the current faults.
     pub fn applied_last(&self) -> Result<(String, Arc<Plan>), Vec<String>> {
         let sha256 = self.controller.ledger().applied_sha256.clone();
         let Some(plan) = self.controller.ledger().plan_named(&sha256).cloned() else {
@@ -139,7 +139,7 @@ impl Control {
         Ok((bypass::sha256_of(&anew), Arc::new(anew)))
     }
 
-    /// Whether something is known to be broken that this plan does not go around.
+    /// Returns whether a known fault exists that this plan does not avoid.
     #[must_use]
     pub fn is_explained(&self, plan: &Plan) -> bool {
         let Some(installed) = self.replannable() else { return false };
@@ -151,7 +151,7 @@ impl Control {
         parts.any(|part| bypass::is_news(installed, &covered, part))
     }
 
-    /// Why a way back without a plan is refused: it lights slots on parts that are known to be broken.
+    /// Returns why a rollback without a plan is refused: it lights slots on failed parts.
     fn lit_on_broken(&self, back: &Apply) -> Vec<String> {
         let broken = back.broken.iter().flatten();
         let mut reasons: Vec<String> = broken
@@ -175,7 +175,7 @@ impl Control {
         reasons
     }
 
-    /// The first device that would send light into this part, or on it.
+    /// Returns the first device that would send light into this part, or on it.
     fn lights(&self, back: &Apply, part: Part) -> Option<(DeviceName, Position)> {
         let of_part = |(device, slot, position): &FibreEnd| {
             let port = device.as_str().parse().ok().filter(|_| *slot == Slot(0));

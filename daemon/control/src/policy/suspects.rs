@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the next bypass goes around besides what is known to be broken.
+//! The parts that the next bypass avoids besides the known faults.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_units::id::BundleId;
 
 impl Control {
-    /// `broken`, what the last bypasses failed at, modules that are silent beside a dead one, and what was reported
-    /// before; without `repaired` and what the plan avoids already.
+    /// Returns `broken`, the parts at which the last bypasses failed, silent modules beside a dead
+    /// one, and earlier reports. Leaves out `repaired` and the parts that the plan avoids already.
     pub(super) fn all_to_avoid(
         &self,
         broken: &[(Part, String)],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is found broken and not bypassed, and why not.
+//! The faults that are not bypassed, and the reasons.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::state::{DeviceName, Now};
 use lightloom_fabric::fault::Part;
 
 impl Control {
-    /// The parts that are found broken and not bypassed yet, since when, and why not.
+    /// Returns the faults that are not bypassed yet, since when, and why not.
     #[must_use]
     pub fn not_bypassed(&self, now: &Now) -> BTreeMap<String, Broken> {
         let news = self.news(now);
         let parts: Vec<Part> = news.iter().map(|(part, _)| *part).collect();
         let known = &self.reported_or_found();
-        // A fibre without light is listed in `dark_fibres` until it is bypassed.
+        // A dark fibre is listed in `dark_fibres` until it is bypassed.
         let silent = news.iter().filter(|(part, _)| {
             matches!(part, Part::Bundle(_)) || known.contains_key(&part.to_string())
         });
@@ -74,7 +74,8 @@ impl Control {
     }
 }
 
-/// How a bypass failed, and at whom: light that is missing at one is mostly the doing of another.
+/// Describes how a bypass failed, and at which device. Missing light at one device is mostly the
+/// fault of another.
 fn failure(past: &Past) -> String {
     let mut said: Vec<_> = past.parts.iter().filter(|(_, part)| !part.detail.is_empty()).collect();
     said.sort_by_key(|(_, part)| part.unlit);

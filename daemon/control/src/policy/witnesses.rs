@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is dead. Silence is never death: a line, a terminal server or the daemon's own machine may be at fault while the
-//! light is good. What counts are readings that arrive from who answers.
+//! The proof of death. Silence alone never proves it: a line, a terminal server or the daemon's own
+//! machine may be at fault while the light is good. Only readings from other devices count.
 //!
 //! ```text
 //!    n8 ──dark──▶ n9 (silent) ◀──dark── n10       two witnesses: n9 is dead
@@ -9,13 +9,16 @@
 //!                 n9 (silent) ◀─no link─ t0                  a group inside n9: no circuit, its switch is the witness
 //! ```
 //!
-//! * A *suspect* is a node all of whose modules are silent, or a silent module on a node that answers.
-//! * No far end of a suspect sees its light, and each that answers has missed it long enough.
-//! * A circuit to another suspect that has a witness of its own counts as one within a larger suspect.
-//! * Two witnesses share no [failure domain of management](crate::management) with each other, nor with the suspect.
-//! * A switch that all network interfaces of a node are plugged into, and that reads no link to it, is a witness.
-//! * In what has one circuit at most, one witness is enough: no light is cut by going around it. Not where something
-//!   in common explains the silence.
+//! * A *suspect* is a node all of whose modules are silent, or a silent module on a node that
+//!   answers.
+//! * No far end of a suspect sees its light, and each that answers has missed it for long enough.
+//! * A circuit to another suspect with a witness of its own counts as internal to a larger suspect.
+//! * Two witnesses share no [failure domain of management](crate::management) with each other or
+//!   with the suspect.
+//! * A switch that all network interfaces of a node are plugged into is a witness if it reads no
+//!   link to the node.
+//! * For a suspect with at most one circuit one witness is enough, because its bypass cuts no
+//!   light. This does not hold if a common cause explains the silence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +28,7 @@ use super::Control;
 use crate::controller::{DarkFibre, Sight, Testimony};
 use crate::state::{DeviceName, Micros, Now};
 
-/// What may be dead: modules of one node that do not answer.
+/// Silent modules of one node that may be dead.
 struct Suspect<'a> {
     modules: Vec<(BundleId, &'a DeviceName)>,
     circuits: Vec<Testimony>,
@@ -34,14 +37,14 @@ struct Suspect<'a> {
 }
 
 impl Suspect<'_> {
-    /// Who sees no light of it, or no link to it.
+    /// Returns the devices that miss its light or its link.
     fn missed_by(&self) -> impl Iterator<Item = &DeviceName> {
         let dark = |circuit: &&Testimony| matches!(circuit.sight, Sight::Dark(_));
         let far = self.circuits.iter().filter(dark).map(|circuit| &circuit.witness.0);
         far.chain(self.switches.iter().copied())
     }
 
-    /// The far ends that say nothing.
+    /// Returns the far ends without a conclusive reading.
     fn unseen(&self) -> impl Iterator<Item = &DeviceName> {
         let unseen = |circuit: &&Testimony| circuit.sight == Sight::Nothing;
         self.circuits.iter().filter(unseen).map(|circuit| &circuit.witness.0)
@@ -53,7 +56,7 @@ impl Suspect<'_> {
 }
 
 impl Control {
-    /// The modules that are dead, each with what was seen. `dark` is every dark fibre.
+    /// Returns the dead modules with the evidence. `dark` has every dark fibre.
     pub(super) fn deaths(&self, now: &Now, dark: &[DarkFibre]) -> BTreeMap<BundleId, String> {
         let far = dark.iter().filter(|fibre| fibre.far_is_down).map(|fibre| &fibre.far.0);
         let far = far.filter_map(|far| far.as_str().parse::<BundleId>().ok()).map(|b| b.node);
@@ -61,7 +64,7 @@ impl Control {
         let nodes: BTreeSet<NodeId> = far.chain(unlinked).collect();
         let mut suspects: Vec<Suspect<'_>> =
             nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
-        // What has no witness of its own, or sends light, is no part of a larger suspect.
+        // A suspect without a witness of its own, or with light, is not part of a larger suspect.
         suspects.retain(|suspect| suspect.missed_by().next().is_some() && !suspect.is_lit());
         loop {
             let members: BTreeSet<DeviceName> =
@@ -88,7 +91,7 @@ impl Control {
         };
         let of = |suspect: Suspect<'_>| {
             let why = why(&suspect);
-            // A module in loopback beside one with a circuit: whether it is dead, too, is asked of it alone.
+            // A module in loopback beside one with a circuit is judged on its own.
             let lit = |(_, device): &(BundleId, &DeviceName)| {
                 suspect.circuits.is_empty() || !self.controller.testimonies(device).is_empty()
             };
@@ -99,7 +102,7 @@ impl Control {
         dead.flatten().flat_map(of).collect()
     }
 
-    /// The suspects on a node: all of it, or the single modules that are silent beside one that answers.
+    /// Returns the suspects on a node: all of it, or the silent modules beside one that answers.
     fn suspects(&self, node: NodeId) -> Vec<Suspect<'_>> {
         let devices = self.controller.devices();
         let is_up = |name: &DeviceName| devices.get(name).is_some_and(|seen| seen.up);
@@ -107,7 +110,7 @@ impl Control {
             self.modules_of(node).partition(|(_, name)| is_up(name));
         match up.is_empty() {
             true => vec![self.suspect(silent, self.no_link(node).collect())],
-            // The node has a link for all that is known of a single module.
+            // A single module says nothing about the node's links.
             false => silent.into_iter().map(|module| self.suspect(vec![module], vec![])).collect(),
         }
     }
@@ -121,7 +124,7 @@ impl Control {
         Suspect { circuits: circuits.collect(), modules, switches }
     }
 
-    /// Nodes none of whose modules answers, and that a switch has no link to.
+    /// Returns the nodes whose modules are all silent and to which a switch has no link.
     fn unlinked(&self) -> impl Iterator<Item = NodeId> {
         let hosts = &self.controller.inventory().hosts;
         let down = self.controller.down_devices().filter(|_| !hosts.is_empty());
@@ -130,8 +133,8 @@ impl Control {
         nodes.into_iter().filter(|node| self.no_link(*node).next().is_some())
     }
 
-    /// The switches that have no link to a node, by a reading since all of its modules are silent; none where one of
-    /// them answers.
+    /// Returns the switches without a link to a node, by readings since all its modules are silent;
+    /// none if a module answers.
     pub(super) fn no_link(&self, node: NodeId) -> impl Iterator<Item = &DeviceName> {
         let devices = self.controller.devices();
         let since = |name: &DeviceName| {
@@ -149,23 +152,23 @@ impl Control {
         })
     }
 
-    /// The modules of a node.
+    /// Returns the modules of a node.
     pub(super) fn modules_of(&self, node: NodeId) -> impl Iterator<Item = (BundleId, &DeviceName)> {
         let [first, last] = [0, u8::MAX].map(|bundle| BundleId { node, bundle });
         self.setup.modules.range(first..=last).map(|(bundle, name)| (*bundle, name))
     }
 
-    /// Whether every module of a node has had time to answer a hello, and has not.
+    /// Returns whether every module of a node has had time to answer a hello and did not.
     fn is_surely_silent(&self, now: &Now, node: NodeId) -> bool {
         self.modules_of(node).all(|(_, name)| self.controller.is_silent(now, name))
     }
 
-    /// Whether a node that a switch has no link to may still answer a hello.
+    /// Returns whether a node without a link may still answer a hello.
     pub(super) fn waits_for_hello(&self, now: &Now) -> bool {
         self.unlinked().any(|node| !self.is_surely_silent(now, node))
     }
 
-    /// Whether enough independent witnesses miss the light of these.
+    /// Returns whether enough independent witnesses miss the light of this group.
     fn is_dead(&self, group: &[Suspect<'_>]) -> bool {
         let management = &self.controller.inventory().management;
         let modules = || group.iter().flat_map(|suspect| &suspect.modules);
@@ -182,7 +185,7 @@ impl Control {
     }
 }
 
-/// Suspects that are joined by circuits between them.
+/// Groups the suspects that are connected by circuits.
 fn joined(suspects: Vec<Suspect<'_>>) -> Vec<Vec<Suspect<'_>>> {
     let mut groups: Vec<Vec<Suspect<'_>>> = Vec::new();
     for suspect in suspects {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a job asks for, why it may be refused, and what became of it.
+//! A job's request for a phase, the reasons for a refusal, and the result.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use crate::controller::Answer;
 use crate::record::{Asked, TxnResult};
 use crate::state::{Micros, Txn};
 
-/// A phase that a job asks for: this one within `within`, for at least `least`.
+/// A requested phase: to be lit within `within`, for at least `least`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// The job that holds the lease.
+    /// The job with the lease.
     pub job: String,
-    /// The phase by its name in the plan.
+    /// The name of the phase in the plan.
     pub phase: String,
-    /// Its circuits are wanted from then on.
+    /// When its circuits are wanted.
     pub within: Micros,
-    /// And are used for at least so long.
+    /// How long they are used at least.
     pub least: Micros,
-    /// No other job is given a phase for so long.
+    /// How long no other job is given a phase.
     pub lease: Micros,
-    /// The digest of the plan that the job counts on, or the start of it; `None` takes any.
+    /// The digest, or its start, of the plan that the job expects; `None` accepts any.
     pub revision: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Its name, for programs.
+    /// Returns its name for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Refusal {
         }
     }
 
-    /// Whether another change or another job is in the way, and not the request itself.
+    /// Returns whether another change or another job is in the way, and not the request itself.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(
@@ -84,7 +84,7 @@ impl Refusal {
         )
     }
 
-    /// What a client is answered.
+    /// Returns the answer for the client.
     #[must_use]
     pub fn answer(&self) -> Answer {
         Answer::PhaseRefused {
@@ -95,7 +95,7 @@ impl Refusal {
         }
     }
 
-    /// What to do instead.
+    /// Returns what to do instead.
     #[must_use]
     pub fn fix(&self) -> String {
         let ms = |time: &Micros| time.0.div_ceil(1000);
@@ -126,43 +126,44 @@ impl Refusal {
     }
 }
 
-/// What became of a phase that was asked for.
+/// The state of a requested phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It begins later.
     Waiting,
-    /// Its circuits are on their way.
+    /// Its circuits are being made.
     Moving(Txn),
-    /// Its circuits were read back and qualified; without a transaction they had light already.
+    /// Its circuits were read back and qualified. Without a transaction they were lit already.
     Lit(Option<Txn>),
-    /// The circuits of before stay: the phase is too short for the way into it. This time would do.
+    /// The previous circuits stay, because the phase is too short for the transition. This duration
+    /// would suffice.
     Kept(Micros),
-    /// Nothing was made of it.
+    /// The phase was not lit.
     Missed(Missed),
 }
 
 impl Standing {
-    /// Whether nothing more comes of it.
+    /// Returns whether this state is final.
     #[must_use]
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Waiting | Self::Moving(_))
     }
 }
 
-/// Why nothing was made of a phase. The circuits of before have light.
+/// Why a phase was not lit. The previous circuits stay lit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// Its job gave up the lease.
+    /// Its job released the lease.
     Released,
-    /// The lease was over before it could begin.
+    /// The lease ended before it could begin.
     LeaseOver,
-    /// Another change was on its way until its time was over.
+    /// Another change was under way until its time was over.
     NoTime,
-    /// Another plan is on the devices.
+    /// Another plan is in force.
     OtherPlan,
     /// The change could not begin.
     Refused(Vec<String>),
-    /// It began, and did not get there.
+    /// It began and failed.
     Failed(Txn, TxnResult, Vec<String>),
 }
 
@@ -190,47 +191,45 @@ impl fmt::Display for Missed {
     }
 }
 
-/// A phase that was asked for, and how it stands.
+/// A requested phase and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Booking {
-    /// Who asked, under which id.
     pub asked: Asked,
-    /// For what.
     pub wish: Wish,
-    /// The plan then.
+    /// The plan in force at the request.
     pub plan_sha256: String,
-    /// When it was asked for.
+    /// When it was requested.
     pub at: Micros,
-    /// How it stands.
     pub standing: Standing,
     /// When its transaction began.
     pub began: Option<Micros>,
-    /// When the first light went dark.
+    /// When the first circuit went dark.
     pub fired: Option<Micros>,
-    /// When it was over, or acknowledged.
+    /// When it ended or was acknowledged.
     pub ended: Option<Micros>,
-    /// The phase that had light before.
+    /// The phase that was lit before.
     pub from: Option<String>,
-    /// How long the way into it was expected to take.
+    /// The expected duration of the transition.
     pub expected: Micros,
-    /// How long the plan says that it is dark; `None` if it states no such change.
+    /// The dark time in the plan; `None` if it has no such transition.
     pub stated: Option<Micros>,
 }
 
 impl Booking {
-    /// From when on its circuits are wanted.
+    /// Returns when its circuits are wanted.
     #[must_use]
     pub fn wanted(&self) -> Micros {
         self.at + self.wish.within
     }
 
-    /// When its least time is over.
+    /// Returns when its least time is over.
     #[must_use]
     pub fn until(&self) -> Micros {
         self.wanted() + self.wish.least
     }
 
-    /// From the first command that moves light until the last circuit was qualified.
+    /// Returns the time from the first command that moves light until the last circuit was
+    /// qualified.
     #[must_use]
     pub fn dark(&self) -> Option<Micros> {
         Some(self.ended? - self.fired?)
