@@ -46,7 +46,7 @@ struct CircuitsOfVersion1 {
 /// file. The result is checked and has its digest.
 ///
 /// # Errors
-/// If `text` is not a plan of version 1 for that fabric.
+/// Fails if `text` is not a plan of version 1 for that fabric.
 pub fn convert(text: &[u8], fabric: &Fabric, before: &str) -> Result<Plan, ConvertError> {
     let no_plan = |error: serde_json::Error| ConvertError::NoPlan(error.to_string());
     let value: Value = serde_json::from_slice(text).map_err(no_plan)?;

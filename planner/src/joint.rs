@@ -107,7 +107,7 @@ pub enum PlanError {
 /// Plans every job of `fabric` around `faults`.
 ///
 /// # Errors
-/// If a job does not fit, or the network cannot carry its traffic.
+/// Fails if a job does not fit, or the network cannot carry its traffic.
 pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
     if fabric.hbd.gpus() > MOST_GPUS {
         return Err(PlanError::TooLarge(fabric.hbd.gpus()));
@@ -196,7 +196,7 @@ fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options)
     mended.given_up.is_empty().then_some(mended)
 }
 
-/// Completes placed groups to a plan with ranks, traffic and circuits. Also returns the mappings of
+/// Turns placed groups into a plan with ranks, traffic and circuits. Also returns the mappings of
 /// its jobs.
 fn complete(
     fabric: &Fabric,

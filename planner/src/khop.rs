@@ -89,7 +89,7 @@ pub enum PlanError {
 /// Plans every job of `fabric` around `faults`, then forms spare rings from the remaining nodes.
 ///
 /// # Errors
-/// If a job does not fit, or if the fabric is too large for [`Method::Exact`].
+/// Fails if a job does not fit, or if the fabric is too large for [`Method::Exact`].
 pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout, PlanError> {
     plan_leaving(fabric, faults, method, &[])
 }

@@ -16,7 +16,7 @@ use lightloom_units::id::{LeafId, OcsId};
 /// Allowed relative difference between the stated rate and the rate found here.
 const RATE_TOLERANCE: f64 = 1e-6;
 
-/// Bytes of a phase between pairs of leaves, scaled up to what a link could carry in the same time.
+/// Bytes of a phase between pairs of leaves, divided by the usable share of a link's rate.
 pub(crate) type Flows = BTreeMap<(u32, u32), f64>;
 
 #[derive(Clone, Debug, Default)]

@@ -19,7 +19,7 @@ use crate::rfabric::{self, CarriedStep};
 /// Plans how the network carries `phases`.
 ///
 /// # Errors
-/// If it cannot carry one of them.
+/// Fails if it cannot carry one of them.
 pub(super) fn carry(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -47,7 +47,7 @@ pub(super) fn carry(
 /// Like [`carry`], but reuses the circuits of the plan in force if they still serve nearly as well.
 ///
 /// # Errors
-/// If the network cannot carry a phase.
+/// Fails if the network cannot carry a phase.
 pub(super) fn carry_on(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -199,7 +199,7 @@ pub(super) fn picoseconds(seconds: f64) -> Picoseconds {
 }
 
 /// # Errors
-/// If a leaf that sends or receives has no working uplink.
+/// Fails if a leaf that sends or receives has no working uplink.
 fn over_packets(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -63,7 +63,7 @@ pub struct RanksChanged {
 /// (`is_repair`), idle nodes form spare groups again.
 ///
 /// # Errors
-/// If `before` is not a plan for this fabric, or the network cannot carry the jobs' traffic.
+/// Fails if `before` is not a plan for this fabric, or the network cannot carry the jobs' traffic.
 pub fn replan(
     fabric: &Fabric,
     before: &Plan,

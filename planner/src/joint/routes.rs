@@ -29,7 +29,7 @@ struct Graph<'a> {
 /// Plans the phases over routes of `network`.
 ///
 /// # Errors
-/// The name of the first phase that cannot be routed, and the leaves that are cut off.
+/// Returns the name of the first phase that cannot be routed and the leaves that are cut off.
 pub(super) fn plan(
     network: &DirectNetwork,
     faults: &FaultSet,
@@ -128,7 +128,7 @@ impl<'a> Graph<'a> {
     /// Routes a demand.
     ///
     /// # Errors
-    /// The pair of leaves without a path.
+    /// Returns the pair of leaves without a path.
     fn route(&self, demand: &Demand) -> Result<Routed, String> {
         let mut by_target: BTreeMap<LeafId, Vec<(LeafId, f64)>> = BTreeMap::new();
         for (from, to, bytes) in demand.flows() {

@@ -24,7 +24,7 @@ use crate::rfabric::workload::training::Training;
 /// have a step, each phase has the name `JOB/PHASE`.
 ///
 /// # Errors
-/// If a step is invalid on this fabric.
+/// Fails if a step is invalid on this fabric.
 pub fn phases(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
     of_jobs(fabric, ranks, Demand::none)
 }
@@ -33,7 +33,7 @@ pub fn phases(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> 
 /// `ranks`.
 ///
 /// # Errors
-/// If a step is invalid on this fabric.
+/// Fails if a step is invalid on this fabric.
 pub fn phases_between_gpus(fabric: &Fabric, ranks: &[Rank]) -> Result<Vec<Phase>, PlanError> {
     of_jobs(fabric, ranks, Demand::between_gpus)
 }

@@ -256,7 +256,7 @@ pub enum DocumentError {
 /// Reads only what replanning needs. The checker decides whether the plan is sound.
 ///
 /// # Errors
-/// If the plan is for another fabric or version, or names parts that do not fit together.
+/// Fails if the plan is for another fabric or version, or names parts that do not fit together.
 pub fn from_document(fabric: &Fabric, plan: &Plan) -> Result<(Layout, FaultSet), DocumentError> {
     if plan.schema != SCHEMA {
         return Err(DocumentError::Schema(plan.schema.clone()));

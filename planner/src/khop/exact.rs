@@ -52,7 +52,8 @@ pub struct MostRings {
 /// needs more than `seconds`, returns the best rings known and a bound.
 ///
 /// # Errors
-/// If counting does not settle the question and there are more than [`MAX_CANDIDATES`] candidates.
+/// Fails if counting does not settle the question and there are more than [`MAX_CANDIDATES`]
+/// candidates.
 pub fn most_groups(
     survey: &Survey<'_>,
     free: &[bool],
@@ -176,7 +177,7 @@ where
 /// Returns one ring for every set of nodes that can form one.
 ///
 /// # Errors
-/// If the search follows more than `most_paths` paths.
+/// Fails if the search follows more than `most_paths` paths.
 pub(super) fn candidates(
     survey: &Survey<'_>,
     free: &[bool],

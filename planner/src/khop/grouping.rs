@@ -14,7 +14,7 @@ use super::{Chain, Survey};
 /// A line of usable places and the fibres between them. Places are coordinates that rise without
 /// wrapping. A ring is cut open once, so a coordinate may exceed the number of nodes.
 pub(crate) struct Track<'a> {
-    /// Usable places in rising order.
+    /// Usable places in ascending order.
     pub places: Vec<u64>,
     /// K, the longest hop.
     pub reach: u8,

@@ -43,7 +43,7 @@ pub struct RingGroup {
 }
 
 impl RingGroup {
-    /// Returns the ring over all GPUs of the nodes of `chain`, whose places rise.
+    /// Returns the ring over all GPUs of the nodes of `chain`, given in ascending order.
     #[must_use]
     pub(crate) fn chain(hbd: &Hbd, chain: &[Position]) -> Self {
         let nodes: Vec<NodeId> = chain.iter().map(|position| hbd.node_at(*position)).collect();

@@ -141,7 +141,7 @@ fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
 }
 
 struct Division<'a> {
-    /// Lengths in rising order. For every combination of the other counts, the program maximises
+    /// Lengths in ascending order. For every combination of the other counts, the program maximises
     /// the count of the last length.
     lengths: &'a [usize],
     counts: &'a [usize],

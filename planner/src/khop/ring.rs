@@ -17,7 +17,7 @@ use super::{Layout, RingGroup};
 /// that only pass light through.
 ///
 /// # Panics
-/// If the paths do not close one ring over all GPUs of the group. A layout always does.
+/// Panics if the paths do not close one ring over all GPUs of the group. A layout always does.
 pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> {
     if let Some(segment) = group.segment {
         let gpus = segment.first..segment.first + segment.gpus;

@@ -170,11 +170,11 @@ struct Sets<'a> {
     /// Sets that cost this much are useless.
     most: u64,
     nodes: Vec<u64>,
-    /// A number per ring, equal for rings with nodes under the same ToRs.
+    /// Class of each ring. Rings with nodes under the same ToRs are in the same class.
     likeness: Vec<usize>,
-    /// Minimum crossing hops between two rings in both directions, by their likeness.
+    /// Minimum crossing hops between rings of two classes, both directions added.
     apart: Vec<Vec<u64>>,
-    /// The cheapest order and its cost, by the likeness of each ring.
+    /// The cheapest order and its cost, for each list of classes.
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
     looked_at: usize,
@@ -281,7 +281,7 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Counts the ToRs that two rising lists have in common.
+/// Counts the ToRs that two sorted lists have in common.
 fn shared(one: &[TorId], other: &[TorId]) -> usize {
     let (mut shared, mut from) = (0, 0);
     for tor in one {

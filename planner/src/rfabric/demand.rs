@@ -205,7 +205,7 @@ impl Demand {
     /// Returns the bytes from one leaf to another.
     ///
     /// # Panics
-    /// If a leaf does not exist.
+    /// Panics if a leaf does not exist.
     #[must_use]
     pub fn bytes(&self, from: LeafId, to: LeafId) -> Bytes {
         Bytes(self.bytes[from.index() * self.leaves + to.index()])
@@ -214,7 +214,7 @@ impl Demand {
     /// Adds traffic. Ignores traffic from a leaf to itself, which does not use the fabric.
     ///
     /// # Panics
-    /// If a leaf does not exist.
+    /// Panics if a leaf does not exist.
     pub fn add(&mut self, from: LeafId, to: LeafId, size: Bytes) {
         if from != to {
             let entry = &mut self.bytes[from.index() * self.leaves + to.index()];
@@ -226,7 +226,7 @@ impl Demand {
     /// or to the matrix.
     ///
     /// # Panics
-    /// If a leaf does not exist.
+    /// Panics if a leaf does not exist.
     pub fn send(&mut self, from: impl Into<Seat>, to: impl Into<Seat>, size: Bytes) {
         let (from, to) = (from.into(), to.into());
         if from.island.is_some() && from.island == to.island {
@@ -267,7 +267,7 @@ impl Demand {
     /// Adds the traffic of `other`.
     ///
     /// # Panics
-    /// If the matrices differ in size.
+    /// Panics if the matrices differ in size.
     pub fn add_all(&mut self, other: &Self) {
         assert_eq!(self.leaves, other.leaves, "demands of one fabric have one size");
         for (entry, more) in self.bytes.iter_mut().zip(&other.bytes) {
@@ -324,7 +324,7 @@ impl Demand {
     /// Reads one row of comma-separated numbers per line; `#` starts a comment.
     ///
     /// # Errors
-    /// If an entry or the length of a row is wrong; all are returned.
+    /// Fails if an entry or the length of a row is wrong; all are returned.
     pub fn from_csv(text: &str) -> Result<Self, Vec<DemandError>> {
         let rows: Vec<Vec<(String, Option<f64>)>> = text
             .lines()
@@ -338,7 +338,7 @@ impl Demand {
     /// Reads an array of arrays of numbers.
     ///
     /// # Errors
-    /// Invalid JSON, or all wrong entries and rows of wrong length.
+    /// Returns a JSON syntax error, or all invalid entries and rows of wrong length.
     pub fn from_json(text: &str) -> Result<Self, Vec<DemandError>> {
         let rows: Vec<Vec<serde_json::Value>> = serde_json::from_str(text).map_err(|error| {
             vec![DemandError::Syntax {
@@ -357,7 +357,7 @@ impl Demand {
     /// Converts rows of numbers.
     ///
     /// # Errors
-    /// If an entry or the length of a row is wrong; all are returned.
+    /// Fails if an entry or the length of a row is wrong; all are returned.
     pub fn from_numbers(rows: &[Vec<f64>]) -> Result<Self, Vec<DemandError>> {
         let numbered = |row: &Vec<f64>| {
             row.iter().map(|entry| (entry.to_string(), Some(*entry))).collect::<Vec<_>>()
@@ -368,7 +368,7 @@ impl Demand {
     /// Checks that the matrix has the size of a fabric.
     ///
     /// # Errors
-    /// If the sizes differ.
+    /// Fails if the sizes differ.
     pub fn must_fit(&self, fabric_leaves: usize) -> Result<(), DemandError> {
         if self.leaves == fabric_leaves {
             return Ok(());

@@ -49,7 +49,7 @@ impl Evaluator {
     /// Prepares `demand` on `fabric`.
     ///
     /// # Panics
-    /// If the demand has another size. [`Demand::must_fit`] checks that.
+    /// Panics if the demand has another size. [`Demand::must_fit`] checks that.
     #[must_use]
     pub fn new(fabric: &ReconfigurableFatTree, demand: &Demand) -> Self {
         assert_eq!(fabric.leaves(), demand.leaves(), "demand and fabric have one size");

@@ -96,7 +96,7 @@ pub enum ExactError {
 /// Solves the problem in whole circuits.
 ///
 /// # Errors
-/// If the solver fails or finds nothing within its limits.
+/// Returns an error if the solver fails or finds nothing within its limits.
 pub fn plan(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -146,7 +146,7 @@ fn plan_over(
 /// Returns an upper bound over all topologies, from allowing fractions of circuits.
 ///
 /// # Errors
-/// If the solver fails or reaches its limits.
+/// Returns an error if the solver fails or reaches its limits.
 pub fn relaxation_bound(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -170,7 +170,7 @@ pub fn relaxation_bound(
 /// pair needs one more circuit.
 ///
 /// # Errors
-/// If a pair with traffic may not have a circuit.
+/// Fails if a pair with traffic may not have a circuit.
 pub fn plan_without_core(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,

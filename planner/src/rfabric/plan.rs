@@ -116,7 +116,7 @@ impl PlanError {
 /// Plans a step of `phases` on `fabric`, and changes as little as possible of `existing`.
 ///
 /// # Errors
-/// If a phase cannot be planned; see [`PlanError`].
+/// Fails if a phase cannot be planned; see [`PlanError`].
 pub fn plan(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],

@@ -50,7 +50,7 @@ pub struct Realisation {
 /// Places `topology` on the switches, and changes as little of `existing` as possible.
 ///
 /// # Panics
-/// If a leaf has more circuits than ports, which no planner here produces.
+/// Panics if a leaf has more circuits than ports, which no planner here produces.
 #[must_use]
 pub fn realise(
     fabric: &ReconfigurableFatTree,

@@ -95,7 +95,7 @@ fn beside<'a>(fabric: &'a Fabric, job: &Job) -> Option<&'a Job> {
 /// Returns the model that a job trains. `None` if it trains none.
 ///
 /// # Errors
-/// The reason why the model does not exist.
+/// Returns the reason why the model does not exist.
 pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistake>> {
     let Some(StepFile::Training(training)) = &job.step else { return Ok(None) };
     find_model(&training.model, &mut |name| fabric.neighbour(name)).map(Some).map_err(|mistakes| {
@@ -107,7 +107,7 @@ pub fn model(fabric: &Fabric, job: &Job) -> Result<Option<ModelCard>, Vec<Mistak
 /// Returns the model with this name, either shipped or next to the fabric file.
 ///
 /// # Errors
-/// The reason why the model does not exist.
+/// Returns the reason why the model does not exist.
 pub fn named_model(fabric: &Fabric, name: &str) -> Result<ModelCard, Vec<Mistake>> {
     find_model(name, &mut |name| fabric.neighbour(name))
 }

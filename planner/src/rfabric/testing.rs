@@ -38,7 +38,7 @@ pub fn check(
 /// Builds the fabric of [`spec`].
 ///
 /// # Panics
-/// If it is not sound.
+/// Panics if it is not sound.
 #[must_use]
 pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
     wired(leaves, ports, 2)
@@ -47,7 +47,7 @@ pub fn fabric(leaves: u32, ports: u32) -> ReconfigurableFatTree {
 /// The same with `ports_per_leaf` ports of a leaf on each switch.
 ///
 /// # Panics
-/// If it is not sound.
+/// Panics if it is not sound.
 #[must_use]
 pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatTree {
     let mut spec = spec(leaves, ports);

@@ -132,7 +132,7 @@ impl Topology {
     /// Removes one circuit of one reach.
     ///
     /// # Panics
-    /// If there is none.
+    /// Panics if there is none.
     pub fn remove(&mut self, reach: usize, first: usize, second: usize) {
         assert!(
             self.between_within(reach, first, second) > 0,

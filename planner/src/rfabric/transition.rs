@@ -43,7 +43,7 @@ pub struct FloorBroken {
 /// fraction) of the slower of its rates before and after.
 ///
 /// # Errors
-/// If even the smallest change breaks the floor.
+/// Fails if even the smallest change breaks the floor.
 pub fn stage(
     fabric: &ReconfigurableFatTree,
     before: &[CrossConnect],

@@ -79,7 +79,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// Counts the GPUs that groups of `tp` GPUs can use, starting without faults.
     ///
     /// # Errors
-    /// If no group of `tp` GPUs ever fits.
+    /// Fails if no group of `tp` GPUs ever fits.
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold>;
 
     /// Returns theoretical bounds on the waste if a share `node_fault_ratio` of the nodes is
@@ -98,7 +98,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// reserves `spares` nodes.
     ///
     /// # Errors
-    /// If no group of `tp` GPUs ever fits.
+    /// Fails if no group of `tp` GPUs ever fits.
     fn usable_under(
         &self,
         _: FaultPolicy,
@@ -115,8 +115,8 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         1.0
     }
 
-    /// Returns the effects of losing one part of this name: shares of these parts, each with the
-    /// effect of its loss.
+    /// Returns the possible effects of the failure of a part `_part`, each with the share of such
+    /// parts that have it.
     fn without(&self, _part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         vec![(1.0, PartLoss::Out { gpus: 1 })]
     }
@@ -136,7 +136,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// Returns the interconnect parts per GPU.
     ///
     /// # Errors
-    /// If no parts list is known, or the design cannot be built for this site.
+    /// Fails if no parts list is known, or the design cannot be built for this site.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         Err(NoBill(format!("no parts list of {} is known", self.name())))
     }

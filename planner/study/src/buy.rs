@@ -157,7 +157,7 @@ impl Question {
     /// Takes seconds, shares and MFU of a step from a planned one.
     ///
     /// # Errors
-    /// If its groups, or the rate and hops of its domain, do not match the workload.
+    /// Fails if its groups, or the rate and hops of its domain, do not match the workload.
     pub fn take_step(&mut self, planned: &PlannedStep) -> Result<(), String> {
         if planned.tp != self.tp {
             let (theirs, ours) = (planned.tp, self.tp);
@@ -317,7 +317,7 @@ pub(crate) struct Priced<'a> {
 /// Answers a question. `trace` is the trace of [`FaultModel::Trace`].
 ///
 /// # Errors
-/// If prices are missing, or the network cannot connect the requested number of GPUs.
+/// Fails if prices are missing, or the network cannot connect the requested number of GPUs.
 pub fn buy(
     question: &Question,
     prices: &PriceList,

@@ -115,7 +115,7 @@ impl MissingPrices {
 /// Prices every design for a site.
 ///
 /// # Errors
-/// If the price file lacks parts: all of them, each with the designs that need it.
+/// Fails if the price file lacks parts: all of them, each with the designs that need it.
 pub fn cost(
     designs: &[Box<dyn Architecture>],
     site: &Site,
@@ -139,7 +139,7 @@ pub fn cost(
 /// Prices one design for a site.
 ///
 /// # Errors
-/// If the price file lacks parts.
+/// Fails if the price file lacks parts.
 pub fn cost_of_one(
     design: &dyn Architecture,
     site: &Site,

@@ -15,7 +15,7 @@ use super::place::Seats;
 /// Returns the traffic of the change from `before` to `after` GPUs per replica.
 ///
 /// # Panics
-/// If the pool does not divide into replicas of both sizes.
+/// Panics if the pool does not divide into replicas of both sizes.
 #[must_use]
 pub fn traffic(leaves: usize, card: &ModelCard, pool: &Seats, before: u32, after: u32) -> Demand {
     assert!(pool.count().is_multiple_of(before) && pool.count().is_multiple_of(after));

@@ -20,7 +20,7 @@ impl Place {
     /// Returns the leaf of a GPU.
     ///
     /// # Panics
-    /// If the GPU number is too large.
+    /// Panics if the GPU number is too large.
     #[must_use]
     pub fn leaf(&self, gpu: u32) -> LeafId {
         assert!(gpu < self.gpus, "GPU {gpu} of {}", self.gpus);
@@ -36,7 +36,7 @@ impl Place {
     /// Returns the place of `gpus` GPUs starting at GPU `first`.
     ///
     /// # Panics
-    /// If `first` is not the first GPU of a leaf or the job has too few GPUs.
+    /// Panics if `first` is not the first GPU of a leaf or the job has too few GPUs.
     #[must_use]
     pub fn part(&self, first: u32, gpus: u32) -> Self {
         assert!(first.is_multiple_of(self.gpus_per_leaf), "a part begins with a leaf");

@@ -136,7 +136,7 @@ fn divides(
 /// Places the trainer's GPUs on the first leaves and the pool's GPUs on the next.
 ///
 /// # Errors
-/// If the trainer does not fill whole leaves, or the GPUs do not fit.
+/// Fails if the trainer does not fill whole leaves, or the GPUs do not fit.
 pub fn leaf_after_leaf(
     [trainer, pool]: [u32; 2],
     gpus_per_leaf: u32,
@@ -156,7 +156,7 @@ impl RlStep {
     /// nothing.
     ///
     /// # Errors
-    /// If sizes do not divide or do not fit.
+    /// Fails if sizes do not divide or do not fit.
     pub fn phases(&self, leaves: usize) -> Result<Vec<Phase>, RlStepError> {
         self.phases_with(leaves, WeightSyncFile::default())
     }
@@ -164,7 +164,7 @@ impl RlStep {
     /// Like [`RlStep::phases`], with a given method to send new weights to the replicas.
     ///
     /// # Errors
-    /// If sizes do not divide or do not fit.
+    /// Fails if sizes do not divide or do not fit.
     pub fn phases_with(
         &self,
         leaves: usize,

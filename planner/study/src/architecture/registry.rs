@@ -44,7 +44,7 @@ pub struct UnknownArchitecture {
 /// Parses the name of a design.
 ///
 /// # Errors
-/// If the name is unknown; the error lists the known forms.
+/// Fails if the name is unknown; the error lists the known forms.
 pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&KINDS, text)
 }
@@ -52,7 +52,7 @@ pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
 /// Parses the name of a data-centre network.
 ///
 /// # Errors
-/// If the name is unknown; the error lists the known forms.
+/// Fails if the name is unknown; the error lists the known forms.
 pub fn parse_network(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&NETWORKS, text)
 }

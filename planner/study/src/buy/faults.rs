@@ -36,7 +36,7 @@ const SERVERS: u32 = 400;
 /// Returns one history per factor of the fault rate, with the same arrivals in all of them.
 ///
 /// # Errors
-/// If a server of the trace does not divide into nodes.
+/// Fails if a server of the trace does not divide into nodes.
 pub fn histories(
     question: &Question,
     trace: Option<&FaultTrace>,

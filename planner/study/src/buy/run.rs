@@ -216,7 +216,7 @@ struct Fleet<'a> {
 /// Runs a history on a design.
 ///
 /// # Errors
-/// If the design never holds the groups.
+/// Fails if the design never holds the groups.
 pub fn run(
     design: &dyn Architecture,
     cluster: Cluster,

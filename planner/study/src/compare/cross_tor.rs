@@ -56,7 +56,7 @@ pub fn aligned_limit(job_share: f64, nodes_per_tor: u32) -> f64 {
 /// Returns the crossing shares for each fault ratio.
 ///
 /// # Errors
-/// If no such k-hop ring exists.
+/// Fails if no such k-hop ring exists.
 pub fn cross_tor_shares(question: &CrossTorQuestion<'_>) -> Result<Vec<CrossTorPoint>, KhopError> {
     let fabric = fabric(question)?;
     Ok(question.node_fault_ratios.iter().map(|&ratio| point(question, &fabric, ratio)).collect())

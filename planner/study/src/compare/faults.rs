@@ -25,7 +25,7 @@ impl FaultSource {
     /// Returns the histories of the nodes of a cluster, one per sample.
     ///
     /// # Errors
-    /// If the trace does not fit the cluster.
+    /// Fails if the trace does not fit the cluster.
     pub fn samples(
         &self,
         cluster: Cluster,

@@ -20,7 +20,7 @@ pub struct Moment {
 /// empty.
 ///
 /// # Errors
-/// If the design never holds a group of `tp` GPUs.
+/// Fails if the design never holds a group of `tp` GPUs.
 pub fn history(
     architecture: &dyn Architecture,
     cluster: Cluster,
@@ -59,7 +59,7 @@ pub fn history(
 /// Returns the share of the window `[0, end)` during which `ours` wastes more than `theirs`.
 ///
 /// # Panics
-/// If the histories are not of the same timeline.
+/// Panics if the histories are not of the same timeline.
 #[must_use]
 pub fn share_of_time_above(ours: &[Moment], theirs: &[Moment], end: TraceTime) -> f64 {
     assert!(ours.iter().map(|m| m.from).eq(theirs.iter().map(|m| m.from)), "one timeline");

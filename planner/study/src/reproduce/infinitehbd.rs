@@ -50,7 +50,7 @@ pub const MFU: &str = "InfiniteHBD: MFU up to 3.37 times that of DGX";
 /// Returns every claim that was read, or recalled and reproduced, with our figure if there is one.
 ///
 /// # Errors
-/// If the trace or the prices do not fit the study.
+/// Fails if the trace or the prices do not fit the study.
 pub fn infinitehbd(inputs: &Inputs<'_>) -> Result<Vec<Claim>, StudyError> {
     let waste = match inputs.trace {
         None => None,

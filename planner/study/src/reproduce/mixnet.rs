@@ -17,7 +17,7 @@ const RATIOS: [(NicRate, f64); 4] =
 /// Computes the cost of a three-tier fat-tree ÷ the cost of a network like MixNet's.
 ///
 /// # Errors
-/// If the price file lacks a part.
+/// Fails if the price file lacks a part.
 pub fn mixnet(prices: &PriceList) -> Result<Vec<Claim>, MissingPrices> {
     let designs: Vec<Box<dyn Architecture>> =
         ["fat-tree:64:3", "mixnet"].map(|name| parse(name).expect("in the registry")).into();
