@@ -324,7 +324,7 @@ impl Demand {
     /// Reads one row of comma-separated numbers per line; `#` starts a comment.
     ///
     /// # Errors
-    /// Fails if an entry or the length of a row is wrong; all are returned.
+    /// Returns all invalid entries and all rows of wrong length.
     pub fn from_csv(text: &str) -> Result<Self, Vec<DemandError>> {
         let rows: Vec<Vec<(String, Option<f64>)>> = text
             .lines()
@@ -357,7 +357,7 @@ impl Demand {
     /// Converts rows of numbers.
     ///
     /// # Errors
-    /// Fails if an entry or the length of a row is wrong; all are returned.
+    /// Returns all invalid entries and all rows of wrong length.
     pub fn from_numbers(rows: &[Vec<f64>]) -> Result<Self, Vec<DemandError>> {
         let numbered = |row: &Vec<f64>| {
             row.iter().map(|entry| (entry.to_string(), Some(*entry))).collect::<Vec<_>>()

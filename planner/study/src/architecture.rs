@@ -115,8 +115,8 @@ pub trait Architecture: fmt::Debug + Send + Sync {
         1.0
     }
 
-    /// Returns the possible effects of the failure of a part `_part`, each with the share of such
-    /// parts that have it.
+    /// Returns the possible effects of losing one part of the given name, each with the share of
+    /// such parts that have this effect.
     fn without(&self, _part: &str, _: &Site) -> Vec<(f64, PartLoss)> {
         vec![(1.0, PartLoss::Out { gpus: 1 })]
     }
