@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bypass on a large ring costs what it changes, not what there is.
+//! The cost of a bypass on a large ring depends on its changes, not on the size of the ring.
 
 use lightloom_control::bypass::sha256_of;
 use lightloom_control::ledger::Ledger;
@@ -8,12 +8,12 @@ use lightloom_control::state::Micros;
 
 use crate::lost_management::world::World;
 
-/// A ring of so many nodes, a sixteenth of it idle.
+/// Returns a ring of `nodes` nodes, a sixteenth of which are idle.
 fn ring(nodes: u32) -> World {
     World::new(nodes, nodes * 15 / 64 * 16, 16)
 }
 
-/// What the journal takes for the bypass of a node, in bytes.
+/// Lets a node die and returns the journal's bytes for its bypass.
 fn bypass(world: &mut World) -> usize {
     let (node, records) = (world.node_in_use(), world.records.len());
     world.die(node);
@@ -27,7 +27,8 @@ fn bypass(world: &mut World) -> usize {
     written.map(|record| serde_json::to_string(record).unwrap().len()).sum()
 }
 
-/// A node that answers nothing after its neighbours lost its light is dead once a frame there and back is over twice.
+/// A node that sends nothing after its neighbours lost its light is dead after twice the time of a
+/// frame there and back.
 #[test]
 fn a_status_that_is_missed_costs_a_frame() {
     let mut world = ring(64);
@@ -53,7 +54,7 @@ fn the_journal_of_a_bypass_holds_what_changes() {
     let written = bypass(&mut world);
     println!("{written} bytes for a bypass on 192 nodes, {whole} for the plan before");
     assert!(written < 16_000 && whole > 100_000);
-    // Who starts from the journal has the plan in force, by its digest.
+    // A start from the journal yields the plan in force, by its digest.
     let text = serde_json::to_string(&world.records).unwrap();
     let records: Vec<Record> = serde_json::from_str(&text).unwrap();
     assert!(records.iter().any(|record| matches!(record, Record::PlanAfter(_))));
@@ -61,13 +62,13 @@ fn the_journal_of_a_bypass_holds_what_changes() {
     let plan = ledger.plan_named(&ledger.plan_sha256).unwrap();
     assert_eq!(plan.as_ref(), world.control.plan().unwrap());
     assert_eq!(sha256_of(plan.as_ref()), ledger.plan_sha256);
-    // Without the plan that it follows it is not known.
+    // Without the plan that it follows, the plan is unknown.
     let lost = records.iter().filter(|record| !matches!(record, Record::Plan(_)));
     assert!(Ledger::fold(lost).plan_named(&ledger.plan_sha256).is_none());
 }
 
-/// For `ci/cachegrind --cache-sim=no`: what the control core computes from a death to its bypass is what five
-/// (`LIGHTLOOM_KILLS`) take more than one.
+/// For `ci/cachegrind --cache-sim=no`: the difference between five deaths (`LIGHTLOOM_KILLS`) and
+/// one is the computation of the control core from a death to its bypass.
 #[test]
 #[ignore = "counted under valgrind"]
 fn bypasses_on_720_nodes() {

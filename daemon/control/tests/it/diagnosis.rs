@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which part is at fault: single and double faults of every kind are drawn in a model of light on its way, which
-//! knows decibels, noise and reflections and nothing of symptoms, and counted is how often the right part comes first.
+//! The diagnosis of single and double faults of every kind, drawn in a model of light. The model
+//! knows decibels, noise and reflections but no symptoms. The tests count how often the right part
+//! comes first.
 //!
-//! The model: what a lane sends loses a little in each connector and each kilometre; a bend takes more of long
-//! wavelengths; a dirty connector takes light both ways and reflects into the receiver beside it. Powers are read
-//! with 0.3 dB of noise, error rates with a fifth of a decade, and one reading in fifty is missing.
+//! In the model, the light of a lane loses a little in each connector and each kilometre. A bend
+//! attenuates long wavelengths more. A dirty connector attenuates both directions and reflects into
+//! the receiver beside it. Powers are read with 0.3 dB of noise, error rates with a fifth of a
+//! decade, and one reading in fifty is missing.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +23,12 @@ const NODES: usize = 8;
 const SWITCHED: usize = 4;
 const NO_LIGHT: f64 = -40.0;
 
-/// What is wrong, in the terms of the model.
+/// A fault in the terms of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     NodeDead(usize),
-    /// Of the end of a link: no power, transmitter off, receiver broken, switch element astray.
+    /// At an end of a link: no power, transmitter off, receiver defective, switch element at a
+    /// wrong position.
     ModuleDead(usize, usize),
     LaserDead(usize, usize),
     ReceiverDead(usize, usize),
@@ -33,7 +36,7 @@ enum Fault {
     LaneSends(usize, usize, usize),
     LaneReceives(usize, usize, usize),
     LaneNoisy(usize, usize, usize),
-    /// Of a link, and of an end where it goes over a switch.
+    /// On a link; with a switch, at one of its ends.
     Cut(usize, usize),
     Bent(usize, usize),
     Dirty(usize, usize),
@@ -52,7 +55,8 @@ fn node_of(module: &DeviceName) -> String {
 }
 
 impl World {
-    /// A closed ring of nodes with two modules each, and four pairs of modules over a switch.
+    /// Returns a closed ring of nodes with two modules each, and four pairs of modules over a
+    /// switch.
     fn new() -> Self {
         let ring = (0..NODES).map(|n| (format!("n{n}/b1"), format!("n{}/b0", (n + 1) % NODES)));
         let over = (0..SWITCHED).map(|n| (format!("n{n}/b2"), format!("n{}/b2", n + SWITCHED)));
@@ -88,7 +92,7 @@ impl World {
         }
     }
 
-    /// The part that a fault is of.
+    /// Returns the part with this fault.
     fn part(&self, fault: Fault) -> Culprit {
         let module = |link, end| self.module(link, end).clone();
         match fault {
@@ -118,7 +122,7 @@ impl World {
         self.has(Fault::NodeDead(node)) || self.has(Fault::ModuleDead(link, end))
     }
 
-    /// What a module sends into its fibre: nothing, where its light goes to another.
+    /// Returns what a module sends into its fibre; nothing if its light goes to another.
     fn leaves(&self, link: usize, end: usize, lane: usize) -> f64 {
         let astray = self.has(Fault::Strayed(link, end));
         if astray { NO_LIGHT } else { self.sends(link, end, lane) }
@@ -131,7 +135,8 @@ impl World {
         if off { NO_LIGHT } else { 1.0 }
     }
 
-    /// What is lost between a module and the middle of the link: the other module's side, or the switch's port.
+    /// Returns the loss between a module and the middle of the link, which is the other module's
+    /// side or the switch's port.
     fn lost(&self, link: usize, end: usize, lane: usize) -> f64 {
         let side = if Self::is_switched(link) { end } else { 0 };
         let mine = end == 0 || Self::is_switched(link);
@@ -143,7 +148,7 @@ impl World {
         lost
     }
 
-    /// What the switch loses, if there is one.
+    /// Returns the loss of the switch, if there is one.
     fn crossing(&self, link: usize) -> f64 {
         match Self::is_switched(link) {
             false => 0.0,
@@ -212,7 +217,7 @@ impl World {
         let of = |link: usize| {
             let ends = [0, 1].map(|end| {
                 let mut now = self.port(link, end, rng);
-                // A reading that is missing.
+                // A missing reading.
                 match rng.random_range(0..100) {
                     0 => now.errors.clear(),
                     1 => now.received.clear(),
@@ -244,7 +249,7 @@ fn noise(rng: &mut Stream, width: f64) -> f64 {
     (0..4).map(|_| rng.random_range(-width..width)).sum::<f64>() / 2.0
 }
 
-/// A power as it is read.
+/// Returns a power as it is read.
 fn read(dbm: f64, rng: &mut Stream) -> f64 {
     dbm + noise(rng, 0.3)
 }
@@ -312,7 +317,7 @@ fn both_parts_come_first_in_80_of_100_double_faults() {
     assert!(f64::from(both) >= 0.80 * f64::from(all));
 }
 
-/// A symptom is said in the terms of the readings, and with what else it could be.
+/// A symptom is described by the readings, with the second best explanation.
 #[test]
 fn a_named_part_says_why_and_what_else_it_could_be() {
     let mut rng = Seed(4).stream("diagnosis", 0);
@@ -327,8 +332,8 @@ fn a_named_part_says_why_and_what_else_it_could_be() {
     assert!(text[0].contains("; or else "), "{text:?}");
 }
 
-/// A node of which one module has a link in use and the other none: that both are silent names the node, and that
-/// the other answers names the module.
+/// A node with one module on a link in use and one without. If both are silent, the node is named;
+/// if the other answers, the module is.
 #[test]
 fn a_module_without_a_link_says_whether_its_node_is_at_fault() {
     let mut rng = Seed(7).stream("loose", 0);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shipping controller, explored exhaustively in small worlds: every order of answers, requests at any moment,
-//! and every placement of up to so many faults. docs/exploration.md says what that shows and what it assumes.
+//! Explores the shipping controller exhaustively in small worlds: every order of answers, requests
+//! at any moment, and every placement of a limited number of faults. docs/exploration.md describes
+//! the evidence and the assumptions.
 //!
-//! `cargo test -p lightloom-control --test it exhaust:: -- --nocapture`; the larger worlds of the nightly run with
-//! `--ignored`.
+//! `cargo test -p lightloom-control --test it exhaust:: -- --nocapture`; the larger worlds of the
+//! nightly run with `--ignored`.
 
 mod device;
 mod explorer;
@@ -26,8 +27,8 @@ fn module(number: u32) -> DeviceName {
     format!("n{number}/b0").as_str().into()
 }
 
-/// So many modules and switches of two circuits, and what takes traffic off the first module if drained. No polls
-/// while a scenario runs.
+/// Returns an inventory of modules, switches with two circuits each, and if `drained` a drain
+/// control for the first module. Nothing is polled during a scenario.
 fn inventory(modules: u32, switches: u32, drained: bool) -> Inventory {
     let mut inventory = Inventory {
         dark_links_max: 64,
@@ -52,7 +53,7 @@ fn inventory(modules: u32, switches: u32, drained: bool) -> Inventory {
     inventory
 }
 
-/// Modules at this path, the two circuits of each switch straight or crossed.
+/// Returns the modules at this path, and the circuits of each switch straight or crossed.
 fn at_path(inventory: &Inventory, path: u32) -> Fabric {
     let devices = inventory.devices.iter().filter(|(_, device)| !device.is_lever);
     let slots = devices.map(|(name, device)| {
@@ -103,7 +104,8 @@ fn drained(modules: u32, recovery: Recovery, faults: Faults) -> Scenario {
     )
 }
 
-/// A change that nobody confirms, so it is undone; a device may be dead then, and is brought back later.
+/// A change that nothing confirms, so it is undone. A device may be dead then and is brought back
+/// later.
 fn expires(modules: u32, switches: u32, faults: Faults) -> Scenario {
     let inventory = inventory(modules, switches, false);
     let apply = Apply { confirm_within: Some(Micros::from_secs(5)), ..to(&inventory, 2, "new") };
@@ -111,7 +113,8 @@ fn expires(modules: u32, switches: u32, faults: Faults) -> Scenario {
     scenario("a change that expires", inventory, vec![[asks].into()], faults)
 }
 
-/// A change waits for its confirm, a bypass of one module comes on top, and the confirm or its deadline behind that.
+/// A change waits for its confirmation and a bypass of one module follows; then comes the
+/// confirmation or its deadline.
 fn bypassed(faults: Faults) -> Scenario {
     let inventory = inventory(2, 0, false);
     let apply = Apply { confirm_within: Some(Micros::from_secs(5)), ..to(&inventory, 2, "new") };
@@ -130,7 +133,7 @@ fn bypassed(faults: Faults) -> Scenario {
     scenario("a bypass on top", inventory, vec![alice.into(), [bypass].into()], faults)
 }
 
-/// Two clients race; the first undoes its change and sends the request of it once more.
+/// Two clients race; the first undoes its change and then repeats its request.
 fn two_clients(faults: Faults) -> Scenario {
     let inventory = inventory(1, 1, false);
     let change = Request::Apply(to(&inventory, 2, "alice"));
@@ -145,7 +148,7 @@ fn two_clients(faults: Faults) -> Scenario {
     scenario("two clients", inventory, vec![alice.into(), [bob].into()], faults)
 }
 
-/// A change that is asked for twice.
+/// A change that is requested twice.
 fn asked_twice(modules: u32, switches: u32, recovery: Recovery, faults: Faults) -> Scenario {
     let mut scenario = change(modules, switches, recovery, faults);
     let again = scenario.clients[0].clone();
@@ -153,7 +156,8 @@ fn asked_twice(modules: u32, switches: u32, recovery: Recovery, faults: Faults) 
     scenario
 }
 
-/// The same under several daemons, over devices that refuse earlier epochs, or that have a settle time instead.
+/// The same under several daemons, over devices that refuse earlier epochs, or that have a settle
+/// time instead.
 fn led(fenced: bool, mut scenario: Scenario) -> Scenario {
     for (name, device) in &mut scenario.inventory.devices {
         match fenced {
@@ -164,7 +168,7 @@ fn led(fenced: bool, mut scenario: Scenario) -> Scenario {
     scenario
 }
 
-/// Everything of these worlds, with what was seen.
+/// Explores these worlds completely and prints the counts.
 fn explore(scenario: Scenario, limit: u64) -> u64 {
     let (name, faults, recovery) = (scenario.name, scenario.faults, scenario.inventory.recovery);
     let devices = scenario.inventory.devices.len();
@@ -201,12 +205,12 @@ fn late(count: u8) -> Faults {
     Faults { count, late: true, ..NONE }
 }
 
-/// Management of any devices is lost once, or so often.
+/// The management of any devices is lost this many times.
 fn losing(count: u8) -> Faults {
     Faults { count, lose: true, ..NONE }
 }
 
-/// Another daemon takes over so often at any instant, and etcd does not answer.
+/// Another daemon takes over this many times at any instant, and etcd does not answer.
 fn followed(count: u8) -> Faults {
     Faults { count, follow: true, ..NONE }
 }
@@ -233,7 +237,7 @@ fn whenever_another_daemon_takes_over_a_request_acts_once() {
     explore(led(false, two_clients(followed(1))), 2_000_000);
 }
 
-/// Each rule of leadership is broken, and the judge of devices and records finds it.
+/// Each rule of leadership is violated on purpose, and the judge of devices and records detects it.
 #[test]
 fn a_rule_of_leadership_that_is_broken_is_found() {
     let modules = |fenced| led(fenced, asked_twice(2, 0, Recovery::RollBack, followed(1)));
@@ -277,7 +281,8 @@ fn every_change_behind_a_drain_with_a_fault_leaves_traffic_on() {
     }
 }
 
-/// The drain control and the module were both not reached when a change was undone; the module stood where it belonged.
+/// Neither the drain control nor the module was reached during an undo; the module was at its
+/// position.
 #[test]
 fn traffic_is_let_back_on_what_was_not_reached_when_a_change_was_undone() {
     explore(drained(1, Recovery::FinishForward, losing(2)), 2_000_000);
@@ -299,7 +304,7 @@ fn of_every_race_of_two_clients_a_request_acts_once() {
     explore(two_clients(faults(1)), 2_000_000);
 }
 
-/// The judge finds an edge that breaks a rule.
+/// The judge detects a caller that violates a rule.
 #[test]
 fn a_rule_that_the_edge_breaks_is_found() {
     let broken = [
@@ -320,7 +325,7 @@ fn assert_found(mutant: Mutant, scenario: Scenario, invariant: &str) {
     assert!(found.is_some_and(|what| what.starts_with(invariant)), "{mutant:?}: {found:?}");
 }
 
-/// Larger worlds, for a night.
+/// Larger worlds for a nightly run.
 #[test]
 #[ignore = "takes minutes"]
 fn nightly_larger_worlds_with_more_faults() {
@@ -345,8 +350,8 @@ fn nightly_two_clients_and_a_bypass_on_top_with_two_faults() {
     explore(bypassed(dying(2)), 50_000_000);
 }
 
-/// A daemon that takes over, with a second fault of any kind; over devices that refuse earlier
-/// epochs, and over those with a settle time.
+/// A takeover with a second fault of any kind, over devices that refuse earlier epochs, and over
+/// those with a settle time.
 fn taken_over(
     faults: Faults,
     scenario: impl Fn(Recovery, Faults) -> Scenario,
@@ -358,7 +363,7 @@ fn taken_over(
     }
 }
 
-/// Lost management among the faults.
+/// Faults that include lost management.
 fn followed_and_lost(count: u8) -> Faults {
     Faults { lose: true, ..followed(count) }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control plane never acts on its own blindness: answers that do not arrive move nothing, and what dies meanwhile
-//! is bypassed where who answers misses its light.
+//! The control plane never acts on its own blindness. Missing answers move nothing, and deaths
+//! meanwhile are bypassed if answering devices miss the light.
 //!
-//! `LIGHTLOOM_STORMS=1000 cargo test -p lightloom-control --test it lost_management:: -- --nocapture` runs more storms.
+//! `LIGHTLOOM_STORMS=1000 cargo test -p lightloom-control --test it lost_management:: --
+//! --nocapture` runs more storms.
 
 mod every;
 mod storm;
@@ -24,7 +25,7 @@ fn lose(world: &mut World, nodes: std::ops::Range<u32>) {
     world.lost.extend(nodes.flat_map(|node| [module(node, 0), module(node, 1)]));
 }
 
-/// A node that dies when all is well is bypassed, and soon.
+/// Lets a node die while all is well, and returns the time until its bypass.
 fn dies(world: &mut World, node: u32) -> Micros {
     let died = world.now.mono;
     world.die(node);
@@ -44,7 +45,7 @@ fn four_nodes_whose_management_is_lost_keep_their_light() {
     world.run_for(seconds(60));
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
     assert!(world.bypassed.is_empty());
-    // Over a restart, too.
+    // Also over a restart.
     world.kill();
     world.start();
     world.run_for(seconds(60));
@@ -80,7 +81,7 @@ fn a_start_before_the_terminal_server_is_up_moves_nothing() {
     lose(&mut world, 0..32);
     world.start();
     world.run_for(seconds(60));
-    // The lines come back one by one.
+    // The lines return one by one.
     for node in 0..32 {
         world.lost.remove(&module(node, 0));
         world.run_for(Micros::from_millis(300));
@@ -104,7 +105,7 @@ fn every_node_that_dies_is_bypassed_and_cuts_no_lit_circuit() {
     }
 }
 
-/// A second node dies at any moment after the first, elsewhere: neither waits for the other.
+/// A second node dies at any moment after the first, elsewhere; neither waits for the other.
 #[test]
 fn a_second_death_elsewhere_is_bypassed_as_soon_as_the_first() {
     let mut took = Vec::new();
@@ -169,7 +170,7 @@ fn a_death_around_a_restart_is_bypassed_as_soon_as_it_can_be_seen() {
     assert!(most <= Micros::from_millis(50), "{most:?}");
 }
 
-/// A node dies while the daemon, which has just started, waits for the answers to its first questions.
+/// A node dies while a daemon that has just started waits for its first answers.
 #[test]
 fn a_death_just_after_a_restart_does_not_wait_for_answers_to_what_was_asked_before() {
     let mut most = Micros(0);
@@ -190,7 +191,7 @@ fn a_death_just_after_a_restart_does_not_wait_for_answers_to_what_was_asked_befo
     println!("at most {} us", most.0);
 }
 
-/// A module dies alone: what it is asked is not answered, while the far end and the rest of its node answer.
+/// A module dies alone and answers nothing, while the far end and the rest of its node answer.
 #[test]
 fn a_module_that_dies_alone_is_bypassed_without_a_hello() {
     let mut most = Micros(0);
@@ -217,7 +218,7 @@ fn a_module_that_dies_alone_is_bypassed_without_a_hello() {
     assert!(most > Micros(0) && most <= Micros::from_millis(30), "{most:?}");
 }
 
-/// A fibre is cut, and one of the modules at its ends answers nothing for a while after it has said so.
+/// A fibre is cut, and one of the modules at its ends stays silent for a while after its report.
 #[test]
 fn a_module_that_reports_its_cut_fibre_is_not_named_for_some_lost_answers() {
     for node in 0..32 {
@@ -241,8 +242,8 @@ fn a_module_that_reports_its_cut_fibre_is_not_named_for_some_lost_answers() {
     }
 }
 
-/// A second daemon holds half the lines, or their device files are gone: no part is named broken for it, and it is said
-/// that it is this machine that cannot ask.
+/// A second daemon holds half the lines, or their device files are gone. No part is reported as
+/// failed, and the status says that this machine cannot ask.
 #[test]
 fn lines_that_this_machine_cannot_open_name_no_part() {
     let mut world = World::new(32, 96, 16);
@@ -262,8 +263,8 @@ fn lines_that_this_machine_cannot_open_name_no_part() {
     assert!(world.control.management_lost(&world.now).is_none());
 }
 
-/// After ten changes of its own within an hour the daemon makes no more until a person lets it: then it does at once,
-/// and a restart does not forget that.
+/// After ten own changes within an hour the daemon makes no more until an operator allows it. It
+/// then acts at once, and a restart does not lose the limit.
 #[test]
 fn what_waits_for_the_budget_of_own_changes_is_bypassed_on_resume() {
     let mut world = World::new(64, 96, 8);
@@ -289,7 +290,8 @@ fn what_waits_for_the_budget_of_own_changes_is_bypassed_on_resume() {
     assert!(world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
 }
 
-/// No device answers, and every node is reported broken by hand: a bypass would give up the plan.
+/// No device answers, and every node is reported as failed by hand: a bypass would give up the
+/// plan.
 #[test]
 fn what_is_named_broken_while_no_device_answers_is_refused_and_the_plan_stays() {
     let mut world = World::new(32, 96, 16);
@@ -310,8 +312,8 @@ fn what_is_named_broken_while_no_device_answers_is_refused_and_the_plan_stays() 
     assert!(world.control.broken().is_empty() && world.control.plan().is_some());
 }
 
-/// A node whose group lies inside it sends light to none: the switch that it is plugged into has no link to it, and that
-/// is a witness beside the silence of all of its modules.
+/// A node whose group lies inside it sends light to no other. Its network switch has no link to it,
+/// which is a witness besides the silence of all its modules.
 #[test]
 fn a_node_with_its_group_inside_is_bypassed_when_its_switch_has_no_link_to_it() {
     for node in [0, 9, 23] {
@@ -334,7 +336,7 @@ fn a_link_alone_or_silence_alone_is_no_death() {
     lose(&mut world, 4..5);
     world.run_for(seconds(30));
     assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
-    // One that is dead, and its switch is silent, too: what it said before is no reading.
+    // One that is dead with a silent switch, whose earlier readings do not count.
     world.lost.insert(switch_of(11, 2));
     world.run_for(seconds(5));
     world.die(11);
@@ -345,7 +347,8 @@ fn a_link_alone_or_silence_alone_is_no_death() {
     assert!(world.goes_around(11) && !world.goes_around(9) && !world.goes_around(4));
 }
 
-/// All lines are lost but those of the switches, and some links with them: what is silent in common is not dead.
+/// All lines but those of the switches are lost, and some links, too. Devices that are silent
+/// together are not dead.
 #[test]
 fn many_silent_nodes_with_links_down_at_one_switch_move_nothing() {
     let mut world = World::plugged_into(2, 32, 96, 4);
@@ -355,8 +358,8 @@ fn many_silent_nodes_with_links_down_at_one_switch_move_nothing() {
     assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
 }
 
-/// Any subset of lines, servers, agents and switches of the management network is lost and comes back, nodes die
-/// meanwhile, the daemon is killed: what has light keeps it, and what dies and is missed is bypassed.
+/// Random parts of the management network are lost and return, nodes die meanwhile, and the daemon
+/// is killed. Lit circuits stay, and deaths with witnesses are bypassed.
 #[test]
 fn storms_of_lost_management_cut_no_light_and_leave_no_death_with_witnesses() {
     let storms = std::env::var("LIGHTLOOM_STORMS").ok().and_then(|text| text.parse().ok());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom-control` promises, in one program: a file a subject, a folder what several of them use.
+//! The integration tests of `lightloom-control` in one program: a file per subject, a folder for
+//! shared parts.
 
 #![allow(
     clippy::print_stdout,

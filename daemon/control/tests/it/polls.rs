@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many devices that were read in the same moment, by a change or at the start, are not read in the same moment again.
+//! Many devices that were read at the same moment, by a change or at the start, are not read
+//! together again.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ use lightloom_control::state::{DeviceName, Micros, Now, Observation, Outcome, Sh
 
 const POLL_EVERY: Micros = Micros::from_secs(1);
 
-/// When each read is asked for within `seconds`, of devices that come up together and answer after 100 µs.
+/// Returns the request times of each device's reads within `seconds`, if all come up together and
+/// answer after 100 µs.
 fn reads(devices: u32, seconds: u64) -> BTreeMap<DeviceName, Vec<u64>> {
     let names = (0..devices).map(|number| DeviceName::from(format!("n{number}/b0").as_str()));
     let names: Vec<DeviceName> = names.collect();
@@ -60,7 +62,7 @@ fn many_devices_that_were_read_at_once_are_polled_one_after_another() {
     assert_eq!(asked.len(), 1_000);
     let mut within: BTreeMap<u64, u32> = BTreeMap::new();
     for times in asked.values() {
-        // The first read is the one with which it comes up.
+        // The first read belongs to the start of the connection.
         for time in &times[1..] {
             *within.entry(time / 10_000).or_default() += 1;
         }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device that does what it is asked, at once, and refuses double use as a real one does; and one that refuses commands
-//! of an epoch before the largest it knows.
+//! A device that obeys at once and refuses double use as a real one does; and one that refuses
+//! commands of earlier epochs.
 
 use lightloom_control::inventory::Device;
 use lightloom_control::state::{Observation, Op, Outcome, Position, Positions, Sharing, Slot, at};
 
-/// Where traffic is let through.
+/// The position of a drain control with traffic.
 pub(crate) const IN_USE: Position = Position(1);
 
 #[derive(Clone, Debug)]
@@ -13,24 +13,24 @@ pub(crate) struct Model {
     sharing: Sharing,
     pub positions: Positions,
     generation: u32,
-    /// The largest epoch of a daemon that it knows; `None` if it cannot tell one daemon from another.
+    /// The largest known epoch of a daemon; `None` if it cannot distinguish daemons.
     pub knows: Option<u32>,
 }
 
 impl Model {
-    /// Dark; traffic is on where it takes traffic off.
+    /// Returns a dark device, or a drain control with traffic.
     pub(crate) fn new(device: &Device, fences: bool) -> Self {
         let in_use = device.is_lever.then_some((Slot(0), IN_USE));
         let (sharing, positions) = (device.sharing, in_use.into_iter().collect());
         Self { sharing, positions, generation: 0, knows: fences.then_some(0) }
     }
 
-    /// A daemon takes the role on a new connection, or does not.
+    /// Records a new connection by a daemon with this epoch.
     pub(crate) fn connected(&mut self, epoch: u32) {
         self.knows = self.knows.map(|known| known.max(epoch));
     }
 
-    /// What a daemon of this epoch asks.
+    /// Executes an operation of a daemon with this epoch.
     pub(crate) fn execute(&mut self, epoch: u32, op: &Op) -> Outcome {
         let Op::Switch { moves, .. } = op else {
             return match op {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every order of answers and every placement of up to so many faults: a depth-first search over copies of the
-//! shipping controller. A state that was seen before is not followed again.
+//! A depth-first search over copies of the shipping controller: every order of answers and every
+//! placement of a limited number of faults. Known states are not followed again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,27 +20,27 @@ use super::key::{Text, key};
 
 /// The longest path from the first request to rest.
 const STEPS_MAX: u32 = 400;
-/// Long after everything that a scenario waits for.
+/// Later than everything that a scenario waits for.
 const DEFERRED_WITHIN: Micros = Micros::from_secs(2_000);
 
-/// What can go wrong, beside every order of answers.
+/// Possible faults besides every order of answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// How many at most.
+    /// The most faults.
     pub count: u8,
     /// A command is carried out at any later moment, after its session was given up.
     pub late: bool,
-    /// A device dies for 20 s and comes back as it was.
+    /// A device dies for 20 s and returns unchanged.
     pub die: bool,
-    /// Management is lost for 20 s, of any devices at once: what was on its way arrives or does not, no answer
-    /// does, and the devices stay as they are.
+    /// The management of any devices is lost together for 20 s. Commands in flight arrive or not,
+    /// no answer does, and the devices stay unchanged.
     pub lose: bool,
-    /// Several daemons: another takes over at any instant, with the next epoch, while the first one runs on; and etcd does
-    /// not answer a record.
+    /// Several daemons: another takes over at any instant, with the next epoch, while the first one
+    /// continues; and etcd does not answer a record.
     pub follow: bool,
 }
 
-/// A request that comes at any moment, each behind those before it of the same client.
+/// A request at any moment, after the earlier ones of its client.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub actor: &'static str,
@@ -48,12 +48,12 @@ pub(crate) struct Wish {
     pub request: Request,
 }
 
-/// A small world with its devices at rest, and what clients ask of it.
+/// A small world with its devices at rest, and the requests of clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub name: &'static str,
     pub inventory: Inventory,
-    /// Where the devices are brought first, without faults.
+    /// The positions to which the devices are brought first, without faults.
     pub start: Fabric,
     /// Devices that refuse commands of an earlier epoch.
     pub fences: BTreeSet<DeviceName>,
@@ -74,29 +74,29 @@ pub(crate) struct State {
     pub soft: Vec<Record>,
     pub clients: Vec<VecDeque<Wish>>,
     pub faults: u8,
-    /// A command was carried out late: then a device may stand elsewhere, listed.
+    /// A command was carried out late, so a device may be listed at another position.
     pub late_came: bool,
-    /// Devices that were asked to move last.
+    /// The devices that were last asked to move.
     pub moved: BTreeSet<DeviceName>,
     /// Devices whose last command has an unknown outcome and that were not read since.
     pub unread: BTreeSet<DeviceName>,
     pub ended: BTreeMap<Txn, TxnResult>,
-    /// The epoch of the daemon that leads.
+    /// The epoch of the leader.
     pub epoch: u32,
-    /// Devices that the daemon which has begun to lead has not reached yet.
+    /// Devices that a new leader has not reached yet.
     pub connecting: BTreeSet<DeviceName>,
-    /// A record was not answered, so that the daemon only reads; what of it is in etcd.
+    /// If a record was not answered and the daemon only reads: the part that is in etcd.
     pub failed: Option<Vec<Record>>,
     pub deposed: Option<Box<Deposed>>,
     steps: u32,
     trail: Trail,
 }
 
-/// The way to a state, which those that follow it share.
+/// The path to a state, shared by its successors.
 #[derive(Clone, Debug, Default)]
 struct Trail(Option<Arc<(String, Trail)>>);
 
-/// What was seen.
+/// The totals of the search.
 #[derive(Default)]
 pub(crate) struct Seen {
     keys: FxHashSet<u128>,
@@ -108,7 +108,7 @@ pub(crate) struct Seen {
     pub violations: Vec<(String, Vec<String>)>,
 }
 
-/// What the edge does wrong, to see that the judge finds it.
+/// Deliberate errors of the caller that the judge has to detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     None,
@@ -116,17 +116,17 @@ pub(crate) enum Mutant {
     SyncsNothing,
     /// A device's answer to a command counts as a read.
     TrustsAnswers,
-    /// A request id that was asked before is taken for a new one.
+    /// A repeated request id is treated as new.
     ForgetsRequests,
-    /// A daemon that led before sends on.
+    /// A former leader continues to send.
     SendsWithoutFence,
-    /// The journal takes records of a daemon that led before.
+    /// The journal accepts records of a former leader.
     JournalTakesAll,
-    /// The next daemon that leads does so in an epoch before the last.
+    /// The next leader uses an earlier epoch.
     EpochGoesBack,
-    /// A device that was said to refuse earlier epochs does not.
+    /// A device that should refuse earlier epochs accepts them.
     DeviceTakesAll,
-    /// The daemon that begins does not wait for what the last one may have sent.
+    /// A new leader does not wait for the last one's commands.
     NoSettleTime,
     /// A record that etcd did not answer counts as written.
     TakesSilenceForYes,
@@ -151,7 +151,7 @@ impl Explorer {
         Self { scenario, mutant, limit, work, text, seen }
     }
 
-    /// All of it; `false` if there were more states than the limit.
+    /// Explores everything. Returns `false` if there were more states than the limit.
     pub(crate) fn run(&mut self) -> bool {
         let mut start = self.at_rest();
         start.faults = self.scenario.faults.count;
@@ -169,7 +169,7 @@ impl Explorer {
         true
     }
 
-    /// The devices where the scenario begins, and the controller that brought them there.
+    /// Returns the devices at the scenario's start, and the controller that brought them there.
     fn at_rest(&mut self) -> State {
         let now = Now { mono: Micros::from_secs(1), wall_ms: 1_700_000_000_000, boot: "b".into() };
         let inventory = self.scenario.inventory.clone();
@@ -250,13 +250,14 @@ impl Explorer {
         self.seen.violations.push((what, trail));
     }
 
-    /// Does the actions in order; where a fault is left the daemon may die before each of them.
+    /// Carries out the actions in order; the daemon may die before each of them while a fault is
+    /// left.
     pub(super) fn perform(&mut self, mut state: State, actions: Vec<Action>) {
         let follow = self.scenario.faults.follow;
         let mut left = actions.into_iter();
         let mut first = true;
         loop {
-            // Before the first of them nothing has changed that survives.
+            // Before the first action nothing durable has changed.
             if state.faults > 0 && follow && !std::mem::take(&mut first) {
                 self.take_over(&state, left.as_slice());
             }
@@ -272,7 +273,7 @@ impl Explorer {
                     if state.faults > 0 && follow {
                         self.is_not_answered(&state, &records, left.as_slice());
                     }
-                    // In etcd each is durable at once.
+                    // In etcd each record is durable at once.
                     let waited_for = (records.iter().any(Record::is_waited_for) || follow)
                         && self.mutant != Mutant::SyncsNothing;
                     state.soft.extend(records);
@@ -330,7 +331,7 @@ impl Explorer {
         self.perform(state, actions);
     }
 
-    /// A client asks now.
+    /// Handles the next request of a client.
     fn ask(&mut self, mut state: State, client: usize) {
         let Some(wish) = state.clients[client].pop_front() else { return };
         state.say(|| format!("{} asks {}", wish.actor, wish.id));
@@ -342,7 +343,7 @@ impl Explorer {
         self.handle(state, Event::Request { asked, request: wish.request, reply_to: ReplyTo(1) });
     }
 
-    /// A device does what it was asked, and says so.
+    /// Lets a device execute its operation and answer.
     fn answer(&mut self, mut state: State, device: &DeviceName) {
         let Some((ticket, op)) = state.flights.remove(device) else { return };
         let outcome = match state.connecting.contains(device) {
@@ -389,14 +390,15 @@ impl Explorer {
         }
     }
 
-    /// Nobody is about to answer: a device comes back, or the time of the next deadline has come, or it is over.
+    /// Advances the time if no answer is due: a device returns, the next deadline comes, or the
+    /// scenario ends.
     fn time_goes_on(&mut self, mut state: State) {
         let asks = state.clients.iter().any(|client| !client.is_empty());
         let ledger = state.controller.ledger();
-        // What came back elsewhere than it was left waits for an operator.
+        // A device that returned at another position waits for an operator.
         let deferred = !ledger.owed.is_empty() && state.now.mono < DEFERRED_WITHIN;
         let waits = ledger.pending.is_some() || deferred || ledger.open.is_some();
-        // What came late is seen by the next poll.
+        // The next poll sees what came late.
         let known = state.controller.devices().iter().all(|(device, seen)| {
             let read = seen.observed.as_ref().map(|read| &read.positions);
             read == Some(&state.models[device].positions) || (read.is_some() && !state.late_came)
@@ -422,7 +424,7 @@ impl Explorer {
         for device in
             state.dead.keys().filter(|d| state.down.contains(*d)).cloned().collect::<Vec<_>>()
         {
-            // A device task says so once.
+            // A device task reports this once.
             let seen = &state.controller.devices()[&device];
             if seen.up {
                 let down = Event::Down(device, "no answer".into());
@@ -484,7 +486,7 @@ fn said(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Where a device stands, for a message.
+/// Returns the positions of all devices, for a message.
 pub(crate) fn stand(state: &State) -> BTreeMap<DeviceName, Positions> {
     state.models.iter().map(|(name, model)| (name.clone(), model.positions.clone())).collect()
 }
@@ -494,12 +496,12 @@ impl State {
         self.trail = Trail(Some(Arc::new((what(), std::mem::take(&mut self.trail)))));
     }
 
-    /// The device does what the daemon that leads asks of it.
+    /// Lets the device execute the leader's operation.
     pub(super) fn execute(&mut self, device: &DeviceName, op: &Op) -> Outcome {
         self.models.get_mut(device).expect("it is one").execute(self.epoch, op)
     }
 
-    /// Written and not promised yet.
+    /// Records that are written and not yet durable.
     pub(crate) fn unsynced(&self) -> &[Record] {
         &self.soft
     }

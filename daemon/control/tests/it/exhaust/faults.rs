@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where faults are placed: what becomes of a state if the daemon dies, a device lies, management is lost, another daemon
+//! The placement of faults: the daemon dies, a device lies, management is lost, another daemon
 //! takes over, or etcd does not answer.
 
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use lightloom_control::state::{DeviceName, Micros, Op, Outcome, Txn};
 
 use super::explorer::{Explorer, Mutant, State, pass, word};
 
-/// How long a device that dies stays dead.
+/// How long a dead device stays dead.
 const DEAD_FOR: Micros = Micros::from_secs(20);
-/// After so long without its leader another daemon leads.
+/// How long after the loss of the leader another daemon leads.
 const LEASE: Micros = Micros::from_secs(2);
 
-/// A command that is on its way still after the daemon that sent it waits no more.
+/// A command still in flight after its daemon gave up waiting.
 #[derive(Clone, Debug)]
 pub(crate) struct Late {
     pub device: DeviceName,
     pub op: Op,
     pub epoch: u32,
     ticket: Ticket,
-    /// It arrives before then, or never; `None` if at any later moment.
+    /// It arrives before this time or never; `None` if at any later moment.
     until: Option<Micros>,
 }
 
-/// A daemon that led before, and runs on: only where a rule is broken does it do anything.
+/// A former leader that continues. It acts only if a rule is violated.
 #[derive(Clone, Debug)]
 pub(crate) struct Deposed {
     controller: Controller,
@@ -40,7 +40,8 @@ fn moving(state: &State) -> Vec<(DeviceName, Ticket, Op)> {
 }
 
 impl Explorer {
-    /// The daemon dies: what was not synced is kept or lost, each command on its way is carried out or not.
+    /// Lets the daemon die. Unsynced records are kept or lost, and each command in flight is
+    /// carried out or not.
     pub(super) fn crash(&mut self, before: &State) {
         let moving = moving(before);
         let ways = if self.scenario.faults.late { 3_usize } else { 2 };
@@ -82,7 +83,7 @@ impl Explorer {
         self.perform(state, actions);
     }
 
-    /// A daemon reads the journal and begins.
+    /// Lets a daemon read the journal and begin.
     fn begin_life(&mut self, state: &mut State) -> Vec<Action> {
         self.seen.crashes += 1;
         state.flights.clear();
@@ -98,9 +99,10 @@ impl Explorer {
         actions
     }
 
-    /// The lease of the daemon that leads is over, whether it runs on or not, and another begins with the records and the
-    /// next epoch. Each command on its way may still arrive: at devices that refuse an earlier epoch, and at those without
-    /// a settle time, at any later moment, and at others within that. `rest` is what the first one was about to do.
+    /// Ends the leader's lease, whether it continues or not; another daemon begins with the records
+    /// and the next epoch. Each command in flight may still arrive: within the settle time, or at
+    /// any later moment at devices without one and at those that refuse earlier epochs. `rest` is
+    /// what the first daemon was about to do.
     pub(super) fn take_over(&mut self, before: &State, rest: &[Action]) {
         if before.deposed.is_some() {
             return;
@@ -109,7 +111,7 @@ impl Explorer {
         state.faults -= 1;
         let old = state.epoch;
         state.epoch = if self.mutant == Mutant::EpochGoesBack { old - 1 } else { old + 1 };
-        // What etcd took without an answer is there.
+        // What etcd accepted without an answer is there.
         let taken = state.failed.take().unwrap_or_default();
         Arc::make_mut(&mut state.durable).extend(taken);
         for (device, ticket, op) in moving(before) {
@@ -133,13 +135,13 @@ impl Explorer {
 
     fn settles_within(&self, device: &DeviceName) -> Micros {
         match self.mutant {
-            // What it may take is as before; the daemon does not wait for it.
+            // The duration is unchanged, but the daemon does not wait for it.
             Mutant::NoSettleTime => Micros::from_secs(1),
             _ => self.scenario.inventory.devices[device].limits.late_within,
         }
     }
 
-    /// What the daemon that led before does where nothing keeps it from it.
+    /// Lets a former leader act where nothing prevents it.
     fn goes_on_deposed(&mut self, state: &mut State, actions: Vec<Action>) {
         let Some(mut deposed) = state.deposed.take() else { return };
         let epoch = deposed.epoch;
@@ -170,13 +172,13 @@ impl Explorer {
         }
     }
 
-    /// A command comes late, and the daemon that sent it hears of it if it runs on.
+    /// Delivers a late command. If its daemon continues, it learns the outcome.
     pub(super) fn arrives_late(&mut self, state: &State) {
         for at in 0..state.late.len() {
             let mut later = state.clone();
             let Late { device, op, epoch, ticket, until } = later.late.remove(at);
             let model = later.models.get_mut(&device).expect("it is one");
-            // Whoever reads it in time sees it; beyond that it is seen by the next poll.
+            // A read in time sees it; otherwise the next poll does.
             later.late_came |= until.is_none() && !self.scenario.fences.contains(&device);
             let outcome = model.execute(epoch, &op);
             later.say(|| format!("LATE {device} {} of epoch {epoch}", word(&op)));
@@ -192,7 +194,7 @@ impl Explorer {
         }
     }
 
-    /// The daemon that has begun to lead reaches a device, or does not.
+    /// Lets a new leader reach a device, or fail to.
     pub(super) fn connects(&mut self, state: &State) {
         for device in &state.connecting {
             if state.flights.contains_key(device) {
@@ -213,7 +215,8 @@ impl Explorer {
         }
     }
 
-    /// etcd does not answer a record, and has it or not: the daemon only reads, and what would follow is not sent.
+    /// Lets etcd not answer a record, which it has or not. The daemon only reads then, and sends
+    /// nothing more.
     pub(super) fn is_not_answered(&mut self, before: &State, records: &[Record], rest: &[Action]) {
         for taken in [false, true] {
             let mut state = before.clone();
@@ -232,7 +235,8 @@ impl Explorer {
         }
     }
 
-    /// etcd answers again, and the seat was not lost: what was not answered is not there, for all is written anew.
+    /// Lets etcd answer again without a loss of leadership. Unanswered records are gone, because
+    /// everything is written again.
     pub(super) fn goes_on(&mut self, mut state: State) {
         state.failed = None;
         state.say(|| "etcd answers".into());
@@ -252,7 +256,8 @@ impl Explorer {
         }
     }
 
-    /// Management of each set of devices is lost; what they were asked is done, or was lost before it arrived.
+    /// Loses the management of each set of devices. Their operations are executed or were lost
+    /// before.
     pub(super) fn losses(&mut self, state: &State) {
         let names: Vec<DeviceName> = state.models.keys().cloned().collect();
         for set in 1_u32..1 << names.len() {
@@ -303,13 +308,13 @@ impl Explorer {
 }
 
 impl State {
-    /// It is carried out at any later moment.
+    /// Adds a command that is carried out at any later moment.
     fn later(&mut self, device: &DeviceName, ticket: Ticket, op: &Op) {
         let (device, op, epoch) = (device.clone(), op.clone(), self.epoch);
         self.late.push(Late { device, op, epoch, ticket, until: None });
     }
 
-    /// What had to arrive before now and did not, never does.
+    /// Drops late commands whose time is over.
     pub(super) fn drop_late(&mut self) {
         let now = self.now.mono;
         self.late.retain(|late| late.until.is_none_or(|until| now < until));

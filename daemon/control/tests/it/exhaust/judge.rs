@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The invariants of docs/reliability.md, held against devices and records alone.
+//! The invariants of docs/reliability.md, checked against devices and records only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use lightloom_control::state::{DeviceName, Fabric, Op, Position, Positions, Shar
 use super::device::IN_USE;
 use super::explorer::{State, stand};
 
-/// Write-ahead, I1 on the wire, I4, I5, and no blind retry.
+/// Checks write-ahead, I1 on the wire, I4, I5, and that nothing is retried blindly.
 pub(crate) fn send(
     state: &State,
     inventory: &Inventory,
@@ -39,7 +39,7 @@ pub(crate) fn send(
     (exclusive && distinct.len() < lit.count()).then(|| format!("I1: {device} {op:?}"))
 }
 
-/// I3, I6 and I8, as records are written.
+/// Checks I3, I6 and I8 when records are written.
 pub(crate) fn records(state: &State, records: &[Record]) -> Option<String> {
     let written = state.durable.iter().chain(records);
     let intents = written.filter_map(|record| match record {
@@ -77,7 +77,7 @@ pub(crate) fn records(state: &State, records: &[Record]) -> Option<String> {
     })
 }
 
-/// I1 and I2 at rest, and that each way of ending means what it says.
+/// Checks I1 and I2 at rest, and that each result means what it says.
 pub(crate) fn rest(state: &State, start: &Fabric) -> Option<String> {
     let (ledger, nothing) = (state.controller.ledger(), Positions::new());
     let inventory = state.controller.inventory();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When two states are one: 128 bits of a hash of everything but the numbers of operations and the way there.
+//! The identity of states: a 128-bit hash of everything but operation numbers and the path.
 
 use std::fmt::{self, Write};
 use std::hash::{DefaultHasher, Hasher};
 
 use super::explorer::State;
 
-/// What distinguishes a state.
+/// Returns the hash of a state.
 pub(super) fn key(state: &State, text: &mut Text) -> u128 {
     let State { now, controller, models, flights, down, dead, late, soft, clients, .. } = state;
     let clients = clients.iter().map(std::collections::VecDeque::len);
@@ -28,11 +28,12 @@ pub(super) fn key(state: &State, text: &mut Text) -> u128 {
     one << 64 | other
 }
 
-/// What is hashed, with all tickets taken for one: which of two devices was asked first says nothing.
+/// The hashed text without ticket numbers, because the order of requests to two devices is
+/// irrelevant.
 #[derive(Debug, Default)]
 pub(super) struct Text {
     all: String,
-    /// Pieces of `Ticket(` that were just written.
+    /// How much of `Ticket(` was just written.
     of_ticket: u8,
 }
 

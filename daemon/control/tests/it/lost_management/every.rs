@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every subset of the modules of a small ring whose management is lost, with and without a node that dies meanwhile and
-//! a restart of the daemon: lost management is no evidence, whatever it leaves to see.
+//! Every subset of a small ring's modules loses its management, with and without the death of a
+//! node and a restart of the daemon. Lost management is never evidence, whatever remains visible.
 
 use lightloom_control::state::{DeviceName, Micros};
 use lightloom_fabric::fault::Part;
@@ -18,21 +18,21 @@ fn modules() -> Vec<DeviceName> {
     (0..NODES).flat_map(|node| [module(node, 0), module(node, 1)]).collect()
 }
 
-/// The modules that are lost: bit by bit, all of them with `u32::MAX`.
+/// Loses the modules in this bit set; `u32::MAX` is all of them.
 fn lose(world: &mut World, set: u32) {
     let of_set = modules().into_iter().enumerate().filter(|(index, _)| set >> index & 1 == 1);
     world.lost = of_set.map(|(_, device)| device).collect();
     world.light_changed();
 }
 
-/// Every subset of the modules, or those of at most so many and of all but one at most.
+/// Returns the subsets of at most `few` modules, and those of all or all but one.
 fn subsets(few: u32) -> Vec<u32> {
     let count = 2 * NODES;
     let is_few = |set: &u32| set.count_ones() <= few || set.count_ones() >= count - 1;
     (1..1_u32 << count).filter(is_few).collect()
 }
 
-/// What was named broken and lives, and what was cut and had light.
+/// Returns the living parts that were bypassed, and the lit circuits that were cut.
 fn wrong(world: &World) -> Vec<String> {
     let named = world.bypassed.iter().flat_map(|(_, parts)| parts);
     let living = |part: &&Part| part.node().is_none_or(|node| !world.dead.contains(&node));
@@ -108,7 +108,7 @@ fn nightly_whichever_of_all_subsets_is_lost_while_a_node_dies_what_lives_keeps_i
     what_lives_keeps_its_light(&subsets(12));
 }
 
-/// Lost management that looks like death is found by who judges.
+/// The judge detects lost management that looks like death.
 #[test]
 fn silence_that_is_taken_for_darkness_is_found() {
     let mut found = 0;

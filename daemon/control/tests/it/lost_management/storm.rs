@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A storm of lost management, drawn by a seed, and who judges it: by the light alone, and by who could see what.
+//! A random storm of lost management, and its judge, which uses only the light and the visibility
+//! of each device.
 
 use std::collections::BTreeSet;
 
@@ -13,23 +14,24 @@ use rand::RngExt;
 use super::world::{World, module};
 
 const NODES: u32 = 32;
-/// A death with two witnesses is bypassed within this time, where nothing else happens.
+/// The limit for the bypass of a death with two witnesses, if nothing else happens.
 const BYPASSED_WITHIN: Micros = Micros::from_millis(50);
-/// Where an answer of it or of a witness was lost just before: a hello on a fresh connection has to fail first.
+/// The limit if an answer was lost just before, so that a hello on a fresh connection has to fail
+/// first.
 const BYPASSED_LATE: Micros = Micros::from_millis(100);
 
-/// What storms came to.
+/// The totals of storms.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) lost: u64,
     pub(super) deaths: u64,
-    /// Of nodes that answered, with two witnesses at that moment: bypassed within [`BYPASSED_WITHIN`], or
+    /// Deaths of answering nodes with two witnesses, bypassed within [`BYPASSED_WITHIN`] or
     /// [`BYPASSED_LATE`].
     pub(super) deaths_at_once: u64,
     pub(super) bypassed: u64,
     pub(super) restarts: u64,
     pub(super) moves: u64,
-    /// Fibres that work and that a plan goes around.
+    /// Working fibres that a plan avoids.
     pub(super) suspected: u64,
 }
 
@@ -45,7 +47,7 @@ impl Counts {
     }
 }
 
-/// What carries which devices, as the judge has it.
+/// The management parts by the devices behind each, as the judge knows them.
 struct Carriers(Vec<BTreeSet<DeviceName>>);
 
 impl Carriers {
@@ -76,7 +78,8 @@ impl Carriers {
     }
 }
 
-/// Far ends that look into what came of this node and answer, and share nothing with it; and how many look into it.
+/// Returns the answering far ends that look into this node's fibres and share no management with
+/// it, and the number of all far ends.
 fn witnesses(world: &World, carriers: &Carriers, node: u32) -> (Vec<DeviceName>, usize) {
     let own = [module(node, 0), module(node, 1)];
     let far = own.iter().filter_map(|name| world.looked_into_by(name));
@@ -172,8 +175,8 @@ fn judge(seed: u64, world: &World, carriers: &Carriers, counts: &mut Counts) {
     for (part, broken) in world.control.broken() {
         let node = part.parse::<Part>().unwrap().node().unwrap();
         let works = !world.dead.contains(&node);
-        // A fibre at which a bypass failed, for one of its ends answered too late, is a suspect, and the next plan
-        // goes around it.
+        // A fibre is a suspect if a bypass failed there because an end answered too late, and the
+        // next plan avoids it.
         let suspect = broken.why.is_empty() || broken.why.starts_with("suspect: ");
         if works && suspect && part.contains('.') {
             counts.suspected += 1;

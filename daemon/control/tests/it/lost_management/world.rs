@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A ring of modules under the shipping control core, in virtual time: nodes die, lines and what carries several of them
-//! are lost and come back, the daemon is killed. What is true of the light is known here alone, and who judges asks no
-//! policy for its reasons.
+//! A ring of modules under the shipping control core, in virtual time: nodes die, management is
+//! lost and returns, the daemon is killed. Only this world knows the true light, and the judge asks
+//! no policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,13 +33,13 @@ const REPORTS_AFTER: Micros = Micros(600);
 const HELLO_WITHIN: Micros = Micros::from_secs(3);
 const BACKOFF_MAX: Micros = Micros::from_secs(10);
 
-/// What happens later; each of one life of the daemon.
+/// A later event of one life of the daemon.
 enum Happens {
     Answer(DeviceName, Ticket, Op),
     /// Its line is not open.
     Refused(DeviceName, Ticket),
     Hello(DeviceName),
-    /// A hello was not answered in time, if the line is still waiting for that one.
+    /// A hello was not answered in time; valid if the line still waits for that one.
     NoHello(DeviceName, u64),
     Report(DeviceName, bool),
     Dropped(DeviceName),
@@ -50,7 +50,7 @@ enum Happens {
 struct Line {
     up: bool,
     backoff: Micros,
-    /// Counts connections.
+    /// The number of connections.
     tries: u64,
     said_down: bool,
 }
@@ -73,23 +73,23 @@ pub(crate) struct World {
     /// Modules that died alone.
     dead_modules: BTreeSet<DeviceName>,
     pub(crate) cut: BTreeSet<FibreEnd>,
-    /// Nodes whose network interfaces have no link, though they live.
+    /// Living nodes whose network interfaces have no link.
     pub(crate) unplugged: BTreeSet<NodeId>,
-    /// Devices whose answers do not arrive, and their questions neither.
+    /// Devices whose requests and answers are lost.
     pub(crate) lost: BTreeSet<DeviceName>,
     /// Lost devices whose lines the daemon's own machine cannot open.
     pub(crate) unopened: BTreeSet<DeviceName>,
-    /// A rule that is broken: the light of a device whose management is lost is missing at its far end.
+    /// A violated rule: the light of a device without management is missing at its far end.
     pub(crate) silence_is_darkness: bool,
-    /// When the last question of each was not answered.
+    /// When each device last missed a request.
     unanswered: BTreeMap<DeviceName, Micros>,
     /// The transaction that moved each module last.
     moved_in: BTreeMap<DeviceName, Txn>,
-    /// Lit circuits that were cut, and end in no dead part.
+    /// Lit circuits that were cut although neither end is dead.
     pub(crate) wrongly_cut: Vec<String>,
     /// Every module but those of dead nodes answered when the last bypass was planned.
     may_move: bool,
-    /// Lit circuits that were cut then, to move groups of a job that stood still.
+    /// Lit circuits that were cut then to move groups of a stopped job.
     pub(crate) moved: u32,
     pub(crate) moves: u64,
     pub(crate) bypassed: Vec<(Micros, Vec<Part>)>,
@@ -107,12 +107,12 @@ pub(crate) fn module(node: u32, bundle: u8) -> DeviceName {
     BundleId { node: NodeId(node), bundle }.to_string().as_str().into()
 }
 
-/// The switch of the network that a node is plugged into, where there are so many.
+/// Returns the network switch of a node, of so many switches.
 pub(crate) fn switch_of(node: u32, switches: u32) -> DeviceName {
     format!("tor{}", node % switches).as_str().into()
 }
 
-/// The node of a module; none of a switch.
+/// Returns the node of a module, none for a switch.
 fn node_of(device: &DeviceName) -> Option<NodeId> {
     device.as_str().parse::<BundleId>().ok().map(|bundle| bundle.node)
 }
@@ -154,12 +154,13 @@ fn what_is_there(fabric: &Fabric, switches: u32) -> (Inventory, Setup) {
 }
 
 impl World {
-    /// `gpus` of a ring of nodes with four each are in groups of `tp`, lit, and read.
+    /// Returns a ring of nodes with four GPUs each, of which `gpus` are in lit and read groups of
+    /// `tp`.
     pub(crate) fn new(nodes: u32, gpus: u32, tp: u32) -> Self {
         Self::plugged_into(0, nodes, gpus, tp)
     }
 
-    /// The same, with so many switches of the network that are driven and that each node is plugged into one of.
+    /// The same with this many driven network switches; each node is plugged into one.
     pub(crate) fn plugged_into(switches: u32, nodes: u32, gpus: u32, tp: u32) -> Self {
         let fabric = fabric(nodes, gpus, tp);
         let (inventory, setup) = what_is_there(&fabric, switches);
@@ -226,7 +227,7 @@ impl World {
         self.perform(actions);
     }
 
-    /// These are reached through this.
+    /// Records that these devices are reached through this part.
     pub(crate) fn behind(&mut self, kind: DomainKind, name: &str, devices: &[DeviceName]) {
         for device in devices {
             let domain = Domain { kind, name: name.into() };
@@ -274,7 +275,7 @@ impl World {
             || self.dead_modules.contains(device)
     }
 
-    /// Whether light arrives at this end.
+    /// Returns whether light arrives at this end.
     fn is_lit(&self, device: &DeviceName) -> bool {
         let end = (device.clone(), SLOT, self.stands[device]);
         match self.inventory.fibres.get(&end) {
@@ -287,20 +288,20 @@ impl World {
         }
     }
 
-    /// The other end of the circuit that both ends of this have light of.
+    /// Returns the other end of this module's circuit, if both ends are lit.
     pub(crate) fn lit_with(&self, device: &DeviceName) -> Option<DeviceName> {
         let far = self.inventory.fibres.get(&(device.clone(), SLOT, self.stands[device]))?;
         let both = self.is_lit(device) && self.is_lit(&far.0) && !self.is_dead(device);
         both.then(|| far.0.clone())
     }
 
-    /// The far end that looks into the fibre that this module looks, or looked, into.
+    /// Returns the far end that looks into this module's fibre.
     pub(crate) fn looked_into_by(&self, device: &DeviceName) -> Option<DeviceName> {
         let far = self.inventory.fibres.get(&(device.clone(), SLOT, self.stands[device]))?;
         (self.stands[&far.0] == far.2).then(|| far.0.clone())
     }
 
-    /// Whether every line that can be is up, and was for a second.
+    /// Returns whether every possible line has been up for a second.
     pub(crate) fn is_settled(&self) -> bool {
         let settled = |(name, line): (&DeviceName, &Line)| line.up == self.is_reached(name);
         self.is_running
@@ -308,7 +309,7 @@ impl World {
             && self.lines.iter().all(settled)
     }
 
-    /// Whether a question of one of these may be waited for that is not answered any more.
+    /// Returns whether a lost request of one of these may still be awaited.
     pub(crate) fn may_wait_for(&self, mut devices: impl Iterator<Item = DeviceName>) -> bool {
         let lately = |at: &Micros| *at + Micros::from_secs(3) > self.now.mono;
         devices.any(|device| self.unanswered.get(&device).is_some_and(lately))
@@ -318,7 +319,7 @@ impl World {
         self.stands.keys().filter(|device| self.lit_with(device).is_some()).count() / 2
     }
 
-    /// A node of a group of a job, as the plan is now.
+    /// Returns a node of a job's group in the current plan.
     pub(crate) fn node_in_use(&self) -> u32 {
         let groups = &self.control.plan().unwrap().groups;
         groups.iter().find(|group| group.job.is_some()).unwrap().nodes[0].0
@@ -329,7 +330,7 @@ impl World {
         bundles.iter().all(|bundle| self.control.goes_around(Part::Bundle(*bundle)))
     }
 
-    /// The light may have changed: who reports that, does.
+    /// Reports changed light.
     pub(crate) fn light_changed(&mut self) {
         let names: Vec<DeviceName> = self.stands.keys().cloned().collect();
         for name in names {
@@ -362,7 +363,7 @@ impl World {
                 },
                 Action::Abandon(device, _) => self.later(Micros(50), Happens::Dropped(device)),
                 Action::Note(Note::Bypassing(parts, _)) => {
-                    // While every other module answers, groups of the job that stands still may move.
+                    // While every other module answers, groups of the stopped job may move.
                     let answers = |device: &DeviceName| {
                         self.is_reached(device)
                             && self.lines.get(device).is_some_and(|line| line.up)
@@ -385,7 +386,7 @@ impl World {
         self.perform(actions);
     }
 
-    /// What a switch of the network says: which of its nodes have no link.
+    /// Returns the nodes without a link, as a network switch reports them.
     fn links(&self, switch: &DeviceName) -> Outcome {
         let hosts = self.inventory.hosts.iter();
         let plugged = hosts.filter(|(_, switches)| switches.contains(switch)).map(|(node, _)| node);
@@ -410,7 +411,7 @@ impl World {
             if self.stands[device] == one.to {
                 continue;
             }
-            // A change that fails takes back what it lit itself, and nothing was sent over yet.
+            // A failed change takes back what it lit itself, which carries no traffic yet.
             let takes_back = self.moved_in.insert(device.clone(), *txn) == Some(*txn);
             if let Some(far) = self.lit_with(device).filter(|_| !takes_back) {
                 match self.may_move {
