@@ -37,11 +37,9 @@ const RESULT_BYTES_MAX: usize = 512;
 const REFUSALS_OF_EACH: Allowance = Allowance { burst: 60, per_second: 1 };
 /// The same for all clients together. At 1.5 KB per line this is less than 0.7 MB a minute.
 const REFUSALS_OF_ALL: Allowance = Allowance { burst: 200, per_second: 4 };
-/// Verb of a line that counts unlisted refusals.
 const NOT_LISTED: &str = "not-listed";
 
 impl Entry {
-    /// Returns the entry with all fields truncated.
     fn short(&self) -> Self {
         Self {
             unix_ms: self.unix_ms,
@@ -65,7 +63,6 @@ fn short(text: &str, most: usize) -> String {
     }
 }
 
-/// Unlisted refusals of one client.
 #[derive(Clone, Copy, Debug)]
 struct NotListed {
     count: u64,
@@ -114,7 +111,6 @@ impl Audit {
         }
     }
 
-    /// Writes the counts of unlisted refusals.
     pub fn write_counts(&self, now: &Now) {
         let mut lines = self.lines();
         let entries: Vec<Entry> =

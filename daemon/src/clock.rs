@@ -8,7 +8,6 @@ use rustix::time::{ClockId, clock_gettime};
 
 use lightloom_control::state::{Micros, Now};
 
-/// The clocks of this host, or simulated ones.
 #[derive(Clone, Debug)]
 pub struct Clock {
     boot: String,
@@ -17,7 +16,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Reads the boot id.
     #[must_use]
     pub fn new() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

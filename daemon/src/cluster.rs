@@ -28,12 +28,9 @@ use crate::fence::Fence;
 pub use seat::{ClusterIdentity, LeaderSeat, StandbyNews, check_identity, take_seat};
 pub use storage::{EtcdStorage, JournalTail};
 
-/// The current leader and its standbys.
 #[derive(Clone, Debug)]
 pub struct Leadership {
-    /// Name of this daemon, the leader.
     pub name: String,
-    /// Increases with each new leader.
     pub epoch: u64,
     pub standbys: watch::Receiver<Vec<String>>,
 }
@@ -46,11 +43,9 @@ pub enum JournalPlace {
 }
 
 impl JournalPlace {
-    /// Remedy for a full or failing local disk.
     pub const AFTER_FULL_DISK: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
                                        lightloomd goes on automatically";
 
-    /// Returns the location for this configuration.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let etcd = config.file.etcd.clone().map(Self::Etcd);

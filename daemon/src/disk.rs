@@ -40,7 +40,6 @@ pub trait DiskFile: Debug + Send {
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A file system.
 pub trait Disk: Clone + Debug + Send {
     type File: DiskFile;
     /// Opens or creates a file and locks it exclusively.
@@ -63,7 +62,6 @@ pub trait Disk: Clone + Debug + Send {
     /// # Errors
     /// The device's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Returns whether the file or folder exists.
     fn has(&self, path: &Path) -> bool;
     /// Creates a folder in an existing one.
     ///
@@ -95,7 +93,6 @@ pub fn make_folders(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> 
     Ok(())
 }
 
-/// The real file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real;
 

@@ -23,12 +23,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A dialect over a byte stream.
     pub fn speaking<D: Dialect + Clone + 'static>(address: Address, dialect: D) -> Self {
         Self { address: Some(address), conversation: Box::new(Session::new(dialect)) }
     }
 
-    /// A device that answers immediately.
     pub fn local(conversation: impl Conversation + 'static) -> Self {
         Self { address: None, conversation: Box::new(conversation) }
     }

@@ -11,7 +11,6 @@ use crate::journal::Storage;
 
 /// Reserved space: the records of about ten transactions over 1,440 modules.
 pub const SET_ASIDE_BYTES: u64 = 4 << 20;
-/// Allocation unit.
 const BLOCK_BYTES: u64 = 4096;
 const MODE: u32 = 0o640;
 
@@ -20,9 +19,7 @@ pub struct FileStorage<D: Disk = Real> {
     disk: D,
     file: D::File,
     path: PathBuf,
-    /// End of the written data.
     end: u64,
-    /// End of the allocated blocks.
     allocated: u64,
     /// Whether a crash might leave the old file under this name.
     astray: bool,
@@ -75,7 +72,6 @@ impl<D: Disk> FileStorage<D> {
         Ok(())
     }
 
-    /// Appends a suffix to the file name.
     fn beside(&self, more: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(more);
@@ -110,7 +106,6 @@ impl<D: Disk> Storage for FileStorage<D> {
     fn load(&mut self) -> io::Result<Vec<u8>> {
         self.file.read_all()
     }
-    /// Appends all bytes or none.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.astray {
             return Err(io::Error::other("it is not known which file has its name after a crash"));

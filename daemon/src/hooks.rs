@@ -26,7 +26,6 @@ use crate::metrics::Metrics;
 
 /// Maximum number of queued `after` and `failed` runs.
 const WAITING_MAX: usize = 64;
-/// Polling interval for a running command.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Limit on the retained error output of a command.
 const SAID_BYTES_MAX: usize = 400;
@@ -40,7 +39,6 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// Its key in the configuration file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -56,10 +54,8 @@ pub enum HookError {
     /// The command cannot be started.
     #[error("`{command}` cannot be started: {error}")]
     NotStarted { command: String, error: std::io::Error },
-    /// It exceeded its time limit and was killed with its process group.
     #[error("`{command}` did not end within {} ms and was killed", .within.as_millis())]
     Late { command: String, within: Duration },
-    /// It exited with an error status.
     #[error("`{command}` ended with {status}{said}")]
     Refused {
         command: String,
@@ -104,7 +100,6 @@ impl Hooks {
         Self { file, waiting: Some(sender) }
     }
 
-    /// Returns whether a `before` command is configured.
     #[must_use]
     pub fn has_before(&self) -> bool {
         self.file.before.is_some()
@@ -122,7 +117,6 @@ impl Hooks {
         result
     }
 
-    /// Queues an `after` or `failed` command without waiting.
     pub fn afterwards(&self, hook: Hook, transaction: &impl Serialize, metrics: &Metrics) {
         let is_there = match hook {
             Hook::Before => false,

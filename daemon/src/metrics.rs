@@ -54,7 +54,6 @@ pub struct Metrics {
     pub phase: GaugeVec,
 }
 
-/// Values collected at each scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     pub dark_circuits: usize,
@@ -140,7 +139,6 @@ impl Metrics {
         })
     }
 
-    /// Sets the values collected for a scrape.
     pub fn watched(&self, watched: &Watched) {
         self.dark_circuits.set(i64::try_from(watched.dark_circuits).unwrap_or(i64::MAX));
         self.own_changes_left.set(i64::try_from(watched.own_changes_left).unwrap_or(i64::MAX));

@@ -66,12 +66,9 @@ impl DriverFile {
     }
 }
 
-/// The protocol side of one configured device.
 pub trait Protocol {
-    /// Returns the kind of device in terms of a plan.
     fn kind(&self) -> Kind;
 
-    /// Returns the host of a network address.
     fn host(&self) -> Option<&str> {
         None
     }
@@ -94,17 +91,14 @@ pub trait Protocol {
     fn endpoint(&self, place: &Place<'_>) -> anyhow::Result<Endpoint>;
 }
 
-/// The kind of a device in terms of a plan.
 pub enum Kind {
     Transceiver {
         /// Line rate, which determines time limits. `None` without a serial line.
         bits_per_second: Option<u32>,
     },
-    /// An optical switch.
     OpticalSwitch {
         /// Port numbering, given the number of ingress ports.
         ports: fn(u32) -> DevicePorts,
-        /// The program that executes accepted commands later, if any.
         agent: Option<Agent>,
     },
     /// A packet switch, which drains traffic from modules.
@@ -138,7 +132,7 @@ impl Kind {
     }
 }
 
-/// What an endpoint depends on besides the device's configuration.
+/// The properties outside the device's configuration on which an endpoint depends.
 #[cfg(feature = "edges")]
 pub struct Place<'a> {
     pub device: &'a str,

@@ -7,7 +7,6 @@ use lightloom_control::state::Micros;
 
 /// Maximum number of clients tracked individually. The others share one limit and one count.
 pub(crate) const CLIENTS_MAX: usize = 64;
-/// Name of the clients that share a limit.
 pub(crate) const OTHERS: &str = "others";
 
 /// A token bucket: `burst` tokens, refilled at `per_second`.
@@ -17,7 +16,6 @@ pub struct Allowance {
     pub per_second: u32,
 }
 
-/// Remaining tokens, in millionths.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     millionths: u64,
@@ -80,7 +78,6 @@ impl Rates {
         there
     }
 
-    /// Returns a token.
     pub fn give_back(&mut self, client: &str) {
         let name = if self.clients.contains_key(client) { client } else { OTHERS };
         let of_client = self.clients.get_mut(name).map(|left| (left, self.each));

@@ -32,7 +32,6 @@ const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum lifetime of a connection. Watchers reconnect.
 const CONNECTION_WITHIN: Duration = Duration::from_secs(120);
 
-/// An authenticated client.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub name: String,
@@ -71,7 +70,6 @@ struct Places(VecDeque<Place>);
 struct Place {
     task: AbortHandle,
     busy: Busy,
-    /// The user id or remote address.
     of: String,
 }
 
@@ -96,7 +94,6 @@ impl Places {
         self.0.push_back(Place { task, busy, of });
     }
 
-    /// Closes an idle connection of the client that has the most.
     fn take_from_most(&mut self) -> bool {
         let idle = |place: &&Place| place.busy.load(Ordering::Relaxed) == 0;
         let of = self.0.iter().filter(idle).map(|place| place.of.as_str());
@@ -108,7 +105,6 @@ impl Places {
         self.0.iter().filter(|place| place.of == of).count()
     }
 
-    /// Closes this client's longest idle connection, if any.
     fn take_from(&mut self, of: &str) -> bool {
         let idle = |place: &Place| place.of == of && place.busy.load(Ordering::Relaxed) == 0;
         let idle = self.0.iter().position(idle).and_then(|idle| self.0.remove(idle));

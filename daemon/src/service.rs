@@ -23,7 +23,6 @@ pub fn main(work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     }
 }
 
-/// Logs to standard error, filtered by `RUST_LOG`.
 fn start_log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let colours = std::io::stderr().is_terminal();

@@ -22,22 +22,17 @@ pub use lightloom_drivers::tender::NoPreview;
 /// A request from the runtime to a device's task.
 #[derive(Debug)]
 pub enum ToDevice {
-    /// Execute an operation.
     Run(Ticket, Op),
     /// The controller no longer waits for this operation: reconnect.
     Abandon(Ticket),
     /// Return the bytes that these operations would send.
     Preview(Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
-    /// Read a transceiver's identity and state.
     Look(oneshot::Sender<Result<Module, Outcome>>),
 }
 
-/// A report from a device's task to the runtime.
 #[derive(Debug)]
 pub enum FromDevice {
-    /// An event for the controller.
     Event(Box<Event>),
-    /// The device's identity.
     Identity(DeviceName, String),
     /// Number of malformed messages so far.
     Noise(DeviceName, u64),
@@ -117,9 +112,7 @@ async fn until(began: Instant, deadline: Option<Micros>) {
 struct Desk {
     events: UnboundedSender<FromDevice>,
     took: Histogram,
-    /// Start of the operation in progress.
     started: Option<Instant>,
-    /// Pending requests for a module's data.
     asked: VecDeque<oneshot::Sender<Result<Module, Outcome>>>,
 }
 
@@ -148,7 +141,6 @@ impl Desk {
         task.act(does, said);
     }
 
-    /// Forwards results to the runtime.
     fn hand_on(&mut self, task: &Task, said: Vec<Does>) {
         for one in said {
             let from = match one {

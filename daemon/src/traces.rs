@@ -27,7 +27,6 @@ use crate::config::TracesFile;
 use crate::metrics::Metrics;
 use otlp::{Exporter, Span};
 
-/// Maximum number of queued spans.
 const WAITING_MAX: usize = 8_192;
 /// Maximum number of requests with a remembered trace context.
 const REQUESTS_MAX: usize = 256;
@@ -152,7 +151,6 @@ impl Traces {
         self.open = Some((intent.txn, span));
     }
 
-    /// Starts the span of a device operation.
     pub fn asked(&mut self, device: &DeviceName, ticket: Ticket, op: &Op) {
         let verb = match op {
             Op::Observe { .. } => "observe",
@@ -168,7 +166,6 @@ impl Traces {
         self.operations.insert((device.clone(), ticket), span);
     }
 
-    /// Ends the span of a device operation.
     pub fn answered(&mut self, device: &DeviceName, ticket: Ticket, outcome: &Outcome) {
         if self.operations.is_empty() {
             return;
@@ -204,7 +201,6 @@ impl Traces {
         Some(Span::new(open.trace, id, Some(open.id), name, nanos(began)))
     }
 
-    /// Returns a unique id.
     fn id<const LENGTH: usize>(&mut self) -> [u8; LENGTH] {
         self.spans += 1;
         let now = nanos(SystemTime::now());
@@ -224,7 +220,6 @@ impl Traces {
     }
 }
 
-/// Returns the journal's word for a cause.
 fn cause_word(cause: &Cause) -> String {
     match serde_json::to_value(cause) {
         Ok(Value::String(word)) => word,

@@ -49,18 +49,15 @@ pub use silence::when_known;
 pub use twins::{answer, mode, on_failure};
 pub use watched::watched;
 
-/// Number of past transactions in a status.
 const TRANSACTIONS_SHOWN: usize = 20;
 
 /// Everything that a status depends on: the plan and readings in `control`, and the daemon's own
 /// state.
 pub struct Knowledge<'a> {
-    /// Plan in force, readings and journalled state.
     pub control: &'a Control,
     pub now: Now,
     pub contacts: &'a BTreeMap<DeviceName, Contact>,
     pub fabric: Option<String>,
-    /// Whether the journal is damaged.
     pub is_damaged: bool,
 }
 
@@ -77,7 +74,6 @@ impl<'a> From<&'a Runtime> for Knowledge<'a> {
     }
 }
 
-/// Returns the complete status.
 #[must_use]
 pub fn status(runtime: &Runtime) -> Status {
     let failed =
@@ -170,7 +166,6 @@ fn moment(unix_ms: u64) -> String {
     local.map_or_else(|| "-".into(), |at| at.format("%Y-%m-%d %H:%M:%S").to_string())
 }
 
-/// Returns the devices whose traffic is held off.
 fn held_off(known: &Knowledge<'_>) -> Vec<String> {
     let controller = known.control.controller();
     let held = &controller.ledger().held;

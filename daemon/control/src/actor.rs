@@ -19,14 +19,11 @@ pub enum Policy {
     Drift,
     /// Brings back devices that could not be reached when a change was undone.
     Undo,
-    /// Undoes late commands.
     Late,
 }
 
-/// The origin of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Actor {
-    /// One of the daemon's policies.
     Policy(Policy),
     Client(String),
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The difference between current and desired positions, and the waves that realise it.
 //!
-//! [`difference`] computes what a target changes and refuses what the mode does not allow.
+//! [`difference`] computes the moves for a target and refuses those that the mode does not allow.
 //! [`waves`] orders the moves so that no position is ever held twice (remove, then add) and no
 //! failure domain has more dark links at a time than the operator allows.
 
@@ -19,29 +19,26 @@ pub use waves::{Domains, Wave, Way, at_once, dark_links, waves, waves_in_stages}
 
 const DEVICES_NAMED: usize = 6;
 
-/// Moves by device.
 pub type Moves = BTreeMap<DeviceName, Vec<Move>>;
 
-/// What an apply may disturb. The words are those of SONiC's `config ocs cross-connect`, but the
+/// How much an apply may disturb. The words come from SONiC's `config ocs cross-connect`, but the
 /// default is safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Refuses if a slot differs from the journal or a foreign circuit is in the way.
+    /// Refuses if a slot differs from the journal or a foreign circuit blocks a move.
     #[default]
     Safe,
-    /// Moves the named slots from any position and turns off what is in their way.
+    /// Moves the named slots from any position and turns off blocking circuits.
     Update,
     /// Makes each named device match the target exactly; everything else on it goes dark.
     Overwrite,
-    /// Moves slots without circuits, all at once, and accepts whatever light arrives. Finds
-    /// cabling.
+    /// Moves slots without circuits, all together, and accepts any light. Finds cabling.
     Probe,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// How positions may be shared.
     pub sharing: Sharing,
     /// The positions that we set, by the journal.
     pub owned: &'a Positions,
@@ -49,7 +46,6 @@ pub struct Known<'a> {
     pub probed: &'a BTreeSet<Slot>,
     /// The last reading, or `None` if there is none since the device came up.
     pub observed: Option<&'a Observation>,
-    /// Why the device is unreachable.
     pub trouble: Option<&'a str>,
 }
 
@@ -79,14 +75,7 @@ pub enum Objection {
         "{device} {}: {} is held by {}, which is not ours: free it{}",
         .device.slot(*.slot), .device.place(*.position), .device.slot(*.holder), or_update(*.update_helps)
     )]
-    Foreign {
-        device: DeviceName,
-        slot: Slot,
-        position: Position,
-        holder: Slot,
-        /// Whether mode update would remove all objections.
-        update_helps: bool,
-    },
+    Foreign { device: DeviceName, slot: Slot, position: Position, holder: Slot, update_helps: bool },
     #[error(
         "{device}: {} is wanted by {} and {}",
         .device.place(*.position), .device.slot(*.first), .device.slot(*.second)
@@ -316,7 +305,6 @@ pub struct Step {
     /// Moves whose slot must go dark first, because its position is reused or it ends dark.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<Move>,
-    /// Moves to a lit position.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<Move>,
 }
@@ -339,7 +327,6 @@ impl Step {
         }
     }
 
-    /// Returns the final position of every slot in the step.
     #[must_use]
     pub fn end(&self) -> Positions {
         self.remove.iter().chain(&self.add).map(|m| (m.slot, m.to)).collect()

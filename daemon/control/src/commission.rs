@@ -31,7 +31,6 @@ use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum LightSource {
-    /// The light of another end.
     End {
         end: String,
         /// The received power in 1/1000 dBm.
@@ -39,14 +38,11 @@ pub enum LightSource {
     },
     /// Light without a name that comes from none of the tried ends.
     Stranger {
-        /// The received power.
         power_mdbm: i32,
     },
-    /// No tried end sends light here.
     Nothing,
     /// The end was not tried, or not completely.
     Untried {
-        /// The reason.
         why: String,
     },
 }
@@ -60,23 +56,19 @@ struct EndRow {
     source: Option<LightSource>,
 }
 
-/// The switch group of one module, with its ends.
 #[derive(Clone, Debug)]
 struct ProbedGroup {
     device: DeviceName,
     slot: Slot,
     ends: Vec<usize>,
-    /// The position at which it sends no light out.
+    /// The position without outgoing light.
     rest: Position,
 }
 
-/// A commissioning in progress.
 #[derive(Clone, Debug)]
 pub struct Commission {
     ends: Vec<FibreEnd>,
-    /// The index of each end by name.
     named: BTreeMap<String, usize>,
-    /// The group index of each end.
     group_of: Vec<usize>,
     groups: Vec<ProbedGroup>,
     rows: Vec<EndRow>,
@@ -84,7 +76,6 @@ pub struct Commission {
     planned: Vec<(usize, usize)>,
     /// The end that should light each end, by names, even if it is not tried.
     far: BTreeMap<String, String>,
-    /// Modules that are no longer moved.
     left_out: BTreeSet<DeviceName>,
     /// The remaining rounds of halves: the ends to light in each.
     halves: Vec<Vec<Option<usize>>>,
@@ -92,8 +83,8 @@ pub struct Commission {
 }
 
 impl Commission {
-    /// Begins with these ends, none of which carries a circuit, and the planned fibres. `rest` has
-    /// the positions at which the groups send no light out.
+    /// Begins with these ends, which must carry no circuits, and the planned fibres. `rest` has the
+    /// positions without outgoing light.
     #[must_use]
     pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &Fabric) -> Self {
         let mut groups: Vec<ProbedGroup> = Vec::new();
@@ -153,13 +144,11 @@ impl Commission {
         self.left_out.insert(device.clone());
     }
 
-    /// Returns the modules that were left out.
     #[must_use]
     pub fn left_out(&self) -> &BTreeSet<DeviceName> {
         &self.left_out
     }
 
-    /// Returns the number of rounds so far.
     #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds
@@ -184,7 +173,6 @@ impl Commission {
         Some(fabric)
     }
 
-    /// Returns the final positions of every group.
     #[must_use]
     pub fn at_rest(&self) -> Fabric {
         let mut fabric = Fabric::new();
@@ -225,7 +213,6 @@ impl Commission {
         self.conclude();
     }
 
-    /// Returns the light source of each end by name.
     #[must_use]
     pub fn found(&self) -> BTreeMap<String, LightSource> {
         let is_tried = |end: &String| {
@@ -296,14 +283,13 @@ impl Commission {
         self.rows[end].source = Some(source);
     }
 
-    /// Removes this end from the candidates of all open rows.
     fn exclude(&mut self, end: usize) {
         for row in self.rows.iter_mut().filter(|row| row.source.is_none()) {
             row.candidates.remove(end);
         }
     }
 
-    /// Lights as many planned fibres as possible at once, one per group.
+    /// Lights as many planned fibres as possible together, one per group.
     fn as_planned(&mut self) -> Option<Vec<Option<usize>>> {
         let mut on = vec![None; self.groups.len()];
         let rows = &self.rows;
@@ -360,7 +346,6 @@ impl Commission {
             if on[number].is_some() {
                 continue;
             }
-            // The end with the most unknown pairs.
             let pairs = |end: usize| {
                 let asks = match self.rows[end].source {
                     None => self.rows[end].candidates.intersection(&lit).count(),

@@ -75,7 +75,6 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplyTo(pub u64);
 
-/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Bring the devices of `target` to their positions.
@@ -90,26 +89,22 @@ pub enum Request {
     Hold {
         /// Slots of devices with drain controls, or drain controls themselves.
         slots: Vec<(DeviceName, Slot)>,
-        /// Whether they are drained from now on.
         drained: bool,
     },
     /// Allow further changes of the daemon itself despite the hourly limit.
     Resume,
 }
 
-/// A desired state of the fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apply {
-    /// The positions of slots. A slot that we own goes dark if its device is named here and the
-    /// slot is not.
+    /// The positions of slots. A slot that we own goes dark if this names its device but not the
+    /// slot.
     pub target: Fabric,
     /// The expected neighbours at the far ends.
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     /// SHA-256 of the plan, empty without one.
     pub plan_sha256: String,
-    /// What it may disturb.
     pub mode: Mode,
-    /// The ledger version on which the client based its request.
     pub version: Option<u64>,
     /// Undo the change unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
@@ -119,7 +114,6 @@ pub struct Apply {
     pub cause: Option<Cause>,
     /// The known faults after the commit; `None` leaves them unchanged.
     pub broken: Option<BTreeMap<String, Broken>>,
-    /// The phase, for a plan with phases.
     pub phase: Option<Box<Phase>>,
     /// The plan to record with the intent; `None` if it is kept already or there is none.
     pub plan: Option<Box<KeptPlan>>,
@@ -127,14 +121,13 @@ pub struct Apply {
     pub settles: BTreeSet<String>,
 }
 
-/// A request for a rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rollback {
     /// Undo this transaction and everything after it.
     pub txn: Txn,
     /// Undo the rollback unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
-    /// The target instead of the [exact way back](Controller::way_back), around faults since then.
+    /// The target instead of the [exact rollback](Controller::way_back), around faults since then.
     pub around: Option<Box<Apply>>,
 }
 
@@ -142,16 +135,13 @@ pub struct Rollback {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
-    /// The change is in the journal and under way; its result is found under the transaction.
+    /// The change is in the journal and in progress; its result is found under the transaction.
     Accepted {
-        /// The number of the transaction.
         txn: Txn,
     },
-    /// Nothing has to move, or a request without moves is done.
     Done,
     /// The lit positions are ours from now on.
     Adopted {
-        /// The number of devices.
         devices: usize,
         /// The number of their lit slots.
         slots: usize,
@@ -159,37 +149,30 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "is_none")]
         silent: usize,
     },
-    /// There is nothing to do, for a reason that the client may not expect.
     NothingToDo {
-        /// Every reason.
         reasons: Vec<String>,
     },
     /// A phase is scheduled; its status is available under the request id.
     Booked {
-        /// The request id.
         request_id: String,
         /// Whether it keeps the pace of phases.
         paced: bool,
     },
-    /// A phase is not scheduled, and no light moves.
     PhaseRefused {
-        /// Whether another change or another job is in the way.
+        /// Whether another change or another job causes the refusal.
         conflict: bool,
-        /// The name of the reason, for programs.
+        /// The name of the reason, in a stable form.
         code: String,
-        /// The reason.
         reason: String,
-        /// What to do instead.
         fix: String,
     },
-    /// Another client was first, or a change is under way. The client has to decide again.
+    /// Another client was first, or a change is in progress. The client has to decide again.
     Conflict {
-        /// What is in the way.
+        /// The obstacle.
         reason: String,
     },
     /// The request is impossible. No device was touched.
     Refused {
-        /// Every reason.
         reasons: Vec<String>,
     },
 }
@@ -199,7 +182,6 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// An input of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Request {
@@ -217,31 +199,26 @@ pub enum Event {
     Promised(DeviceName, Promise),
     Up(DeviceName),
     Down(DeviceName, Trouble),
-    /// A device reported another controller's action.
     Foreign(DeviceName, Foreign),
     /// A device reported a change of its light.
     Signalled(DeviceName, Signal),
     /// A device begins or ends a query about itself, during which operations wait.
     Occupied(DeviceName, bool),
-    /// Time has passed.
     Tick,
 }
 
-/// What the caller has to do, in this order.
+/// The actions for the caller, to be carried out in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     Append(Vec<Record>),
-    /// Send an operation to a device.
     Send(DeviceName, Ticket, Op),
     /// Stop waiting for this and open a new connection, because the answer would come too late.
     Abandon(DeviceName, Ticket),
-    /// Answer a client.
     Answer(ReplyTo, Answer),
     /// Report something to logs, metrics and watchers.
     Note(Note),
 }
 
-/// A noteworthy event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     Up(DeviceName),
@@ -256,13 +233,10 @@ pub enum Note {
     Bypassing(Vec<(Part, String)>, Micros),
     /// These parts have failed, but the daemon has reached its limit of own changes.
     TooMany(Vec<(Part, String)>),
-    /// A transaction is about to move light.
     Fired(Txn),
-    /// A transaction has ended.
     Ended(Txn, TxnResult),
     /// No trustworthy answer came.
     Unknown(DeviceName, String),
-    /// An answer came after its deadline.
     Late(DeviceName),
 }
 
@@ -270,29 +244,21 @@ pub enum Note {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drift {
     pub slot: Slot,
-    /// The position in the ledger; dark for a foreign circuit.
     pub wanted: Position,
-    /// The position that was read.
     pub observed: Position,
 }
 
-/// What an apply would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
-    /// The ledger version on which it is based.
     pub version: u64,
-    /// The moves by device.
     pub changes: BTreeMap<DeviceName, Vec<Move>>,
-    /// The waves, in order.
     pub waves: Vec<Wave>,
     /// The phase of a plan with phases, and whether its stages determine the order.
     pub phase: Option<PhaseChange>,
 }
 
-/// The controller's view of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// Whether it is reachable.
     pub up: bool,
     /// Whether it was reached since the daemon started.
     was_up: bool,
@@ -303,16 +269,13 @@ pub struct Seen {
     pub down_since: Micros,
     /// When it last answered, if it does not; at first the start of the daemon.
     silent_since: Micros,
-    /// Why it is unreachable.
     pub trouble: Option<Trouble>,
-    /// Its deviations from the ledger.
     pub drift: Vec<Drift>,
     /// Its ends that were lit by wrong ends at the last reading.
     crossed: Vec<Crossed>,
     /// When the last reading with neighbour names was requested.
     named_at: Micros,
-    /// The other end of one of its fibres misses light, so the next reading asks for the
-    /// neighbours.
+    /// The other end of a fibre misses light, so the next reading asks for the neighbours.
     missed_opposite: bool,
     /// Its positions at the last reading, kept while it is down.
     stood: Option<Positions>,
@@ -325,12 +288,11 @@ pub struct Seen {
     shut: BTreeMap<Slot, (Shut, Micros)>,
     /// The usual power at each position of each slot.
     usual: BTreeMap<(Slot, Position), i32>,
-    /// What it reported unasked.
+    /// Its unsolicited reports.
     signalled: signals::Signalled,
     in_flight: Option<Flight>,
-    /// The durations of recent reads.
     pace: signals::Pace,
-    /// Whether it is queried for something else than operations, during which nothing is late.
+    /// Whether it answers a query other than an operation, during which nothing is late.
     occupied: bool,
     free_since: Micros,
     waiting: VecDeque<(Op, bool)>,
@@ -354,15 +316,13 @@ struct Flight {
     is_probe: bool,
     /// Since when that status is missing, for a node that may be dead.
     unanswered: Option<Micros>,
-    /// The time at which it is given up.
+    /// When it is given up.
     deadline: Micros,
-    /// Whether a drive requested it, and not a poll.
     drives: bool,
-    /// Whether it asks for the neighbours.
     names: bool,
-    /// Whether it moves light.
     moves: bool,
-    /// Too many reads were requested at once for its duration to reflect the device.
+    /// Too many other reads were requested at the same moment for its duration to reflect the
+    /// device.
     in_a_crowd: bool,
 }
 
@@ -370,13 +330,12 @@ struct Flight {
 pub struct Controller {
     inventory: Inventory,
     ledger: Ledger,
-    /// The positions in the plan in force.
     planned: Planned,
     devices: Devices,
     drive: Option<Drive>,
     crowd: signals::Crowd,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    /// The target instead of the exact way back, if this transaction is not confirmed.
+    /// The target instead of the exact rollback, if this transaction is not confirmed.
     around: Option<(Txn, Apply)>,
     tickets: u64,
     own_changes: VecDeque<OwnChange>,
@@ -390,8 +349,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Creates a controller from the ledger. Its first actions finish or undo what a dead daemon
-    /// left open; nothing else moves.
+    /// Creates a controller from the ledger. Its first actions finish or undo the open transaction
+    /// of a dead daemon.
     #[must_use]
     pub fn start(inventory: Inventory, ledger: Ledger, now: &Now) -> (Self, Vec<Action>) {
         let unseen = || Seen { silent_since: now.mono, ..Seen::default() };
@@ -427,8 +386,8 @@ impl Controller {
         actions
     }
 
-    /// Only reads devices from now on, because nothing can be recorded. Changes under way are left
-    /// as after a crash.
+    /// Only reads devices from now on, because nothing can be recorded. Open changes are left as
+    /// after a crash.
     pub fn only_read(&mut self, ledger: Ledger) {
         (self.ledger, self.only_reads) = (ledger, true);
         (self.drive, self.around) = (None, None);
@@ -453,7 +412,7 @@ impl Controller {
         }
     }
 
-    /// Continues from the ledger as after a restart, but keeps what was read from devices.
+    /// Continues from the ledger as after a restart, but keeps the readings of devices.
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.only_read(ledger);
         self.only_reads = false;
@@ -477,13 +436,13 @@ impl Controller {
     pub fn down_devices(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
         self.devices.down()
     }
-    /// Returns whether a transaction is under way.
+    /// Returns whether a transaction is in progress.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.drive.is_some()
     }
 
-    /// Returns when [`Event::Tick`] is due, if nothing else happens.
+    /// Returns when [`Event::Tick`] is due without other events.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let reads = self.first_due();
@@ -498,7 +457,6 @@ impl Controller {
         reads.into_iter().chain(drive).chain(pending).chain(self.settles_at(now)).min()
     }
 
-    /// Handles one event and returns the actions.
     pub fn handle(&mut self, now: &Now, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -527,7 +485,7 @@ impl Controller {
         actions
     }
 
-    /// Returns what an apply would do. Changes nothing.
+    /// Returns the effects of an apply without executing it.
     ///
     /// # Errors
     /// All objections in words.

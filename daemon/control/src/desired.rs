@@ -26,17 +26,15 @@ const REASONS_MAX: usize = 20;
 const NO_FABRIC: &str =
     "the daemon's file names no fabric, so this plan cannot be checked: add `fabric:`";
 
-/// What a plan wants of the devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
-    /// The positions of slots.
     pub target: Fabric,
-    /// The phase and the stages into it; `None` if no circuits are named.
+    /// The phase and the stages into it; `None` without circuits.
     pub phase: Option<Box<Phase>>,
 }
 
-/// Returns what a [proven](prove) plan wants. Without a phase its circuits stay those of the lit
-/// phase, which `owned` shows.
+/// Returns the positions that a [proven](prove) plan wants. Without a phase its circuits stay those
+/// of the lit phase, which `owned` shows.
 ///
 /// # Errors
 /// Parts without a device; an unknown phase, or no phase if the plan has several.
@@ -91,7 +89,7 @@ fn chosen<'a>(
 /// Proves a plan for the installed fabric, without any device.
 ///
 /// # Errors
-/// No fabric is known, the plan is for another fabric, or its check fails.
+/// No installed fabric, a plan for another fabric, or a failed check.
 pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<String>> {
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     if plan.fabric_sha256 != installed.sha256 {
@@ -102,7 +100,6 @@ pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<Strin
     check::check(installed, &faults, plan).map(|_| ()).map_err(|violations| some(&violations))
 }
 
-/// Lists the first of these, and the number of others.
 fn some<T: ToString>(all: &[T]) -> Vec<String> {
     let mut reasons: Vec<String> = all.iter().take(REASONS_MAX).map(ToString::to_string).collect();
     let more = all.len().saturating_sub(REASONS_MAX);
@@ -114,7 +111,7 @@ fn short(sha256: &str) -> &str {
     sha256.get(..12).unwrap_or(sha256)
 }
 
-/// Describes the fabric of a plan beside the installed one.
+/// Describes the fabric of a plan next to the installed one.
 fn other_fabric(plan: &Plan, installed: &Installed) -> String {
     let bundles = || plan.transceivers.iter().map(|transceiver| transceiver.bundle);
     let theirs = (

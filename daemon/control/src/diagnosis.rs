@@ -24,9 +24,7 @@ use crate::state::{DeviceName, Slot};
 /// The readings, or usual readings, of a module's port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortReading {
-    /// Whether it answers.
     pub answers: bool,
-    /// Whether it is at its position.
     pub stands: bool,
     /// The power that each lane sends, by the module's own monitor, in 1/1000 dBm; empty if
     /// unknown.
@@ -35,27 +33,23 @@ pub struct PortReading {
     pub tap: Option<i32>,
     /// The power that each lane receives, in 1/1000 dBm; empty if unknown.
     pub received: Vec<i32>,
-    /// The bit errors of each lane before correction, as 1/1000 of their decimal logarithm; empty
-    /// if unknown.
+    /// The bit errors of each lane before correction, as 1/1000 of the decimal logarithm; empty if
+    /// unknown.
     pub errors: Vec<i32>,
 }
 
-/// One end of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct End {
     pub node: String,
     pub module: DeviceName,
-    /// The current readings.
     pub now: PortReading,
     /// The readings when the link was last known to be well.
     pub usual: PortReading,
 }
 
-/// A port of an optical switch within a link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortOnTheWay {
     pub slot: Slot,
-    /// Whether it was read at its position.
     pub stands: bool,
     /// The power that arrives from its module, now and usually, in 1/1000 dBm.
     pub arrives: Option<(i32, i32)>,
@@ -63,11 +57,9 @@ pub struct PortOnTheWay {
     pub leaves: Option<(i32, i32)>,
 }
 
-/// A circuit through an optical switch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverSwitch {
     pub switch: DeviceName,
-    /// The ports of both ends, in order.
     pub ports: [PortOnTheWay; 2],
 }
 
@@ -76,11 +68,9 @@ pub struct OverSwitch {
 pub struct Loose {
     pub node: String,
     pub module: DeviceName,
-    /// Whether it answers.
     pub answers: bool,
 }
 
-/// A link between two modules, in both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     pub ends: [End; 2],
@@ -88,19 +78,16 @@ pub struct Link {
     pub over: Option<OverSwitch>,
 }
 
-/// A part that can be at fault.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Culprit {
-    /// A node with all its modules.
     Node(String),
     Transceiver(DeviceName),
-    /// One lane of a module, from 0, in sending or receiving.
+    /// A lane of a module, from 0, in sending or receiving.
     Lane(DeviceName, usize),
     /// The fibre at this module, up to the next module or switch.
     Fibre(DeviceName, DeviceName),
     /// The connector of a fibre at this module or, with a slot, at this port of a switch.
     Connector(DeviceName),
-    /// A port of an optical switch.
     SwitchPort(DeviceName, Slot),
 }
 
@@ -127,7 +114,6 @@ pub enum Symptom {
     LaneSendsNothing(DeviceName, usize),
     /// Light arrives at its tap but not at its lanes.
     Deaf(DeviceName),
-    /// It is not at its position.
     Strayed(DeviceName),
     /// No light arrives at the first module from the second.
     Dark(DeviceName, DeviceName),
@@ -142,7 +128,6 @@ pub enum Symptom {
     LaneErrors(DeviceName, usize),
     /// More bit errors on every lane than the light explains.
     Errors(DeviceName),
-    /// A port of a switch is not at its position.
     PortStrayed(DeviceName, Slot),
     /// Less light than usual, or none, arrives at this port from its module.
     PortMisses(DeviceName, Slot),
@@ -183,11 +168,9 @@ impl fmt::Display for Symptom {
     }
 }
 
-/// A diagnosed part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
     pub culprit: Culprit,
-    /// The symptoms that it explains.
     pub evidence: Vec<Symptom>,
     /// The second best explanation, if there is another.
     pub second: Option<Culprit>,
@@ -204,7 +187,6 @@ impl fmt::Display for Named {
     }
 }
 
-/// The most parts named at once.
 const NAMED_MAX: usize = 16;
 
 /// Returns the links of nodes with symptoms. No part of other nodes can explain these.

@@ -26,7 +26,6 @@ pub use part::{PartEnd, Verdict};
 
 /// The facts about the installation that a drive needs.
 pub trait Site: Domains {
-    /// Returns the limits of a device.
     fn limits(&self, device: &DeviceName) -> Limits;
     /// Returns the drain control of a slot: a slot of a Linux switch, 0 drained and 1 in use.
     fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)>;
@@ -43,22 +42,19 @@ pub enum Start {
     /// Every device must be at its recorded position and arm, or nothing moves.
     AllOrNothing(Fabric),
     /// Continue with the devices that answer, for compensation, undo and recovery. The listed
-    /// devices have been silent for so long that they are asked only once.
+    /// devices have been silent for so long that they get only one request.
     WhatAnswers(BTreeSet<DeviceName>),
 }
 
-/// A command of a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Record that this wave is about to move light, before the following sends.
     Fire(Wave),
     /// Send to a device and pass the outcome to [`Drive::reply`].
     Send(DeviceName, Op),
-    /// Every device has finished.
     End(BTreeMap<DeviceName, PartEnd>),
 }
 
-/// A drive in progress.
 #[derive(Clone, Debug)]
 pub struct Drive {
     txn: Txn,
@@ -68,18 +64,16 @@ pub struct Drive {
     /// The positions of devices that this drive does not move.
     standing: Fabric,
     start: Start,
-    /// When devices return to earlier positions, missing light there is no failure.
+    /// When devices return to earlier positions, missing light there does not fail the drive.
     goes_back: bool,
     /// Until these times abandoned commands may still be carried out; the devices are armed, and so
     /// read, afterwards.
     late: BTreeMap<DeviceName, Micros>,
     stage: Stage,
-    /// The devices that are being armed.
     arming: BTreeMap<DeviceName, Arming>,
     seen: BTreeMap<DeviceName, Observation>,
     /// Devices that need no arming.
     known: BTreeSet<DeviceName>,
-    /// The positions after each stage, in order.
     stages: Vec<Fabric>,
     waves: Vec<Wave>,
     movers: BTreeMap<DeviceName, Mover>,
@@ -150,7 +144,7 @@ impl Drive {
         }
     }
 
-    /// Sets the stages: the moves of a stage wait until those of the stage before are done.
+    /// Sets the stages. The moves of a stage wait until the stage before is done.
     pub fn in_stages(&mut self, stages: Vec<Fabric>) {
         self.stages = stages;
     }
@@ -181,7 +175,7 @@ impl Drive {
         let devices: Vec<DeviceName> = unknown.cloned().collect();
         for device in &devices {
             let limits = site.limits(device);
-            // An overdue answer is requested once more, in case only the line was disturbed.
+            // An overdue answer is requested again, in case only the line was disturbed.
             let from = self.late.get(device).copied().unwrap_or_default().max(now);
             let until = match &self.start {
                 Start::WhatAnswers(silent) if silent.contains(device) => from,
@@ -213,13 +207,12 @@ impl Drive {
         arming.chain(moving).collect()
     }
 
-    /// Returns when [`Drive::tick`] is due, if nothing else happens.
+    /// Returns when [`Drive::tick`] is due without replies.
     #[must_use]
     pub fn deadline(&self) -> Option<Micros> {
         self.wake.values().min().copied()
     }
 
-    /// Handles elapsed waits.
     pub fn tick(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
         let due: Vec<DeviceName> =
             self.wake.iter().filter(|(_, at)| **at <= now).map(|(d, _)| d.clone()).collect();
@@ -244,7 +237,6 @@ impl Drive {
         }
     }
 
-    /// Handles the outcome of the last command to `device`.
     pub fn reply(
         &mut self,
         now: Micros,

@@ -14,11 +14,9 @@ use lightloom_units::id::NodeId;
 
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// How its positions may be shared.
     pub sharing: Sharing,
-    /// Its time limits and its least power.
     pub limits: Limits,
-    /// Which of its limits follow its promises; `None` if it promises nothing.
+    /// The limits that follow its promises; `None` if it promises nothing.
     pub follows: Option<Follows>,
     /// It promised to arm and fire with one request, so a bypass does not arm it first.
     pub goes: bool,
@@ -26,7 +24,6 @@ pub struct Device {
     pub answers: Option<Micros>,
     /// Failure domains of single slots; an unlisted slot belongs to the device itself.
     pub domains: BTreeMap<Slot, String>,
-    /// The drain control of each slot.
     pub levers: BTreeMap<Slot, (DeviceName, Slot)>,
     /// Whether it is a drain control: transactions operate it, and no plan names its positions.
     pub is_lever: bool,
@@ -56,10 +53,8 @@ impl Device {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// Continue to the target.
     #[default]
     FinishForward,
-    /// Return to the earlier positions.
     RollBack,
 }
 
@@ -67,33 +62,25 @@ pub enum Recovery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDrift {
-    /// Report it.
     #[default]
     Report,
-    /// Restore the positions.
     Restore,
 }
 
-/// All installed devices and the operator's policies.
 #[derive(Clone, Debug)]
 pub struct Inventory {
     pub devices: BTreeMap<DeviceName, Device>,
-    /// Both directions of every fibre between two devices, if the cabling is known.
+    /// Both directions of every fibre between two devices, from the cabling file.
     pub fibres: BTreeMap<FibreEnd, FibreEnd>,
-    /// The switches to which each node's network interfaces are connected and which can report
-    /// their links.
+    /// The switches of each node's network interfaces that can report their links.
     pub hosts: BTreeMap<NodeId, BTreeSet<DeviceName>>,
-    /// The management network of the devices.
     pub management: Management,
     /// The most links of one failure domain that a transaction may darken at a time.
     pub dark_links_max: usize,
     /// How often an idle device is read.
     pub poll_every: Micros,
-    /// What to do when a device does not reach its target.
     pub on_failure: OnFailure,
-    /// What to do with a transaction that a dead daemon left half done.
     pub recovery: Recovery,
-    /// What to do when a device has moved by itself.
     pub on_drift: OnDrift,
 }
 
@@ -127,7 +114,7 @@ impl Inventory {
         }
         let every = every.0;
         // FNV-1a with a final mix, because names differ in one digit and the upper half of the hash
-        // has to differ, too.
+        // has to differ as well.
         let hash = device.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use lightloom_fabric::plan::{Plan, PlanChange, digest, is_called};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A plan and the name that changes use for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct KeptPlan {
@@ -87,9 +86,7 @@ impl KeptPlan {
 /// same.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FollowingPlan {
-    /// The name of the other plan.
     pub after: String,
-    /// The name of this plan.
     pub sha256: String,
     change: PlanChange,
     /// The plan itself, if it was just made.

@@ -27,24 +27,20 @@ const SENT_MAX: usize = 4;
 /// The most devices in all past transactions together, which bounds the memory.
 const ENTRIES_MAX: usize = 32_768;
 
-/// A transaction that has begun and not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     pub intent: Intent,
-    /// The devices that may have moved. After a crash of the machine, others may have moved, too.
+    /// The devices that may have moved. After a crash of the machine there may be others.
     pub fired: BTreeSet<DeviceName>,
-    /// The results of the way forward, if it goes back now.
+    /// The results so far, if the transaction is being reversed.
     pub turned: Option<BTreeMap<DeviceName, PartEnd>>,
 }
 
-/// A transaction that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
     pub txn: Txn,
-    /// The origin of the request.
     pub actor: Actor,
     pub cause: Cause,
-    /// The digest of its plan.
     pub plan_sha256: String,
     /// The plan that was in force before.
     #[serde(default)]
@@ -58,18 +54,15 @@ pub struct Past {
     /// When it ended, Unix time in milliseconds.
     pub wall_ms: u64,
     pub result: TxnResult,
-    /// The result of each device.
     pub parts: BTreeMap<DeviceName, PartEnd>,
-    /// The positions that we owned on its devices before it, and those of other circuits that it
-    /// moved.
+    /// The positions that we owned on its devices before it, and the positions of other circuits
+    /// that it moved.
     pub stood_before: Fabric,
-    /// The time limit of its confirmation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm_within: Option<Micros>,
     /// When it was confirmed, Unix time in milliseconds; 0 if not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_ms: Option<u64>,
-    /// The later transaction that undid it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undone_by: Option<Txn>,
     /// The known faults before it.
@@ -78,25 +71,21 @@ pub struct Past {
     /// The known faults after it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_after: BTreeMap<String, Broken>,
-    /// The phase of its plan, and the order in which the circuits were made.
+    /// The phase, and how its circuits were made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
 }
 
-/// The moves of an ended transaction, whose commands a device may still execute late.
+/// The moves of an ended transaction. A device may still execute its commands late.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     pub txn: Txn,
-    /// When it began, Unix milliseconds.
     pub wall_ms: u64,
-    /// Positions before the moves.
     pub before: Fabric,
-    /// Positions after the moves.
     pub after: Fabric,
 }
 
 impl Sent {
-    /// Returns the moves of a transaction.
     #[must_use]
     pub fn of(intent: &Intent) -> Self {
         let (before, after) = (intent.before.clone(), intent.after.clone());
@@ -110,22 +99,20 @@ pub struct Ledger {
     pub version: u64,
     /// The last transaction number used.
     pub last_txn: Txn,
-    /// The plan in force, empty if none is known.
+    /// The plan in force, empty if unknown.
     pub plan_sha256: String,
     /// The plan that an operator applied last and nothing undid; bypasses and repairs lead to
     /// others.
     #[serde(default)]
     pub applied_sha256: String,
-    /// The devices of the plan in force.
     pub plan_devices: BTreeSet<DeviceName>,
     /// The positions that we set, lit slots only.
     pub owned: Fabric,
-    /// Slots that a probe set. They carry no circuit, and their light is no fault.
+    /// Slots that a probe set. They carry no circuit, and their light is not judged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub probed: BTreeMap<DeviceName, BTreeSet<Slot>>,
-    /// The transaction under way.
+    /// The open transaction.
     pub open: Option<Open>,
-    /// The awaited confirmation.
     pub pending: Option<Pending>,
     /// Drain controls that an operator holds drained.
     pub held: BTreeSet<(DeviceName, Slot)>,
@@ -164,7 +151,6 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Folds these records into a ledger.
     pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
         let mut ledger = Self::default();
         for record in records {
@@ -173,7 +159,6 @@ impl Ledger {
         ledger
     }
 
-    /// Applies one record.
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Started { .. } => {}
@@ -363,7 +348,8 @@ impl Ledger {
         }
     }
 
-    /// Marks what a rollback undoes. What an undone rollback had undone is valid again.
+    /// Marks the transactions that a rollback undoes. If a rollback is undone, its marks are
+    /// removed.
     fn undo_history(&mut self, cause: &Cause, by: Txn) {
         let (Cause::Rollback(first) | Cause::ConfirmTimeout(first)) = *cause else { return };
         for past in &mut self.history {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The management network, whose parts carry the answers of several devices and so fail for all of
+//! The management network. Its parts carry the answers of several devices and so fail for all of
 //! them: lines, terminal servers, agents on hosts, switches.
 //!
 //! Two readings are independent if no part carries both, so that no single failure of management
-//! explains both. A device always has a line of its own.
+//! explains both. Every device also has a line that it shares with no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::DeviceName;
 
-/// The kinds of parts that carry answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DomainKind {
@@ -21,18 +20,16 @@ pub enum DomainKind {
     Line,
     /// A terminal server, or a host with several devices behind one address.
     Server,
-    /// A program on a host through which its modules are reached.
+    /// A program on a host that gives access to its modules.
     Agent,
-    /// A switch of the management network.
     Switch,
 }
 
-/// One failure domain of management.
+/// A failure domain of management.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Domain {
-    /// The kind of part.
     pub kind: DomainKind,
-    /// Its name; for a line that of its device.
+    /// Its name; for a line the name of its device.
     pub name: Arc<str>,
 }
 
@@ -48,7 +45,7 @@ impl fmt::Display for Domain {
     }
 }
 
-/// The domains of each device besides its own line.
+/// The domains of each device in addition to its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Management {
     shared: BTreeMap<DeviceName, BTreeSet<Domain>>,
@@ -84,7 +81,6 @@ impl Management {
 /// Why a device is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It does not answer.
     Silent(String),
     /// This machine cannot ask it, because its line is missing or used by another program. This
     /// says nothing about the device.

@@ -29,11 +29,11 @@ use crate::state::{
 pub struct Limits {
     /// How long an answer to an operation without moves may take before its outcome is unknown.
     pub reply_within: Micros,
-    /// The time after which such an answer is late: the device and the far ends of its fibres are
-    /// read at once. If its light is missing there, its outcome is unknown.
+    /// When such an answer is late: the device and the far ends of its fibres are read immediately.
+    /// If its light is missing there, its outcome is unknown.
     pub read_within: Micros,
-    /// The time after which an answer is late while the node may be dead because a far end reported
-    /// its light as lost. 0 if the device promises no such time.
+    /// When an answer is late while the node may be dead because a far end reported its light as
+    /// lost. 0 if the device promises no such time.
     pub probe_within: Micros,
     /// How long an answer to an operation that moves light may take before its outcome is unknown.
     pub switch_within: Micros,
@@ -44,7 +44,7 @@ pub struct Limits {
     pub dark_within: Micros,
     /// The first wait after an unknown outcome; it doubles up to 16 times this.
     pub backoff: Micros,
-    /// How long a device with an unknown outcome is read before it is given up.
+    /// How long a device with an unknown outcome is read before the step ends.
     pub reconcile_within: Micros,
     /// How often a step is sent at most.
     pub attempts_max: u32,
@@ -87,7 +87,6 @@ impl Default for Limits {
     }
 }
 
-/// The times that a device promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// The longest time from a fire to its outcome.
@@ -107,7 +106,6 @@ pub struct Promise {
 /// The limits of a device that follow its promise because the configuration does not set them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follows {
-    /// The rate of its line.
     pub bits_per_second: u32,
     /// `reply_within` is configured, so no other limit of an answer is longer.
     pub reply_written: bool,
@@ -119,8 +117,7 @@ pub struct Follows {
 pub const ANSWER: Micros = Micros::from_millis(10);
 /// An answer is late after this multiple of the promise.
 const LATE: u64 = 5;
-/// The multiple of the promise after which darkness is no settling, and its least value, which a
-/// read needs.
+/// How many promised times darkness must exceed to count, with a lower limit that a read needs.
 const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
 /// The bytes of the longest operation in both directions: a name, a status and the neighbours.
@@ -170,41 +167,35 @@ impl Limits {
     }
 }
 
-/// The result of a step on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepEnd {
     /// Read back and qualified.
     Applied(Observation),
-    /// The device refused.
     Refused(String, Option<Observation>),
     /// The device is at another position, or its light does not settle.
     Failed(String, Option<Observation>),
-    /// The device is at its position but sees too little light or that of another end.
+    /// The device is at its position but sees too little light or another end's.
     Unlit(String, Observation),
     /// The device could not be read within the reconcile time.
     Unknown(String),
 }
 
-/// The next action of a mover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Send this and pass the outcome to the mover.
     Send(Op),
     /// Wake the mover at this time.
     Sleep(Micros),
-    /// The step has ended.
     Finished(Box<StepEnd>),
 }
 
-/// A step in progress.
 #[derive(Clone, Debug)]
 pub struct Mover {
     txn: Txn,
-    /// The name of the device, for messages.
     device: DeviceName,
     /// The final position of every slot in the step.
     goal: Positions,
-    /// The moves being sent: at first the whole step, then what is still missing.
+    /// The moves being sent: at first the whole step, then the missing ones.
     step: Step,
     sharing: Sharing,
     limits: Limits,
@@ -265,7 +256,6 @@ impl Mover {
         }
     }
 
-    /// Sets the name of the device for messages.
     #[must_use]
     pub fn called(self, device: &DeviceName) -> Self {
         Self { device: device.clone(), ..self }
@@ -276,13 +266,12 @@ impl Mover {
         self.unlit = unlit;
     }
 
-    /// Returns when it is given up, while its outcome is unknown.
+    /// Returns when the step ends with an unknown outcome.
     #[must_use]
     pub fn given_up_at(&self) -> Option<Micros> {
         self.reconcile_until
     }
 
-    /// Returns the first action.
     pub fn start(&mut self) -> Next {
         let step = self.step.clone();
         self.switch(step)
@@ -296,8 +285,8 @@ impl Mover {
         }
     }
 
-    /// Handles the end of a wait by reading again. Instead of a start, it reads first and then does
-    /// what is missing.
+    /// Handles the end of a wait by reading again. Instead of a start, it reads first and then
+    /// makes the missing moves.
     pub fn wake(&mut self) -> Next {
         self.read()
     }

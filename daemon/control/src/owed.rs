@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::record::{Cause, Intent};
 use crate::state::{DeviceName, Positions, Txn, at};
 
-/// The positions to which a device should have been brought.
+/// The positions that a device missed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owed {
     /// The transaction that left it out.
@@ -21,7 +21,7 @@ pub struct Owed {
 }
 
 impl Owed {
-    /// Returns the deferred change of a silent device after `intent`: the way back of a change that
+    /// Returns the deferred change of a silent device after `intent`: the reversal of a change that
     /// `turned`, or the undo of another. A change that goes forward defers nothing.
     #[must_use]
     pub fn after(intent: &Intent, turned: bool, device: &DeviceName) -> Option<Self> {
@@ -46,8 +46,8 @@ impl Owed {
         }
     }
 
-    /// Returns whether these positions are those before or after the missed move. `owned` is what
-    /// the ledger has.
+    /// Returns whether these positions are those before or after the missed move. `owned` comes
+    /// from the ledger.
     #[must_use]
     pub fn explains(&self, read: &Positions, owned: &Positions) -> bool {
         let slots = self.to.keys().chain(self.or.keys()).chain(owned.keys()).chain(read.keys());

@@ -12,7 +12,7 @@ use crate::kept_plan::{FollowingPlan, KeptPlan};
 use crate::ledger::Ledger;
 use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 
-/// The origin of a request, and the id under which a repetition acts once.
+/// The origin of a request, and the id that makes a repetition act once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
     /// The client, or a policy of the daemon itself.
@@ -23,7 +23,6 @@ pub struct Asked {
     pub digest: String,
 }
 
-/// The reason of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -31,7 +30,6 @@ pub enum Cause {
     Apply,
     /// The next phase of the plan in force.
     Phase,
-    /// An operator asked to undo everything from this transaction on.
     Rollback(Txn),
     /// This transaction was not confirmed in time.
     ConfirmTimeout(Txn),
@@ -39,13 +37,12 @@ pub enum Cause {
     Bypass,
     /// Repaired parts are used again. Old journals have `bypass` for this.
     Repair,
-    /// The policy restored what others moved.
+    /// The policy restored positions that others had changed.
     Drift,
     /// A device that did not answer in this transaction is brought to its positions.
     Owed(Txn),
     /// A late command of this transaction is undone.
     Late(Txn),
-    /// Ends without a circuit were lit to find their connections.
     Probe,
 }
 
@@ -64,7 +61,6 @@ impl Cause {
     }
 }
 
-/// What to do when a device does not reach its target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
@@ -75,36 +71,30 @@ pub enum OnFailure {
     Hold,
 }
 
-/// A transaction before its first command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     pub txn: Txn,
-    /// The origin of the request.
     pub asked: Asked,
-    /// The reason.
     pub cause: Cause,
     /// SHA-256 of the plan, empty without one.
     pub plan_sha256: String,
-    /// What it may disturb.
     pub mode: Mode,
     /// The positions of the moving slots before.
     pub before: Fabric,
     /// Their positions after.
     pub after: Fabric,
-    /// All positions that we own on the named devices after the commit.
+    /// The positions that we own on the named devices after the commit.
     pub goal: Fabric,
     /// The positions that we owned on them before.
     pub owned_before: Fabric,
     /// Undo it unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
-    /// What to do when a device fails.
     pub on_failure: OnFailure,
-    /// Unix time in milliseconds.
     pub wall_ms: u64,
     /// The known faults after the commit, by part; `None` leaves them unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<BTreeMap<String, Broken>>,
-    /// The phase, for a plan with phases, and the order in which its circuits are made.
+    /// The phase, for a plan with phases, and how its circuits are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
     /// The positions after each stage; slots that no stage names move last.
@@ -119,7 +109,7 @@ pub struct Intent {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredBroken")]
 pub struct Broken {
-    /// Since when it is known, Unix time in milliseconds; 0 if not recorded.
+    /// When it became known, Unix time in milliseconds; 0 if not recorded.
     pub wall_ms: u64,
     /// The source of the report, for operators.
     pub why: String,
@@ -145,7 +135,6 @@ impl From<StoredBroken> for Broken {
     }
 }
 
-/// The result of a transaction as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TxnResult {
@@ -153,13 +142,11 @@ pub enum TxnResult {
     Committed,
     /// Every device is back at its earlier positions.
     RolledBack,
-    /// Nothing moved.
     Aborted,
     /// Some devices are at the listed positions, and an operator has to look.
     Partial,
 }
 
-/// An awaited confirmation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     pub txn: Txn,
@@ -197,11 +184,9 @@ impl Pending {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub actor: Actor,
-    /// The client's job.
     pub job: String,
     /// The clocks when it was granted.
     pub since: Now,
-    /// Its duration.
     pub within: Micros,
 }
 
@@ -222,23 +207,13 @@ fn end_of(since: &Now, within: Micros, now: &Now) -> Micros {
     now.mono + (within - passed)
 }
 
-/// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
     /// A daemon started with this journal.
-    Started {
-        daemon: String,
-        /// Unix time in milliseconds.
-        wall_ms: u64,
-    },
-    /// The state from an earlier journal, with which this one begins.
-    Snapshot {
-        /// The hash of the earlier journal's last line.
-        after: String,
-        /// Its folded state.
-        ledger: Box<Ledger>,
-    },
+    Started { daemon: String, wall_ms: u64 },
+    /// The state from an earlier journal, at the start of this one.
+    Snapshot { after: String, ledger: Box<Ledger> },
     /// A plan, before the first intent that names it.
     Plan(KeptPlan),
     /// A plan around a fault, as the difference from the previous plan.
@@ -249,49 +224,38 @@ pub enum Record {
         asked: Asked,
         /// The parts, since when and why.
         parts: BTreeMap<String, Broken>,
-        /// Unix time in milliseconds.
         wall_ms: u64,
     },
     /// The audit log is keyed from now on; a log without this key is not the right one.
     AuditKey {
         /// SHA-256 of the key.
         sha256: String,
-        /// Unix time in milliseconds.
         wall_ms: u64,
     },
     /// A job holds this lease from now on; `None` if it was released.
-    Leased {
-        asked: Asked,
-        lease: Option<Lease>,
-        /// Unix time in milliseconds.
-        wall_ms: u64,
-    },
+    Leased { asked: Asked, lease: Option<Lease>, wall_ms: u64 },
     /// A transaction begins. Durable before any command.
     Intent(Box<Intent>),
     /// This wave is about to move light.
     Fire {
         txn: Txn,
-        /// The moves.
         wave: Wave,
         /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
-    /// The transaction goes back from here.
+    /// The transaction is reversed from here.
     Turn {
         txn: Txn,
-        /// The results of the way forward.
+        /// The results so far.
         parts: BTreeMap<DeviceName, PartEnd>,
         /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
-    /// The transaction has ended.
     End {
         txn: Txn,
-        /// The result as a whole.
         result: TxnResult,
-        /// The result of each device.
         parts: BTreeMap<DeviceName, PartEnd>,
         /// The confirmation that it awaits, after a commit with one.
         pending: Option<Pending>,
@@ -310,7 +274,6 @@ pub enum Record {
     /// The lit positions of these devices are ours from now on. Nothing moved.
     Adopted {
         asked: Asked,
-        /// The lit positions.
         positions: Fabric,
         /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
@@ -319,7 +282,6 @@ pub enum Record {
     /// An operator holds these drain controls drained, or releases them.
     Held {
         asked: Asked,
-        /// The drain controls.
         levers: BTreeSet<(DeviceName, Slot)>,
         /// Whether they are drained from now on.
         drained: bool,
@@ -328,11 +290,7 @@ pub enum Record {
         wall_ms: u64,
     },
     /// The daemon's own changes before this no longer count.
-    Resumed {
-        asked: Asked,
-        /// Unix time in milliseconds.
-        wall_ms: u64,
-    },
+    Resumed { asked: Asked, wall_ms: u64 },
 }
 
 impl Record {

@@ -37,7 +37,6 @@ impl Position {
     /// The path of a transceiver that leads back into its node (docs/firmware-api.md).
     pub const LOOPBACK: Self = Self(15);
 
-    /// Returns whether no light passes.
     #[must_use]
     pub fn is_dark(self) -> bool {
         self == Self::DARK
@@ -129,10 +128,9 @@ impl<'de> Deserialize<'de> for DeviceName {
 /// undetermined in a target.
 pub type Positions = BTreeMap<Slot, Position>;
 
-/// One end of a fibre: the position at which a slot looks into it.
+/// An end of a fibre, as the position of the slot that looks into it.
 pub type FibreEnd = (DeviceName, Slot, Position);
 
-/// The positions of several devices.
 pub type Fabric = BTreeMap<DeviceName, Positions>;
 
 /// Returns the position of `slot`; absent means dark.
@@ -141,10 +139,9 @@ pub fn at(positions: &Positions, slot: Slot) -> Position {
     positions.get(&slot).copied().unwrap_or(Position::DARK)
 }
 
-/// A device at rest is asked for its neighbours at least once in this many reads.
+/// The neighbours of a device at rest are requested at least once in this many reads.
 pub const NEIGHBOURS_EVERY: u8 = 8;
 
-/// One reading of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observation {
     pub positions: Positions,
@@ -199,14 +196,11 @@ impl fmt::Display for Shut {
     }
 }
 
-/// The move of one slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Move {
-    /// What moves.
     pub slot: Slot,
     /// The position when the change was computed.
     pub from: Position,
-    /// The new position.
     pub to: Position,
 }
 
@@ -237,7 +231,7 @@ pub enum Neighbours {
     /// If they are unknown, and now and then.
     #[default]
     Usual,
-    /// Even if they were known at the last read.
+    /// Even if the last read knew them.
     Always,
 }
 
@@ -248,26 +242,21 @@ pub enum Op {
     Observe {
         /// Slots whose power matters now; the driver may measure more.
         power: Vec<Slot>,
-        /// Whether to ask for the neighbours, too.
+        /// Whether to request the neighbours as well.
         neighbours: Neighbours,
     },
     /// Check that `want` is possible, prepare it without moves, and report all positions.
     Arm {
         /// The transaction that will fire it.
         txn: Txn,
-        /// The desired positions.
         want: Positions,
     },
     /// Forget the armed change.
-    Disarm {
-        /// The transaction that armed it.
-        txn: Txn,
-    },
+    Disarm { txn: Txn },
     /// Move all these slots now.
     Switch {
-        /// Its transaction.
         txn: Txn,
-        /// The moves. Either all go dark, or none has another slot in the way.
+        /// The moves. Either all go dark, or all reach a free position.
         moves: Vec<Move>,
     },
 }
@@ -291,7 +280,7 @@ pub enum Outcome {
 pub enum Sharing {
     /// Only one slot at a time holds a position, as on an optical switch. Remove, then add.
     Exclusive,
-    /// Each slot has positions of its own, as with a transceiver or a nexthop group.
+    /// Each slot has separate positions, as with a transceiver or a nexthop group.
     Independent,
 }
 
@@ -303,12 +292,10 @@ pub enum Sharing {
 pub struct Micros(pub u64);
 
 impl Micros {
-    /// Returns `count` milliseconds.
     #[must_use]
     pub const fn from_millis(count: u64) -> Self {
         Self(count.saturating_mul(1000))
     }
-    /// Returns `count` seconds.
     #[must_use]
     pub const fn from_secs(count: u64) -> Self {
         Self(count.saturating_mul(1_000_000))
@@ -342,7 +329,7 @@ pub struct Now {
     pub mono: Micros,
     /// Unix time in milliseconds; may jump.
     pub wall_ms: u64,
-    /// The boot to which `mono` belongs.
+    /// The boot for `mono`.
     pub boot: String,
 }
 

@@ -71,7 +71,6 @@ fn part<'de, A: MapAccess<'de>, T: Deserialize<'de>>(map: &mut A) -> Result<T, A
 }
 
 impl Long {
-    /// Parses the short parts with empty lists in place of the long ones, then fills those in.
     fn with(self, mut short: Map<String, Value>) -> Result<PlanDocument, String> {
         if short.contains_key("hbd") || short.contains_key("dcn") {
             let why = "this is a fabric file, not a plan: make one with `lightloom plan FABRIC -o plan.json`";

@@ -43,7 +43,6 @@ const BODY_WITHIN: Duration = Duration::from_secs(5);
 /// Larger bodies count against [`BODIES_MAX`].
 const SMALL_BYTES_MAX: u64 = 64 << 10;
 const BODIES_MAX: usize = 16;
-/// Limit per client.
 const BODIES_OF_ONE_MAX: usize = 4;
 /// A client whose plan arrived too slowly may not send another one for this long.
 const NO_PLAN_FOR: Duration = Duration::from_secs(30);
@@ -58,7 +57,6 @@ const REQUESTS_OF_EACH: Allowance = Allowance { burst: 120, per_second: 2 };
 /// Limit on such requests of all clients together.
 const REQUESTS_OF_ALL: Allowance = Allowance { burst: 300, per_second: 4 };
 
-/// Requirements of one API path.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
     path: &'static str,
@@ -78,7 +76,6 @@ const fn preview(path: &'static str) -> Rule {
     Rule { path, verb: "diff", role: Role::Plan, changes: false, plan: false }
 }
 
-/// Every path that takes a body.
 const RULES: [Rule; 13] = [
     Rule { plan: true, ..change("/v1/apply", "apply", Role::Apply) },
     Rule { plan: true, ..preview("/v1/diff") },
@@ -157,7 +154,6 @@ impl Gate {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks role, length and rate.
     fn of_head(&self, client: &Client, rule: Rule, length: Option<u64>) -> Result<(), Problem> {
         client.must_have(rule.role).map_err(Problem::Forbidden)?;
         let most = if rule.plan { PLAN_BYTES_MAX } else { BODY_BYTES_MAX };
@@ -171,7 +167,6 @@ impl Gate {
         Ok(())
     }
 
-    /// Reserves room for a body that is not short.
     fn room(&self, client: &Client, plan: bool) -> Result<Room, Problem> {
         let busy = |reason: String, retry_after| Problem::Busy { reason, retry_after };
         let mut clients = self.clients();
@@ -301,7 +296,6 @@ pub(super) async fn gate(
     if as_it_comes && !answer.status().is_success() { closing(answer) } else { answer }
 }
 
-/// Closes the connection, because the rest of the body remains unread.
 fn closing(mut answer: Response) -> Response {
     answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     answer

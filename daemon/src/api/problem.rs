@@ -25,7 +25,6 @@ pub(super) enum Problem {
     Refused(Vec<String>),
     Body(StatusCode, Vec<String>),
     NotFound(String),
-    /// The daemon is at capacity. `retry_after` is in seconds.
     Busy {
         reason: String,
         retry_after: u64,

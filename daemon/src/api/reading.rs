@@ -21,9 +21,7 @@ use super::problem::Problem;
 pub(super) enum Wanted {
     Word(&'static [&'static str]),
     Text,
-    /// A list of texts, with an example.
     Texts(&'static str),
-    /// A non-negative integer, with its meaning.
     Whole(&'static str),
     Flag,
     Plan,
@@ -95,7 +93,6 @@ impl Field {
 
 pub(super) trait Described: DeserializeOwned {
     const FIELDS: &'static [Field];
-    /// A complete example.
     const EXAMPLE: &'static str;
     /// Whether the body contains a plan, and may therefore be long.
     fn may_be_long(&self) -> bool {
@@ -199,7 +196,6 @@ async fn read_as_it_comes<T: Described + Send + 'static>(body: RawBody) -> Resul
     }
 }
 
-/// Parses the body, or returns every mistake and an example.
 fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
     // Only a malformed body is parsed into a generic tree, to report all its mistakes.
     if let Ok(body) = serde_json::from_slice(bytes) {

@@ -12,9 +12,7 @@ use utoipa::openapi::{Components, Content, OpenApi, Ref, RefOr, Response, Schema
 const ANSWER: &str = "Answer";
 const CERTIFICATE: &str = "client_certificate";
 
-/// Status codes that every operation may return.
 const ALWAYS: [&str; 2] = ["403", "503"];
-/// Status codes of operations with a body.
 const WITH_BODY: [&str; 3] = ["400", "413", "429"];
 
 pub(super) struct InCommon;

@@ -40,9 +40,7 @@ pub struct Shared {
     /// Increases with every change of the runtime's state.
     pub changes: watch::Receiver<u64>,
     pub clock: Clock,
-    /// Operator commands before and after changes.
     pub hooks: Hooks,
-    /// Trace contexts by request.
     pub parents: Parents,
     /// Tasks of the devices, for requests that move nothing.
     pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
@@ -191,7 +189,6 @@ pub(super) fn asked(client: &Client, request_id: &str, body: &impl Serialize) ->
     Asked { actor: client.name.as_str().into(), request: request_id.into(), digest: sha256(body) }
 }
 
-/// Returns the SHA-256 of a value's JSON without building it in memory.
 pub(super) fn sha256(body: &impl Serialize) -> String {
     let mut hasher = Sha256::new();
     let _ = serde_json::to_writer(&mut hasher, body);

@@ -73,10 +73,8 @@ pub fn make(disk: &impl Disk, path: &Path, key: &Key) -> io::Result<()> {
     disk.sync_names(path)
 }
 
-/// Result of verifying an audit log.
 #[derive(Debug)]
 pub struct Verified {
-    /// Number of lines, all valid.
     pub lines: usize,
     /// First line that is keyed, from 1. Earlier lines are chained without a key.
     pub keyed_from: Option<u64>,
@@ -152,5 +150,4 @@ pub fn unkeyed(lines: u64, key: &Path) -> String {
     )
 }
 
-/// Remedy for a damaged audit log.
 pub const WHAT_TO_DO: &str = "stop the daemon, move the file away and keep it as evidence, put it back from a copy or start without it";

@@ -27,7 +27,6 @@ pub enum EtcdError {
     /// No member answered, so it is unknown whether the request was executed.
     #[error("no member of etcd answers: {0}")]
     Silent(String),
-    /// etcd refused the request.
     #[error("etcd refuses: {0}")]
     Refused(String),
     /// A member of a different cluster answered.
@@ -52,9 +51,7 @@ pub struct KeyValue {
 
 #[derive(Debug)]
 pub struct TxnAnswer {
-    /// Whether the conditions held.
     pub succeeded: bool,
-    /// Store revision.
     pub revision: u64,
     /// The key under `otherwise`, or the range read by the first request.
     pub found: Vec<KeyValue>,
@@ -67,7 +64,6 @@ pub struct TxnAnswer {
 pub struct Etcd {
     agent: Agent,
     endpoints: Vec<String>,
-    /// Index of the member that answered last.
     good: Arc<AtomicUsize>,
     /// Cluster id of the first answer.
     cluster: Arc<OnceLock<Value>>,
@@ -89,22 +85,18 @@ pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// Condition: the key was created at this revision; 0 if it must not exist.
 pub(super) fn made_in(key: &str, revision: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "CREATE", "result": "EQUAL", "create_revision": revision.to_string()})
 }
 
-/// Condition: the key has this modification revision; 0 for a missing key.
 pub(super) fn put_in(key: &str, revision: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string()})
 }
 
-/// Condition: the key is attached to this lease.
 pub(super) fn on_lease(key: &str, lease: u64) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "LEASE", "result": "EQUAL", "lease": lease.to_string()})
 }
 
-/// Condition: the key has this value.
 pub(super) fn is(key: &str, value: &[u8]) -> Value {
     json!({"key": coded(key.as_bytes()), "target": "VALUE", "result": "EQUAL", "value": coded(value)})
 }

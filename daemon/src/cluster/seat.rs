@@ -19,7 +19,6 @@ use crate::fence::Fence;
 
 /// Format of the journal. Daemons with a different format cannot serve the same prefix.
 const FORMAT: &str = "1";
-/// Delay between attempts while etcd is unreachable.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 pub(super) fn leader_key(prefix: &str) -> String {
@@ -33,13 +32,11 @@ fn daemons(prefix: &str) -> String {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StandbyView {
-    /// Name of the leader, if known.
     pub leader: Option<String>,
     /// Why this daemon could not become leader.
     pub trouble: Option<String>,
 }
 
-/// State of a standby, for its API.
 #[derive(Clone, Debug, Default)]
 pub struct StandbyNews(Arc<Mutex<StandbyView>>);
 
@@ -72,7 +69,6 @@ pub struct ClusterIdentity {
 }
 
 impl ClusterIdentity {
-    /// Derives the identity from the configuration and the fabric.
     #[must_use]
     pub fn of(config: &Config, fabric: Option<&Fabric>) -> Self {
         let names: Vec<&str> = config.inventory.devices.keys().map(DeviceName::as_str).collect();
@@ -91,16 +87,13 @@ pub struct LeaderSeat {
     etcd: Etcd,
     prefix: String,
     lease: Lease,
-    /// Name of this daemon.
     pub name: String,
-    /// Increases with each new leader.
     pub epoch: u64,
     /// Open while the lease is certainly valid.
     pub fence: Fence,
     tail: JournalTail,
     /// Becomes true when the lease is lost.
     pub lost: watch::Receiver<bool>,
-    /// Names of the standbys.
     pub standbys: watch::Receiver<Vec<String>>,
 }
 
@@ -132,7 +125,6 @@ impl Lease {
         Ok(is_there)
     }
 
-    /// Returns the request that puts a key attached to this lease.
     fn put(&self, key: &str, value: &str) -> Value {
         json!({"request_put": {
             "key": coded(key.as_bytes()), "value": coded(value.as_bytes()), "lease": self.id.to_string(),

@@ -26,7 +26,6 @@ use crate::journal::Storage;
 
 /// etcd's default request limit is 1.5 MiB.
 const CHUNK_BYTES: usize = 512 << 10;
-/// Number of chunks read per request.
 const PAGE: u32 = 32;
 
 /// The expected state of the journal, checked at each lease renewal. Detects records deleted or
@@ -42,7 +41,6 @@ pub struct JournalTail {
 struct Put {
     folder: String,
     chunks: u64,
-    /// Revision of the last chunk.
     last: u64,
     head: (String, String),
     end: (String, u64),
@@ -99,14 +97,11 @@ pub struct EtcdStorage {
     generation: u64,
     chunks: u64,
     last: u64,
-    /// Contents of the journal, once read.
     held: Option<Vec<u8>>,
     tail: JournalTail,
-    /// The end found at start.
     end: Option<End>,
     /// Revision of `end`. `None` after an unanswered write.
     end_put: Option<u64>,
-    /// Number of writes by this leader.
     writes: u64,
     /// The last generation this leader started to write. An abandoned one is never reused, because
     /// its requests may still arrive.
@@ -243,7 +238,6 @@ impl EtcdStorage {
         Err(io::Error::other(if leads { LOST_SOME } else { "another daemon leads" }))
     }
 
-    /// Publishes the current state for the next check.
     fn mark(&self) {
         let end = (self.end_key(), self.end_put.unwrap_or_default());
         let (folder, head) = (self.folder(self.generation), self.head());

@@ -12,7 +12,6 @@ use lightloom_control::management::{Domain, DomainKind};
 use lightloom_control::state::DeviceName;
 
 impl Config {
-    /// Records which devices can become unreachable together.
     pub(super) fn manage(&mut self, check: &mut Check<'_>) {
         let hosts = self.drivers.iter().filter_map(|(name, (driver, _))| {
             let host = driver.protocol().host()?;

@@ -11,7 +11,6 @@ use lightloom_control::desired::circuits::Switches;
 use lightloom_control::state::DeviceName;
 
 impl Config {
-    /// Returns the device and port numbering of each optical switch.
     #[must_use]
     pub fn numbered_switches(&self) -> Switches {
         let numbered = self

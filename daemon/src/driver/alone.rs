@@ -49,7 +49,6 @@ impl Alone {
         }
     }
 
-    /// Executes one operation.
     pub async fn run(&mut self, op: &Op) -> Outcome {
         self.tickets += 1;
         let (mut does, mut said) = (Vec::new(), Vec::new());
@@ -68,7 +67,6 @@ impl Alone {
         }
     }
 
-    /// Closes the connection.
     pub fn disconnect(&mut self) {
         let mut does = Vec::new();
         self.task.tender.broke(self.task.now(), "given up".into(), &mut does);

@@ -27,7 +27,7 @@ const HANDLE: u32 = 0x4c4c_0000;
 /// A separate metric avoids conflicts with routes of others.
 const METRIC: u32 = 17_700;
 const AF_INET: u8 = 2;
-/// The position of a group whose members match none of its alternatives.
+/// The position of a group whose members match no alternative.
 const ELSEWHERE: Position = Position(u32::MAX);
 
 pub struct Linux {
@@ -100,7 +100,7 @@ impl Linux {
             None | Some(0) => {
                 self.netlink()?.change(kind::NEW_QDISC, How::Replace, &htb_root(index))?;
             }
-            // HTB cannot be replaced by itself.
+            // An HTB qdisc cannot replace itself.
             Some(HANDLE) => {}
             Some(_) => {
                 let why = format!("{}: its root qdisc is not ours", link.name);
@@ -115,7 +115,6 @@ impl Linux {
         index.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
     }
 
-    /// Returns the link's `ifinfomsg` and attributes.
     fn link(&mut self, name: &str) -> io::Result<Vec<u8>> {
         const IFLA_IFNAME: u16 = 3;
         let mut body = Body::with_header(&[0; 16]);
@@ -144,7 +143,6 @@ impl Linux {
         }
     }
 
-    /// Returns the handle of the link's root qdisc.
     fn root_qdisc(&mut self, index: u32) -> io::Result<Option<u32>> {
         const ROOT: u32 = u32::MAX;
         let dump = self.netlink()?.dump(kind::GET_QDISC, &Body::with_header(&[0; 20]))?;

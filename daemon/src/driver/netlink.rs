@@ -46,7 +46,6 @@ pub(crate) enum How {
     Change,
 }
 
-/// Message body: a fixed header, then attributes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Body(pub(crate) Vec<u8>);
 
@@ -99,7 +98,6 @@ pub(crate) fn as_u32(value: &[u8]) -> Option<u32> {
     Some(u32::from_ne_bytes(value.get(..4)?.try_into().ok()?))
 }
 
-/// A netlink socket.
 pub(crate) struct Netlink {
     socket: Socket,
     sequence: u32,

@@ -35,7 +35,6 @@ pub(crate) const OUT_OF_LEASE: &str =
 #[derive(Clone, Debug)]
 pub enum Address {
     Tcp(String),
-    /// TCP with TLS.
     Tls {
         address: String,
         /// Server name expected in the certificate.
@@ -129,7 +128,6 @@ pub(crate) enum Heard<'a> {
 pub(crate) struct Wire {
     address: Option<Address>,
     state: State,
-    /// Bytes queued for writing.
     outgoing: Vec<u8>,
     /// TLS buffers written bytes until it is flushed.
     is_unflushed: bool,
@@ -152,7 +150,6 @@ impl Wire {
         }
     }
 
-    /// Opens a new connection.
     pub(crate) fn open(&mut self) {
         self.close();
         if let Some(address) = self.address.clone() {
@@ -160,7 +157,6 @@ impl Wire {
         }
     }
 
-    /// Closes the connection and discards queued bytes.
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;
         self.outgoing.clear();
@@ -173,7 +169,6 @@ impl Wire {
         self.commands |= is_command;
     }
 
-    /// Writes or flushes queued bytes.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
         let State::Open(link) = &mut self.state else { return Poll::Pending };
         if self.commands && !self.fence.is_open() {

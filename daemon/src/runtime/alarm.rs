@@ -12,11 +12,9 @@ const SHORT: Duration = Duration::from_millis(20);
 /// Deadlines closer than this are treated as equal.
 const NEAR: Duration = Duration::from_micros(50);
 
-/// A thread that sleeps and reports when it wakes.
 pub(super) struct Alarm {
     set: Sender<Instant>,
     rings: UnboundedReceiver<Instant>,
-    /// Deadline that the thread is waiting for.
     until: Option<Instant>,
 }
 

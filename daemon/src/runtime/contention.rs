@@ -4,7 +4,6 @@
 use lightloom_control::controller::Contended;
 use lightloom_control::state::DeviceName;
 
-/// Returns the foreign changes with their target, count and time window, or the holder of a claim.
 #[must_use]
 pub fn evidence(device: &DeviceName, contended: &Contended) -> String {
     let mut said = Vec::new();

@@ -39,7 +39,6 @@ impl Runtime {
         }
     }
 
-    /// Returns another module that is up and reports the same identity.
     fn namesake(&self, device: &DeviceName) -> Option<DeviceName> {
         let is_module = |device: &DeviceName| device.as_str().parse::<BundleId>().is_ok();
         let identity = self.contacts.get(device).map(|contact| contact.identity.as_str())?;

@@ -18,7 +18,6 @@ const GATHERED_WITHIN: Duration = Duration::from_millis(500);
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// SPAN_KIND_INTERNAL, used for all spans.
 const INTERNAL: u8 = 1;
-/// Status codes of a span.
 const OK: u8 = 1;
 const ERROR: u8 = 2;
 
@@ -28,7 +27,6 @@ pub(super) struct Span {
     pub(super) id: [u8; 8],
     parent: Option<[u8; 8]>,
     name: String,
-    /// Unix time in nanoseconds.
     start: u64,
     pub(super) end: u64,
     pub(super) attributes: Vec<(&'static str, String)>,
@@ -100,7 +98,6 @@ impl Exporter {
         })
     }
 
-    /// Sends spans until the daemon ends.
     pub(super) fn run(mut self, spans: &Receiver<Span>) {
         while let Ok(first) = spans.recv() {
             let (until, mut batch) = (Instant::now() + GATHERED_WITHIN, vec![first]);

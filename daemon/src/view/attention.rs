@@ -59,7 +59,6 @@ pub(super) fn is_left(known: &Knowledge<'_>, device: &DeviceName) -> bool {
             || left_by(known, device).is_none_or(|past| !is_as_before(known, past)))
 }
 
-/// Returns the change that left the device there.
 fn left_by<'a>(known: &Knowledge<'a>, device: &DeviceName) -> Option<&'a Past> {
     let mut history = known.control.controller().ledger().history.iter().rev();
     history.find(|past| past.result == TxnResult::Partial && past.parts.contains_key(device))
@@ -85,7 +84,6 @@ fn is_owed(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     known.control.failed().is_none() && known.control.controller().is_brought_back(device)
 }
 
-/// Describes the work that a device missed in this transaction.
 fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
     let mut history = known.control.controller().ledger().history.iter();
     match history.find(|past| past.txn == txn).map(|past| &past.cause) {
@@ -128,7 +126,6 @@ pub(super) fn restore(known: &Knowledge<'_>) -> Option<String> {
     typed(known, "apply --restore", &home).filter(|_| is_needed)
 }
 
-/// Returns the command that adopts these devices.
 pub(super) fn adopt(known: &Knowledge<'_>, devices: &[DeviceName]) -> String {
     let controller = known.control.controller();
     let names = match devices.len() > DRIFTED_NAMED_MAX {
@@ -162,7 +159,6 @@ fn is_busy(known: &Knowledge<'_>) -> bool {
     decide_first(known).is_some()
 }
 
-/// Returns the remedy as text with commands.
 fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
     if known.control.failed().is_some() {
         return "nothing can be done before the journal is mended".into();
@@ -219,7 +215,6 @@ fn lost_by_adopting(known: &Knowledge<'_>, device: &DeviceName) -> usize {
     controller.wanted(device).into_iter().filter(lost).count()
 }
 
-/// Returns the command that undoes the change which left the device there.
 fn undo(known: &Knowledge<'_>, device: &DeviceName) -> Option<String> {
     let txn = left_by(known, device).filter(|past| past.undone_by.is_none())?.txn;
     let rollback = Rollback { txn, ..Rollback::default() };

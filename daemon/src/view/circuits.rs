@@ -89,15 +89,14 @@ fn closing(plan: &Plan) -> BTreeSet<BundleId> {
     closing.map(|t| t.bundle).filter(|bundle| nodes.contains(&bundle.node)).collect()
 }
 
-/// Returns the position read at a slot. `None` if unknown.
 fn read_at(known: &Knowledge<'_>, device: &DeviceName, slot: Slot) -> Option<Position> {
     let seen = known.control.controller().devices().get(device)?;
     let observed = seen.observed.as_ref().filter(|_| seen.up)?;
     Some(at(&observed.positions, slot))
 }
 
-/// Returns positions that differ from the plan without drift, a known fault or a failed change as
-/// the cause. They were adopted that way, or moved individually.
+/// Returns positions that differ from the plan although no drift, known fault or failed change
+/// explains it. They were adopted so, or moved individually.
 pub(super) fn dark(
     known: &Knowledge<'_>,
     circuits: &[CircuitView],

@@ -11,10 +11,8 @@ use lightloom_control::state::{DeviceName, Micros};
 use lightloom_daemon_api::status::{ManagementLostView, UnwitnessedView};
 use lightloom_drivers::tender::{BACKOFF_MAX, CONNECT_WITHIN};
 
-/// Number of devices shown per line.
 const NAMES_MAX: usize = 6;
 
-/// Devices by kind, each with its unreachable time.
 type Said = BTreeMap<Kind, Vec<(DeviceName, Micros)>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -44,7 +44,7 @@ pub(super) fn result(result: TxnResult) -> TransactionResult {
     }
 }
 
-/// Returns the state of a transaction of which only the result is known.
+/// Returns the state of a transaction from its result only.
 pub(super) fn state(result: &TransactionResult) -> TransactionState {
     match result {
         TransactionResult::Committed => TransactionState::Committed,

@@ -9,9 +9,7 @@ use lightloom_control::change::PhaseChange;
 use lightloom_control::ledger::Past;
 use lightloom_control::record::{Broken, Cause, Intent};
 
-/// Number of hex digits shown of a plan's digest.
 const HASH_SHOWN: usize = 12;
-/// Number of parts shown per line.
 const PARTS_MAX: usize = 4;
 
 /// The cause of a change, and the known faults before and after it.
@@ -46,7 +44,6 @@ pub(super) fn of_intent(intent: &Intent, known: &BTreeMap<String, Broken>) -> St
     .words()
 }
 
-/// Names a plan by the start of its digest.
 pub(super) fn plan(sha256: &str) -> String {
     format!("plan {}", sha256.get(..HASH_SHOWN).unwrap_or(sha256))
 }

@@ -9,30 +9,25 @@ use super::waves::{Way, legs};
 use super::{Moves, at};
 use crate::state::{Fabric, Slot};
 
-/// A requested phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phase {
-    /// Its name in the plan.
     pub name: String,
-    /// The plan's stages into this phase, by the phase from which they start.
+    /// The stages into this phase, by their starting phase.
     pub ways: Vec<(String, Way)>,
 }
 
-/// A change to a phase of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseChange {
     pub name: String,
-    /// The order in which its circuits are made.
     pub order: PhaseOrder,
 }
 
-/// The order in which a phase's circuits are made.
+/// How the circuits of a phase are made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PhaseOrder {
-    /// All its circuits exist already.
+    /// The circuits exist already.
     NothingMoves,
-    /// The plan's stages from another phase.
     Stages {
         /// The phase whose circuits are lit.
         from: String,
@@ -62,7 +57,7 @@ impl fmt::Display for PhaseChange {
 }
 
 impl Phase {
-    /// Returns the order in which `changes` make this phase, and the positions after each stage.
+    /// Returns how `changes` make this phase, and the positions after each stage.
     #[must_use]
     pub fn order(&self, changes: &Moves) -> (PhaseChange, Vec<Fabric>) {
         let ways = || self.ways.iter().map(|(_, way)| way);

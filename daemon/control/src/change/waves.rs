@@ -7,19 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Moves, Step};
 use crate::state::{DeviceName, Fabric, Move, Position, Sharing, Slot};
 
-/// The steps of several devices that may run at the same time.
 pub type Wave = BTreeMap<DeviceName, Step>;
 
-/// A change in stages: the moves of each, in order.
 pub type Way = Vec<Moves>;
 
 /// Links that fail together, and how many of them may be dark at a time.
 pub trait Domains {
-    /// Returns the failure domain of a slot.
     fn domain(&self, device: &DeviceName, slot: Slot) -> String;
     /// Returns the most links of one domain that may be dark at a time; at least 2.
     fn dark_links_max(&self) -> usize;
-    /// Returns how positions of the device may be shared.
     fn sharing(&self, device: &DeviceName) -> Sharing;
     /// Returns how far the position number of a duplex port is above its slot number, where ports
     /// are duplex. A circuit is then two moves that go together, and one link.
@@ -34,7 +30,7 @@ fn fits(changes: &Moves, way: &[Moves]) -> bool {
     for (device, m) in way.iter().flatten().flat_map(|(d, moves)| moves.iter().map(move |m| (d, m)))
     {
         let Some(whole) = left.get_mut(&(device.clone(), m.slot)) else { return false };
-        // A slot reaches its end, at most by way of dark.
+        // A slot may go dark on the path to its end.
         if whole.from != m.from || (m.to != whole.to && !m.to.is_dark()) {
             return false;
         }
@@ -43,8 +39,7 @@ fn fits(changes: &Moves, way: &[Moves]) -> bool {
     left.values().all(|m| m.from == m.to)
 }
 
-/// Returns the first of the ways that makes exactly `changes`, with the positions after each of its
-/// stages.
+/// Returns the first stage list that makes exactly `changes`, with the positions after each stage.
 pub(super) fn legs<'a>(
     changes: &Moves,
     ways: impl Iterator<Item = &'a Way>,
@@ -108,7 +103,6 @@ pub fn at_once(changes: &Moves, domains: &impl Domains) -> Wave {
     changes.iter().map(step).collect()
 }
 
-/// Returns the most links that this wave darkens at a time.
 #[must_use]
 pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {
     let halves = wave.iter().map(|(device, step)| {
@@ -178,7 +172,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         self.steps(moves)
     }
 
-    /// Returns `key` with all pending moves that must go with or before it, except those already
+    /// Returns `key` with all pending moves that must precede or accompany it, except those already
     /// chosen.
     fn closure(&self, key: &Key, chosen: &BTreeSet<Key>) -> BTreeSet<Key> {
         let mut closure = BTreeSet::new();
@@ -192,8 +186,8 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         closure
     }
 
-    /// Returns the pending moves that this one needs at once: the holder of its new position and,
-    /// with duplex ports, the other directions of its old and new circuits.
+    /// Returns the pending moves that this one requires: the holder of its new position and, with
+    /// duplex ports, the other directions of its old and new circuits.
     fn tied(&self, key: &Key) -> Vec<Key> {
         let m = self.pending[key];
         let in_the_way = self.in_the_way(key);
@@ -208,7 +202,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         Some((device.clone(), *holder))
     }
 
-    /// Returns the slot of the port to which this position belongs.
+    /// Returns the slot on the other side of this position's port.
     fn other_direction(&self, device: &DeviceName, position: Position) -> Option<Key> {
         let offset = self.domains.duplex(device).filter(|_| !position.is_dark())?;
         Some((device.clone(), Slot(position.0.checked_sub(offset)?)))
@@ -273,7 +267,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         }
     }
 
-    /// Makes one new circuit of the moves tied to `key`, and parks the old peers of its ports.
+    /// Makes one new circuit from the moves tied to `key`, and parks the old peers.
     fn open_circuit(&mut self, key: &Key, moves: &mut Moves) {
         let tied = self.closure(key, &BTreeSet::new());
         let ends_lit = |key: &&Key| !self.pending[*key].to.is_dark();
@@ -351,7 +345,6 @@ mod tests {
         Moves::from([("o".into(), moves.filter(|m| m.from != m.to).collect())])
     }
 
-    /// Plays the waves on a map and checks every intermediate state; `links` counts the lit links.
     fn play(
         start: &Positions,
         waves: &[Wave],
@@ -422,7 +415,6 @@ mod tests {
         ] {
             assert_eq!(legs(&other, [&way].into_iter()), None, "{other:?}");
         }
-        // Moves left by a crash keep their order.
         let rest = moves(&[(1, 11, 12), (2, 0, 11)]);
         assert_eq!(waves_in_stages(&rest, &stages, &one_way(8)).len(), 1);
     }

@@ -7,53 +7,42 @@ use serde::{Deserialize, Serialize};
 
 use super::LightSource;
 
-/// A fibre of the fabric by the names of its ends: `n0/b0.1`, `n1/b1.1`.
+/// A fibre of the fabric by its end names: `n0/b0.1`, `n1/b1.1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FibreEnds {
     pub a: String,
     pub b: String,
 }
 
-/// What the light shows about a fibre.
+/// The condition of a fibre, as shown by light.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "finding")]
 pub enum CablingFinding {
-    /// The fibre connects its two ends; powers are in 1/1000 dBm.
+    /// The fibre connects its two ends, with these powers in 1/1000 dBm.
     AsPlanned {
-        /// The power at the first end.
         at_a_mdbm: i32,
-        /// The power at the second end.
         at_b_mdbm: i32,
     },
     /// As planned, but an end receives less light than the budget requires.
     Weak {
-        /// The power at the first end.
         at_a_mdbm: i32,
-        /// The power at the second end.
         at_b_mdbm: i32,
-        /// The required power.
         least_mdbm: i32,
     },
     /// Light passes in one direction only: one fibre of the pair is dirty or broken.
     OneWay {
-        /// The end without light.
         dark: String,
-        /// The power at the other end.
         power_mdbm: i32,
     },
-    /// One end or both are connected to another end.
+    /// An end is connected to a wrong end.
     Elsewhere {
-        /// The light source of the first end.
         at_a: LightSource,
-        /// The light source of the second end.
         at_b: LightSource,
     },
     /// Neither end receives light from anywhere. The cable is missing, broken, or leads to another
-    /// path of its own module, which looks into one path at a time.
+    /// path of the same module, which looks into one path at a time.
     Missing,
-    /// One end was not tried.
     Untried {
-        /// The reason.
         why: String,
     },
 }
@@ -69,7 +58,6 @@ impl CablingFinding {
 /// Two exchanged plugs. Exchanging them, or those at the other ends, corrects two fibres.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Swap {
-    /// Two plugs to exchange.
     pub plugs: [String; 2],
     /// Or these two instead.
     pub or: [String; 2],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random cabling with random mistakes, each of which is found from light alone.
+//! Random cabling with random mistakes, which the light must reveal.
 
 use lightloom_fabric::khop::{KhopRing, Port, Shape};
 use lightloom_units::id::NodeId;
@@ -11,14 +11,13 @@ use super::*;
 
 const LEAST: i32 = -14_000;
 
-/// Where the light of an end arrives, its power, and whether neighbours are named.
+/// The end at which the light of each end arrives, its power, and whether neighbours have names.
 struct Plant {
     arrives: BTreeMap<FibreEnd, (FibreEnd, i32)>,
     names: bool,
 }
 
 impl Plant {
-    /// Returns a plant cabled as planned.
     fn of(planned: &[(FibreEnd, FibreEnd)], names: bool) -> Self {
         let both =
             planned.iter().flat_map(|(a, b)| [(a.clone(), b.clone()), (b.clone(), a.clone())]);
@@ -35,7 +34,6 @@ impl Plant {
         }
     }
 
-    /// Exchanges the plugs at two ends.
     fn swap(&mut self, a: &FibreEnd, b: &FibreEnd) {
         let (Some(of_a), Some(of_b)) = (self.other(a), self.other(b)) else { return };
         if of_a == *b {
@@ -114,7 +112,7 @@ fn fibres(planned: &[(FibreEnd, FibreEnd)]) -> Vec<FibreEnds> {
 
 /// Checks that every end's light source is the one in the plant.
 fn is_true(plant: &Plant, commission: &Commission) {
-    // A module looks into one of its fibres at a time, and so never into both ends of one.
+    // A module looks into one fibre at a time, and so never into both ends of one.
     let between = plant.arrives.iter().filter(|(from, (to, _))| from.0 != to.0);
     let lit_by: BTreeMap<String, String> =
         between.map(|(from, (to, _))| (end_name(to), end_name(from))).collect();
@@ -156,7 +154,7 @@ fn every_drawn_mistake_is_named() {
             match rng.random_range(0..4) {
                 0 if a != b => plant.swap(&a, &b),
                 1 => plant.pull(&a),
-                // One direction only: the light of a arrives nowhere.
+                // The light of a arrives nowhere, that of the other end still does.
                 2 => drop(plant.arrives.remove(&a)),
                 _ => {
                     if let Some((_, power)) = plant.arrives.get_mut(&a) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The devices and an agenda of what is due for each, so that no event needs a scan of all devices.
+//! The devices and an agenda of due reads, so that no event needs a scan of all devices.
 //!
-//! When a read is due, late or missed usually depends on its own device only, and is computed again
-//! when an event changes that device. Where it depends on other devices too, as for a late read, it
-//! is computed on each query.
+//! The due time of a read usually depends on one device only, and is computed again when an event
+//! changes that device. Where it depends on other devices as well, as for a late read, it is
+//! computed on each query.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
@@ -24,14 +24,13 @@ pub(super) struct Devices {
     entangled: BTreeSet<DeviceName>,
 }
 
-/// What the agenda needs to know of a device.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Place {
     /// When something is due for it, if that depends on this device only.
     due: Option<Micros>,
     is_dark: bool,
     is_down: bool,
-    /// What is due for it depends on other devices.
+    /// Its due time depends on other devices.
     is_entangled: bool,
 }
 
@@ -104,12 +103,10 @@ impl Devices {
         known.union(&self.changed).filter_map(|device| self.all.get_key_value(device))
     }
 
-    /// Returns the devices that miss light at a slot.
     pub(super) fn dark(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
         self.with_changed(&self.dark).filter(|(_, seen)| !seen.dark.is_empty())
     }
 
-    /// Returns the unreachable devices.
     pub(super) fn down(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
         self.with_changed(&self.down).filter(|(_, seen)| !seen.up)
     }
@@ -140,7 +137,6 @@ impl Controller {
         self.due_at(device, seen).into_iter().chain(poll).min()
     }
 
-    /// Returns when the first device is due.
     pub(super) fn first_due(&self) -> Option<Micros> {
         let Self { devices, .. } = self;
         let known = devices.due.iter().find(|(_, device)| !devices.changed.contains(device));
@@ -149,7 +145,6 @@ impl Controller {
         others.chain(known.map(|(at, _)| *at)).min()
     }
 
-    /// Returns the devices that are due, in order.
     pub(super) fn all_due(&self, now: Micros) -> Vec<DeviceName> {
         let known = self.devices.due.iter().take_while(|(at, _)| *at <= now);
         let others = self.devices.with_changed(&self.devices.entangled);
@@ -164,8 +159,8 @@ impl Controller {
 }
 
 impl Seen {
-    /// Returns whether its due time depends on other devices: its answer is late, or one of its
-    /// statuses is missed.
+    /// Returns whether its due time depends on other devices: its answer is late, or a status is
+    /// missed.
     fn is_entangled(&self) -> bool {
         self.in_flight.as_ref().is_some_and(|f| f.is_late || f.unanswered.is_some())
     }

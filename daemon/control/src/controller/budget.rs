@@ -12,7 +12,6 @@ use crate::ledger::{Ledger, Past};
 use crate::record::{Cause, TxnResult};
 use crate::state::{DeviceName, Micros, Now};
 
-/// A change by the daemon itself.
 #[derive(Clone, Debug)]
 pub(super) struct OwnChange {
     at: Micros,
@@ -31,15 +30,13 @@ impl OwnChange {
 }
 
 impl Controller {
-    /// Returns whether the daemon may make a change of its own. It may not after
-    /// [`OWN_CHANGES_MAX`] of them within the last hour, which suggest a fault that keeps coming
-    /// and going.
+    /// Returns whether the daemon may act without a request. It may not after [`OWN_CHANGES_MAX`]
+    /// own changes within the last hour, which suggest an intermittent fault.
     #[must_use]
     pub fn may_act_alone(&self, now: &Now) -> bool {
         self.own_changes_spent(now) < OWN_CHANGES_MAX
     }
 
-    /// Returns the number of own changes within [`OWN_CHANGES_WINDOW`].
     #[must_use]
     pub fn own_changes_spent(&self, now: &Now) -> usize {
         let recent = self.own_changes.iter().filter(|own| own.at + OWN_CHANGES_WINDOW > now.mono);

@@ -35,7 +35,6 @@ const DOUBLINGS_MAX: u32 = 5;
 /// A report of another controller by a device or its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// Another session moved something, in the device's words.
     Changed(String),
     /// Another controller holds the claim on this device; `None` once no other does.
     Claimed(Option<String>),
@@ -46,17 +45,16 @@ pub enum Foreign {
 pub struct Contended {
     /// How often restored positions were changed again.
     pub times: u32,
-    /// The last difference between ledger and device.
     pub drift: Option<Drift>,
     /// When the first of these changes was seen, Unix time in milliseconds.
     pub first_ms: u64,
-    /// When the last of these changes was seen.
     pub last_ms: u64,
     /// The device's own report, if it reports such changes.
     pub report: Option<String>,
     /// The other controller with the claim on the device, if its protocol has claims.
     pub claimed_by: Option<String>,
-    /// How much longer nothing is restored without an operator; `None` while restores continue.
+    /// How much longer restores are stopped without an operator's decision; `None` while they
+    /// continue.
     pub stopped_for: Option<Micros>,
 }
 
@@ -115,7 +113,7 @@ impl Controller {
         })
     }
 
-    /// Returns whether the daemon may restore drift of this device by itself.
+    /// Returns whether the daemon may restore drift of this device without a request.
     pub(super) fn may_restore(&self, device: &DeviceName, now: &Now) -> bool {
         let Some(known) = self.devices.get(device).map(|seen| &seen.contention) else {
             return false;
@@ -124,7 +122,7 @@ impl Controller {
         known.claimed_by.is_none() && !stopped && known.not_before <= now.mono
     }
 
-    /// Handles a report of another controller. A reported change is read at once.
+    /// Handles a report of another controller. A reported change is read immediately.
     pub(super) fn foreign(
         &mut self,
         now: &Now,
@@ -192,8 +190,8 @@ impl Controller {
         actions.push(Action::Note(Note::Contended(device.clone(), contended)));
     }
 
-    /// Handles the end of a transaction: counts a restore that moved light, and starts anew after
-    /// an operator's request.
+    /// Handles the end of a transaction: counts a restore that moved light, and resets the count
+    /// after an operator's request.
     pub(super) fn count_restore(&mut self, now: &Now, open: &Open, actions: &mut Vec<Action>) {
         let intent = &open.intent;
         if !intent.asked.actor.is_policy() {
@@ -243,7 +241,7 @@ impl Controller {
         }
     }
 
-    /// Takes over what earlier processes knew of failed restores.
+    /// Restores the contention of earlier processes from the ledger.
     pub(super) fn remember_restores(&mut self, now: &Now) {
         for (device, known) in restores(&self.ledger, now) {
             if let Some(seen) = self.devices.get_mut(&device) {
@@ -253,7 +251,6 @@ impl Controller {
     }
 }
 
-/// Returns the wait after this many consecutive restores.
 fn wait(restores: u32) -> Micros {
     Micros(FIRST_WAIT.0.saturating_mul(8_u64.saturating_pow(restores.saturating_sub(1))))
 }

@@ -21,32 +21,29 @@ use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Position, Slo
 /// for long.
 const QUICK_READS: u32 = 100;
 
-/// The consecutive reads in which a slot saw no light.
+/// Consecutive reads of a slot without light.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dark {
     pub(super) reads: u32,
-    /// When the first was answered.
     since: Micros,
     power_mdbm: i32,
 }
 
-/// A fibre that is known to carry no light towards one of its ends.
+/// A fibre with proven darkness towards an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarkFibre {
     /// The end that misses the light: it is up and at its position.
     pub near: FibreEnd,
-    /// The end that should send the light.
     pub far: FibreEnd,
-    /// The far end is unreachable, too.
+    /// Whether the far end is unreachable as well.
     pub far_is_down: bool,
-    /// The received power in 1/1000 dBm.
     pub power_mdbm: i32,
     /// The name of the wrong end whose light the far end sees, if the cables are crossed.
     pub far_lit_by: Option<String>,
 }
 
 impl Controller {
-    /// Returns whether the transaction under way moves this device.
+    /// Returns whether the open transaction moves this device.
     pub(super) fn is_moving(&self, device: &DeviceName) -> bool {
         self.ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(device))
     }
@@ -86,8 +83,8 @@ impl Controller {
         self.note_darkness(now, device);
     }
 
-    /// Counts the reads in which a slot missed its light. Until their meaning is certain, both ends
-    /// are read more often.
+    /// Counts the reads of a slot without light. Until their meaning is certain, both ends are read
+    /// more often.
     fn note_darkness(&mut self, now: &Now, device: &DeviceName) {
         let dark = self.dark_slots(device);
         let limits = self.inventory.limits(device);
@@ -112,8 +109,8 @@ impl Controller {
             let (is_first, wait) =
                 (dark.reads == 1, if dark.reads > QUICK_READS { slow } else { quick });
             if self.looks_back(&far) && self.dark_fibre(device, slot).is_none() {
-                // Some time after the last read: the far end may miss light, too, and the two would
-                // otherwise trigger each other's reads without a pause.
+                // Some time after the last read: the far end may miss light as well, and the two
+                // would otherwise trigger each other's reads without a pause.
                 let wait = wait.max(limits.settle_poll);
                 for device in [device, &far.0] {
                     self.look_within(device, wait);
@@ -129,7 +126,6 @@ impl Controller {
         }
     }
 
-    /// Reads a device again `wait` after its last read.
     pub(super) fn look_within(&mut self, device: &DeviceName, wait: Micros) {
         if let Some(seen) = self.devices.get_mut(device) {
             seen.next_poll = seen.next_poll.min(seen.read_at + wait);
@@ -202,7 +198,7 @@ impl Controller {
             true => (since, seen.read_at.min(far_read_at)),
             false => (since.max(other.silent_from(far_limits.silent_within)), seen.read_at),
         };
-        // The light promises of a far end are known once it was reached.
+        // The light promises of a far end are available once it was reached.
         let dark_within = match other.was_up {
             true => near_limits.dark_within.max(far_limits.dark_within),
             false => near_limits.dark_within,

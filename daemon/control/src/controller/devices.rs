@@ -162,7 +162,6 @@ impl Controller {
             seen.silent_since = now.mono;
         }
         seen.trouble = Some(trouble);
-        // Only at the first failure, not with each further try.
         if seen.observed.take().is_some() {
             self.look_around(&device);
         }

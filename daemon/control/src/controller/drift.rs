@@ -12,33 +12,26 @@ use crate::inventory::OnDrift;
 use crate::record::{Asked, Cause, Record};
 use crate::state::{DeviceName, Fabric, FibreEnd, Micros, Neighbours, Now, Positions, Slot, at};
 
-/// An end that is lit by another end than in the fabric: cables are plugged in the wrong way round.
+/// An end that is lit by another end than in the fabric, because cables were exchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossed {
-    /// The end that sees the light, at its position.
     pub end: FibreEnd,
     /// The end whose light arrives, in the device's words: `n17/b0.2`.
     pub lit_by: String,
-    /// The end whose light should arrive.
     pub should_be: FibreEnd,
 }
 
-/// The positions in a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Planned {
-    /// The digest of the plan.
     pub plan_sha256: String,
-    /// The positions that it wants.
     pub positions: Fabric,
 }
 
 impl Controller {
-    /// Sets the positions of the plan in force.
     pub fn plans(&mut self, planned: Planned) {
         self.planned = planned;
     }
 
-    /// Returns the positions of a device in the plan in force.
     #[must_use]
     pub fn planned(&self, device: &DeviceName) -> &Positions {
         static NOTHING: Positions = Positions::new();
@@ -46,7 +39,7 @@ impl Controller {
         self.planned.positions.get(device).filter(|_| known).unwrap_or(&NOTHING)
     }
 
-    /// Returns the wanted positions of a device: those of the plan, and the others that are ours.
+    /// Returns the wanted positions of a device: the plan's, and others that are ours.
     #[must_use]
     pub fn wanted(&self, device: &DeviceName) -> Positions {
         let mut wanted = self.ledger.owned.get(device).cloned().unwrap_or_default();
@@ -122,9 +115,8 @@ impl Controller {
     }
 
     /// Returns whether the next read of a device asks for its neighbours. It does if one was wrong,
-    /// to notice a repair at once, or if light is missing at the other end of one of its fibres. A
-    /// module of a node that may be dead is asked only for its status, which it promises to answer
-    /// soonest.
+    /// to notice a repair early, or if light is missing at the other end of a fibre. A module of a
+    /// node that may be dead is asked only for its status, which it promises to answer soonest.
     pub(super) fn asks_for_neighbours(&mut self, device: &DeviceName) -> Neighbours {
         let Some(seen) = self.devices.get_mut(device) else { return Neighbours::Usual };
         if seen.signalled.is_suspected() {
@@ -188,7 +180,7 @@ impl Controller {
     }
 
     /// Returns the apply that restores every reachable device to the plan and the journal; empty if
-    /// nothing has to move.
+    /// no device differs.
     ///
     /// # Errors
     /// Only light of others differs.
@@ -221,7 +213,7 @@ impl Controller {
     }
 }
 
-/// Returns the name of an end as people write it: `n17/b0.2`.
+/// Returns an end in the usual notation: `n17/b0.2`.
 #[must_use]
 pub fn end_name((device, _, position): &FibreEnd) -> String {
     format!("{device}.{}", position.0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that do not answer: how long a change waits for them, what is undone without them, and
-//! their deferred changes.
+//! Devices that do not answer: how long a change waits for them, the undo without them, and their
+//! deferred changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,29 +14,25 @@ use crate::owed::Owed;
 use crate::record::{Cause, OnFailure};
 use crate::state::{DeviceName, Micros, Move, Now, Observation, Positions, Txn};
 
-/// What an operator can do now about a device in attention, restricted to what would be accepted.
+/// The actions that an operator can take about a device in attention, if they would be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// Nothing until this transaction has ended.
     Over(Txn),
     /// The device does not answer, so it cannot be adopted or moved. Its deferred change is made
     /// when it answers.
-    Answer {
-        /// Whether it has a deferred change.
-        owed: bool,
-    },
+    Answer { owed: bool },
     /// First confirm or roll back this transaction.
     Decide(Txn),
-    /// Adopt it as it is.
+    /// Adopt its current positions.
     Adopt {
-        /// Whether a plan for everything can be applied, too, because every device answers.
+        /// Whether a plan for everything can be applied as well, because every device answers.
         apply: bool,
     },
 }
 
-/// Healthy devices answer sooner; slower ones are named as waited for.
+/// Healthy devices answer sooner; a refusal lists slower ones.
 const ANSWERS_WITHIN: Micros = Micros::from_millis(250);
-/// The most devices that a refusal names.
 const NAMES_MAX: usize = 6;
 
 impl Controller {
@@ -44,7 +40,7 @@ impl Controller {
         self.devices.get(device).is_some_and(|seen| seen.up && seen.observed.is_some())
     }
 
-    /// Returns what an operator can do about this device in attention.
+    /// Returns the operator's options for this device in attention.
     #[must_use]
     pub fn remedy(&self, device: &DeviceName) -> Remedy {
         let owed = self.ledger.owed.get(device);
@@ -67,7 +63,6 @@ impl Controller {
         devices.map(|(device, _)| device.clone()).collect()
     }
 
-    /// Describes the transaction under way, if any, and the devices for which it waits.
     pub(super) fn on_its_way(&self, now: &Now) -> Option<String> {
         let txn = self.ledger.open.as_ref()?.intent.txn;
         let waits: Vec<String> = self
@@ -83,8 +78,8 @@ impl Controller {
         Some(format!("transaction {txn} is on its way{waits}"))
     }
 
-    /// Returns the silent devices for which the transaction waits, and the longest remaining time
-    /// of each.
+    /// Returns the silent devices that the transaction awaits, and the longest remaining time of
+    /// each.
     #[must_use]
     pub fn waits_for(&self, now: &Now) -> BTreeMap<DeviceName, Micros> {
         let waits = self.drive.iter().flat_map(|drive| drive.waits_for());
@@ -105,9 +100,9 @@ impl Controller {
         flight.is_some_and(|flight| flight.asked + ANSWERS_WITHIN < now.mono)
     }
 
-    /// Returns the moves that undo everything, including those of silent devices. These are assumed
-    /// at the ledger's positions and left out if they need not move. Devices that are no longer
-    /// installed are left out, too.
+    /// Returns the moves that undo everything, also on silent devices. These are assumed at the
+    /// ledger's positions and left out if they need not move. Devices that are no longer installed
+    /// are left out as well.
     pub(super) fn changes_back(
         &self,
         back: &mut Apply,
@@ -153,7 +148,6 @@ impl Controller {
         owed.is_some_and(|owed| !self.answers(device) || self.can_settle(device, owed))
     }
 
-    /// Returns when the next deferred change is made.
     pub(super) fn settles_at(&self, now: &Now) -> Option<Micros> {
         if self.ledger.owed.is_empty() || self.busy(now).is_some() {
             return None;
@@ -173,7 +167,8 @@ impl Controller {
         }
     }
 
-    /// Makes the deferred change of a device. After a failure the next try comes ever later.
+    /// Makes the deferred change of a device. After each failure the pause until the next try
+    /// grows.
     pub(super) fn settle(&mut self, now: &Now, actions: &mut Vec<Action>) {
         if self.busy(now).is_some() {
             return;

@@ -17,7 +17,6 @@ use crate::state::{DeviceName, FibreEnd, Now, Observation, Position, Slot, at};
 const BRIGHTER: i32 = 1_000;
 
 impl Seen {
-    /// Records the usual power at the current positions.
     pub(super) fn note_usual(&mut self, read: &Observation, least: i32) {
         for (&slot, &power) in read.power_mdbm.iter().filter(|(_, power)| **power >= least) {
             let place = (slot, at(&read.positions, slot));
@@ -35,9 +34,9 @@ impl Seen {
 }
 
 impl Controller {
-    /// Returns the links that both ends should look into, as last read, and the modules on fibres
-    /// that none of them uses. Links that are being moved, that belong to a restarted device, or
-    /// that have a shut-down port are left out.
+    /// Returns the links that both ends should look into, as last read, and the modules on unused
+    /// fibres. Links that are being moved, that belong to a restarted device, or that have a
+    /// shut-down port are left out.
     #[must_use]
     pub fn links(&self, now: &Now) -> (Vec<Link>, Vec<Loose>) {
         let fibres = self.inventory.fibres.iter();

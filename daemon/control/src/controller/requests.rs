@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests of clients, each answered at once: apply, confirm, roll back, adopt, hold.
+//! Requests of clients, each answered without waiting for devices: apply, confirm, roll back,
+//! adopt, hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +110,7 @@ impl Controller {
         let owned =
             |device: &DeviceName| self.ledger.owned.get(device).cloned().unwrap_or_default();
         let owned_before: Fabric = apply.target.keys().map(|d| (d.clone(), owned(d))).collect();
-        // Slots that a probe does not name stay ours as they were.
+        // Slots that a probe does not name stay ours.
         let mut goal = apply.target;
         if apply.mode == Mode::Probe {
             for (device, slots) in &mut goal {
@@ -156,7 +157,6 @@ impl Controller {
         Answer::Accepted { txn }
     }
 
-    /// Records the parts that an operator reports as failed.
     pub(crate) fn report(
         &mut self,
         now: &Now,
@@ -167,7 +167,6 @@ impl Controller {
         self.append(Record::Reported { asked, parts, wall_ms: now.wall_ms }, actions);
     }
 
-    /// Records the owner of the circuits.
     pub(crate) fn lease(
         &mut self,
         now: &Now,
@@ -249,9 +248,9 @@ impl Controller {
         Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
     }
 
-    /// Sets the target for an undo of `txn`, which waits for its confirmation: its [way
-    /// back](Self::way_back), changed by the policy to lead around faults since. Valid until the
-    /// next change.
+    /// Sets the target for an undo of `txn`, which waits for its confirmation: its [exact
+    /// rollback](Self::way_back), changed by the policy to lead around faults since. Valid until
+    /// the next change.
     pub fn lead_back_around(&mut self, txn: Txn, back: Apply) {
         self.around = Some((txn, back));
     }
@@ -321,9 +320,9 @@ impl Controller {
         Answer::Adopted { devices: devices.len(), slots, silent }
     }
 
-    /// Switches held drain controls at once, outside any transaction, because they move traffic and
-    /// not light. The record comes first, so after a crash in between they are held and reported as
-    /// drift.
+    /// Switches held drain controls immediately and outside any transaction, because they move
+    /// traffic and not light. The record comes first, so after a crash in between they are held and
+    /// reported as drift.
     fn hold(
         &mut self,
         now: &Now,

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that were shut down. They report that they send no light, which is no fault.
+//! Ports that were shut down. They report that they send no light, which is normal.
 
 use super::Controller;
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Shut, Slot};
 
-/// An end of a fibre that sends no light because it was shut down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShutEnd {
-    /// The end, at its position in the ledger.
     pub end: FibreEnd,
-    /// The end that misses its light.
     pub far: FibreEnd,
-    /// The reported reason.
     pub why: Shut,
     /// When it was first read so, on the monotonic clock.
     pub since: Micros,

@@ -34,12 +34,10 @@ use super::{Action, Controller, Seen};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Micros, Neighbours, Now, Op, Position, Slot, at};
 
-/// An unsolicited report of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// This slot no longer receives light at this position.
     LightLost(Slot, Position),
-    /// The slot receives light again.
     LightBack(Slot),
     /// The device is at another position than it was brought to, or has restarted.
     Changed,
@@ -50,51 +48,47 @@ pub enum Signal {
 /// The conclusion about a device with a missed status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missed {
-    /// It may be busy, as others are.
+    /// It may be busy like others.
     Unclear,
     /// Only this device does not answer; one answer may be lost.
     AskAgain,
-    /// It is dead, alone or with its node.
     Dead,
 }
 
-/// The missed statuses in a row after which a module is dead while others of its node answer.
+/// The consecutive missed statuses after which a module is dead while others of the node answer.
 const ASKED_ALONE: u32 = 3;
 
-/// The most reports of a device that are handled at once.
+/// The longest burst of a device's reports that is handled.
 const SIGNALS_BURST: u64 = 16;
 /// The average interval of handled reports, which limits the reads that a device can cause by
 /// endless reports.
 const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
-/// The reports of a device and what follows from them.
+/// The reports of a device and their consequences.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
     /// Slots with reported loss of light, and when, until it returns or a read sees it.
     lost: BTreeMap<Slot, Micros>,
-    /// When a far end lost the light of its node, if it has not answered since.
+    /// When a far end lost the node's light, if this module has not answered since.
     suspected: Option<Micros>,
-    /// The consecutive missed statuses since then.
     missed: u32,
-    /// Since when its status is missing, if it was given up for that.
+    /// Since when its status is missing, if that was the reason to give it up.
     pub(super) silent_since: Option<Micros>,
     /// When it last sent something other than a valid answer.
     heard_at: Micros,
-    /// When it was to be read at once; earlier requests do not count.
+    /// When it was to be read immediately; earlier requests do not count.
     wanted_at: Micros,
-    /// It was given up with its whole node, and its light is gone, too.
+    /// It was given up with its whole node, and its light is gone.
     pub(super) is_found_dead: bool,
-    /// The same, but no far end could miss its light.
+    /// It was given up with its whole node, but no far end could miss its light.
     pub(super) is_silent_beside: bool,
     paid_until: Micros,
-    /// It was read since it became reachable.
     is_read: bool,
 }
 
 /// The number of reads that determine the speed of a device.
 const PACE_READS: usize = 8;
 
-/// The durations of a device's last reads, from request to answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     took: [Micros; PACE_READS],
@@ -107,7 +101,6 @@ pub(super) struct Pace {
 const CROWD: usize = 16;
 const CROWD_WITHIN: Micros = Micros::from_millis(1);
 
-/// The times of the last requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Crowd {
     asked: [Option<Micros>; CROWD],
@@ -115,7 +108,6 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// Returns whether this request is part of a crowd.
     pub(super) fn joined(&mut self, now: Micros) -> bool {
         let oldest = self.asked[self.next].replace(now);
         self.next = (self.next + 1) % CROWD;
@@ -143,7 +135,7 @@ impl Pace {
 }
 
 impl Signalled {
-    /// Returns whether a far end lost the light of its node and it has not answered since.
+    /// Returns whether a far end lost the node's light and this module has not answered since.
     pub(super) fn is_suspected(&self) -> bool {
         self.suspected.is_some()
     }
@@ -155,7 +147,6 @@ impl Signalled {
         (self.is_found_dead, self.is_silent_beside) = (false, false);
     }
 
-    /// Records that it sent something.
     pub(super) fn is_heard(&mut self, now: &Now) {
         (self.heard_at, self.missed) = (now.mono, 0);
     }
@@ -183,7 +174,6 @@ impl Signalled {
         self.wanted_at > asked
     }
 
-    /// Resets everything for a new connection.
     pub(super) fn reset(&mut self) {
         *self = Self { paid_until: self.paid_until, ..Self::default() };
     }
@@ -219,7 +209,7 @@ impl Controller {
         }
     }
 
-    /// Reads every reachable device at once.
+    /// Reads every reachable device immediately.
     pub fn ask_all(&mut self, now: &Now) {
         let in_reach = self.devices.values_mut().filter(|seen| seen.up);
         in_reach
@@ -248,8 +238,8 @@ impl Controller {
         self.look_around(&far.0);
     }
 
-    /// Returns whether a reachable device may be asked: nothing is pending, or only a request from
-    /// before the loss of its node's light.
+    /// Returns whether a reachable device may be queried: it is idle, or its request dates from
+    /// before the loss of the node's light.
     pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Seen) -> bool {
         let promises = || self.inventory.limits(device).probe_within > Micros(0);
         seen.up
@@ -269,8 +259,8 @@ impl Controller {
         Some(answers.map_or(longest, |answers| Micros(2 * (answers + slow).0).min(longest)))
     }
 
-    /// Returns how long a witness's status may take to show that others could have answered. Those
-    /// were asked earlier, so they have been silent for longer.
+    /// Returns how long a witness's status may take to show that others could have answered. The
+    /// others were queried earlier, so they have been silent for longer.
     fn prompt_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let limits = &self.inventory.devices.get(device)?.limits;
         let within = limits.probe_within.max(Micros(2 * seen.pace.slow().0));
@@ -285,8 +275,8 @@ impl Controller {
         Some(asked + self.status_within(device, seen)?)
     }
 
-    /// Reads the far ends of this node's fibres once more, and its other modules. Their answers
-    /// show that this device could have answered.
+    /// Reads the far ends of this node's fibres again, and its other modules. Their answers show
+    /// that this device could have answered.
     pub(super) fn ask_witnesses(&mut self, now: &Now, device: &DeviceName) {
         let mut node = self.of_same_node(device);
         let beside = node.clone();
@@ -297,9 +287,9 @@ impl Controller {
         }
     }
 
-    /// Returns whether only this device of its node misses a status. It sent nothing since its
-    /// light is gone, while a reporting far end and its node's other modules answered promptly
-    /// since the request.
+    /// Returns whether only this device of its node misses a status. It has sent nothing since its
+    /// light vanished, while a reporting far end and the node's other modules answered promptly
+    /// after the request.
     fn is_silent_alone(&self, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
@@ -320,7 +310,6 @@ impl Controller {
             && beside.iter().all(answered)
     }
 
-    /// Returns the conclusion about a device with a missed status.
     pub(super) fn missed(&self, device: &DeviceName) -> Missed {
         let asked = self.devices.get(device).map_or(0, |seen| seen.signalled.missed);
         match (self.is_node_dead(device), self.is_silent_alone(device)) {
@@ -331,7 +320,7 @@ impl Controller {
         }
     }
 
-    /// Asks a device for its status once more.
+    /// Requests the status of a device again.
     pub(super) fn ask_again(&mut self, now: &Now, device: &DeviceName, actions: &mut Vec<Action>) {
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.in_flight = None;
@@ -341,9 +330,9 @@ impl Controller {
         self.ask_witnesses(now, device);
     }
 
-    /// Returns whether the node of this device is dead. No reachable module of it answers a status,
-    /// and later reads of the far ends see none of their light. A far end that reported the loss
-    /// has answered promptly since; two are needed if only one module was reachable.
+    /// Returns whether the node of this device is dead. No reachable module of the node answers a
+    /// status, and later reads of the far ends see no light. A far end that reported the loss has
+    /// answered promptly since; two are needed if only one module was reachable.
     pub(super) fn is_node_dead(&self, device: &DeviceName) -> bool {
         let mut node = self.of_same_node(device);
         node.push(device.clone());
@@ -360,7 +349,6 @@ impl Controller {
             && in_reach.iter().all(|module| self.is_light_gone(module) != Some(false))
     }
 
-    /// Marks a device that is given up with its whole node.
     pub(super) fn found_dead(&mut self, device: &DeviceName) {
         let gone = self.is_light_gone(device) == Some(true);
         if let Some(seen) = self.devices.get_mut(device) {
@@ -428,8 +416,8 @@ impl Seen {
 mod tests {
     use super::*;
 
-    /// A thousand devices are read at once: their answers wait for the daemon, and none counts as
-    /// slow.
+    /// A thousand devices are read together: their answers wait for the daemon, and no device
+    /// counts as slow.
     #[test]
     fn a_reading_in_a_crowd_is_no_pace_of_the_device() {
         let mut crowd = Crowd::default();

@@ -66,7 +66,7 @@ impl Controller {
         }
     }
 
-    /// Handles a late answer or a missed status: reads at once what distinguishes the cases.
+    /// Handles a late answer or a missed status: starts the reads that distinguish the cases.
     fn note_late(&mut self, now: &Now, device: &DeviceName) {
         let missed = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
         let missed = missed.filter(|missed| *missed <= now.mono);
@@ -83,7 +83,6 @@ impl Controller {
         }
     }
 
-    /// Handles the begin or end of a query about a device. Waiting operations count from its end.
     pub(super) fn occupied(&mut self, now: &Now, device: &DeviceName, occupied: bool) {
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.occupied = occupied;
@@ -97,8 +96,7 @@ impl Controller {
         }
     }
 
-    /// Returns the far ends of a device's lit slots, and the switches to which its node is
-    /// connected.
+    /// Returns the far ends of a device's lit slots, and the switches of its node.
     pub(super) fn opposite(&self, device: &DeviceName) -> Vec<DeviceName> {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
@@ -107,7 +105,7 @@ impl Controller {
         far.map(|(far, ..)| far).chain(switches).cloned().collect()
     }
 
-    /// Returns the other modules of its node, which often fail together.
+    /// Returns the other modules of the node, which often fail together.
     pub(super) fn of_same_node(&self, device: &DeviceName) -> Vec<DeviceName> {
         let Some((node, _)) = device.as_str().split_once('/') else { return Vec::new() };
         let first = format!("{node}/");
@@ -116,8 +114,8 @@ impl Controller {
         of_node.filter(|name| *name != device).cloned().collect()
     }
 
-    /// Reads what shows whether a device is dead: its node's other modules, and the far ends of all
-    /// of them.
+    /// Reads the devices that show whether a device is dead: its node's other modules, and the far
+    /// ends of all these modules.
     pub(super) fn look_around(&mut self, device: &DeviceName) {
         let mut around = self.of_same_node(device);
         let opposite = around.iter().chain([device]).flat_map(|device| self.opposite(device));
@@ -128,9 +126,9 @@ impl Controller {
         }
     }
 
-    /// Returns whether a late answer can be given up early. Either other evidence shows that the
-    /// device is dead, or it is a read and a newer one is wanted. The answer may be lost after a
-    /// short interruption, and no other request is possible before.
+    /// Returns whether a late answer need not be awaited to its end. Either other evidence shows
+    /// that the device is dead, or it is a read and a newer one is wanted. The answer may be lost
+    /// after a short interruption, and no other request is possible before.
     fn is_needless(&self, device: &DeviceName, seen: &Seen) -> bool {
         let is_old = seen
             .in_flight
@@ -140,7 +138,7 @@ impl Controller {
     }
 
     /// Returns whether other evidence shows that a device is dead: its light is missing, or that of
-    /// an unreachable module of its node. A module in loopback sends light to no other.
+    /// an unreachable module on the same node. A module in loopback sends light to no other.
     fn is_witnessed(&self, device: &DeviceName) -> bool {
         let is_down = |name: &DeviceName| self.devices.get(name).is_some_and(|seen| !seen.up);
         let mut of_node = self.of_same_node(device).into_iter();

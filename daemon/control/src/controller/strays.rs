@@ -91,7 +91,6 @@ impl Controller {
         known.push(stray);
     }
 
-    /// The device refuses commands of earlier epochs.
     pub(super) fn expect_nothing_late(&mut self, device: &DeviceName) {
         self.strays.remove(device);
     }
@@ -105,7 +104,6 @@ impl Controller {
         if is_poll { every } else { self.inventory.first_poll_after(device, every) }
     }
 
-    /// Undoes late commands.
     pub(super) fn restore_late(&mut self, now: &Now, actions: &mut Vec<Action>) {
         self.strays.retain(|_, strays| {
             strays.retain(|stray| now.mono < stray.until);

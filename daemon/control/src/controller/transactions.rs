@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The transaction under way: the commands of a drive become records and sends, and its end a
-//! result.
+//! The open transaction: the commands of a drive become records and sends, and its end a result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,8 +44,8 @@ impl Controller {
     ) {
         let Some(open) = &self.ledger.open else { return };
         if makes_up(&open.intent.cause) {
-            // Its traffic was taken off for the deferred change, and is restored even if the device
-            // need not move.
+            // The deferred change took its traffic off, which is restored even if the device need
+            // not move.
             let drains = |device: &DeviceName| {
                 self.inventory.devices.get(device).is_some_and(|d| !d.levers.is_empty())
             };
@@ -105,7 +104,6 @@ impl Controller {
         intent.after.keys().filter_map(known).collect()
     }
 
-    /// Returns the positions of the devices at the far ends.
     fn standing_opposite(&self, target: &Fabric) -> Fabric {
         let ends = target.iter().flat_map(|(device, slots)| {
             slots.iter().filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to))
@@ -115,7 +113,7 @@ impl Controller {
         let seen =
             |far: &&DeviceName| self.devices.get(*far).filter(|seen| seen.up)?.observed.as_ref();
         let stands = opposite.iter().filter_map(|far| Some(((*far).clone(), seen(far)?)));
-        // A shut-down port sends no light at any position, so none is expected from it.
+        // A shut-down port sends no light at any position.
         let sends = |seen: &Observation| {
             let mut positions = seen.positions.clone();
             positions.retain(|slot, _| !seen.is_shut(*slot));
@@ -230,7 +228,7 @@ impl Controller {
         let committed = result == TxnResult::Committed;
         let pending = within.filter(|_| committed);
         let pending = pending.map(|within| Pending { txn, since: now.clone(), within });
-        // Devices that the target names but that did not have to move are ours now, too.
+        // Devices that the target names but that did not have to move are ours now.
         let mut parts = parts;
         let undone = result == TxnResult::Partial && open.intent.cause.undoes();
         if committed || undone {
@@ -260,7 +258,6 @@ impl Controller {
     }
 }
 
-/// Returns whether this is a deferred change.
 fn makes_up(cause: &Cause) -> bool {
     matches!(cause, Cause::Owed(_))
 }
@@ -272,7 +269,7 @@ fn owe(parts: &mut BTreeMap<DeviceName, PartEnd>) {
     }
 }
 
-/// Combines the results of the way forward and the way back.
+/// Combines the results of both directions.
 fn merge(
     forward: &BTreeMap<DeviceName, PartEnd>,
     back: BTreeMap<DeviceName, PartEnd>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What other devices see of a silent one: its light at the far ends of its circuits.
+//! The light of a silent device, seen at the far ends of its circuits.
 //!
 //! Silence proves nothing about a device, because its line or the daemon's own may be lost. A
 //! reading does.
@@ -8,30 +8,28 @@ use super::Controller;
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, at};
 
-/// What the far end of a circuit reads of a silent device.
+/// The reading of a silent device's light at a far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
     /// No light, for longer than settling takes, with the power in 1/1000 dBm.
     Dark(i32),
     /// Light, in a reading since the device fell silent.
     Lit,
-    /// Nothing conclusive: the far end is silent, too, is being moved, or was not read often
+    /// Nothing conclusive: the far end is silent itself, is being moved, or was not read often
     /// enough.
     Nothing,
 }
 
-/// A circuit of a silent device, seen from its far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Testimony {
     /// The far end, which should see the device.
     pub witness: FibreEnd,
-    /// What it sees.
     pub sight: Sight,
 }
 
 impl Controller {
-    /// Returns what the far ends of this device's circuits see of it. Both ends of a circuit should
-    /// look into it.
+    /// Returns the readings at the far ends of this device's circuits. Both ends of a circuit
+    /// should look into it.
     #[must_use]
     pub fn testimonies(&self, device: &DeviceName) -> Vec<Testimony> {
         let owned = self.ledger.owned.get(device).into_iter().flatten();

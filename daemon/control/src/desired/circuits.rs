@@ -14,7 +14,6 @@ use crate::state::{DeviceName, Fabric, Move, Position, Positions, Slot};
 /// The device of each optical switch, with its numbering of the plan's ports.
 pub type Switches = BTreeMap<OcsId, (DeviceName, DevicePorts)>;
 
-/// The most switches that are named.
 const SWITCHES_NAMED: usize = 6;
 
 /// Returns the positions of every switch for these circuits. Slots that are not named are dark.
@@ -80,7 +79,8 @@ pub fn has_circuits(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| !phase.circuits.is_empty())
 }
 
-/// Returns the phase whose circuits are ours now, or `None` if other circuits or none are lit.
+/// Returns the phase whose circuits are ours now, or `None` if other circuits are lit or all is
+/// dark.
 #[must_use]
 pub fn in_force<'a>(
     switches: &Switches,
@@ -96,7 +96,6 @@ pub fn in_force<'a>(
     phases.iter().filter(|phase| !phase.circuits.is_empty()).find(is_lit)
 }
 
-/// Lists the names of phases.
 #[must_use]
 pub fn names(phases: &[PhasePlan]) -> String {
     phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>().join(", ")

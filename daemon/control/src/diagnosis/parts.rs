@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The predictions of each part for each of its possible faults.
+//! The predictions of each part for every possible fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,10 @@ const MISSING: i32 = -8;
 /// The score of a possible symptom that is seen.
 const ALSO: i32 = 4;
 
-/// One possible fault of a part.
 #[derive(Clone, Debug)]
 pub(super) struct Explanation {
     pub(super) culprit: Culprit,
-    /// The certain symptoms.
     always: Vec<Symptom>,
-    /// The possible symptoms.
     perhaps: Vec<Symptom>,
     /// How much more or less often this happens than other faults.
     prior: i32,
@@ -68,7 +65,7 @@ impl Explanation {
         }
         let of = |symptom: &Symptom| match symptom {
             _ if left.contains(symptom) => SEEN,
-            // Another part explains it already, so it counts neither way.
+            // Another part explains it already, so it counts neither for nor against this one.
             _ if explained.contains(symptom) => 0,
             _ => MISSING,
         };
@@ -78,7 +75,7 @@ impl Explanation {
     }
 }
 
-/// One direction of a link, from one module to another.
+/// A direction of a link, from one module to another.
 struct Way<'a> {
     link: &'a Link,
     from: usize,
@@ -112,7 +109,7 @@ impl Way<'_> {
         port.arrives?;
         Some(Symptom::PortMisses(over.switch.clone(), port.slot))
     }
-    /// Returns the symptom that the switch's port at the receiver emits less than came in.
+    /// Returns the symptom that the switch's port at the receiver emits less than it received.
     fn lost(&self) -> Option<Symptom> {
         let over = self.link.over.as_ref()?;
         let port = &over.ports[1 - self.from];
@@ -121,7 +118,6 @@ impl Way<'_> {
     }
 }
 
-/// Returns every possible fault of the parts of these links.
 pub(super) fn explanations(links: &[Link], loose: &[Loose]) -> Vec<Explanation> {
     let mut all = Vec::new();
     let mut nodes: BTreeMap<&str, BTreeSet<&DeviceName>> = BTreeMap::new();
@@ -211,7 +207,6 @@ fn of_fibre(
     all.push(Explanation::new(fibre, 0).always(tilted.into_iter().flatten()));
 }
 
-/// Adds the faults of a lane of the sender or the receiver.
 fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
     let (sender, receiver) = (way.sender(), way.receiver());
     let lanes = way.link.ends[way.from].usual.sent.len();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Symptoms: differences between the readings and those of a time when the link was well.
+//! Symptoms: differences between current readings and readings from when the link was well.
 
 use std::collections::BTreeSet;
 
 use super::{Link, OverSwitch, PortReading, Symptom};
 
-/// The power below which there is no light, in 1/1000 dBm.
+/// The least power that counts as light, in 1/1000 dBm.
 const DARK: i32 = -25_000;
 /// The loss against the usual power that exceeds noise, in 1/1000 dB.
 const LESS: i32 = 1_200;
@@ -18,7 +18,6 @@ const MORE_ERRORS: i32 = 1_000;
 /// The additional errors per decibel of missing light, in 1/1000 of a decade.
 const ERRORS_OF_LIGHT: i32 = 500;
 
-/// Returns every symptom of these links.
 pub(super) fn of(links: &[Link]) -> BTreeSet<Symptom> {
     let mut symptoms = BTreeSet::new();
     for link in links {

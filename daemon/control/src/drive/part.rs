@@ -10,7 +10,6 @@ pub enum Verdict {
     Applied,
     /// No command that moves light was sent.
     Untouched,
-    /// The device refused.
     Refused,
     /// The device is at another position after the attempt, or its light is insufficient.
     Failed,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Probes: everything moves at once, and at the end every end is read.
+//! Probes: everything moves together, and at the end every end is read.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::{Command, Drive, PartEnd, Stage, Verdict};
 use crate::state::{DeviceName, Neighbours, Op, Outcome};
 
 impl Drive {
-    /// Turns the drive into a probe. Everything moves at once, any light is accepted, and these
+    /// Turns the drive into a probe. Everything moves together, any light is accepted, and these
     /// devices are read at the end.
     pub fn probe(&mut self, looks: BTreeSet<DeviceName>) {
         (self.is_probe, self.looks) = (true, looks);
@@ -29,7 +29,6 @@ impl Drive {
         self.trouble.entry(device.clone()).or_insert(PartEnd::new(Verdict::Unknown, detail));
     }
 
-    /// Reads every end of a probe once all devices are at their positions.
     pub(super) fn look(&mut self, commands: &mut Vec<Command>) -> Stage {
         let moved = self.looks.iter().filter(|device| !self.trouble.contains_key(*device));
         self.looking = moved.cloned().collect();

@@ -28,7 +28,6 @@ impl Key {
         hex(&Sha256::digest(self.0))
     }
 
-    /// Parses 64 hex digits.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
@@ -57,7 +56,6 @@ pub(super) struct Chain {
     pub(super) seq: u64,
     pub(super) hash: String,
     pub(super) key: Option<Key>,
-    /// The first keyed line.
     pub(super) keyed_from: Option<u64>,
 }
 

@@ -23,9 +23,9 @@ impl Ledger {
         self.plans.get(sha256).map(|kept| kept.plan())
     }
 
-    /// Returns the plans that must be kept: the current ones, that of the change under way, and
-    /// those to which an undo of the last change, or of the one that waits for its confirmation,
-    /// would lead.
+    /// Returns the plans that must be kept: the current plans, the open transaction's plan, and the
+    /// plans to return to if the last change, or the one that waits for its confirmation, is
+    /// undone.
     #[must_use]
     pub fn plans_needed(&self) -> BTreeSet<&str> {
         let pending = self.pending.as_ref().map(|pending| pending.txn);
@@ -67,8 +67,8 @@ impl Ledger {
         self.plans.retain(|name, _| keep.contains(name));
     }
 
-    /// Returns the first records of a journal that continues another, whose last line has the hash
-    /// `after`.
+    /// Returns the first records of a journal that continues another. `after` is the hash of the
+    /// other journal's last line.
     #[must_use]
     pub fn begun_anew(&self, after: String) -> Vec<Record> {
         let mut ledger = self.clone();

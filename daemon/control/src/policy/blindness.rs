@@ -12,19 +12,17 @@ use crate::controller::{Seen, Sight};
 use crate::management::{Domain, Trouble};
 use crate::state::{DeviceName, Micros, Now};
 
-/// Simultaneous silence of one in this many devices is no accident of single lines.
+/// Silence of at least one in this many devices is not explained by single lines.
 const SHARE: usize = 10;
 
-/// Devices that fell silent together and whose light no far end misses.
+/// Devices that fell silent together while no far end misses their light.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagementLost {
-    /// The devices, in order.
     pub devices: Vec<DeviceName>,
     /// The number of devices whose light others still see.
     pub lit: usize,
-    /// The domains all of whose devices are silent.
+    /// The domains with only silent devices.
     pub behind: Vec<Domain>,
-    /// The number of devices that this machine cannot ask.
     pub unasked: usize,
     /// Since when the first of them is silent.
     pub since: Micros,
@@ -56,7 +54,7 @@ impl Control {
 
     /// Returns the nodes of jobs whose death would not be noticed, and whether each has been silent
     /// for longer than a heartbeat. No far end looks into a fibre of such a node, and no switch of
-    /// its network is driven.
+    /// the node's network is driven.
     #[must_use]
     pub fn unwitnessed(&self, now: &Now) -> BTreeMap<NodeId, bool> {
         let groups = self.plan.iter().flat_map(|plan| &plan.groups);

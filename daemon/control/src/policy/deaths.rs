@@ -17,7 +17,7 @@ use lightloom_units::id::BundleId;
 /// How long a bypass that would move groups waits for the answers of all modules.
 const ASKED_ALL_WITHIN: Micros = Micros::from_millis(20);
 
-/// Returns whether a bypass was put off because all modules have to be asked first.
+/// Returns whether a bypass waits until all modules have answered.
 fn is_asking(begun: &[Action]) -> bool {
     begun.iter().any(|action| match action {
         Action::Answer(OWN, Answer::Refused { reasons }) => *reasons == [ASKS_ALL],
@@ -58,8 +58,8 @@ impl Control {
         broken
     }
 
-    /// Adds silent modules of a dead module's node that send no light either. Both are bypassed at
-    /// once, because a bypass of one would be refused by the other.
+    /// Adds silent modules of a dead module's node that send no light either. Both are bypassed
+    /// together, because a bypass of one would be refused by the other.
     fn join_siblings(
         &self,
         now: &Now,
@@ -108,7 +108,7 @@ impl Control {
 
     /// Returns whether `device`, on the node of the dead `bundle`, may still prove dead because its
     /// read or hello has not ended. A device that fell silent later has as much time: `bundle` may
-    /// have been dead for minutes, and one lost answer is no death.
+    /// have been dead for minutes, and one lost answer proves nothing.
     fn awaits_verdict(&self, now: &Now, bundle: BundleId, device: &DeviceName) -> bool {
         if self.controller.is_silent_beside(device, now) {
             return false;
@@ -121,8 +121,8 @@ impl Control {
         now.mono < since + waits && self.controller.may_be_silent(device, since, now)
     }
 
-    /// Returns whether another module of a dead module's node may be dead, too. Both are then
-    /// bypassed together, a moment later.
+    /// Returns whether another module of a dead module's node may be dead. Both are then bypassed
+    /// together, a moment later.
     fn waits_for_siblings(&self, now: &Now, broken: &[(Part, String)]) -> bool {
         let bundles = broken.iter().filter_map(|(part, _)| match part {
             Part::Bundle(bundle) => Some(*bundle),
@@ -144,7 +144,7 @@ impl Control {
             return Vec::new();
         };
         let mut broken: Vec<(Part, String)> = self.detected(now).into_iter().collect();
-        // The same dark fibre is seen from both of its ends.
+        // Both ends report the same dark fibre.
         broken.retain(|(part, _)| {
             bypass::is_news(installed, &known, *part)
                 && known.insert(installed, *part).unwrap_or(false)
@@ -152,7 +152,7 @@ impl Control {
         broken
     }
 
-    /// Returns the next time at which a bypass may become due because a wait ends.
+    /// Returns when a bypass may next become due because a wait ends.
     pub(super) fn bypass_due(&self, now: &Now) -> Option<Micros> {
         let may_bypass = self.setup.on_fault == OnFault::Bypass
             && self.failed.is_none()
@@ -161,7 +161,7 @@ impl Control {
         if may_bypass { tries().min() } else { None }
     }
 
-    /// Returns whether a module that was asked before a move of groups may still answer.
+    /// Returns whether the answers of some modules are still missing before a move of groups.
     fn waits_for_all(&self, now: &Now) -> bool {
         self.asked_all.filter(|asked| now.mono < *asked + ASKED_ALL_WITHIN).is_some_and(|asked| {
             let mut modules = self.setup.modules.values();

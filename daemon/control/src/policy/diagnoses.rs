@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The [diagnosis](crate::diagnosis) of links in use, and of those that a bypass took out of use,
-//! as they were at its begin.
+//! The [diagnosis](crate::diagnosis) of links in use, and of links that a bypass took out of use,
+//! from the readings at its begin.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,8 @@ use crate::bypass::is_inside;
 use crate::diagnosis::{Culprit, Named, Symptom, diagnose_beside};
 use crate::state::{DeviceName, Now};
 
-/// A diagnosed part and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Diagnosis {
-    /// The part, its evidence and the second best explanation.
     pub named: Named,
     /// When the bypass around it began, Unix time in milliseconds; `None` for links in use.
     pub wall_ms: Option<u64>,
@@ -42,7 +40,7 @@ impl Control {
         let broken = self.reported_or_found();
         let is_broken =
             |kept: &&Diagnosis| broken.keys().any(|part| concerns(&kept.named.culprit, part));
-        // A device that was silent then and answers now is no evidence any more.
+        // A device that was silent then and answers now no longer counts as evidence.
         let answers = |symptom: &Symptom| match symptom {
             Symptom::Silent(module) => {
                 let seen = self.controller.devices().get(module);
@@ -58,7 +56,7 @@ impl Control {
     }
 
     /// Keeps the diagnoses of the parts that a bypass is about to take out of use. The bypass is
-    /// urgent, so only the links of their nodes are considered.
+    /// urgent, so only the links of the affected nodes are considered.
     pub(super) fn keep_diagnoses(&mut self, now: &Now, broken: &[(Part, String)]) {
         let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
         let nodes: BTreeSet<&str> =

@@ -28,35 +28,28 @@ use crate::state::{Micros, Now, Txn, at};
 
 pub use wish::{Booking, Missed, Refusal, Standing, Wish};
 
-/// The most waiting phases.
 const WAITING_MAX: usize = 16;
-/// The most remembered phases of the past.
 const PAST_MAX: usize = 256;
-/// The most remembered durations of each transition.
 const TIMES_MAX: usize = 16;
 /// The limits for how far ahead, and for how long, a phase can be requested.
 const AHEAD_MAX: Micros = Micros::from_secs(3600);
 const LEAST_MAX: Micros = Micros::from_secs(24 * 3600);
-/// The longest lease.
 const LEASE_MAX: Micros = Micros::from_secs(24 * 3600);
 /// Requests at this interval or slower do not count against their client's rate.
 const PACE: Micros = Micros::from_millis(50);
 /// The additional time before a transition, because timers are coarse.
 const MARGIN: Micros = Micros::from_millis(1);
 
-/// The schedule and the measured durations.
 #[derive(Clone, Debug, Default)]
 pub struct Phases {
     /// Waiting and moving phases, in order of time.
     waiting: VecDeque<Booking>,
     past: VecDeque<Booking>,
-    /// Recent durations of transitions.
     took: BTreeMap<(String, String), VecDeque<Micros>>,
     /// By phase: how long ahead it was last requested during a pause in the traffic.
     ahead: BTreeMap<String, Micros>,
     /// Until when the lit phase is in use, by its job's word.
     in_use_until: Micros,
-    /// When a job last asked.
     booked_at: Option<Micros>,
 }
 
@@ -106,7 +99,6 @@ impl Phases {
     }
 }
 
-/// Returns the dark time of the transition in the plan.
 fn stated(plan: &Plan, from: &PhasePlan, to: &PhasePlan) -> Option<Micros> {
     let way = way(plan, from, to)?;
     Some(Micros(way.dark_time_ps.get().div_ceil(1_000_000)))
@@ -143,7 +135,7 @@ impl Control {
 
     /// Handles a job's request for a phase of the plan in force.
     ///
-    /// The answer comes after the records, and says that the phase is scheduled, or why not.
+    /// The records precede the answer, which says that the phase is scheduled, or why not.
     pub fn book(&mut self, now: &Now, asked: Asked, wish: Wish, reply_to: ReplyTo) -> Vec<Action> {
         let request_id = asked.request.clone();
         let paced = self.phases.booked_at.is_none_or(|last| last + PACE <= now.mono);
@@ -181,7 +173,7 @@ impl Control {
         Ok(actions)
     }
 
-    /// Handles a job's release of its lease and of what waits under it.
+    /// Handles a job's release of its lease, which drops its waiting phases.
     pub fn release(
         &mut self,
         now: &Now,
@@ -299,7 +291,7 @@ impl Control {
     }
 
     /// Returns how much a transition interrupts traffic. The rest is hidden by the plan's slack, or
-    /// by the time ahead at which the phase was last requested.
+    /// by the lead time of the phase's last request.
     fn exposed(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
         let planned = before.map_or(Micros(0), |before| hidden(plan, before, to));
@@ -353,7 +345,7 @@ impl Control {
         let mut after = self.phases.waiting.iter().skip_while(|b| b.asked != booking.asked).skip(1);
         let next = after.next().map(|next| next.wish.phase.as_str());
         let needs = self.needs(plan, (from, to), booking, next);
-        // From dark there is no phase to keep.
+        // A phase cannot be kept if everything is dark.
         (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
     }
 
@@ -370,7 +362,7 @@ impl Control {
         Some(if in_use <= first.wanted() { begins.max(in_use) } else { begins }.max(first.at))
     }
 
-    /// Returns when [`phases_due`](Self::phases_due) is due, if nothing else happens.
+    /// Returns when [`phases_due`](Self::phases_due) is due without other events.
     pub(super) fn phase_at(&self, now: &Now) -> Option<Micros> {
         let lease = self.lease(now).map(|(_, left)| now.mono + left);
         let busy = self.controller.ledger().open.is_some();
@@ -487,7 +479,6 @@ impl Control {
         }
     }
 
-    /// Records that light moves.
     pub(super) fn phase_fired(&mut self, txn: Txn, now: Micros) {
         let first = self.phases.waiting.front_mut();
         if let Some(booking) = first.filter(|b| b.standing == Standing::Moving(txn)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rollbacks: exactly to the state before a transaction, except for parts that failed since. Those
-//! are avoided by a new plan; if no plan is known, nothing is lit on them.
+//! Rollbacks: exactly to the state before a transaction, except for parts that failed since. A new
+//! plan avoids those parts; if the plan is unknown, they stay dark.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Control {
         }
         let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
         back.confirm_within = rollback.confirm_within;
-        // An operator's report is a fact, too, if no change in the journal includes it.
+        // An operator's report counts even if no change in the journal includes it.
         let ledger = self.controller.ledger();
         for (name, broken) in &ledger.reported {
             let known = back.broken.get_or_insert_default();
@@ -74,7 +74,7 @@ impl Control {
     /// Returns the target of a bypass or repair, and the plan that is then in force.
     ///
     /// # Errors
-    /// Why there is nothing to do, or no way.
+    /// Why the change is unnecessary or impossible.
     pub fn way_around(
         &self,
         now: &Now,
@@ -118,10 +118,10 @@ impl Control {
     }
 
     /// Returns the last applied plan with its name. If parts that it avoids were repaired since,
-    /// the fabric is planned anew around the current faults.
+    /// the fabric is planned again around the current faults.
     ///
     /// # Errors
-    /// None was applied, or it is lost; there is no plan around the current faults.
+    /// No plan was applied, or it is lost; no plan avoids the current faults.
     pub fn applied_last(&self) -> Result<(String, Arc<Plan>), Vec<String>> {
         let sha256 = self.controller.ledger().applied_sha256.clone();
         let Some(plan) = self.controller.ledger().plan_named(&sha256).cloned() else {

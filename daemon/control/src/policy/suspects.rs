@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The parts that the next bypass avoids besides the known faults.
+//! The parts that the next bypass avoids in addition to the known faults.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_units::id::BundleId;
 
 impl Control {
-    /// Returns `broken`, the parts at which the last bypasses failed, silent modules beside a dead
+    /// Returns `broken`, the parts where the last bypasses failed, silent modules next to a dead
     /// one, and earlier reports. Leaves out `repaired` and the parts that the plan avoids already.
     pub(super) fn all_to_avoid(
         &self,

@@ -74,8 +74,8 @@ impl Control {
     }
 }
 
-/// Describes how a bypass failed, and at which device. Missing light at one device is mostly the
-/// fault of another.
+/// Describes how and where a bypass failed. Missing light at one device is mostly the fault of
+/// another.
 fn failure(past: &Past) -> String {
     let mut said: Vec<_> = past.parts.iter().filter(|(_, part)| !part.detail.is_empty()).collect();
     said.sort_by_key(|(_, part)| part.unlit);

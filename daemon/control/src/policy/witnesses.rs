@@ -64,7 +64,7 @@ impl Control {
         let nodes: BTreeSet<NodeId> = far.chain(unlinked).collect();
         let mut suspects: Vec<Suspect<'_>> =
             nodes.into_iter().flat_map(|node| self.suspects(node)).collect();
-        // A suspect without a witness of its own, or with light, is not part of a larger suspect.
+        // A suspect without a separate witness, or with light, is not part of a larger suspect.
         suspects.retain(|suspect| suspect.missed_by().next().is_some() && !suspect.is_lit());
         loop {
             let members: BTreeSet<DeviceName> =
@@ -91,7 +91,7 @@ impl Control {
         };
         let of = |suspect: Suspect<'_>| {
             let why = why(&suspect);
-            // A module in loopback beside one with a circuit is judged on its own.
+            // A module in loopback is judged separately from one with a circuit.
             let lit = |(_, device): &(BundleId, &DeviceName)| {
                 suspect.circuits.is_empty() || !self.controller.testimonies(device).is_empty()
             };
@@ -102,7 +102,7 @@ impl Control {
         dead.flatten().flat_map(of).collect()
     }
 
-    /// Returns the suspects on a node: all of it, or the silent modules beside one that answers.
+    /// Returns the suspects on a node: all of it, or the silent modules if another answers.
     fn suspects(&self, node: NodeId) -> Vec<Suspect<'_>> {
         let devices = self.controller.devices();
         let is_up = |name: &DeviceName| devices.get(name).is_some_and(|seen| seen.up);
@@ -124,7 +124,7 @@ impl Control {
         Suspect { circuits: circuits.collect(), modules, switches }
     }
 
-    /// Returns the nodes whose modules are all silent and to which a switch has no link.
+    /// Returns the nodes with only silent modules and without a link at a switch.
     fn unlinked(&self) -> impl Iterator<Item = NodeId> {
         let hosts = &self.controller.inventory().hosts;
         let down = self.controller.down_devices().filter(|_| !hosts.is_empty());
@@ -152,7 +152,6 @@ impl Control {
         })
     }
 
-    /// Returns the modules of a node.
     pub(super) fn modules_of(&self, node: NodeId) -> impl Iterator<Item = (BundleId, &DeviceName)> {
         let [first, last] = [0, u8::MAX].map(|bundle| BundleId { node, bundle });
         self.setup.modules.range(first..=last).map(|(bundle, name)| (*bundle, name))

@@ -92,7 +92,6 @@ impl World {
         }
     }
 
-    /// Returns the part with this fault.
     fn part(&self, fault: Fault) -> Culprit {
         let module = |link, end| self.module(link, end).clone();
         match fault {
@@ -148,7 +147,6 @@ impl World {
         lost
     }
 
-    /// Returns the loss of the switch, if there is one.
     fn crossing(&self, link: usize) -> f64 {
         match Self::is_switched(link) {
             false => 0.0,
@@ -217,7 +215,6 @@ impl World {
         let of = |link: usize| {
             let ends = [0, 1].map(|end| {
                 let mut now = self.port(link, end, rng);
-                // A missing reading.
                 match rng.random_range(0..100) {
                     0 => now.errors.clear(),
                     1 => now.received.clear(),
@@ -249,7 +246,6 @@ fn noise(rng: &mut Stream, width: f64) -> f64 {
     (0..4).map(|_| rng.random_range(-width..width)).sum::<f64>() / 2.0
 }
 
-/// Returns a power as it is read.
 fn read(dbm: f64, rng: &mut Stream) -> f64 {
     dbm + noise(rng, 0.3)
 }

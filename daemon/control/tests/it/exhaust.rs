@@ -85,7 +85,6 @@ fn scenario(
     Scenario { name, start, fences, inventory, clients, faults }
 }
 
-/// One change of everything.
 fn change(modules: u32, switches: u32, recovery: Recovery, faults: Faults) -> Scenario {
     let inventory = Inventory { recovery, ..inventory(modules, switches, false) };
     let apply = Request::Apply(to(&inventory, 2, "new"));
@@ -148,7 +147,6 @@ fn two_clients(faults: Faults) -> Scenario {
     scenario("two clients", inventory, vec![alice.into(), [bob].into()], faults)
 }
 
-/// A change that is requested twice.
 fn asked_twice(modules: u32, switches: u32, recovery: Recovery, faults: Faults) -> Scenario {
     let mut scenario = change(modules, switches, recovery, faults);
     let again = scenario.clients[0].clone();
@@ -325,7 +323,6 @@ fn assert_found(mutant: Mutant, scenario: Scenario, invariant: &str) {
     assert!(found.is_some_and(|what| what.starts_with(invariant)), "{mutant:?}: {found:?}");
 }
 
-/// Larger worlds for a nightly run.
 #[test]
 #[ignore = "takes minutes"]
 fn nightly_larger_worlds_with_more_faults() {
@@ -363,7 +360,6 @@ fn taken_over(
     }
 }
 
-/// Faults that include lost management.
 fn followed_and_lost(count: u8) -> Faults {
     Faults { lose: true, ..followed(count) }
 }

@@ -45,7 +45,7 @@ fn four_nodes_whose_management_is_lost_keep_their_light() {
     world.run_for(seconds(60));
     assert_eq!((world.moves, world.lit_circuits()), (0, lit), "{:?}", world.bypassed);
     assert!(world.bypassed.is_empty());
-    // Also over a restart.
+    // This also holds over a restart.
     world.kill();
     world.start();
     world.run_for(seconds(60));
@@ -191,7 +191,8 @@ fn a_death_just_after_a_restart_does_not_wait_for_answers_to_what_was_asked_befo
     println!("at most {} us", most.0);
 }
 
-/// A module dies alone and answers nothing, while the far end and the rest of its node answer.
+/// A module dies while its node lives. It answers nothing, but the far end and the node's other
+/// modules do.
 #[test]
 fn a_module_that_dies_alone_is_bypassed_without_a_hello() {
     let mut most = Micros(0);
@@ -264,7 +265,7 @@ fn lines_that_this_machine_cannot_open_name_no_part() {
 }
 
 /// After ten own changes within an hour the daemon makes no more until an operator allows it. It
-/// then acts at once, and a restart does not lose the limit.
+/// then acts immediately, and a restart does not lose the limit.
 #[test]
 fn what_waits_for_the_budget_of_own_changes_is_bypassed_on_resume() {
     let mut world = World::new(64, 96, 8);
@@ -312,8 +313,8 @@ fn what_is_named_broken_while_no_device_answers_is_refused_and_the_plan_stays() 
     assert!(world.control.broken().is_empty() && world.control.plan().is_some());
 }
 
-/// A node whose group lies inside it sends light to no other. Its network switch has no link to it,
-/// which is a witness besides the silence of all its modules.
+/// A node whose group lies inside it sends light to no other. A network switch without a link to it
+/// is a witness in addition to the silence of all its modules.
 #[test]
 fn a_node_with_its_group_inside_is_bypassed_when_its_switch_has_no_link_to_it() {
     for node in [0, 9, 23] {
@@ -332,11 +333,11 @@ fn a_link_alone_or_silence_alone_is_no_death() {
     // A node whose links are down and that answers.
     world.unplugged.insert(NodeId(9));
     world.run_for(seconds(30));
-    // One that is silent and has its links.
+    // A node that is silent and has its links.
     lose(&mut world, 4..5);
     world.run_for(seconds(30));
     assert!(world.moves == 0 && world.bypassed.is_empty(), "{:?}", world.bypassed);
-    // One that is dead with a silent switch, whose earlier readings do not count.
+    // A node that is dead with a silent switch. The switch's earlier readings do not count.
     world.lost.insert(switch_of(11, 2));
     world.run_for(seconds(5));
     world.die(11);
@@ -347,8 +348,8 @@ fn a_link_alone_or_silence_alone_is_no_death() {
     assert!(world.goes_around(11) && !world.goes_around(9) && !world.goes_around(4));
 }
 
-/// All lines but those of the switches are lost, and some links, too. Devices that are silent
-/// together are not dead.
+/// Only the switches keep their lines, and some links are lost. Devices that are silent together
+/// are not dead.
 #[test]
 fn many_silent_nodes_with_links_down_at_one_switch_move_nothing() {
     let mut world = World::plugged_into(2, 32, 96, 4);

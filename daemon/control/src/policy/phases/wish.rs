@@ -10,15 +10,13 @@ use crate::state::{Micros, Txn};
 /// A requested phase: to be lit within `within`, for at least `least`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// The job with the lease.
     pub job: String,
-    /// The name of the phase in the plan.
     pub phase: String,
     /// When its circuits are wanted.
     pub within: Micros,
     /// How long they are used at least.
     pub least: Micros,
-    /// How long no other job is given a phase.
+    /// How long other jobs get no phase.
     pub lease: Micros,
     /// The digest, or its start, of the plan that the job expects; `None` accepts any.
     pub revision: Option<String>,
@@ -52,7 +50,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns its name for programs.
+    /// Returns its stable name.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -70,7 +68,8 @@ impl Refusal {
         }
     }
 
-    /// Returns whether another change or another job is in the way, and not the request itself.
+    /// Returns whether another change or another job causes the refusal, and not the request
+    /// itself.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(
@@ -84,7 +83,6 @@ impl Refusal {
         )
     }
 
-    /// Returns the answer for the client.
     #[must_use]
     pub fn answer(&self) -> Answer {
         Answer::PhaseRefused {
@@ -95,7 +93,6 @@ impl Refusal {
         }
     }
 
-    /// Returns what to do instead.
     #[must_use]
     pub fn fix(&self) -> String {
         let ms = |time: &Micros| time.0.div_ceil(1000);
@@ -126,19 +123,15 @@ impl Refusal {
     }
 }
 
-/// The state of a requested phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It begins later.
     Waiting,
-    /// Its circuits are being made.
     Moving(Txn),
     /// Its circuits were read back and qualified. Without a transaction they were lit already.
     Lit(Option<Txn>),
     /// The previous circuits stay, because the phase is too short for the transition. This duration
     /// would suffice.
     Kept(Micros),
-    /// The phase was not lit.
     Missed(Missed),
 }
 
@@ -153,17 +146,13 @@ impl Standing {
 /// Why a phase was not lit. The previous circuits stay lit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missed {
-    /// Its job released the lease.
     Released,
     /// The lease ended before it could begin.
     LeaseOver,
-    /// Another change was under way until its time was over.
+    /// Other changes were in progress until its time was over.
     NoTime,
-    /// Another plan is in force.
     OtherPlan,
-    /// The change could not begin.
     Refused(Vec<String>),
-    /// It began and failed.
     Failed(Txn, TxnResult, Vec<String>),
 }
 
@@ -191,14 +180,12 @@ impl fmt::Display for Missed {
     }
 }
 
-/// A requested phase and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Booking {
     pub asked: Asked,
     pub wish: Wish,
     /// The plan in force at the request.
     pub plan_sha256: String,
-    /// When it was requested.
     pub at: Micros,
     pub standing: Standing,
     /// When its transaction began.
@@ -209,7 +196,6 @@ pub struct Booking {
     pub ended: Option<Micros>,
     /// The phase that was lit before.
     pub from: Option<String>,
-    /// The expected duration of the transition.
     pub expected: Micros,
     /// The dark time in the plan; `None` if it has no such transition.
     pub stated: Option<Micros>,

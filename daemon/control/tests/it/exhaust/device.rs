@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A device that obeys at once and refuses double use as a real one does; and one that refuses
-//! commands of earlier epochs.
+//! Two kinds of devices. Both obey immediately and refuse double use as a real one does; one also
+//! refuses commands of earlier epochs.
 
 use lightloom_control::inventory::Device;
 use lightloom_control::state::{Observation, Op, Outcome, Position, Positions, Sharing, Slot, at};
@@ -18,7 +18,6 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Returns a dark device, or a drain control with traffic.
     pub(crate) fn new(device: &Device, fences: bool) -> Self {
         let in_use = device.is_lever.then_some((Slot(0), IN_USE));
         let (sharing, positions) = (device.sharing, in_use.into_iter().collect());
@@ -30,7 +29,6 @@ impl Model {
         self.knows = self.knows.map(|known| known.max(epoch));
     }
 
-    /// Executes an operation of a daemon with this epoch.
     pub(crate) fn execute(&mut self, epoch: u32, op: &Op) -> Outcome {
         let Op::Switch { moves, .. } = op else {
             return match op {

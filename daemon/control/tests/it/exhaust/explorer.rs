@@ -23,10 +23,9 @@ const STEPS_MAX: u32 = 400;
 /// Later than everything that a scenario waits for.
 const DEFERRED_WITHIN: Micros = Micros::from_secs(2_000);
 
-/// Possible faults besides every order of answers.
+/// Possible faults in addition to every order of answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// The most faults.
     pub count: u8,
     /// A command is carried out at any later moment, after its session was given up.
     pub late: bool,
@@ -53,7 +52,7 @@ pub(crate) struct Wish {
 pub(crate) struct Scenario {
     pub name: &'static str,
     pub inventory: Inventory,
-    /// The positions to which the devices are brought first, without faults.
+    /// The positions of the devices at the start, before any fault.
     pub start: Fabric,
     /// Devices that refuse commands of an earlier epoch.
     pub fences: BTreeSet<DeviceName>,
@@ -76,12 +75,10 @@ pub(crate) struct State {
     pub faults: u8,
     /// A command was carried out late, so a device may be listed at another position.
     pub late_came: bool,
-    /// The devices that were last asked to move.
     pub moved: BTreeSet<DeviceName>,
     /// Devices whose last command has an unknown outcome and that were not read since.
     pub unread: BTreeSet<DeviceName>,
     pub ended: BTreeMap<Txn, TxnResult>,
-    /// The epoch of the leader.
     pub epoch: u32,
     /// Devices that a new leader has not reached yet.
     pub connecting: BTreeSet<DeviceName>,
@@ -96,7 +93,6 @@ pub(crate) struct State {
 #[derive(Clone, Debug, Default)]
 struct Trail(Option<Arc<(String, Trail)>>);
 
-/// The totals of the search.
 #[derive(Default)]
 pub(crate) struct Seen {
     keys: FxHashSet<u128>,
@@ -214,7 +210,6 @@ impl Explorer {
             actions.extend(state.controller.handle(&state.now, Event::Up(name)));
         }
         self.perform(state, actions);
-        // One order of answers, without faults.
         loop {
             let state = self.work.pop().expect("without faults it goes on");
             self.work.clear();
@@ -273,7 +268,7 @@ impl Explorer {
                     if state.faults > 0 && follow {
                         self.is_not_answered(&state, &records, left.as_slice());
                     }
-                    // In etcd each record is durable at once.
+                    // etcd makes each record durable immediately.
                     let waited_for = (records.iter().any(Record::is_waited_for) || follow)
                         && self.mutant != Mutant::SyncsNothing;
                     state.soft.extend(records);
@@ -331,7 +326,6 @@ impl Explorer {
         self.perform(state, actions);
     }
 
-    /// Handles the next request of a client.
     fn ask(&mut self, mut state: State, client: usize) {
         let Some(wish) = state.clients[client].pop_front() else { return };
         state.say(|| format!("{} asks {}", wish.actor, wish.id));
@@ -398,7 +392,7 @@ impl Explorer {
         // A device that returned at another position waits for an operator.
         let deferred = !ledger.owed.is_empty() && state.now.mono < DEFERRED_WITHIN;
         let waits = ledger.pending.is_some() || deferred || ledger.open.is_some();
-        // The next poll sees what came late.
+        // The next poll sees late effects.
         let known = state.controller.devices().iter().all(|(device, seen)| {
             let read = seen.observed.as_ref().map(|read| &read.positions);
             read == Some(&state.models[device].positions) || (read.is_some() && !state.late_came)
@@ -486,7 +480,6 @@ fn said(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Returns the positions of all devices, for a message.
 pub(crate) fn stand(state: &State) -> BTreeMap<DeviceName, Positions> {
     state.models.iter().map(|(name, model)| (name.clone(), model.positions.clone())).collect()
 }
@@ -496,7 +489,6 @@ impl State {
         self.trail = Trail(Some(Arc::new((what(), std::mem::take(&mut self.trail)))));
     }
 
-    /// Lets the device execute the leader's operation.
     pub(super) fn execute(&mut self, device: &DeviceName, op: &Op) -> Outcome {
         self.models.get_mut(device).expect("it is one").execute(self.epoch, op)
     }

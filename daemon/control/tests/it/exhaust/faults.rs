@@ -11,7 +11,6 @@ use lightloom_control::state::{DeviceName, Micros, Op, Outcome, Txn};
 
 use super::explorer::{Explorer, Mutant, State, pass, word};
 
-/// How long a dead device stays dead.
 const DEAD_FOR: Micros = Micros::from_secs(20);
 /// How long after the loss of the leader another daemon leads.
 const LEASE: Micros = Micros::from_secs(2);
@@ -83,7 +82,6 @@ impl Explorer {
         self.perform(state, actions);
     }
 
-    /// Lets a daemon read the journal and begin.
     fn begin_life(&mut self, state: &mut State) -> Vec<Action> {
         self.seen.crashes += 1;
         state.flights.clear();
@@ -101,8 +99,8 @@ impl Explorer {
 
     /// Ends the leader's lease, whether it continues or not; another daemon begins with the records
     /// and the next epoch. Each command in flight may still arrive: within the settle time, or at
-    /// any later moment at devices without one and at those that refuse earlier epochs. `rest` is
-    /// what the first daemon was about to do.
+    /// any later moment at devices without one and at those that refuse earlier epochs. `rest` has
+    /// the first daemon's next actions.
     pub(super) fn take_over(&mut self, before: &State, rest: &[Action]) {
         if before.deposed.is_some() {
             return;
@@ -111,7 +109,7 @@ impl Explorer {
         state.faults -= 1;
         let old = state.epoch;
         state.epoch = if self.mutant == Mutant::EpochGoesBack { old - 1 } else { old + 1 };
-        // What etcd accepted without an answer is there.
+        // Records that etcd accepted without an answer.
         let taken = state.failed.take().unwrap_or_default();
         Arc::make_mut(&mut state.durable).extend(taken);
         for (device, ticket, op) in moving(before) {

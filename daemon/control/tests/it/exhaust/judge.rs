@@ -77,7 +77,7 @@ pub(crate) fn records(state: &State, records: &[Record]) -> Option<String> {
     })
 }
 
-/// Checks I1 and I2 at rest, and that each result means what it says.
+/// Checks I1 and I2 at rest, and the meaning of each result.
 pub(crate) fn rest(state: &State, start: &Fabric) -> Option<String> {
     let (ledger, nothing) = (state.controller.ledger(), Positions::new());
     let inventory = state.controller.inventory();

@@ -6,7 +6,6 @@ use std::hash::{DefaultHasher, Hasher};
 
 use super::explorer::State;
 
-/// Returns the hash of a state.
 pub(super) fn key(state: &State, text: &mut Text) -> u128 {
     let State { now, controller, models, flights, down, dead, late, soft, clients, .. } = state;
     let clients = clients.iter().map(std::collections::VecDeque::len);

@@ -25,7 +25,7 @@ fn lose(world: &mut World, set: u32) {
     world.light_changed();
 }
 
-/// Returns the subsets of at most `few` modules, and those of all or all but one.
+/// Returns the subsets that have at most `few` modules, or lack at most one.
 fn subsets(few: u32) -> Vec<u32> {
     let count = 2 * NODES;
     let is_few = |set: &u32| set.count_ones() <= few || set.count_ones() >= count - 1;

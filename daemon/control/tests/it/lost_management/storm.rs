@@ -14,13 +14,12 @@ use rand::RngExt;
 use super::world::{World, module};
 
 const NODES: u32 = 32;
-/// The limit for the bypass of a death with two witnesses, if nothing else happens.
+/// The limit for the bypass of a death with two witnesses, without other events.
 const BYPASSED_WITHIN: Micros = Micros::from_millis(50);
 /// The limit if an answer was lost just before, so that a hello on a fresh connection has to fail
 /// first.
 const BYPASSED_LATE: Micros = Micros::from_millis(100);
 
-/// The totals of storms.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) lost: u64,

@@ -36,7 +36,6 @@ const BACKOFF_MAX: Micros = Micros::from_secs(10);
 /// A later event of one life of the daemon.
 enum Happens {
     Answer(DeviceName, Ticket, Op),
-    /// Its line is not open.
     Refused(DeviceName, Ticket),
     Hello(DeviceName),
     /// A hello was not answered in time; valid if the line still waits for that one.
@@ -45,12 +44,10 @@ enum Happens {
     Dropped(DeviceName),
 }
 
-/// The daemon's side of a line.
 #[derive(Clone, Copy)]
 struct Line {
     up: bool,
     backoff: Micros,
-    /// The number of connections.
     tries: u64,
     said_down: bool,
 }
@@ -70,7 +67,7 @@ pub(crate) struct World {
     pub(crate) stands: BTreeMap<DeviceName, Position>,
     sees_light: BTreeMap<DeviceName, bool>,
     pub(crate) dead: BTreeSet<NodeId>,
-    /// Modules that died alone.
+    /// Modules that died while their nodes live.
     dead_modules: BTreeSet<DeviceName>,
     pub(crate) cut: BTreeSet<FibreEnd>,
     /// Living nodes whose network interfaces have no link.
@@ -87,7 +84,7 @@ pub(crate) struct World {
     moved_in: BTreeMap<DeviceName, Txn>,
     /// Lit circuits that were cut although neither end is dead.
     pub(crate) wrongly_cut: Vec<String>,
-    /// Every module but those of dead nodes answered when the last bypass was planned.
+    /// Every module on a living node answered when the last bypass was planned.
     may_move: bool,
     /// Lit circuits that were cut then to move groups of a stopped job.
     pub(crate) moved: u32,
@@ -107,12 +104,11 @@ pub(crate) fn module(node: u32, bundle: u8) -> DeviceName {
     BundleId { node: NodeId(node), bundle }.to_string().as_str().into()
 }
 
-/// Returns the network switch of a node, of so many switches.
+/// Returns the network switch of a node.
 pub(crate) fn switch_of(node: u32, switches: u32) -> DeviceName {
     format!("tor{}", node % switches).as_str().into()
 }
 
-/// Returns the node of a module, none for a switch.
 fn node_of(device: &DeviceName) -> Option<NodeId> {
     device.as_str().parse::<BundleId>().ok().map(|bundle| bundle.node)
 }
@@ -154,7 +150,7 @@ fn what_is_there(fabric: &Fabric, switches: u32) -> (Inventory, Setup) {
 }
 
 impl World {
-    /// Returns a ring of nodes with four GPUs each, of which `gpus` are in lit and read groups of
+    /// Returns a ring of nodes with four GPUs each; `gpus` of these are in lit and read groups of
     /// `tp`.
     pub(crate) fn new(nodes: u32, gpus: u32, tp: u32) -> Self {
         Self::plugged_into(0, nodes, gpus, tp)
@@ -330,7 +326,6 @@ impl World {
         bundles.iter().all(|bundle| self.control.goes_around(Part::Bundle(*bundle)))
     }
 
-    /// Reports changed light.
     pub(crate) fn light_changed(&mut self) {
         let names: Vec<DeviceName> = self.stands.keys().cloned().collect();
         for name in names {
@@ -411,7 +406,7 @@ impl World {
             if self.stands[device] == one.to {
                 continue;
             }
-            // A failed change takes back what it lit itself, which carries no traffic yet.
+            // A failed change takes back its own circuits, which carry no traffic yet.
             let takes_back = self.moved_in.insert(device.clone(), *txn) == Some(*txn);
             if let Some(far) = self.lit_with(device).filter(|_| !takes_back) {
                 match self.may_move {
