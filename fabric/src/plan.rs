@@ -173,6 +173,7 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobPlan {
+    /// Job name.
     pub name: String,
     /// GPUs per group.
     pub tp: u32,
@@ -271,6 +272,7 @@ pub enum RingSearch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
+    /// Ring id.
     pub id: GroupId,
     /// Index into `jobs` of its job; `None` for a spare ring.
     pub job: Option<u32>,
@@ -287,7 +289,9 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transceiver {
+    /// Bundle.
     pub bundle: BundleId,
+    /// Path setting.
     pub path: Path,
 }
 
@@ -305,7 +309,9 @@ pub struct Circuit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rank {
+    /// GPU of the rank.
     pub gpu: GpuId,
+    /// Group of the rank.
     pub group: GroupId,
     /// Index into `jobs`. `None` in a spare group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -331,6 +337,7 @@ pub struct Rank {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhasePlan {
+    /// Phase name.
     pub name: String,
     /// Job of the phase's step. `None` if only one job has a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -420,6 +427,7 @@ pub struct Prices {
 pub struct PortPrice {
     /// Bank index, from 0.
     pub bank: u32,
+    /// Leaf.
     pub leaf: LeafId,
     /// Price of each of the leaf's ports.
     pub price: f64,
@@ -432,6 +440,7 @@ pub struct PortPrice {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorePrice {
+    /// Leaf.
     pub leaf: LeafId,
     /// Price of sending into the core.
     pub up: f64,
@@ -507,6 +516,7 @@ pub struct Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GivenUp {
+    /// Job name.
     pub job: String,
     /// GPUs that the job lost.
     pub gpus: u64,

@@ -106,6 +106,7 @@ pub struct Fault {
     pub start: TraceTime,
     /// End of the outage; equal to `start` for an instantaneous fault.
     pub end: TraceTime,
+    /// Failed server.
     pub server: ServerId,
     /// Index into [`FaultTrace::kinds`].
     pub kind: u32,

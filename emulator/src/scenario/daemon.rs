@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the shipping daemon of `control: lightloomd` is configured.
+//! Settings of the production daemon for `control: lightloomd`.
 
 use lightloom_units::Picoseconds;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The language that the daemon and an optical switch speak.
+/// Protocol between the daemon and an optical switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SwitchLanguage {
@@ -19,37 +19,39 @@ pub enum SwitchLanguage {
     Gnmi,
 }
 
-/// How the shipping daemon is configured, and what it runs on: `control: lightloomd`.
+/// Configuration and environment of the production daemon: `control: lightloomd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DaemonSetup {
-    /// How often it reads each transceiver.
+    /// Polling interval of each transceiver.
     pub poll_every: Picoseconds,
-    /// How long a transceiver may be silent before it counts as dead.
+    /// Silence after which a transceiver counts as failed.
     pub heartbeat: Picoseconds,
-    /// The rate of the serial lines.
+    /// Rate of the serial lines.
     pub bits_per_second: u32,
-    /// Whether bytes take their time on these lines; on ptys they take none.
+    /// Whether these lines have a transmission time; on ptys they have none.
     pub line_time: bool,
-    /// Whether transceivers report lost light (firmware protocol 1.2) or are only polled (1.1).
+    /// Whether transceivers report loss of light (firmware protocol 1.2) or are only polled (1.1).
     pub events: bool,
-    /// Good power readings in a row before a path counts as established.
+    /// Number of consecutive good power readings after which a path counts as established.
     pub power_samples: u32,
-    /// How long light may take to settle. `None` if it follows what the transceivers promise.
+    /// Maximum settling time of light. `None` if it follows from the transceivers' specification.
     pub settle_within: Option<Picoseconds>,
-    /// How long a transceiver may take to answer. `None` if it follows what the transceivers promise.
+    /// Maximum response time of a transceiver. `None` if it follows from the transceivers'
+    /// specification.
     pub reply_within: Option<Picoseconds>,
-    /// How long the disk takes to make a journal record durable.
+    /// Time to make a journal record durable on disk.
     pub flush: Picoseconds,
-    /// From the end of a bypass to the first packet that a moved group tries to send.
+    /// From the end of a bypass until a moved group tries to send its first packet.
     pub restart: Picoseconds,
-    /// What optical switches speak.
+    /// Protocol of the optical switches.
     pub switches: SwitchLanguage,
-    /// From a fault or a repair of the packet network until its flows have other ways.
+    /// From a fault or repair in the packet network until its flows are rerouted.
     pub reroute: Picoseconds,
 }
 
 impl Default for DaemonSetup {
-    /// As `topologies/daemon.yaml` has it. Flush, restart and rerouting are assumptions.
+    /// The settings of `topologies/daemon.yaml`. Flush, restart and rerouting times are
+    /// assumptions.
     fn default() -> Self {
         Self {
             poll_every: Picoseconds::from_millis(1_000),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fault that the seed has decided on: which parts, how, from when to when.
+//! A fault with all random choices made: its parts, effect, start and end.
 
 use lightloom_engine::{LinkChange, LinkId};
 use lightloom_fabric::fault::Part as PlannedPart;
@@ -8,39 +8,39 @@ use lightloom_units::{Picoseconds, SimTime};
 use super::Effect;
 use crate::substrate::{NetworkPart, OpticalPort};
 
-/// A fault that the seed has decided on.
+/// A fault with all random choices made by the seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaultEvent {
-    /// What it hits, all at once.
+    /// Parts that fail together.
     pub parts: Vec<NetworkPart>,
-    /// How.
+    /// Effect.
     pub effect: Effect,
-    /// When.
+    /// Start.
     pub when: When,
-    /// How long it lasts. `None` if for ever.
+    /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,
-    /// Whether it is there before the run begins, so that the first plan respects it.
+    /// Whether it exists before the run, so that the first plan takes it into account.
     pub from_start: bool,
 }
 
-/// When a fault begins.
+/// Start of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So long after the start of the run.
+    /// A time since the start of the run.
     At(SimTime),
-    /// So long after the phase before this one ended.
+    /// A time after the end of the preceding phase.
     InPhase {
-        /// Which step, from 0.
+        /// Step index, from 0.
         step: u32,
-        /// The phase, by place.
+        /// Index of the phase.
         phase: usize,
-        /// How long after.
+        /// Time after the end of the preceding phase.
         after: Picoseconds,
     },
 }
 
 impl When {
-    /// So much later.
+    /// Returns the start delayed by `late`.
     #[must_use]
     pub fn later(self, late: Picoseconds) -> Self {
         match self {
@@ -53,14 +53,14 @@ impl When {
 }
 
 impl FaultEvent {
-    /// Its parts, as they are written.
+    /// Returns the names of its parts as written.
     #[must_use]
     pub fn what(&self) -> String {
         let names: Vec<&str> = self.parts.iter().map(|part| part.name.as_str()).collect();
         names.join(", ")
     }
 
-    /// When it begins, where the run's clock says so.
+    /// Returns the start, if it is given as a time of the run.
     #[must_use]
     pub const fn at(&self) -> Option<SimTime> {
         match self.when {
@@ -69,56 +69,57 @@ impl FaultEvent {
         }
     }
 
-    /// When it ends, for a fault that begins at `at`.
+    /// Returns the end of a fault that starts at `at`.
     #[must_use]
     pub fn ends(&self, at: SimTime) -> Option<SimTime> {
         self.lasts.map(|lasts| at + lasts)
     }
 
-    /// When it is repaired, where the run's clock says so.
+    /// Returns the repair time, if the start is given as a time of the run.
     #[must_use]
     pub fn repaired_at(&self) -> Option<SimTime> {
         self.at().and_then(|at| self.ends(at))
     }
 
-    /// Whether it hits the control plane.
+    /// Returns whether it affects the control plane.
     #[must_use]
     pub fn is_of_control(&self) -> bool {
         self.parts.iter().any(|part| part.is_control)
     }
 
-    /// Whether what it hits goes dark or out of command, so that a plan takes it out of service.
+    /// Whether its parts go dark or stop responding to commands, so that a plan takes them out of
+    /// service.
     fn is_outage(&self) -> bool {
         matches!(self.effect, Effect::Down | Effect::Flapping { .. } | Effect::Stuck)
     }
 
-    /// What a planner of rings takes out of service.
+    /// Returns the parts that a ring planner takes out of service.
     pub(crate) fn planned(&self) -> Vec<PlannedPart> {
         let parts = self.parts.iter().filter(|_| self.is_outage());
         parts.flat_map(|part| part.planned.iter().copied()).collect()
     }
 
-    /// Whether it does nothing until the part is commanded.
+    /// Returns whether it has no effect until the part receives a command.
     pub(crate) fn is_latent(&self) -> bool {
         self.effect.needs_daemon() || self.effect == Effect::Stuck && !self.planned().is_empty()
     }
 
-    /// Its ports of optical switches.
+    /// Returns its ports of optical switches.
     pub(crate) fn ports(&self) -> impl Iterator<Item = OpticalPort> + '_ {
         self.parts.iter().flat_map(|part| part.ports.iter().copied())
     }
 
-    /// Its links, both directions, in order.
+    /// Returns its links in both directions, in order.
     pub(crate) fn links(&self) -> Vec<LinkId> {
         in_order(self.parts.iter().flat_map(|part| part.links.iter().copied()))
     }
 
-    /// Those of its links that end at the interface of a host.
+    /// Returns its links that end at a host interface.
     pub(crate) fn interfaces(&self) -> Vec<LinkId> {
         in_order(self.parts.iter().flat_map(|part| part.interfaces.iter().copied()))
     }
 
-    /// When a flapping part that went at `at` comes back, and goes again.
+    /// Returns the times at which a flapping part that failed at `at` recovers and fails again.
     pub(crate) fn blinks(
         &self,
         at: SimTime,

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a scenario expects of its run, one sentence each.
+//! Expectations about a run, one sentence each.
 //!
 //! ```text
-//!   waste_ratio < 0.01            a figure of the result against a number
-//!   restored within 5ms           every fault is restored so soon after it happened
-//!   completes within 20ms         every collective is done by then
-//!   group g3 unaffected           its completion times are those of the run without faults
-//!   workload bulk unaffected      its flows end as in the run without faults
-//!   workload bulk completes within 2ms   it is done by then
-//!   no drops on priority 3        no packet of that priority found a queue full; `no drops`: none at all
+//!   waste_ratio < 0.01            compares a result figure with a number
+//!   restored within 5ms           every fault is restored within this time
+//!   completes within 20ms         every collective completes by then
+//!   group g3 unaffected           its completion times equal those without faults
+//!   workload bulk unaffected      its flows end as without faults
+//!   workload bulk completes within 2ms   it completes by then
+//!   no drops on priority 3        no packet of that priority found a full queue; `no drops`: no packet at all
 //!   fct_p99 < 2ms                 a time, a size (`queue_max < 1MiB`) or a rate (`bus_bandwidth > 300Gbps`)
-//!   no deadlock                   no ports pause each other in a circle
+//!   no deadlock                   no cycle of ports that pause each other
 //! ```
 
 use std::fmt;
@@ -21,55 +21,55 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
 use lightloom_engine::CONTROL_PRIORITY;
 
-/// A sentence that a run makes true or false.
+/// An expectation that a run meets or fails.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expectation {
-    /// A figure compares with a number.
+    /// Compares a figure with a number.
     Figure {
-        /// Which figure.
+        /// Compared figure.
         figure: Figure,
-        /// How it must compare.
+        /// Comparison.
         comparison: Comparison,
-        /// With what.
+        /// Bound.
         bound: f64,
-        /// The workload whose flows it is about; `None` for all.
+        /// Workload whose flows are considered; `None` for all.
         workload: Option<String>,
     },
-    /// Every fault is restored within this time after it happened.
+    /// Every fault is restored within this time.
     RestoredWithin(Picoseconds),
-    /// Every collective ends by this time after the start of the run.
+    /// Every collective ends by this time of the run.
     CompletesWithin(Picoseconds),
-    /// A group's completion times are those of the run without faults, to the picosecond.
+    /// A group's completion times equal those without faults, to the picosecond.
     Unaffected(GroupId),
-    /// No packet found a queue full.
+    /// No packet found a full queue.
     NoDrops {
-        /// None of this priority; nothing: none at all.
+        /// Priority; `None` for all priorities.
         priority: Option<u8>,
     },
-    /// No ports pause each other in a circle.
+    /// There is no cycle of ports that pause each other.
     NoDeadlock,
-    /// Flows of a workload end as in the run without faults, to the picosecond.
+    /// Flows of a workload end as without faults, to the picosecond.
     WorkloadUnaffected(String),
-    /// A workload, with all of its repetitions, ends by this time after the start of the run.
+    /// A workload with all its repetitions ends by this time of the run.
     WorkloadCompletes {
-        /// Its name.
+        /// Workload name.
         name: String,
-        /// The time.
+        /// Time limit.
         within: Picoseconds,
     },
 }
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
-        /// A figure of a result that can be compared.
+        /// A result figure that expectations can compare.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Figure {
             $($(#[$doc])* $name),+
         }
         impl Figure {
-            /// Every figure.
+            /// All figures.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
-            /// How it is written.
+            /// Returns the name in files.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -81,75 +81,70 @@ macro_rules! figures {
 }
 
 figures! {
-    /// Healthy GPUs in no complete ring over all GPUs, at the end.
+    /// Healthy GPUs outside complete rings as a fraction of all GPUs, at the end.
     WasteRatio = "waste_ratio",
-    /// Share of inner data-parallel hops that cross ToRs, at the end.
+    /// Fraction of inner data-parallel hops that cross ToRs, at the end.
     CrossTorShare = "cross_tor_share",
-    /// GPUs working for jobs at the end.
+    /// GPUs in use by jobs at the end.
     GpusUsed = "gpus_used",
-    /// GPUs of groups whose completion times moved.
+    /// GPUs of groups whose completion times changed.
     GpusAffected = "gpus_affected",
-    /// Groups whose completion times moved.
+    /// Groups whose completion times changed.
     GroupsAffected = "groups_affected",
-    /// GPUs that went out of service.
+    /// GPUs out of service.
     GpusLost = "gpus_lost",
-    /// Packets that found a queue full.
+    /// Packets that found a full queue.
     Drops = "drops",
-    /// Data packets sent again.
+    /// Retransmitted data packets.
     Retransmissions = "retransmissions",
-    /// Bundles switched in all.
+    /// Total number of switched bundles.
     BundlesSwitched = "bundles_switched",
-    /// Groups that were lost and never formed again.
+    /// Groups that were lost and never re-formed.
     GroupsLost = "groups_lost",
-    /// Share of the groups' time in which no fault kept them still.
+    /// Fraction of the groups' time in which no fault stopped them.
     Availability = "availability",
-    /// Share of the groups' time that the same work takes without faults.
+    /// Time of the same work without faults, as a fraction of the groups' time.
     Goodput = "goodput",
-    /// Packets lost on links that were dark or wrong.
+    /// Packets lost on dark or misconnected links.
     Lost = "packets_lost",
-    /// Half of the flows took no longer.
+    /// Median flow completion time.
     FctP50 = "fct_p50",
-    /// 99 of 100 flows took no longer.
+    /// 99th percentile of the flow completion time.
     FctP99 = "fct_p99",
-    /// No flow took longer.
+    /// Maximum flow completion time.
     FctMax = "fct_max",
-    /// Half of the steps took no longer.
+    /// Median step duration.
     StepP50 = "step_p50",
-    /// 99 of 100 steps took no longer.
+    /// 99th percentile of the step duration.
     StepP99 = "step_p99",
-    /// No step took longer.
+    /// Maximum step duration.
     StepMax = "step_max",
-    /// 99 of 100 packets found no more in a queue.
+    /// 99th percentile of the queue length found by packets.
     QueueP99 = "queue_p99",
-    /// No packet found more in a queue.
+    /// Maximum queue length found by a packet.
     QueueMax = "queue_max",
-    /// Times that a switch asked a port to pause.
+    /// Number of pause requests by switches.
     Pauses = "pauses",
-    /// Time in which ports were paused, added up over all ports.
+    /// Total paused time of all ports.
     Paused = "paused",
-    /// Time in which the port that was paused longest was paused.
+    /// Paused time of the port paused longest.
     PausedMax = "paused_max",
-    /// The least bus bandwidth of any collective that was not begun again, in bytes a second.
+    /// Smallest bus bandwidth of any collective without restarts, in bytes per second.
     BusBandwidth = "bus_bandwidth",
 }
 
-/// What must be there for a figure to say something.
+/// Prerequisite for a figure to be meaningful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Nothing.
     Nothing,
-    /// Groups of jobs.
     Groups,
-    /// A plan.
     Plan,
-    /// Phases of a step.
     Steps,
-    /// Flows.
     Flows,
 }
 
 impl Figure {
-    /// What must be there for it to say something.
+    /// Returns the prerequisite for the figure to be meaningful.
     pub(crate) const fn needs(self) -> Needs {
         match self {
             Self::WasteRatio | Self::CrossTorShare | Self::GpusUsed => Needs::Plan,
@@ -162,7 +157,7 @@ impl Figure {
         }
     }
 
-    /// What its values are.
+    /// Returns the unit of its values.
     #[must_use]
     pub const fn unit(self) -> FigureUnit {
         match self {
@@ -180,7 +175,7 @@ impl Figure {
         }
     }
 
-    /// A value of it, with its unit.
+    /// Formats a value with its unit.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self.unit() {
@@ -192,7 +187,6 @@ impl Figure {
         }
     }
 
-    /// A bound as it is written.
     fn read(self, text: &str) -> Result<f64, ExpectationError> {
         let wrong = |error: String| ExpectationError::Time(error);
         match self.unit() {
@@ -220,19 +214,19 @@ impl Figure {
         }
     }
 
-    /// Whether it is a share of something.
+    /// Returns whether the figure is a fraction.
     #[must_use]
     pub const fn is_share(self) -> bool {
         matches!(self, Self::WasteRatio | Self::CrossTorShare | Self::Availability | Self::Goodput)
     }
 
-    /// Whether it is about flows, each of which some workload has.
+    /// Returns whether the figure is about flows, which belong to workloads.
     #[must_use]
     pub const fn is_of_flows(self) -> bool {
         matches!(self, Self::FctP50 | Self::FctP99 | Self::FctMax)
     }
 
-    /// Whether it is the same in every run without faults.
+    /// Returns whether the figure is constant in all runs without faults.
     #[must_use]
     pub const fn needs_faults(self) -> bool {
         matches!(
@@ -249,20 +243,20 @@ impl Figure {
     }
 }
 
-/// What the values of a figure are.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureUnit {
-    /// Numbers without a unit.
+    /// No unit.
     Number,
-    /// Times, in picoseconds.
+    /// Time in picoseconds.
     Time,
-    /// Sizes, in bytes.
+    /// Size in bytes.
     Size,
-    /// Rates, in bytes a second; written in bits.
+    /// Rate in bytes per second; written in bits.
     Rate,
 }
 
-/// How a figure compares with its bound.
+/// Comparison of a figure with its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `<`
@@ -285,7 +279,7 @@ impl Comparison {
         (Self::Below, "<"),
         (Self::Above, ">"),
     ];
-    /// Whether `value` compares so with `bound`.
+    /// Returns whether `value` satisfies the comparison with `bound`.
     #[must_use]
     pub fn holds(self, value: f64, bound: f64) -> bool {
         match self {
@@ -297,7 +291,8 @@ impl Comparison {
         }
     }
 
-    /// Whether every value from 0 to `most` compares so with `bound`, or none does; nothing if some do.
+    /// Returns whether every value from 0 to `most` satisfies the comparison (`true`) or none does
+    /// (`false`); `None` if only some do.
     #[must_use]
     pub fn over(self, bound: f64, most: f64) -> Option<bool> {
         let (all, none) = match self {
@@ -310,8 +305,8 @@ impl Comparison {
         (all || none).then_some(all)
     }
 
-    /// How far inside `bound` the value is, as a share of it (of one, where it is zero); below zero
-    /// when it is outside.
+    /// Returns the distance of the value inside `bound`, as a fraction of the bound (or of one if
+    /// the bound is zero); negative outside.
     #[must_use]
     pub fn margin(self, value: f64, bound: f64) -> f64 {
         let scale = if bound == 0.0 { 1.0 } else { bound.abs() };
@@ -320,45 +315,45 @@ impl Comparison {
             Self::AtLeast | Self::Above => value - bound,
             Self::Equal => -(value - bound).abs(),
         };
-        // Six digits read back the same from JSON; adding nothing makes a negative zero positive.
+        // Six digits round-trip through JSON; adding zero turns negative zero into positive zero.
         (inside / scale * 1e6).round() / 1e6 + 0.0
     }
 }
 
-/// Why a sentence is no expectation.
+/// Error of parsing an expectation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpectationError {
-    /// None of the known forms.
+    /// The sentence has no known form.
     #[error(
         "`{0}` is no expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
          `group gN unaffected`, `workload NAME unaffected`, `workload NAME completes within TIME`, `workload NAME fct_p99 < TIME`, `no drops`, `no drops on priority N` or \
          `no deadlock`"
     )]
     Form(String),
-    /// Unknown figure.
+    /// The figure is unknown.
     #[error("there is no figure `{name}`: there are {known}", known = known_figures())]
     Figure {
-        /// As written.
+        /// Name as written.
         name: String,
     },
-    /// A figure that only a whole run has.
+    /// The figure exists only for the whole run.
     #[error(
         "`{figure}` is a figure of the whole run; of a workload there are `fct_p50`, `fct_p99` and `fct_max`"
     )]
     NotOfWorkloads {
-        /// The figure.
+        /// Name of the figure.
         figure: &'static str,
     },
     /// The bound is not a number.
     #[error("`{0}` is not a number")]
     Number(String),
-    /// Not a time.
+    /// The bound is not a valid time.
     #[error("{0}")]
     Time(String),
-    /// Not a priority.
+    /// The priority does not exist.
     #[error("there is no priority `{0}`: data has priorities 0 to 6")]
     Priority(String),
-    /// Not a group.
+    /// The group name is invalid.
     #[error("{0}")]
     Group(String),
 }
@@ -370,7 +365,7 @@ fn known_figures() -> String {
 }
 
 impl Expectation {
-    /// The workload that it is about.
+    /// Returns the workload that the expectation is about.
     #[must_use]
     pub fn workload(&self) -> Option<&str> {
         match self {

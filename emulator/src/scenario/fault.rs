@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The faults of a scenario: what is hit, how, when, and what the seed decides about it.
+//! The faults of a scenario: parts, effects, times and random choices.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Picoseconds};
@@ -10,18 +10,18 @@ use serde::{Deserialize, Serialize};
 use super::event::{FaultEvent, When};
 use crate::substrate::{AnyPart, NetworkPart, Substrate};
 
-/// A part by name: of a fabric a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a bundle `n17/b0`, a fibre
-/// `n17/b0.2`, a ToR `t3`; of a network a host `h3`, its interface `h3/nic1`, a switch `s4`, a cable `h3-s0`; an optical
-/// switch `ocs5`, a port of one `ocs5/p7`, a board of drivers `ocs5/p0..p15`, the GPUs of a leaf `leaf2/gpus`; all under a
-/// switch `rack t3`; `any node`, `any bundle`, `any fibre`, `any host`, `any switch`, `any cable`, `any optical
-/// switch`;
-/// `control`.
+/// Name of a part. In a fabric: a node `n17`, a GPU `n17/g2`, its interface `n17/nic2`, a bundle
+/// `n17/b0`, a fibre `n17/b0.2`, a ToR `t3`. In a network: a host `h3`, its interface `h3/nic1`, a
+/// switch `s4`, a cable `h3-s0`. An optical switch `ocs5`, its port `ocs5/p7`, a driver board
+/// `ocs5/p0..p15`, the GPUs of a leaf `leaf2/gpus`. Everything below a switch: `rack t3`. A random
+/// part: `any node`, `any bundle`, `any fibre`, `any host`, `any switch`, `any cable`, `any optical
+/// switch`. The control plane: `control`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PartName(pub String);
 
 impl PartName {
-    /// Whether some fabric or network could have such a part.
+    /// Returns whether some fabric or network could have such a part.
     #[must_use]
     pub fn could_be(&self) -> bool {
         let plain = |name: &str| {
@@ -48,45 +48,48 @@ impl std::fmt::Display for PartName {
     }
 }
 
-/// How a part is hit.
+/// Effect of a fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
-    /// It goes dark.
+    /// The part goes dark.
     Down,
-    /// It goes dark and comes back, again and again; the control plane takes it out of service at the
-    /// first time and trusts it again when the last is over.
+    /// The part goes dark and recovers repeatedly. The control plane takes it out of service the
+    /// first time and uses it again after the last.
     Flapping {
-        /// For how long it is dark each time.
+        /// Dark time per cycle.
         down: Picoseconds,
-        /// For how long it has light between.
+        /// Time with light between dark periods.
         up: Picoseconds,
-        /// How often.
+        /// Number of dark periods.
         times: u32,
     },
-    /// It ignores every command and keeps the path or circuit it holds. It is noticed at the next command.
+    /// The part ignores all commands and keeps its path or circuit. The next command detects it.
     Stuck,
-    /// Links over it do not pass their test after a change of circuits: they stay drained.
+    /// Links over the part fail their test after a circuit change and stay drained.
     FailsTest,
     /// Its links send at this rate. No plan bypasses it.
     Rate(BitsPerSecond),
-    /// Its links send at this share of their rate, in per cent. No plan bypasses it.
+    /// Its links send at this percentage of their rate. No plan bypasses it.
     RatePercent(u32),
-    /// Its links lose packets: this share of bits is wrong after error correction. No plan bypasses it.
+    /// Its links lose packets at this residual bit error rate after error correction. No plan
+    /// bypasses it.
     BitErrors(f64),
-    /// The control plane takes so many times as long.
+    /// The control plane takes this many times as long.
     Slower(u32),
-    /// A host's interface asks for pauses of this priority all the time.
+    /// A host's interface continuously requests pauses of this priority.
     PauseStorm(u8),
-    /// A transceiver or an optical switch answers commands as done and does not carry them out. Needs `control: lightloomd`.
+    /// A transceiver or optical switch reports commands as done without executing them. Needs
+    /// `control: lightloomd`.
     Lies,
-    /// The line of a transceiver or an optical switch carries every byte so much later. Needs `control: lightloomd`.
+    /// The line of a transceiver or optical switch delays every byte by this time. Needs `control:
+    /// lightloomd`.
     Late(Picoseconds),
-    /// The disk of the daemon's journal takes so long for a flush. Needs `control: lightloomd`.
+    /// The disk of the daemon's journal takes this long for a flush. Needs `control: lightloomd`.
     SlowDisk(Picoseconds),
 }
 
 impl Effect {
-    /// Whether no plan bypasses it: its links stay up, degraded.
+    /// Returns whether no plan bypasses the fault because its links stay up, degraded.
     #[must_use]
     pub const fn is_grey(&self) -> bool {
         matches!(
@@ -95,13 +98,13 @@ impl Effect {
         )
     }
 
-    /// Whether only a run with the shipping control plane shows it.
+    /// Returns whether the effect requires the production control plane.
     #[must_use]
     pub const fn needs_daemon(&self) -> bool {
         matches!(self, Self::Lies | Self::Late(_) | Self::SlowDisk(_))
     }
 
-    /// How it is written.
+    /// Returns the name in files.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -120,10 +123,10 @@ impl Effect {
         }
     }
 
-    /// Whether a part can be hit in this way, or what can.
+    /// Checks whether the effect applies to this part.
     ///
     /// # Errors
-    /// What the effect is for.
+    /// Returns the parts that the effect applies to.
     pub fn suits(&self, part: &NetworkPart) -> Result<(), &'static str> {
         let is_optical = !part.ports.is_empty();
         match self {
@@ -162,25 +165,25 @@ impl Effect {
     }
 }
 
-/// A fault as it is declared.
+/// A declared fault.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScenarioFault {
-    /// What it hits, all at once.
+    /// Parts that fail together.
     pub parts: Vec<PartName>,
-    /// How.
+    /// Effect.
     pub effect: Effect,
-    /// When, at the earliest.
+    /// Earliest start.
     pub when: When,
-    /// The seed draws the time from then to so much later.
+    /// Length of the interval after the earliest start from which the seed draws the start.
     pub within: Picoseconds,
-    /// How long it lasts. `None` if for ever.
+    /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,
-    /// It happens under this share of seeds.
+    /// Fraction of seeds for which it occurs.
     pub probability: f64,
 }
 
 impl ScenarioFault {
-    /// A fault of one part, for certain and for ever.
+    /// Creates a certain, permanent fault of one part.
     #[must_use]
     pub fn of(part: &str, at: lightloom_units::SimTime) -> Self {
         Self {
@@ -193,14 +196,14 @@ impl ScenarioFault {
         }
     }
 
-    /// Whether it hits the control plane.
+    /// Returns whether it affects the control plane.
     #[must_use]
     pub fn is_of_control(&self) -> bool {
         self.parts.iter().any(|part| part.0.trim() == "control")
     }
 
-    /// What the seed makes of the `index`-th fault of a scenario. `None` if it does not happen.
-    /// `works` says of a node whether it works at the start.
+    /// Makes the random choices for the `index`-th fault of a scenario. `None` if it does not
+    /// occur. `works` says whether a node works at the start.
     #[must_use]
     pub fn draw(
         &self,
@@ -210,7 +213,7 @@ impl ScenarioFault {
         works: &dyn Fn(&NetworkPart) -> bool,
     ) -> Option<FaultEvent> {
         let mut draws = seed.stream("fault", index);
-        // Always all draws, so that changing one figure of a fault leaves the others as they were.
+        // Always make all draws, so that changing one value of a fault does not change the others.
         let (chance, late, choice): (f64, f64, f64) =
             (draws.random(), draws.random(), draws.random());
         if chance >= self.probability {
@@ -233,7 +236,7 @@ impl ScenarioFault {
     }
 }
 
-/// What the seed draws for a part that leaves the choice to it; `choice` is below one.
+/// Draws a part for one that leaves the choice to the seed; `choice` is below one.
 fn drawn(
     any: AnyPart,
     substrate: &Substrate,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows as services send them: sizes from a published distribution, starts at random at a given load.
+//! Service traffic: flow sizes from a published distribution, with random starts at a given load.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
@@ -7,23 +7,23 @@ use rand::RngExt;
 
 use lightloom_engine::{FlowSpec, VertexId};
 
-/// One point of a distribution: this share of flows is at most so large.
+/// A point of a distribution: the fraction of flows up to this size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeRow {
     /// The size.
     pub bytes: Bytes,
-    /// The share, in per cent.
+    /// Fraction in per cent.
     pub percent: f64,
 }
 
-/// A distribution of flow sizes: between two points it is even.
+/// A distribution of flow sizes, uniform between two points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowSizes {
     rows: Vec<SizeRow>,
 }
 
-/// Web search (Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, figure 4), in the points that the
-/// traffic generator of HPCC (Li et al., SIGCOMM 2019, section 5.1) has.
+/// Web search (Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, figure 4), with the points
+/// of HPCC's traffic generator (Li et al., SIGCOMM 2019, section 5.1).
 const WEB_SEARCH: &[(u64, f64)] = &[
     (0, 0.0),
     (10_000, 15.0),
@@ -39,8 +39,8 @@ const WEB_SEARCH: &[(u64, f64)] = &[
     (30_000_000, 100.0),
 ];
 
-/// A Hadoop cluster (Roy et al.: "Inside the social network's (datacenter) network", SIGCOMM 2015, figure
-/// 6), in the points of the same generator.
+/// A Hadoop cluster (Roy et al.: "Inside the social network's (datacenter) network", SIGCOMM 2015,
+/// figure 6), with the points of the same generator.
 const HADOOP: &[(u64, f64)] = &[
     (0, 0.0),
     (100, 1.0),
@@ -65,12 +65,12 @@ const HADOOP: &[(u64, f64)] = &[
 ];
 
 impl FlowSizes {
-    /// Sizes of web search.
+    /// Returns the web search distribution.
     #[must_use]
     pub fn web_search() -> Self {
         Self::published(WEB_SEARCH)
     }
-    /// Sizes of a Hadoop cluster.
+    /// Returns the Hadoop distribution.
     #[must_use]
     pub fn hadoop() -> Self {
         Self::published(HADOOP)
@@ -80,7 +80,8 @@ impl FlowSizes {
         Self { rows: rows.iter().map(row).collect() }
     }
 
-    /// The distribution through these points; nothing if they do not rise from 0 to 100 per cent.
+    /// Returns the distribution through these points; `None` if they do not increase from 0 to 100
+    /// per cent.
     #[must_use]
     pub fn through(rows: Vec<SizeRow>) -> Option<Self> {
         let rises = rows
@@ -91,7 +92,7 @@ impl FlowSizes {
         (rises && begins && ends).then_some(Self { rows })
     }
 
-    /// The size that a share of all flows, below one, does not exceed; at least a byte.
+    /// Returns the size at quantile `share`, below one; at least one byte.
     #[must_use]
     pub fn at(&self, share: f64) -> Bytes {
         let percent = share * 100.0;
@@ -105,7 +106,7 @@ impl FlowSizes {
         Bytes((low.bytes.0 + more as u64).max(1))
     }
 
-    /// The mean, in bytes.
+    /// Returns the mean in bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let first = self.rows.first().map_or(0.0, |row| row.bytes.0 as f64 * row.percent / 100.0);
@@ -116,8 +117,9 @@ impl FlowSizes {
         first + self.rows.windows(2).map(part).sum::<f64>()
     }
 
-    /// Flows that begin from `start` on for a while: at every host by itself at random (Poisson), so often
-    /// that `load` of `rate` is used, each to a host drawn from the others.
+    /// Returns flows that start within a period from `start` on, as a Poisson process per host with
+    /// the rate that uses the fraction `load` of `rate`. Destinations are drawn from the other
+    /// hosts.
     #[must_use]
     pub fn flows(
         &self,
@@ -125,7 +127,7 @@ impl FlowSizes {
         (load, rate): (f64, BitsPerSecond),
         (start, lasts): (SimTime, Picoseconds),
     ) -> Vec<FlowSpec> {
-        // Wire overhead is not counted: the load is that of the data.
+        // The load refers to data, without protocol overhead.
         let gap_ps = self.mean() * 8.0 / (load * rate.0 as f64) * 1e12;
         let mut flows = Vec::new();
         for (place, &source) in hosts.iter().enumerate() {
@@ -170,7 +172,7 @@ mod tests {
                 assert!((percent - row.percent).abs() < 0.5, "{percent} % up to {}", row.bytes);
             }
         }
-        // The mean of the published points by hand: 1.7 MB.
+        // The mean of the published points, computed by hand: 1.7 MB.
         assert!((FlowSizes::web_search().mean() / 1.7115e6 - 1.0).abs() < 0.02);
     }
 
@@ -184,7 +186,7 @@ mod tests {
         let load = data as f64 * 8.0 / (16.0 * 100e9 * 2.0);
         assert!((load / 0.3 - 1.0).abs() < 0.05, "{load}");
         assert!(flows.iter().all(|flow| flow.source != flow.destination && flow.start.0 >= 7));
-        // Of a Poisson process the gaps vary as much as their mean.
+        // In a Poisson process, the standard deviation of the gaps equals their mean.
         let starts: Vec<f64> =
             flows.iter().filter(|f| f.source == hosts[0]).map(|f| f.start.0 as f64).collect();
         let gaps: Vec<f64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows in a table: `start,src,dst,bytes` and, if wanted, `priority`, `id` and `after`.
+//! Flows in a table: `start,src,dst,bytes` and optionally `priority`, `id` and `after`.
 
 mod order;
 
@@ -10,40 +10,40 @@ use lightloom_units::{Bytes, Picoseconds};
 use self::order::CellOrder;
 use super::file::codes;
 
-/// One row.
+/// A row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedFlow {
-    /// When it begins, after its workload does.
+    /// Start relative to the workload.
     pub start: Picoseconds,
-    /// Where it begins.
+    /// Source host.
     pub source: VertexId,
-    /// Where it ends.
+    /// Destination host.
     pub destination: VertexId,
-    /// Its data.
+    /// Size of the data.
     pub bytes: Bytes,
-    /// Its priority; nothing: that of its workload.
+    /// Priority; `None` for that of the workload.
     pub priority: Option<u8>,
-    /// What it waits for.
+    /// Dependencies.
     pub after: Vec<FlowDependency>,
 }
 
-/// Another flow of the table that one waits for.
+/// A flow that another one waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowDependency {
-    /// Its place in the table.
+    /// Index in the table.
     pub flow: usize,
-    /// Until its data is acknowledged; otherwise until it is received.
+    /// Whether to wait for the acknowledgement of its data instead of the reception.
     pub acknowledged: bool,
 }
 
-/// The columns that every table has, and those it may have, in this order.
+/// Required and optional columns, in order.
 const COLUMNS: [&str; 4] = ["start", "src", "dst", "bytes"];
 const MORE: [&str; 3] = ["priority", "id", "after"];
 
-/// Mistakes that are shown of one file.
+/// Maximum number of reported errors per file.
 const MOST_SHOWN: usize = 20;
 
-/// Reads a table of flows, or every mistake in it. `host` finds a host by name.
+/// Reads a flow table. Returns the flows or all errors. `host` looks up a host by name.
 #[must_use]
 pub fn read_flows(
     file: &str,
@@ -89,7 +89,6 @@ pub fn read_flows(
     (flows, mistakes)
 }
 
-/// One cell of a table.
 #[derive(Clone, Copy)]
 struct CsvCell<'a> {
     file: &'a str,
@@ -117,7 +116,7 @@ impl CsvCell<'_> {
     }
 }
 
-/// A flow, and the cells that are more than every table has.
+/// Parses a flow and returns its optional cells.
 fn row<'a>(
     file: &'a str,
     number: u32,
@@ -160,7 +159,7 @@ fn row<'a>(
     Ok((ListedFlow { start, source, destination, bytes, priority, after: Vec::new() }, rest))
 }
 
-/// A quantity with its unit, or a bare number in the smallest one.
+/// Parses a quantity with a unit, or a plain number in the smallest unit.
 fn quantity<Q: std::str::FromStr>(
     cell: &CsvCell<'_>,
     bare: impl Fn(u64) -> Q,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses of an earlier result of months, as its document has them: what each run cost each job.
+//! Losses from an earlier result over months: the cost of each run to each job.
 
 use lightloom_units::SimTime;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -8,51 +8,52 @@ use super::Restart;
 use crate::stages::StageName;
 use crate::substrate::AnyPart;
 
-/// What a run cost a job that went on.
+/// Cost of a run to a job that continued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunLoss {
-    /// The job.
+    /// Job name.
     pub job: String,
-    /// Its GPUs.
+    /// Number of its GPUs.
     pub gpus: u64,
-    /// At once, cause by cause, in the order in which they come.
+    /// One-time losses by cause, in order of occurrence.
     pub once: Vec<LossPart>,
-    /// What each step takes longer from then on.
+    /// Additional time per step from then on.
     pub slower_ps: i64,
 }
 
-/// A part of what was lost at once.
+/// A part of the one-time loss.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossPart {
-    /// The cause.
+    /// Cause.
     pub cause: String,
-    /// The stage of an outage.
+    /// Stage of an outage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<StageName>,
-    /// How long.
+    /// Lost time.
     pub time_ps: i64,
 }
 
 /// A job of an earlier result.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct KnownJob {
-    /// Its name.
+    /// Job name.
     pub job: String,
-    /// Its GPUs then.
+    /// Number of its GPUs at that time.
     pub gpus: u64,
-    /// A step without failures.
+    /// Duration of a step without failures.
     pub step_ps: i64,
-    /// Its closed form.
+    /// Closed form of that duration.
     pub closed_form_seconds: f64,
-    /// What it did that had lost a node.
+    /// Response to the loss of a node.
     pub answer: String,
-    /// A step with a replica fewer, of an elastic job.
+    /// Duration of a step with one replica fewer, for an elastic job.
     #[serde(default)]
     pub step_with_fewer_ps: Option<i64>,
 }
 
 impl KnownJob {
-    /// Whether it was elastic, as it is now: runs of such jobs say something else than those of others.
+    /// Returns whether both are elastic or both are not, because their runs are not comparable
+    /// otherwise.
     pub(crate) fn fits(&self, restart: Restart) -> bool {
         (self.answer == "elastic") == matches!(restart, Restart::Elastic { .. })
     }
@@ -61,22 +62,22 @@ impl KnownJob {
 /// A run of an earlier result.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct KnownRun {
-    /// The kind of part that failed.
+    /// Kind of the failed part.
     #[serde(deserialize_with = "named")]
     pub part: AnyPart,
-    /// Nodes that were out already.
+    /// Number of nodes that had already failed.
     pub out: usize,
-    /// Which of the runs of this kind.
+    /// Index among the runs of this kind.
     pub number: u32,
     /// Nodes that failed at 0 s.
     pub failed_at_start: Vec<String>,
-    /// The part that failed.
+    /// Failed part.
     pub fails: String,
-    /// Its place among those of its kind.
+    /// Index of the part among those of its kind.
     pub place: usize,
-    /// When.
+    /// Time of the failure.
     pub at_ps: SimTime,
-    /// What it cost each job that went on.
+    /// Cost to each job that continued.
     pub losses: Vec<RunLoss>,
 }
 
@@ -85,24 +86,24 @@ fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AnyPart, D::Error
     AnyPart::named(&name).ok_or_else(|| de::Error::custom(format!("`{name}` is no kind of part")))
 }
 
-/// Losses of an earlier result of months.
+/// Losses from an earlier result over months.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct KnownLosses {
-    /// The file, as the scenario names it.
+    /// File name in the scenario.
     #[serde(skip)]
     pub file: String,
     /// SHA-256 of the fabric file of its runs.
     pub fabric_sha256: String,
-    /// Who commanded in them.
+    /// Control plane of its runs.
     pub control: String,
-    /// Its jobs.
+    /// Jobs.
     pub jobs: Vec<KnownJob>,
-    /// Its runs.
+    /// Runs.
     pub runs: Vec<KnownRun>,
 }
 
 impl KnownLosses {
-    /// The job of this name.
+    /// Returns the job with this name.
     #[must_use]
     pub fn job(&self, name: &str) -> Option<&KnownJob> {
         self.jobs.iter().find(|job| job.job == name)

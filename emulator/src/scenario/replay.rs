@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Days of a fault trace in a run: which nodes it has out, from when to when.
+//! Days of a fault trace in a run: node outages with start and end.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use lightloom_units::id::NodeId;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// One moment of a fault trace: the nodes it has out are broken from the start.
+/// One moment of a fault trace, whose open faults exist from the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceDay {
-    /// The trace.
+    /// Trace.
     pub trace: Arc<FaultTrace>,
-    /// The day, counted from its start.
+    /// Day, counted from its start.
     pub day: f64,
 }
 
 impl TraceDay {
-    /// The nodes of `fabric` that the trace has out at that moment.
+    /// Returns the nodes of `fabric` that are out of service at that moment.
     pub(super) fn nodes_out(&self, fabric: &Fabric, seed: Seed) -> Result<Vec<NodeId>, NodesError> {
         let per_node = u32::from(fabric.hbd.gpus_per_node());
         let timeline = self.trace.on_nodes(fabric.hbd.nodes(), per_node, seed, 0)?;
@@ -27,33 +27,34 @@ impl TraceDay {
     }
 }
 
-/// Some days of a fault trace, in compressed time.
+/// Several days of a fault trace in compressed time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// The trace.
+    /// Trace.
     pub trace: Arc<FaultTrace>,
-    /// The first day; what is broken then is broken from the start.
+    /// First day; faults open at its start exist from the start of the run.
     pub from_day: f64,
-    /// Where it ends.
+    /// End of the period.
     pub to_day: f64,
-    /// Simulated time of one day.
+    /// Simulated time per day.
     pub day_takes: Picoseconds,
-    /// GPUs that a host of a network written in place stands for.
+    /// GPUs per host of an inline network.
     pub gpus_per_host: u32,
 }
 
-/// A node that a replayed trace has out.
+/// An outage of a replayed trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
     pub(crate) node: NodeId,
     pub(crate) at: SimTime,
     pub(crate) repaired_at: Option<SimTime>,
-    /// It was out already on the first day.
+    /// Whether it was open at the start of the first day.
     pub(crate) from_start: bool,
 }
 
 impl Replay {
-    /// Every outage between the two days, in compressed time, on so many nodes of so many GPUs.
+    /// Returns every outage between the two days in compressed time, for `nodes` nodes with
+    /// `gpus_per_node` GPUs each.
     pub(crate) fn outages(
         &self,
         nodes: u32,

@@ -1,48 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a job does that has lost a node: policies as they are sold and run, each with its own times.
+//! Responses of a job to the loss of a node: policies of real products, each with its own times.
 
 use lightloom_planner::goodput::{Answer, Policy};
 use lightloom_units::Picoseconds;
 
-/// What a job does that has lost a node.
+/// Response of a job to the loss of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// Its groups begin again at the last barrier, which is the end of the step before, with all groups that exchange
-    /// anything but gradients with them. The state comes from their replicas and takes no time.
+    /// Its groups restart at the last barrier, the end of the previous step, together with all
+    /// groups that exchange anything other than gradients with them. The state comes from their
+    /// replicas and takes no time.
     Barrier,
-    /// The whole job begins again at its last checkpoint.
+    /// The whole job restarts at its last checkpoint.
     Checkpoint(Checkpoints),
-    /// The whole job begins again at its last copy in the memory of other nodes.
+    /// The whole job restarts at its last copy in the memory of other nodes.
     InMemory {
-        /// These copies.
+        /// In-memory copies.
         memory: MemoryCopies,
-        /// What it begins again from when all copies of a node are gone.
+        /// Fallback if all copies of a node are lost.
         checkpoint: Checkpoints,
     },
-    /// The groups of the node move to a spare node with the state of their replicas, while the job stands still.
+    /// The groups of the node move to a spare node with the state of their replicas, while the job
+    /// pauses.
     Migrate {
-        /// What moving takes.
+        /// Duration of the move.
         takes: Picoseconds,
-        /// What it begins again from when no replica is left.
+        /// Fallback if no replica is left.
         checkpoint: Checkpoints,
     },
-    /// The job goes on without the replicas of the node, and takes them up again when they have a node.
+    /// The job continues without the replicas of the node, and includes them again once they have a
+    /// node.
     Elastic {
-        /// What it takes the others to go on without them.
+        /// Time for the others to continue without them.
         reform: Picoseconds,
-        /// What it takes a replica that has its nodes to be ready, while the others go on.
+        /// Time for a replica with all its nodes to get ready, while the others continue.
         start: Picoseconds,
-        /// What it takes all to go on together.
+        /// Time for all to continue together.
         rejoin: Picoseconds,
-        /// With fewer replicas the job waits.
+        /// Minimum number of replicas; with fewer, the job waits.
         least: u32,
-        /// What it begins again from then.
+        /// Fallback in that case.
         checkpoint: Checkpoints,
     },
 }
 
 impl Restart {
-    /// What the whole job begins again from. `None` if replicas go on.
+    /// Returns the checkpoints from which the whole job restarts. `None` if replicas continue.
     #[must_use]
     pub const fn rolls_back_to(self) -> Option<Checkpoints> {
         match self {
@@ -54,7 +57,7 @@ impl Restart {
         }
     }
 
-    /// How it is written.
+    /// Returns the name in files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,27 +70,28 @@ impl Restart {
     }
 }
 
-/// Checkpoints of a whole job; the first is there at the start.
+/// Checkpoints of a whole job; the first exists at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoints {
-    /// After so many steps one is taken.
+    /// Steps between checkpoints.
     pub every: u32,
-    /// What reading it takes.
+    /// Time to read one.
     pub load: Picoseconds,
-    /// What writing one takes of the job's time; counted over a span alone.
+    /// Job time for writing one; only counted over a span.
     pub write: Picoseconds,
 }
 
 /// Copies of a job's state in the memory of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryCopies {
-    /// After so many steps they are taken.
+    /// Steps between copies.
     pub every: u32,
-    /// What reading one takes.
+    /// Time to read one.
     pub load: Picoseconds,
-    /// What taking them takes of the job's time.
+    /// Job time for making them.
     pub write: Picoseconds,
-    /// Nodes that have the state of one, itself among them: with so many dead nodes at once it is gone.
+    /// Number of nodes that hold the state of one node, including itself. It is lost if all of them
+    /// fail.
     pub copies: u32,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months of training: for how long, and what fails meanwhile.
+//! Training over months with failures.
 
 use std::sync::Arc;
 
@@ -9,46 +9,46 @@ use lightloom_units::{Dollars, Milliseconds};
 use super::KnownLosses;
 use crate::substrate::AnyPart;
 
-/// The jobs of a scenario train for so long.
+/// A period over which the jobs of a scenario train.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// How long.
+    /// Length.
     pub length: Milliseconds,
-    /// What fails meanwhile.
+    /// Source of failures.
     pub failures: FailureSource,
-    /// Runs from which the loss of each kind of failure is taken.
+    /// Number of runs that determine the loss of each kind of failure.
     pub samples: u32,
-    /// Losses of an earlier result. `None` where runs are made.
+    /// Losses of an earlier result. `None` if runs are made.
     pub losses: Option<Arc<KnownLosses>>,
-    /// What a GPU-hour costs, where that is said.
+    /// Price of a GPU-hour, if given.
     pub gpu_hour: Option<Dollars>,
 }
 
-/// Where failures come from.
+/// Source of failures.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailureSource {
-    /// A fault trace, from a day of it on.
+    /// A fault trace from one of its days on.
     Trace {
-        /// The trace.
+        /// Trace.
         trace: Arc<FaultTrace>,
-        /// The file, as the scenario names it.
+        /// File name in the scenario.
         file: String,
-        /// The day of the trace on which the span begins.
+        /// Day of the trace on which the span begins.
         from_day: f64,
     },
-    /// Rates, of each kind of part.
+    /// Failure rates by kind of part.
     Rates(Vec<FailureRate>),
 }
 
-/// How often parts of a kind fail, and for how long: both are drawn from exponential distributions.
+/// Failure and repair rate of one kind of part, both exponentially distributed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailureRate {
-    /// The kind of part.
+    /// Kind of part.
     pub part: AnyPart,
     /// Mean time between failures of one part.
     pub mtbf: Milliseconds,
-    /// Mean time until it works again.
+    /// Mean time to repair.
     pub repair: Milliseconds,
-    /// Where these figures are from. `None`: they are assumed.
+    /// Source of these figures. `None` if assumed.
     pub source: Option<String>,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What hosts send to each other: collectives and patterns of flows.
+//! Traffic between hosts: collectives and flow patterns.
 
 use std::sync::Arc;
 
@@ -13,104 +13,104 @@ use serde::Deserialize;
 use super::flow_sizes::FlowSizes;
 use super::flow_table::ListedFlow;
 
-/// Something that hosts do.
+/// A workload of hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// What it is.
+    /// Kind of workload.
     pub run: Pattern,
-    /// Who takes part, in order of rank.
+    /// Participants in rank order.
     pub hosts: Vec<VertexId>,
-    /// Its size; of a collective by the convention of NCCL's tests, of a pattern of flows that of each.
+    /// Size: for a collective as in NCCL's tests, for a flow pattern that of each flow.
     pub bytes: Bytes,
-    /// Which ways round its ring, if it goes around one.
+    /// Directions around its ring, if it uses one.
     pub directions: Directions,
-    /// Its priority at switches with real queues.
+    /// Priority at switches with real queues.
     pub priority: u8,
-    /// It begins so long after the start of the run, or after what it waits for.
+    /// Delay after the start of the run, or after its dependencies.
     pub delay: Picoseconds,
-    /// What it waits for.
+    /// Dependencies.
     pub after: Vec<Prior>,
-    /// How often, one after the other.
+    /// Number of sequential repetitions.
     pub repeat: u32,
 }
 
-/// Something that is done before something else begins.
+/// A dependency of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Prior {
-    /// The traffic at this place, as often as it is repeated.
+    /// The traffic at this index, with all its repetitions.
     Traffic(usize),
-    /// The collective at this place, by every group of every job that is not lost, as often as it is repeated.
+    /// The collective at this index, with all its repetitions, in every group that is not lost.
     Collective(usize),
 }
 
-/// What a workload is.
+/// Kind of workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Pattern {
-    /// Every host sends to one and receives from one: a seeded cycle through all, or the host so many
-    /// places further.
+    /// Every host sends to one host and receives from one: a random cycle through all, or a fixed
+    /// shift.
     Permutation {
-        /// How many places further.
+        /// Shift in places; `None` for the random cycle.
         by: Option<u32>,
     },
-    /// Every other host sends to one.
+    /// All other hosts send to one.
     Incast {
-        /// The one.
+        /// Destination.
         into: VertexId,
     },
-    /// Everybody has a piece for everybody.
+    /// Every host has a piece for every other host.
     AllToAll(Exchange),
-    /// Everybody ends with the sum.
+    /// Every host ends with the sum.
     AllReduce(AllReduceWay),
-    /// Everybody ends with its part of the sum, on a ring.
+    /// Every host ends with its part of the sum, on a ring.
     ReduceScatter,
-    /// Everybody ends with all parts, on a ring.
+    /// Every host ends with all parts, on a ring.
     AllGather,
-    /// From the host in the middle to everybody, down a binary tree.
+    /// From the middle host to all others, down a binary tree.
     Broadcast {
-        /// In how many pieces.
+        /// Number of pieces.
         pieces: u32,
     },
-    /// All-to-all by binary exchange, circuits switched between steps.
+    /// All-to-all by binary exchange, with circuit changes between steps.
     CircuitExchange,
     /// Flows of a table.
     Flows(Arc<[ListedFlow]>),
-    /// Flows at random.
+    /// Random flows.
     Random {
-        /// How large.
+        /// Flow sizes.
         sizes: FlowSizes,
-        /// Share of a host's first cable that they use.
+        /// Load of a host's first cable.
         load: f64,
-        /// For how long new ones begin.
+        /// Period in which new flows start.
         lasts: Picoseconds,
     },
-    /// A step that another tool recorded or described.
+    /// A step recorded or described by another tool.
     Recorded(Arc<Described>),
-    /// Nothing is sent for so long.
+    /// Sends nothing for this time.
     Compute(Picoseconds),
 }
 
-/// How an all-reduce goes.
+/// Algorithm of an all-reduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AllReduceWay {
-    /// Around the hosts in order of rank, both ways.
+    /// Around the hosts in rank order, in both directions.
     Ring,
     /// Up and down a binary tree.
     Tree,
-    /// Two trees at once.
+    /// Two binary trees concurrently.
     DoubleTree,
     /// Recursive halving and doubling.
     HalvingDoubling,
-    /// Along all dimensions of a torus at once.
+    /// Along all dimensions of a torus concurrently.
     Torus,
-    /// Inside groups of so many hosts, in order of rank, then between groups, then inside again.
+    /// Inside groups of this many hosts in rank order, then between groups, then inside again.
     Hierarchical(u32),
 }
 
 impl Pattern {
-    /// Whether hosts are halved again and again, which takes a power of two of them.
+    /// Returns whether hosts are repeatedly halved, which requires a power of two.
     #[must_use]
     pub(crate) fn halves(&self) -> bool {
         matches!(
@@ -119,7 +119,7 @@ impl Pattern {
         )
     }
 
-    /// How it is called in results.
+    /// Returns the name in results.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -137,7 +137,7 @@ impl Pattern {
         }
     }
 
-    /// NCCL's factor from algorithm to bus bandwidth over so many ranks.
+    /// Returns NCCL's factor from algorithm to bus bandwidth for this many ranks.
     #[must_use]
     pub fn bus_factor(&self, ranks: usize) -> f64 {
         let kind = match self {
@@ -150,7 +150,7 @@ impl Pattern {
         kind.bus_factor(ranks)
     }
 
-    /// Whether it needs a size.
+    /// Returns whether the pattern needs a size.
     #[must_use]
     pub fn has_size(&self) -> bool {
         !matches!(self, Self::Flows(_) | Self::Random { .. } | Self::Recorded(_) | Self::Compute(_))
@@ -158,7 +158,7 @@ impl Pattern {
 }
 
 impl Traffic {
-    /// Whether it goes around one ring.
+    /// Returns whether the pattern uses one ring.
     #[must_use]
     pub const fn is_ring(run: &Pattern) -> bool {
         matches!(
@@ -167,7 +167,7 @@ impl Traffic {
         )
     }
 
-    /// The priorities that its flows have.
+    /// Returns the priorities of its flows.
     #[must_use]
     pub fn priorities(&self) -> Vec<u8> {
         match &self.run {

@@ -11,6 +11,7 @@ use lightloom_units::{Bytes, Picoseconds};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SyncChoice {
+    /// Job name.
     pub job: String,
     /// Method selected in the fabric file.
     pub written: SyncMethod,
@@ -37,6 +38,7 @@ pub struct SyncChoice {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MethodTimes {
+    /// Synchronisation method.
     pub method: SyncMethod,
     /// Bytes carried by rings or islands.
     pub ring_bytes: Bytes,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives of jobs, as people write them.
+//! Collectives of jobs in scenario files.
 
 use lightloom_collective::Directions;
 use lightloom_fabric::document::Check;
@@ -15,34 +15,35 @@ use crate::substrate::PacketSwitches;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CollectiveFile {
-    /// Every group on its own ring, both directions: everybody ends with the sum.
+    /// On each group's ring, in both directions; every rank ends with the sum.
     AllReduce(RingFile),
-    /// Every group on its own ring, both directions: everybody ends with its part of the sum.
+    /// On each group's ring, in both directions; every rank ends with its part of the sum.
     ReduceScatter(RingFile),
-    /// Every group on its own ring, both directions: everybody ends with all parts.
+    /// On each group's ring, in both directions; every rank ends with all parts.
     AllGather(RingFile),
-    /// Between the groups of a job, over the data-centre network: equal ranks first under their ToR,
-    /// then between ToRs, then under their ToR again.
+    /// Between the groups of a job over the data-centre network: equal ranks first reduce below
+    /// their ToR, then between ToRs, then distribute below their ToR.
     DataParallelAllReduce(RingFile),
 }
 
-/// One collective.
+/// A collective.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RingFile {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// The buffer of one rank, at least one byte.
+    /// Buffer size of one rank, at least one byte.
     pub bytes: Text<Bytes>,
-    /// How often it is repeated, 1 to 1,000.
+    /// Number of repetitions, 1 to 1,000.
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
-    /// Its priority at switches with real queues, 0 (lowest) to 6; only between groups, for rings cross no switch.
+    /// Priority at switches with real queues, 0 (lowest) to 6. Only for collectives between groups,
+    /// because rings cross no switch.
     #[serde(default)]
     #[schemars(range(min = 0, max = 6))]
     pub priority: u8,
-    /// Which ways round a group's ring: `both`, half of the data each way, or `one`.
+    /// Directions around a group's ring: `both` with half of the data each, or `one`.
     #[serde(default)]
     pub directions: Directions,
 }
@@ -99,7 +100,7 @@ pub(super) fn lower(
     collectives
 }
 
-/// Refuses a priority that no queue looks at.
+/// Rejects a priority that no queue uses.
 fn refuse_priority(
     kind: CollectiveOperation,
     ring: &RingFile,
@@ -115,7 +116,7 @@ fn refuse_priority(
     }
 }
 
-/// Refuses a priority where switches have one queue a port.
+/// Rejects a priority if switches have one queue per port.
 pub(super) fn refuse_without_priorities(path: &str, check: &mut Check<'_>) {
     check
         .error(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What flows do about congestion, as scenario files say it: which scheme, and its figures where they are not
-//! those of its source.
+//! Congestion control in scenario files: the scheme, and parameters that differ from those of its
+//! source.
 //!
 //! ```yaml
 //! transport:
@@ -17,31 +17,34 @@ use serde::Deserialize;
 use super::codes;
 use super::transport::TransportFile;
 
-/// What flows do about congestion. Marks come from `switches`: `mark_from` (Kmin) and `mark_ramp` (Kmax, Pmax).
+/// Congestion control of flows. `switches` configures marking: `mark_from` (Kmin) and `mark_ramp`
+/// (Kmax, Pmax).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CongestionFile {
-    /// Nothing: the window is always open.
+    /// None: the window is always open.
     #[default]
     None,
-    /// Window by the share of marked packets.
+    /// Window controlled by the fraction of marked packets.
     Dctcp,
-    /// Rate by marks, for lossless networks.
+    /// Rate controlled by marks, for lossless networks.
     Dcqcn,
-    /// Window by delay.
+    /// Window controlled by delay.
     Swift,
-    /// Window by marks and delay, in the style of NSCC; not conforming to Ultra Ethernet.
+    /// Window controlled by marks and delay, in the style of NSCC; not conforming to Ultra
+    /// Ethernet.
     Nscc,
-    /// Credits that the receiving host gives at the pace of its interfaces, as NDP and EQDS do: the window is what a flow
-    /// begins with. Meant for `switches.trim`.
+    /// Credits issued by the receiving host at the rate of its interfaces, as in NDP and EQDS; the
+    /// window is a flow's initial credit. Intended for `switches.trim`.
     ReceiverCredit,
 }
 
-/// DCTCP's figure; the default is the paper's (Alizadeh et al., SIGCOMM 2010, section 3.4).
+/// DCTCP's parameter; the default is that of the paper (Alizadeh et al., SIGCOMM 2010, section
+/// 3.4).
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DctcpFile {
-    /// `1/g`: the share of marked packets is averaged over about so many windows.
+    /// `1/g`: approximate number of windows over which the fraction of marked packets is averaged.
     #[schemars(range(min = 1, max = 65536))]
     pub inverse_gain: u32,
 }
@@ -52,45 +55,49 @@ impl Default for DctcpFile {
     }
 }
 
-/// DCQCN's figures; those not written are the preset's.
+/// DCQCN's parameters; omitted ones come from the preset.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DcqcnFile {
-    /// Whose figures those not written are.
+    /// Source of omitted parameters.
     pub preset: DcqcnPreset,
-    /// `1/g` of the average that says how much to cut.
+    /// `1/g` of the average that determines the size of a cut.
     #[schemars(range(min = 1, max = 65536))]
     pub inverse_gain: Option<u32>,
-    /// A flow is notified at most once in this time.
+    /// Minimum interval between notifications of a flow.
     pub notification_interval: Option<Text<Picoseconds>>,
-    /// Without notifications the rate is raised every so often.
+    /// Interval of rate increases without notifications.
     pub timer: Option<Text<Picoseconds>>,
-    /// The average moves every so often; as `timer` in the paper.
+    /// Update interval of the average; equals `timer` in the paper.
     pub alpha_timer: Option<Text<Picoseconds>>,
-    /// So many raises go halfway back to the rate before the cut; later ones raise that rate.
+    /// Number of increases that halve the distance to the rate before the cut; later ones raise
+    /// that rate.
     #[schemars(range(min = 1, max = 1000))]
     pub fast_steps: Option<u32>,
-    /// The rate is raised as well after so many bytes.
+    /// Number of bytes after which the rate also increases.
     pub byte_counter: Option<Text<Bytes>>,
-    /// By how much the target rate is raised at first: in the paper a thousandth of the interface's rate.
+    /// Initial increase of the target rate; in the paper a thousandth of the interface rate.
     pub additive: Option<Text<BitsPerSecond>>,
-    /// By how much it is raised later: in the paper a two-hundredth.
+    /// Later increase of the target rate; in the paper a two-hundredth.
     pub hyper: Option<Text<BitsPerSecond>>,
-    /// As adapters do it: the first notification cuts nothing, later ones cut once in this time. In the paper each cuts.
+    /// As in adapters: the first notification cuts nothing, later ones cut once per this interval.
+    /// In the paper, each notification cuts.
     pub decrease_interval: Option<Text<Picoseconds>>,
-    /// With `decrease_interval`: every cut takes the target down to the rate before it, not only the first after a raise.
+    /// With `decrease_interval`: every cut lowers the target to the previous rate, not only the
+    /// first after an increase.
     pub clamp_target: Option<bool>,
-    /// The rate is never less.
+    /// Minimum rate.
     pub least_rate: Option<Text<BitsPerSecond>>,
-    /// The window shrinks with the rate.
+    /// Whether the window shrinks with the rate.
     pub window_follows_rate: Option<bool>,
 }
 
-/// Figures of DCQCN as others publish them.
+/// Published parameter sets of DCQCN.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DcqcnPreset {
-    /// The paper's (Zhu et al., SIGCOMM 2015), whose rate steps, meant for 40 Gb/s, grow with the rate of the interface.
+    /// The paper (Zhu et al., SIGCOMM 2015), with its rate steps for 40 Gb/s scaled to the rate of
+    /// the interface.
     #[default]
     Paper,
     /// Defaults of NVIDIA's adapters.
@@ -112,22 +119,22 @@ impl DcqcnPreset {
     }
 }
 
-/// Swift's figures (Kumar et al., SIGCOMM 2020, algorithm 1); the delays are those of no particular network: an
-/// assumption.
+/// Swift's parameters (Kumar et al., SIGCOMM 2020, algorithm 1). The delays are an assumption, not
+/// those of a particular network.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SwiftFile {
-    /// Delay that is aimed for beyond that of the empty path.
+    /// Target delay in addition to that of the empty path.
     pub queueing_target: Text<Picoseconds>,
-    /// More of it for each link of the path.
+    /// Additional target delay per link of the path.
     pub per_hop: Text<Picoseconds>,
-    /// Packets added to the window a round trip (`ai`).
+    /// Packets added to the window per round trip (`ai`).
     #[schemars(range(min = 1, max = 1000))]
     pub increase: u32,
-    /// How sharply too much delay shrinks the window (`β`), in per cent.
+    /// Strength of the window decrease for excessive delay (`β`), in per cent.
     #[schemars(range(min = 1, max = 100))]
     pub decrease_percent: u32,
-    /// The window shrinks by no more at once (`max_mdf`), in per cent.
+    /// Largest single decrease of the window (`max_mdf`), in per cent.
     #[schemars(range(min = 1, max = 99))]
     pub largest_decrease_percent: u32,
 }
@@ -151,19 +158,20 @@ impl Default for SwiftFile {
     }
 }
 
-/// Figures of the control in the style of NSCC: assumptions.
+/// Parameters of the control in the style of NSCC, all assumptions.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NsccFile {
-    /// Delay that is aimed for beyond that of the empty path.
+    /// Target delay in addition to that of the empty path.
     pub queueing_target: Text<Picoseconds>,
-    /// Packets added to the window a round trip where nothing is marked.
+    /// Packets added to the window per round trip without marks.
     #[schemars(range(min = 1, max = 1000))]
     pub fair_increase: u32,
-    /// Packets added a round trip on top while the path is empty, an eighth of the window at most; less the nearer the target.
+    /// Additional packets per round trip while the path is empty, at most an eighth of the window,
+    /// decreasing towards the target delay.
     #[schemars(range(min = 0, max = 1000))]
     pub proportional_increase: u32,
-    /// By how much the window shrinks a round trip at twice the target delay, in per cent.
+    /// Window decrease per round trip at twice the target delay, in per cent.
     #[schemars(range(min = 1, max = 99))]
     pub decrease_percent: u32,
 }
@@ -181,7 +189,7 @@ impl Default for NsccFile {
     }
 }
 
-/// What flows do about congestion, by what the file says.
+/// Returns the congestion control that the file specifies.
 pub(super) fn lower_congestion(
     raw: &TransportFile,
     rate: Option<BitsPerSecond>,
@@ -205,7 +213,7 @@ pub(super) fn lower_congestion(
     }
 }
 
-/// Refuses the figures of schemes that are not the one chosen.
+/// Rejects parameters of other schemes than the selected one.
 fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
     let written = [
         ("dctcp", raw.dctcp.is_some(), CongestionFile::Dctcp),
@@ -227,7 +235,7 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
     }
 }
 
-/// Refuses a time, size or rate of nothing.
+/// Rejects a zero time, size or rate.
 fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_>) {
     if is_nothing {
         let path = format!("/transport/{key}");
@@ -236,7 +244,7 @@ fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_
     }
 }
 
-/// Half of the rate has to come back within this by additive raises alone.
+/// Maximum time in which additive increases must restore half of the rate.
 const SLOWEST_RETURN: Picoseconds = Picoseconds::from_millis(1_000);
 
 fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) -> Dcqcn {
@@ -285,7 +293,7 @@ fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) ->
     figures
 }
 
-/// Published figures for slower links are like this, and are run as they are.
+/// Published parameters for slower links have this problem and are used unchanged.
 fn warn_of_slow_return(
     figures: &Dcqcn,
     rate: Option<BitsPerSecond>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control plane as scenario files say it: assumed delays, or the shipping daemon.
+//! The control plane in scenario files: assumed delays, or the production daemon.
 
 use lightloom_fabric::document::Check;
 use lightloom_units::{Picoseconds, Text};
@@ -12,74 +12,78 @@ use super::{ScenarioFile, codes};
 use crate::scenario::{ControlDelays, On, Scenario};
 use crate::scenario::{DaemonSetup, SwitchLanguage};
 
-/// What follows a fault: delays that are assumed, or the shipping daemon over emulated transceivers.
+/// Response to faults: assumed delays, or the production daemon with emulated transceivers.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ControlFile {
-    /// From the fault until the control plane knows; 1 ms if not written (an assumption; depends on the heartbeat).
+    /// Time from the fault until the control plane detects it; default 1 ms (an assumption; depends
+    /// on the heartbeat).
     #[serde(default)]
     pub detection_delay: Option<Text<Picoseconds>>,
-    /// From there until the next plan is there; 1 ms if not written (an assumption on the safe side: `cargo bench -p
-    /// lightloom-planner` prints what the planner takes).
+    /// Time from detection until the next plan is ready; default 1 ms (a conservative assumption:
+    /// `cargo bench -p lightloom-planner` prints the planner's times).
     #[serde(default)]
     pub planning_delay: Option<Text<Picoseconds>>,
-    /// From a fault or a repair until flows have other ways; `detection_delay` if not written.
+    /// Time from a fault or repair until flows are rerouted; defaults to `detection_delay`.
     #[serde(default)]
     pub reroute_delay: Option<Text<Picoseconds>>,
-    /// The same delays, under the name of what they are.
+    /// The same delays under an explicit key.
     #[serde(default)]
     pub assumed: Option<AssumedFile>,
-    /// The shipping daemon instead of delays; `control: lightloomd` is the same with every default.
+    /// The production daemon instead of delays; `control: lightloomd` uses all defaults.
     #[serde(default)]
     pub lightloomd: Option<DaemonFile>,
 }
 
-/// Delays of a control plane that is assumed.
+/// Delays of an assumed control plane.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AssumedFile {
-    /// From the fault until the control plane knows; 1 ms if not written.
+    /// Time from the fault until the control plane detects it; default 1 ms.
     pub detection_delay: Option<Text<Picoseconds>>,
-    /// From there until the next plan is there; 1 ms if not written.
+    /// Time from detection until the next plan is ready; default 1 ms.
     pub planning_delay: Option<Text<Picoseconds>>,
-    /// From a fault or a repair until flows have other ways; `detection_delay` if not written.
+    /// Time from a fault or repair until flows are rerouted; defaults to `detection_delay`.
     pub reroute_delay: Option<Text<Picoseconds>>,
 }
 
-/// The shipping daemon, its lines, its disk and its transceivers, in virtual time.
+/// The production daemon, its lines, its disk and its transceivers in virtual time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct DaemonFile {
-    /// How often it reads each transceiver; 1 s if not written.
+    /// Polling interval of each transceiver; default 1 s.
     pub poll_every: Option<Text<Picoseconds>>,
-    /// How long a transceiver may be silent before it counts as dead; 5 s if not written.
+    /// Silence after which a transceiver counts as failed; default 5 s.
     pub heartbeat: Option<Text<Picoseconds>>,
-    /// The rate of the serial lines, 9,600 to 50,000,000; 921,600 if not written.
+    /// Rate of the serial lines, 9,600 to 50,000,000; default 921,600.
     #[schemars(range(min = 9600, max = 50_000_000))]
     pub bits_per_second: Option<u32>,
-    /// Whether bytes take their time on the serial lines; `false`: none, as on the ptys of `lightloom device serve`.
+    /// Whether serial lines have a transmission time; with `false` they have none, as on the ptys
+    /// of `lightloom device serve`.
     pub line_time: Option<bool>,
-    /// Whether transceivers report lost light (firmware protocol 1.2); `false`: they are only polled (1.1).
+    /// Whether transceivers report loss of light (firmware protocol 1.2); with `false` they are
+    /// only polled (1.1).
     pub events: Option<bool>,
-    /// Good power readings in a row before a path counts as established, 1 to 100; 3 if not written.
+    /// Number of consecutive good power readings after which a path counts as established, 1 to
+    /// 100; default 3.
     #[schemars(range(min = 1, max = 100))]
     pub power_samples: Option<u32>,
-    /// How long light may take to settle; what the transceivers promise if not written.
+    /// Maximum settling time of light; defaults to the transceivers' specification.
     pub settle_within: Option<Text<Picoseconds>>,
-    /// How long a transceiver may take to answer; what the transceivers promise if not written.
+    /// Maximum response time of a transceiver; defaults to the transceivers' specification.
     pub reply_within: Option<Text<Picoseconds>>,
-    /// How long the disk takes to make a journal record durable; 500 us if not written (an assumption).
+    /// Time to make a journal record durable on disk; default 500 us (an assumption).
     pub flush: Option<Text<Picoseconds>>,
-    /// From the end of a bypass until a moved group begins again; 0 if not written (an assumption).
+    /// From the end of a bypass until a moved group starts again; default 0 (an assumption).
     pub restart: Option<Text<Picoseconds>>,
-    /// From a fault or a repair of the packet network until its flows have other ways, which is the work of its own
-    /// routing protocol; 1 ms if not written (an assumption).
+    /// From a fault or repair in the packet network until its own routing protocol reroutes flows;
+    /// default 1 ms (an assumption).
     pub reroute_delay: Option<Text<Picoseconds>>,
-    /// What the optical switches of the fabric speak; `scpi` if not written.
+    /// Protocol of the fabric's optical switches; default `scpi`.
     pub switches: Option<SwitchLanguage>,
 }
 
-/// Reads `control: lightloomd` as well as `control: {…}`.
+/// Parses `control: lightloomd` as well as `control: {…}`.
 pub(super) fn word_or_keys<'de, D: Deserializer<'de>>(from: D) -> Result<ControlFile, D::Error> {
     struct Either;
     impl<'de> Visitor<'de> for Either {
@@ -105,23 +109,23 @@ pub(super) fn word_or_keys<'de, D: Deserializer<'de>>(from: D) -> Result<Control
     from.deserialize_any(Either)
 }
 
-/// For the schema: what [`word_or_keys`] reads.
+/// Schema of the values that [`word_or_keys`] accepts.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "schema only")]
 pub(super) enum ControlSchema {
-    /// The shipping daemon with every default.
+    /// The production daemon with all defaults.
     Word(ControlWord),
     /// Delays, or the daemon's settings.
     Keys(Box<ControlFile>),
 }
 
-/// A control plane by its name.
+/// A control plane by name.
 #[derive(JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[expect(dead_code, reason = "schema only")]
 pub(super) enum ControlWord {
-    /// The shipping daemon.
+    /// The production daemon.
     Lightloomd,
 }
 
@@ -193,7 +197,7 @@ fn daemon(file: &DaemonFile, check: &mut Check<'_>) -> DaemonSetup {
     }
 }
 
-/// Refuses what the shipping daemon cannot drive here, and what only it shows.
+/// Rejects scenarios that the production daemon cannot drive, and effects that need it.
 pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
     if scenario.control.lightloomd.is_none() {
         for (index, fault) in

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network of a reconfigurable fat-tree in one of its phases: hosts under leaves, leaves joined by the circuits
-//! that are planned for the phase, and the packet core above.
+//! The network of a reconfigurable fat-tree in one phase: hosts below leaves, leaves joined by the
+//! phase's planned circuits, and the packet core above.
 //!
 //! ```text
-//!   h0 ── leaf0 ── circuits ── leaf1 ── h1        hN stands for all GPUs of a leaf, with their joint rate
+//!   h0 ── leaf0 ── circuits ── leaf1 ── h1        hN represents all GPUs of a leaf, with their combined rate
 //!            └───── core ───────┘
 //! ```
 
@@ -19,7 +19,7 @@ use super::neighbours::NamedFiles;
 use super::network::DirectConnectFile;
 use crate::substrate::CableGraph;
 
-/// The graph; nothing after a mistake has been reported.
+/// Returns the graph; `None` after an error has been reported.
 pub(super) fn lower(
     raw: &DirectConnectFile,
     delay: Picoseconds,

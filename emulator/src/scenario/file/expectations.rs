@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The expectations of a file: sentences that are none, and those that no run could make true, or none
-//! could make false, are refused.
+//! Checks the expectations of a file: rejects invalid sentences, and those that no run could meet
+//! or none could fail.
 
 use std::collections::BTreeSet;
 
@@ -11,55 +11,51 @@ use crate::scenario::expectation::Needs;
 use crate::scenario::{Comparison, Expectation, ExpectationError, Figure, FigureUnit};
 use crate::substrate::PacketSwitches;
 
-/// What a scenario does, as far as expectations can be about it.
+/// Properties of a scenario that expectations depend on.
 pub(crate) struct Ground<'a> {
-    /// How its switches queue.
     pub(crate) switches: &'a PacketSwitches,
-    /// What may break.
     pub(crate) breaks: Breaks,
-    /// The priorities of data that crosses switches; none if nothing crosses one.
+    /// Priorities of data that crosses switches; empty if nothing does.
     pub(crate) priorities: BTreeSet<u8>,
     /// Whether groups of jobs run collectives.
     pub(crate) has_groups: bool,
-    /// Whether there is a plan.
     pub(crate) has_plan: bool,
-    /// Whether phases of a step are run.
+    /// Whether phases of a step run.
     pub(crate) has_steps: bool,
     /// Whether hosts or leaves send to each other.
     pub(crate) has_flows: bool,
 }
 
-/// What may break in a scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Breaks {
-    /// Anything, under some seed.
+    /// Some fault occurs with some seed.
     pub(crate) anything: bool,
-    /// Something that is restored.
     pub(crate) restorable: bool,
-    /// Under every seed, something that never is.
+    /// Some fault is permanent with every seed.
     pub(crate) forever: bool,
 }
 
 impl Breaks {
-    /// What one more fault adds, given whether it counts for `restored within`.
+    /// Adds a fault; `is_restored` says whether it counts for `restored within`.
     pub(crate) fn add(&mut self, probability: f64, is_restored: bool) {
         self.anything |= probability > 0.0;
         self.restorable |= probability > 0.0 && is_restored;
     }
 }
 
-/// Keys of a file that decide whether an expectation says anything. While one of them cannot be read, nothing
-/// is said about that.
+/// Keys that determine whether an expectation is meaningful. While one of them is unreadable, such
+/// errors are suppressed.
 const GROUND: [&str; 8] =
     ["/switches", "/faults", "/faults_in", "/replay", "/collectives", "/traffic", "/phases", "/on"];
 
-/// Says that the sentence at `path` is of no use, unless the file has mistakes of shape where that is decided.
+/// Reports that the sentence at `path` is meaningless, unless a relevant key has schema errors.
 pub(crate) fn refuse_idle(path: &str, message: &str, help: &str, check: &mut Check<'_>) {
     let report = check.error(codes::SAYS_NOTHING, path, message).help(help);
     GROUND.iter().fold(report, |report, key| report.depends_on(key));
 }
 
-/// The expectations of a file that say something about it; all that can be read, where nothing is known of it.
+/// Returns the meaningful expectations of a file, or all readable ones if nothing is known about
+/// the scenario.
 pub(crate) fn lower_expectations(
     raw: &[String],
     ground: Option<&Ground<'_>>,
@@ -87,7 +83,7 @@ pub(crate) fn lower_expectations(
     expectations
 }
 
-/// Why a sentence says nothing, and what would help.
+/// Reason why a sentence is meaningless, and the fix.
 type Idle = (String, String);
 
 const NOTHING_BREAKS: &str =
@@ -100,7 +96,8 @@ const ASK_FOR_PAUSES: &str =
     "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out";
 
 impl Ground<'_> {
-    /// Why a sentence is about something that there is not here, and what there is.
+    /// Returns a reason and a fix if the sentence is about something that the scenario does not
+    /// have.
     fn stranger(&self, expectation: &Expectation) -> Option<Idle> {
         let says = |message: String, help: &str| Some((message, help.to_owned()));
         match expectation {

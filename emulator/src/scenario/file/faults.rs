@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Faults as people write them: in a scenario, or in a file of their own.
+//! Faults in a scenario or in a separate file.
 
 use lightloom_engine::transport::Transport;
 use lightloom_fabric::document::{self, Check, Diagnostic};
@@ -12,46 +12,46 @@ use super::{PhasesFile, codes};
 use crate::scenario::{Effect, PartName, RunStart, ScenarioFault, When};
 use crate::substrate::{AnyPart, NetworkPart, PacketSwitches, Substrate};
 
-/// Faults for any scenario: what breaks, and when.
+/// Faults for any scenario.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultListFile {
-    /// What breaks during the run, and when.
+    /// Faults during the run.
     #[schemars(length(min = 1))]
     pub faults: Vec<FaultFile>,
 }
 
-/// Something that breaks during the run.
+/// A fault during the run.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FaultFile {
-    /// What breaks.
+    /// The failing part.
     #[serde(default)]
     pub part: Option<PartName>,
-    /// Several that break together, for one cause.
+    /// Several parts that fail together from one cause.
     #[serde(default)]
     pub parts: Vec<PartName>,
-    /// How it breaks.
+    /// Effect of the fault.
     #[serde(default)]
     pub effect: EffectFile,
-    /// When, counted from the start of the run; with `phase`, from the end of the phase before it.
+    /// Start, since the start of the run; with `phase`, since the end of the phase before it.
     pub at: Text<Picoseconds>,
-    /// The phase in which it breaks.
+    /// Phase in which the fault occurs.
     #[serde(default)]
     pub phase: Option<String>,
-    /// The step of that phase, from 0.
+    /// Step of that phase, from 0.
     #[serde(default)]
     pub step: Option<u32>,
-    /// The seed draws the time from `at` to so much later.
+    /// Length of the interval after `at` from which the seed draws the start.
     #[serde(default)]
     pub within: Option<Text<Picoseconds>>,
-    /// For how long; left out, for ever.
+    /// Duration; permanent if omitted.
     #[serde(default)]
     pub lasts: Option<Text<Picoseconds>>,
-    /// When it works again, instead of `lasts`; counted as `at` is.
+    /// Repair time, on the same clock as `at`, as an alternative to `lasts`.
     #[serde(default)]
     pub repaired_at: Option<Text<Picoseconds>>,
-    /// The share of seeds under which it happens.
+    /// Fraction of seeds for which it occurs.
     #[serde(default = "certain")]
     #[schemars(range(min = 0, max = 1))]
     pub probability: f64,
@@ -61,65 +61,66 @@ fn certain() -> f64 {
     1.0
 }
 
-/// How something breaks.
+/// Effect of a fault.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum EffectFile {
-    /// It goes dark. The default.
+    /// Goes dark. The default.
     #[default]
     Down,
-    /// It ignores commands and keeps the path or circuit it holds: a bundle, a port of an optical switch.
+    /// Ignores commands and keeps its path or circuit. For bundles and ports of optical switches.
     Stuck,
-    /// Links over a port of an optical switch do not pass their test after a change: they stay drained.
+    /// Links over a port of an optical switch fail their test after a change and stay drained.
     FailsTest,
-    /// It goes dark and comes back, again and again.
+    /// Goes dark and recovers repeatedly.
     Flapping(FlappingFile),
     /// Its links send at this rate, such as `100Gbps`.
     Rate(Text<BitsPerSecond>),
-    /// Its links send at this share of their rate, 1 to 99 per cent.
+    /// Its links send at this percentage of their rate, 1 to 99.
     RatePercent(u32),
-    /// Its links get this share of bits wrong after error correction, below 0.001; a packet with a wrong
-    /// bit is lost.
+    /// Residual bit error rate of its links after error correction, below 0.001; a packet with a
+    /// bit error is lost.
     BitErrors(f64),
-    /// The control plane takes so many times as long, 2 to 1,000,000.
+    /// The control plane takes this many times as long, 2 to 1,000,000.
     Slower(u32),
-    /// The interfaces of a host ask for pauses of this priority, 0 to 6, all the time.
+    /// The interfaces of a host continuously request pauses of this priority, 0 to 6.
     PauseStorm(u8),
-    /// A transceiver answers commands as done and does not carry them out; needs `control: lightloomd`.
+    /// A transceiver reports commands as done without executing them; needs `control: lightloomd`.
     Lies,
-    /// A transceiver's line carries every byte so much later, such as `20ms`; needs `control: lightloomd`.
+    /// A transceiver's line delays every byte by this time, such as `20ms`; needs `control:
+    /// lightloomd`.
     Late(Text<Picoseconds>),
-    /// The disk of the daemon's journal takes so long for a flush, such as `50ms`; part `control`, and needs
-    /// `control: lightloomd`.
+    /// The disk of the daemon's journal takes this long for a flush, such as `50ms`; for part
+    /// `control`, needs `control: lightloomd`.
     SlowDisk(Text<Picoseconds>),
 }
 
-/// A part that goes dark and comes back.
+/// A part that goes dark and recovers repeatedly.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlappingFile {
-    /// For how long it is dark each time.
+    /// Dark time per cycle.
     pub down: Text<Picoseconds>,
-    /// For how long it has light between.
+    /// Time with light between dark periods.
     pub up: Text<Picoseconds>,
-    /// How often, 1 to 1,000.
+    /// Number of dark periods, 1 to 1,000.
     #[schemars(range(min = 1, max = 1000))]
     pub times: u32,
 }
 
-/// What faults are held against.
+/// Scenario properties that faults are checked against.
 pub(super) struct FaultContext<'a> {
     substrate: &'a Substrate,
     switches: &'a PacketSwitches,
-    /// Phases of the step by name, and how often it is repeated.
+    /// Phases of the step by name, and its repetitions.
     phases: Vec<&'a str>,
     steps: u32,
-    /// Whether phases, or the steps of jobs, go over circuits.
+    /// Whether phases or steps of jobs use circuits.
     uses_circuits: bool,
 }
 
 impl<'a> FaultContext<'a> {
-    /// What a scenario that begins so gives. `None` if that is not known.
+    /// Returns the context of a scenario with this start. `None` if it is unknown.
     pub(super) fn of(
         start: Option<&'a RunStart>,
         switches: &'a PacketSwitches,
@@ -138,13 +139,14 @@ impl<'a> FaultContext<'a> {
     }
 }
 
-/// Every mistake in a fault file that no scenario is known for.
+/// Returns all errors of a fault file without a scenario.
 #[must_use]
 pub fn check(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
     load(file, bytes, None).1
 }
 
-/// Reads a fault file: its faults, or every mistake in it. Parts are held against a scenario, if one is given.
+/// Reads a fault file. Returns its faults or all errors. Parts are checked against a scenario if
+/// one is given.
 pub(super) fn load(
     file: &str,
     bytes: &[u8],
@@ -156,7 +158,7 @@ pub(super) fn load(
     })
 }
 
-/// The faults of a list that stands under `faults`, held against a scenario where one is known.
+/// Returns the faults of a list under `faults`, checked against the scenario if known.
 pub(super) fn lower(
     raw: &[FaultFile],
     ground: Option<&FaultContext<'_>>,
@@ -189,7 +191,7 @@ pub(super) fn lower(
     faults
 }
 
-/// Reports a part that is not there, or that cannot break so.
+/// Reports a part that does not exist or that the effect does not apply to.
 fn require(
     name: &PartName,
     effect: &Effect,
@@ -240,7 +242,7 @@ fn require(
     }
 }
 
-/// Refuses a pause storm where no switch has priorities to pause.
+/// Rejects a pause storm if no switch has priorities to pause.
 fn require_priorities(
     _: &NetworkPart,
     switches: &PacketSwitches,
@@ -256,7 +258,7 @@ fn require_priorities(
     }
 }
 
-/// When a fault begins: after the start of the run, or in a phase.
+/// Returns the start of a fault: after the start of the run, or in a phase.
 fn lower_time(
     fault: &FaultFile,
     ground: Option<&FaultContext<'_>>,
@@ -295,7 +297,7 @@ fn lower_time(
     When::InPhase { step, phase: phase.unwrap_or(0), after }
 }
 
-/// The parts of a fault, each with its place in the file.
+/// Returns the parts of a fault, each with its location in the file.
 fn written_parts<'f>(
     fault: &'f FaultFile,
     path: &str,
@@ -392,10 +394,10 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
     }
 }
 
-/// The longest frame of real networks.
 const LONGEST_FRAME: Bytes = Bytes(9_216);
 
-/// One wrong bit loses a whole packet: what is emulated in large packets loses more of them than frames would be lost.
+/// A single bit error loses a whole packet, so large emulated packets lose more data than real
+/// frames would.
 pub(super) fn warn_of_large_packets(
     faults: &[FaultFile],
     transport: &Transport,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A graph as people write it: hosts and switches by name, and the cables between them.
+//! A graph in scenario files: named hosts and switches, and the cables between them.
 
 use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
@@ -11,7 +11,7 @@ use super::codes;
 use super::links::{LinksFile, possible_delay, possible_rate};
 use crate::substrate::CableGraph;
 
-/// Any graph.
+/// An arbitrary graph.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GraphFile {
@@ -30,17 +30,17 @@ pub struct GraphFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CableFile {
-    /// The names of its ends.
+    /// Names of its ends.
     pub ends: [String; 2],
-    /// Its rate; that of `links` if not written.
+    /// Rate; defaults to that of `links`.
     #[serde(default)]
     pub rate: Option<Text<BitsPerSecond>>,
-    /// Its propagation delay; that of `links` if not written.
+    /// Propagation delay; defaults to that of `links`.
     #[serde(default)]
     pub delay: Option<Text<Picoseconds>>,
 }
 
-/// The graph with all of its parts; cables that lead nowhere have been reported and are left out.
+/// Returns the graph. Cables with unknown ends have been reported and are omitted.
 pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -> CableGraph {
     let names: Vec<&String> = raw.hosts.iter().chain(&raw.switches).collect();
     check_names(raw, &names, check);
@@ -69,7 +69,6 @@ pub(super) fn lower(raw: &GraphFile, links: &LinksFile, check: &mut Check<'_>) -
     CableGraph { hosts, switches, cables, circuits: Vec::new() }
 }
 
-/// Every part has a name of its own.
 fn check_names(raw: &GraphFile, names: &[&String], check: &mut Check<'_>) {
     let is_plain = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
@@ -90,7 +89,7 @@ fn check_names(raw: &GraphFile, names: &[&String], check: &mut Check<'_>) {
     }
 }
 
-/// The part that one end of the cable at `own` names.
+/// Returns the part named by one end of the cable at `own`.
 fn place_of(
     name: &str,
     names: &[&String],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keys that would have no effect in what else the file says, and what to write instead.
+//! Rejects keys that have no effect given the rest of the file, with alternatives.
 
 use lightloom_fabric::document::Check;
 
@@ -7,7 +7,7 @@ use super::expectations::Ground;
 use super::{OnFile, ScenarioFile, codes};
 use crate::scenario::Scenario;
 
-/// A scenario runs something, and what it runs has what it needs.
+/// Checks that the scenario runs something and has the required keys.
 pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut Check<'_>) {
     let on_fabric = matches!(raw.on.on, OnFile::Fabric(_));
     let does_nothing = raw.collectives.is_empty() && raw.traffic.is_empty() && raw.train.is_empty();
@@ -51,7 +51,8 @@ pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut
     }
 }
 
-/// What a run with a program does not do: it has no end of its own, and nothing is judged.
+/// Rejects keys without effect in a run controlled by a program, which has no end of its own and is
+/// not judged.
 fn refuse_judged(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = [
         ("/collectives", !raw.collectives.is_empty()),
@@ -68,7 +69,6 @@ fn refuse_judged(raw: &ScenarioFile, check: &mut Check<'_>) {
     }
 }
 
-/// Refuses every key that changes nothing.
 pub(super) fn refuse(
     raw: &ScenarioFile,
     scenario: Option<&Scenario>,
@@ -85,7 +85,7 @@ pub(super) fn refuse(
     }
 }
 
-/// Refuses delays of a control plane that has nothing to do.
+/// Rejects delays of a control plane that has nothing to do.
 fn refuse_control(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>) {
     let trains = !scenario.train.is_empty() || scenario.is_called;
     let plans = !scenario.collectives.is_empty() || trains;
@@ -104,7 +104,7 @@ fn refuse_control(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>
     }
 }
 
-/// Refuses what is said of switches that nothing crosses.
+/// Rejects switch settings if nothing crosses a switch.
 fn refuse_switches(ground: &Ground<'_>, check: &mut Check<'_>) {
     if ground.priorities.is_empty() && check.is_written("/switches") {
         let message = "nothing that runs here crosses a switch";
@@ -117,14 +117,15 @@ fn refuse_switches(ground: &Ground<'_>, check: &mut Check<'_>) {
     }
 }
 
-/// Refuses a bound of queues, and trimming, where all data is of priorities that pause: those are bounded by pauses.
+/// Rejects queue limits and trimming if all data has pausing priorities, whose queues are bounded
+/// by pauses.
 fn refuse_queue(raw: &ScenarioFile, ground: &Ground<'_>, check: &mut Check<'_>) {
     let Some(pause) = &raw.switches.pause else { return };
     let pauses = |priority: &u8| pause.priorities.contains(priority);
     if ground.priorities.is_empty() || !ground.priorities.iter().all(pauses) {
         return;
     }
-    // A queue without `mark_from` also says from where packets are marked.
+    // Without `mark_from`, `queue` also determines the marking threshold.
     let marks = raw.switches.mark_from.is_none();
     let keys = [
         ("/switches/queue", raw.switches.queue.is_some() && !marks),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cables of a network as people write them.
+//! Cables of a network in scenario files.
 
 use lightloom_engine::LinkSpec;
 use lightloom_fabric::document::Check;
@@ -9,19 +9,19 @@ use serde::Deserialize;
 
 use super::codes;
 
-/// The cables of a network.
+/// Cables of a network.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinksFile {
-    /// Rate of a cable, each way.
+    /// Rate of a cable per direction.
     pub rate: Text<BitsPerSecond>,
     /// Propagation delay of a cable.
     pub delay: Text<Picoseconds>,
-    /// Rate between a GPU and the switch inside its server, where there is one.
+    /// Rate between a GPU and the switch inside its server, if any.
     pub inside_rate: Text<BitsPerSecond>,
-    /// Propagation delay there.
+    /// Propagation delay between a GPU and the switch inside its server.
     pub inside_delay: Text<Picoseconds>,
-    /// What an interface adds to the delay of its cable, each way.
+    /// Delay that an interface adds to its cable, per direction.
     pub nic_delay: Text<Picoseconds>,
 }
 
@@ -47,14 +47,15 @@ impl LinksFile {
         LinkSpec::new(self.inside_rate.0, self.inside_delay.0)
     }
 
-    /// The cable that needs the most headroom.
+    /// Returns the cable that needs the most headroom.
     pub(super) fn longest(&self) -> LinkSpec {
         let delay = self.delay.0.max(self.inside_delay.0) + self.nic_delay.0;
         LinkSpec::new(self.rate.0.max(self.inside_rate.0), delay)
     }
 }
 
-/// The cables of a file; where they cannot be emulated, such as can, so that the names of the network are known.
+/// Returns the cables of a file. Impossible values are replaced, so that the names of the network
+/// are still known.
 pub(super) fn lower(raw: &LinksFile, check: &mut Check<'_>) -> LinksFile {
     LinksFile {
         rate: possible_rate(raw.rate, "/links", "rate", check),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that a file names: read where it says so, their mistakes gathered with its own.
+//! Reads files referenced by a file and collects their errors with its own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use lightloom_training::mapped;
 
 use super::codes;
 
-/// A file that another one names.
+/// A referenced file.
 #[derive(Clone, Debug)]
 pub struct NamedFile {
-    /// What the user would call it.
+    /// Name in messages.
     pub name: String,
-    /// What is in it.
+    /// Contents.
     pub bytes: Vec<u8>,
 }
 
-/// Reads the file of a name that stands in another file, or says why not.
+/// Reads a referenced file by name, or returns the reason of the failure.
 pub type ReadNeighbour<'a> = dyn FnMut(&str) -> Result<NamedFile, String> + 'a;
 
-/// Reads what a file names, and gathers the mistakes found there.
+/// Reads referenced files and collects their errors.
 pub(crate) struct NamedFiles<'a, 'r> {
     pub(crate) read: &'a mut ReadNeighbour<'r>,
     pub(crate) mistakes: &'a mut Vec<Diagnostic>,
 }
 
 impl NamedFiles<'_, '_> {
-    /// The file of this name, which stands at `path`.
+    /// Reads the file with this name; `path` is the location of the reference.
     pub(crate) fn read(
         &mut self,
         name: &str,
@@ -43,7 +43,7 @@ impl NamedFiles<'_, '_> {
             .ok()
     }
 
-    /// The fabric of this name, which stands at `path`, with the matrices and models that it names itself.
+    /// Reads a fabric with the matrices and models that it references.
     pub(super) fn fabric(
         &mut self,
         name: &str,
@@ -67,7 +67,7 @@ impl NamedFiles<'_, '_> {
         fabric.map(Arc::new)
     }
 
-    /// The plan of this name, which is in force on the fabric.
+    /// Reads the active plan of the fabric.
     pub(super) fn plan(&mut self, name: &str, check: &mut Check<'_>) -> Option<Arc<Plan>> {
         let path = "/on/plan";
         let NamedFile { name, bytes } = self.read(name, path, check)?;
@@ -81,7 +81,6 @@ impl NamedFiles<'_, '_> {
             .map(Arc::new)
     }
 
-    /// The fault trace of this name, which stands at `path`.
     pub(super) fn trace(
         &mut self,
         name: &str,
@@ -102,7 +101,7 @@ impl NamedFiles<'_, '_> {
             .map(Arc::new)
     }
 
-    /// Whether a mistake was found in one of them.
+    /// Returns whether any referenced file has errors.
     pub(crate) fn have_errors(&self) -> bool {
         self.mistakes.iter().any(|mistake| mistake.severity == Severity::Error)
     }

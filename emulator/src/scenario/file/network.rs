@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a scenario runs on, as people write it: a fabric file, or the shape of a network.
+//! Where a scenario runs: a fabric file, or a network shape.
 
 use lightloom_engine::LinkSpec;
 use lightloom_engine::topology::{
@@ -19,27 +19,28 @@ use super::transport::HostPorts;
 use super::{ScenarioFile, codes, direct_connect};
 use crate::substrate::{DragonflyRoutes, Shape};
 
-/// Hosts that a network may have.
+/// Maximum number of hosts in a network.
 const MOST_HOSTS: u64 = 200_000;
 
-/// A fabric file, or the shape of a network. Hosts of a network are `h0`, `h1`, …, switches `s0`, `s1`, …, unless the
-/// file names them.
+/// A fabric file, or a network shape. Hosts of a network are `h0`, `h1`, …, switches `s0`, `s1`, …,
+/// unless the file names them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum OnFile {
-    /// A fabric file, relative to this file: its rings, circuits and switches, planned together.
+    /// A fabric file, relative to this file, with its rings, circuits and switches planned
+    /// together.
     Fabric(String),
     /// Three tiers of switches.
     FatTree(FatTreeFile),
     /// Two tiers of switches.
     LeafSpine(LeafSpineFile),
-    /// GPU servers; GPUs of one number share a rail switch, spines above.
+    /// GPU servers; GPUs with the same number share a rail switch, with spines above.
     RailOptimised(RailOptimisedFile),
-    /// High-bandwidth domains; GPUs of one number share a rail switch, nothing above.
+    /// High-bandwidth domains; GPUs with the same number share a rail switch, without spines.
     RailOnly(RailOnlyFile),
-    /// Groups of routers, all joined to each other inside, every two groups joined once.
+    /// Groups of routers, fully connected inside, with one cable between any two groups.
     Dragonfly(DragonflyFile),
-    /// A grid whose ends are joined, without switches.
+    /// A grid with joined ends, without switches.
     Torus(TorusFile),
     /// Cubes of 4 × 4 × 4 chips joined to one torus by 48 optical switches.
     TpuCubes(CubesFile),
@@ -49,22 +50,22 @@ pub enum OnFile {
     Ring(RowFile),
     /// Hosts in a line, without switches.
     Line(RowFile),
-    /// Hosts that have one of several fibres lit at a time, for a binary exchange.
+    /// Hosts with one of several fibres lit at a time, for a binary exchange.
     Exchange(ExchangeFile),
-    /// The leaves of a reconfigurable fat-tree with the circuits that are planned for one of its phases.
+    /// The leaves of a reconfigurable fat-tree with the planned circuits of one phase.
     DirectConnect(DirectConnectFile),
-    /// Any graph.
+    /// An arbitrary graph.
     Graph(GraphFile),
 }
 
-/// A fat-tree of three tiers.
+/// A three-tier fat-tree.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FatTreeFile {
-    /// Ports of a switch, even.
+    /// Ports per switch, even.
     #[schemars(range(min = 2, max = 128))]
     pub radix: u32,
-    /// How many times more bandwidth goes into an edge switch from hosts than out of it.
+    /// Ratio of host bandwidth to uplink bandwidth of an edge switch.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub oversubscription: u32,
@@ -74,68 +75,68 @@ pub struct FatTreeFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeafSpineFile {
-    /// Leaf switches.
+    /// Number of leaf switches.
     #[schemars(range(min = 1, max = 4096))]
     pub leaves: u32,
-    /// Spine switches: as many as `hosts_per_leaf` for full bisection, fewer for less.
+    /// Number of spine switches; equal to `hosts_per_leaf` for full bisection.
     #[schemars(range(min = 1, max = 4096))]
     pub spines: u32,
-    /// Hosts on each leaf.
+    /// Hosts per leaf.
     #[schemars(range(min = 1, max = 4096))]
     pub hosts_per_leaf: u32,
-    /// Interfaces of a host: so many such networks over the same hosts.
+    /// Interfaces per host, each with a separate network of this shape.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 16))]
     pub nics: u32,
-    /// Planes of each interface: its rate is divided over so many such networks, as 800 Gb/s over 8 planes of
-    /// 100 Gb/s.
+    /// Planes per interface, each with a separate network of this shape. The interface's rate is
+    /// divided between them, for example 800 Gb/s over 8 planes of 100 Gb/s.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 16))]
     pub planes: u32,
 }
 
-/// Rails under spines.
+/// Rails with spines.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RailOptimisedFile {
-    /// Servers.
+    /// Number of servers.
     #[schemars(range(min = 2, max = 4096))]
     pub servers: u32,
-    /// GPUs in each: the number of rails.
+    /// GPUs per server, which is also the number of rails.
     #[schemars(range(min = 1, max = 1024))]
     pub gpus_per_server: u32,
-    /// Spine switches.
+    /// Number of spine switches.
     #[schemars(range(min = 1, max = 4096))]
     pub spines: u32,
 }
 
-/// Rails alone.
+/// Rails without spines.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RailOnlyFile {
-    /// High-bandwidth domains.
+    /// Number of high-bandwidth domains.
     #[schemars(range(min = 2, max = 4096))]
     pub domains: u32,
-    /// GPUs in each: the number of rails.
+    /// GPUs per domain, which is also the number of rails.
     #[schemars(range(min = 1, max = 1024))]
     pub gpus_per_domain: u32,
 }
 
-/// A dragonfly with as many groups as it can have.
+/// A dragonfly with the maximum number of groups.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DragonflyFile {
-    /// Hosts on each router (`p`).
+    /// Hosts per router (`p`).
     #[schemars(range(min = 1, max = 128))]
     pub hosts_per_router: u32,
-    /// Routers in each group (`a`).
+    /// Routers per group (`a`).
     #[schemars(range(min = 1, max = 128))]
     pub routers_per_group: u32,
-    /// Cables to other groups on each router (`h`); there are `a·h + 1` groups.
+    /// Cables to other groups per router (`h`); there are `a·h + 1` groups.
     #[schemars(range(min = 1, max = 128))]
     pub global_per_router: u32,
-    /// How flows go between groups: by `shortest` paths, counted in links; `minimal`, over the cable between the two
-    /// groups; `valiant`, by way of a third group.
+    /// Routes between groups: `shortest` by number of links; `minimal` over the cable between the
+    /// two groups; `valiant` through a third group.
     #[serde(default)]
     pub routes: DragonflyRoutes,
 }
@@ -144,7 +145,7 @@ pub struct DragonflyFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TorusFile {
-    /// Hosts along each dimension.
+    /// Hosts in each dimension.
     #[schemars(length(min = 1, max = 6), inner(range(min = 1, max = 4096)))]
     pub sides: Vec<u32>,
 }
@@ -153,19 +154,19 @@ pub struct TorusFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CubesFile {
-    /// Cubes along each of three dimensions.
+    /// Cubes in each of three dimensions.
     #[schemars(inner(range(min = 1, max = 16)))]
     pub cubes: [u32; 3],
 }
 
-/// GPUs under switches.
+/// GPUs below switches.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DomainFile {
-    /// GPUs.
+    /// Number of GPUs.
     #[schemars(range(min = 2, max = 4096))]
     pub gpus: u32,
-    /// Switches; every GPU has a cable to each.
+    /// Number of switches; every GPU has a cable to each.
     #[schemars(range(min = 1, max = 256))]
     pub switches: u32,
 }
@@ -174,20 +175,20 @@ pub struct DomainFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RowFile {
-    /// Hosts, at least three.
+    /// Number of hosts, at least three.
     #[schemars(range(min = 3, max = 100000))]
     pub hosts: u32,
 }
 
-/// Hosts with one of several fibres lit.
+/// Hosts with one of several fibres lit at a time.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExchangeFile {
-    /// Steps of an exchange: there are 2^steps hosts.
+    /// Steps of an exchange; there are 2^steps hosts.
     #[schemars(range(min = 1, max = 14))]
     pub steps: u32,
-    /// How long a host is dark when it goes from one fibre to another: software and switch. 1 ms of software
-    /// is an assumption; 60 to 80 µs of the switch are published.
+    /// Dark time of a host when it changes fibres: software plus switch. 1 ms for the software is
+    /// an assumption; 60 to 80 µs for the switch are published.
     pub switching: Text<Picoseconds>,
 }
 
@@ -195,9 +196,9 @@ pub struct ExchangeFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DirectConnectFile {
-    /// The file with the reconfigurable fat-tree and its phases, relative to this file.
+    /// File with the reconfigurable fat-tree and its phases, relative to this file.
     pub rfabric: String,
-    /// The phase whose circuits are lit.
+    /// Phase whose circuits are lit.
     pub phase: String,
 }
 
@@ -205,7 +206,7 @@ fn one() -> u32 {
     1
 }
 
-/// The shape that a file says; nothing after a mistake has been reported.
+/// Returns the shape in the file; `None` after an error has been reported.
 pub(super) fn lower(
     raw: &OnFile,
     links: &LinksFile,
@@ -266,7 +267,7 @@ pub(super) fn lower(
     })
 }
 
-/// By how many interfaces a flow may leave a host, and how fast each is.
+/// Returns the number of interfaces over which a flow may leave a host, and their rate.
 pub(super) fn host_ports(raw: &ScenarioFile) -> HostPorts {
     let (rate, pauses) = (Some(raw.links.rate.0), raw.switches.pause.is_some());
     match &raw.on.on {
@@ -330,7 +331,7 @@ fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> 
     }
 }
 
-/// Refuses that switches choose among shortest paths where flows do not take them.
+/// Rejects adaptive choice among shortest paths if flows do not use them.
 pub(super) fn refuse_choice(raw: &OnFile, balance: Balance, check: &mut Check<'_>) {
     let OnFile::Dragonfly(raw) = raw else { return };
     if raw.routes != DragonflyRoutes::Shortest && balance == Balance::Adaptive {
@@ -343,7 +344,6 @@ pub(super) fn refuse_choice(raw: &OnFile, balance: Balance, check: &mut Check<'_
     }
 }
 
-/// How many hosts a network will have.
 fn hosts_of(raw: &OnFile) -> u64 {
     let product = |factors: &[u32]| {
         factors.iter().fold(1u64, |product, factor| product.saturating_mul(u64::from(*factor)))
@@ -365,7 +365,7 @@ fn hosts_of(raw: &OnFile) -> u64 {
         OnFile::SwitchedDomain(raw) => u64::from(raw.gpus),
         OnFile::Ring(raw) | OnFile::Line(raw) => u64::from(raw.hosts),
         OnFile::Exchange(raw) => 1 << raw.steps.min(63),
-        // Bounded by the fat-tree's own file.
+        // Limited by the fat-tree's own file.
         OnFile::DirectConnect(_) | OnFile::Fabric(_) => 0,
         OnFile::Graph(raw) => raw.hosts.len() as u64,
     }

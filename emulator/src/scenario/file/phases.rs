@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `phases:` as people write it.
+//! The `phases:` key.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -10,18 +10,19 @@ use crate::scenario::InFlight;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PhasesFile {
-    /// How often the step is repeated.
+    /// Repetitions of the step.
     #[schemars(range(min = 1, max = 100))]
     pub steps: u32,
-    /// What becomes of packets on a circuit that a change removes.
+    /// Treatment of packets on a circuit that a change removes.
     pub in_flight: InFlight,
-    /// Divide all sizes and times of the run by this; results are given in the fabric's time. Left
-    /// out: as much as keeps the run within about 12 million packets, and 1 beside other workloads.
+    /// Factor that divides all sizes and times of the run; results are given in the fabric's time.
+    /// Defaults to a factor that limits the run to about 12 million packets, or to 1 next to other
+    /// workloads.
     #[schemars(range(min = 1))]
     pub scale: Option<u64>,
-    /// What acknowledgements wait for in switches.
+    /// Queueing of acknowledgements in switches.
     pub acknowledgements: Acknowledgements,
-    /// The first phase begins when these are done: collectives, or traffic.
+    /// Collectives or traffic that must complete before the first phase.
     pub after: Vec<String>,
 }
 
@@ -37,14 +38,14 @@ impl Default for PhasesFile {
     }
 }
 
-/// What acknowledgements wait for in switches.
+/// Queueing of acknowledgements in switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledgements {
-    /// For nothing: they have a priority of their own.
+    /// They have their own priority and do not wait.
     #[default]
     First,
-    /// For their turn among data. Where a leaf sends to many over a loaded link, its acknowledgements wait in that
-    /// queue, and the windows of those that send to it run dry on links that are free.
+    /// They wait in the data queues. If a leaf sends to many others over a loaded link, its
+    /// acknowledgements wait in that queue, and the windows of its senders run empty on idle links.
     InTurn,
 }

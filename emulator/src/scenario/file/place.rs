@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a scenario runs on: one of the shapes of [`OnFile`], and beside a fabric the plan that is in force on it.
+//! Where a scenario runs: one of the shapes of [`OnFile`], and next to a fabric its active plan.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,12 +12,12 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::network::OnFile;
 
-/// What a scenario runs on, and beside a fabric the plan that is in force on it.
+/// Where a scenario runs, and next to a fabric its active plan.
 #[derive(Clone, Debug)]
 pub struct PlaceFile {
-    /// The fabric, or the network.
+    /// Fabric or network.
     pub on: OnFile,
-    /// A plan file, relative to this file.
+    /// Plan file, relative to this file.
     pub plan: Option<String>,
 }
 
@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for PlaceFile {
     }
 }
 
-/// One key of a map and what stands at it, as a variant of an enum.
+/// One key of a map with its value, presented as an enum variant.
 struct Keyed<'a, A> {
     key: String,
     keys: &'a mut A,
@@ -114,7 +114,7 @@ impl JsonSchema for PlaceFile {
         OnFile::schema_name()
     }
 
-    /// The schema of [`OnFile`], with `plan` beside `fabric`.
+    /// Returns the schema of [`OnFile`], with `plan` next to `fabric`.
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = OnFile::json_schema(generator);
         let shapes = schema.get_mut("oneOf").and_then(|shapes| shapes.as_array_mut());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault traces in scenario files: the nodes that one has out on a day, and days of one in compressed time.
+//! Fault traces in scenario files: the outages of one day, and several days in compressed time.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::trace::FaultTrace;
@@ -11,23 +11,23 @@ use super::codes;
 use super::neighbours::NamedFiles;
 use crate::scenario::{Replay, TraceDay};
 
-/// Some days of a fault trace, in compressed time. What is broken on the first of them is broken from
-/// the start.
+/// Several days of a fault trace in compressed time. Faults open on the first day exist from the
+/// start.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayFile {
-    /// The trace, relative to this file: see `lightloom trace`.
+    /// Trace file, relative to this file: see `lightloom trace`.
     pub trace: String,
-    /// The first day, counted from the start of the trace.
+    /// First day, counted from the start of the trace.
     #[schemars(range(min = 0, max = 36525))]
     pub from_day: f64,
-    /// Where it ends.
+    /// Last day.
     #[schemars(range(min = 0, max = 36525))]
     pub to_day: f64,
-    /// Simulated time that a day of the trace takes.
+    /// Simulated time per day of the trace.
     pub day_takes: Text<Picoseconds>,
-    /// GPUs that a host of a network written in place stands for; 1 if not written. On such a network GPUs of one
-    /// server go together where it has servers; elsewhere every host goes by itself.
+    /// GPUs per host of an inline network; default 1. In such a network, the GPUs of a server fail
+    /// together if there are servers; otherwise every host fails separately.
     #[serde(default)]
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_host: Option<u32>,
@@ -37,14 +37,14 @@ pub struct ReplayFile {
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TraceDayFile {
-    /// The trace, relative to this file: see `lightloom trace`.
+    /// Trace file, relative to this file: see `lightloom trace`.
     pub trace: String,
-    /// The day, counted from the start of the trace.
+    /// Day, counted from the start of the trace.
     #[schemars(range(min = 0, max = 36525))]
     pub day: f64,
 }
 
-/// The day, if the trace has it.
+/// Returns the day, if the trace contains it.
 pub(super) fn lower_day(
     raw: &TraceDayFile,
     check: &mut Check<'_>,
@@ -63,7 +63,7 @@ fn require_day(trace: &FaultTrace, day: f64, path: &str, check: &mut Check<'_>) 
     }
 }
 
-/// The days, if the trace has them.
+/// Returns the days, if the trace contains them.
 pub(super) fn lower(
     raw: &ReplayFile,
     check: &mut Check<'_>,

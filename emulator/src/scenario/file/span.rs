@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months in scenario files: `span`, what fails over it, how many runs its losses are taken from, and a price.
+//! Months in scenario files: `span`, its failures, the number of runs that determine the losses,
+//! and a price.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,13 +17,13 @@ use super::{ScenarioFile, codes, restart};
 use crate::scenario::{FailureRate, FailureSource, KnownLosses, On, RunStart, Scenario, Span};
 use crate::substrate::AnyPart;
 
-/// What fails over a span: a fault trace, or rates of kinds of parts.
+/// Failures during a span: a fault trace, or failure rates by kind of part.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FailuresFile {
     /// A fault trace, relative to this file: see `lightloom trace`.
     pub trace: Option<String>,
-    /// The day of the trace on which the span begins; 0 if not written.
+    /// Day of the trace on which the span begins; default 0.
     #[schemars(range(min = 0, max = 36525))]
     pub from_day: Option<f64>,
     /// Nodes.
@@ -35,15 +36,15 @@ pub struct FailuresFile {
     pub optical_switch: Option<RateFile>,
 }
 
-/// How often one part of a kind fails, and for how long: means of exponential distributions.
+/// Failure rate and repair time of one part of a kind: means of exponential distributions.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateFile {
     /// Mean time between failures of one part.
     pub mtbf: Text<Milliseconds>,
-    /// Mean time until it works again.
+    /// Mean time to repair.
     pub repair: Text<Milliseconds>,
-    /// Where these figures are from; without it they count as assumed, which the result says.
+    /// Source of these figures; without it the result marks them as assumed.
     #[serde(default)]
     pub source: Option<String>,
 }
@@ -59,17 +60,17 @@ impl FailuresFile {
     }
 }
 
-/// The key of a kind of part in `failures`.
+/// Returns the key of a kind of part in `failures`.
 fn key_of(part: AnyPart) -> &'static str {
     let none = FailuresFile::default();
     none.rates().iter().find(|(_, any, _)| *any == part).map_or("", |(key, ..)| *key)
 }
 
-/// A price of a GPU-hour, as it is written: `2.5 USD`.
+/// Price of a GPU-hour: `2.5 USD`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GpuHourFile(pub Dollars);
 
-/// A text that is no price.
+/// Error of parsing a price.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PriceError(String);
 
@@ -112,10 +113,10 @@ impl JsonSchema for GpuHourFile {
     }
 }
 
-/// Runs from which a loss is taken, where the file does not say.
+/// Default number of runs per loss.
 const SAMPLES: u32 = 16;
 
-/// The span of a file. `None` where there is none, or a mistake.
+/// Returns the span of a file. `None` without one, or after an error.
 pub(super) fn lower(
     raw: &ScenarioFile,
     check: &mut Check<'_>,
@@ -157,7 +158,7 @@ pub(super) fn lower(
     Some(Span { length, failures: source, samples, losses, gpu_hour })
 }
 
-/// What means something over a span alone.
+/// Rejects keys that need a span.
 fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = [
         ("/failures".to_owned(), raw.failures.is_some()),
@@ -178,7 +179,7 @@ fn refuse_without(raw: &ScenarioFile, check: &mut Check<'_>) {
     }
 }
 
-/// What a span draws itself, or has no room for.
+/// Rejects keys that a span draws itself or does not support.
 fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     let keys = ["/faults", "/faults_in", "/replay", "/broken", "/broken_by", "/expect", "/traffic"];
     let steps = (0..raw.train.len()).map(|at| format!("/train/{at}/steps"));
@@ -235,7 +236,7 @@ fn lower_failures(
     Some(FailureSource::Trace { trace, file: file.clone(), from_day })
 }
 
-/// Losses of an earlier result.
+/// Reads losses of an earlier result.
 fn lower_losses(
     file: &str,
     has_samples: bool,
@@ -262,7 +263,7 @@ fn lower_losses(
     }
 }
 
-/// Refuses losses that say nothing of a job, or of what fails.
+/// Rejects losses that lack a job or a kind of failure.
 fn require_losses(scenario: &Scenario, span: &Span, check: &mut Check<'_>) {
     let Some(known) = &span.losses else { return };
     for train in &scenario.train {
@@ -317,7 +318,7 @@ fn lower_rates(
     Some(FailureSource::Rates(rates))
 }
 
-/// Refuses failures of parts that the fabric does not have.
+/// Rejects failures of parts that the fabric does not have.
 pub(super) fn require(scenario: &Scenario, start: &RunStart, check: &mut Check<'_>) {
     if let Some(span) = &scenario.span {
         require_losses(scenario, span, check);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the switches of a scenario queue: one queue a port, or priorities with one buffer, pauses and
-//! trimming.
+//! Switch queueing in scenario files: one queue per port, or priorities with a shared buffer,
+//! pauses and trimming.
 
 use lightloom_engine::{
     Buffer, CONTROL_PRIORITY, LinkSpec, Marking, PRIORITIES, Pause, Queueing, Schedule, Switching,
@@ -13,68 +13,70 @@ use serde::Deserialize;
 use super::codes;
 use crate::substrate::PacketSwitches;
 
-/// How switches queue. Without `schedule`, `buffer`, `pause` and `trim` every port has one first-in
-/// first-out queue, which is emulated fastest; with any of them it has eight, one a priority.
+/// Queueing of switches. Without `schedule`, `buffer`, `pause` and `trim`, every port has one
+/// first-in first-out queue, which is fastest to emulate. With any of them it has eight queues, one
+/// per priority.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchesFile {
-    /// What may wait in one queue; a packet that does not fit is dropped. 1 MiB if not written.
+    /// Capacity of one queue; packets that do not fit are dropped. Default 1 MiB.
     #[serde(default)]
     pub queue: Option<Text<Bytes>>,
-    /// Packets are marked (explicit congestion notification) when so much waits before them. An eighth of
-    /// the queue if not written.
+    /// Queue length from which packets are marked (explicit congestion notification). Defaults to
+    /// an eighth of the queue.
     #[serde(default)]
     pub mark_from: Option<Text<Bytes>>,
-    /// Mark with a chance that rises from nothing at `mark_from` to the most at a second backlog, from
-    /// which on every packet is marked. If not written, every packet from `mark_from` on.
+    /// Marking probability that rises from zero at `mark_from` to its maximum at a second queue
+    /// length, from which every packet is marked. Without it, every packet from `mark_from` on is
+    /// marked.
     #[serde(default)]
     pub mark_ramp: Option<RampFile>,
-    /// Which priority sends next. The highest one if not written.
+    /// Scheduling of priorities. Defaults to the highest first.
     #[serde(default)]
     pub schedule: Option<ScheduleFile>,
-    /// One buffer for all ports of a switch.
+    /// One buffer shared by all ports of a switch.
     #[serde(default)]
     pub buffer: Option<BufferFile>,
-    /// Priority flow control: priorities that lose nothing, because their senders are asked to pause.
+    /// Priority flow control: lossless priorities, whose senders are asked to pause.
     #[serde(default)]
     pub pause: Option<PauseFile>,
-    /// Cut data that finds no room to its header and send that on.
+    /// Trim data packets that do not fit to their header and forward that.
     #[serde(default)]
     pub trim: bool,
-    /// Begin to send a packet when its header is in, where the port is free and not faster than the link the
-    /// packet comes by.
+    /// Start forwarding a packet once its header has arrived, if the output is idle and not faster
+    /// than the input link.
     #[serde(default)]
     pub cut_through: bool,
 }
 
-/// A chance of marks that rises, as DCQCN's switches have it (Kmax and Pmax).
+/// A rising marking probability as in DCQCN's switches (Kmax and Pmax).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RampFile {
-    /// Every packet is marked when so much waits before it (Kmax).
+    /// Queue length from which every packet is marked (Kmax).
     pub all_from: Text<Bytes>,
-    /// The chance just below that, in per cent (Pmax).
+    /// Probability just below that, in per cent (Pmax).
     #[schemars(range(min = 1, max = 100))]
     pub percent: u8,
 }
 
-/// Which priority sends next. Acknowledgements go before all of them.
+/// Scheduling of priorities. Acknowledgements precede all of them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ScheduleFile {
-    /// The highest first.
+    /// Highest first.
     Strict,
-    /// Shares by weight: what priority 0, 1, 2 … may send a round. Those not written have 1 B.
+    /// Weighted: bytes that priority 0, 1, 2 … may send per round. Omitted ones have 1 B.
     Weighted(Vec<Text<Bytes>>),
 }
 
-/// One buffer for all ports of a switch.
+/// One buffer shared by all ports of a switch.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BufferFile {
-    /// All of it.
+    /// Total size.
     pub size: Text<Bytes>,
-    /// A queue may grow to so many per cent of what is free: 100 is alpha 1.
+    /// Maximum queue length as a percentage of the free space: 100 is alpha 1.
     #[serde(default = "alpha_one")]
     #[schemars(range(min = 1, max = 12800))]
     pub alpha_percent: u32,
@@ -88,20 +90,22 @@ fn alpha_one() -> u32 {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PauseFile {
-    /// Priorities that lose nothing, 0 to 6.
+    /// Lossless priorities, 0 to 6.
     #[schemars(length(min = 1, max = 7), inner(range(min = 0, max = 6)))]
     pub priorities: Vec<u8>,
-    /// Ask the sender to pause when more than this has come in by a port and not left.
+    /// Bytes received through a port and not yet forwarded, above which the sender is asked to
+    /// pause.
     pub above: Text<Bytes>,
-    /// Let it go on when it has fallen to this. Half of `above` if not written.
+    /// Level at which the sender resumes. Defaults to half of `above`.
     #[serde(default)]
     pub resume_at: Option<Text<Bytes>>,
-    /// Room for what still comes. If not written, what the cable holds until a pause has come through.
+    /// Space for data that still arrives after a pause request. Defaults to the data on the cable
+    /// until the pause takes effect.
     #[serde(default)]
     pub headroom: Option<Text<Bytes>>,
 }
 
-/// What the switches of a file are. `cable` is the one that needs the most headroom, if it is known.
+/// Returns the switches of a file. `cable` is the one that needs the most headroom, if known.
 pub(super) fn lower(
     raw: &SwitchesFile,
     cable: Option<&LinkSpec>,
@@ -119,7 +123,7 @@ pub(super) fn lower(
             )
             .help("write `1MiB`");
     }
-    // What pauses instead of dropping may grow longer than `queue`.
+    // A queue that pauses instead of dropping may exceed `queue`.
     if mark_from > queue && raw.pause.is_none() {
         check
             .error(
@@ -160,7 +164,7 @@ pub(super) fn lower(
     PacketSwitches { queue: Some(queue), mark_from, marking, queueing, switching }
 }
 
-/// Refuses a buffer that holds no packet beyond the headroom of one cable.
+/// Rejects a buffer that holds no packet beyond the headroom of one cable.
 fn require_headroom(buffer: &Buffer, pause: &Pause, packet: Bytes, check: &mut Check<'_>) {
     if buffer.size < pause.headroom + packet {
         let message = format!(

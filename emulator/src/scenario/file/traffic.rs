@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic between hosts, as people write it.
+//! Traffic between hosts in scenario files.
 
 use std::sync::Arc;
 
@@ -21,37 +21,37 @@ use crate::scenario::{
 };
 use crate::substrate::Substrate;
 
-/// Something that hosts do.
+/// A workload of hosts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficFile {
-    /// Its name in reports.
+    /// Name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// What it is.
+    /// Kind of workload.
     pub run: PatternFile,
-    /// Its size: of a collective the whole buffer of one rank, of a pattern of flows each flow.
+    /// Size: for a collective, the whole buffer of one rank; for a flow pattern, each flow.
     #[serde(default)]
     pub bytes: Option<Text<Bytes>>,
-    /// Who takes part, in order of rank: names such as `h3`, or stretches such as `h0..h7`. Everybody if
-    /// not written.
+    /// Participants in rank order: names such as `h3`, or ranges such as `h0..h7`. Defaults to all
+    /// hosts.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Which ways round, where it goes around a ring: `both`, half of the data each way, or `one`. Both if not
-    /// written.
+    /// Directions around a ring, if it uses one: `both` (default) with half of the data each, or
+    /// `one`.
     #[serde(default)]
     pub directions: Option<Directions>,
-    /// Its priority at switches with real queues, 0 (lowest) to 6.
+    /// Priority at switches with real queues, 0 (lowest) to 6.
     #[serde(default)]
     #[schemars(range(min = 0, max = 6))]
     pub priority: u8,
-    /// It begins when these are done: traffic that stands above it, or collectives.
+    /// Preceding traffic or collectives that must complete first.
     #[serde(default)]
     pub after: Vec<String>,
-    /// It begins so long after the start of the run, or after what it waits for.
+    /// Delay after the start of the run, or after the workloads in `after`.
     #[serde(default = "at_once")]
     pub delay: Text<Picoseconds>,
-    /// How often, one after the other.
+    /// Number of sequential repetitions.
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
@@ -65,78 +65,80 @@ fn once() -> u32 {
     1
 }
 
-/// What a workload is.
+/// Kind of workload.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum PatternFile {
-    /// Every host sends to one other and receives from one: a cycle that the seed draws.
+    /// Every host sends to one other host and receives from one: a cycle drawn by the seed.
     Permutation,
-    /// Every host sends to the one so many places further.
+    /// Every host sends to the host this many places further.
     Shift(u32),
     /// All other hosts send to this one.
     Incast(String),
-    /// Everybody has a piece for everybody.
+    /// Every host has a piece for every other host.
     AllToAll(Exchange),
-    /// Everybody ends with the sum of all.
+    /// Every host ends with the sum of all.
     AllReduce(AllReduceWay),
-    /// Everybody ends with its part of the sum, around a ring.
+    /// Every host ends with its part of the sum, around a ring.
     ReduceScatter,
-    /// Everybody ends with all parts, around a ring.
+    /// Every host ends with all parts, around a ring.
     AllGather,
-    /// From the host in the middle to everybody, down a binary tree in so many pieces.
+    /// From the middle host to all others, down a binary tree in this many pieces.
     Broadcast(u32),
-    /// All-to-all by binary exchange, every host changing its circuit between steps. On the network
-    /// `exchange` alone.
+    /// All-to-all by binary exchange, with every host changing its circuit between steps. Only on
+    /// the network `exchange`.
     CircuitExchange,
-    /// The flows of a table `start,src,dst,bytes[,priority]`, relative to this file.
+    /// Flows from a table `start,src,dst,bytes[,priority]`, relative to this file.
     Flows(String),
-    /// Flows that begin at random.
+    /// Flows with random starts.
     Random(RandomFile),
-    /// A step in files of another tool, relative to this file: profiles of PyTorch (Kineto) or Chakra traces, one a rank; or
-    /// one Chrome trace, SimAI text (`.txt`) or GOAL text (`.goal`). Its tasks run in their order, computing in the recorded
-    /// time, what ranks exchange packet by packet.
+    /// A step recorded by another tool, relative to this file: PyTorch profiles (Kineto) or Chakra
+    /// traces, one per rank; or one Chrome trace, SimAI text (`.txt`) or GOAL text (`.goal`). Tasks
+    /// run in their order; computation takes the recorded time, communication runs packet by
+    /// packet.
     Recorded(Vec<String>),
-    /// Nothing is sent for so long.
+    /// Sends nothing for this time.
     Compute(Text<Picoseconds>),
 }
 
-/// Flows that begin at random: at every host by itself (Poisson), each to a host drawn from the others.
+/// Flows with random starts: a Poisson process per host, with destinations drawn from the other
+/// hosts.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RandomFile {
-    /// How large they are.
+    /// Flow sizes.
     pub sizes: SizesFile,
-    /// Which share of a host's cable their data uses, above 0 and at most 1.
+    /// Load of a host's cable from its data, above 0 and at most 1.
     #[schemars(range(min = 0, max = 1))]
     pub load: f64,
-    /// For how long new ones begin.
+    /// Period in which new flows start.
     pub lasts: Text<Picoseconds>,
 }
 
-/// How large flows are.
+/// Flow size distribution.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SizesFile {
-    /// As in web search (DCTCP, SIGCOMM 2010).
+    /// Web search (DCTCP, SIGCOMM 2010).
     WebSearch,
-    /// As in a Hadoop cluster (Roy et al., SIGCOMM 2015).
+    /// Hadoop cluster (Roy et al., SIGCOMM 2015).
     Hadoop,
-    /// Points of a distribution: sizes that rise, up to 100 per cent.
+    /// Points of a distribution with increasing sizes, up to 100 per cent.
     Points(Vec<PointFile>),
 }
 
-/// One point of a distribution.
+/// A point of a distribution.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PointFile {
-    /// At most so large …
+    /// Flow size.
     pub bytes: Text<Bytes>,
-    /// … are so many of a hundred flows.
+    /// Percentage of flows up to this size.
     #[schemars(range(min = 0, max = 100))]
     pub percent: f64,
 }
 
-/// The workloads of a file.
+/// Returns the workloads of a file.
 pub(super) fn lower(
     (raw, collectives): (&[TrafficFile], &[Collective]),
     (substrate, have_priorities): (&Substrate, bool),
@@ -179,7 +181,8 @@ pub(super) fn lower(
     workloads
 }
 
-/// What is to be done before what stands at `path` begins: some of `above`, or collectives.
+/// Returns what must complete before the workload at `path` starts: some of `above`, or
+/// collectives.
 pub(super) fn lower_after(
     names: &[String],
     (above, collectives): (&[TrafficFile], &[Collective]),
@@ -211,8 +214,8 @@ pub(super) fn lower_after(
     after
 }
 
-/// Refuses sentences about workloads that are not in the file, and about those that send nothing, which no
-/// fault can move.
+/// Rejects expectations about unknown workloads, and about workloads that send nothing, which no
+/// fault can affect.
 pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check: &mut Check<'_>) {
     for (index, sentence) in raw.iter().enumerate() {
         let Ok(expectation) = sentence.parse::<Expectation>() else { continue };
@@ -239,7 +242,7 @@ pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check:
     }
 }
 
-/// Who takes part; nothing after a name that is none has been reported.
+/// Returns the participants; `None` after an unknown name has been reported.
 fn lower_hosts(
     file: &TrafficFile,
     path: &str,
@@ -283,7 +286,6 @@ fn lower_hosts(
     known.then_some(hosts)
 }
 
-/// A workload while it is read.
 struct Lowering<'a, 'c, 'd, 't, 'r> {
     file: &'a TrafficFile,
     path: &'a str,
@@ -300,7 +302,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
         self.check.error(codes::BAD_WORKLOAD, &path, message).help(help);
     }
 
-    /// What it is; nothing after a mistake has been reported.
+    /// Returns its kind; `None` after an error has been reported.
     fn run(&mut self) -> Option<Pattern> {
         Some(match &self.file.run {
             PatternFile::Permutation => Pattern::Permutation { by: None },
@@ -440,7 +442,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// Refuses what the network or the number of hosts does not allow.
+    /// Rejects workloads that the network or the number of hosts does not support.
     fn require(&mut self, run: &Pattern) {
         let (ranks, all) = (self.hosts.len(), self.substrate.hosts.len());
         if ranks < 2 && !matches!(run, Pattern::Compute(_)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs that train, as a scenario file writes them.
+//! Training jobs in scenario files.
 
 use lightloom_fabric::document::Check;
 use lightloom_training::cards;
@@ -15,66 +15,67 @@ use crate::scenario::{On, Restart, Rollout, RunStart, Scenario, Train, TrainStep
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrainFile {
-    /// The job, one of the fabric with `step: {training: …}` or `step: {rl: …}`: its model and mapping.
+    /// Job of the fabric with `step: {training: …}` or `step: {rl: …}`, which defines its model and
+    /// mapping.
     pub job: String,
-    /// How many steps.
+    /// Number of steps.
     #[serde(default = "once")]
     #[schemars(range(min = 1, max = 1000))]
     pub steps: u32,
-    /// What its GPUs are: an accelerator that comes with lightloom.
+    /// Accelerator: a shipped one.
     #[serde(default = "h100")]
     pub accelerator: String,
-    /// Software whose constants are used, or chip and software, such as h100/nemo-25.02 [default: what the accelerator is
-    /// mostly used with].
+    /// Software stack whose performance constants apply, or chip and stack, such as h100/nemo-25.02
+    /// [default: the most common one for the accelerator].
     #[serde(default)]
     pub constants: Option<String>,
-    /// Tokens of a sequence [default: the tokens of a micro-batch].
+    /// Tokens per sequence [default: the tokens of a micro-batch].
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub sequence: Option<u32>,
-    /// How a job of reinforcement learning generates.
+    /// Generation of a reinforcement learning job.
     #[serde(default)]
     pub rollout: Option<RolloutFile>,
-    /// What it does that has lost a node.
+    /// Response to the loss of a node.
     #[serde(default)]
     pub restart: RestartFile,
 }
 
-/// How the pool of a job with `step: {rl: …}` generates. Responses are log-normal in length; their mean is the fabric's
-/// `tokens_per_sample` without the prompt.
+/// Generation by the pool of a job with `step: {rl: …}`. Response lengths are log-normal; their
+/// mean is the fabric's `tokens_per_sample` minus the prompt.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RolloutFile {
-    /// How generation and training follow each other.
+    /// Order of generation and training.
     #[serde(rename = "loop")]
     pub training_loop: LoopFile,
-    /// Tokens of a prompt.
+    /// Tokens per prompt.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub prompt: u32,
-    /// Standard deviation of the logarithm of a response's length; 0 for equal ones.
+    /// Standard deviation of the logarithm of the response length; 0 for equal lengths.
     #[schemars(range(min = 0.0, max = 4.0))]
     pub sigma: f64,
-    /// Tokens of the longest response; longer ones are cut off.
+    /// Maximum response length in tokens; longer responses are truncated.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub longest: u32,
-    /// Forward passes over all samples before training: of the reference, of probabilities.
+    /// Forward passes over all samples before training, such as reference and probabilities.
     #[schemars(range(min = 0, max = 8))]
     pub forward_passes: u32,
-    /// The most samples that a replica decodes at once.
+    /// Maximum number of samples that a replica decodes concurrently.
     #[schemars(range(min = 1, max = 4096))]
     pub batch: u32,
 }
 
-/// How generation and training follow each other.
+/// Order of generation and training.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopFile {
-    /// Training works on the samples of the step before.
+    /// Training uses the samples of the previous step.
     #[default]
     OneStepOff,
     /// Generate, then train.
     Synchronous,
-    /// Training begins with each sample as it ends.
+    /// Training on a sample starts as soon as it is complete.
     Streaming,
 }
 
@@ -105,7 +106,7 @@ fn h100() -> String {
     "h100".to_owned()
 }
 
-/// The jobs of a file.
+/// Returns the jobs of a file.
 pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
     let mut trains = Vec::new();
     for (at, file) in raw.train.iter().enumerate() {
@@ -138,7 +139,7 @@ pub(super) fn lower(raw: &ScenarioFile, check: &mut Check<'_>) -> Vec<Train> {
     trains
 }
 
-/// Refuses jobs that the fabric and its plan do not have, or that cannot be trained on it.
+/// Rejects jobs that the fabric or its plan does not have, or that cannot be trained on it.
 pub(super) fn require(
     raw: &ScenarioFile,
     scenario: &Scenario,
@@ -193,7 +194,7 @@ pub(super) fn require(
     }
 }
 
-/// Refuses what the rings and circuits of a job that trains cannot carry beside it.
+/// Rejects workloads that cannot share the rings and circuits of a training job.
 fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     if raw.train.is_empty() {
         return;
@@ -208,8 +209,8 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     }
 }
 
-/// When a run of jobs or phases is stopped, where the file does not say: a hundred times what their steps take undisturbed,
-/// slack included.
+/// Returns the default time limit of jobs or phases: a hundred times the undisturbed duration of
+/// their steps, including slack.
 pub(super) fn time_limit(scenario: &Scenario, start: &RunStart) -> SimTime {
     let On::Fabric(fabric) = &scenario.on else { return scenario.time_limit };
     if scenario.ends_at_limit {

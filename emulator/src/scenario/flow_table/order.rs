@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What flows of a table wait for: names, and that none waits for itself over others.
+//! Dependencies between flows of a table: resolves names and rejects cycles.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use lightloom_fabric::document::Diagnostic;
 
 use super::{CsvCell, FlowDependency, ListedFlow, codes};
 
-/// The cells of rows that say names and what is waited for, in order of rows.
+/// Cells with names and dependencies, by row.
 #[derive(Default)]
 pub(super) struct CellOrder<'a> {
     rows: Vec<Vec<CsvCell<'a>>>,
 }
 
 impl<'a> CellOrder<'a> {
-    /// Notes what a row has beyond what every table has.
+    /// Records the optional cells of a row.
     pub(super) fn note(&mut self, cells: Vec<CsvCell<'a>>) {
         self.rows.push(cells);
     }
 
-    /// Enters what flows wait for, or returns every mistake. `more` names the columns.
+    /// Sets the dependencies of the flows, or returns all errors. `more` contains the column names.
     pub(super) fn settle(&self, flows: &mut [ListedFlow], more: &[&str]) -> Vec<Diagnostic> {
         let column = |name: &str| more.iter().position(|at| *at == name);
         let (mut names, mut mistakes) = (BTreeMap::new(), Vec::new());
@@ -61,7 +61,7 @@ impl<'a> CellOrder<'a> {
     }
 }
 
-/// What one word of `after` says, or what is wrong and what to write instead.
+/// Parses one word of `after`, or returns the error and its fix.
 fn awaited(
     text: &str,
     (place, flows): (usize, &[ListedFlow]),
@@ -99,9 +99,9 @@ fn awaited(
     Ok(FlowDependency { flow, acknowledged })
 }
 
-/// Flows that wait for each other, each for the next one; the first in the table first.
+/// Returns a cycle of flows that wait for each other, starting with the first in the table.
 fn circle(flows: &[ListedFlow]) -> Option<Vec<usize>> {
-    // 0: not looked at; 1: on the way; 2: waits for no circle.
+    // 0: unvisited; 1: on the current path; 2: not part of a cycle.
     let mut state = vec![0_u8; flows.len()];
     for begin in 0..flows.len() {
         let mut way: Vec<(usize, usize)> = Vec::new();
