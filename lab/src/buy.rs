@@ -53,7 +53,6 @@ struct BuyResult {
     gpus: u32,
     days: f64,
     seed: u64,
-    /// The planned step used for all jobs, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<StepTaken>,
     #[serde(flatten)]

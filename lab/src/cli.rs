@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All verbs of the `lightloom` program.
 
 use std::process::ExitCode;
 

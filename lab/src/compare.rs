@@ -86,7 +86,6 @@ pub(crate) struct Arguments {
 
 /// Shares of faulty nodes in the table.
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
-/// Number of snapshots per share.
 const SNAPSHOTS: u64 = 10;
 
 /// Limit on the moments for which a fabric is planned. Each one plans every job twice.

@@ -29,7 +29,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Common architectures.
 const ARCHITECTURES: [&str; 9] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "sip-ring", "big-switch"];
 

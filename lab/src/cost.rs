@@ -22,7 +22,6 @@ use lightloom::table::TextTable;
 
 /// Shares of faulty nodes in the table of aggregate costs.
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
-/// Number of snapshots per share.
 const SNAPSHOTS: u64 = 200;
 
 /// Compute cost and power of the interconnect from bills of materials and a price file
@@ -76,16 +75,12 @@ pub(crate) struct Arguments {
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Nic {
-    /// 100 Gb/s
     #[value(name = "100G")]
     G100,
-    /// 200 Gb/s
     #[value(name = "200G")]
     G200,
-    /// 400 Gb/s
     #[value(name = "400G")]
     G400,
-    /// 800 Gb/s
     #[value(name = "800G")]
     G800,
 }

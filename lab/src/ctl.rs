@@ -3,7 +3,7 @@
 //! mutual TLS.
 //!
 //! A change is sent under a request id, awaited, and shown per device. The exit status is 0 only if
-//! the daemon did what was requested.
+//! the daemon carried out the request.
 
 mod address;
 mod client;
@@ -153,7 +153,7 @@ enum Verb {
     /// Wait until the daemon is up and has read every device, except bypassed ones
     #[command(after_help = "Examples:\n  lightloom ctl wait --for 2m\n  lightloom ctl wait n17")]
     Wait {
-        /// Wait only for these devices, or those of nodes such as `n17`, even if bypassed
+        /// Wait only for these devices, or the devices of nodes such as `n17`, even if bypassed
         devices: Vec<String>,
         /// Time limit; exit status 1 after that
         #[arg(long = "for", value_name = "TIME", value_parser = time::duration, default_value = "30s")]
@@ -441,7 +441,6 @@ fn print(page: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Returns a unique id from the time and the process id.
 fn fresh_id(verb: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{verb}-{}-{}", now.as_nanos(), std::process::id())

@@ -107,7 +107,6 @@ fn shown(arguments: &Arguments) -> VerbOutcome {
     VerbOutcome::Good
 }
 
-/// Returns whether the desktop opened the page.
 fn opened() -> bool {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(opener);

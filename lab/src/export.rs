@@ -21,10 +21,9 @@ use lightloom::result::{ResultDocument, ResultFormat};
 use lightloom::table::TextTable;
 use lightloom::{files, plan, replan};
 
-/// The schema of the printed document.
 const SCHEMA: &str = "lightloom.export/v1";
 
-/// Write a plan in another program's format, and list what is lost.
+/// Write a plan in another program's format, and list the losses.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom export --list
@@ -35,7 +34,7 @@ pub(crate) struct Arguments {
     /// The plan, as `lightloom plan -o` writes it.
     #[arg(required_unless_present = "list")]
     plan: Option<PathBuf>,
-    /// The fabric file from which the plan was made.
+    /// The fabric file of the plan.
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     fabric: Option<PathBuf>,
     /// The format to write.
@@ -61,7 +60,6 @@ pub(crate) struct Arguments {
     format: ResultFormat,
 }
 
-/// The names of hosts.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostNames {
     /// Template for host names: `{}` is the number, `{:04}` the number with four digits [default:
@@ -119,7 +117,6 @@ struct ExportSource<'a> {
     plan: &'a Path,
     fabric: &'a Path,
     inputs: Inputs,
-    /// The digest of the plan.
     digest: String,
 }
 
@@ -229,7 +226,6 @@ fn result(target: &Target, export: &Export, written: &[PathBuf], of: &ExportSour
     })
 }
 
-/// A row of `--list`.
 #[derive(Serialize)]
 struct FormatRow {
     name: &'static str,

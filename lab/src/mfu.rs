@@ -48,7 +48,7 @@ use lightloom::table::TextTable;
   lightloom mfu --model mixtral-8x7b --gpus 256 --arch dgx --schedule 1f1b,zero-bubble --zero 2
   lightloom mfu --runs mine/runs.csv")]
 pub(crate) struct Arguments {
-    /// A model that comes with lightloom, or a YAML file with its dimensions.
+    /// A shipped model, or a YAML file with its dimensions.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "runs")]
     model: Option<String>,
     /// GPUs of the job; several for a sweep.
@@ -62,8 +62,8 @@ pub(crate) struct Arguments {
         conflicts_with_all = ["model", "gpus", "arch", "fabric", "packets", "faults"]
     )]
     runs: Option<PathBuf>,
-    /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: the domain in which
-    /// the accelerator is sold].
+    /// Architectures: khop:K, nvl:36|72|576, dgx, tpuv4, big-switch [default: the accelerator's
+    /// usual domain].
     #[arg(long, value_delimiter = ',', value_name = "ARCH")]
     arch: Vec<String>,
     /// A fabric file: its domain, the rate of its network cards, and each GPU's share of the leaf
@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
     /// Tokens per sequence.
     #[arg(long, default_value_t = 8192, value_name = "N")]
     seq: u64,
-    /// An accelerator that comes with lightloom, or a YAML file with its figures.
+    /// A shipped accelerator, or a YAML file with its figures.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
     /// Constants of the software, or of chip and software, such as h100/nemo-25.02; an unknown name
@@ -255,8 +255,8 @@ pub(crate) fn card<T, E: std::error::Error + Send + Sync + 'static>(
     card.ok_or(output::InputRefused.into())
 }
 
-/// Returns the requested fabric or architectures, or the domain in which the accelerator is sold.
-/// Rates that an architecture leaves open are those of the accelerator.
+/// Returns the requested fabric or architectures, or the accelerator's usual domain. If an
+/// architecture leaves rates open, they come from the accelerator.
 fn networks(
     arguments: &Arguments,
     card: &Accelerator,

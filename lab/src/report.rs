@@ -39,7 +39,7 @@ use study::StudyQuestion;
 Inputs are recognised by what is in them, in any order: fabric, plan, fault trace, prices, buy file, and the JSON
 results of `emulate` and `mfu`. What each adds to the page: docs/report.md")]
 pub(crate) struct Arguments {
-    /// Files from which to make the page.
+    /// Input files of the page.
     #[arg(value_name = "INPUT")]
     inputs: Vec<PathBuf>,
     /// Where to write the page [default: standard output].
@@ -51,14 +51,13 @@ pub(crate) struct Arguments {
     /// Failed parts of the fabric: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`.
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     fault: Vec<Part>,
-    /// The day of the trace for which the fabric is planned [default: when the most nodes are out].
+    /// The day of the trace to plan for [default: when the most nodes are out].
     #[arg(long, value_name = "DAYS")]
     at: Option<f64>,
-    /// Size of a tensor-parallel group for the comparison [default: that of the first job, else
-    /// 32].
+    /// Size of a tensor-parallel group for the comparison [default: the first job's, else 32].
     #[arg(long, value_name = "N")]
     tp: Option<u32>,
-    /// Designs to compare, separated by commas, besides the fabric's own.
+    /// Additional designs to compare with the fabric's own, separated by commas.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arch: Vec<String>,
     /// Without a fabric or a plan: GPUs of the cluster.
@@ -95,7 +94,6 @@ impl From<PageForm> for RenderForm {
     }
 }
 
-/// The designs compared by default with rings and with trees.
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
 const TREE_DESIGNS: [&str; 5] =
@@ -189,7 +187,7 @@ fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyho
     Ok(render(&results, form))
 }
 
-/// Returns the results that every page has: the files, what is missing, and the command.
+/// Returns the results that every page has: the files, the missing inputs, and the command.
 fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
     Results {
         subject: Subject::None,
@@ -288,9 +286,8 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
 struct PlannedRing {
     plan: Plan,
     verdict: Verdict,
-    /// The failed parts, in words.
     faults: String,
-    /// The day of the trace for which the plan was made.
+    /// The planned day of the trace.
     day: Option<f64>,
 }
 
@@ -301,8 +298,8 @@ impl PlannedRing {
     }
 }
 
-/// Returns the given plan after verifying it, or a new plan around the faults, including those of
-/// the trace if there is a `timeline`.
+/// Returns the given plan after verifying it, or a new plan around the faults, including the
+/// trace's if there is a `timeline`.
 fn planned(
     arguments: &Arguments,
     inputs: &Inputs,
@@ -439,7 +436,6 @@ fn design_names(arguments: &Arguments, own: Option<&str>, usual: &[&str]) -> Vec
     own.iter().cloned().chain(others).collect()
 }
 
-/// Returns the name of a file without its folder.
 fn short(path: &str) -> String {
     Path::new(path).file_name().map_or(path.to_owned(), |name| name.to_string_lossy().into_owned())
 }

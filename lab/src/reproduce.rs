@@ -31,7 +31,7 @@ use lightloom::shipped;
 use lightloom::table::TextTable;
 use lightloom::trace;
 
-/// Recompute what a paper claims: claim, published, ours, verdict.
+/// Recompute the claims of a paper: claim, published, ours, verdict.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom reproduce infinitehbd --faults fault_trace.json
@@ -49,15 +49,15 @@ pub(crate) struct Arguments {
     /// The public fault trace of InfiniteHBD (docs/traces.md says where it is).
     #[arg(long, value_name = "FILE")]
     faults: Option<PathBuf>,
-    /// Tables of published runs (CSV) with which `mfu` compares steps and `collectives`
-    /// collectives. For `mfu`, the formats markdown and csv write docs/validation-mfu.md and
+    /// Tables of published runs (CSV): `mfu` compares their steps, `collectives` their collectives.
+    /// For `mfu`, the formats markdown and csv write docs/validation-mfu.md and
     /// docs/validation-mfu.csv.
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     runs: Vec<PathBuf>,
     /// Price file (YAML) [default: the one that ships as topologies/prices.yaml].
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// Show every combination of what the papers leave open, and the fewest assumptions that reach
+    /// Show every combination of the papers' open choices, and the fewest assumptions that reach
     /// the published ranges.
     #[arg(long)]
     why: bool,
@@ -87,7 +87,7 @@ enum PublishedStudy {
     Seeds,
     /// The training part of InfiniteHBD: MFU over numbers of GPUs.
     Mfu,
-    /// Measured collectives beside their closed forms; needs `--runs`.
+    /// Measured collectives and their closed forms; needs `--runs`.
     Collectives,
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn why_mfu() -> Why {
     )
 }
 
-/// Returns the network of 2,048 GPUs for RFabric's claims, and the phases of its step.
+/// Returns the network of 2,048 GPUs for RFabric's claims, with the phases of a step.
 fn shipped_rfabric() -> anyhow::Result<(ReconfigurableFatTree, Vec<Phase>)> {
     let mut read = |name: &str| Err(format!("the shipped file names no {name}"));
     let (fabric, mistakes) =
@@ -318,7 +318,6 @@ fn explained(why: &Why) -> String {
     text
 }
 
-/// Lists departures in words.
 fn together(outcome: &Departures) -> String {
     if outcome.departures.is_empty() {
         return "none".to_owned();
@@ -335,7 +334,7 @@ fn notes(claims: &[Claim]) -> impl Iterator<Item = (&str, &str)> {
 /// line per section.
 fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     let study = document.study;
-    // Without the folder: the page must not depend on this machine.
+    // The page must not depend on this machine, so the folder is left out.
     let name = faults.and_then(Path::file_name).map(|name| name.to_string_lossy());
     let trace = name.map_or(String::new(), |name| format!(" --faults {name}"));
     let mut text = format!(
@@ -387,7 +386,6 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     text
 }
 
-/// The table of the verdicts and their meanings.
 fn verdicts() -> String {
     let row = |one: SentenceVerdict| format!("| {one} | {} |\n", one.meaning());
     let rows: String = SentenceVerdict::ALL.map(row).concat();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom rl`: the duration of a reinforcement-learning step, and the size of its generating
+//! `lightloom rl`: the duration of a reinforcement-learning step, and the size of the generating
 //! replicas.
 
 pub(crate) mod study;
@@ -41,7 +41,7 @@ use lightloom::{fabric, plan};
 
 In closed form; docs/rl.md says what is assumed.")]
 pub(crate) struct Arguments {
-    /// A model that comes with lightloom, or a YAML file with its dimensions.
+    /// A shipped model, or a YAML file with its dimensions.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
     model: Option<String>,
     /// A fabric file with a reinforcement-learning job: its model, GPUs and samples; also shows
@@ -52,11 +52,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1..=2, required_unless_present = "fabric",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     gpus: Vec<u32>,
-    /// An accelerator that comes with lightloom, or a YAML file with its figures.
+    /// A shipped accelerator, or a YAML file with its figures.
     #[arg(long, default_value = "h800", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Another domain than that in which the accelerator is sold: khop:K, nvl:36|72|576, dgx,
-    /// tpuv4, big-switch.
+    /// Another domain than the accelerator's usual one: khop:K, nvl:36|72|576, dgx, tpuv4,
+    /// big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Samples per step.
@@ -68,8 +68,7 @@ pub(crate) struct Arguments {
     /// Mean tokens of a response, before truncation.
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     mean: u32,
-    /// Spread of responses: standard deviation of the logarithm of their length; 0 for equal
-    /// lengths.
+    /// Spread of responses: standard deviation of the logarithm of the length; 0 for equal lengths.
     #[arg(long, default_value_t = 1.0, value_name = "SIGMA", value_parser = sigma, allow_negative_numbers = true)]
     sigma: f64,
     /// Tokens of the longest response; longer ones are truncated.
@@ -82,19 +81,19 @@ pub(crate) struct Arguments {
     /// How generation and training follow each other.
     #[arg(long = "loop", value_enum, default_value_t, value_name = "LOOP")]
     training_loop: LoopArgument,
-    /// The most samples that a replica decodes at once.
+    /// The most samples that a replica decodes together.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
     /// Time that software adds to a decode step.
     #[arg(long, default_value = "0s", value_name = "TIME")]
     host: Picoseconds,
-    /// Time that software needs to change replicas, besides moving bytes.
+    /// Time that software needs to change replicas, in addition to moving bytes.
     #[arg(long, default_value = "1s", value_name = "TIME")]
     change: Picoseconds,
     /// Let a replica of the best size fail at this time, and show the cost.
     #[arg(long, value_name = "TIME")]
     death: Option<Picoseconds>,
-    /// The seed of the lengths [default: 1, or that of the fabric's job].
+    /// The seed of the lengths [default: 1, or the fabric job's].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     #[command(flatten)]
@@ -147,7 +146,6 @@ struct RlResult {
     report: ReinforcementReport,
 }
 
-/// The job, from the command line or from a fabric file.
 struct Asked {
     model: String,
     network: Network,
@@ -361,8 +359,8 @@ fn text(result: &RlResult) -> String {
     )
 }
 
-/// Formats both ways of generating, each with one topology and with circuits that follow the
-/// phases.
+/// Formats fixed and changing replica sizes, each with one topology and with circuits that follow
+/// the phases.
 fn four_columns(result: &RlResult) -> String {
     let Some(longer) = result.one_topology_seconds else { return String::new() };
     let mut table = TextTable::new(["tokens/s", "one topology", "circuits follow the phases"]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom serve`: the delays of a served model, and the best layout of its GPUs.
+//! `lightloom serve`: the delays of a served model, and the best layout of GPUs.
 
 use clap::Args;
 use clap::builder::TypedValueParser;
@@ -34,7 +34,7 @@ use lightloom::table::TextTable;
 
 Exit status 1 if no layout keeps the objective for the share of requests that is asked for.")]
 pub(crate) struct Arguments {
-    /// A model that comes with lightloom, or a YAML file with its dimensions.
+    /// A shipped model, or a YAML file with its dimensions.
     #[arg(long, value_name = "NAME|FILE")]
     model: String,
     /// GPUs of the pool.
@@ -46,11 +46,11 @@ pub(crate) struct Arguments {
     /// How long requests arrive.
     #[arg(long = "for", value_name = "TIME", default_value = "10min")]
     lasts: Picoseconds,
-    /// An accelerator that comes with lightloom, or a YAML file with its figures.
+    /// A shipped accelerator, or a YAML file with its figures.
     #[arg(long, default_value = "h100", value_name = "NAME|FILE")]
     accelerator: String,
-    /// Another domain than that in which the accelerator is sold: khop:K, nvl:36|72|576, dgx,
-    /// tpuv4, big-switch.
+    /// Another domain than the accelerator's usual one: khop:K, nvl:36|72|576, dgx, tpuv4,
+    /// big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// Mean tokens of a prompt.
@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
     /// Mean tokens of a response.
     #[arg(long, default_value_t = 250, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     response: u32,
-    /// Spread of both: standard deviation of the logarithm of their length; 0 for equal lengths.
+    /// Spread of both: standard deviation of the logarithm of the length; 0 for equal lengths.
     /// Longer ones are truncated to 16 times the mean.
     #[arg(long, default_value_t = 0.8, value_name = "SIGMA", value_parser = crate::rl::sigma, allow_negative_numbers = true)]
     sigma: f64,
@@ -72,7 +72,7 @@ pub(crate) struct Arguments {
     /// The share of requests that must keep both limits, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = crate::rl::percent, allow_negative_numbers = true)]
     share: f64,
-    /// The most requests that a replica decodes at once.
+    /// The most requests that a replica decodes together.
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
     /// Time that software adds to a decode step.

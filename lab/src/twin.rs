@@ -92,7 +92,7 @@ struct Exec {
     /// The node, such as n4.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     node: Option<String>,
-    /// Run on every node at once; the output of each goes to its own log.
+    /// Run on all nodes simultaneously; the output of each goes to its own log.
     #[arg(long)]
     all: bool,
     /// The name of the run; its logs are in log/NAME.
@@ -110,7 +110,7 @@ struct Exec {
     command: Vec<String>,
 }
 
-/// Show the parts of a twin, or end it and remove what it made.
+/// Show the parts of a twin, or end it and remove them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom twin status --dir /tmp/twin

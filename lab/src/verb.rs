@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloom conform`: the device to test, what may be done to it, and the form of the result.
+//! `lightloom conform`: the device to test, the permitted changes, and the form of the result.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
 
 use lightloom::output::{self, VerbOutcome, WrongUsage};
 
-/// Test whether a device does what its protocol promises.
+/// Test whether a device keeps the promises of its protocol.
 ///
-/// Reads only, unless ports are given that may move.
+/// Reads only, unless ports that may move are listed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom conform gnmi://ocs0.example:9339 --ca site.pem
@@ -36,8 +36,7 @@ pub(crate) struct Arguments {
     /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT, serial:/dev/LINE or
     /// eeprom:/PATH/eeprom.
     target: Target,
-    /// Dark ports between which circuits may be made: two inputs and two outputs; for a transceiver
-    /// one group.
+    /// Dark ports for new circuits: two inputs and two outputs; for a transceiver one group.
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     may_move: Vec<String>,
     /// Seed of the random draws and of the order of these ports.
@@ -86,13 +85,13 @@ enum RunFormat {
     /// For a terminal.
     #[default]
     Text,
-    /// One JSON document, for programs.
+    /// A JSON document.
     Json,
     /// JUnit XML, for continuous integration.
     Junit,
     /// A Markdown table for the web.
     Markdown,
-    /// One self-contained page.
+    /// A self-contained page.
     Html,
 }
 
@@ -171,7 +170,7 @@ fn show(report: &SuiteReport, arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Reads a secret from a file and refuses one that everybody can read.
+/// Reads a secret from a file and refuses a world-readable one.
 fn secret(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let mode =
@@ -185,7 +184,7 @@ fn secret(path: &Path) -> anyhow::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Returns a flag that Ctrl-C and SIGTERM set. The suite then ends and puts back what it moved.
+/// Returns a flag that Ctrl-C and SIGTERM set. The suite then ends and reverts its moves.
 fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
     use tokio::signal::unix::{SignalKind, signal};
     let flag = Arc::new(AtomicBool::new(false));

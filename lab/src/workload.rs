@@ -69,8 +69,8 @@ struct RunArguments {
     /// Also write the step as Chakra execution traces into this folder, one file per rank.
     #[arg(long, value_name = "FOLDER")]
     chakra_out: Option<PathBuf>,
-    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; only transfers and
-    /// computation can be written.
+    /// Also write the step as GOAL, in binary form if the name ends in `.bin`; the format only has
+    /// transfers and computation.
     #[arg(long, value_name = "FILE")]
     goal_out: Option<PathBuf>,
     #[command(flatten)]
@@ -111,7 +111,6 @@ struct ReplayArguments {
     result: ResultArguments,
 }
 
-/// The network for communication.
 #[derive(Debug, clap::Args)]
 struct FabricArguments {
     /// Run communication packet by packet on khop:K, nvl:36|72|576, dgx, tpuv4 or big-switch
@@ -143,7 +142,6 @@ struct StepSummary {
     critical_tasks: Vec<Critical>,
 }
 
-/// Tasks of one name on the critical path.
 #[derive(Debug, Serialize)]
 struct Critical {
     name: String,
@@ -199,7 +197,6 @@ fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
 }
 
 impl FabricArguments {
-    /// Returns the requested network, if any.
     fn network(&self) -> anyhow::Result<Option<Network>> {
         if let Some(path) = &self.fabric {
             return Ok(Some(Network::of_fabric(&lightloom::fabric::read(path)?)));

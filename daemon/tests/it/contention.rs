@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Another controller sets the same circuits: it is noticed, reported with evidence, and not
-//! fought. Here the other controller is a few lines of the test, which restore its own circuit
-//! after each change of ours.
+//! fought. In this test the other controller restores its own circuit after each change of ours.
 
 use crate::world;
 use lightloom_control::controller::{
@@ -41,7 +40,6 @@ fn apply(world: &mut World, id: &str) {
     world.run_for(Micros::from_secs(2));
 }
 
-/// Returns how often the daemon restored circuits.
 fn restores(world: &World) -> u32 {
     let history = &world.controller().unwrap().ledger().history;
     history.iter().filter(|past| past.actor == "policy:drift").count() as u32

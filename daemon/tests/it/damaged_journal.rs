@@ -48,8 +48,8 @@ fn change(socket: &Path, name: &str, times: u32) {
     }
 }
 
-/// Checks what holds for any damage: the status reports it, the valid part can be read, and changes
-/// are refused.
+/// Checks that the status reports the damage, that the valid part can be read, and that changes are
+/// refused.
 fn is_said(socket: &Path, way_out: &str) -> String {
     let damaged = wait_for("a status with the damage", || {
         let status = status(socket)?;
@@ -85,7 +85,7 @@ fn keys(url: &str) -> Option<Vec<String>> {
 const HOW: [&str; 6] =
     ["deleted", "changed", "head deleted", "head changed", "last deleted", "last cut"];
 
-/// One kind of damage in an ordinary run, all of them in a nightly run.
+/// In an ordinary run only one kind of damage, in a nightly run all of them.
 fn how_often() -> &'static [&'static str] {
     &HOW[..cases(1, HOW.len())]
 }
@@ -153,7 +153,8 @@ fn a_daemon_that_finds_records_in_etcd_changed_says_so_and_the_way_out_leads_out
     );
 }
 
-/// The living leader holds the whole journal, so nothing is lost and no request waits long.
+/// The living leader holds the whole journal, so it loses no record and answers without a long
+/// wait.
 #[test]
 fn the_leader_finds_records_that_are_deleted_or_changed_and_writes_them_anew() {
     let (_switch, port) = Switch::serve();

@@ -69,8 +69,7 @@ fn end(txn: u32) -> Record {
     Record::End { txn, result, parts, pending: None, wall_ms: 0 }
 }
 
-/// The batches of records, each of which becomes durable as a whole. An empty batch restarts the
-/// journal.
+/// The batches of records, which become durable one by one. An empty batch restarts the journal.
 fn batches() -> Vec<Vec<Record>> {
     let installed = ring(8, 2).1.installed.unwrap();
     let plan = |broken: &[Part]| KeptPlan::new(plan_around(&installed, broken).unwrap());
@@ -113,7 +112,7 @@ fn entry(number: usize) -> Entry {
     }
 }
 
-/// What had been acknowledged when the machine stopped, and what was being written.
+/// The acknowledged records when the machine stopped, and the ones being written.
 #[derive(Default)]
 struct Said {
     ledger: Ledger,
@@ -277,7 +276,7 @@ fn what_begins_on_a_full_disk_is_written_to_its_end_or_does_not_begin() {
     println!("{begun} changes on a full disk, each to its end; the next one refused");
 }
 
-/// A failed write leaves the journal as it was, even if power is lost at that moment.
+/// A failed write does not change the journal, even if power is lost at that moment.
 #[test]
 fn a_journal_is_written_anew_in_its_place_after_a_failure() {
     for lost in [false, true] {
@@ -326,7 +325,6 @@ fn s1_a_plan_and_a_report_survive_a_crash_at_every_point() {
         world.say("bob", "reported", vec!["n1".parse().unwrap()], Vec::new());
         world.run_for(Micros::from_millis(40));
         let points = world.counts.points - before;
-        // Enough time for the death, a restart and the recovery.
         if point.is_some() {
             world.run_for(Micros::from_secs(20));
         }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use over_sockets::{Daemon, Switch, circuits, wait_for};
 use serde_json::{Value, json};
 
-/// A wait from an old version is answered at once if a change came in between.
+/// A wait from an old version does not block if a change happened in between.
 #[test]
 fn a_change_between_two_questions_is_answered_at_once() {
     let (_switch, port) = Switch::serve();
@@ -58,7 +58,6 @@ fn apply_confirm_and_roll_back_over_real_sockets() {
     assert_eq!(again.1, answer);
     assert_eq!(daemon.apply("one", &json!(second), &json!({})).0, 409);
 
-    // A request with an old version is refused.
     let stale = daemon.apply("stale", &json!(second), &json!({"expected_version": 0}));
     assert_eq!(stale.0, 409, "{}", stale.1);
 
@@ -199,7 +198,7 @@ fn bad_requests_are_refused_before_any_device_hears_of_them() {
             daemon.post("/v1/apply", &json!({"request_id": "x", "target": target}));
         assert_eq!(code, 422, "{answer}");
     }
-    // A dry run refuses what the switch's driver would refuse.
+    // A dry run applies the rules of the switch's driver.
     let (code, answer) = daemon.post("/v1/diff", &json!({"target": {"ocs0": {"1": 99}}}));
     let said = json!(["ocs0: egress ports are 321 to 640, not 99"]);
     assert_eq!((code, &answer["reasons"]), (422, &said), "{answer}");
@@ -310,8 +309,8 @@ fn a_transaction_says_whether_it_stays() {
     assert_eq!(code, 422, "{answer}");
 }
 
-/// An unreachable switch is listed as not seen, not as free of drift, and an apply is refused at
-/// once with its name.
+/// An unreachable switch is listed as not seen, not as free of drift, and an apply is refused with
+/// its name.
 #[test]
 fn no_drift_is_not_said_of_devices_that_are_not_seen() {
     let (_switch, port) = Switch::serve();
@@ -319,7 +318,6 @@ fn no_drift_is_not_said_of_devices_that_are_not_seen() {
     let (_, answer) = daemon.apply("one", &json!(circuits(0, 4)), &json!({}));
     daemon.ends(&answer);
     daemon.kill();
-    // A port without a listener.
     let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let file = Daemon::file(daemon.folder.path(), nowhere);
     std::fs::write(daemon.folder.path().join("daemon.yaml"), file).unwrap();
@@ -389,7 +387,6 @@ fn a_damaged_journal_is_told_everywhere() {
     assert_eq!(daemon.apply("three", &json!(circuits(2, 4)), &json!({})).0, 422);
 }
 
-/// Returns the exit code and the output of `--check` or `--verify-audit`.
 fn checked(folder: &Path, flag: &str) -> (Option<i32>, String) {
     let file = folder.join("daemon.yaml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_lightloomd"));
@@ -479,8 +476,8 @@ fn a_forged_audit_log_is_found_and_an_old_one_is_said_to_be_unkeyed() {
     assert!(said.contains("keyed from line 3"), "{said}");
 }
 
-/// `--check` reports settings with which the daemon would not or should not start, with location
-/// and remedy.
+/// `--check` reports settings that would or should keep the daemon from starting, with location and
+/// remedy.
 #[test]
 fn check_finds_passwords_that_everybody_reads_or_knows() {
     let folder = tempfile::tempdir().unwrap();
@@ -532,7 +529,7 @@ fn ten_thousand_idle_clients_keep_nobody_out() {
             let _ = stream.write_all(b"GET /v1/sta");
         }
         idle.push_back(stream);
-        // As many as one process of the test may hold open.
+        // The limit of open connections for one process of the test.
         if idle.len() > 400 {
             idle.pop_front();
         }

@@ -76,7 +76,7 @@ impl Daemon {
         status
     }
 
-    /// Makes a change that moves nothing but writes a line to both files.
+    /// Makes a change without moves, which writes a line to both files.
     fn change(&self, id: &str) -> (u16, String) {
         let body = format!("{{\"request_id\": \"{id}\", \"devices\": []}}");
         let (code, answer) = self.talk(&format!(
@@ -121,7 +121,7 @@ fn on_a_full_disk_the_status_says_so_and_writing_resumes_without_a_restart() {
     for round in 0..3 {
         assert_eq!(daemon.change(&format!("{round}-before")).0, 200);
         daemon.fill();
-        // Lines fit until a page of each file is full; then the reserve is given up.
+        // Lines fit until a page of each file is full; then the reserve is released.
         let mut line = 0;
         let refused = loop {
             let (code, answer) = daemon.change(&format!("{round}-{line}"));
@@ -134,7 +134,7 @@ fn on_a_full_disk_the_status_says_so_and_writing_resumes_without_a_restart() {
         assert!(refused.contains("the disk is full"), "{refused}");
         let status = daemon.status();
         assert!(!well(&status), "all is not well: {status}");
-        // The reserve is gone now, too.
+        // The reserve is used up by now.
         daemon.fill();
         assert_eq!(daemon.change(&format!("{round}-refused")).0, 422);
         assert!(!well(&daemon.status()));

@@ -110,7 +110,7 @@ fn send(socket: &Path, path: &str, length: usize, start: &str, again: &str) -> O
     std::str::from_utf8(&answer[9..]).ok()?.parse().ok()
 }
 
-/// Runs one hostile client until `until`. Returns how many of its requests were answered.
+/// Runs one hostile client until `until`. Returns the number of answered requests.
 fn hostile(socket: &Path, client: usize, until: Instant) -> usize {
     let (mut answered, mut turn, mut halves) = (0, client, Vec::new());
     while Instant::now() < until {
@@ -261,7 +261,7 @@ fn a_body_is_not_read_before_its_head_is_good() {
     let daemon = Daemon::start();
     let socket = daemon.socket();
     let before = daemon.rss_kb("VmHWM:");
-    // The head alone is answered: the body never comes.
+    // The answer comes after the head, because the body never arrives.
     let head_only = |path: &str, length: usize| {
         let mut stream = UnixStream::connect(&socket).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A daemon dies during a change, and a switch without epochs executes one of its commands up to a minute after the
-//! takeover. This test has its own SCPI switch of a few lines and uses no driver.
+//! A daemon dies during a change, and a switch without epochs executes one of the change's commands
+//! up to a minute after the takeover. This test has its own SCPI switch of a few lines and uses no
+//! driver.
 
 use crate::world;
 use lightloom_control::change::Mode;
@@ -106,9 +107,8 @@ fn light_is_where_the_plan_wants_it_2_s_after_a_late_command() {
 fn what_a_person_moves_stays_moved() {
     let (ours, late) = ((3, 103), Micros::from_secs(5));
     let cases = [
-        // The change did not touch this circuit.
         (ours.0, None, late),
-        // The change touched this slot, but none of its commands leads to this position.
+        // The change touched this slot, but sent no command to this position.
         (1, Some(109), late),
         // The change touched this circuit, but the takeover was long ago.
         (1, None, WITHIN + late),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Concurrent clients that apply, confirm, undo, repeat and read while the daemon is killed with
-//! `kill -9`. One order of the requests must explain every answer of its API (linearizability).
+//! `kill -9`. One order of the requests must explain every answer of the API (linearizability).
 
 mod checker;
 pub(crate) mod leaders;
@@ -19,12 +19,10 @@ use checker::{Did, Got, Line, Model, check};
 use over_sockets::{Daemon, Switch, talk};
 use serde_json::{Value, json};
 
-/// Concurrent clients.
 const CLIENTS: u32 = 5;
 const STEPS_MAX: u64 = 2_000_000;
 
 struct Client<'a> {
-    /// The sockets of the daemons, one of which leads.
     sockets: Vec<PathBuf>,
     /// The daemon that answered last.
     at: Cell<usize>,
@@ -33,7 +31,6 @@ struct Client<'a> {
     began: Instant,
     history: &'a Mutex<Vec<Line>>,
     ids: &'a AtomicU32,
-    /// The state of xorshift32.
     draw: u32,
 }
 
@@ -136,7 +133,6 @@ impl<'a> Client<'a> {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let confirm = self.below(3) == 0;
         let expected = (self.below(2) == 0).then_some(version);
-        // No two requests have the same target.
         let to: BTreeMap<u32, u32> = [(1, 321 + id % 320), (2, 321 + (id + 1) % 320)].into();
         let mut body = json!({"request_id": format!("r{id}"), "target": {"ocs0": to}});
         let more = body.as_object_mut().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Linux driver against the kernel, checked with `ip -j` and `tc -j`, in a network namespace of
-//! its own. Needs root or an unprivileged user namespace, and prints if it has neither.
+//! The Linux driver against the kernel, checked with `ip -j` and `tc -j`, in a separate network
+//! namespace. Needs root or an unprivileged user namespace, and prints if it has neither.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -69,7 +69,7 @@ fn inside() {
     });
 }
 
-/// A node has no link if none of the links that it is plugged into has a carrier.
+/// The node's links are down when each of them lacks a carrier.
 async fn nodes_without_a_link() {
     let pair = |n: u32| json!([format!("nic{n}"), format!("host{n}")]);
     let link = |n: u32, node: &str| json!({"name": format!("nic{n}"), "node": node});

@@ -10,7 +10,6 @@ use lightloom_daemon::metrics::{Metrics, Watched};
 const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../monitoring/alerts.yaml");
 const DASHBOARD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../monitoring/dashboard.json");
 
-/// Returns our metric names in a text.
 fn named(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c: char| !is_part(c));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan in force is a function of the records. Drawn plans, circuits beside and within them,
+//! The plan in force is a function of the records. Drawn plans, circuits inside and outside them,
 //! rollbacks, expired confirmations, bypasses, restored drift and restarts are compared with a
 //! model that copies the whole state after each change.
 
@@ -47,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The shipping controller over devices that obey at once.
+/// The shipping controller over devices that obey immediately.
 struct Bench {
     controller: Controller,
     now: Now,
@@ -121,7 +121,6 @@ impl Bench {
         Outcome::Done(Some(Observation { positions: stands.clone(), ..Observation::default() }))
     }
 
-    /// Runs until nothing is in flight.
     fn settle(&mut self) {
         loop {
             while let Some(event) = self.events.pop_front() {
@@ -135,7 +134,6 @@ impl Bench {
         }
     }
 
-    /// Advances to the controller's next deadline.
     fn tick(&mut self) {
         let deadline = self.controller.deadline(&self.now).unwrap();
         self.pass(deadline - self.now.mono);
@@ -333,7 +331,7 @@ fn the_steps_reach_every_cause() {
     assert_eq!(follows_the_model(&steps), 5);
 }
 
-/// A plan stays in force if circuits beside it are undone and made again.
+/// A plan stays in force if circuits outside it are undone and made again.
 #[test]
 fn circuits_beside_a_plan_that_are_undone_and_made_again_leave_it_in_force() {
     let circuits = |confirm| Step::Circuits { device: 4, position: 2, confirm };

@@ -137,7 +137,6 @@ fn file(folder: &Path, clients: &[(Role, String)]) -> String {
 /// A daemon behind mutual TLS, and its clients.
 struct Door {
     folder: tempfile::TempDir,
-    /// One client per role.
     clients: Vec<(Role, TlsConnector)>,
     stranger: TlsConnector,
     forged: TlsConnector,
@@ -184,7 +183,6 @@ impl Door {
         }
     }
 
-    /// Returns every client with its roles.
     fn everybody(&self) -> impl Iterator<Item = (BTreeSet<Role>, &TlsConnector)> {
         let listed = self.clients.iter().map(|(role, client)| (BTreeSet::from([*role]), client));
         let listed = listed.map(|(mut roles, client)| {

@@ -59,14 +59,12 @@ impl Raw {
     }
 }
 
-/// The behaviour of the agent.
 #[derive(Clone, Copy)]
 struct Kind {
     /// From CONFIG_DB to the first row in STATE_DB.
     delay: Duration,
     /// From that row to `tuned`.
     tunes: Duration,
-    /// The final state of the circuits.
     ends: &'static str,
     /// Fills STATE_DB as the image of July 2026 does.
     is_image: bool,

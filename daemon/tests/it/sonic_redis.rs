@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The SONiC driver against a real Redis on loopback: 320 cross-connects are one transaction, a
-//! permutation goes dark and comes back, and a refusal of Redis changes nothing.
+//! permutation goes dark and is lit again, and a refusal of Redis changes nothing.
 //!
 //! Prints "skipped" without a `redis-server` (Debian: `apt-get install redis-server`).
 
@@ -91,7 +91,7 @@ async fn only_the_session_that_holds_the_claim_changes_circuits() {
     assert_eq!(positions(&mut later).await.len(), 2);
 }
 
-/// Sent by hand like a session that watched the claim and whose `EXEC` arrives late.
+/// Sent by hand like a session that watched the claim and sends a late `EXEC`.
 #[tokio::test]
 async fn a_transaction_that_arrives_after_its_session_was_given_up_changes_nothing() {
     use std::io::{Read, Write};

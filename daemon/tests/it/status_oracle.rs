@@ -27,7 +27,7 @@ use crate::world::device::Faults;
 use crate::world::ring::{SLOT, plan_around, ring};
 
 const NODES: u32 = 8;
-/// By then every module is read and every change is over.
+/// The time to read every module and end every change.
 const SETTLED: Micros = Micros::from_secs(15);
 /// Devices without power stay so until it is restored.
 const LONG: Micros = Micros::from_secs(1_000_000);
@@ -59,7 +59,7 @@ impl Week {
         Self { world, rng, plan, gone, requests: 0, trail }
     }
 
-    /// Returns a week in which everything is adopted and the plan is on the devices.
+    /// Returns a week with everything adopted and the plan on the devices.
     fn planned(seed: u64) -> Self {
         let mut week = Self::begin(seed);
         week.adopt(week.all(), false);
@@ -117,7 +117,6 @@ impl Week {
         self.world.run_for(SETTLED);
     }
 
-    /// Carries out one drawn event of a week.
     fn happens(&mut self) {
         let device = self.device();
         let draw = self.rng.random_range(0..14);
@@ -155,7 +154,6 @@ impl Week {
         self.put(device, to);
     }
 
-    /// Sets a module by hand.
     fn put(&mut self, device: &DeviceName, to: u32) {
         let model = self.world.devices.get_mut(device).unwrap();
         model.tampered = true;
@@ -258,10 +256,10 @@ impl Week {
     }
 }
 
-/// The true state, whatever the daemon reports.
+/// The true state, independent of the daemon's reports.
 struct Oracle {
     stated: BTreeMap<String, u32>,
-    /// Devices whose position differs from the plan's, or from what was set and adopted.
+    /// Devices whose position differs from the plan's, or from the last set or adopted one.
     differing: BTreeSet<String>,
     is_planned: bool,
     is_waiting: bool,
@@ -355,7 +353,7 @@ fn an_open_ring_is_never_well() {
     let shown = text(&week.status().1);
     let not = format!(" circuits of the plan stand at both ends: not {closes} (loopback)\n");
     assert!(shown.starts_with("DARK CIRCUITS: ") && shown.contains(&not), "{shown}");
-    // It restarts at the plan's position, which is no drift.
+    // It restarts at the plan's position, so it does not drift.
     week.put(&device, 15);
     week.world.run_for(SETTLED);
     assert_eq!(text(&week.status().1), "");
@@ -376,7 +374,6 @@ fn silence_of_two_devices_says_nothing_of_the_others() {
     assert_eq!(adopted, Answer::Adopted { devices: 14, slots: 14, silent: 2 });
 }
 
-/// Returns the commands of an alarm, in order.
 fn commands(alarm: &Alarm) -> Vec<String> {
     let mut rest = alarm.next.as_str();
     let mut commands = Vec::new();

@@ -122,7 +122,6 @@ impl Ring {
         ring
     }
 
-    /// Starts the daemon from the journal.
     fn start(&mut self) {
         self.life += 1;
         self.said_down.clear();

@@ -5,7 +5,6 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Ends the daemon with its test.
 struct Running(Child);
 
 impl Drop for Running {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two simultaneous faults: a change waits for its confirmation, a device dies, the daemon
-//! restarts. What is possible is done; the rest is listed by name and done when the device returns.
+//! restarts. Everything possible is done; the rest is listed by name and done when the device
+//! returns.
 
 use crate::world;
 use lightloom_control::controller::{Action, Answer, Event, Remedy, ReplyTo, Request, Rollback};
@@ -183,12 +184,12 @@ fn a_confirm_after_a_bypass_confirms_what_waited_and_nothing_else() {
 #[test]
 fn a_bypass_that_is_rolled_back_counts_once_among_the_changes_of_an_hour() {
     let mut world = two_fibres(1);
-    // Its light is weak everywhere, so none of its other paths is better.
+    // Its light is weak everywhere, so other paths are no better.
     world.faults_of.insert(module(1), Faults { weak: 1.0, ..Faults::default() });
     world.cut(&(module(0), SLOT, Position(1)), true);
     world.run_for(seconds(100));
     let ends = |world: &World, result| world.ended.iter().filter(|end| end.1 == result).count();
-    // After 1 s, 8 s and 64 s, and once more for suspected parts.
+    // After 1 s, 8 s and 64 s, and a last time for suspected parts.
     let tries = ends(&world, TxnResult::RolledBack);
     assert!((3..=5).contains(&tries), "{:?}", world.ended);
     let spent = |world: &World| world.controller().unwrap().own_changes_spent(&world.now);
@@ -308,7 +309,7 @@ fn a_recovery_beside_a_dead_device_is_over_within_twice_its_deadline() {
     assert!(interrupted > 10);
 }
 
-/// A module that misses one answer is not dead, even beside a module of its node that has long been
+/// A module that misses one answer is not dead, even if another module of the node has long been
 /// dead and could not be bypassed yet.
 #[test]
 fn a_module_that_misses_one_answer_beside_a_dead_one_is_not_bypassed() {

@@ -15,7 +15,6 @@ pub struct Case {
     pub says: &'static str,
 }
 
-/// Verdict of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaseVerdict {
     /// The device follows the rule.
@@ -28,14 +27,14 @@ pub enum CaseVerdict {
     NotTested(String),
 }
 
-/// Result of a case. An [`ExchangeError`] is a finding, too, since a missing answer violates the
+/// Result of a case. An [`ExchangeError`] is also a finding, since a missing answer violates the
 /// rule.
 pub type CaseResult = Result<CaseVerdict, ExchangeError>;
 
 /// Ends a case with a violation.
 ///
 /// # Errors
-/// Never; the type is that of a case result.
+/// Never; a case result has this type.
 pub fn found(what: impl Into<String>) -> CaseResult {
     Ok(CaseVerdict::Misbehaves(what.into()))
 }
@@ -43,15 +42,14 @@ pub fn found(what: impl Into<String>) -> CaseResult {
 /// Ends a case as passed, or with the violation `what`.
 ///
 /// # Errors
-/// Never; the type is that of a case result.
+/// Never; a case result has this type.
 pub fn holds(is_so: bool, what: impl FnOnce() -> String) -> CaseResult {
     Ok(if is_so { CaseVerdict::Passed } else { CaseVerdict::Misbehaves(what()) })
 }
 
-/// What a suite may change.
+/// The changes that a suite may make.
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteScope<'a> {
-    /// Ports whose light may be moved.
     pub ports: &'a [String],
     /// Number of circuits created to measure set-up times.
     pub rounds: u32,
@@ -115,7 +113,6 @@ impl SuiteResults {
         goes_on
     }
 
-    /// Records a case that could not be tested.
     pub fn skip(&mut self, case: Case, why: impl Into<String>) {
         self.cases.push((case, CaseVerdict::NotTested(why.into())));
     }
@@ -126,10 +123,6 @@ pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
 
 /// Operations of a suite between cases.
 pub trait SuiteSession {
-    /// Reconnects after a lost connection.
-    ///
-    /// # Errors
-    /// If the device is unreachable.
     fn reconnect(&mut self) -> Result<(), ExchangeError>;
 
     /// Removes the circuits that a case created.

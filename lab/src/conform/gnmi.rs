@@ -53,7 +53,6 @@ pub struct GnmiSuite {
 /// Roots of the model and of the model that it extends.
 const WHOLE: [&str; 3] = ["/optical-switch", "/connections", "/components"];
 
-/// Rules that cannot be tested over gNMI.
 const UNTESTABLE: [(&str, &str); 5] = [
     ("cold start: REMOVE, RESTORE, MAINTAIN", "the suite does not restart a device"),
     ("warm restart without a hit", "the suite does not restart a device"),
@@ -489,7 +488,6 @@ impl SuiteSession for GnmiSuite {
     }
 }
 
-/// Finding if the account is rejected.
 const LOG_IN: Case = case("log-in", "gNMI 3.1", "the account may read");
 
 const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Case {

@@ -17,26 +17,22 @@ use tokio_rustls::rustls::{
     StreamOwned,
 };
 
-/// Maximum uninterrupted wait, after which interruptions are checked.
+/// The longest uninterrupted wait.
 const SLICE: Duration = Duration::from_millis(50);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why an exchange failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
-    /// The connection is lost or cannot be established.
     #[error("{0}")]
     Lost(String),
-    /// No answer in time.
     #[error("{0}")]
     Silent(String),
-    /// The answer is malformed.
     #[error("{0}")]
     Nonsense(String),
     /// The device reports a defect.
     #[error("{0}")]
     Broken(String),
-    /// An operator interrupted the suite.
     #[error("interrupted")]
     Interrupted,
 }
@@ -67,7 +63,6 @@ pub trait Link {
     fn shield(&mut self);
 }
 
-/// A real device.
 pub struct RealDevice {
     address: LinkAddress,
     stream: Option<LinkStream>,

@@ -47,7 +47,6 @@ pub struct ModuleSuite {
     /// Requests without a reply. A late reply must not be matched to another request.
     unanswered: BTreeSet<u16>,
     next_transaction: u32,
-    /// From its identity.
     external_paths: u8,
     groups: usize,
     has_loopback: bool,
@@ -169,7 +168,7 @@ impl ModuleSuite {
         line[..length].to_vec()
     }
 
-    /// Returns the next reply, whatever its number. `None` after `within`.
+    /// Returns the next reply with any number. `None` after `within`.
     fn hear(&mut self, within: Duration) -> Result<Option<Reply>, ExchangeError> {
         let began = self.link.now();
         loop {

@@ -35,10 +35,8 @@ const WRITES: Case = Case {
     says: "nothing is written but custom pages, lower memory 64 to 84 and CDB messages",
 };
 
-/// Written addresses.
 type WrittenPlaces = Arc<Mutex<Vec<RegisterAddress>>>;
 
-/// A memory that records writes.
 struct WatchedMemory {
     memory: Eeprom,
     written: WrittenPlaces,

@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::case::{CaseVerdict, SuiteResults, percentile};
 use super::target::{Options, Protocol};
 
-/// The result of one rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
     pub id: String,
@@ -28,7 +27,6 @@ pub struct Line {
 pub struct SetUps {
     pub count: usize,
     pub median_seconds: f64,
-    /// 99th percentile.
     pub p99_seconds: f64,
 }
 
@@ -42,7 +40,6 @@ pub struct Untestable {
 pub struct SuiteReport {
     /// `lightloom.conform/v1`.
     pub schema: &'static str,
-    /// Version of this program.
     pub version: &'static str,
     pub target: String,
     /// `gnmi`, `scpi`, `tl1` or `serial`.
@@ -51,7 +48,6 @@ pub struct SuiteReport {
     pub standard: &'static str,
     pub identity: String,
     pub seed: u64,
-    /// Ports that could be moved.
     pub may_move: Vec<String>,
     /// Whether an operator interrupted it.
     pub interrupted: bool,
@@ -112,7 +108,6 @@ impl SuiteReport {
         }
     }
 
-    /// Returns the number of cases with this verdict.
     #[must_use]
     pub fn count(&self, verdict: &str) -> usize {
         self.cases.iter().filter(|line| line.verdict == verdict).count()
@@ -140,7 +135,6 @@ impl SuiteReport {
         Some(format!("set-up of {count} circuits: median {median:.1} ms, p99 {p99:.1} ms"))
     }
 
-    /// Formats the report for a terminal.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}\n{}\nagainst {}\n\n", self.target, self.identity, self.standard);
@@ -173,7 +167,6 @@ impl SuiteReport {
         text
     }
 
-    /// Formats the report as Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
         let safe = |text: &str| text.replace('|', "\\|").replace('\n', " ");
@@ -210,7 +203,6 @@ impl SuiteReport {
         text
     }
 
-    /// Formats the report as a self-contained HTML page.
     #[must_use]
     pub fn html(&self) -> String {
         let safe = |text: &str| {
@@ -254,7 +246,6 @@ impl SuiteReport {
         )
     }
 
-    /// Formats the report as JUnit XML for continuous integration.
     #[must_use]
     pub fn junit(&self) -> String {
         let mut suite = Suite::new(format!("conform {}", self.target));

@@ -143,7 +143,6 @@ impl ScpiSuite {
             .ok_or_else(|| ExchangeError::Nonsense(format!("`:syst:err?` answered with `{line}`")))
     }
 
-    /// Returns all connections.
     fn pairs(&mut self) -> Result<Pairs, ExchangeError> {
         let line = self.ask(":oxc:swit:conn:stat?")?;
         let read = || {

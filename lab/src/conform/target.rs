@@ -13,10 +13,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 use super::link::LinkAddress;
 
-/// Protocol of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// gNMI with the OCP model.
     Gnmi,
     /// SCPI of Polatis-style switches.
     Scpi,
@@ -31,7 +29,7 @@ pub enum Protocol {
 impl Protocol {
     pub const ALL: [Self; 5] = [Self::Gnmi, Self::Scpi, Self::Tl1, Self::Serial, Self::Eeprom];
 
-    /// Returns the URL scheme of its targets.
+    /// Returns the URL scheme of this protocol's targets.
     #[must_use]
     pub const fn scheme(self) -> &'static str {
         match self {
@@ -43,7 +41,6 @@ impl Protocol {
         }
     }
 
-    /// Returns the standard it is tested against.
     #[must_use]
     pub const fn standard(self) -> &'static str {
         match self {
@@ -56,7 +53,6 @@ impl Protocol {
     }
 }
 
-/// Protocol and address of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub protocol: Protocol,
@@ -96,7 +92,6 @@ impl FromStr for Target {
 
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The target as given on the command line.
     pub target: String,
     /// Ports whose light may be moved.
     pub may_move: Vec<String>,
@@ -109,7 +104,6 @@ pub struct Options {
     pub started: u64,
 }
 
-/// TLS to a device.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     /// CA certificate that signs the device's certificate, PEM.

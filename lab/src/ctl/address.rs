@@ -51,10 +51,8 @@ impl Certificates {
 #[derive(Clone)]
 pub(super) enum DaemonAddress {
     Socket(PathBuf),
-    /// Its network listener.
     Tls {
         address: String,
-        /// Name in its certificate.
         name: ServerName<'static>,
         /// Trusted CAs and the client certificate.
         config: Arc<ClientConfig>,
@@ -119,7 +117,6 @@ pub(super) enum Connection {
 }
 
 impl Connection {
-    /// Sets the read timeout.
     pub(super) fn patience(&self, within: Duration) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_read_timeout(Some(within)),

@@ -14,7 +14,6 @@ use serde_json::Value;
 use super::address::DaemonAddress;
 use lightloom::output;
 
-/// Size limit of an answer.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// An idle daemon starts its answer within this time.
 const FIRST_BYTE_WITHIN: Duration = Duration::from_millis(900);
@@ -34,7 +33,6 @@ const ROOM_WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct DaemonClient {
     /// The daemons of one fabric, at least one.
     addresses: Vec<DaemonAddress>,
-    /// Index of the leader.
     leads: Arc<AtomicUsize>,
 }
 
@@ -227,7 +225,7 @@ impl DaemonClient {
     }
 }
 
-/// Returns whether the answer is that of a standby.
+/// Returns whether the answer comes from a standby.
 fn stands_by(answer: &[u8]) -> bool {
     answer.starts_with(b"HTTP/1.1 421")
 }

@@ -39,11 +39,9 @@ use lightloom::output::{self, VerbOutcome};
 use lightloom::progress::Progress;
 use lightloom::result::ResultDocument;
 
-/// Limit on the number of rounds.
 const ROUNDS_MAX: usize = 2_000;
 /// Number of times to repeat a round without the modules that failed.
 const TRIES_MAX: usize = 16;
-/// Time to wait for another client's change.
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
 /// Less power counts as no light.
 const LEAST_DBM: f64 = -14.0;
@@ -158,7 +156,8 @@ impl CtlSession {
         Ok(serials)
     }
 
-    /// Runs rounds until every end is known, then returns every module to its initial path.
+    /// Runs rounds until the light source of every end is known, then returns every module to its
+    /// initial path.
     fn try_light(
         &self,
         site: &Rack,

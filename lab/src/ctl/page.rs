@@ -14,9 +14,7 @@ use anyhow::{Context, bail};
 use super::client::DaemonClient;
 use lightloom::output::{self, VerbOutcome};
 
-/// Size limit of a request head.
 const HEAD_BYTES_MAX: u64 = 16 << 10;
-/// Maximum number of browsers at a time.
 const CLIENTS_MAX: usize = 64;
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Waiting: for a daemon that is down, for devices that have not been read, for the end of a
-//! transaction. Every wait reports what it is waiting for.
+//! transaction. Every wait reports its reason.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -23,7 +23,6 @@ const CHANGE_WITHIN_MS: u64 = 30_000;
 /// Delay before the first message about a wait; later ones follow every [`SAY_EVERY`].
 const SAY_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_secs(5);
-/// Interval between attempts to reach the daemon.
 const TRY_EVERY: Duration = Duration::from_millis(100);
 
 struct WaitNotice {
@@ -163,7 +162,7 @@ impl CtlSession {
     }
 
     /// Waits for the end of a transaction. It is journalled, so a daemon that stops completes it
-    /// after a restart, which is awaited, too.
+    /// after a restart, which is awaited as well.
     pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<VerbOutcome> {
         output::note(&format!("transaction {txn} is on its way"));
         let (began, mut away) = (Instant::now(), None);
@@ -234,7 +233,6 @@ fn span(time: Duration) -> String {
     text::span(time.as_secs_f64())
 }
 
-/// Returns whether a new page replaces the previous one.
 fn redraws() -> bool {
     std::io::stdout().is_terminal()
 }

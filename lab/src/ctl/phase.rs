@@ -15,7 +15,6 @@ use lightloom::table::TextTable;
 
 /// Timeout of one long poll for the end of a phase change.
 const WAIT_MS: u64 = 30_000;
-/// Number of digits shown of a plan's digest.
 const DIGITS: usize = 12;
 
 #[derive(Debug, Args)]
@@ -25,10 +24,10 @@ pub(super) struct Phase {
     /// Time from now until the circuits are needed
     #[arg(long = "in", value_name = "TIME", value_parser = time::duration, default_value = "0ms")]
     within: Duration,
-    /// Minimum time for which they are needed
+    /// Minimum time of use
     #[arg(long = "for", value_name = "TIME", value_parser = time::duration, requires = "phase")]
     least: Option<Duration>,
-    /// Time for which no other job may request a phase [default: until the phase is over]
+    /// Time without requests of other jobs [default: until the phase is over]
     #[arg(long, value_name = "TIME", value_parser = time::duration)]
     lease: Option<Duration>,
     /// Job that holds the lease
@@ -112,7 +111,6 @@ impl CtlSession {
     }
 }
 
-/// Describes the result of a phase request.
 fn became(status: &PhaseStatus) -> String {
     let PhaseStatus { phase, reason, fix, .. } = status;
     let reason = reason.as_deref().unwrap_or_default();
@@ -148,7 +146,6 @@ fn became(status: &PhaseStatus) -> String {
     text
 }
 
-/// Lists the phases of the plan in force.
 fn listed(phases: &Phases) -> String {
     if phases.phases.is_empty() {
         return "no plan with phases is on the devices: lightloom ctl apply PLAN --phase NAME\n"

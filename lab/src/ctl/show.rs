@@ -87,15 +87,14 @@ fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
-/// Number of circuits named in a refusal.
 const CUTS_SHOWN_MAX: usize = 6;
 
-/// Returns whether the name is that of a transceiver, that is, of a bundle.
+/// Returns whether the name belongs to a transceiver, that is, a bundle.
 fn is_module(device: &str) -> bool {
     device.parse::<lightloom_units::id::BundleId>().is_ok()
 }
 
-/// Returns whether the name is that of an optical switch in a plan.
+/// Returns whether the name belongs to an optical switch of a plan.
 fn is_switch(device: &str) -> bool {
     device.parse::<lightloom_units::id::OcsId>().is_ok()
 }

@@ -3,9 +3,9 @@
 //! known faults.
 //!
 //! Each pass computes the desired state from the daemon's answers, reads the observed state from
-//! Slurm and applies the difference. No state is kept, so a restarted process simply goes on.
-//! Nothing changes while the daemon is unreachable, sends an answer older than an earlier one, or
-//! does not know its plan.
+//! Slurm and applies the difference. No state is kept, so that a restarted process simply
+//! continues. Nothing changes while the daemon is unreachable, sends an answer older than an
+//! earlier one, or does not know its plan.
 
 pub(crate) mod agree;
 pub(super) mod kubernetes;
@@ -76,7 +76,6 @@ struct Follow {
     every: u64,
 }
 
-/// A scheduler that this program reads and changes.
 trait Scheduler {
     const NAME: &'static str;
     /// The message if the scheduler shows other rings than those just loaded.
@@ -161,7 +160,6 @@ impl Scheduler for Scontrol<'_> {
     }
 }
 
-/// The last answer of the daemon.
 #[derive(Default)]
 struct DaemonPlan {
     /// The leadership epoch and the number of ledger changes.

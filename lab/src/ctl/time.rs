@@ -8,7 +8,7 @@ use chrono::{DateTime, Local};
 /// Parses a duration such as `5m`, `90s` or `500ms`.
 ///
 /// # Errors
-/// What is missing or wrong, and how to write it.
+/// The mistake and the correct notation.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms = match &text[digits.len()..] {
@@ -29,7 +29,7 @@ const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
 /// Parses a [`duration`] for a confirmation: more than zero and at most a week.
 ///
 /// # Errors
-/// What is missing or wrong, and how to write it.
+/// The mistake and the correct notation.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {
@@ -47,7 +47,6 @@ pub(super) fn until(unix_ms: u64) -> Option<f64> {
     Some(then.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f64())
 }
 
-/// Returns the local time as `18:32:28`.
 pub(super) fn clock_now() -> String {
     Local::now().format("%H:%M:%S").to_string()
 }

@@ -17,10 +17,9 @@ use super::time;
 use lightloom::kinds;
 use lightloom::output::WrongUsage;
 
-/// The body of an apply; a plan in it keeps the bytes of its file.
+/// The body of an apply; a plan in it keeps the bytes of the file.
 pub(super) type ApplyBody = body::ApplyBody<Box<RawValue>>;
 
-/// The largest plan file.
 const PLAN_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
@@ -38,7 +37,7 @@ pub(super) struct Wanted {
     /// The phase to apply, for a plan with phases.
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
-    /// What the apply may disturb.
+    /// How much the apply may disturb.
     #[arg(long, value_enum, default_value_t)]
     mode: Mode,
     /// For a preview: show the bytes of every device, even where they are the same.
@@ -132,7 +131,7 @@ enum Mode {
     /// Refuse if any device differs from the journal.
     #[default]
     Safe,
-    /// Move what the plan names, whatever its current position.
+    /// Move the plan's slots from any position.
     Update,
     /// Make the devices match the plan exactly; everything else on them goes dark.
     Overwrite,
@@ -217,7 +216,6 @@ fn read(path: &Path) -> anyhow::Result<ApplyBody> {
     parse(&shown.to_string(), bytes)
 }
 
-/// A file with positions instead of a plan.
 #[derive(Deserialize)]
 struct PositionsFile {
     target: BTreeMap<String, BTreeMap<u32, u32>>,

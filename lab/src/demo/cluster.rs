@@ -29,12 +29,11 @@ const SOCKET: &str = "daemon/lightloomd.sock";
 const KEY_BYTES: u64 = 1024;
 const LOWEST_PORT: u16 = 10_000;
 
-/// The size of the cluster.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Size {
     #[arg(long, value_name = "N", default_value_t = 72, hide = true, value_parser = clap::value_parser!(u32).range(16..=512))]
     nodes: u32,
-    /// Nodes of the job for which the fabric is planned.
+    /// Nodes of the job in the fabric file.
     #[arg(long, value_name = "N", default_value_t = 64, hide = true, value_parser = clap::value_parser!(u32).range(4..=512))]
     pub(super) job_nodes: u32,
 }

@@ -23,7 +23,6 @@ use lightloom_fabric::provenance::Inputs;
 
 /// The node that fails, in the middle of a ring.
 const DIES: &str = "n5";
-/// The scenario of the emulated run.
 const SCENARIO: &str = "kind: scenario
 version: 2
 name: node-dies
@@ -125,7 +124,6 @@ impl Demonstration {
         ctl::read_at(&self.cluster.socket(), "/v1/status")
     }
 
-    /// Returns the plan in force and its digest.
     fn plan(&self) -> anyhow::Result<(String, Plan)> {
         let plan: Value = ctl::read_at(&self.cluster.socket(), "/v1/plan")?;
         Ok((digest(&plan), serde_json::from_value(plan)?))
@@ -228,7 +226,7 @@ impl Demonstration {
         Ok(())
     }
 
-    /// Checks that every digest is that of the plan in force, and prints the summary.
+    /// Checks that every digest belongs to the plan in force, and prints the summary.
     fn end(mut self, after: &str) -> anyhow::Result<()> {
         for (place, digest) in &self.live.digests {
             let is_one = digest.len() >= 12 && after.starts_with(digest.as_str());
@@ -268,8 +266,8 @@ fn hosts(nodes: &[impl ToString]) -> Hosts {
     nodes.iter().map(ToString::to_string).collect()
 }
 
-/// Returns the number of rings on which a job runs, or `None` if it uses part of a ring or a node
-/// in no ring.
+/// Returns the number of rings that a job uses, or `None` if it uses part of a ring or a node in no
+/// ring.
 fn whole_rings(job: &Hosts, plan: &Plan) -> Option<usize> {
     let rings = plan.groups.iter().map(|group| hosts(&group.nodes));
     let met: Vec<Hosts> = rings.filter(|ring| !ring.is_disjoint(job)).collect();

@@ -12,7 +12,6 @@ use anyhow::{Context, bail, ensure};
 use rustix::process::{Pid, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How often conditions are polled.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long all processes may take to end.
 const END_WITHIN: Duration = Duration::from_secs(10);
@@ -105,7 +104,6 @@ impl Drop for Processes {
     }
 }
 
-/// Returns all descendants of this process.
 fn descendants() -> Vec<Pid> {
     // A zombie needs no further signal.
     let parent = |text: &str| {

@@ -38,14 +38,14 @@ pub(crate) struct LimitArguments {
     #[arg(long, value_delimiter = ',', value_enum, value_name = "ORDER")]
     schedule: Vec<ScheduleArgument>,
     /// What replicas share of the training state: 0 nothing, 1 the optimizer, 2 also the gradients,
-    /// 3 everything (FSDP) [default: that of the constants, 1].
+    /// 3 everything (FSDP) [default: from the constants, 1].
     #[arg(long, value_name = "STAGE", value_parser = clap::value_parser!(u8).range(0..=3))]
     zero: Option<u8>,
-    /// How context parallelism exchanges keys and values [default: that of the constants, ring].
+    /// How context parallelism exchanges keys and values [default: from the constants, ring].
     #[arg(long, value_enum, value_name = "HOW")]
     cp_exchange: Option<ContextArgument>,
     /// Split tokens over TP outside the matrix products: all-gather and reduce-scatter instead of
-    /// all-reduce [default: that of the constants, yes].
+    /// all-reduce [default: from the constants, yes].
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     sequence_parallel: Option<bool>,
     /// Features of the software, instead of those in its recipe for the model: `none`, or some of
@@ -93,7 +93,6 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 }
 
 impl LimitArguments {
-    /// Returns the limits of the search.
     pub(crate) fn limits(&self) -> Limits {
         let recompute = self.recompute.iter().map(|recompute| match recompute {
             RecomputeArgument::None => Recompute::None,

@@ -14,8 +14,8 @@ use lightloom_units::seed::Seed;
 use crate::compare::fault_source;
 use lightloom::table::TextTable;
 
-/// The cluster on which faults are replayed to find the share of wasted GPUs: 2,880 GPUs in nodes
-/// of four.
+/// The cluster for replays of faults, which yield the share of wasted GPUs: 2,880 GPUs in nodes of
+/// four.
 const CLUSTER: Cluster = Cluster { nodes: 720, gpus_per_node: 4 };
 /// Bytes of a checkpoint per weight: master weight, two moments and the weight.
 const CHECKPOINT_BYTES_PER_WEIGHT: f64 = 14.0;
@@ -49,8 +49,7 @@ pub(crate) struct OperationArguments {
     /// Seconds to restart a job from its checkpoint.
     #[arg(long, requires = "faults", value_name = "SECONDS", default_value_t = 600.0)]
     restart: f64,
-    /// Seconds for which a checkpoint stops the job [default: 14 B per weight into a store of 2
-    /// TB/s].
+    /// Seconds that a checkpoint stops the job [default: 14 B per weight into a store of 2 TB/s].
     #[arg(long, requires = "faults", value_name = "SECONDS")]
     checkpoint_write: Option<f64>,
     /// Seconds between checkpoints [default: Young's optimum].
@@ -61,7 +60,7 @@ pub(crate) struct OperationArguments {
     straggler_loss: f64,
 }
 
-/// Replayed faults, and the waste computed so far by design and group size.
+/// Replayed faults, and the waste by design and group size as a cache.
 pub(crate) struct Faults<'a> {
     arguments: &'a OperationArguments,
     samples: Vec<Timeline>,
@@ -69,7 +68,6 @@ pub(crate) struct Faults<'a> {
 }
 
 impl OperationArguments {
-    /// Returns the faults that the flags ask for, if any.
     pub(crate) fn faults(&self, inputs: &mut Inputs) -> anyhow::Result<Option<Faults<'_>>> {
         let Some(text) = &self.faults else { return Ok(None) };
         let shares = [self.fault_rate, self.detect, self.replan, self.restart, self.straggler_loss];

@@ -18,7 +18,6 @@ use lightloom::files;
 use lightloom::output;
 use lightloom::table::TextTable;
 
-/// Options of the packet runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PacketArguments {
     /// Also run each mapping shown packet by packet, and compare with the formula.
@@ -47,10 +46,10 @@ impl PacketArguments {
         ran.map_err(|refusal| output::note(&format!("{} on {arch}: {refusal}", job.mapping))).ok()
     }
 
-    /// Writes the traces that the flags ask for.
+    /// Writes the requested traces.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If a file cannot be created.
     pub(crate) fn write_traces(&self, ran: &ExcerptRun) -> anyhow::Result<()> {
         if let Some(folder) = &self.chakra_out {
             write_chakra(folder, &ran.graph, &ran.machine)?;
@@ -88,10 +87,10 @@ pub(crate) fn write_chakra(
     Ok(())
 }
 
-/// Writes a step that was run as a Chrome trace.
+/// Writes a completed step as a Chrome trace.
 ///
 /// # Errors
-/// If the file cannot be written.
+/// If the file cannot be created.
 pub(crate) fn write_chrome(
     path: &Path,
     graph: &TaskGraph,

@@ -53,7 +53,6 @@ struct Marks {
     mappings_tried: Option<IgnoredAny>,
 }
 
-/// The kind of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InputKind {
     Fabric,
@@ -176,7 +175,6 @@ fn json<'b, T: Deserialize<'b>>(name: &str, bytes: &'b [u8], kind: InputKind) ->
         .with_context(|| format!("{name} looks like a {} and is not one", kind.name()))
 }
 
-/// Recognises the kind of a file.
 fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => bail!("{name} is empty; {READABLE}"),

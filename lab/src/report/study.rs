@@ -15,20 +15,18 @@ use lightloom_study::cost::{
 use lightloom_study::reproduce::{Claim, Inputs as ClaimInputs, infinitehbd};
 use lightloom_units::seed::Seed;
 
-/// The shares of failed nodes at which curves have points.
+/// The shares of failed nodes on the curves.
 const FAULT_RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10];
 /// Node samples per point of a curve.
 const NODES_A_POINT: u32 = 100_000;
 /// The fewest and the most snapshots per point.
 const SNAPSHOTS: [u32; 2] = [4, 200];
 
-/// The designs to compare, and the faults.
 pub(super) struct StudyQuestion<'a> {
     pub(super) cluster: Cluster,
     pub(super) designs: &'a [Box<dyn Architecture>],
     pub(super) own: Option<String>,
     pub(super) tp: u32,
-    /// The source of the faults, in words.
     pub(super) faults: String,
     pub(super) trace: Option<&'a FaultTrace>,
     pub(super) samples: &'a [Timeline],
@@ -55,7 +53,6 @@ pub(super) fn samples(
         .with_context(|| format!("{name} does not fit this cluster"))
 }
 
-/// Compares the designs under the faults.
 pub(super) fn comparison(question: &StudyQuestion<'_>) -> Comparison {
     let StudyQuestion { cluster, designs, tp, samples, seed, .. } = *question;
     let study = Study { cluster, architectures: designs, tp: &[tp], jobs: &[], samples };
@@ -116,7 +113,7 @@ pub(super) fn costs(
     })
 }
 
-/// Returns the site of a cluster, with the network card for which costs are shown by default.
+/// Returns the site of a cluster, with the default network card of the cost tables.
 pub(super) const fn site(gpus: u32, gpus_per_node: u32) -> Site {
     Site { gpus, gpus_per_node, nic: NicRate::G400 }
 }

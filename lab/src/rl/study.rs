@@ -52,7 +52,7 @@ const ANSWERS: [((f64, f64), &str); 3] = [
 ];
 const HOSTS: [(f64, &str); 2] = [(0.0, "nothing"), (0.005, "5 ms a decode step")];
 
-/// The baselines for which the paper does not say how replicas are sized.
+/// The baselines for papers that do not say how replicas are sized.
 const BASELINES: [(Baseline, &str); 2] = [
     (Baseline::Even, "the best size, dealt out"),
     (Baseline::Shared, "the best size, shared queue"),
@@ -71,8 +71,8 @@ enum Baseline {
     Size(u32),
 }
 
-/// Explains the throughput of changing replicas, divided by that of the best single size and by
-/// that of sizes chosen once.
+/// Explains the throughput of changing replicas, relative to the best single size and to sizes
+/// chosen once.
 fn why_orchestrrl() -> Vec<Why> {
     let Some(known) = reports() else { return Vec::new() };
     let why = |claim, sentence, baselines: &'static [(Baseline, &'static str)]| {
@@ -115,7 +115,7 @@ const LOOPS: [(&[TrainingLoop], &str); 2] = [
     (&[TrainingLoop::Streaming], "streaming alone"),
 ];
 
-/// Explains the throughput of streaming on separate GPUs, divided by that of stages in turn on all
+/// Explains the throughput of streaming on separate GPUs, relative to consecutive stages on all
 /// GPUs.
 fn why_streamrl() -> Why {
     let open = vec![
@@ -159,7 +159,6 @@ const CACHES: [(f64, &str); 2] = [(1.0, "eight bits"), (2.0, "sixteen bits")];
 const CONTEXTS: [(f64, &str); 2] =
     [(4096.0, "4,096 tokens in the mean"), (2048.0, "4,096 at the end, half of that in the mean")];
 
-/// The assumption that would have to hold.
 const KERNELS: [(bool, &str); 1] = [(true, "read memory while they compute")];
 
 /// Explains the tokens per second and GPU of the largest batch within 50 ms per token, with each
@@ -222,8 +221,8 @@ const PREFIX_TOKENS: [(f64, &str); 2] = [(16_000.0, "16,000 in the mean"), (4_00
 const ZIPF: [(f64, &str); 3] = [(1.0, "Zipf's law"), (0.8, "exponent 0.8"), (1.2, "exponent 1.2")];
 const ROOM: [(f64, &str); 2] = [(0.3, "30 % of the caches"), (0.1, "10 %")];
 
-/// Explains the throughput and the hit rate of a shared pool, divided by those of separate
-/// replicas, all overloaded.
+/// Explains the throughput and the hit rate of a shared pool, relative to separate replicas, all
+/// overloaded.
 fn why_tokenlake() -> [Why; 2] {
     let open = || {
         vec![

@@ -13,7 +13,7 @@ use lightloom::output::{VerbOutcome, WrongUsage};
 use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 
-/// Compute how long one collective takes, and with which algorithm and protocol.
+/// Compute how long one collective takes, with the algorithm and protocol used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom workload collective all-reduce --accelerator h100 --gpus 4096 --size 1MiB,64MiB,1GiB
@@ -23,7 +23,7 @@ pub(super) struct CollectiveArguments {
     /// The collective.
     #[arg(value_enum)]
     kind: Kind,
-    /// The accelerator, whose link rates are used.
+    /// The accelerator, which determines the link rates.
     #[arg(long, value_name = "NAME", default_value = "h100")]
     accelerator: String,
     /// The number of GPUs.
@@ -33,8 +33,7 @@ pub(super) struct CollectiveArguments {
     /// all-gather.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1MiB,64MiB,1GiB")]
     size: Vec<Bytes>,
-    /// Another domain than that in which the GPUs are sold: khop:2|3|4, nvl:36|72|576, dgx, tpuv4,
-    /// big-switch.
+    /// Another domain than the GPUs' usual one: khop:2|3|4, nvl:36|72|576, dgx, tpuv4, big-switch.
     #[arg(long, value_name = "ARCH")]
     arch: Option<String>,
     /// GPUs from one rank to the next: 8 if TP 8 lies between them.

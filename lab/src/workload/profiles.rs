@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads PyTorch profiles as a stream. A profile of ten million events has gigabytes of JSON, of
-//! which little is kept.
+//! Reads PyTorch profiles as a stream. A profile of ten million events has gigabytes of JSON, and
+//! only little is kept.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -10,7 +10,7 @@ use anyhow::Context;
 use lightloom::progress::Progress;
 use lightloom_training::kineto::{self, ProfiledStep, Profiles};
 
-/// The bytes by which the kind of a file is recognised.
+/// The bytes that reveal the kind of a file.
 const HEAD: usize = 1 << 16;
 const BUFFER: usize = 1 << 20;
 

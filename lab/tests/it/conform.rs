@@ -20,7 +20,7 @@ use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 
-/// A link to an emulated device; a virtual second passes when the device has nothing to do.
+/// A link to an emulated device; a virtual second passes when the device is idle.
 struct Emulated<D> {
     device: Rc<RefCell<Faulty<D>>>,
     port: Port,
@@ -129,7 +129,7 @@ fn tested_with<D: EmulatedDevice + FaultyLight + 'static>(
     let link = Emulated {
         device: Rc::clone(&device),
         port,
-        // By then the light of the operator's circuits is stable.
+        // The light of the operator's circuits is stable by then.
         now: SimTime::START + Picoseconds::from_millis(1_000),
         line: Line(0),
         inbox: Vec::new(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite against gNMI servers that are not optical switches: it reports one finding and asks
-//! nothing else.
+//! The suite against gNMI servers that are not optical switches: it reports one finding and sends
+//! no further requests.
 
 use std::cell::RefCell;
 use std::rc::Rc;

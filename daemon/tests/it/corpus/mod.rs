@@ -70,7 +70,7 @@ pub(crate) fn tl1_reply(bytes: &[u8]) {
     heard(Tl1::new("user", "secret", true), bytes);
 }
 
-/// Checks that each accepted position is held by one slot only, whatever a device sends.
+/// Checks that no output of a device makes two slots hold one accepted position.
 fn heard(dialect: impl Dialect, bytes: &[u8]) {
     let mut session = Session::new(dialect);
     let mut out = Vec::new();

@@ -1,26 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Searches one order of all requests that explains every answer, in which each request lies
-//! between its sending and its answer. It is Wing and Gong's search with Lowe's memory, over a
-//! specification of one page.
+//! Searches an order of all requests that explains every answer and places each request between its
+//! sending and its answer. It is Wing and Gong's search with Lowe's memory, over a specification of
+//! one page.
 //!
 //! It knows what clients sent and received, and nothing about the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A client's request, or what the daemon did later.
+/// A client's request, or a later event of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Did {
     /// A change of circuits: the request id, a digest that distinguishes requests, the expected
     /// version, and whether it waits for a confirmation.
-    Apply { id: u32, digest: u32, expected: Option<u64>, confirm: bool, got: Got },
-    /// Keep the change with this number.
-    Confirm { id: u32, txn: u32, got: Got },
-    /// Undo the change with this number.
-    Rollback { id: u32, txn: u32, got: Got },
-    /// The status: its version, the change under way, and the one that waits for a confirmation.
-    Read { version: u64, open: Option<u32>, pending: Option<u32> },
-    /// The end of a change, committed or not.
-    End { txn: u32, committed: bool },
+    Apply {
+        id: u32,
+        digest: u32,
+        expected: Option<u64>,
+        confirm: bool,
+        got: Got,
+    },
+    Confirm {
+        id: u32,
+        txn: u32,
+        got: Got,
+    },
+    Rollback {
+        id: u32,
+        txn: u32,
+        got: Got,
+    },
+    /// The status: its version, the open change, and the one that waits for a confirmation.
+    Read {
+        version: u64,
+        open: Option<u32>,
+        pending: Option<u32>,
+    },
+    End {
+        txn: u32,
+        committed: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +51,6 @@ pub(crate) enum Got {
     Nothing,
 }
 
-/// One line of the history, with the times of sending and answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub sent: u64,
@@ -141,7 +158,8 @@ impl Model {
 /// Returns the steps of the search that found an order.
 ///
 /// # Errors
-/// The longest order found and what cannot follow it, or that the search takes too many steps.
+/// The longest order found and the line that cannot follow it, or that the search takes too many
+/// steps.
 pub(crate) fn check(start: &Model, history: &[Line], steps_max: u64) -> Result<u64, String> {
     let mut lines = history.to_vec();
     lines.sort_by_key(|line| line.sent);

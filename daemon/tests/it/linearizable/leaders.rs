@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same with three daemons and a real etcd. The leader is asked to leave, dies, or sleeps
-//! longer than its lease and wakes. One order of the requests explains the answers of all three.
-//! Skipped with a note if etcd is not installed.
+//! The same with three daemons and a real etcd. The leader resigns, dies, or sleeps longer than its
+//! lease and wakes. One order of the requests explains the answers of all three. Skipped with a
+//! note if etcd is not installed.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +18,6 @@ use crate::over_sockets::etcd::{self, etcd};
 use crate::over_sockets::relay::{Passes, Relay};
 use crate::over_sockets::{Switch, talk, wait_for};
 
-/// What happens to the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Leaves,
@@ -38,7 +37,6 @@ use Change::{Dies, EtcdDies, EtcdIsFull, EtcdSleeps, Leaves, Sleeps, Way};
 
 pub(crate) struct Daemons {
     pub(crate) folder: tempfile::TempDir,
-    /// The address of etcd.
     pub(crate) url: String,
     pub(crate) etcd: Child,
     pub(crate) children: Vec<Child>,
@@ -111,7 +109,6 @@ impl Daemons {
         })
     }
 
-    /// Restarts the daemons that have ended.
     fn restart(&mut self) {
         for number in 0..self.children.len() {
             if self.children[number].try_wait().unwrap().is_some() {
@@ -144,7 +141,7 @@ impl Daemons {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
-    /// Carries out a change around the leader, for `lasts` if it does not end by itself.
+    /// Carries out a change around the leader, for `lasts` unless it ends earlier.
     fn suffer(&mut self, change: Change, lasts: Duration) {
         let leads = wait_for("a daemon that leads", || self.leads());
         match change {
@@ -191,7 +188,6 @@ impl Daemons {
         let pid = Pid::from_child(&self.children[leads]);
         kill_process(pid, signal).unwrap();
         if change == Sleeps {
-            // Longer than its lease.
             thread::sleep(Duration::from_millis(3_200));
             kill_process(pid, Signal::CONT).unwrap();
         }

@@ -38,7 +38,6 @@ pub(crate) fn etcd(folder: &Path) -> Option<(Child, String)> {
     panic!("etcd does not start");
 }
 
-/// Starts the same etcd again after its end.
 #[allow(dead_code, reason = "not every program that has this file ends one")]
 pub(crate) fn again(folder: &Path, client: &str) -> Child {
     start(folder, client, &std::fs::read_to_string(folder.join("peer")).unwrap())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The real daemon in its own process, a client of its API over the socket, and a small SCPI switch
-//! for these tests only.
+//! that only these tests use.
 
 pub(crate) mod etcd;
 pub(crate) mod relay;
@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 pub(crate) struct Switch {
     pub circuits: Mutex<BTreeMap<u32, u32>>,
     pub switch_millis: AtomicU64,
-    /// Reports success and does nothing.
     pub lies: AtomicBool,
     /// Answers the next commands with noise.
     pub babbles: AtomicBool,

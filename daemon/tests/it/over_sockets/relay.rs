@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// What happens to the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Passes {
@@ -15,7 +14,6 @@ pub(crate) enum Passes {
     /// Delivered when the relay is open again, at a different time for each connection.
     Late,
     Never,
-    /// Each piece after 0.4 s.
     Slowly,
 }
 

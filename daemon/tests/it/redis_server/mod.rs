@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A real Redis on loopback, for tests of its clients.
+//! A real Redis on loopback, for tests of Redis clients.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 /// A Redis process that ends with the test.
 pub(crate) struct Redis {
     child: Child,
-    /// Its address.
     pub(crate) address: String,
 }
 

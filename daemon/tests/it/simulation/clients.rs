@@ -16,7 +16,7 @@ fn s5_a_slow_device_holds_up_nobody_else() {
         world.ask(Micros::from_millis(10), "alice", "one", Request::Apply(apply(1)));
         world.run_for(Micros::from_secs(90));
         world.check_at_rest();
-        // By design, the drain control waits for the whole wave.
+        // The drain control is designed to wait for the whole wave.
         let other = |device: &DeviceName| !["ocs1", "switch0"].contains(&device.as_str());
         let others = world.switched_at.iter().filter(|(device, _)| other(device));
         others.map(|(_, at)| at.0).max().unwrap_or(0)
@@ -25,7 +25,7 @@ fn s5_a_slow_device_holds_up_nobody_else() {
     let usual = done_at(None);
     for slow in [2_000, 20_000, 10_000_000] {
         let held = done_at(Some(slow));
-        // Nothing moves before all devices are armed: one read in flight, then the arm.
+        // All devices are armed before any moves: one read in flight, then the arm.
         let arming = 2 * slow;
         assert!(
             held <= usual + arming + 2_000,
@@ -34,7 +34,7 @@ fn s5_a_slow_device_holds_up_nobody_else() {
     }
 }
 
-/// S5: changes of other devices take no longer beside a slow or silent device.
+/// S5: changes of other devices take no longer because one device is slow or silent.
 #[test]
 fn s5_changes_beside_a_slow_device_take_as_long_as_ever() {
     const CHANGES: u64 = 500;
@@ -69,12 +69,12 @@ fn s5_changes_beside_a_slow_device_take_as_long_as_ever() {
     assert!(held.iter().all(|held| *held < usual * 11 / 10), "{held:?}, usually {usual}");
 }
 
-/// An inventory in which everything fits into one wave.
+/// An inventory that fits into one wave.
 fn wide() -> Inventory {
     Inventory { dark_links_max: 1024, ..inventory() }
 }
 
-/// S5: an operation without an answer is given up within 100 ms of its deadline.
+/// S5: an operation without an answer ends within 100 ms of the deadline.
 #[test]
 fn s5_a_deadline_is_kept() {
     let mut world = World::new(3, wide(), Faults::default());
@@ -145,8 +145,7 @@ fn s7_ten_changes_of_its_own_an_hour_and_no_more_after_a_restart() {
     for _ in 0..15 {
         let model = world.devices.get_mut(&DeviceName::from("ocs0")).unwrap();
         model.positions.pop_first();
-        // If it came sooner, it would count as another controller and be left alone after three
-        // times.
+        // If it came sooner, it would count as another controller and be ignored after three times.
         world.run_for(Micros::from_secs(200));
         restored += usize::from(lit(&world) == target(1));
         world.kill();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which darkness is a fault, and what is bypassed (I9).
+//! The criteria for faults of dark fibres, and their bypasses (I9).
 
 use super::*;
 
@@ -129,7 +129,7 @@ fn crossed_cables_are_told_and_forgotten_with_the_first_read_that_sees_them_righ
     }
 }
 
-/// A device that dies between the last read and an apply is named within its own deadline.
+/// A device that dies between the last read and an apply is reported within its own deadline.
 #[test]
 fn a_device_that_dies_before_an_apply_is_told_within_its_own_deadline() {
     let mut world = two_fibres(1);
@@ -210,8 +210,7 @@ fn both_modules_of_a_dead_node_are_bypassed_by_one_change() {
 }
 
 /// If the neighbours of a dying node report it, one change bypasses both modules within
-/// milliseconds. A lost answer beside a cut fibre, or a shut-down port, is not taken for a dead
-/// node.
+/// milliseconds. A lost answer with a cut fibre, or a shut-down port, is not taken for a dead node.
 #[test]
 fn a_node_that_dies_is_bypassed_within_milliseconds_where_its_neighbours_report_it() {
     let mut took = Vec::new();
@@ -239,7 +238,7 @@ fn a_node_that_dies_is_bypassed_within_milliseconds_where_its_neighbours_report_
     }
     took.sort_unstable();
     println!("dead to bypassed: median {} us, worst {} us of 100", took[50], took[99]);
-    // One event in twenty is sent again after at least 10 ms.
+    // Of these events, one in twenty is sent again after at least 10 ms.
     assert!(took[80] < 10_000 && took[99] < 100_000, "{took:?}");
 }
 
@@ -263,8 +262,7 @@ fn a_lost_answer_beside_a_cut_fibre_is_no_dead_node() {
 }
 
 /// A fibre is cut while modules need 8 ms per answer, less than their promised maximum. No module
-/// is given up or considered dead, whether one node's modules are slow or all of them, as behind a
-/// busy host.
+/// is considered dead, whether one node's modules are slow or all of them, as behind a busy host.
 #[test]
 fn modules_that_answer_slowly_beside_a_cut_fibre_are_not_given_up() {
     for seed in 0..40 {
@@ -306,7 +304,7 @@ fn a_host_that_is_busy_while_a_fibre_is_cut_gives_no_module_up() {
 }
 
 /// One module of a node is dead, the other missed an answer two seconds ago, and then its port is
-/// shut down. The missed answer is outdated, so nothing is considered dark; a storm found that it
+/// shut down. The missed answer is outdated, so no fibre is considered dark; a storm found that one
 /// was.
 #[test]
 fn i9_an_answer_that_was_lost_before_the_light_was_is_no_silence() {
@@ -328,7 +326,7 @@ fn i9_an_answer_that_was_lost_before_the_light_was_is_no_silence() {
     }
 }
 
-/// The limits of a module are multiples of its promise, and never shorter than its line needs.
+/// The limits of a module are multiples of the promise, and never shorter than the line needs.
 #[test]
 fn limits_follow_what_a_module_promises_over_its_line() {
     let promise = Promise {

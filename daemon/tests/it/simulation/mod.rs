@@ -114,7 +114,7 @@ fn promise_their_times(inventory: &mut Inventory) {
     promise_times(inventory, None);
 }
 
-/// The same for modules that also report lost light.
+/// Sets the promised times of real modules that also report lost light.
 fn promise_reports(inventory: &mut Inventory) {
     promise_times(inventory, Some(Micros(300)));
 }
@@ -137,7 +137,7 @@ fn promise_times(inventory: &mut Inventory, answer: Option<Micros>) {
     }
 }
 
-/// Returns two switches and a ring of eight nodes, the first three of which have drain controls.
+/// Returns two switches and a ring of eight nodes. The first three nodes have drain controls.
 fn switches_and_ring() -> (Inventory, Setup) {
     let (mut inventory, setup) = ring(8, 2);
     add_switches(&mut inventory);

@@ -3,7 +3,6 @@
 
 use super::*;
 
-/// Draws a part of the ring.
 fn any_part(rng: &mut Stream) -> Part {
     let (node, bundle, path) =
         (rng.random_range(0..8), rng.random_range(0..2), rng.random_range(1..3));

@@ -14,13 +14,11 @@ use rand::RngExt;
 /// Probabilities from 0 to 1, drawn per operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
-    /// The request never arrives.
     pub lose_request: f64,
     /// It is executed, but the answer never arrives.
     pub lose_reply: f64,
     /// It is executed long after the deadline.
     pub late: f64,
-    /// The device refuses.
     pub refuse: f64,
     /// It is executed in part, and the device reports the failure.
     pub fail: f64,
@@ -82,13 +80,12 @@ pub(crate) struct ModelDevice {
     pub tampered: bool,
     /// Ports that an operator shut down: they send no light, and report it.
     pub shut: BTreeSet<Slot>,
-    /// Slots at which no light arrives.
+    /// The dark slots.
     pub unlit: BTreeSet<Slot>,
     /// The sender of the light at each slot with a fibre.
     pub neighbours: BTreeMap<Slot, String>,
-    /// The same as the driver last asked for it.
+    /// The neighbours as the driver last asked for them.
     named: BTreeMap<Slot, String>,
-    /// Reads so far.
     reads: u8,
     /// It did something other than requested, or did it badly.
     pub erred: bool,

@@ -23,7 +23,6 @@ const FOLDER: usize = usize::MAX;
 /// The path of the journal of a [world](super::World).
 pub(crate) const JOURNAL: &str = "/state/journal.log";
 
-/// The contents of a file.
 #[derive(Clone, Debug, Default)]
 struct Bytes {
     written: Vec<u8>,
@@ -57,7 +56,7 @@ struct State {
     capacity_bytes: Option<usize>,
     /// Syncs succeed without making anything durable.
     lies: bool,
-    /// The number of operations so far, and the number after which the machine stops.
+    /// The operations up to now, and the limit after which the machine stops.
     operations: u64,
     stops_after: Option<u64>,
 }
@@ -91,11 +90,9 @@ fn apply(names: &mut BTreeMap<PathBuf, usize>, change: &Renaming) {
     }
 }
 
-/// A handle to the disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk(Arc<Mutex<State>>);
 
-/// A handle to one file.
 #[derive(Debug)]
 pub(crate) struct Handle {
     disk: Disk,
@@ -124,7 +121,6 @@ impl Disk {
         }
     }
 
-    /// Loses all unsynced data.
     pub(crate) fn lose_all(&self) {
         let mut state = self.state();
         state.reset_names(|_| false);
@@ -134,14 +130,12 @@ impl Disk {
         }
     }
 
-    /// Returns a disk without folders.
     pub(crate) fn bare() -> Self {
         let disk = Self::default();
         disk.state().is_bare = true;
         disk
     }
 
-    /// Returns a copy of this disk.
     pub(crate) fn copied(&self) -> Self {
         Self(Arc::new(Mutex::new(self.state().clone())))
     }
@@ -186,7 +180,6 @@ impl Disk {
         self.state().lies = lies;
     }
 
-    /// Returns the number of operations so far.
     pub(crate) fn operations(&self) -> u64 {
         self.state().operations
     }
@@ -204,7 +197,6 @@ impl Disk {
         file.map(|file| state.files[*file].durable.clone()).unwrap_or_default()
     }
 
-    /// Returns the durable contents of the journal.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.read(JOURNAL)
     }
@@ -223,7 +215,7 @@ impl Disk {
 }
 
 impl State {
-    /// Keeps only these name changes, each as a whole. Files in a lost folder are lost, too.
+    /// Keeps only these name changes, each as a whole. Files in a lost folder are lost as well.
     fn reset_names(&mut self, mut keeps: impl FnMut(usize) -> bool) {
         let mut names = std::mem::take(&mut self.durable_names);
         for (number, changes) in self.renamed.drain(..).enumerate() {

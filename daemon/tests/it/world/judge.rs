@@ -20,7 +20,7 @@ const LATELY: Micros = Micros::from_secs(30);
 const SUSPECTED: Micros = Micros::from_secs(3_600);
 
 impl World {
-    /// Checks what the controller considers dark, while nothing moves.
+    /// Checks the fibres that the controller considers dark, while everything is at rest.
     pub(super) fn judge_darkness(&mut self) {
         let Some(controller) = self.controller().filter(|controller| !controller.is_busy()) else {
             return;
@@ -39,7 +39,7 @@ impl World {
         self.cut.contains(end) || self.mended.get(end).is_some_and(lately)
     }
 
-    /// I9: no fibre is considered dark without a fault, unless one of its ends is in attention.
+    /// I9: no fibre is considered dark without a fault, unless one end is in attention.
     fn check_darkness(&self, dark: &DarkFibre) {
         let crossed = self.cables[&dark.near] != self.inventory.fibres[&dark.near];
         let weak = self.devices[&dark.near.0].is_weak(dark.near.1);
@@ -150,8 +150,8 @@ impl World {
         }
     }
 
-    /// Checks that an undone change lights nothing that was bypassed since, and that no bypass
-    /// lights what it bypasses.
+    /// Checks that an undone change leaves later bypasses dark, and that a bypass does not light
+    /// the bypassed parts.
     pub(super) fn judge_end(&mut self) {
         let Some(controller) = self.controller() else { return };
         let ledger = controller.ledger();
@@ -201,7 +201,8 @@ impl World {
         panic!("{invariant} violated: {what}");
     }
 
-    /// Checks write-ahead, I1 on the wire, I4, I5, and that nothing is retried blindly.
+    /// Checks write-ahead, I1 on the wire, I4, I5, and that unknown outcomes are not retried
+    /// blindly.
     pub(super) fn check_send(&self, device: &DeviceName, op: &Op) {
         let Op::Switch { txn, moves } = op else { return };
         let is_lever = self.inventory.devices[device].is_lever;
@@ -273,7 +274,7 @@ impl World {
                 self.violated("I3", &format!("the plan {name} is forgotten"));
             }
         }
-        // Later records, and not only a crash, may have removed what was acknowledged.
+        // Later records, and not only a crash, may have removed acknowledged ones.
         if read.last_txn == self.durable.last_txn && read.version == self.durable.version {
             if self.durable.reported.keys().any(|part| !read.reported.contains_key(part)) {
                 self.violated("I3", "a report of a broken part is forgotten");

@@ -22,7 +22,7 @@ impl World {
         self.handle(Event::Up(device));
     }
 
-    /// Cuts the fibre at this end, or repairs it.
+    /// Cuts or repairs the fibre at this end.
     pub(crate) fn cut(&mut self, end: &FibreEnd, cut: bool) {
         let far = self.inventory.fibres[end].clone();
         for end in [end.clone(), far] {

@@ -37,7 +37,6 @@ use rand::RngExt;
 use device::{Faults, ModelDevice};
 use disk::Disk;
 
-/// A client's request.
 #[derive(Debug)]
 enum Wish {
     Request(Request, Option<Box<Plan>>),
@@ -45,10 +44,8 @@ enum Wish {
     Fault(Vec<Part>, Vec<Part>),
 }
 
-/// An event at a point in time.
 #[derive(Debug)]
 enum Happening {
-    /// The device executes a command.
     Execute {
         life: u32,
         device: DeviceName,
@@ -103,22 +100,19 @@ impl Ord for Entry {
     }
 }
 
-/// Where the daemon dies, counted over all its actions.
+/// The point of the daemon's death, counted over all its actions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CrashAt {
     /// The point: before, during or after a write, before a send, or before an answer.
     pub point: u64,
 }
 
-/// A device that restarts during a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Reboot {
     pub device: DeviceName,
-    /// The number of its operation, from 1.
+    /// The ordinal of the operation, from 1.
     pub operation: u64,
-    /// Whether its circuits survive.
     pub keeps: bool,
-    /// How long it is silent.
     pub boot: Micros,
 }
 
@@ -138,7 +132,6 @@ pub(crate) struct Counts {
     pub drifts: u64,
     pub shortened: u64,
     pub cuts: u64,
-    /// Bypasses that the policy began.
     pub bypasses: u64,
     /// Committed bypasses, and changes of plans that clients requested.
     pub bypassed: u64,
@@ -147,9 +140,7 @@ pub(crate) struct Counts {
     pub suspects: u64,
     /// Devices that were dead when a change was undone, and were brought back later.
     pub settled: u64,
-    /// Bypasses while a change waited for its confirmation.
     pub on_top: u64,
-    /// Reports of lost or returned light.
     pub signals: u64,
     /// Modules bypassed as dead, and those among them that had power all the time.
     pub dead: u64,
@@ -194,7 +185,7 @@ pub(crate) struct World {
     pub reboots: Option<Reboot>,
     /// Cut fibres by both ends; `mended` has the times of repairs.
     pub cut: BTreeSet<FibreEnd>,
-    /// The far end of each fibre as plugged in, whatever the fabric says.
+    /// The far end of each fibre as plugged in, even against the fabric.
     cables: BTreeMap<FibreEnd, FibreEnd>,
     mended: BTreeMap<FibreEnd, Micros>,
     /// The longest time until light settles after a switch.
@@ -202,7 +193,6 @@ pub(crate) struct World {
     lit_from: BTreeMap<DeviceName, Micros>,
     /// The slots without light at the last look, for modules that report it.
     unlit_before: BTreeMap<DeviceName, BTreeSet<Slot>>,
-    /// Whether light may have changed since.
     light_changed: bool,
     /// Devices without a connection to the daemon.
     disconnected: BTreeSet<DeviceName>,
@@ -216,7 +206,7 @@ pub(crate) struct World {
     said_broken: BTreeSet<Part>,
     /// When each device last executed a switch.
     pub switched_at: BTreeMap<DeviceName, Micros>,
-    /// When outcomes were given up as unknown.
+    /// The times of operations with unknown outcomes.
     pub unknown_at: Vec<Micros>,
     pub counts: Counts,
     pub crash_at: Option<CrashAt>,
@@ -228,7 +218,6 @@ pub(crate) struct World {
     pub ended: Vec<(Txn, TxnResult)>,
     /// The ledger of the durable records.
     pub durable: Ledger,
-    /// The plans that were ever written.
     plans: BTreeSet<String>,
     /// Records written later and not yet durable.
     unsynced: Vec<Record>,
@@ -249,7 +238,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Returns a world without rings, in which the policy has nothing to plan.
+    /// Returns a world without rings, so that the policy has no plan to make.
     pub(crate) fn new(seed: u64, inventory: Inventory, faults: Faults) -> Self {
         Self::with(seed, inventory, Setup::default(), faults)
     }
@@ -322,7 +311,6 @@ impl World {
         self.wish(after, actor, request_id, Wish::Request(request, None));
     }
 
-    /// Requests a plan of the ring.
     pub(crate) fn ask_plan(
         &mut self,
         after: Micros,
@@ -361,7 +349,6 @@ impl World {
         self.at(after, Happening::OperatorMoves);
     }
 
-    /// Handles an event now.
     pub(crate) fn happens(&mut self, event: Event) {
         self.handle(event);
     }
@@ -419,7 +406,7 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Execute { life, device, ticket, op, reply, late } => {
-                // For everybody who reads the device, this is an unexpected move.
+                // To all other readers of the device this is an unexpected move.
                 if late && let Some(model) = self.devices.get_mut(&device) {
                     model.tampered = true;
                 }

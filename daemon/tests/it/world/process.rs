@@ -75,7 +75,6 @@ impl World {
         self.at(self.dead_for, Happening::Restart);
     }
 
-    /// Returns whether the daemon dies at this point.
     pub(super) fn point(&mut self, what: &str) -> bool {
         if self.control.is_none() {
             return true;
@@ -111,7 +110,7 @@ impl World {
         }
         let first = controller.ledger().begun_anew(journal.head().to_owned());
         let dies = self.crash_chance > 0.0 && self.rng.random_bool(0.2);
-        // At any of its operations, or after all of them.
+        // At any operation, or after all of them.
         self.disk.stop_after(dies.then(|| self.rng.random_range(0..12)));
         if journal.restart(&first).is_ok() {
             self.counts.shortened += 1;
@@ -137,7 +136,6 @@ impl World {
                     }
                     self.send(device, ticket, op);
                 }
-                // The connection is started afresh.
                 Action::Abandon(device, _) => {
                     let life = self.life;
                     self.at(Micros(100), Happening::Down { life, device });
@@ -157,7 +155,7 @@ impl World {
         if self.point("before a write") {
             return false;
         }
-        // A crash keeps what was durable before, and of the new data any sectors.
+        // A crash keeps the earlier durable data, and of the new data any sectors.
         let inside = self.dies_here();
         let Some(journal) = &mut self.journal else { return false };
         let synced = records.iter().any(Record::is_waited_for);

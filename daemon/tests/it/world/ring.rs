@@ -17,7 +17,6 @@ use lightloom_units::seed::Seed;
 use super::World;
 use super::device::Faults;
 
-/// The one slot of a module.
 pub(crate) const SLOT: Slot = Slot(0);
 
 /// Returns a ring of `nodes` nodes with two bundles each and a job of `groups` groups of two nodes.
@@ -38,7 +37,7 @@ pub(crate) fn ring(nodes: u32, groups: u32) -> (Inventory, Setup) {
     let mut config = config.unwrap_or_else(|| panic!("{mistakes:?}"));
     config.cable(&installed);
     let mut inventory = config.inventory;
-    // As before a module has promised its times.
+    // Modules have not promised their times yet.
     inventory.devices.values_mut().for_each(|device| device.follows = None);
     let setup = Setup {
         installed: Some(installed),
@@ -67,8 +66,8 @@ pub(crate) fn two_fibres(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Bypass)
 }
 
-/// The same with the policy to report, so that nothing is bypassed after an undone change beside a
-/// dead module.
+/// The same with the policy to report, so that an undone change with a dead module is not followed
+/// by a bypass.
 pub(crate) fn two_fibres_reported(seed: u64) -> World {
     two_fibres_where(seed, OnFault::Report)
 }
@@ -98,7 +97,6 @@ pub(crate) fn paths(paths: &[(u32, u32)]) -> Apply {
 }
 
 impl World {
-    /// Returns the apply of a plan of the ring.
     pub(crate) fn apply_of(&self, plan: &Plan, confirm_within: Option<Micros>) -> Apply {
         let target = desired::paths(plan, &self.setup.modules).unwrap();
         let (plan_sha256, mode) = (sha256_of(plan), Mode::Update);
@@ -121,7 +119,7 @@ impl World {
         self.setup.installed.as_ref().unwrap()
     }
 
-    /// Requests circuits on modules, beside any plan.
+    /// Requests circuits on modules, independent of any plan.
     pub(crate) fn ask_paths(&mut self, id: &str, apply: Apply) {
         self.ask(Micros::default(), "alice", id, Request::Apply(apply));
     }

@@ -387,7 +387,6 @@ fn delete_ends(gnmi: &mut GnmiSuite) -> CaseResult {
     holds(peer.is_none(), || format!("it is gone, and the peer of `{input}` is {peer:?}"))
 }
 
-/// Returns whether a subscriber received this connection, either as new values or as a deletion.
 fn heard_of(heard: &[Answer], name: &str, is_gone: bool) -> bool {
     let has = |path: &lightloom_gnmi::message::Path| text(path).contains(name);
     heard.iter().any(|answer| {

@@ -295,7 +295,7 @@ fn arm_none(module: &mut ModuleSuite) -> CaseResult {
 }
 
 fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
-    // With group mask 0, even a module that accepts this moves nothing.
+    // The group mask is 0, so that a module that accepts this moves no group.
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
     let reply = module.send(1, command::FIRE, &payload)?;

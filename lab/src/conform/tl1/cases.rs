@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// Number of leading cases about the login. Without a login nothing else can be tested.
+/// Number of leading cases about the login. The other cases need a login.
 pub(super) const LOG_IN: usize = 2;
 
 pub(super) const STILL: &[Tested<Tl1Suite>] = &[

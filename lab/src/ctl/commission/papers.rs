@@ -17,9 +17,7 @@ pub(super) struct InventoryRow {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SerialCheck {
-    /// Number of correct entries.
     pub(super) as_written: usize,
-    /// Descriptions of the others.
     pub(super) wrong: Vec<String>,
 }
 
@@ -27,7 +25,6 @@ pub(super) struct SerialCheck {
 pub(super) struct CablingRecord {
     /// Number of cables that are fibres of the fabric.
     pub(super) as_planned: usize,
-    /// Descriptions of the others.
     pub(super) wrong: Vec<String>,
 }
 

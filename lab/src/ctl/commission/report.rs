@@ -33,7 +33,7 @@ pub(super) struct FibreReport {
     pub(super) finding: CablingFinding,
 }
 
-/// The saved document, from which the next call continues.
+/// The saved document, which the next call continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CommissionReport {
@@ -44,9 +44,7 @@ pub(super) struct CommissionReport {
     pub(super) record: Option<CablingRecord>,
     pub(super) rounds: usize,
     pub(super) fibres: Vec<FibreReport>,
-    /// Plugs to swap.
     pub(super) exchange: Vec<Swap>,
-    /// Light source of each end.
     pub(super) found: BTreeMap<String, LightSource>,
     /// Positions of modules before they were lit.
     pub(super) stood: BTreeMap<String, u32>,

@@ -14,7 +14,6 @@ use super::or_dash;
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
-/// Number of names per table cell.
 const NAMES_MAX: usize = 3;
 
 pub(in crate::ctl) fn transactions(all: &[Transaction], last: usize) -> String {
@@ -50,7 +49,6 @@ fn result(past: &Transaction) -> String {
     }
 }
 
-/// Lists the devices, by name if there are few.
 fn devices(past: &Transaction) -> String {
     let names: Vec<String> = past.devices.iter().map(|d| d.device.clone()).collect();
     if names.len() > NAMES_MAX { names.len().to_string() } else { named(names, NAMES_MAX) }
@@ -148,7 +146,6 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A transaction with only these fields.
     fn known(fields: Value) -> Transaction {
         serde_json::from_value(fields).unwrap()
     }

@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use lightloom_daemon_api::module::ModuleView;
 
-/// Formats a transceiver's identity, state, and its current and power-on paths.
 pub(in crate::ctl) fn module(module: &ModuleView) -> String {
     let ModuleView { device, vendor, part, serial, firmware, cmis, layout, state, .. } = module;
     let mut page = format!(

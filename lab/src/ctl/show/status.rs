@@ -12,12 +12,11 @@ use super::{history, is_module, place, slot};
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
-/// With more devices than this, only those not as wanted are listed.
+/// The number of devices up to which all are listed; beyond it only those not as wanted.
 const DEVICES_LISTED: usize = 40;
-/// Number of past transactions shown.
 const TRANSACTIONS_SHOWN: usize = 5;
 
-/// Returns whether there are no alarms.
+/// Returns whether the status is free of alarms.
 pub(in crate::ctl) fn all_is_well(status: &Status) -> bool {
     alarms(status, time::moment).is_empty()
 }

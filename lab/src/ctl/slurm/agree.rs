@@ -8,8 +8,8 @@
 //! scontrol show ─▶ Observed ┘
 //! ```
 //!
-//! A drain that another program or a person set is left alone, whatever the plan says. The reason of a node tells
-//! who set the drain.
+//! A drain that another program or a person set stays, even against the plan. The reason of a node
+//! shows who set the drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,6 @@ const SLURMS_OWN: &str = "Not responding";
 const NODES_MAX: usize = 1_000;
 const DIGITS: usize = 12;
 
-/// The hosts of each ring.
 pub(crate) type Rings = BTreeMap<String, BTreeSet<String>>;
 
 /// The state of Slurm that the plan in force and the known faults require.
@@ -44,23 +43,21 @@ pub(super) struct Desired {
     /// The labels of each host, for schedulers that have labels.
     pub(super) labels: BTreeMap<String, BTreeMap<String, String>>,
     pub(super) topology: String,
-    /// The nodes on which no job may start, with the reason.
+    /// The nodes that may start no job, with the reason.
     pub(super) drained: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Observed {
     pub(super) nodes: BTreeMap<String, NodeState>,
-    /// The leaf switches that are loaded.
     pub(super) rings: Rings,
 }
 
-/// The state of one node in the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeState {
     pub(crate) is_drained: bool,
     pub(crate) is_down: bool,
-    /// The reason of the drain, empty if none is given.
+    /// The reason of the drain, possibly empty.
     pub(crate) reason: String,
 }
 
@@ -77,7 +74,6 @@ impl NodeState {
     }
 }
 
-/// One change to the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "did", rename_all = "kebab-case")]
 pub(super) enum SchedulerCommand {
@@ -90,7 +86,6 @@ pub(super) enum SchedulerCommand {
         nodes: Vec<String>,
         reason: String,
     },
-    /// Writes and loads the topology.
     Load {
         rings: usize,
     },
@@ -99,10 +94,9 @@ pub(super) enum SchedulerCommand {
     },
 }
 
-/// The changes to make, and why some cannot be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SchedulerChanges {
-    /// In the order of their execution.
+    /// In the order of execution.
     pub(super) commands: Vec<SchedulerCommand>,
     /// Why the topology cannot be loaded and no node be resumed.
     pub(super) blocked: Option<String>,

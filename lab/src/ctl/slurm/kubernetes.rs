@@ -3,7 +3,7 @@
 //! one field manager.
 //!
 //! The API server records which manager owns each field. A field that another manager owns with
-//! another value is a conflict, which is shown and left alone. If another manager also cordoned a
+//! another value is a conflict, which is shown and not resolved. If another manager also cordoned a
 //! node, that cordon remains when ours is removed. Nodes are only changed and never created; the
 //! role does not allow it.
 
@@ -23,14 +23,11 @@ use lightloom::output::{self, VerbOutcome};
 
 mod api;
 
-/// The field manager of all changes.
 const MANAGER: &str = "lightloom";
 /// The annotation with the reason of a cordon.
 const REASON: &str = "lightloom.github.io/reason";
-/// Nodes in one page of the API server's answer.
 const PAGE: usize = 500;
 
-/// The permissions that the account needs.
 const RBAC: &str = "apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
@@ -66,14 +63,13 @@ pub(crate) struct KubernetesArguments {
     #[arg(required_unless_present = "rbac")]
     fabric: Option<PathBuf>,
     /// The API server, such as `https://HOST:6443` or, through `kubectl proxy`,
-    /// `http://127.0.0.1:8001` [default: that of the pod].
+    /// `http://127.0.0.1:8001` [default: the pod's]
     #[arg(long, value_name = "URL")]
     api: Option<String>,
-    /// A file with the token of the account, read again for each request [default: that of the
-    /// pod].
+    /// A file with the token of the account, read again for each request [default: the pod's]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The CA certificate of the API server, PEM [default: that of the pod].
+    /// The CA certificate of the API server, PEM [default: the pod's]
     #[arg(long, value_name = "FILE")]
     api_ca: Option<PathBuf>,
     #[command(flatten)]
@@ -161,7 +157,7 @@ impl Kubernetes {
         }
     }
 
-    /// Applies the fields of all these nodes, and goes on after a refusal.
+    /// Applies the fields of all these nodes, even after a refusal.
     fn apply_all<'a>(
         &self,
         nodes: impl IntoIterator<Item = (&'a String, Option<&'a str>)>,
@@ -218,8 +214,8 @@ impl Scheduler for Kubernetes {
                 let other = self.nodes.iter().filter(|(host, node)| {
                     desired.labels.get(*host).is_some_and(|labels| !node.has(labels))
                 });
-                // The reasons stay as they are here: nodes are resumed only after all labels match
-                // the plan.
+                // The reasons do not change here: nodes are resumed only after all labels match the
+                // plan.
                 let reason =
                     |host: &String, NodeState { is_drained, reason, .. }: &'_ NodeState| {
                         let is_ours = *is_drained && reason.starts_with(OURS);

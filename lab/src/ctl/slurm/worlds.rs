@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random tests of the reconciliation: operators change Slurm too, faults come and go, and the
-//! controller dies between any two of its commands. In every case, operators' holds remain, no job
-//! may start on a failed ring once the controller is done, and a second pass changes nothing.
+//! Random tests of the reconciliation: operators also change Slurm, faults come and go, and the
+//! controller dies between any two commands. In every case, operators' holds remain, no job may
+//! start on a failed ring once the controller is done, and a second pass changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

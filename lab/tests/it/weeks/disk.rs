@@ -10,7 +10,6 @@ use lightloom_control::journal::Storage;
 /// The daemon died here: the payload of the unwinding that ends it.
 pub(super) struct Died;
 
-/// The outcome of a planned sync.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
     /// The daemon dies before it is durable, or after.
@@ -28,7 +27,6 @@ struct State {
     has_failed: bool,
 }
 
-/// Handles to one disk.
 #[derive(Clone, Default)]
 pub(super) struct Disk(Arc<Mutex<State>>);
 

@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// As `lightloom plan FABRIC --fault …` and `ctl apply` with its result.
+    /// Carries out `lightloom plan FABRIC --fault …` and `ctl apply` with its result.
     fn plan(&mut self, what: &str, words: &[&str]) {
         let confirm_within = words.contains(&"confirm").then_some(CONFIRM_WITHIN);
         let nodes = words.iter().filter_map(|word| word.parse::<Part>().ok());
@@ -218,7 +218,6 @@ fn asks(id: &str, request: Request, plan: Option<Box<lightloom_fabric::plan::Pla
     Box::new(|answer| Call::Ask { asked, request, plan, answer })
 }
 
-/// Applies the last plan again.
 fn again(runtime: &Runtime, id: &str, mode: Mode) -> Result<CallTo, String> {
     let join = |reasons: Vec<String>| reasons.join("; ");
     let (plan_sha256, plan) = runtime.control.applied_last().map_err(join)?;

@@ -68,7 +68,6 @@ impl ApiServer {
         Ok(Self { address, tls, token })
     }
 
-    /// Returns the status code and the document of the answer.
     pub(super) fn ask(
         &self,
         method: &str,
