@@ -36,14 +36,13 @@ pub(crate) struct Turn {
     pub(crate) answer: Option<Answer>,
 }
 
-/// The daemon and the state that survives its restart.
 pub(crate) struct TwinDaemon {
     inventory: Inventory,
     setup: Setup,
     pub(crate) control: Option<Control>,
     journal: Option<Journal<Record, EmulatedDisk>>,
     disk: EmulatedDisk,
-    /// End of the current work of its processor.
+    /// When its processor is free again.
     pub(crate) busy_until: SimTime,
     pub(crate) flush: Picoseconds,
     draws: Stream,
@@ -158,7 +157,6 @@ impl TwinDaemon {
         turn
     }
 
-    /// Processes a client's request.
     pub(crate) fn ask(&mut self, now: SimTime, request: Request, plan: Option<Plan>) -> Turn {
         let mut turn = Turn::default();
         let id = format!("setup-{}", self.records());
@@ -260,7 +258,6 @@ impl TwinDaemon {
     }
 }
 
-/// Returns the clocks of the daemon's host.
 pub(crate) fn clocks(now: SimTime) -> Now {
     Now { mono: mono(now), wall_ms: now.0 / 1_000_000_000, boot: "twin".into() }
 }

@@ -13,7 +13,6 @@ struct State {
     durable: usize,
 }
 
-/// A handle to a shared disk.
 #[derive(Clone, Default)]
 pub(crate) struct EmulatedDisk(Arc<Mutex<State>>);
 

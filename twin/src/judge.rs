@@ -9,7 +9,6 @@ use lightloom_control::record::{Record, TxnResult};
 use lightloom_control::state::{DeviceName, Fabric, Op, Positions, Txn, at};
 use lightloom_units::{Picoseconds, SimTime};
 
-/// Maximum number of violations listed.
 const LISTED_MAX: usize = 20;
 
 /// Time limit for a change after its intent. A device is waited for at most 30 s, both forward and
@@ -126,7 +125,7 @@ impl Judge {
         }
     }
 
-    /// I3: a committed change is in effect, as far as the light is known.
+    /// I3: a committed change is in effect, if the light is known at all.
     pub(crate) fn holds(&mut self, goal: &Fabric, truths: &BTreeMap<DeviceName, Positions>) {
         for (device, wanted) in goal {
             let Some(true_one) = truths.get(device) else { continue };

@@ -25,7 +25,7 @@ pub(crate) struct TwinDevice {
     pub(crate) light: Option<Path>,
     /// Last known connections of an optical switch that pass light: ingress and egress.
     pub(crate) passes: Vec<(u16, u16)>,
-    /// Time at which its light is checked again.
+    /// When its light is checked again.
     pub(crate) wakes_at: Option<SimTime>,
 }
 

@@ -36,10 +36,8 @@ const DARK_LINKS_MAX: usize = 1024;
 /// default of the configuration file.
 const LATE_WITHIN: Micros = Micros::from_secs(2);
 
-/// A device that the daemon drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
-    /// A transceiver on a serial line.
     Module(BundleId),
     /// An optical switch over TCP.
     Switch(OcsId, DevicePorts),
@@ -97,7 +95,6 @@ pub(crate) fn micros(time: Picoseconds) -> Micros {
     Micros((time.get() / 1_000_000).max(1))
 }
 
-/// Returns every bundle of a fabric.
 pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
     let nodes = (0..fabric.hbd.nodes()).map(NodeId);
     nodes
@@ -105,7 +102,7 @@ pub(crate) fn bundles(fabric: &Fabric) -> Vec<BundleId> {
         .collect()
 }
 
-/// Builds what the daemon's configuration would result in.
+/// Builds the inventory that the daemon's configuration would result in.
 pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Setup) {
     let mut inventory = Inventory {
         devices: BTreeMap::new(),
@@ -181,7 +178,6 @@ fn optical_switches(fabric: &Fabric) -> Vec<(OcsId, DevicePorts)> {
     switches.map(|ocs| (ocs, ports(ocs))).collect()
 }
 
-/// Creates an optical switch without circuits.
 fn switch(
     fabric: &Fabric,
     (ocs, ports): (OcsId, DevicePorts),

@@ -46,12 +46,10 @@ enum WorldEvent {
     Command(u64, TaskCommand),
 }
 
-/// The control side of a run.
 pub struct World {
     settings: Settings,
     fabric: Fabric,
     now: SimTime,
-    /// Start of the run.
     zero: SimTime,
     queue: BTreeMap<(SimTime, u64), WorldEvent>,
     sequence: u64,
@@ -60,7 +58,6 @@ pub struct World {
     devices: Vec<TwinDevice>,
     by_name: BTreeMap<DeviceName, usize>,
     by_slot: BTreeMap<RackSlot, usize>,
-    /// Device of each line.
     lines: Vec<usize>,
     inbox: Vec<Event>,
     turn_at: Option<SimTime>,
@@ -70,7 +67,6 @@ pub struct World {
     asked: Option<AskedPhase>,
     /// Number of phase requests, and their results: lit, kept, missed.
     phases: PhaseCounts,
-    /// Active faults of devices.
     active: Vec<(RackSlot, DeviceFault)>,
     /// Every part that failed in this run.
     broken: BTreeSet<Part>,
@@ -137,7 +133,6 @@ impl World {
         Ok(world)
     }
 
-    /// Starts or restarts the daemon.
     fn start(&mut self) -> Result<(), String> {
         self.life += 1;
         let turn = self.daemon.start(self.now)?;
@@ -220,13 +215,11 @@ impl World {
         }
     }
 
-    /// Returns the device at the end of a line, unless the line has been reopened.
     fn end_of(&self, line: Line) -> Option<usize> {
         let index = *self.lines.get(line.0 as usize)?;
         (self.devices[index].line == line).then_some(index)
     }
 
-    /// Runs the devices that are due.
     fn rack_time(&mut self) {
         let due: Vec<RackSlot> = self.rack.due(self.now).collect();
         let mut out = Vec::new();

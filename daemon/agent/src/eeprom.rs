@@ -34,7 +34,6 @@ impl Eeprom {
     }
 }
 
-/// Returns the file offset of a register.
 fn linear(at: RegisterAddress) -> io::Result<u64> {
     match (at.bank, at.offset) {
         (_, 0..128) => Ok(u64::from(at.offset)),

@@ -6,17 +6,13 @@ use lightloom_firmware_api::frame::{
 };
 use lightloom_firmware_api::message::{Event, Reply, command};
 
-/// A decoded request.
 #[derive(Clone, Debug)]
 pub struct AskedFrame {
-    /// Sequence number.
     pub sequence: u16,
-    /// Command code.
     pub command: u8,
     pub payload: Vec<u8>,
 }
 
-/// Encodes an event.
 #[must_use]
 pub fn encode_event(number: u16, event: &Event) -> Vec<u8> {
     let mut payload = [0; PAYLOAD_BYTES_MAX];
@@ -24,7 +20,6 @@ pub fn encode_event(number: u16, event: &Event) -> Vec<u8> {
     line(FrameKind::Event, number, command::EVENT, 0, &payload[..length])
 }
 
-/// Encodes the reply to a request.
 #[must_use]
 pub fn encode(asked: &AskedFrame, reply: &Reply<'_>) -> Vec<u8> {
     let mut payload = [0; PAYLOAD_BYTES_MAX];

@@ -25,7 +25,6 @@ const HOLD_OFF_MAX: Duration = Duration::from_millis(120);
 pub enum TransferError {
     /// The module did not acknowledge: it is busy or absent.
     NotAcknowledged,
-    /// The bus failed.
     Failed(String),
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use lightloom_firmware_api::cmis::cdb::{self, CdbStatus};
 use lightloom_firmware_api::cmis::{Coded, RegisterAddress, lower};
 
-/// A transfer failed, or the module returned invalid data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BusError(pub String);
@@ -30,10 +29,9 @@ pub trait ModuleMemory: Send {
     fn now(&self) -> Duration;
 }
 
-/// Polling interval.
 pub(crate) const POLL: Duration = Duration::from_millis(1);
 
-/// Issues a CDB command, waits for its end, and returns the payload of its reply.
+/// Issues a CDB command, waits for its end, and returns the reply's payload.
 ///
 /// # Errors
 /// A bus error, a failed command (with its status byte), or no end within `within`.
@@ -47,7 +45,7 @@ pub fn command(
         .ok_or_else(|| BusError(format!("a payload of {} bytes is too long", payload.len())))?;
     let at = |offset| RegisterAddress::page(cdb::PAGE, offset);
     memory.write(at(130), &page[2..cdb::HEADER_BYTES + payload.len()])?;
-    // The command starts when its second byte is written.
+    // The second byte starts the command.
     memory.write(at(128), &page[..2])?;
     let until = memory.now() + within;
     let status_at = lower::CDB_STATUS.at();

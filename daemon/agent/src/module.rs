@@ -20,7 +20,6 @@ use crate::moves::{BegunMove, MoveLog};
 use crate::profile::{ModuleProfile, PathOrder};
 use crate::watch::LightWatch;
 
-/// State shared by the modules of an agent.
 #[derive(Debug)]
 pub struct AgentState {
     pub moves: MoveLog,
@@ -53,7 +52,6 @@ pub struct ServedModule {
     profile: Arc<ModuleProfile>,
     memory: Box<dyn ModuleMemory>,
     shared: Arc<AgentState>,
-    /// Identity in the last hello.
     identity: Option<Identity>,
     armed: Option<(PathOrder, Outcomes)>,
     fired: Option<(PathOrder, Outcomes)>,
@@ -74,7 +72,6 @@ struct ModuleNames {
     serial: [u8; 16],
 }
 
-/// Why a request was not executed.
 enum NotDone {
     Refused(RequestRefusal),
     Bus(BusError),
@@ -179,8 +176,8 @@ impl ServedModule {
         })
     }
 
-    /// Identifies the module. Refuses one that the profile does not fit, or whose serial number
-    /// another module of this agent has.
+    /// Identifies the module. Refuses a module with another profile, or with the serial number of
+    /// another module of this agent.
     fn hello(&mut self) -> Performed<Identity> {
         (self.identity, self.armed, self.watch) = (None, None, None);
         let names = self.read_names()?;
@@ -253,8 +250,8 @@ impl ServedModule {
         Ok(ModuleNames { vendor: at(129), part: at(148), serial: at(166) })
     }
 
-    /// Starts or stops watching the light. The response time depends on the bus, so none is
-    /// promised.
+    /// Starts or stops watching the light. The response time depends on the bus, so the agent
+    /// promises none.
     fn watch(&mut self, enabled: bool) -> Performed<EventsReport> {
         self.still_the_one()?;
         if self.profile.file().groups != 1 {
@@ -266,7 +263,6 @@ impl ServedModule {
         Ok(EventsReport { enabled, ..EventsReport::default() })
     }
 
-    /// Returns whether the light is being watched.
     #[must_use]
     pub fn watches(&self) -> bool {
         self.watch.is_some()
@@ -277,7 +273,6 @@ impl ServedModule {
         self.watch = None;
     }
 
-    /// Handles the acknowledgement of an event.
     pub fn acknowledged(&mut self, number: u16) {
         if let Some(watch) = &mut self.watch {
             watch.acknowledged(number);
@@ -463,7 +458,7 @@ impl ServedModule {
         })
     }
 
-    /// Returns the power on each external path. Without taps, returns that of the lanes for the
+    /// Returns the power on each external path. Without taps, the lanes give the power of the
     /// current path.
     fn taps(&mut self, active: Path, received: [Power; 8]) -> Performed<[Power; 8]> {
         let mut taps = [Power::default(); 8];
@@ -497,7 +492,7 @@ impl ServedModule {
         Ok(report)
     }
 
-    /// Apart from moves, only the module's name may be written.
+    /// Apart from moves, the daemon may only write the module's name.
     fn write<'a>(&mut self, address: RegisterAddress, bytes: &[u8]) -> Performed<Reply<'a>> {
         let links = self.profile.file().links.as_ref();
         let own = links.filter(|_| address == page_b0::LINK_NAME.at() && bytes.len() == 4);

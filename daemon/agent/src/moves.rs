@@ -27,7 +27,6 @@ pub struct BegunMove {
 }
 
 impl BegunMove {
-    /// Records an order to a module.
     #[must_use]
     pub fn new(module: &str, serial: &str, order: &PathOrder) -> Self {
         Self {
@@ -64,8 +63,7 @@ impl std::fmt::Debug for MoveLog {
 }
 
 impl MoveLog {
-    /// Creates a log without persistence, for programs that restore what they moved before they
-    /// exit.
+    /// Creates a log without persistence, for callers that revert their moves before they exit.
     #[must_use]
     pub fn forgetful() -> Self {
         Self { inner: Mutex::new(Inner { journal: None, last: BTreeMap::new() }) }
@@ -104,7 +102,7 @@ impl MoveLog {
     /// Makes the start of a move durable.
     ///
     /// # Errors
-    /// The disk's error. Nothing may move then.
+    /// The disk's error. No light may move then.
     pub fn begin(&self, begun: BegunMove) -> anyhow::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { journal, last } = &mut *inner;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections from daemons: mutual TLS, then the name of a module, then the frames of its serial
-//! protocol.
+//! Connections from daemons: mutual TLS, then the name of a module, then the module's serial
+//! protocol in frames.
 //!
 //! A module has one connection, like a serial line. A new connection replaces the previous one.
 
@@ -30,9 +30,7 @@ use crate::moves::MoveLog;
 use crate::profile::{self, ModuleProfile};
 use crate::worker::{ConnectionOpen, SaidFrame, Worker};
 
-/// Time limit for the TLS handshake.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
-/// Time limit for naming a module.
 const NAME_WITHIN: Duration = Duration::from_secs(5);
 const CONNECTIONS_MAX: usize = 4096;
 
@@ -120,7 +118,6 @@ impl AgentServer {
 }
 
 impl Cage {
-    /// Ends the previous connection. The returned notification ends this one.
     fn take(&self) -> Arc<Notify> {
         let taken = Arc::new(Notify::new());
         let mut holder = self.holder.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,7 +214,6 @@ fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(HeardFra
     }
 }
 
-/// Opens the memory of a module.
 fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn ModuleMemory>> {
     Ok(match (&module.eeprom, &module.i2c) {
         (Some(eeprom), _) => Box::new(Eeprom::new(eeprom.clone())),

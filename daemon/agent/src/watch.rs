@@ -13,10 +13,9 @@ use lightloom_firmware_api::message::EventKind;
 
 use crate::memory::{BusError, ModuleMemory};
 
-/// Polling interval.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// CMIS requires a flag to be set within this time of its cause. Without a flag for this long,
-/// light is back.
+/// CMIS requires a flag within this time after its cause. Without a flag for this long, light is
+/// back.
 const FLAG_WITHIN: Duration = Duration::from_millis(200);
 /// An event waits at most this long for the acknowledgement of the previous one.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
@@ -26,10 +25,8 @@ const SUMMARY: RegisterAddress = RegisterAddress::lower(3);
 const FLAGS: RegisterAddress = RegisterAddress::page(0x11, 134);
 const RX_LOS: usize = 147 - 134;
 
-/// State of a module's received light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum LightState {
-    /// Unknown since the last move.
     #[default]
     Unknown,
     Arrives,
@@ -40,12 +37,10 @@ enum LightState {
 #[derive(Clone, Debug, Default)]
 pub struct LightWatch {
     light: LightState,
-    /// Last time at which light was missing.
+    /// The last time without light.
     missed_at: Duration,
-    /// An unacknowledged event and the time it was sent.
     on_its_way: Option<(u16, Duration)>,
     last_number: u16,
-    /// Last reported state.
     said: LightState,
 }
 
@@ -55,7 +50,6 @@ impl LightWatch {
         (self.light, self.said, self.missed_at) = (LightState::Unknown, LightState::Unknown, now);
     }
 
-    /// Handles the acknowledgement of an event.
     pub fn acknowledged(&mut self, number: u16) {
         self.on_its_way.take_if(|(on_its_way, _)| *on_its_way == number);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One thread per module, so that a hanging bus delays only the requests of its own module.
+//! One thread per module, so that a hanging bus delays only requests to that module.
 //!
 //! A request whose connection has closed is not executed. This prevents an abandoned fire from
 //! moving light later.
@@ -38,7 +38,6 @@ impl ConnectionOpen {
     }
 }
 
-/// An encoded reply or event.
 #[derive(Clone, Debug)]
 pub struct SaidFrame {
     pub bytes: Vec<u8>,
@@ -54,7 +53,6 @@ impl SaidFrame {
     }
 }
 
-/// A task of a module's thread on behalf of a connection.
 struct ModuleJob {
     what: ModuleTask,
     open: ConnectionOpen,
@@ -67,7 +65,6 @@ enum ModuleTask {
     Acknowledge(u16),
 }
 
-/// Handle to a module's thread.
 #[derive(Clone, Debug)]
 pub struct Worker {
     jobs: SyncSender<ModuleJob>,
@@ -98,7 +95,6 @@ impl Worker {
         }
     }
 
-    /// Queues the acknowledgement of an event.
     pub fn acknowledge(
         &self,
         number: u16,

@@ -23,7 +23,7 @@ pub use change::{damage, next as after_change, troubles, way};
 pub use devices::{crossed, silent_names};
 pub use faults::since;
 
-/// Remedy when the daemon cannot write one of its files.
+/// Remedy when the daemon cannot write a file.
 const FREE_SPACE: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
                           lightloomd goes on automatically";
 

@@ -3,8 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The answer to a change. Its OpenAPI description is written by hand in the daemon's
-/// `responses.rs`.
+/// The answer to a change. The daemon's `responses.rs` has a separate OpenAPI description of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
@@ -13,7 +12,7 @@ pub enum Answer {
         /// Transaction number.
         txn: u32,
     },
-    /// Nothing has to move, or a request that moves nothing is complete.
+    /// The state is as requested already, or a request without moves is complete.
     Done,
     /// The daemon now owns the light that was found on the devices.
     Adopted {
@@ -27,7 +26,7 @@ pub enum Answer {
         #[serde(default, skip_serializing_if = "is_none")]
         silent: usize,
     },
-    /// There is nothing to do, for reasons the client may not expect.
+    /// The request has no effect, for reasons the client may not expect.
     NothingToDo {
         /// The reasons.
         #[serde(default)]

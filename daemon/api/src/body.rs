@@ -11,7 +11,7 @@ pub use serde_json::value::RawValue;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Refuse if a slot differs from the journal or another owner's circuit is in the way.
+    /// Refuse if a slot differs from the journal or another owner's circuit blocks a move.
     #[default]
     Safe,
     /// Move the named slots from whatever position they are in.

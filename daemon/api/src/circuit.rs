@@ -62,6 +62,6 @@ pub struct NoPlan {
 pub struct CircuitCounts {
     /// Current number, as last read from the modules.
     pub before: usize,
-    /// Number once all moves have completed, if nothing else moves.
+    /// Number after all moves, without other changes.
     pub after: usize,
 }

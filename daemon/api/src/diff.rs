@@ -24,7 +24,7 @@ pub struct Diff {
     pub plan_sha256: String,
     /// Whether a plan is in force now and none will be afterwards.
     pub no_plan_after: bool,
-    /// Number of circuits up before and after, if the cabling is known.
+    /// Number of circuits up before and after, if the daemon has the cabling.
     pub circuits: Option<CircuitCounts>,
     /// Ends of the moving devices that receive light from the wrong port (crossed cables).
     pub crossed: Vec<CrossedEnd>,
@@ -53,7 +53,7 @@ pub struct OtherChange {
     pub txn: u32,
     /// Client that requested it.
     pub actor: String,
-    /// What it did, in words: the applied plan, the bypassed parts.
+    /// Its effect in words: the applied plan, the bypassed parts.
     pub summary: String,
 }
 

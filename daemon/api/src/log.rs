@@ -48,7 +48,7 @@ pub struct Log {
     pub readable: u64,
     /// The last of them, oldest first.
     pub records: Vec<LogRecord>,
-    /// Where the damage begins, if there is any.
+    /// The position of the damage, if there is any.
     pub damage: Option<JournalDamage>,
 }
 
@@ -84,7 +84,7 @@ pub struct JournalDamage {
     pub file: String,
     /// Number of intact records before the damage.
     pub readable: u64,
-    /// Line at which it begins, from 1.
+    /// Line of the damage, from 1.
     pub line: u64,
     /// Byte offset of that line, from 0.
     pub byte: u64,

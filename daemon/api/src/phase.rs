@@ -17,9 +17,9 @@ pub struct PhaseBody {
     /// Milliseconds from now until the circuits are needed.
     #[serde(default)]
     pub in_ms: u64,
-    /// Minimum time for which the circuits are needed, in milliseconds.
+    /// How long the circuits are needed at least, in milliseconds.
     pub for_ms: u64,
-    /// Milliseconds for which no other job may request a phase; at least `in_ms` plus `for_ms`.
+    /// How long no other job may request a phase, in milliseconds; at least `in_ms` plus `for_ms`.
     pub lease_ms: u64,
     /// The job that holds the lease; one client may run several.
     #[serde(default)]

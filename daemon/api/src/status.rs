@@ -55,11 +55,11 @@ pub struct Status {
     pub held_off: Vec<String>,
     /// Number of records in the journal.
     pub journal_records: u64,
-    /// Why the journal cannot be written, such as a full disk. Changes are refused meanwhile.
+    /// Why the daemon cannot write the journal, such as a full disk. Changes are refused meanwhile.
     pub journal_failure: Option<String>,
-    /// Remedy for the journal that cannot be written.
+    /// Remedy for a journal that the daemon cannot write.
     pub journal_next: Option<String>,
-    /// Why the audit log cannot be written. Changes are refused meanwhile.
+    /// Why the daemon cannot write the audit log. Changes are refused meanwhile.
     pub audit_failure: Option<String>,
     /// Circuits of the plan between nodes and their state. Without a known plan: the circuits
     /// formed by positions that the daemon set or adopted.
@@ -101,7 +101,7 @@ pub struct Status {
     /// Devices that became unreachable together while their light is still present. They are not
     /// bypassed.
     pub management_lost: Option<ManagementLostView>,
-    /// Nodes of jobs that no peer observes, so loss of their light goes unnoticed. `None` if there
+    /// Nodes of jobs that no peer observes, so loss of light goes unnoticed there. `None` if there
     /// are none.
     pub unwitnessed: Option<UnwitnessedView>,
     /// Damage found when the journal was opened.
@@ -143,7 +143,7 @@ pub struct LeadershipView {
 pub struct LostState {
     /// A plan by its digest, or a file.
     pub what: String,
-    /// What is wrong with it, and the consequence.
+    /// The problem with it, and the consequence.
     pub why: String,
     /// Remedy.
     pub next: String,
@@ -156,7 +156,7 @@ pub struct LostState {
 pub struct AppliedPlan {
     /// Digest of the plan.
     pub plan_sha256: String,
-    /// Number of its circuits.
+    /// Number of circuits in the plan.
     pub circuits: usize,
     /// Whether a known fault in this plan explains the difference.
     pub explained: bool,
@@ -180,7 +180,7 @@ pub struct OwedView {
     pub what: String,
     /// Why the device missed it.
     pub why: String,
-    /// What the operator can do meanwhile.
+    /// The operator's options meanwhile.
     pub next: String,
 }
 
@@ -248,7 +248,7 @@ pub struct UnwitnessedView {
     pub nodes: Vec<String>,
     /// Nodes that have been unreachable for longer than the heartbeat.
     pub silent: Vec<String>,
-    /// Unreachable time after which a node is reported, in ps.
+    /// How long a node must be unreachable before it is reported, in ps.
     pub heartbeat_ps: u64,
 }
 
@@ -268,7 +268,7 @@ pub struct ManagementLostView {
     pub unasked: usize,
     /// Common points of failure, such as `server ts0`, behind which every device is unreachable.
     pub behind: Vec<String>,
-    /// Time at which the first of them became unreachable, Unix time in milliseconds.
+    /// When the first of them became unreachable, Unix time in milliseconds.
     pub since_unix_ms: u64,
 }
 
@@ -283,9 +283,9 @@ pub struct ContendedDevice {
     pub evidence: String,
     /// How often a position was changed again after the daemon restored it.
     pub times: u32,
-    /// First occurrence, Unix time in milliseconds. 0 if only a claim is known.
+    /// First occurrence, Unix time in milliseconds. 0 if there is only a claim.
     pub first_unix_ms: u64,
-    /// Last occurrence, Unix time in milliseconds. 0 if only a claim is known.
+    /// Last occurrence, Unix time in milliseconds. 0 if there is only a claim.
     pub last_unix_ms: u64,
     /// Whether the daemon has stopped restoring this device.
     pub stopped: bool,

@@ -99,7 +99,7 @@ pub struct OpenTransaction {
     pub cause: String,
     /// The cause as a kind, without the transaction it refers to.
     pub kind: Kind,
-    /// What it does, in words: the applied plan, the bypassed parts, the restored state.
+    /// Its effect in words: the applied plan, the bypassed parts, the restored state.
     pub summary: String,
     /// The transaction that it undoes, with all later ones.
     pub undoes: Option<u32>,
@@ -139,7 +139,7 @@ pub struct Transaction {
     pub cause: String,
     /// The cause as a kind, without the transaction it refers to.
     pub kind: Kind,
-    /// What it did, in words: the applied plan, the bypassed parts, the restored state.
+    /// Its effect in words: the applied plan, the bypassed parts, the restored state.
     pub summary: String,
     /// Digest of the plan.
     pub plan_sha256: String,
@@ -160,7 +160,8 @@ pub struct Transaction {
     pub broken: Vec<String>,
     /// Parts that it no longer bypasses.
     pub repaired: Vec<String>,
-    /// Ends of its devices that receive light from the wrong port. Only for the last transaction.
+    /// Ends of the changed devices that receive light from the wrong port. Only for the last
+    /// transaction.
     pub crossed: Vec<CrossedEnd>,
     /// Devices to wait for before asking again. Only if the last transaction was aborted because
     /// they are unreachable.

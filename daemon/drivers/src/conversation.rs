@@ -14,7 +14,7 @@ pub trait Conversation: Send {
     /// Starts a new connection by writing the hello. Returns the result immediately if no bytes are
     /// exchanged.
     fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached>;
-    /// Starts an operation. Returns its outcome immediately if nothing has to be sent.
+    /// Starts an operation. Returns its outcome immediately if no bytes have to be sent.
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome>;
     /// Repeats a read whose answer is still outstanding. Returns an outcome if the two answers
     /// could not be distinguished; the connection is then unusable.
@@ -28,7 +28,6 @@ pub trait Conversation: Send {
     fn look(&mut self, _out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         Err(Outcome::Refused(module::NO_MODULE.into()).into())
     }
-    /// Returns the result of [`Conversation::look`].
     fn module(&self) -> Option<Module> {
         None
     }
@@ -54,7 +53,6 @@ pub trait Conversation: Send {
     /// # Errors
     /// Why the device cannot execute an operation.
     fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String>;
-    /// Returns the number of malformed messages so far.
     fn noise(&self) -> u64 {
         0
     }

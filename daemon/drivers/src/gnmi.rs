@@ -39,7 +39,6 @@ pub use settings::{Candidacy, GnmiLogin, Settings};
 /// whole list is read.
 const NAMED_MAX: usize = 64;
 
-/// A connection in the switch's list.
 #[derive(Clone, Debug, Default)]
 struct Listed {
     input: Option<String>,
@@ -48,7 +47,6 @@ struct Listed {
     reason: Option<String>,
 }
 
-/// The gNMI dialect.
 #[derive(Debug)]
 pub struct Gnmi {
     settings: Settings,
@@ -405,7 +403,7 @@ impl Gnmi {
             }
             self.signals.push(Signal::Changed);
         }
-        // One signal suffices, because everything is read after it.
+        // Everything is read after a signal, so a single one suffices.
         self.signals.truncate(1);
         self.foreign.truncate(8);
     }

@@ -38,7 +38,6 @@ pub const INPUT_BYTES_MAX: usize = 1 << 20;
 pub struct Request {
     /// Exact bytes to send.
     pub bytes: Vec<u8>,
-    /// Kind of reply.
     pub awaits: Awaits,
     /// Matches a reply to this request, in dialects with numbered replies. Otherwise 0.
     pub number: u32,
@@ -47,13 +46,10 @@ pub struct Request {
 /// Kinds of replies, over all dialects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaits {
-    /// Identity of the device.
     Identity,
-    /// Number of ports.
     Size,
-    /// All positions.
+    /// The positions of all slots.
     Positions,
-    /// Optical power.
     Power,
     /// Confirmation of a prepared change.
     Armed,
@@ -76,7 +72,6 @@ pub enum Awaits {
 /// Received bytes that have not been processed.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
-    /// The bytes, oldest first.
     pub bytes: Vec<u8>,
     /// Number of unexpected or malformed messages.
     pub noise: u64,
@@ -95,7 +90,6 @@ pub enum Progress {
     Lost(String),
 }
 
-/// A device protocol.
 pub trait Dialect: Send {
     /// Returns the first requests on a new connection.
     fn hello(&mut self) -> Vec<Request>;
@@ -210,7 +204,7 @@ impl<D: Dialect> Session<D> {
         self.send(out);
     }
 
-    /// Starts an operation. Returns its outcome immediately if nothing has to be sent.
+    /// Starts an operation. Returns its outcome immediately if no bytes have to be sent.
     pub fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         if self.doing != Doing::Idle {
             return Some(Outcome::Unknown("not connected".into()));
@@ -309,7 +303,6 @@ impl<D: Dialect> Session<D> {
         self.input.bytes.clear();
     }
 
-    /// Returns the number of unexpected or malformed messages.
     pub fn noise(&self) -> u64 {
         self.input.noise
     }

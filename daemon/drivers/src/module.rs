@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Identity and readings of a transceiver beyond the paths of its light: firmware, state, and
-//! power-on paths. Read-only.
+//! Identity and readings of a transceiver beyond its paths: firmware, state, and power-on paths.
+//! Read-only.
 
 use lightloom_firmware_api::cmis::state::ModuleState;
 use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, page_b0};
@@ -21,10 +21,8 @@ pub(super) const READS: [(RegisterAddress, u8); 4] = [
 /// Refusal for devices that are not transceivers.
 pub const NO_MODULE: &str = "it is no transceiver that tells of itself";
 
-/// Identity and readings of a transceiver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module {
-    /// Vendor name of CMIS page 00h.
     pub vendor: String,
     pub part: String,
     pub serial: String,
@@ -38,7 +36,6 @@ pub struct Module {
     pub state: module::ModuleState,
     /// Temperature in °C.
     pub temperature_c: f64,
-    /// Supply voltage in V.
     pub supply_v: f64,
     pub generation: u32,
     /// Number of firmware starts.
@@ -66,7 +63,7 @@ impl Registers for Copy<'_> {
 }
 
 impl Module {
-    /// Builds the result. `registers` are those of [`READS`].
+    /// Builds the result from the registers that [`READS`] lists.
     pub(super) fn of(
         identity: &Identity,
         status: &StatusReport,

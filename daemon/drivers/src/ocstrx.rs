@@ -31,7 +31,6 @@ use lightloom_control::state::{
     Shut, Slot,
 };
 
-/// The transceiver dialect.
 #[derive(Clone, Debug)]
 pub struct OcsTrx {
     policy: DataPathPolicy,
@@ -49,11 +48,10 @@ pub struct OcsTrx {
     named: Option<u16>,
     armed: Option<(TransactionId, Paths, Groups)>,
     last_transaction: u32,
-    /// Timing promises of its events, if it sends any.
+    /// Timing promises of events, if the module sends any.
     events: Option<EventsReport>,
     /// Boot count and number of the last processed event.
     last_event: Option<(u16, u16)>,
-    /// Event numbers to acknowledge.
     unacknowledged: Vec<Sequence>,
     signals: Vec<Signal>,
     /// Its name at the agent; empty on a direct line.
@@ -67,7 +65,7 @@ pub struct OcsTrx {
 
 impl OcsTrx {
     /// `policy` is the state required of the data paths when light moves. `sequence` is the first
-    /// request number; it should differ from that of the previous daemon process.
+    /// request number; it should differ from the previous daemon process's.
     #[must_use]
     pub fn new(policy: DataPathPolicy, sequence: u16) -> Self {
         Self {
@@ -116,15 +114,13 @@ impl OcsTrx {
         Ok(self)
     }
 
-    /// Names the module after its bundle, so that neighbours can identify the sender of their
-    /// light.
+    /// Names the module after its bundle, so that neighbours can identify the sender of light.
     #[must_use]
     pub fn called(mut self, device: &str) -> Self {
         self.name = device.parse().map_or(LinkName::NONE, link_name);
         self
     }
 
-    /// Requires this serial number.
     #[must_use]
     pub fn expecting(mut self, serial: Option<String>) -> Self {
         self.serial = serial;
@@ -156,8 +152,8 @@ impl OcsTrx {
                 || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
     }
 
-    /// Returns the requests of a read. A module that has restarted is named first, unless only the
-    /// status is wanted.
+    /// Returns the requests of a read. A module that has restarted first receives its name, unless
+    /// only the status is wanted.
     fn observe(&mut self, neighbours: Neighbours) -> Vec<Request> {
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
@@ -427,7 +423,7 @@ impl Dialect for OcsTrx {
         match op {
             Op::Observe { neighbours, .. } => Ok(self.observe(*neighbours)),
             Op::Arm { want, .. } => {
-                // Neighbours are not read here, and those of an earlier read may be outdated.
+                // Neighbours are not read here, and those from an earlier read may be outdated.
                 self.links = None;
                 let mut requests = self.arm(want)?;
                 requests.push(self.ask(&Wire::Status, Awaits::Positions));

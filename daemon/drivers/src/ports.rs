@@ -23,10 +23,8 @@ pub(super) struct Ports {
     seen: Observation,
 }
 
-/// An operation in terms of circuits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Task {
-    /// Nothing to send.
     Nothing,
     /// Read all circuits, and the power at these egress ports.
     Look(Vec<u32>),
@@ -37,7 +35,6 @@ pub(super) enum Task {
 }
 
 impl Ports {
-    /// Sets the port numbering of plans.
     pub(super) fn wired_as(&mut self, ports: Option<DevicePorts>) {
         self.wired = ports;
     }

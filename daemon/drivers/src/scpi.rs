@@ -20,7 +20,6 @@ use lightloom_control::state::{Op, Outcome};
 /// Maximum number of ports per power query.
 const POWER_PORTS_MAX: usize = 256;
 
-/// The SCPI dialect.
 #[derive(Clone, Debug, Default)]
 pub struct Scpi {
     /// Models without power monitors do not answer power queries.

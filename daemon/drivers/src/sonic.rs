@@ -23,7 +23,6 @@ const TABLE: &str = "OCS_CROSS_CONNECT";
 const DEPTH_MAX: usize = 8;
 const ITEMS_MAX: usize = 65_536;
 
-/// The Redis dialect.
 #[derive(Clone, Debug)]
 pub struct Sonic {
     read_from: ReadFrom,

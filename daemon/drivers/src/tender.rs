@@ -25,7 +25,6 @@ pub const CONNECT_WITHIN: Micros = Micros::from_secs(3);
 pub const BACKOFF_MAX: Micros = Micros::from_secs(10);
 /// Time limit for reading a transceiver's identity and state.
 pub const LOOK_WITHIN: Micros = Micros::from_secs(1);
-/// Maximum number of queued module queries.
 const ASKED_MAX: usize = 8;
 
 /// An action requested by a tender.
@@ -35,7 +34,6 @@ pub enum Does {
     Open,
     Close,
     Send(Vec<u8>),
-    /// The device's identity.
     Identity(String),
     /// An event for the controller.
     Event(Box<Event>),
@@ -46,7 +44,6 @@ pub enum Does {
 /// Why the bytes of operations cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPreview {
-    /// The device cannot execute them.
     Refused(String),
     /// Temporarily unknown.
     NotNow(String),
@@ -60,11 +57,9 @@ enum State {
     /// A switch operation waits for the device's dwell time.
     Resting(Micros, Ticket, Op),
     Busy(Ticket),
-    /// Deadline, and the operation to run afterwards.
     Looking(Micros, Option<(Ticket, Op)>),
 }
 
-/// The connection and operations of one device.
 pub struct Tender {
     name: DeviceName,
     conversation: Box<dyn Conversation>,
@@ -99,7 +94,6 @@ impl Tender {
         &self.name
     }
 
-    /// Returns the number of malformed messages so far.
     pub fn noise(&self) -> u64 {
         self.conversation.noise()
     }
@@ -120,7 +114,6 @@ impl Tender {
         }
     }
 
-    /// Advances the time.
     pub fn on_time(&mut self, now: Micros, out: &mut Vec<Does>) {
         match self.state {
             State::Waiting(at) if at <= now => {
@@ -225,7 +218,6 @@ impl Tender {
         }
     }
 
-    /// Processes bytes from the device.
     pub fn received(&mut self, now: Micros, input: &[u8], out: &mut Vec<Does>) {
         if matches!(self.state, State::Waiting(_)) {
             return;
@@ -275,7 +267,7 @@ impl Tender {
             }
             (Some(Reached::Lost(why)), _) => self.lost(now, why, out),
             (None, State::Idle | State::Resting(..)) => self.report(out),
-            // Do not hold back reports during a read, whose answer may be lost.
+            // Do not hold back reports during a read. Its answer may be lost.
             (None, State::Busy(_)) if !self.moves => self.report(out),
             (None, _) => {}
         }

@@ -17,7 +17,6 @@ use lightloom_control::state::{Op, Outcome};
 /// Maximum number of buffered reports about other sessions.
 const FOREIGN_MAX: usize = 16;
 
-/// The TL1 dialect.
 #[derive(Clone, Debug)]
 pub struct Tl1 {
     user: String,
@@ -221,7 +220,6 @@ struct Block {
     status: String,
     code: String,
     comment: String,
-    /// Quoted lines.
     body: Vec<String>,
     more: bool,
     is_acknowledgement: bool,

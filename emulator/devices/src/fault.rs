@@ -21,7 +21,6 @@ impl PartsPerMillion {
     pub const ALL: Self = Self(1_000_000);
 }
 
-/// A fault that starts now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceFault {
     /// This share of bytes is lost, in each direction.
@@ -34,7 +33,7 @@ pub enum DeviceFault {
     Late(Picoseconds),
     /// The connection stays up and carries nothing in either direction.
     HalfOpen,
-    /// Without power: the device does not answer and sends no light.
+    /// The device has no power: it does not answer and sends no light.
     Dead,
     /// The fibre of this external path is unplugged: no light in either direction.
     Unplug(u8),
@@ -58,9 +57,9 @@ pub enum DeviceFault {
     Reboot,
     /// The software of a switch restarts now; its light stays.
     WarmRestart,
-    /// The device restarts in the middle of its next change.
+    /// The device restarts in the middle of the next change.
     RebootInCommit,
-    /// The device silently violates this rule of its protocol.
+    /// The device silently violates this rule of the protocol.
     Misbehave(Misbehaviour),
     /// Ends all faults. Their effects remain.
     Clear,

@@ -50,8 +50,8 @@ pub struct GnmiSpec {
     pub boot: Picoseconds,
     /// Whether it has power monitors.
     pub has_power_monitors: bool,
-    /// Ports of both groups are bidirectional; the groups are named `a` and `b` instead of `in` and
-    /// `out`.
+    /// Ports of both groups are bidirectional; the groups have the names `a` and `b` instead of
+    /// `in` and `out`.
     pub any_direction: bool,
     /// Best supported recovery of connections after a cold start.
     pub recovery: ColdStartRecovery,
@@ -63,7 +63,7 @@ pub struct GnmiSpec {
     pub needs_election: bool,
     /// The account required to read and set, if any.
     pub login: Option<(String, String)>,
-    /// Initial value of its clock, in seconds since 1970.
+    /// Initial value of the clock, in seconds since 1970.
     pub epoch_seconds: u64,
 }
 
@@ -90,7 +90,6 @@ impl Default for GnmiSpec {
 }
 
 impl GnmiSpec {
-    /// Returns the names of its port groups.
     #[must_use]
     pub const fn groups(&self) -> [&'static str; 2] {
         if self.any_direction { ["a", "b"] } else { ["in", "out"] }
@@ -157,8 +156,8 @@ impl GnmiSwitch {
         }
     }
 
-    /// Returns the actual connections. Ports count from 1; those of the second group follow those
-    /// of the first.
+    /// Returns the actual connections. Ports count from 1, and ports of the second group follow
+    /// those of the first.
     #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         locked(&self.shared.0).matrix.pairs()

@@ -49,7 +49,7 @@ use lightloom_units::SimTime;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub u32);
 
-/// The interface of a device on which a line was opened.
+/// The interface of a device behind a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
     /// The framed serial protocol of docs/firmware-api.md.
@@ -64,7 +64,6 @@ pub enum Port {
     Gnmi,
 }
 
-/// An action that a device requests on its lines, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     Bytes(Line, Vec<u8>),

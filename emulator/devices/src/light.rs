@@ -27,7 +27,7 @@ pub(super) struct LightWatchers {
 }
 
 impl Rack {
-    /// Enables [`Rack::light_changes`], whose first result contains every transceiver.
+    /// Enables [`Rack::light_changes`]; the first result contains every transceiver.
     pub fn watch_light(&mut self) {
         let called = (0..self.devices().count()).map(RackSlot).collect();
         self.watched = Some(LightWatchers { called, joined: BTreeMap::new() });
@@ -38,7 +38,7 @@ impl Rack {
     pub fn light_changes(&mut self, now: SimTime) -> Vec<LightChange> {
         let Some(watched) = &mut self.watched else { return Vec::new() };
         let called = std::mem::take(&mut watched.called);
-        // The device at the other end of a fibre is affected, too.
+        // The device at the other end of a fibre is affected as well.
         let fibres = called.iter().flat_map(|slot| (1..=2).map(move |number| (*slot, number)));
         let far = fibres.filter_map(|port| self.fibres.get(&port).map(|(slot, _)| *slot));
         let asked: BTreeSet<RackSlot> = called.iter().copied().chain(far).collect();

@@ -233,7 +233,6 @@ impl<D: EmulatedDevice + FaultyLight> EmulatedDevice for Faulty<D> {
 mod tests {
     use super::*;
 
-    /// Returns received bytes immediately.
     #[derive(Default)]
     struct Echo {
         heard: Vec<u8>,

@@ -196,7 +196,7 @@ pub enum Endpoint {
     Tcp(Entry, SocketAddr),
 }
 
-/// A rack built from a file, and the endpoints of its devices.
+/// A rack built from a file, with the endpoints of the devices.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceList {
     pub rack: Rack,
@@ -293,7 +293,7 @@ fn join(
             return;
         }
     };
-    // Accept earlier versions, as the daemon does for the fabric of its plan in force.
+    // Accept earlier versions, as the daemon does for the plan in force.
     let installed =
         lightloom_fabric::file::load_any_version(fabric, text.as_bytes(), read, |_, _| ());
     let (Some(installed), _) = installed else {

@@ -2,7 +2,7 @@
 //! Deliberate protocol violations that a conformance suite must detect.
 //!
 //! A fault is a defective part that the device reports. A misbehaviour is a program that silently
-//! violates a rule of its protocol. Each line of the table below defines one: its name in files
+//! violates a rule of the protocol. Each line of the table below defines one: its name in files
 //! (`misbehave half-a-set`), the device family, and the violated rule.
 
 use std::fmt;
@@ -45,7 +45,6 @@ impl Family {
 
 macro_rules! misbehaviours {
     ($($variant:ident, $name:literal, $family:ident, $promise:literal;)*) => {
-        /// A violation of one rule of a protocol.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Misbehaviour {
             $(#[doc = concat!("Breaks: ", $promise, ".")] $variant,)*
@@ -65,7 +64,6 @@ macro_rules! misbehaviours {
                 match self { $(Self::$variant => Family::$family,)* }
             }
 
-            /// Returns the violated rule.
             #[must_use]
             pub const fn promise(self) -> &'static str {
                 match self { $(Self::$variant => $promise,)* }

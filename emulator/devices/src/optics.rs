@@ -89,7 +89,7 @@ impl Optics {
             && self.faults.unplugged != Some(number)
     }
 
-    /// Returns the actual path of `group`, regardless of what the module reports.
+    /// Returns the actual path of `group`, even if the module reports another.
     #[must_use]
     pub fn true_path(&self, now: Micros, group: usize) -> Option<Path> {
         match self.position(now, group) {
@@ -204,7 +204,6 @@ impl Hardware for Optics {
     }
 }
 
-/// Returns a path other than `path`.
 fn another(path: Path) -> Path {
     let other = if path.code() == 1 { 2 } else { 1 };
     Path::external(other).expect("paths 1 and 2 exist")

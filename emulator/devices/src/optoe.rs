@@ -17,13 +17,10 @@ use lightloom_units::{Picoseconds, SimTime};
 
 /// File size of a module with pages.
 pub const FILE_BYTES: u64 = 257 * HALF;
-/// Size of each half of the window.
 const HALF: u64 = 128;
 /// Time limit for repeating a transfer.
 const TIMEOUT: Picoseconds = Picoseconds::from_millis(25);
-/// Interval between attempts.
 const RETRY: Picoseconds = Picoseconds::from_millis(1);
-/// Page select register.
 const PAGE_SELECT: u8 = 127;
 /// Register and bit that mark a module without pages.
 const FLAT: (u8, u8) = (2, 0x80);
@@ -36,12 +33,11 @@ pub enum EepromAccess {
     Write { offset: u64, bytes: Vec<u8> },
 }
 
-/// Why an access failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
     /// The module did not acknowledge.
     TimedOut,
-    /// The offset cannot be written.
+    /// The offset is not writable.
     NoSuchOffset,
     Busy,
 }
@@ -92,7 +88,6 @@ struct RunningAccess {
     next: SimTime,
 }
 
-/// The driver state of one module. Accesses run one at a time, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Optoe {
     waiting: VecDeque<(u64, EepromAccess)>,
@@ -177,7 +172,6 @@ impl RunningAccess {
         u8::try_from(page).ok().filter(|&page| page > 0)
     }
 
-    /// Returns the offset in the window.
     fn in_window(&self) -> u8 {
         let upper = if self.offset() >= HALF { HALF } else { 0 };
         (upper + self.offset() % HALF) as u8
@@ -200,7 +194,7 @@ impl RunningAccess {
         if self.offset() >= FILE_BYTES {
             self.limit = self.done;
         }
-        // With nothing to select or transfer, no time passes.
+        // Selecting the same page or transferring zero bytes takes no time.
         if self.step == AccessStep::Select && (self.page().is_none() || self.done >= self.limit) {
             self.step = AccessStep::Transfer;
         }

@@ -81,7 +81,6 @@ impl AnyDevice {
     }
 }
 
-/// Position of a device in its rack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RackSlot(pub usize);
 
@@ -99,7 +98,7 @@ pub struct Rack {
 }
 
 impl Rack {
-    /// Adds a device. `None` if the name is taken.
+    /// Adds a device. `None` if the name exists already.
     pub fn add(&mut self, name: &str, device: AnyDevice) -> Option<RackSlot> {
         let slot = RackSlot(self.devices.len());
         if self.by_name.contains_key(name) {
@@ -230,7 +229,6 @@ impl Rack {
         }
     }
 
-    /// Applies a fault now.
     pub fn apply(
         &mut self,
         now: SimTime,
@@ -289,7 +287,6 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// Reports that the client of `line` has disconnected.
     pub fn close(&mut self, now: SimTime, slot: RackSlot, line: Line) {
         self.devices[slot.0].1.as_device().close(now, line);
         self.plan_wakeup(slot);

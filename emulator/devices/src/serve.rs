@@ -39,7 +39,6 @@ use super::{Line, Output, Port};
 
 /// Limit on unread output per client. Beyond it the connection ends; on a pty, bytes are lost.
 const PENDING_BYTES_MAX: usize = 8 << 20;
-/// Limit on a line of the control socket.
 const CONTROL_LINE_BYTES_MAX: usize = 4096;
 /// Limit on TCP and control clients, in addition to the limits of each device.
 const CLIENTS_MAX: usize = 1024;
@@ -130,14 +129,13 @@ pub struct Server {
     eeproms: Option<u32>,
 }
 
-/// Callback for changes of light.
 pub type Watcher = Box<dyn FnMut(Vec<LightChange>) + Send>;
 
 impl Server {
     /// Opens every pty, port and link of `list`, and starts the clock.
     ///
     /// # Errors
-    /// If a port is taken, a directory cannot be written, or the system is out of ptys or file
+    /// If a port is in use, a directory cannot be written, or the system is out of ptys or file
     /// descriptors.
     pub fn start(list: DeviceList, options: &Options) -> io::Result<Self> {
         raise_file_limit();
@@ -280,7 +278,6 @@ impl Server {
         Ok(id)
     }
 
-    /// Returns the virtual time since the start.
     fn now(&self) -> SimTime {
         let nanos = self.started.elapsed().as_nanos();
         SimTime::START + Picoseconds::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 1_000))

@@ -49,7 +49,6 @@ pub struct SwitchSpec {
     pub switching: Picoseconds,
     /// Processing time per command.
     pub command: Picoseconds,
-    /// Restart time.
     pub boot: Picoseconds,
     /// TL1 user and password.
     pub login: (String, String),

@@ -23,7 +23,6 @@ use misread::Misread;
 
 const MICROSECOND: u64 = 1_000_000;
 
-/// The kind of module, and its initial state.
 #[derive(Clone, Copy, Debug)]
 pub struct TransceiverSpec {
     /// Names, groups and timings.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A thousand modules in one process on real ptys: one change each, then idle.
 //!
-//! This test is in its own file, so that the process's CPU time is that of the modules.
+//! This test has a file, and so a process, for itself, so that the process's CPU time belongs to
+//! the modules.
 #![cfg(target_os = "linux")]
 #![expect(
     clippy::print_stderr,
@@ -22,7 +23,6 @@ use live::{Framed, Served, now};
 
 const MODULES: usize = 1_000;
 
-/// Returns the CPU time of this process so far.
 fn cpu_time() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
     let time = clock_gettime(ClockId::ProcessCPUTime);

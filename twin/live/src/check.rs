@@ -16,7 +16,7 @@ const BASE_KIB: u64 = 200_000;
 /// Checks the folder and the machine.
 ///
 /// # Errors
-/// What is missing, and a remedy.
+/// The missing requirement, and a remedy.
 pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Result<(), Error> {
     if folder.file(RECORD).exists() {
         let shown = folder.path().display();
@@ -99,7 +99,7 @@ fn kernel(own: &std::path::Path) -> Result<(), Error> {
 /// Tries the required kernel features in new namespaces.
 ///
 /// # Errors
-/// What the kernel refuses, and a remedy.
+/// The refused feature, and a remedy.
 pub fn probe() -> Result<(), Error> {
     use nix::sched::{CloneFlags, unshare};
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {

@@ -20,7 +20,6 @@ use crate::{Error, environment};
 const INIT: u32 = 1;
 /// Lowest scheduling priority, on the scale from -20 to 19.
 const LEAST_FAVOURED: i32 = 19;
-/// Polling interval for running programs.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Moves this process into node `name`: its network, host name, `/etc/hosts` and processes. Child
@@ -95,14 +94,12 @@ pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
     }
 }
 
-/// Programs to start on each node.
 #[derive(Clone, Debug)]
 pub struct NodePrograms {
-    /// Name of the run, also the folder of its logs.
+    /// Name of the run and of its log folder.
     pub name: String,
-    /// Program and arguments.
     pub command: Vec<String>,
-    /// Time limit, after which a program is killed. `None` means no limit.
+    /// Time limit for each program, which is then killed. `None` means no limit.
     pub timeout: Option<Duration>,
 }
 
@@ -111,7 +108,6 @@ pub struct Ended {
     pub node: String,
     /// Exit status. `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Signal that ended it.
     pub signal: Option<i32>,
     pub timed_out: bool,
     pub ran_ms: f64,
@@ -129,7 +125,7 @@ impl Ended {
 /// Starts the program on every node at the same time and waits for all.
 ///
 /// # Errors
-/// If the twin is not up, or a log cannot be written.
+/// If the twin is not up, or the log files cannot be created.
 pub fn everywhere(
     folder: &Folder,
     own: &Path,

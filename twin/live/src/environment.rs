@@ -46,7 +46,7 @@ pub(crate) fn of(folder: &Folder, node: &str) -> Result<Vec<(&'static str, Strin
         ("OMPI_MCA_reachable", "weighted".to_owned()),
         ("OMPI_MCA_oob_tcp_if_include", DCN.to_owned()),
         ("OMPI_MCA_plm_rsh_agent", agent),
-        // All nodes share the processors of one machine.
+        // The nodes share the processors of one machine.
         ("OMPI_MCA_hwloc_base_binding_policy", "none".to_owned()),
         ("OMPI_MCA_mpi_yield_when_idle", "1".to_owned()),
         // Inside the twin, every user appears as root.

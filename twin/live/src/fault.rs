@@ -20,11 +20,10 @@ pub const FILE: &str = "faults.jsonl";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct InjectedFault {
-    /// Node or transceiver.
     pub part: String,
     /// Fault in the syntax of `lightloom device fault`.
     pub fault: String,
-    /// Time at which its light was gone, Unix time in microseconds.
+    /// Unix time in microseconds when the light was gone.
     pub unix_us: u64,
     /// Number of killed programs.
     pub killed: u32,

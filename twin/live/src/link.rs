@@ -30,7 +30,6 @@ const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
 const ALL_PROTOCOLS: u32 = 0x0003_u16.to_be() as u32;
 const PRIORITY: u32 = 1;
 
-/// A veth pair: one end here, one in another namespace.
 pub(crate) struct Pair<'a> {
     pub(crate) name: &'a str,
     pub(crate) index: u32,

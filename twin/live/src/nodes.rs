@@ -27,22 +27,18 @@ const FORWARDING: [(&str, &str); 3] =
 /// More threads would only wait for the kernel's global lock on network configuration.
 const THREADS: u32 = 2;
 
-/// Returns the index of a bundle's interface outside the node.
 pub(crate) fn port_index(node: u32, bundle: u8) -> u32 {
     PORTS + node * u32::from(address::BUNDLES_MAX) + u32::from(bundle)
 }
 
-/// Returns the index of a bundle's interface inside the node.
 pub(crate) fn inside_index(bundle: u8) -> u32 {
     LIGHT_INDEX + 1 + u32::from(bundle)
 }
 
-/// Returns the index of a node's data-centre interface outside the node.
 pub(crate) fn dcn_index(node: u32) -> u32 {
     DCN_PORTS + node
 }
 
-/// The far end of a fibre.
 struct FarEnd {
     bundle: u8,
     address: Ipv4Addr,

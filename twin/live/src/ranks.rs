@@ -15,24 +15,21 @@ use crate::{Error, address, routes};
 /// File name of [`Ranks`].
 pub const FILE: &str = "ranks.json";
 
-/// All groups of the plan in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranks {
     /// Increases with every change.
     pub generation: u64,
     /// Time of writing, Unix time in microseconds.
     pub unix_us: u64,
-    /// Digest of the plan.
     pub plan: String,
     /// Groups of jobs, followed by spare groups.
     pub groups: Vec<Group>,
 }
 
-/// A group with its nodes in the order of their line of light.
+/// A group with its nodes in line order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
     pub id: String,
-    /// Job of the group. `None` for a spare group.
     pub job: Option<String>,
     pub members: Vec<RankMember>,
 }

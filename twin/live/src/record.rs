@@ -18,7 +18,6 @@ pub(crate) const AGENT: &str = "mpi-agent";
 pub const RECORD: &str = "twin.json";
 const SCHEMA: &str = "lightloom.live-twin/v1";
 
-/// The folder of a twin.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
@@ -73,7 +72,7 @@ impl Folder {
     /// Writes a JSON document atomically.
     ///
     /// # Errors
-    /// If the folder cannot be written.
+    /// If the folder is not writable.
     pub fn write(&self, name: &str, document: &impl Serialize) -> Result<(), Error> {
         self.write_in(&self.0, name, document)
     }
@@ -81,7 +80,7 @@ impl Folder {
     /// Writes a JSON document atomically in a subfolder.
     ///
     /// # Errors
-    /// If the folder cannot be written.
+    /// If the folder is not writable.
     pub fn write_in(
         &self,
         folder: &Path,
@@ -100,7 +99,7 @@ impl Folder {
     /// Appends a line to a file.
     ///
     /// # Errors
-    /// If the folder cannot be written.
+    /// If the folder is not writable.
     pub fn add_line(&self, name: &str, line: &impl Serialize) -> Result<(), Error> {
         let file = self.file(name);
         let mut text = serde_json::to_string(line)
@@ -125,7 +124,7 @@ impl Folder {
     }
 }
 
-/// The twin as it is about to be created.
+/// The requested twin, before its creation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
     pub schema: String,
@@ -140,7 +139,7 @@ pub struct Record {
     pub bundles: u8,
     /// Rate limit of a fibre. `None` means as fast as the machine allows.
     pub bytes_per_second: Option<u64>,
-    /// Files that `twin down` removes. It removes nothing else.
+    /// The only files that `twin down` removes.
     pub files: Vec<String>,
 }
 
@@ -182,7 +181,7 @@ impl Record {
     /// Parses a node name such as `n3`.
     ///
     /// # Errors
-    /// If there is no such node.
+    /// If the twin has no such node.
     pub fn node(&self, name: &str) -> Result<u32, Error> {
         let number = name.strip_prefix('n').and_then(|digits| digits.parse().ok());
         number.filter(|number| *number < self.nodes).ok_or_else(|| {
@@ -219,7 +218,6 @@ impl Process {
     }
 }
 
-/// The processes that hold the namespaces.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Holder {
     /// The parent of `init`, outside the namespaces.
@@ -233,7 +231,7 @@ pub struct Holder {
 pub struct Ready {
     /// How fibres are joined.
     pub way: String,
-    /// Inode of its user namespace. A process in that namespace is inside the twin.
+    /// Inode of the user namespace. A process in that namespace is inside the twin.
     pub user_namespace: u64,
     /// The holder's file descriptor for the namespace of each node.
     pub namespaces: Vec<i32>,

@@ -33,7 +33,7 @@ pub struct FaultReport {
     /// Time from the fault until packets take the last of the new circuits, in milliseconds. `None`
     /// if no light moved.
     pub dark_ms: Option<f64>,
-    /// Time from the fault until the daemon has committed and the rank file is written, in
+    /// Time from the fault until the daemon has committed and the rank file is complete, in
     /// milliseconds. `None` if this did not happen.
     pub ranks_ms: Option<f64>,
     /// Time from the last rewiring request of a device until the kernel executed it, in
@@ -41,7 +41,7 @@ pub struct FaultReport {
     pub rewired_ms: Option<f64>,
     /// Groups of the job, the longest interruption first.
     pub groups: Vec<GroupReport>,
-    /// The same node failure in packet runs; empty for other faults.
+    /// The same node failure in packet runs. Other faults have none.
     pub modelled: Vec<Modelled>,
 }
 
@@ -64,7 +64,7 @@ pub struct GroupReport {
 /// Evaluates the records of the run `name`.
 ///
 /// # Errors
-/// If there was no fault or no such run.
+/// Without a fault, or without such a run.
 pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<FaultReport, Error> {
     let faults: Vec<InjectedFault> = lines(folder, fault::FILE)?;
     let Some(fault) = faults.last() else {

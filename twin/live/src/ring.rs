@@ -21,7 +21,6 @@ pub use member::{Options, run};
 
 use serde::{Deserialize, Serialize};
 
-/// One step, printed as a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RingStep {
     pub node: String,
@@ -33,6 +32,5 @@ pub struct RingStep {
     pub members: usize,
     /// Completion time, Unix time in microseconds.
     pub unix_us: u64,
-    /// Duration in microseconds.
     pub step_us: u64,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes along a line of light: each node reaches every other node of its group through the nodes
+//! Routes along a line of light: each node reaches every other node of the group through the nodes
 //! in between.
 //!
 //! ```text
@@ -24,10 +24,9 @@ use crate::{Error, address, enter, link};
 
 /// The first fibre of a route: its interface, and the port at its far end.
 type FirstHop = (u32, Ipv4Addr);
-/// The routes of one node, by destination.
 type Ways = BTreeMap<Ipv4Addr, FirstHop>;
 
-/// Replaces the routes of `old` with those of `new` in every node where they differ.
+/// Replaces the routes of `old` by those for `new` in every node where they differ.
 pub(crate) fn rewrite(folder: &Folder, old: &Ranks, new: &Ranks) -> Result<(), Error> {
     let record = folder.record()?;
     let (holder, ready) = enter::up(folder)?;
@@ -70,7 +69,6 @@ fn difference(node: u32, old: &Ways, new: &Ways) -> RequestBatch {
     batch
 }
 
-/// Returns the routes of every node.
 fn all(ranks: &Ranks) -> BTreeMap<&str, Ways> {
     let mut all = BTreeMap::new();
     for group in &ranks.groups {

@@ -30,7 +30,6 @@ pub struct Wanted {
     pub bytes_per_second: Option<u64>,
 }
 
-/// Paths of the programs involved.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// This program, which holds and enters the namespaces.
@@ -64,7 +63,6 @@ impl Programs {
     }
 }
 
-/// Result of starting a twin.
 #[derive(Clone, Debug, Serialize)]
 pub struct UpReport {
     pub folder: PathBuf,

@@ -17,7 +17,6 @@ use crate::nodes::port_index;
 use crate::record::{Folder, Record};
 use crate::{Error, link, unix_us};
 
-/// Changes of light, with the time of the report.
 struct LightMove {
     at: Instant,
     unix_us: u64,
@@ -29,7 +28,7 @@ struct LightMove {
 pub struct Rewired {
     /// Time of the first reported change, Unix time in microseconds.
     pub light_unix_us: u64,
-    /// Time at which the kernel used the new connections.
+    /// When the kernel used the new connections, Unix time in microseconds.
     pub done_unix_us: u64,
     /// Time from the last reported change until the kernel used the new connections, in
     /// microseconds.

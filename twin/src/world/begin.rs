@@ -10,9 +10,8 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::World;
 
-/// Time limit for reaching the initial state.
 const SET_UP_MAX: Picoseconds = Picoseconds::from_millis(60_000);
-/// Interval at which the initial state is checked.
+/// How often the initial state is checked.
 const SET_UP_STEP: Picoseconds = Picoseconds::from_millis(5);
 
 impl World {

@@ -14,7 +14,6 @@ const DARK_DBM: f64 = -60.0;
 const LIT_DBM: f64 = -3.0;
 
 impl World {
-    /// Returns the device faults for an effect on a part.
     pub(super) fn faults_of(&self, part: Part, effect: &Effect) -> Vec<(RackSlot, DeviceFault)> {
         let of_bundle = |bundle: BundleId| self.rack.slot(&bundle.to_string());
         let fault = match effect {

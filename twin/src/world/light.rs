@@ -14,7 +14,6 @@ use super::{World, WorldEvent};
 use crate::setup::Installed;
 
 impl World {
-    /// Updates the path of a transceiver's light.
     pub(super) fn see(&mut self, index: usize) {
         let slot = self.devices[index].slot;
         let (_, AnyDevice::Transceiver(module)) = self.rack.device(slot) else {
@@ -38,7 +37,6 @@ impl World {
         }
     }
 
-    /// Updates the connections of an optical switch.
     fn see_switch(&mut self, index: usize) {
         let slot = self.devices[index].slot;
         let Some(light) = self.rack.device(slot).1.passes(self.now) else { return };
@@ -49,7 +47,7 @@ impl World {
         }
     }
 
-    /// Returns the port pairs of the plan between which a switch passes light in both directions.
+    /// Returns the plan's port pairs that a switch connects in both directions.
     fn passes(&self, index: usize) -> Option<(SimTime, Happened)> {
         let Installed::Switch(ocs, ports) = self.devices[index].installed else { return None };
         let ways: BTreeSet<(u32, u32)> = self.devices[index]
@@ -66,7 +64,6 @@ impl World {
         Some((self.now, Happened::Passes(ocs, both)))
     }
 
-    /// Reports the connections of every switch at the start of the run.
     pub(super) fn shows_light(&mut self) {
         let passes: Vec<_> =
             (0..self.devices.len()).filter_map(|index| self.passes(index)).collect();

@@ -13,12 +13,11 @@ use crate::setup::micros;
 /// Longest duration of a phase that the daemon accepts.
 const LASTS_MAX: Picoseconds = Picoseconds::from_millis(86_400_000);
 
-/// An unsettled phase request.
 pub(super) struct AskedPhase {
     wish: PhaseWish,
-    /// Time at which its circuits are needed.
+    /// When its circuits are needed.
     wanted: SimTime,
-    /// Id of its latest request.
+    /// Id of the latest request.
     id: String,
     is_moving: bool,
 }
@@ -43,7 +42,6 @@ impl World {
         self.at(self.now + COST.handoff, WorldEvent::Asks(self.life));
     }
 
-    /// Delivers the request to the daemon.
     pub(super) fn asks(&mut self) {
         let Some(asked) = &self.asked else { return };
         if self.daemon.busy_until > self.now {

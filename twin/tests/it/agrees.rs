@@ -6,7 +6,7 @@ use cpu_time::ProcessTime;
 use lightloom_emulator::outcome::{FaultResult, StageName};
 use scenes::{ring, run, scene, took};
 
-/// As in `tests/it/dead_node.rs`: no line time, journal in memory.
+/// Like `tests/it/dead_node.rs`: no line time, journal in memory.
 const PTYS: &str = "{lightloomd: {line_time: false, flush: 0us}}";
 
 fn milliseconds(fault: &FaultResult, stages: &[StageName]) -> f64 {

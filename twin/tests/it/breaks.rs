@@ -123,7 +123,7 @@ fn links_carry_packets_when_receivers_have_locked() {
 }
 
 /// The daemon identifies a failed node by its modules. Its GPUs count as lost once, in addition to
-/// those of its group.
+/// the rest of the group's.
 #[test]
 fn the_gpus_of_a_dead_node_are_counted_once() {
     let dead = "{part: n2, at: 100us}";

@@ -14,8 +14,7 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
 use scenes::{read, ring, scene};
 
-/// Returns the CPU time of the moments in which the daemon starts and completes a bypass, in
-/// microseconds.
+/// Returns the CPU time for the start and for the completion of a bypass, in microseconds.
 fn bypass(nodes: u32, gpus: u32, kills: u64) -> [f64; 2] {
     let scenario = read(&ring(nodes, gpus), &scene(1, 1, "lightloomd", "")).unwrap();
     let On::Fabric(fabric) = &scenario.on else { panic!("it runs on a fabric") };

@@ -22,8 +22,8 @@ fn what_is_broken_from_the_start_is_left_alone_and_the_next_death_is_bypassed() 
 }
 
 /// No module receives light from a bundle in loopback, and an unreachable module is not considered
-/// failed, so it is not bypassed and the result says why. The node's other bundle, whose neighbour
-/// loses light, is bypassed.
+/// failed, so it is not bypassed and the result says why. The node's other bundle is bypassed,
+/// because its neighbour loses light.
 #[test]
 fn a_bundle_in_loopback_that_falls_silent_is_not_taken_for_dead_and_the_result_says_why() {
     let at = |bundle: &str| scene(1, 40, "lightloomd", &format!("{{part: {bundle}, at: 100us}}"));

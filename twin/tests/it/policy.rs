@@ -26,13 +26,13 @@ fn lost(control: &str, seeds: u64) -> f64 {
 /// Conditions that make a working module appear failed. Its light is good except for short losses.
 #[derive(Clone, Copy, Debug)]
 enum Doubt {
-    /// Both lines of a node are late by 80 ms, and one of its fibres loses light briefly.
+    /// Both lines of a node are late by 80 ms, and a fibre of the node loses light briefly.
     LateAndBlinks,
     /// A line carries nothing for 4 s.
     SilentLine,
-    /// The same, with 50 ms per flush.
+    /// A line carries nothing for 4 s, with 50 ms per flush.
     SilentLineSlowDisk,
-    /// A module falsely reports a move, and one of its fibres loses light briefly.
+    /// A module falsely reports a move, and a fibre of the module loses light briefly.
     LiesAndBlinks,
 }
 

@@ -20,7 +20,6 @@ const CUSTOM_LOWER: std::ops::RangeInclusive<u8> = 64..=84;
 const CUSTOM_COMMANDS_FROM: u16 = 0x8000;
 /// Upper limit for the times of a profile.
 const WITHIN_MAX: Picoseconds = Picoseconds::from_millis(60_000);
-/// Maximum number of bytes per step.
 const BYTES_MAX: usize = 120;
 
 /// Parses and validates a profile. Reports every mistake in it.

@@ -13,20 +13,16 @@ use crate::memory::{BusError, ModuleMemory, POLL, command};
 /// Time limit for a CDB command that reads codes.
 const REPLY_WITHIN: Duration = Duration::from_millis(500);
 
-/// A validated profile.
 #[derive(Clone, Debug)]
 pub struct ModuleProfile {
     pub(super) file: ProfileFile,
 }
 
-/// A change of paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathOrder {
-    /// Transaction number.
     pub transaction: u32,
     /// Code of the state required of the data paths.
     pub policy: u8,
-    /// Target path of each group.
     pub paths: Paths,
     pub groups: Groups,
 }
@@ -240,7 +236,7 @@ impl ModuleProfile {
         values
     }
 
-    /// Returns the outcomes of `groups` once none is in progress.
+    /// Returns the outcomes of `groups` when all have ended.
     fn outcomes(
         &self,
         memory: &mut dyn ModuleMemory,
@@ -269,7 +265,6 @@ impl ModuleProfile {
         }
     }
 
-    /// Reads the code of each group.
     fn codes(
         &self,
         memory: &mut dyn ModuleMemory,

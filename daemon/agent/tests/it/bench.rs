@@ -33,7 +33,6 @@ impl Held {
         Self(Arc::new(Mutex::new(bench)))
     }
 
-    /// Returns the code of the current path.
     pub(crate) fn path(&self) -> Option<u8> {
         let bench = self.0.lock().unwrap();
         bench.module.device().true_path(bench.now, 0).map(|path| path.code())

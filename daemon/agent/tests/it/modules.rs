@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests of the daemon to a module behind an agent: what moves, what is refused before it moves,
-//! and what is known after a restart of the agent.
+//! Requests of the daemon to a module behind an agent: the moves, the refusals before a move, and
+//! the agent's knowledge after a restart.
 
 use std::path::Path as Folder;
 use std::sync::Arc;
@@ -225,7 +225,6 @@ fn light_that_goes_and_comes_back_is_said_unasked() {
     let (_, kind, _, took) = heard(&mut module).unwrap();
     assert!(kind == EventKind::LightBack && took <= 550, "{took} ms");
     module.acknowledged(4);
-    // Its own move into a dark fibre.
     fault("unplug 2");
     ask(&mut module, &go(2, 2)).unwrap();
     assert_eq!(heard(&mut module), None);

@@ -68,8 +68,8 @@ pub(super) fn undoing(status: &Status) -> Option<Alarm> {
     on_the_way(status)
 }
 
-/// Reports that the last change failed and one of its devices has not returned to its earlier
-/// state. Partial results are covered by the devices that need action.
+/// Reports that the last change failed and a device has not returned to its earlier state. Partial
+/// results are covered by the devices that need action.
 pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     let past = status.transactions.first()?;
     if !matches!(past.result, TransactionResult::Aborted | TransactionResult::RolledBack) {

@@ -50,7 +50,7 @@ fn silent(dark: &[DarkFibreView]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Reports ports that an operator shut down. They are not faults, and nothing is bypassed for them.
+/// Reports ports that an operator shut down. They are neither faults nor bypassed.
 pub(super) fn shut_down(shut: &[ShutPort], moment: Moment) -> Option<Alarm> {
     let first = &shut.first()?.end;
     let module = first.split_once('.').map_or(&**first, |(module, _)| module);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to a switch as paths of the model, and the meaning of its refusals.
+//! Requests to a switch as paths of the model, and the meaning of refusals.
 
 use lightloom_control::state::Outcome;
 use lightloom_gnmi::Code;
@@ -74,7 +74,6 @@ pub(super) fn millis(value: &serde_json::Value) -> Option<i32> {
     dbm.is_finite().then(|| (dbm * 1000.0).clamp(-99_000.0, 99_000.0).round() as i32)
 }
 
-/// Formats a call for a preview.
 pub(super) fn shown(call: &GnmiCall) -> String {
     let paths = |paths: &[Path]| paths.iter().map(text).collect::<Vec<_>>().join(" ");
     match call {

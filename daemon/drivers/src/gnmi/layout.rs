@@ -8,9 +8,8 @@ use super::leaves::Leaf;
 /// The ports of a switch in the numbering of plans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    /// Port names of the input group in the order of their index, starting with slot 1.
+    /// Port names of the input group in index order, starting with slot 1.
     pub(super) inputs: Vec<String>,
-    /// Port names of the output group.
     pub(super) outputs: Vec<String>,
     /// Side and number from 1, by port name.
     numbers: BTreeMap<String, (Side, u32)>,
@@ -68,18 +67,15 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Returns the input port of a slot.
     pub(super) fn input(&self, slot: u32) -> Option<&str> {
         self.inputs.get(slot.checked_sub(1)? as usize).map(String::as_str)
     }
 
-    /// Returns the output port of a position.
     pub(super) fn output(&self, position: u32) -> Option<&str> {
         let index = (position as usize).checked_sub(self.inputs.len() + 1)?;
         self.outputs.get(index).map(String::as_str)
     }
 
-    /// Returns the slot or position of a port.
     pub(super) fn number(&self, name: &str) -> Option<(Side, u32)> {
         let &(side, number) = self.numbers.get(name)?;
         let before = u32::try_from(self.inputs.len()).ok()?;

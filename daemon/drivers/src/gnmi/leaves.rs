@@ -8,7 +8,6 @@ use serde_json::Value as Json;
 
 /// Maximum number of leaves per answer.
 const LEAVES_MAX: usize = 1 << 20;
-/// Maximum nesting of JSON.
 const DEPTH_MAX: usize = 24;
 
 /// A path element: node name, and the entry's key in a list.

@@ -3,8 +3,8 @@
 //! change a switch.
 //!
 //! Every Set carries the election id. An empty Set claims the role on each new connection. While
-//! the switch knows a larger id, nothing is set until it accepts this client's id again; each read
-//! includes that attempt.
+//! the switch knows a larger id, the driver sends no changes until the switch accepts this client's
+//! id again; each read includes that attempt.
 
 use lightloom_control::controller::Foreign;
 use lightloom_gnmi::client::GnmiCall;
@@ -14,7 +14,7 @@ use lightloom_gnmi::{Code, Status};
 
 use crate::{Awaits, Progress};
 
-/// Whether this client is the master of its switch.
+/// Whether this client is the master of the switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mastership {
     candidacy: Option<Candidacy>,
@@ -39,7 +39,7 @@ impl Mastership {
         set
     }
 
-    /// Returns why nothing may be set. `None` if Sets are allowed.
+    /// Returns why Sets are denied, or `None` if they are allowed.
     pub(super) fn denied(&self) -> Option<String> {
         self.denied.clone()
     }
@@ -77,7 +77,6 @@ impl Mastership {
         self.news.take()
     }
 
-    /// Returns the suffix for the switch's identity.
     pub(super) fn shown(&self) -> String {
         match (&self.candidacy, &self.denied) {
             (None, _) => "no election id".into(),

@@ -4,7 +4,6 @@
 pub use lightloom_gnmi::client::GnmiLogin;
 pub use lightloom_gnmi::extension::Candidacy;
 
-/// Connection settings of a switch.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// `host:port` for the HTTP/2 `:authority` header.
@@ -14,7 +13,7 @@ pub struct Settings {
     /// Groups of the plan's ingress and egress ports. `None` if the switch has one group per
     /// direction.
     pub groups: Option<(String, String)>,
-    /// Expected model version. `None` for the version this driver was written for.
+    /// Expected model version. `None` for the version that this driver implements.
     pub model_version: Option<String>,
     /// Account, if the device requires one.
     pub login: Option<GnmiLogin>,

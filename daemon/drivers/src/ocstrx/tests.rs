@@ -61,7 +61,7 @@ fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
 }
 
 /// An idle read is a single request, so a bypass seldom waits for it. After light has moved, each
-/// read includes the neighbours until they are known.
+/// read includes the neighbours until all have answered.
 #[test]
 fn neighbours_are_asked_for_where_they_are_not_known_and_now_and_then() {
     let (mut dialect, mut status) = greeted();

@@ -29,9 +29,8 @@ pub(super) struct Claim {
     /// Start time of the daemon, which makes session names unique across restarts.
     life: u64,
     session: u32,
-    /// Another controller that holds the claim.
     pub(super) holder: Option<String>,
-    /// The database refuses scripts or writes, so there are no claims.
+    /// The database refuses scripts or writes, so the session runs without a claim.
     pub(super) is_refused: bool,
     reported: Option<String>,
 }

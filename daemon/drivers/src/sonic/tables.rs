@@ -81,7 +81,6 @@ impl Names {
     }
 }
 
-/// Contents of the tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables {
     pub(super) names: Names,
@@ -212,7 +211,6 @@ impl Tables {
     }
 }
 
-/// The rows returned by the script.
 struct Rows(Vec<(char, String, Vec<String>)>);
 
 impl Rows {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stand-in for the gNMI switch in programs that read device lists without serving them. It accepts
+//! Replaces the gNMI switch in programs that read device lists without serving them. It accepts
 //! faults and answers nothing. Used without the feature `gnmi`, so that HTTP/2 is not compiled.
 
 pub(crate) mod file;
@@ -16,7 +16,6 @@ use crate::{EmulatedDevice, Line, Output, Port};
 #[derive(Clone, Debug, Default)]
 pub struct GnmiSpec;
 
-/// A switch that closes every connection.
 #[derive(Clone, Debug)]
 pub struct GnmiSwitch;
 

@@ -27,10 +27,8 @@ const SAMPLE_USUAL: Picoseconds = Picoseconds::from_millis(1_000);
 
 pub(crate) type FeedSender = mpsc::Sender<Result<SubscribeResponse, Status>>;
 
-/// All leaves below a path, by path text.
 type Leaves = BTreeMap<String, (Path, TypedValue)>;
 
-/// The data of one path in one encoding.
 #[derive(Debug)]
 struct Feed {
     path: Path,
@@ -41,7 +39,6 @@ struct Feed {
     samples: Vec<(SimTime, Picoseconds, FeedSender)>,
 }
 
-/// All feeds of a switch.
 #[derive(Debug, Default)]
 pub(crate) struct Feeds {
     feeds: Vec<Feed>,

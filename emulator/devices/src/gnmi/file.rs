@@ -17,7 +17,7 @@ use crate::list::SwitchFile;
 pub struct GnmiFile {
     /// TCP address; port 0 selects a free one.
     pub listen: String,
-    /// Direction of its ports [default: sides].
+    /// Direction of the ports [default: sides].
     #[serde(default)]
     pub ports: Directions,
     /// Best supported recovery of connections after a cold start [default: restore].

@@ -18,7 +18,6 @@ impl State {
         self.matrix.faults.breaks(which)
     }
 
-    /// Falsifies the answer to Capabilities.
     pub(crate) fn misreport(&self, said: &mut CapabilityResponse) {
         if self.breaks(Misbehaviour::HidesModel) {
             said.supported_models.retain(|model| model.name != MODULES[1]);
@@ -28,7 +27,6 @@ impl State {
         }
     }
 
-    /// Changes a Set before it is applied.
     pub(crate) fn misread(&self, request: &mut SetRequest) {
         let prefix = request.prefix.clone();
         let is_of_state = |update: &Update| {
@@ -78,7 +76,6 @@ impl State {
         }
     }
 
-    /// Refuses a Set that should be accepted.
     pub(crate) fn objects(&self, request: &SetRequest, next: &SwitchConfig) -> Result<(), Status> {
         let gone = |path: &Path| {
             let path = joined(request.prefix.as_ref(), Some(path));

@@ -27,7 +27,6 @@ pub(crate) struct EstablishedConnection {
     pub(crate) stands: Stands,
     pub(crate) reason: Option<String>,
     pub(crate) updated: SimTime,
-    /// End of a pending change.
     until: SimTime,
 }
 
@@ -57,7 +56,6 @@ pub(crate) struct State {
     /// Answers with the time they are due.
     waits: Vec<(SimTime, oneshot::Sender<()>)>,
     busy_until: SimTime,
-    /// End of a restart.
     pub(crate) starts_until: SimTime,
     /// Whether all connections must be closed.
     pub(crate) hangs_up: bool,
@@ -115,7 +113,6 @@ impl State {
         self.busy_until
     }
 
-    /// Queues a change.
     pub(crate) fn begin(
         &mut self,
         request: SetRequest,
@@ -210,7 +207,7 @@ impl State {
     /// Executes a change completely or not at all.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first mistake in the request.
     pub(crate) fn set(&mut self, request: &SetRequest) -> Result<SetResponse, Status> {
         self.arbitrate(request)?;
         let mut understood = request.clone();
@@ -242,7 +239,6 @@ impl State {
         Ok(SetResponse { prefix, response, timestamp: self.spec.unix_nanos(self.now) })
     }
 
-    /// Checks that the configuration is consistent.
     pub(crate) fn check(&self, next: &SwitchConfig) -> Result<(), Status> {
         if next.recovery > self.spec.recovery {
             let (wanted, best) = (next.recovery.word(), self.spec.recovery.word());
@@ -449,7 +445,6 @@ impl State {
         self.starts_until = self.now + self.spec.boot;
     }
 
-    /// Moves a mirror by hand.
     pub(crate) fn connect_by_hand(&mut self, ingress: u16, egress: u16) {
         self.matrix.disconnect(self.now, &[(ingress, None)]);
         self.matrix.connect(self.now, &[(ingress, egress)]);

@@ -23,11 +23,9 @@ use crate::misbehave::Misbehaviour;
 /// Maximum number of paths per Get.
 const PATHS_MAX: usize = 8_192;
 
-/// A switch shared by its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedSwitch(pub(crate) Arc<Mutex<State>>);
 
-/// Returns a supported encoding.
 pub(crate) fn encoding(number: i32) -> Result<Encoding, Status> {
     match Encoding::try_from(number) {
         Ok(known @ (Encoding::Json | Encoding::JsonIetf | Encoding::Proto)) => Ok(known),

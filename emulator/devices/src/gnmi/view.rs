@@ -100,8 +100,7 @@ impl State {
         }
         let mut state = BTreeMap::from([("name", leaf(name))]);
         if let Some(circuit) = circuit {
-            // A connection between bidirectional ports is shown in the direction in which it was
-            // requested.
+            // A connection between bidirectional ports is shown in the requested direction.
             let swapped = intent
                 .and_then(|intent| intent.input.as_ref())
                 .is_some_and(|input| *input == self.spec.port_name(circuit.pair.1));
@@ -204,7 +203,7 @@ impl State {
     }
 }
 
-/// The switch detects no such errors, for which the model requires zeros.
+/// The switch detects no such errors, and the model then requires zeros.
 fn counters() -> TreeNode {
     tree([
         ("correctable-error-count", TreeNode::Leaf(LeafValue::Counter(0))),

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) const REQUEST_WITHIN: Duration = Duration::from_secs(15);
 /// Buffer for any request; the kernel requires at least 8 KiB.
 pub(super) const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// Maximum size of one write.
+/// Maximum number of bytes in a write request.
 const WRITE_BYTES_MAX: u32 = 32 << 10;
 const HEADER_BYTES: usize = 40;
 const ROOT: u64 = 1;
@@ -39,13 +39,9 @@ pub(super) struct FileIndex(pub(super) usize);
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum KernelAsks {
-    /// Already answered.
     Reply(Vec<u8>),
-    /// No answer is expected.
     Nothing,
-    /// Read from a file.
     Read { unique: u64, file: FileIndex, offset: u64, length: usize },
-    /// Write to a file.
     Write { unique: u64, file: FileIndex, offset: u64, bytes: Vec<u8> },
 }
 
@@ -220,7 +216,6 @@ impl Fields<'_> {
     }
 }
 
-/// Appends integers.
 struct Words {
     bytes: Vec<u8>,
 }

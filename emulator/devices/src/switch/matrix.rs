@@ -12,12 +12,10 @@ use rand::RngExt;
 
 use super::super::fault::LightFaults;
 
-/// Reported power without light.
 pub(crate) const DARK_DBM: f64 = -60.0;
 
 pub(crate) type Pair = (u16, u16);
 
-/// Why the matrix refuses a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatrixRefusal {
     NoSuchPort(u16),
@@ -25,7 +23,7 @@ pub(crate) enum MatrixRefusal {
     Disabled(u16),
     /// The mirror did not move.
     Hardware(u16),
-    /// There is no such connection.
+    /// The connection does not exist.
     NotConnected(u16),
 }
 
@@ -47,7 +45,7 @@ struct MatrixCircuit {
 pub struct PassedLight {
     /// Ingress and egress port of each, sorted by ingress port.
     pub pairs: Vec<(u16, u16)>,
-    /// Earliest time at which another connection settles. `None` if all have.
+    /// When the next other connection settles. `None` if all have.
     pub more_at: Option<SimTime>,
 }
 
@@ -157,7 +155,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Returns another free egress port, or the same if all are taken.
+    /// Returns another free egress port, or the same without one.
     fn another(&self, egress: u16) -> u16 {
         let first = self.ingress + 1;
         (1..self.egress)

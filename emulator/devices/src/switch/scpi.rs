@@ -2,8 +2,8 @@
 //! SCPI of Polatis optical switches: set commands without an answer, an error queue that must be
 //! queried, `*OPC?` as a barrier, and `conn:only`, which drops everything else.
 //!
-//! Syntax and replies follow what public drivers send and expect. Error numbers are those of
-//! SCPI-99; the vendor's actual choice is unknown.
+//! Syntax and replies follow what public drivers send and expect. Error numbers come from SCPI-99;
+//! the vendor's actual choice is unknown.
 
 use lightloom_units::SimTime;
 
@@ -80,7 +80,6 @@ const LOST: ScpiError = (-350, "Queue overflow");
 /// A line longer than the input buffer.
 pub(crate) const OVERRUN: ScpiError = (-363, "Input buffer overrun");
 
-/// Result of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Executed {
     pub(crate) reply: Option<String>,
@@ -88,7 +87,6 @@ pub(crate) struct Executed {
     pub(crate) waits_for_light: bool,
 }
 
-/// State shared by all SCPI clients of a switch.
 #[derive(Clone, Debug)]
 pub(crate) struct ScpiState {
     identity: String,

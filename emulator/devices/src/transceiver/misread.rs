@@ -11,7 +11,6 @@ use crate::misbehave::{Misbehaviour as M, Misbehaviours};
 /// Sequence number of fires that no host requested.
 const OWN_SEQUENCE: u16 = 0xfffe;
 
-/// State remembered between frames.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Misread {
     arriving: Reassembler,

@@ -80,7 +80,7 @@ fn namespaces_stand_in_ietf_json_where_the_module_changes() {
     }
 }
 
-/// Each malformed part is accompanied by a valid one. Nothing of the Set may be executed.
+/// Each malformed part comes with a valid one. The Set must have no effect.
 #[test]
 fn a_set_with_one_wrong_part_is_refused_whole_and_named() {
     let mut bench = Bench::new(small());

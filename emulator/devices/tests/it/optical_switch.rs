@@ -366,7 +366,7 @@ mod tl1 {
         let (before, after) = reply.split_once(event).unwrap();
         assert!(before.starts_with("\r\n\n   POLATIS 24-09-01 "), "{before}");
         assert!(after.ends_with("M  8 COMPLD\r\n;"), "{after}");
-        // Changes by other clients and alarms are reported, too.
+        // Changes by other clients and alarms are reported as well.
         let mut out = Vec::new();
         rig.device.on_bytes(rig.now, SCPI, b":oxc:swit:conn:sub (@1),(@25)\n", &mut out);
         while let Some(at) = rig.device.next_wakeup() {

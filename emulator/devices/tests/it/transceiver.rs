@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated transceiver in virtual time: what a host sees of each fault, compared with the
-//! actual state.
+//! An emulated transceiver in virtual time: a host's view of each fault, compared with the actual
+//! state.
 
 use lightloom_devices::{
     DeviceFault, EmulatedDevice, Faulty, Line, Output, Port, Transceiver, TransceiverSpec,
@@ -193,7 +193,6 @@ fn a_reboot_in_the_middle_leaves_the_power_on_path_and_forgets_the_arm() {
     assert_eq!((status.armed, status.fired), (TransactionId::NONE, TransactionId::NONE));
     assert_eq!((status.active[0], rig.truth()), (Path::LOOPBACK, Some(Path::LOOPBACK)));
     assert!(rig.now > SimTime::START + Picoseconds::from_millis(500), "after the boot time");
-    // Only once.
     rig.now = rig.now + Picoseconds::from_millis(500);
     assert_eq!(rig.switch_to(external(1)).unwrap().outcomes[0], GroupOutcome::Success);
 }

@@ -12,7 +12,6 @@ use crate::fault::InjectedFault;
 use crate::record::Folder;
 use crate::up::Programs;
 
-/// Result of one control-plane model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Modelled {
     /// `lightloomd` or `assumed`, as in a scenario.

@@ -14,11 +14,10 @@ use crate::ranks::Group;
 pub(super) const OUTWARD_PORT: u16 = 7001;
 pub(super) const RETURN_PORT: u16 = 7002;
 
-/// Interval between attempts to connect.
 const AGAIN_AFTER: Duration = Duration::from_millis(2);
-/// Time limit for an attempt, after which the rank file is checked again.
+/// Time limit for an attempt. The rank file is checked again afterwards.
 const CONNECT_WITHIN: Duration = Duration::from_millis(100);
-/// Interval at which a waiting member checks for a new rank file, in milliseconds.
+/// How often a waiting member checks for a new rank file, in milliseconds.
 const WAIT_MS: u8 = 2;
 
 /// Position of a member in the ring.

@@ -15,12 +15,10 @@ use crate::ranks::{FILE, Ranks};
 use crate::record::Folder;
 use crate::{Error, unix_us};
 
-/// Polling interval for the rank file.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Number of steps.
     pub steps: u64,
     /// Size of the summed vector, in bytes.
     pub bytes: usize,

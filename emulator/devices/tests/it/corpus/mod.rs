@@ -8,7 +8,6 @@ use lightloom_units::seed::Seed;
 
 const LINE: Line = Line(0);
 
-/// Sends the bytes as a SCPI client.
 pub(crate) fn scpi(bytes: &[u8]) {
     let out = talk(Port::Scpi, &[bytes, b"\n"]);
     assert!(String::from_utf8(out).is_ok(), "answers are text");
