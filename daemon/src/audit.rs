@@ -99,7 +99,7 @@ impl Audit {
     }
 
     /// Appends an entry about a request that changed nothing. Only counts it beyond the rate limit
-    /// or if the file cannot be written.
+    /// or if the write fails.
     pub fn write_refusal(&self, now: &Now, entry: &Entry) {
         let mut lines = self.lines();
         // On a full disk the reserved space is for changes.

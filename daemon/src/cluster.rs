@@ -91,7 +91,7 @@ impl JournalPlace {
         }
     }
 
-    /// Returns the remedy for a journal that cannot be written.
+    /// Returns the remedy for a journal that refuses writes.
     #[must_use]
     pub fn after_failure(&self) -> &'static str {
         match self {

@@ -36,7 +36,7 @@ pub trait DiskFile: Debug + Send {
     /// Makes contents and length durable.
     ///
     /// # Errors
-    /// The device's error. Nothing may then be assumed about durability.
+    /// The device's error. Durability is then unknown.
     fn sync(&mut self) -> io::Result<()>;
 }
 

@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_hook_that_takes_too_long_is_killed_with_what_it_started() {
         let began = Instant::now();
-        // It reads nothing of a document larger than a pipe buffer.
+        // The command does not read the document, which exceeds a pipe buffer.
         let late = run(&shell("sleep 100 & sleep 100", 100), &vec![b'x'; 1 << 20]);
         assert!(matches!(late, Err(HookError::Late { .. })), "{late:?}");
         assert!(began.elapsed() < Duration::from_secs(20));

@@ -132,13 +132,13 @@ impl Kind {
     }
 }
 
-/// The properties outside the device's configuration on which an endpoint depends.
+/// The properties beyond the device's configuration that an endpoint needs.
 #[cfg(feature = "edges")]
 pub struct Place<'a> {
     pub device: &'a str,
-    /// Port numbering, if the fabric is known.
+    /// Port numbering of a known fabric.
     pub ports: Option<DevicePorts>,
-    /// Name under which this daemon claims devices.
+    /// This daemon's name in claims on devices.
     pub claimant: &'a str,
     pub wall_ms: u64,
     /// Epoch of the leader, in a cluster.

@@ -25,7 +25,7 @@ use crate::config::{ClientFile, Role, TlsFile};
 use crate::protocol::tls as pem;
 
 /// Maximum number of connections per listener. One more replaces the connection that has been idle
-/// longest, or is closed if none is idle.
+/// longest, or is closed if all are busy.
 const CONNECTIONS_MAX: usize = 256;
 /// Time limit for the handshake and for a request head.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ struct Place {
 pub type Busy = Arc<AtomicUsize>;
 
 impl Places {
-    /// Runs `serving` if there is room. A client at its limit loses one of its idle connections.
+    /// Runs `serving` if there is room. A client at its limit loses an idle connection.
     fn give(&mut self, of: String, busy: Busy, serving: impl Future<Output = ()> + Send + 'static) {
         if self.0.len() >= CONNECTIONS_OF_ONE_MAX {
             self.0.retain(|place| !place.task.is_finished());

@@ -83,7 +83,7 @@ impl Parents {
     }
 }
 
-/// The spans of the open change and of its device operations.
+/// The spans of the open change and its device operations.
 #[derive(Debug, Default)]
 pub struct Traces {
     to: Option<SyncSender<Span>>,
@@ -114,7 +114,7 @@ impl Traces {
         Ok((Self { to, parents: parents.clone(), metrics, ..Self::default() }, parents))
     }
 
-    /// Records that journal records were written, or could not be, since `began`.
+    /// Records a successful or failed write of journal records that began at `began`.
     pub fn written(&mut self, records: &[Record], began: SystemTime, is_written: bool) {
         if self.to.is_none() {
             return;

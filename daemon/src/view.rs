@@ -291,8 +291,8 @@ pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
     unseen.map(|(name, _)| name.to_string()).collect()
 }
 
-/// Returns whether every device has been read, or is known not to be readable soon. After a
-/// failover, devices held by the previous leader are about to become free.
+/// Returns whether every device has been read, or will not be readable soon. After a failover,
+/// devices held by the previous leader are about to become free.
 #[must_use]
 pub fn is_settled(runtime: &Runtime) -> bool {
     let is_silent = |name: &String| {

@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
 const FAULT_RATIOS: [f64; 9] = [0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.10];
 const SNAPSHOTS: u64 = 10;
 
-/// Limit on the moments for which a fabric is planned. Each one plans every job twice.
+/// Limit on the planned moments of a fabric. Each one plans every job twice.
 const MOST_MOMENTS: usize = 10;
 
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];

@@ -229,7 +229,7 @@ pub enum Note {
     Crossed(DeviceName, Vec<Crossed>),
     /// Another controller changes a device; `None` once an operator has decided about it.
     Contended(DeviceName, Option<Contended>),
-    /// These failed parts are bypassed now; after a failure, the next try comes after this time.
+    /// These failed parts are bypassed now. After a failure, this time passes before the next try.
     Bypassing(Vec<(Part, String)>, Micros),
     /// These parts have failed, but the daemon has reached its limit of own changes.
     TooMany(Vec<(Part, String)>),
@@ -240,7 +240,7 @@ pub enum Note {
     Late(DeviceName),
 }
 
-/// One slot whose position differs from the ledger.
+/// A slot whose position differs from the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drift {
     pub slot: Slot,
@@ -292,7 +292,7 @@ pub struct Seen {
     signalled: signals::Signalled,
     in_flight: Option<Flight>,
     pace: signals::Pace,
-    /// Whether it answers a query other than an operation, during which nothing is late.
+    /// Whether it answers a query other than an operation. Its answers are not late then.
     occupied: bool,
     free_since: Micros,
     waiting: VecDeque<(Op, bool)>,
@@ -342,7 +342,7 @@ pub struct Controller {
     /// Until then the daemon's own transactions wait, after one that could not begin or changed
     /// nothing.
     own_not_before: Micros,
-    /// Nothing can be recorded, so nothing is begun, finished or undone.
+    /// Records cannot be written, so the controller begins, finishes and undoes no transaction.
     only_reads: bool,
     /// Commands without a waiting transaction that may still be carried out.
     strays: Strays,
@@ -386,7 +386,7 @@ impl Controller {
         actions
     }
 
-    /// Only reads devices from now on, because nothing can be recorded. Open changes are left as
+    /// Only reads devices from now on, because records cannot be written. Open changes are left as
     /// after a crash.
     pub fn only_read(&mut self, ledger: Ledger) {
         (self.ledger, self.only_reads) = (ledger, true);
@@ -400,8 +400,8 @@ impl Controller {
         }
     }
 
-    /// Drops the operations in these actions, which were not sent because a record before them
-    /// could not be written.
+    /// Drops the operations in these actions, which were not sent because writing an earlier record
+    /// failed.
     pub fn not_sent(&mut self, actions: &[Action]) {
         for action in actions {
             if let Action::Send(device, ticket, _) = action

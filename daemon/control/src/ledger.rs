@@ -32,7 +32,7 @@ pub struct Open {
     pub intent: Intent,
     /// The devices that may have moved. After a crash of the machine there may be others.
     pub fired: BTreeSet<DeviceName>,
-    /// The results so far, if the transaction is being reversed.
+    /// The results of the forward phase, if the transaction is being reversed.
     pub turned: Option<BTreeMap<DeviceName, PartEnd>>,
 }
 

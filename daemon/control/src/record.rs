@@ -247,7 +247,7 @@ pub enum Record {
     /// The transaction is reversed from here.
     Turn {
         txn: Txn,
-        /// The results so far.
+        /// The results of the forward phase.
         parts: BTreeMap<DeviceName, PartEnd>,
         /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]

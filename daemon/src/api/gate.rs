@@ -46,7 +46,7 @@ const BODIES_MAX: usize = 16;
 const BODIES_OF_ONE_MAX: usize = 4;
 /// A client whose plan arrived too slowly may not send another one for this long.
 const NO_PLAN_FOR: Duration = Duration::from_secs(30);
-/// `Retry-After` in seconds if no better estimate is known.
+/// `Retry-After` in seconds without a better estimate.
 const RETRY_AFTER: u64 = 1;
 /// Time after the daemon's start within which reachable devices are read.
 const READ_WITHIN: Duration = Duration::from_secs(3);
@@ -62,7 +62,7 @@ struct Rule {
     path: &'static str,
     verb: &'static str,
     role: Role,
-    /// Changes something, so refused attempts are written to the audit log.
+    /// Changes something, so refused attempts go to the audit log.
     changes: bool,
     /// The body may contain a plan.
     plan: bool,

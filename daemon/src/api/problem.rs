@@ -32,9 +32,9 @@ pub(super) enum Problem {
     Gone,
     /// Whether the journal holds the change is unknown.
     NotStored(NotStored),
-    /// The audit log cannot be written, so nothing was started.
+    /// The audit log refuses entries, so no change was started.
     Audit(String),
-    /// The change was made, but the audit log could not be written afterwards.
+    /// The change was made, but the audit log then refused the entry.
     NotAudited {
         answer: String,
         why: String,

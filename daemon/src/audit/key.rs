@@ -45,7 +45,7 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
 /// Reads the key or creates it, and returns whether it was created.
 ///
 /// # Errors
-/// As for [`read`], and if the folder cannot be written.
+/// As for [`read`], and if the folder is not writable.
 pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
     if let Some(key) = read(path)? {
         return Ok((key, false));

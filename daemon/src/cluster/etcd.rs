@@ -41,7 +41,7 @@ pub enum EtcdError {
 pub struct KeyValue {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
-    /// Store revision at which the key was created.
+    /// Store revision of the key's creation.
     pub create_revision: u64,
     /// Store revision of the last put.
     pub mod_revision: u64,

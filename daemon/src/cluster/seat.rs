@@ -62,9 +62,9 @@ impl StandbyNews {
 /// Properties that all daemons of one prefix must share.
 #[derive(Clone, Debug)]
 pub struct ClusterIdentity {
-    /// Name of the fabric; empty if none is configured.
+    /// Name of the fabric, possibly empty.
     pub fabric: String,
-    /// Number of devices, and a digest of their names.
+    /// Number of devices, and a digest of the device names.
     pub devices: String,
 }
 
@@ -97,7 +97,7 @@ pub struct LeaderSeat {
     pub standbys: watch::Receiver<Vec<String>>,
 }
 
-/// A lease, and the time of its last request or renewal.
+/// A lease, with the time of the last request or renewal.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     id: u64,
@@ -369,8 +369,8 @@ impl LeaderSeat {
                         let _ = lost.send(true);
                         return;
                     }
-                    // The fence closes by its own deadline. Whether the lease is lost is known when
-                    // etcd answers.
+                    // The fence closes by its own deadline. Only an answer of etcd shows whether
+                    // the lease is lost.
                     Err(error) => tracing::warn!(%error, "the lease is not renewed"),
                 }
                 std::thread::sleep(every);

@@ -413,7 +413,7 @@ fn htb_class(index: u32, rate: BitsPerSecond) -> Body {
     let narrow = u32::try_from(bytes_per_second).unwrap_or(u32::MAX).to_ne_bytes();
     let spec = [&[0, 1, 0, 0, 0, 0, 0, 0][..], &narrow].concat();
     let burst_bytes = u32::try_from((bytes_per_second / 1000).max(16_000)).unwrap_or(u32::MAX);
-    // Buffers are given in scheduler ticks of 64 ns.
+    // The kernel takes buffers in scheduler ticks of 64 ns.
     let nanos = u128::from(burst_bytes) * 1_000_000_000 / u128::from(bytes_per_second.max(1));
     let ticks = u32::try_from(nanos / 64).unwrap_or(u32::MAX);
     let tail = [ticks, ticks, 60_000, 0, 0].map(u32::to_ne_bytes).concat();

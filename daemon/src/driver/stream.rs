@@ -163,7 +163,7 @@ impl Wire {
         (self.is_unflushed, self.commands) = (false, false);
     }
 
-    /// Queues bytes. Bytes of a command are written only while the fence is open.
+    /// Queues bytes. Bytes of a command leave only while the fence is open.
     pub(crate) fn send(&mut self, bytes: &[u8], is_command: bool) {
         self.outgoing.extend_from_slice(bytes);
         self.commands |= is_command;

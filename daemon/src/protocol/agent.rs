@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transceivers behind the agent of their host. The agent uses the frames of the serial line over
+//! Transceivers behind the agent of a host. The agent uses the frames of the serial line over
 //! mutual TLS, preceded by the name of the module.
 
 use std::path::PathBuf;

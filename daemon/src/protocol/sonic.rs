@@ -20,7 +20,7 @@ use crate::driver::{Endpoint, stream::Address};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SonicFile {
-    /// Address of its Redis server, `host:port`.
+    /// Address of the Redis server, `host:port`.
     pub tcp: String,
     /// File with the password.
     #[serde(default)]

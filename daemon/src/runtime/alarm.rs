@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A timer with sub-millisecond accuracy. The async runtime's timers round up to a millisecond,
-//! which is a third of the time in which a failed node is detected.
+//! which is a third of the time until a failed node is detected.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};

@@ -15,7 +15,7 @@ use lightloom_daemon_api::status::{BrokenPart, OwedView};
 use lightloom_daemon_api::text::named;
 use lightloom_fabric::fault::Part;
 
-/// With more drifted devices than this, `adopt all` is suggested.
+/// The limit of drifted devices; beyond it `adopt all` is suggested.
 const DRIFTED_NAMED_MAX: usize = 6;
 
 /// Returns the devices that need an operator, with the reason.
@@ -118,8 +118,8 @@ pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
     safe.or_else(|| typed(known, "apply --again --mode update", &apply))
 }
 
-/// Returns the command that restores missing positions of the plan and of other owned circuits.
-/// `None` if nothing is missing.
+/// Returns the command that restores missing positions of the plan and of other owned circuits, if
+/// there are any.
 pub(super) fn restore(known: &Knowledge<'_>) -> Option<String> {
     let home = known.control.controller().way_home().ok()?;
     let is_needed = !home.target.is_empty() && !is_busy(known);
@@ -142,7 +142,7 @@ pub(super) fn adopt(known: &Knowledge<'_>, devices: &[DeviceName]) -> String {
     format!("lightloom ctl adopt {names}{against}")
 }
 
-/// If a change is open or awaits confirmation, returns what must be decided first.
+/// If a change is open or awaits confirmation, returns the decision that must come first.
 pub(super) fn decide_first(known: &Knowledge<'_>) -> Option<String> {
     let ledger = known.control.controller().ledger();
     let open = ledger.open.as_ref().map(|open| open.intent.txn);

@@ -151,8 +151,8 @@ pub(super) fn dark(
     })
 }
 
-/// Returns the remedy for dark circuits: restore them, apply the plan again, or what must be
-/// decided first.
+/// Returns the remedy for dark circuits: restore them, apply the plan again, or decide about
+/// another change first.
 fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceName>) -> String {
     if let Some(first) = attention::decide_first(known) {
         return first;

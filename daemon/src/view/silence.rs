@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For unreachable devices that block a request: when their state will be known, and when to ask
-//! again.
+//! For unreachable devices that block a request: the time until their state is clear, and when to
+//! ask again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -53,8 +53,8 @@ pub trait Link {
     /// Returns received bytes, at the latest after `within`. May be empty.
     ///
     /// # Errors
-    /// [`ExchangeError::Lost`], and [`ExchangeError::Interrupted`] unless [`Link::shield`] was
-    /// called.
+    /// [`ExchangeError::Lost`], and [`ExchangeError::Interrupted`] unless [`Link::shield`] is
+    /// active.
     fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError>;
 
     fn now(&self) -> Duration;

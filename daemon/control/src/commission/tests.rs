@@ -154,7 +154,7 @@ fn every_drawn_mistake_is_named() {
             match rng.random_range(0..4) {
                 0 if a != b => plant.swap(&a, &b),
                 1 => plant.pull(&a),
-                // The light of a arrives nowhere, that of the other end still does.
+                // The light of a arrives nowhere, but the other direction still works.
                 2 => drop(plant.arrives.remove(&a)),
                 _ => {
                     if let Some((_, power)) = plant.arrives.get_mut(&a) {

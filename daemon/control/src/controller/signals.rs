@@ -78,9 +78,9 @@ pub(super) struct Signalled {
     heard_at: Micros,
     /// When it was to be read immediately; earlier requests do not count.
     wanted_at: Micros,
-    /// It was given up with its whole node, and its light is gone.
+    /// The whole node was given up, and this module's light is gone.
     pub(super) is_found_dead: bool,
-    /// It was given up with its whole node, but no far end could miss its light.
+    /// The whole node was given up, but no far end could miss this module's light.
     pub(super) is_silent_beside: bool,
     paid_until: Micros,
     is_read: bool,

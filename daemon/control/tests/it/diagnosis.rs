@@ -121,7 +121,8 @@ impl World {
         self.has(Fault::NodeDead(node)) || self.has(Fault::ModuleDead(link, end))
     }
 
-    /// Returns what a module sends into its fibre; nothing if its light goes to another.
+    /// Returns the light that a module sends into its fibre; none if the light goes to another
+    /// fibre.
     fn leaves(&self, link: usize, end: usize, lane: usize) -> f64 {
         let astray = self.has(Fault::Strayed(link, end));
         if astray { NO_LIGHT } else { self.sends(link, end, lane) }
@@ -328,8 +329,8 @@ fn a_named_part_says_why_and_what_else_it_could_be() {
     assert!(text[0].contains("; or else "), "{text:?}");
 }
 
-/// A node with one module on a link in use and one without. If both are silent, the node is named;
-/// if the other answers, the module is.
+/// A node with one module on a link in use and one without. Two silent modules prove a fault of the
+/// node, a single one only of the module.
 #[test]
 fn a_module_without_a_link_says_whether_its_node_is_at_fault() {
     let mut rng = Seed(7).stream("loose", 0);

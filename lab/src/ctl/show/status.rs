@@ -12,7 +12,7 @@ use super::{history, is_module, place, slot};
 use crate::ctl::time;
 use lightloom::table::TextTable;
 
-/// The number of devices up to which all are listed; beyond it only those not as wanted.
+/// The most devices that are all listed. With more, only those not as wanted are.
 const DEVICES_LISTED: usize = 40;
 const TRANSACTIONS_SHOWN: usize = 5;
 
