@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From what happened to the result: what was affected by which fault, and whether it was as expected.
+//! Turns the log of a run into its result: which fault affected what, and which expectations held.
 //!
-//! A group or flow was affected if it ended at another picosecond than in the run without faults. By which fault: where
-//! the run without each fault is there, those without which it ends otherwise; else the ones that hit its links or moved
-//! it; else the last before its first moved ending.
+//! A group or flow is affected if it ends at another picosecond than in the run without faults. If
+//! there is a run without each fault, it is attributed to the faults without which it ends
+//! differently; otherwise to the faults that hit its links or moved it; otherwise to the last fault
+//! before its first changed end.
 
 mod bounds;
 mod cuts;
@@ -36,34 +37,34 @@ use crate::scenario::{FaultEvent, On, RunStart, Scenario, Traffic};
 use flows::{Compared, SuspectFault};
 use groups::GroupImpact;
 
-/// What was run, and what happened.
+/// A run and everything it is compared with.
 pub(crate) struct JudgedRun<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) start: &'a RunStart,
     pub(crate) traffic: &'a [Traffic],
     pub(crate) log: &'a RunLog,
-    /// The same without faults.
+    /// The log of the run without faults.
     pub(crate) baseline: &'a RunLog,
-    /// By fault: the same without it; empty where none was left out.
+    /// By fault, the run without it. Empty if no fault was left out.
     pub(crate) without: &'a [Without],
-    /// The same with each fault alone, where that was run.
+    /// By fault, the run with that fault alone. Empty if these were not run.
     pub(crate) alone: &'a [RunLog],
     pub(crate) scale: u64,
     pub(crate) threads: usize,
 }
 
-/// A run without one of its faults.
+/// The run without one of the faults.
 pub(crate) enum Without {
-    /// There is none: the fault was there from the start.
+    /// Not run, because the fault is present from the start.
     NotRun,
-    /// It is the run without faults.
+    /// The same as the run without faults.
     Calm,
-    /// What happened in it.
+    /// The log of that run.
     Run(Box<RunLog>),
 }
 
 impl Without {
-    /// What happened. `None` if it was not run.
+    /// Returns the log, or `None` if there was no such run.
     fn log<'a>(&'a self, baseline: &'a RunLog) -> Option<&'a RunLog> {
         match self {
             Self::NotRun => None,
@@ -73,8 +74,8 @@ impl Without {
     }
 }
 
-/// Whether something came out otherwise than without faults and would without each single one of them, too: then each
-/// alone may be enough for it.
+/// Returns whether some result differs from the run without faults and is the same in every run
+/// that leaves out one fault. Each fault alone may then be enough to cause it.
 pub(crate) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[Without]) -> bool {
     let others: Vec<&RunLog> = without.iter().filter_map(|one| one.log(baseline)).collect();
     !others.is_empty()
@@ -84,7 +85,7 @@ pub(crate) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[With
 }
 
 impl<'a> JudgedRun<'a> {
-    /// A time of the run in the time of the fabric.
+    /// Converts a duration of the scaled run to full size.
     fn longer(&self, time: Picoseconds) -> Picoseconds {
         Picoseconds(time.0.saturating_mul(self.scale))
     }
@@ -93,22 +94,22 @@ impl<'a> JudgedRun<'a> {
         SimTime(time.0.saturating_mul(self.scale))
     }
 
-    /// The faults that this run has made, each with its log, its place and whether it is news of this run.
+    /// Returns the faults of the run with their logs.
     fn faults(&self) -> impl Iterator<Item = (&'a FaultEvent, &'a FaultLog)> + use<'a> {
         self.start.events.iter().zip(&self.log.faults)
     }
 
-    /// For how long the far end of a link had it pause some priority.
+    /// Returns how long the far end of a link paused at least one priority.
     fn paused(&self, link: LinkId) -> Picoseconds {
         self.longer(Picoseconds(self.log.engine().port_count(link).paused_ps))
     }
 
-    /// Something that was not done, in the fabric's time.
+    /// Returns the entry with its time at full size.
     fn waits(&self, waiting: &Waiting) -> Waiting {
         Waiting { since: waiting.since.map(|since| self.moment(since)), ..waiting.clone() }
     }
 
-    /// A flow of the run in the fabric's bytes and time.
+    /// Returns a flow with its bytes and times at full size.
     fn full_size(&self, flow: &FlowRecord) -> FlowRecord {
         FlowRecord {
             size: flow.size * self.scale,
@@ -121,7 +122,7 @@ impl<'a> JudgedRun<'a> {
     }
 }
 
-/// The result of a run.
+/// Returns the result of a run.
 pub(crate) fn outcome(ran: &JudgedRun<'_>) -> Outcome {
     let JudgedRun { scenario, log, .. } = *ran;
     let metrics = plan_metrics(ran);
@@ -179,14 +180,14 @@ pub(crate) fn outcome(ran: &JudgedRun<'_>) -> Outcome {
     outcome
 }
 
-/// What the plan is worth at the end.
+/// Returns the metrics of the plan at the end of the run.
 fn plan_metrics(ran: &JudgedRun<'_>) -> Option<PlanMetrics> {
     let On::Fabric(fabric) = &ran.scenario.on else { return None };
     let (layout, faults) = ran.log.layout.as_ref()?;
     Some(to_document(fabric, faults, ran.scenario.seed, layout).metrics)
 }
 
-/// How long the receivers of the fabric's transceivers take from light to bits.
+/// Returns how long the receivers of the fabric's transceivers need to lock onto light.
 fn relock(scenario: &Scenario) -> Option<Picoseconds> {
     let On::Fabric(fabric) = &scenario.on else { return None };
     Some(fabric.transceiver.relock)
@@ -211,7 +212,6 @@ fn flow_rows(ran: &JudgedRun<'_>, flows: &[FlowRecord]) -> Vec<FlowRow> {
     rows
 }
 
-/// What each fault did.
 fn faults(
     ran: &JudgedRun<'_>,
     traffic: Option<&Compared<'_>>,
@@ -270,7 +270,7 @@ fn faults(
     results
 }
 
-/// Why groups still wait for what follows a fault. `None` if none does.
+/// Returns why groups still wait for recovery from a fault, or `None` if they do not.
 fn not_restored(
     ran: &JudgedRun<'_>,
     (event, log): (&FaultEvent, &FaultLog),
@@ -294,7 +294,7 @@ fn not_restored(
     })
 }
 
-/// The faults that flows may be affected by: those that mattered and are news.
+/// Returns the faults that may have affected flows: those that took effect during the run.
 fn suspects<'a>(ran: &JudgedRun<'a>) -> Vec<Option<SuspectFault<'a>>> {
     let suspect = |(event, log): (&FaultEvent, &'a FaultLog)| {
         let at = log.mattered.filter(|_| !event.from_start)?;

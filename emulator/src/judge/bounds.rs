@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What no run can beat: the closed form of a workload's messages on their paths, and what has to leave and to enter
-//! each host and each larger cut of the network. The tightest is shown, by name.
+//! Lower bounds of a workload's time: the closed form of its messages on their paths, and the
+//! traffic into and out of each host and each larger cut of the network. The tightest bound is
+//! reported by name.
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{IslandEngine, Stage};
@@ -10,22 +11,22 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::cuts::{Cut, Cuts};
 use crate::run::workload::Repetition;
 
-/// A lower bound of a time, and what it comes from.
+/// A lower bound of a time, and its source.
 pub(super) struct Bound {
     pub(super) time: Picoseconds,
     pub(super) of: String,
 }
 
-/// What crosses a cut: what leaves it, and what enters it.
+/// The bytes that leave a cut and those that enter it.
 #[derive(Clone, Copy, Default)]
 struct CutTraffic([u128; 2]);
 
-/// The tightest lower bound of one repetition of a workload.
+/// Returns the tightest lower bound of one repetition of a workload.
 pub(super) fn tightest(cuts: &Cuts, engine: &IslandEngine<Watch>, step: &Repetition) -> Bound {
     let transport = engine.transport();
     let mut crossings = vec![CutTraffic::default(); cuts.all.len()];
     for flow in step.flows().map(|flow| engine.record(flow)) {
-        // What was given up need not arrive.
+        // Abandoned flows do not have to arrive.
         if flow.cancelled {
             continue;
         }
@@ -61,13 +62,15 @@ fn says(cut: &Cut, way: usize) -> String {
     format!("{} {verb}", cut.name)
 }
 
-/// What data of this size occupies on a wire at least: full packets and one that may be short.
+/// Returns the least number of bytes that data of `size` takes on a wire: full packets and at most
+/// one short one.
 fn on_wire(transport: &Transport, size: Bytes) -> u128 {
     let packets = u128::from(size.0.div_ceil(transport.payload.0.max(1)));
     u128::from(size.0) + packets * u128::from(transport.header.0)
 }
 
-/// Nothing leaves where no link leads: such flows never end, and have no time to bound.
+/// Returns the transfer time, or 0 if no link leads out: such flows never end, so there is no time
+/// to bound.
 fn time_for(bytes: u128, rate: u128) -> Picoseconds {
     let time = (bytes * 8 * 1_000_000_000_000).checked_div(rate).unwrap_or_default();
     Picoseconds(u64::try_from(time).unwrap_or(u64::MAX))

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cuts of a network: sets of vertices, and how fast bytes can leave and enter them.
+//! Cuts of a network: sets of vertices, and the rates at which bytes can leave and enter them.
 //!
 //! ```text
-//!        spines            what is below a tier, switch by switch      ──▶ leaves with their hosts, pods
-//!       /  |  \            a switch with the hosts on it               ──▶ rails, routers
-//!    leaf  leaf  leaf      halves of what has no switches, or is a grid
+//!        spines            components below a tier        ──▶ leaves with their hosts, pods
+//!       /  |  \            a switch with its hosts        ──▶ rails, routers
+//!    leaf  leaf  leaf      halves of a network without switches, or of a grid
 //!    hosts hosts hosts
 //! ```
-//! Whatever the routes, what hosts inside send to hosts outside crosses the links between. So every set gives a bound;
-//! these are the ones that are tight on the shapes that are built. `emulator/tests/it/bounds.rs` holds them against the
-//! largest flow through every set of hosts of small networks.
+//! Traffic between hosts inside and outside a set crosses the links at its edge, whatever the
+//! routes are, so every set gives a bound. The sets used here are tight for the network shapes that
+//! this crate builds. `emulator/tests/it/bounds.rs` compares them with the maximum flow through
+//! every set of hosts of small networks.
 
 use std::collections::BTreeSet;
 
@@ -17,20 +18,18 @@ use lightloom_engine::{LinkId, Route, VertexId};
 
 use crate::substrate::Substrate;
 
-/// A set of vertices.
 pub(super) struct Cut {
-    /// The hosts inside, by name.
+    /// The names of the hosts inside.
     pub(super) name: String,
-    /// How many of them there are.
+    /// The number of hosts inside.
     pub(super) hosts: usize,
-    /// Bits a second of the links that lead out, and of those that lead in.
+    /// Rates of the links that lead out, and of those that lead in, in bits per second.
     pub(super) rates: [u128; 2],
 }
 
-/// The cuts of a network.
 pub(super) struct Cuts {
     pub(super) all: Vec<Cut>,
-    /// By vertex: the cuts it is inside of, in order.
+    /// By vertex, the cuts that contain it, in order.
     pub(super) around: Vec<Vec<u32>>,
 }
 
@@ -73,7 +72,7 @@ impl Cuts {
     }
 }
 
-/// The hosts at these places.
+/// Names the hosts at these places.
 fn name(substrate: &Substrate, places: &[u32]) -> String {
     let host = |place: u32| substrate.name(substrate.hosts[place as usize]);
     let (first, last) = (places[0], places[places.len() - 1]);
@@ -89,7 +88,7 @@ fn name(substrate: &Substrate, places: &[u32]) -> String {
 /// The links that workloads may use.
 struct Usable<'a> {
     substrate: &'a Substrate,
-    /// By vertex: how many links away the next host is.
+    /// By vertex, the number of links to the nearest host.
     tiers: Vec<u32>,
 }
 
@@ -131,14 +130,14 @@ impl<'a> Usable<'a> {
         (0..self.tiers.len()).map(VertexId::from_index)
     }
 
-    /// For each tier: what hangs together below the next one.
+    /// Returns, for each tier, the connected sets of vertices below the next tier.
     fn below_tiers(&self) -> Vec<Vec<VertexId>> {
         let highest = self.tiers.iter().filter(|tier| **tier != u32::MAX).max().copied();
         let below = |tier: u32| self.together(move |at: u32| at <= tier);
         (0..highest.unwrap_or(0)).flat_map(below).collect()
     }
 
-    /// The sets of vertices of some tiers that links among them join.
+    /// Returns the connected sets of vertices of the selected tiers.
     fn together(&self, is_in: impl Fn(u32) -> bool) -> Vec<Vec<VertexId>> {
         let mut seen = vec![false; self.tiers.len()];
         let mut sets = Vec::new();
@@ -164,7 +163,7 @@ impl<'a> Usable<'a> {
         sets
     }
 
-    /// Each switch with the hosts on it.
+    /// Returns each switch with its hosts.
     fn around_switches(&self) -> Vec<Vec<VertexId>> {
         let around = |switch: VertexId| {
             let ends = self.links_from(switch).map(|link| self.substrate.network.link(link).to);
@@ -178,7 +177,8 @@ impl<'a> Usable<'a> {
     }
 }
 
-/// The first half of the hosts where there are no switches; of a grid, along each dimension.
+/// Returns the first half of the hosts of a network without switches; for a grid, one half per
+/// dimension.
 fn halves(substrate: &Substrate, usable: &Usable<'_>) -> Vec<Vec<VertexId>> {
     let half = |mut set: Vec<VertexId>| {
         set.sort_unstable();

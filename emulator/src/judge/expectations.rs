@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a run was as expected.
+//! Checks the expectations of a scenario against its run.
 
 use lightloom_fabric::plan::Metrics as PlanMetrics;
 use lightloom_units::id::GroupId;
@@ -11,10 +11,9 @@ use crate::nearest_rank::nearest_rank;
 use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
 use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
 
-/// Whether an expectation came true, what was found, and how far inside its bound that is.
+/// Whether an expectation holds, what was measured, and the margin to its bound.
 pub(super) type Found = (bool, String, Option<f64>);
 
-/// What expectations are held against.
 pub(super) struct ExpectationJudge<'a> {
     pub(super) ran: &'a JudgedRun<'a>,
     pub(super) traffic: Option<&'a Compared<'a>>,
@@ -30,7 +29,7 @@ impl ExpectationJudge<'_> {
                     None => self.figure(*figure, outcome),
                 };
                 let found = format!("{} = {}", figure.name(), figure.show(value));
-                // JSON has no infinity: what never was has no margin.
+                // JSON has no infinity, so a value that was never reached has no margin.
                 let margin = Some(comparison.margin(value, *bound)).filter(|one| one.is_finite());
                 (comparison.holds(value, *bound), found, margin)
             }
@@ -129,21 +128,22 @@ impl ExpectationJudge<'_> {
             Figure::PausedMax => outcome.queues.paused_max.0 as f64,
             Figure::BusBandwidth => {
                 let whole = outcome.workloads.iter().filter(|one| one.restarts == 0);
-                // One that never ended has none; one that took no time says nothing.
+                // A collective that never ended counts as 0; one that took no time is left out.
                 let says = whole.filter(|one| one.end.is_none() || one.busbw_bytes_per_s > 0.0);
                 says.map(|one| one.busbw_bytes_per_s).reduce(f64::min).unwrap_or(0.0)
             }
         }
     }
 
-    /// So many of 100 flows took no longer, in picoseconds; for ever where those that never arrived are needed for it.
+    /// Returns the completion time, in picoseconds, that `per_cent` of 100 flows do not exceed.
+    /// Flows that never arrived count as infinite.
     fn fct(&self, outcome: &Outcome, per_cent: usize) -> f64 {
         let open = self.traffic.map_or(0, |traffic| traffic.open().count());
         let ends = outcome.flow_records.iter();
         least(ends.filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
     }
 
-    /// The same of the flows of one workload.
+    /// Returns such a percentile over the flows of one workload.
     fn fct_of(&self, name: &str, figure: Figure, outcome: &Outcome) -> f64 {
         let per_cent = match figure {
             Figure::FctP50 => 50,
@@ -156,7 +156,8 @@ impl ExpectationJudge<'_> {
         least(own().filter_map(|flow| Some(flow.end?.since(flow.start))), open, per_cent)
     }
 
-    /// Whether every fault begins after the end of the run: an expectation of restoration was not tested then.
+    /// Returns a failed result if every fault begins after the end of the run, since restoration
+    /// was not tested then.
     fn all_came_too_late(&self, end: SimTime) -> Option<Found> {
         let mut events = self.ran.faults().map(|(event, _)| event);
         let is_late = |event: &FaultEvent| {
@@ -171,8 +172,8 @@ impl ExpectationJudge<'_> {
         events.all(is_late).then_some((false, why, None))
     }
 
-    /// Returns the faults that left something to restore: not those of the control plane itself, nor those without an
-    /// effect on groups, hosts or phases.
+    /// Returns the faults that left something to restore. Faults of the control plane itself are
+    /// excluded, as are those that affected no group, host or phase.
     fn restorable(&self, outcome: &Outcome) -> Vec<Restorable> {
         let begun = self.ran.faults().enumerate().filter(|(_, (event, _))| !event.from_start);
         let mut restorable = Vec::new();
@@ -188,24 +189,23 @@ impl ExpectationJudge<'_> {
     }
 }
 
-/// How long steps took; for ever where some never ended.
+/// Returns a percentile of the step times, or infinity if some step never ended.
 fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
     let all = outcome.steps.took().all(|took| took.is_some());
     let took = outcome.step_percentiles.as_ref().filter(|_| all).map(pick);
     took.map_or(f64::INFINITY, |took| took.0 as f64)
 }
 
-/// A fault that there is something to restore of.
+/// A fault after which something has to be restored.
 struct Restorable {
-    /// Its place among the faults.
+    /// Index of the fault.
     fault: usize,
-    /// What broke.
     what: String,
-    /// How long it took until it was restored. `None` if it never was.
+    /// The time to restoration, or `None` if it never came.
     took: Option<Picoseconds>,
 }
 
-/// Whether every fault was restored in time.
+/// Returns whether every fault was restored in time.
 fn restored(faults: &[Restorable], span: Picoseconds) -> Found {
     if let Some(never) = faults.iter().find(|one| one.took.is_none()) {
         return (false, format!("{} was never restored", never.what), None);
@@ -219,7 +219,7 @@ fn restored(faults: &[Restorable], span: Picoseconds) -> Found {
     }
 }
 
-/// How far inside its bound a time is.
+/// Returns the relative margin of a time to its bound.
 fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
     Comparison::AtMost.margin(took.as_secs_f64(), bound.as_secs_f64())
 }
@@ -228,7 +228,7 @@ fn no_workload(name: &str) -> Found {
     (false, format!("there is no workload `{name}` here"), None)
 }
 
-/// Whether no packet, or none of a priority, found a queue full.
+/// Returns whether no packet, or none of one priority, was dropped at a full queue.
 fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
     let (drops, of) = match priority {
         None => (outcome.head.packets.dropped, String::new()),
@@ -241,7 +241,7 @@ fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
     (drops == 0, format!("{drops} packets{of} dropped"), Some(margin))
 }
 
-/// Whether no ports paused each other in a circle.
+/// Returns whether no cycle of ports paused each other.
 fn no_deadlock(outcome: &Outcome) -> Found {
     match &outcome.stop {
         Some(stop @ Stop::Deadlock { .. }) => (false, stop.to_string(), None),
@@ -249,8 +249,8 @@ fn no_deadlock(outcome: &Outcome) -> Found {
     }
 }
 
-/// Whether everything was done by then; of phases that begin with the run, whether all steps took no longer. `ended`:
-/// the end of the run, where they wait for something.
+/// Returns whether all work was done within `span`. Phases that begin with the run are compared by
+/// the sum of their steps. `ended` is the end of the run if the phases wait for something.
 fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Found {
     let unfinished = outcome.workloads.iter().find(|workload| workload.end.is_none());
     if let Some(workload) = unfinished {
@@ -277,13 +277,14 @@ fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Fo
     }
 }
 
-/// Whether the last of several ends came so soon after the start of the run.
+/// Returns whether `last`, the latest of several ends, is within `span` of the start of the run.
 pub(super) fn ended_by(last: SimTime, span: Picoseconds) -> Found {
     let took = last.since(SimTime::START);
     (took <= span, format!("the last ended at {last}"), Some(time_margin(took, span)))
 }
 
-/// What so many of 100 took no longer than, in picoseconds, where `open` took for ever.
+/// Returns the time, in picoseconds, that `per_cent` of 100 entries do not exceed, where `open`
+/// entries are infinite.
 fn least(took: impl Iterator<Item = Picoseconds>, open: usize, per_cent: usize) -> f64 {
     let mut took: Vec<Picoseconds> = took.collect();
     took.sort_unstable();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What faults did to traffic between hosts: a run held against the same run without faults, flow by flow.
+//! Effects of faults on traffic between hosts, found by comparing each flow with the run without
+//! faults.
 //!
-//! A flow was affected if it ended at another picosecond than in the run without faults. By which fault: where the run
-//! without each fault is there, those without which it ends otherwise, or that alone move it; else the ones that hit a
-//! link of its way; if none did, the last one that began before it ended.
+//! A flow is affected if it ends at another picosecond than in the run without faults. If there is
+//! a run without each fault, it is attributed to the faults without which it ends differently, or
+//! that alone change it. Otherwise it is attributed to the faults that hit a link on its path, or
+//! if none did, to the last fault that began before it ended.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +23,7 @@ use crate::run::RunLog;
 use crate::run::workload::{Job, Repetition};
 use crate::scenario::Traffic;
 
-/// How the workloads of one run went.
+/// The workloads of one run, with their ends.
 #[derive(Clone, Copy)]
 pub(super) struct WorkloadEnds<'a> {
     pub(super) jobs: &'a [Job],
@@ -35,7 +37,8 @@ impl<'a> WorkloadEnds<'a> {
     }
 }
 
-/// A flow that ended otherwise than in the calm run, with its workload and the earlier of its two ends.
+/// A flow that ended at another time than in the run without faults, with its workload and the
+/// earlier of its two ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MovedFlow {
     pub(super) flow: FlowId,
@@ -44,10 +47,11 @@ pub(super) struct MovedFlow {
     place: Place,
 }
 
-/// What a flow is called in every run of the same workloads: workload, repetition, stretch, and number in it.
+/// Identifies a flow in every run of the same workloads: workload, repetition, range, and index in
+/// the range.
 type Place = [usize; 4];
 
-/// A fault that began, with the flows that were on its links.
+/// A fault that began, with the flows on its links.
 pub(super) struct SuspectFault<'a> {
     pub(super) at: SimTime,
     pub(super) hit: &'a [FlowId],
@@ -59,15 +63,15 @@ pub(super) struct Compared<'a> {
     cuts: Cuts,
     here: WorkloadEnds<'a>,
     calm: WorkloadEnds<'a>,
-    /// By fault, the run without it, where there is one.
+    /// By fault, the run without it, if there is one.
     without: Vec<Option<WorkloadEnds<'a>>>,
-    /// By fault, the run with it alone; empty where that was not run.
+    /// By fault, the run with it alone. Empty if these were not run.
     alone: Vec<WorkloadEnds<'a>>,
     pub(super) moved: Vec<MovedFlow>,
 }
 
 impl<'a> Compared<'a> {
-    /// The traffic of a run and that of the same one without faults.
+    /// Compares the traffic of a run with that of its run without faults.
     pub(super) fn of(whole: &Whole<'a>) -> Self {
         let (here, calm) = (WorkloadEnds::of(whole.log), WorkloadEnds::of(whole.baseline));
         let cuts = Cuts::of(&whole.start.substrate);
@@ -83,7 +87,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// One result for each repetition.
+    /// Returns one result for each repetition.
     pub(super) fn results(&self) -> Vec<WorkloadResult> {
         let mut results = Vec::new();
         for (place, job) in self.here.jobs.iter().enumerate() {
@@ -98,7 +102,7 @@ impl<'a> Compared<'a> {
         let workload = &self.workloads[place];
         let records: Vec<FlowRecord> =
             step.flows().map(|flow| self.here.engine.record(flow)).collect();
-        // What was given up never arrived: the rest may have ended, the whole has not.
+        // With an abandoned flow, the repetition as a whole never ends.
         let end = step.end.filter(|_| given_up(self.here, step) == 0);
         let took = end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
         let bound = bounds::tightest(&self.cuts, self.here.engine, step);
@@ -122,7 +126,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// By fault, the flows that are attributed to it; none to faults that are no suspects.
+    /// Returns, by fault, the flows attributed to it. Faults that are not suspects get none.
     pub(super) fn attributed(&self, suspects: &[Option<SuspectFault<'_>>]) -> Vec<Vec<MovedFlow>> {
         let places = |here, other| -> BTreeSet<Place> {
             moved(here, other).into_iter().map(|moved| moved.place).collect()
@@ -144,7 +148,8 @@ impl<'a> Compared<'a> {
         affected
     }
 
-    /// Whether some flow ended otherwise than without faults and does so without each single one of them, too.
+    /// Returns whether some flow ends differently than without faults, and still does in every run
+    /// that leaves out one fault.
     pub(super) fn is_overdetermined(here: &RunLog, calm: &RunLog, without: &[&RunLog]) -> bool {
         let mut left: BTreeSet<Place> = moved(WorkloadEnds::of(here), WorkloadEnds::of(calm))
             .into_iter()
@@ -158,7 +163,7 @@ impl<'a> Compared<'a> {
         !left.is_empty()
     }
 
-    /// What a fault did to which these flows are attributed.
+    /// Returns the impact of a fault to which `moved` is attributed.
     pub(super) fn impact(
         &self,
         (hit, given_up): (&[FlowId], &[FlowId]),
@@ -177,15 +182,16 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Hosts at the ends of these flows.
+    /// Returns the hosts at the ends of these flows.
     pub(super) fn hosts_of(&self, moved: &[MovedFlow]) -> BTreeSet<VertexId> {
         let records = moved.iter().map(|moved| self.here.engine.record(moved.flow));
         records.flat_map(|record| [record.source, record.destination]).collect()
     }
 
-    /// How much later the slowest workload of these flows ended than without `fault`, and than in the calm run where no run
-    /// without it is there; where that makes no difference, how much later the run with it alone ended than the calm one.
-    /// `None` if one did not end.
+    /// Returns how much later the slowest workload of these flows ended because of `fault`. The run
+    /// is compared with the one without `fault`, or with the run without faults if there is no such
+    /// run. If leaving out `fault` makes no difference, the run with it alone is compared with the
+    /// run without faults. `None` if a workload did not end.
     pub(super) fn delay(&self, fault: usize, moved: &[MovedFlow]) -> Option<Picoseconds> {
         let end = |ran: WorkloadEnds<'_>, place: usize| {
             let job = &ran.jobs[place];
@@ -204,7 +210,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Hosts at an end of a flow that never arrived.
+    /// Counts the hosts at an end of a flow that never arrived.
     pub(super) fn hosts_open(&self) -> usize {
         let records = self.open().map(|flow| self.here.engine.record(flow));
         let ends: BTreeSet<VertexId> =
@@ -212,15 +218,15 @@ impl<'a> Compared<'a> {
         ends.len()
     }
 
-    /// Flows that never arrived.
+    /// Returns the flows that never arrived.
     pub(super) fn open(&self) -> impl Iterator<Item = FlowId> {
         let flows =
             self.here.jobs.iter().flat_map(|job| job.steps.iter().flat_map(Repetition::flows));
         flows.filter(|flow| self.here.engine.record(*flow).end.is_none())
     }
 
-    /// What keeps a workload from having completed: one that never ended, or of which flows were given up. One
-    /// that waits for another that never ends has not begun, so it has no result.
+    /// Returns a failed result if a selected workload never ended or had flows abandoned. A
+    /// workload that waits for one that never ends has not begun, so it has no result.
     pub(super) fn incomplete(&self, of: impl Fn(&Traffic) -> bool) -> Option<Found> {
         let mine = || self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| of(one));
         let open = mine().find(|(job, _)| !job.done);
@@ -234,7 +240,7 @@ impl<'a> Compared<'a> {
         open.map(|(_, one)| never(one)).or_else(|| mine().find_map(cut))
     }
 
-    /// Whether a workload completed so soon after the start of the run.
+    /// Returns whether a workload completed within `within` of the start of the run.
     pub(super) fn completes(&self, name: &str, within: Picoseconds) -> Found {
         let jobs = self.here.jobs.iter().zip(self.workloads).filter(|(_, one)| one.name == name);
         let last = jobs.flat_map(|(job, _)| &job.steps).filter_map(|step| step.end).max();
@@ -242,7 +248,7 @@ impl<'a> Compared<'a> {
             .unwrap_or_else(|| ended_by(last.unwrap_or_default(), within))
     }
 
-    /// Whether every flow of a workload ended as in the calm run.
+    /// Returns whether every flow of a workload ended as in the run without faults.
     pub(super) fn unaffected(&self, name: &str) -> Found {
         let of_name = |moved: &&MovedFlow| self.workloads[moved.workload].name == name;
         match self.moved.iter().filter(of_name).map(|moved| moved.at).min() {
@@ -259,7 +265,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Whether a workload sent nothing, so that there is nothing to compare.
+    /// Returns whether a workload sent nothing, so that there is nothing to compare.
     fn is_silent(&self, name: &str) -> bool {
         let jobs = self.here.jobs.iter().zip(self.workloads);
         let mut mine = jobs.filter(|(_, workload)| workload.name == name);
@@ -271,7 +277,7 @@ fn moved(here: WorkloadEnds<'_>, calm: WorkloadEnds<'_>) -> Vec<MovedFlow> {
     let mut moved = Vec::new();
     for (workload, (job, calm_job)) in here.jobs.iter().zip(calm.jobs).enumerate() {
         for (repetition, (step, calm_step)) in job.steps.iter().zip(&calm_job.steps).enumerate() {
-            // Stretch by stretch: a task that never began has none.
+            // Compare range by range, because a task that never began has none.
             let stretches = step.flows.iter().cloned().zip(calm_step.flows.iter().cloned());
             let flows = stretches.enumerate().flat_map(|(stretch, (here, calm))| {
                 here.zip(calm).enumerate().map(move |(number, both)| ((stretch, number), both))
@@ -291,7 +297,7 @@ fn moved(here: WorkloadEnds<'_>, calm: WorkloadEnds<'_>) -> Vec<MovedFlow> {
     moved
 }
 
-/// Flows of a step that were cancelled because nothing led to their end any more.
+/// Counts the flows of a repetition that were abandoned because no path was left.
 fn given_up(ran: WorkloadEnds<'_>, step: &Repetition) -> usize {
     step.flows().filter(|flow| ran.engine.record(*flow).cancelled).count()
 }
@@ -300,7 +306,7 @@ fn workloads_of(moved: &[MovedFlow]) -> BTreeSet<usize> {
     moved.iter().map(|moved| moved.workload).collect()
 }
 
-/// The faults to which a moved flow is attributed.
+/// Returns the faults to which a moved flow is attributed.
 fn causes(moved: &MovedFlow, suspects: &[Option<SuspectFault<'_>>]) -> Vec<usize> {
     let there = || suspects.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?)));
     let hit = there().filter(|(_, suspect)| suspect.hit.contains(&moved.flow));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What faults did to each group: how late it was, for how long it stood still, what is left of its time.
+//! Effects of faults on each group: its delay, its downtime, and the remaining share of its time.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,6 @@ use crate::run::RunLog;
 use crate::run::workload::{GroupLog, StepLog};
 use crate::scenario::Scenario;
 
-/// One result for each group.
 pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
     let moved = moved(log, baseline);
     let result = |(index, group): (usize, &GroupLog)| {
@@ -40,28 +39,29 @@ pub(super) fn results(log: &RunLog, baseline: &RunLog) -> Vec<GroupResult> {
     log.groups.iter().enumerate().map(result).collect()
 }
 
-/// The collectives of a group and those between it and others, in order.
+/// Returns the collectives of a group and those between its job's groups, in order.
 fn steps<'a>(log: &'a RunLog, group: &'a GroupLog) -> impl Iterator<Item = &'a StepLog> {
     group.steps.iter().chain(&log.between[group.job as usize])
 }
 
-/// When everything a group had to do was done. `None` if it is not.
+/// Returns when a group finished all its work, or `None` if it did not.
 fn end(log: &RunLog, group: &GroupLog) -> Option<SimTime> {
     let all_done = !group.lost && group.is_through(log.program_length);
     all_done.then(|| steps(log, group).filter_map(|step| step.end).max()).flatten()
 }
 
-/// Until when a group's time counts: its end, or that of the run if it has work left.
+/// Returns the end of the time counted for a group: its own end, or the end of the run if it has
+/// work left.
 fn counted_until(log: &RunLog, group: &GroupLog) -> SimTime {
     end(log, group).unwrap_or(log.ended)
 }
 
-/// Whether a group has no work: its job does not run here.
+/// Returns whether a group has no work because its job does not run.
 fn is_idle(log: &RunLog, group: &GroupLog) -> bool {
     group.is_through(log.program_length) && steps(log, group).next().is_none()
 }
 
-/// The groups' time, weighted by their GPUs, in which no fault kept them still.
+/// Returns the share of the groups' time without downtime caused by faults, weighted by GPUs.
 pub(super) fn availability(log: &RunLog) -> Share {
     let mut share = Share::default();
     for group in log.groups.iter().filter(|group| !is_idle(log, group)) {
@@ -73,7 +73,7 @@ pub(super) fn availability(log: &RunLog) -> Share {
     share
 }
 
-/// The groups' time, weighted by their GPUs, that the same work takes without faults.
+/// Returns the share of the groups' time that the same work takes without faults, weighted by GPUs.
 pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     let mut share = Share::default();
     let both = log.groups.iter().zip(&baseline.groups);
@@ -90,8 +90,8 @@ pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
     share
 }
 
-/// For each group that did not end everything as without faults: when it first differed. A group that
-/// only a repair made possible has nothing to differ from.
+/// Returns, by group, when it first differed from the run without faults, or `None` if it never
+/// did. A group that was formed only after a repair has nothing to compare with.
 pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
     let differs = |here: &[StepLog], there: &[StepLog]| {
         let calm_end = |step: &StepLog| at_place(there, step.place).and_then(|step| step.end);
@@ -110,25 +110,27 @@ pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
     moved
 }
 
-/// The step at a place of the program.
+/// Returns the step at a place of the program.
 fn at_place(steps: &[StepLog], place: usize) -> Option<&StepLog> {
     steps.binary_search_by_key(&place, |step| step.place).ok().map(|index| &steps[index])
 }
 
-/// What a fault did to groups.
+/// The impact of a fault on groups.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GroupImpact {
     pub(super) groups: Vec<GroupId>,
     pub(super) gpus: u64,
     /// How much later the slowest of them ended. `None` if one has work left.
     pub(super) delay: Option<Picoseconds>,
-    /// Groups with work that end everything at the same picosecond without it. `None` if that was not run.
+    /// Groups with work that end everything at the same picosecond without the fault. `None` if
+    /// there is no such run.
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
-/// By fault, what it did to groups. Where runs without each fault are there, they say it; else a group that moved was
-/// affected by the faults that hit its links or moved it, and one that no fault hit by the last ones before its first
-/// moved ending: of those that began at the same instant, by the ones that hit its job, if any did.
+/// Returns, by fault, its impact on groups. If there are runs without each fault, these decide.
+/// Otherwise a changed group was affected by the faults that hit its links or moved it. If no fault
+/// hit it, it was affected by the last ones before its first changed end; among faults of the same
+/// instant, those that hit its job take precedence.
 pub(super) fn impacts(ran: &JudgedRun<'_>, results: &[GroupResult]) -> Vec<GroupImpact> {
     let log = ran.log;
     let affected = match ran.without.is_empty() {
@@ -154,13 +156,13 @@ pub(super) fn impacts(ran: &JudgedRun<'_>, results: &[GroupResult]) -> Vec<Group
     affected.into_iter().enumerate().map(impact).collect()
 }
 
-/// By fault: the groups whose links it hit or that it moved, if they ended otherwise, and those that ended otherwise
-/// after it and that no fault hit.
+/// Returns, by fault, the groups that ended differently and that it hit or moved, and those that
+/// ended differently after it without being hit by any fault.
 fn by_hits(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let moved = moved(log, ran.baseline);
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();
-    // Without work for the groups a plan moves them all the same.
+    // A plan moves groups even if they have no work.
     let is_affected = |group: &&usize| {
         moved.get(**group).is_some_and(|moved| moved.is_some() || log.groups[**group].lost)
     };
@@ -175,9 +177,9 @@ fn by_hits(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     affected
 }
 
-/// By fault: the groups that end a step otherwise without it, to the picosecond. Where each of several faults is enough
-/// for what a group lost, none of them can be left out with effect: such a group counts for those that, alone, delay it,
-/// and where none does, for all that had begun.
+/// Returns, by fault, the groups that end a step at another picosecond without it. If each of
+/// several faults alone is enough to delay a group, leaving one out changes nothing. Such a group
+/// counts for the faults that delay it alone, or if there are none, for all that had begun.
 fn by_removal(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let without = |group: usize| {
@@ -206,7 +208,8 @@ fn by_removal(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     affected
 }
 
-/// How much later a group ended for a fault: than without it, where that was run and makes a difference to the group.
+/// Returns how much later a group ended because of a fault, compared with the run without it if
+/// that differs for the group.
 fn delay(ran: &JudgedRun<'_>, fault: usize, result: &GroupResult) -> Option<Picoseconds> {
     let group = result.group.index();
     let other = ran.without.get(fault).and_then(|without| without.log(ran.baseline));
@@ -216,13 +219,15 @@ fn delay(ran: &JudgedRun<'_>, fault: usize, result: &GroupResult) -> Option<Pico
     Some(Picoseconds(result.end?.0.saturating_sub(without.0)))
 }
 
-/// What becomes of a group: the ends of its steps, those between its job's groups included, and whether it is lost.
+/// Returns the ends of a group's steps, including those between the groups of its job, and whether
+/// the group is lost.
 fn fate(log: &RunLog, group: usize) -> Option<(Vec<Option<SimTime>>, bool)> {
     let group = log.groups.get(group)?;
     Some((steps(log, group).map(|step| step.end).collect(), group.lost))
 }
 
-/// Whether some group ended otherwise than without faults and does so without each single one of them, too.
+/// Returns whether some group ended differently than without faults, and still does in every run
+/// that leaves out one fault.
 pub(super) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[&RunLog]) -> bool {
     let is_same = |other: &RunLog, group| fate(other, group) == fate(log, group);
     let is_enough = |group: usize| {
@@ -231,7 +236,7 @@ pub(super) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[&Run
     (0..log.groups.len()).any(is_enough)
 }
 
-/// Faults of this run that mattered by then.
+/// Returns the faults of the run that had taken effect by `at`.
 fn began_before(ran: &JudgedRun<'_>, at: SimTime) -> Vec<usize> {
     let log = ran.log;
     let began = |fault: &usize| {
@@ -241,7 +246,7 @@ fn began_before(ran: &JudgedRun<'_>, at: SimTime) -> Vec<usize> {
     (0..log.faults.len()).filter(began).collect()
 }
 
-/// The faults that a group which none of them hit was affected by, when it first differed at `at`.
+/// Returns the faults that affected a group that no fault hit and that first differed at `at`.
 fn causes(ran: &JudgedRun<'_>, group: usize, at: SimTime) -> Vec<usize> {
     let log = ran.log;
     let before = began_before(ran, at);
@@ -255,7 +260,7 @@ fn causes(ran: &JudgedRun<'_>, group: usize, at: SimTime) -> Vec<usize> {
     if mine.is_empty() { latest } else { mine }
 }
 
-/// One result for every collective of every group, and for every one between groups.
+/// Returns one result for every collective of every group and for every collective between groups.
 pub(super) fn workloads(ran: &JudgedRun<'_>) -> Vec<WorkloadResult> {
     let (log, baseline) = (ran.log, ran.baseline);
     let mut results = Vec::new();
@@ -276,7 +281,7 @@ fn results_of<'a>(
     steps: &'a [StepLog],
     baseline: &'a [StepLog],
 ) -> impl Iterator<Item = WorkloadResult> + 'a {
-    // Steps of a job that trains are no collectives: they stand by themselves in the result.
+    // Steps of a training job are not collectives; they are reported separately.
     let collectives = steps
         .iter()
         .filter_map(move |step| Some((step, scenario.collectives.get(step.collective)?)));

@@ -10,11 +10,11 @@ use lightloom_units::{Bytes, Picoseconds, SimTime};
 use super::JudgedRun;
 use crate::outcome::{LinkClass, LinkResult, QueueFigures, QueueResult, QueueRow};
 
-/// Links that are listed one by one in each class.
+/// Number of links listed individually in each class.
 const BUSIEST: usize = 10;
 
-/// The links of a run, class by class, and the queues of all of them together; classes that no packet used are left
-/// out.
+/// Returns the links of a run by class, and the queues of all links together. Classes without
+/// packets are left out.
 pub(super) fn results(ran: &JudgedRun<'_>) -> (Vec<LinkClass>, QueueFigures) {
     let substrate = &ran.start.substrate;
     let (classes, names) = (substrate.classes(), substrate.class_names());
@@ -99,7 +99,7 @@ fn class_result(
     }
 }
 
-/// Share of `time` that the bytes of a link take at its rate.
+/// Returns the share of `time` that the bytes of a link take at its rate.
 fn utilisation(ran: &JudgedRun<'_>, link: LinkId, count: &PortCount, time: Picoseconds) -> f64 {
     let busy = ran.start.substrate.network.link(link).spec.rate.time_for(Bytes(count.bytes));
     if time == Picoseconds::ZERO { 0.0 } else { busy.as_secs_f64() / time.as_secs_f64() }

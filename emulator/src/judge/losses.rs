@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each fault cost each job that trains: its steps beside those of the run without the fault, cause by cause.
+//! Time that each fault cost each training job: its steps compared by cause with those of the run
+//! without the fault.
 
 use super::JudgedRun;
 use crate::outcome::JobLoss;
 use crate::run::workload::{StepBreakdown, TrainLog};
 
-/// By fault: what the jobs lost that ended later, or otherwise, for it. Nothing where a run without it is not there, or a
-/// job has steps left.
+/// Returns, by fault, the losses of the jobs that ended later or differently because of it. Empty
+/// if there is no run without the fault or a job has steps left.
 pub(super) fn of_faults(ran: &JudgedRun<'_>) -> Vec<Vec<JobLoss>> {
     let calm = (ran.start.events.len() == 1).then_some(ran.baseline);
     let of = |fault: usize| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What phases of a step took, beside the models, and what faults did to them.
+//! Times of the phases of a step, the model's predictions for them, and the effects of faults on
+//! them.
 
 use lightloom_planner::rfabric::fluid;
 use lightloom_units::Picoseconds;
@@ -10,7 +11,7 @@ use crate::outcome::{PhaseImpact, PhaseResult, PortTime, StepResult, Times};
 use crate::run::RunLog;
 use crate::scenario::CircuitPlan;
 
-/// The phases that were begun.
+/// Returns the phases that began.
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
     let Some(CircuitPlan { plan, phases, .. }) = &ran.start.circuits else { return Vec::new() };
     let count = plan.phases.len();
@@ -46,7 +47,7 @@ pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
     ran.log.phases.iter().enumerate().map(result).collect()
 }
 
-/// The steps: the sums over their phases.
+/// Returns the steps: the sums over their phases.
 pub(super) fn steps(ran: &JudgedRun<'_>, phases: &[PhaseResult]) -> Vec<StepResult> {
     let circuits = ran.start.circuits.as_ref().zip(ran.scenario.phases);
     let Some((CircuitPlan { plan, .. }, run)) = circuits else { return Vec::new() };
@@ -70,7 +71,7 @@ pub(super) fn steps(ran: &JudgedRun<'_>, phases: &[PhaseResult]) -> Vec<StepResu
     (0..run.steps).map(step).collect()
 }
 
-/// Where the time of the optical ports went.
+/// Returns how the time of the optical ports was spent.
 pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
     let all = (optical_ports(ran)? * ran.log.ended.0 as f64).max(1.0);
     Some(PortTime {
@@ -79,7 +80,7 @@ pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
     })
 }
 
-/// By fault, what it did to phases. `None` without phases.
+/// Returns, by fault, its impact on phases, or `None` without phases.
 pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
     let names: Vec<&str> =
         ran.start.circuits.as_ref()?.plan.phases.iter().map(|phase| phase.name.as_str()).collect();
@@ -98,8 +99,8 @@ pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
     Some(ran.log.faults.iter().enumerate().map(impact).collect())
 }
 
-/// Two runs that differ in this fault alone: this one and the one without it; where that makes no difference to any phase,
-/// the one with it alone and the one without faults.
+/// Returns two runs that differ only in this fault: this one and the one without it. If those are
+/// alike in every phase, returns the one with the fault alone and the one without faults.
 fn compared<'a>(ran: &JudgedRun<'a>, fault: usize) -> (&'a RunLog, &'a RunLog) {
     let without = ran.without.get(fault).and_then(|one| one.log(ran.baseline));
     match (without, ran.alone.get(fault)) {
@@ -114,7 +115,8 @@ fn times(log: &RunLog) -> Vec<Option<Picoseconds>> {
     log.phases.iter().map(|phase| phase.time).collect()
 }
 
-/// Whether some phase took another time than without faults and does so without each single one of them, too.
+/// Returns whether some phase took another time than without faults, and still does in every run
+/// that leaves out one fault.
 pub(super) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[&RunLog]) -> bool {
     let (here, calm) = (times(log), times(baseline));
     let others: Vec<Vec<Option<Picoseconds>>> = without.iter().map(|other| times(other)).collect();

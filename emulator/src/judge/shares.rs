@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Availability and goodput, defined once for everything that works: docs/metrics.md.
+//! Availability and goodput, defined for every kind of worker in docs/metrics.md.
 //!
-//! What works is the GPUs of a group, a host that only traffic uses, an optical port of a fabric whose phases are
-//! run. Availability is the share of their time in which no fault kept them still; goodput the share of it that the
-//! same work takes without faults.
+//! Workers are the GPUs of a group, a host that carries only traffic, or an optical port of a
+//! fabric that runs phases. Availability is the share of their time without downtime caused by
+//! faults. Goodput is the share that the same work takes without faults.
 
 use lightloom_units::SimTime;
 
@@ -11,7 +11,7 @@ use super::flows::Compared;
 use super::{JudgedRun, groups};
 use crate::outcome::Metrics;
 
-/// A part of a whole, in weighted picoseconds.
+/// A part and its whole, in weighted picoseconds.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Share {
     pub(super) part: f64,
@@ -24,7 +24,8 @@ impl Share {
         self.whole += other.whole;
     }
 
-    /// From 0 to 1, in nine digits, which read back the same from JSON; 1 of nothing.
+    /// Returns the ratio from 0 to 1, rounded to nine digits so that JSON preserves it. The ratio
+    /// of an empty whole is 1.
     fn ratio(self) -> f64 {
         let Self { part, whole } = self;
         let share = if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 1.0 };
@@ -32,7 +33,7 @@ impl Share {
     }
 }
 
-/// Both shares over all that works in a run.
+/// Returns both shares over all workers of a run.
 pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Metrics {
     let (mut up, mut useful) = (Share::default(), Share::default());
     if !ran.log.groups.is_empty() {
@@ -64,14 +65,14 @@ pub(super) fn metrics(ran: &JudgedRun<'_>, traffic: Option<&Compared<'_>>) -> Me
     Metrics { availability: up.ratio(), goodput: useful.ratio() }
 }
 
-/// Optical ports of all leaves, where phases are run.
+/// Counts the optical ports of all leaves, if the run has phases.
 pub(super) fn optical_ports(ran: &JudgedRun<'_>) -> Option<f64> {
     let circuits = ran.start.substrate.circuits.as_ref()?.network();
     let ports = u128::from(circuits.optical_ports()) * circuits.leaves() as u128;
     (!ran.log.phases.is_empty()).then_some(ports as f64)
 }
 
-/// The hosts' time in which they had a cable that was not dark.
+/// Returns the share of the hosts' time in which they had a working cable.
 fn of_hosts(ran: &JudgedRun<'_>) -> Share {
     let ended = ran.log.ended;
     let whole = ended.0 as f64 * ran.start.substrate.hosts.len() as f64;

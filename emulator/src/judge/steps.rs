@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of jobs that trained, beside their closed form and the run without faults.
+//! Steps of training jobs, with their closed form and the run without faults.
 
 use lightloom_training::step::StepTime;
 use lightloom_units::Picoseconds;
@@ -8,7 +8,7 @@ use super::JudgedRun;
 use crate::outcome::{ClosedForm, Exposed, JobStep, WhyResult};
 use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
 
-/// Every step of every job; those that never began have no end.
+/// Returns every step of every job. Steps that never began have no end.
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<JobStep> {
     let logs = ran.log.trained.iter().zip(&ran.baseline.trained);
     let of_job = |(log, calm): (&TrainLog, &TrainLog)| -> Vec<JobStep> {
@@ -25,7 +25,7 @@ fn step(
 ) -> JobStep {
     let took = step.end.map(|end| end.since(step.start));
     let there = calm.steps.get(at);
-    // What took as long without the fault was none of its doing.
+    // A step that took as long without the fault owes none of its time to it.
     let same = there.filter(|there| there.end.map(|end| end.since(there.start)) == took);
     JobStep {
         job: log.name.clone(),
@@ -34,7 +34,7 @@ fn step(
         start: step.start,
         end: step.end,
         end_without_faults: there.and_then(|step| step.end),
-        // Nine digits read back the same from JSON.
+        // Nine digits, so that JSON preserves the value.
         mfu: took.map(|took| (log.step.mfu(took) * 1e9).round() / 1e9),
         closed_form: picoseconds(log.closed_form.step_seconds),
         closed_form_parts,

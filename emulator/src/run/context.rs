@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What everybody in a run shares: the engine, timers, links, what is broken, and news.
+//! State shared by all parts of a run: the engine, timers, links, active faults and notices.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -16,80 +16,80 @@ use super::log::{FaultLog, RunLog};
 use crate::scenario::{Effect, FaultEvent, Prior};
 use crate::substrate::{Members, Substrate};
 
-/// Whom a timer or a batch belongs to.
+/// The owner of a timer or batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// Parts that break and are repaired.
+    /// The fault injector.
     Faults,
-    /// A control plane, by place.
+    /// A control plane, by index.
     Control(usize),
-    /// A workload, by place.
+    /// A workload, by index.
     Workload(usize),
 }
 
-/// What a new plan means for one group.
+/// The effect of a new plan on one group.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupMove {
     pub(crate) group: usize,
-    /// Who is in it from now on. `None` if it is lost.
+    /// The new members, or `None` if the group is lost.
     pub(crate) members: Option<Members>,
-    /// It takes up work that it does not do yet.
+    /// Whether the group is newly formed and takes up work.
     pub(crate) is_formed: bool,
-    /// When every transceiver of it has light.
+    /// When all transceivers of the group have light.
     pub(crate) resumes: SimTime,
 }
 
-/// What one part of a run has changed and others may act on.
+/// A change by one part of a run that other parts may react to.
 #[derive(Clone, Debug)]
 pub(crate) enum Notice {
     /// A new plan moves groups.
     Groups(Vec<GroupMove>),
-    /// Flows that had no way may have one now.
+    /// Flows without a path may have one now.
     Routes,
     /// A phase of a step begins.
     PhaseBegan { step: u32, phase: usize },
-    /// Circuits that carry traffic came or went, or may have.
+    /// The set of circuits that carry traffic may have changed.
     Circuits,
-    /// A change of circuits is under way.
+    /// A change of circuits begins.
     ChangeBegan,
-    /// It is over.
+    /// A change of circuits ends.
     ChangeEnded { began: SimTime, ended: SimTime },
-    /// A change was missed: there was no control plane to command it.
+    /// A change was missed because the control plane was down.
     ChangeMissed,
-    /// A program that sends asks for more.
+    /// A program that sends traffic has new orders.
     Called,
-    /// Something is done that others may wait for.
+    /// Something that others may wait for is done.
     Done(Prior),
 }
 
-/// What everybody in a run shares.
+/// State shared by all parts of a run.
 pub(crate) struct Context<'a> {
     pub(crate) substrate: &'a Substrate,
     pub(crate) events: &'a [FaultEvent],
     pub(crate) engine: IslandEngine<Watch>,
     /// By fault.
     pub(crate) faults: Vec<FaultLog>,
-    /// By fault: whether it is there now.
+    /// By fault, whether it is active.
     pub(crate) active: Vec<bool>,
     pub(super) links: Links,
     /// The circuits that carry traffic now.
     pub(crate) circuits_up: Vec<CrossConnect>,
-    /// Faults that have the control plane down now.
+    /// The number of active faults that keep the control plane down.
     pub(super) control_down: u32,
     /// Whether a fault has ever begun.
     pub(super) is_disturbed: bool,
     acts: Vec<(Owner, u64)>,
-    /// Timers that have not run out.
+    /// The number of pending timers.
     open_acts: usize,
     owners: BTreeMap<BatchId, Owner>,
     notices: VecDeque<Notice>,
-    /// Flows that find their own way, in stretches.
+    /// Ranges of flows whose paths the network chooses.
     free_flows: Vec<Range<u32>>,
-    /// Flows of workloads on ways that they were given.
+    /// Whether some flows of workloads have prescribed paths.
     pub(crate) has_fixed_flows: bool,
-    /// By host: since when all of its cables are dark.
+    /// By host, since when all of its cables have been dark.
     pub(super) out_since: Vec<Option<SimTime>>,
-    /// Times in which some host was out of service.
+    /// Intervals in which some host was out of service.
     pub(super) out_of_service: Vec<(SimTime, SimTime)>,
 }
 
@@ -120,12 +120,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Simulated time.
+    /// Returns the simulated time.
     pub(crate) fn now(&self) -> SimTime {
         self.engine.now()
     }
 
-    /// Wakes `owner` at `time` with `act`, a number of its own.
+    /// Wakes `owner` at `time`; `act` is a number that the owner chooses.
     pub(crate) fn at(&mut self, time: SimTime, owner: Owner, act: u64) {
         self.acts.push((owner, act));
         self.open_acts += 1;
@@ -141,7 +141,7 @@ impl<'a> Context<'a> {
         self.open_acts > 0
     }
 
-    /// Lets everybody hear of something.
+    /// Posts a notice to all parts.
     pub(crate) fn post(&mut self, notice: Notice) {
         self.notices.push_back(notice);
     }
@@ -150,12 +150,12 @@ impl<'a> Context<'a> {
         self.notices.pop_front()
     }
 
-    /// The end of a batch is a matter of `owner`.
+    /// Makes `owner` the owner of a batch, to be notified of its end.
     pub(crate) fn own(&mut self, batch: BatchId, owner: Owner) {
         self.owners.insert(batch, owner);
     }
 
-    /// A batch that no workload waits for any more.
+    /// Removes a batch that no workload waits for any more.
     pub(crate) fn disown(&mut self, batch: BatchId) {
         self.owners.remove(&batch);
     }
@@ -164,7 +164,8 @@ impl<'a> Context<'a> {
         self.owners.remove(&batch)
     }
 
-    /// What `start` adds to the engine, and its flows. `None` if a host has no way: its flows are cancelled.
+    /// Calls `start` on the engine and returns its value and the flows that it added. If a host has
+    /// no path, cancels the flows and returns `None`.
     pub(crate) fn add<T>(
         &mut self,
         start: impl FnOnce(&mut IslandEngine<Watch>) -> Result<T, CollectiveStartError>,
@@ -181,7 +182,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Flows of workloads between hosts, in order of creation.
+    /// Records flows of workloads between hosts, in order of creation.
     pub(crate) fn note_flows(&mut self, flows: Range<u32>) {
         match self.free_flows.last_mut() {
             Some(last) if last.end == flows.start => last.end = flows.end,
@@ -189,12 +190,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Flows of workloads between hosts, in order of creation.
+    /// Returns the flows of workloads between hosts, in order of creation.
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.free_flows.iter().cloned().flatten().map(FlowId)
     }
 
-    /// Flows of workloads between hosts that are under way and cross one of `links` or its other direction.
+    /// Returns the unfinished flows between hosts that cross one of `links` in either direction.
     pub(super) fn flows_on(&self, links: &[LinkId]) -> Vec<FlowId> {
         if self.free_flows.is_empty() {
             return Vec::new();
@@ -216,17 +217,17 @@ impl<'a> Context<'a> {
         self.flows().filter(is_hit).collect()
     }
 
-    /// Whether no fault has ever begun.
+    /// Returns whether no fault has ever begun.
     pub(crate) fn is_calm(&self) -> bool {
         !self.is_disturbed
     }
 
-    /// Whether the control plane is gone.
+    /// Returns whether the control plane is down.
     pub(crate) fn control_is_gone(&self) -> bool {
         self.control_down > 0
     }
 
-    /// How many times as long the control plane takes now.
+    /// Returns the factor by which the control plane is slowed now.
     pub(crate) fn slowness(&self) -> u64 {
         let slower = |(event, active): (&FaultEvent, &bool)| match event.effect {
             Effect::Slower(times) if *active => Some(u64::from(times)),
@@ -235,17 +236,17 @@ impl<'a> Context<'a> {
         self.events.iter().zip(&self.active).filter_map(slower).product()
     }
 
-    /// What the control plane takes for something now that takes it `delay` when nothing is wrong.
+    /// Returns how long the control plane takes now for something that normally takes `delay`.
     pub(crate) fn slowed(&self, delay: Picoseconds) -> Picoseconds {
         Picoseconds(delay.get() * self.slowness())
     }
 
-    /// Whether something that is broken now will be repaired, or is being repaired at this instant.
+    /// Returns whether a repair of an active fault is pending or happens at this instant.
     pub(crate) fn repairs_come(&self) -> bool {
         let now = self.now();
         self.events.iter().any(|event| {
             let began = event.at().is_some_and(|at| at <= now);
-            // Links are up a moment after they were repaired.
+            // Links come up a moment after the repair.
             began && event.repaired_at().is_some_and(|repaired| repaired >= now)
         })
     }

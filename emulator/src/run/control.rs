@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Control planes: what follows a fault.
+//! Control planes, which react to faults.
 
 mod circuits;
 mod dark;
@@ -16,30 +16,31 @@ pub(crate) use replan::{Delays, Replanner};
 pub(crate) use reroute::Rerouter;
 pub(crate) use shipped::Shipped;
 
-/// What follows a fault. None of it is done while the control plane is gone; every one keeps what it would have
-/// done, and does it when the control plane is back.
+/// A control plane. While it is down it does nothing, but keeps its pending actions and takes them
+/// when it is back.
 pub(crate) trait ControlPlane {
-    /// Sets what the plan at the start sets.
+    /// Applies the initial plan.
     fn begin(&mut self, _context: &mut Context<'_>, _me: Owner) -> Result<(), RunError> {
         Ok(())
     }
-    /// A fault has begun, and its links are what it makes of them.
+    /// Called when a fault has begun and its links have changed.
     fn fault_began(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// A fault ends; its links are still what it makes of them.
+    /// Called when a fault is about to end, before its links change.
     fn fault_ends(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// A fault has ended, and its links are what they were.
+    /// Called when a fault has ended and its links have changed back.
     fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// A part begins to ignore commands, to lie or to be late, and no link changes.
+    /// Called when a part begins to ignore commands, report wrong states or respond late, which
+    /// changes no link.
     fn latent_began(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// A flapping part goes dark once more, or comes back.
+    /// Called when a flapping part goes dark or comes back.
     fn blinked(
         &mut self,
         _context: &mut Context<'_>,
@@ -48,20 +49,20 @@ pub(crate) trait ControlPlane {
     ) -> Result<(), RunError> {
         Ok(())
     }
-    /// The control plane is back.
+    /// Called when the control plane is back.
     fn control_returned(&mut self, _context: &mut Context<'_>) -> Result<(), RunError> {
         Ok(())
     }
-    /// A timer that it has set runs out.
+    /// Called when one of its timers expires.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    /// A fault or a workload has changed something.
+    /// Called when a fault or a workload posts a notice.
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
     }
-    /// Whether it would go on for ever, polling, and has nothing left to do.
+    /// Returns whether only endless polling is left.
     fn only_polls(&self, _context: &Context<'_>) -> bool {
         false
     }
-    /// Writes down what it has come to.
+    /// Writes its results to the log.
     fn finish(self: Box<Self>, _context: &mut Context<'_>, _log: &mut RunLog) {}
 }

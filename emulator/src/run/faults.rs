@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What breaks and what is repaired: links go down, worsen and come back, whatever the control plane has learnt.
+//! Fault injection: links go down, degrade and come back, independent of what the control plane
+//! knows.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +12,12 @@ use lightloom_units::id::NodeId;
 use super::{Context, Owner, Run, RunError};
 use crate::scenario::{Effect, When};
 
-/// What a timer of faults is for.
 #[derive(Clone, Copy)]
 enum FaultTimer {
     Begin,
-    /// A flapping part goes again.
+    /// A flapping part goes dark again.
     Goes,
-    /// It comes back.
+    /// A flapping part comes back.
     Comes,
     End,
 }
@@ -35,7 +35,7 @@ impl Run<'_> {
         for (fault, event) in context.events.iter().enumerate() {
             let Some(at) = event.at() else { continue };
             if event.from_start && context.is_planned_around(fault) {
-                // The first plan respects it.
+                // The initial plan respects it.
                 context.active[fault] = true;
                 context.faults[fault].out = true;
             } else {
@@ -45,7 +45,7 @@ impl Run<'_> {
         }
     }
 
-    /// Faults of a phase count from the end of the one before it.
+    /// Schedules the faults of a phase, which count from the end of the phase before.
     pub(super) fn plan_faults_of_phase(&mut self, now_step: u32, now_phase: usize) {
         let context = &mut self.context;
         for (fault, event) in context.events.iter().enumerate() {
@@ -150,12 +150,12 @@ impl Context<'_> {
         }
     }
 
-    /// Whether the plan at the start respects a fault.
+    /// Returns whether the initial plan respects a fault.
     fn is_planned_around(&self, fault: usize) -> bool {
         !self.events[fault].planned().is_empty()
     }
 
-    /// What a fault does to its links.
+    /// Applies a fault to its links.
     fn apply(&mut self, fault: usize, links: &[LinkId]) {
         match self.events[fault].effect {
             Effect::Stuck
@@ -207,7 +207,7 @@ impl Context<'_> {
         }
     }
 
-    /// A part goes dark or comes back, unless it is so already.
+    /// Turns a part dark or back on, unless it already is.
     fn blink(&mut self, fault: usize, goes: bool) {
         if self.faults[fault].out == goes {
             return;
@@ -222,7 +222,7 @@ impl Context<'_> {
         self.note_service(fault, &links);
     }
 
-    /// GPUs of the nodes that a fault takes out of service.
+    /// Counts the GPUs of the nodes that a fault puts out of service.
     fn gpus_out_of_service(&self, fault: usize) -> u64 {
         let Some(rings) = &self.substrate.rings else { return 0 };
         let before = self.failed_nodes(|other| other != fault);
@@ -239,7 +239,8 @@ impl Context<'_> {
         faults.failed_nodes(&rings.fabric().hbd)
     }
 
-    /// Notes which hosts go out of service, which they are while all of their cables are dark, and which come back.
+    /// Records which hosts go out of service, because all of their cables are dark, and which come
+    /// back.
     fn note_service(&mut self, fault: usize, links: &[LinkId]) {
         if self.substrate.rings.is_some() {
             return;

@@ -7,27 +7,27 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Context;
 
-/// Why links are dark.
+/// The reasons why links are dark.
 #[derive(Default)]
 pub(super) struct Links {
     /// Links that no transceiver or optical switch selects.
     unlit: FxHashSet<LinkId>,
-    /// How many faults keep a link dark.
+    /// By link, the number of faults that keep it dark.
     faulted: FxHashMap<LinkId, u32>,
 }
 
 impl Context<'_> {
-    /// Whether a link carries packets.
+    /// Returns whether a link carries packets.
     pub(crate) fn carries(&self, link: LinkId) -> bool {
         !self.links.unlit.contains(&link) && self.links.faulted.get(&link).is_none_or(|n| *n == 0)
     }
 
-    /// Whether a link is selected, broken or not.
+    /// Returns whether a link is selected, failed or not.
     pub(crate) fn is_lit(&self, link: LinkId) -> bool {
         !self.links.unlit.contains(&link)
     }
 
-    /// Whether a fault keeps a link dark.
+    /// Returns whether a fault keeps a link dark.
     pub(crate) fn is_faulted(&self, link: LinkId) -> bool {
         self.links.faulted.get(&link).is_some_and(|count| *count > 0)
     }
@@ -39,7 +39,8 @@ impl Context<'_> {
         }
     }
 
-    /// Notes which links are selected, without a word to the engine: before anything has begun.
+    /// Records whether a link is selected, without telling the engine. For use before anything has
+    /// begun.
     pub(crate) fn select(&mut self, link: LinkId, is_lit: bool) {
         if is_lit {
             self.links.unlit.remove(&link);
@@ -48,13 +49,13 @@ impl Context<'_> {
         }
     }
 
-    /// A transceiver or optical switch selects a link, or not.
+    /// Selects or deselects a link.
     pub(crate) fn light(&mut self, link: LinkId, is_lit: bool) {
         self.select(link, is_lit);
         self.refresh(&[link]);
     }
 
-    /// Makes the engine's links what they should be.
+    /// Sets the engine's links to their current state.
     fn refresh(&mut self, links: &[LinkId]) {
         for link in links {
             let change = if self.carries(*link) { LinkChange::Up } else { LinkChange::Down };
@@ -62,20 +63,20 @@ impl Context<'_> {
         }
     }
 
-    /// Counts a fault more on these links, without a word to the engine.
+    /// Counts one more fault on these links, without telling the engine.
     pub(crate) fn count_fault(&mut self, links: &[LinkId]) {
         for link in links {
             *self.links.faulted.entry(*link).or_default() += 1;
         }
     }
 
-    /// A fault puts links out.
+    /// Turns links dark for a fault.
     pub(super) fn put_out(&mut self, links: &[LinkId]) {
         self.count_fault(links);
         self.refresh(links);
     }
 
-    /// A fault lets links go.
+    /// Releases links from a fault.
     pub(super) fn let_go(&mut self, links: &[LinkId]) {
         for link in links {
             let count = self.links.faulted.get_mut(link).expect("what is let go was put out");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happened in one run.
+//! The log of one run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,38 +21,38 @@ use crate::daemon_result::DaemonResult;
 use crate::scenario::FaultEvent;
 use crate::stages::StageName;
 
-/// What happened in one run.
 pub(crate) struct RunLog {
     pub(crate) ended: SimTime,
     pub(crate) stop: Option<Stop>,
-    /// What was waiting for what when it was stopped.
+    /// Unfinished work when the run was stopped.
     pub(crate) waiting: Vec<Waiting>,
     /// By fault.
     pub(crate) faults: Vec<FaultLog>,
     /// By group of a job.
     pub(crate) groups: Vec<GroupLog>,
-    /// By job: what ran between its groups.
+    /// By job, the collectives between its groups.
     pub(crate) between: Vec<Vec<StepLog>>,
-    /// Collectives of a job, repetitions unrolled.
+    /// Number of collectives of a job, with repetitions unrolled.
     pub(crate) program_length: usize,
     /// By workload between hosts.
     pub(crate) jobs: Vec<Job>,
-    /// Jobs that trained.
+    /// Training jobs.
     pub(crate) trained: Vec<TrainLog>,
-    /// Exchanges round idle rings whose time had been found before.
+    /// How often known times of idle rings were reused.
     pub(crate) rings: RingCounts,
     /// Phases of steps, in order.
     pub(crate) phases: Vec<PhaseLog>,
-    /// The groups and paths at the end, and what the control plane held for broken. `None` if no rings are planned.
+    /// The final groups and paths, and the faults known to the control plane. `None` without
+    /// planned rings.
     pub(crate) layout: Option<(Layout, FaultSet)>,
-    /// Optical ports' time in changes, and dark for faults.
+    /// Port time of optical ports in changes, and dark because of faults.
     pub(crate) switching: u128,
     pub(crate) broken: u128,
-    /// Times in which some host was out of service.
+    /// Intervals in which some host was out of service.
     pub(crate) out_of_service: Vec<(SimTime, SimTime)>,
-    /// What the shipping control plane did. `None` where it is assumed.
+    /// The result of the shipped control plane. `None` if the control plane is modelled.
     pub(crate) daemon: Option<Box<DaemonResult>>,
-    /// What ports did over time, where that was asked for.
+    /// Port activity over time, if requested.
     pub(crate) series: Series,
     pub(super) engine: Option<IslandEngine<Watch>>,
 }
@@ -81,48 +81,49 @@ impl RunLog {
         }
     }
 
-    /// The engine after the run.
+    /// Returns the engine after the run.
     pub(crate) fn engine(&self) -> &IslandEngine<Watch> {
         self.engine.as_ref().expect("a run that has ended has its engine")
     }
 
-    /// The engine after the run, to look into.
+    /// Returns the engine after the run, by value.
     pub(crate) fn into_engine(self) -> IslandEngine<Watch> {
         self.engine.expect("a run that has ended has its engine")
     }
 }
 
-/// What one fault did, and what followed.
+/// The effects of one fault.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FaultLog {
-    /// When it began. `None` if the run never came there.
+    /// When it began. `None` if the run ended before.
     pub(crate) at: Option<SimTime>,
-    /// When it began to matter: a stuck bundle does when it is commanded first.
+    /// When it took effect: for a stuck bundle, at its first command.
     pub(crate) mattered: Option<SimTime>,
     pub(crate) detected: Option<SimTime>,
     pub(crate) replanned: Option<SimTime>,
     pub(crate) restored: Option<SimTime>,
     pub(crate) repaired: Option<SimTime>,
-    /// Whether its links are put out now.
+    /// Whether its links are dark now.
     pub(super) out: bool,
     pub(crate) bundles: usize,
     pub(crate) dark: Option<[Picoseconds; 2]>,
-    /// The stages of what followed it, each with its end, in order; empty where the control plane is assumed.
+    /// The stages of its recovery with their ends, in order. Empty if the control plane is
+    /// modelled.
     pub(crate) timeline: Vec<(StageName, SimTime)>,
-    /// Groups whose links it hit, or that were moved for it.
+    /// Groups whose links it hit, or that were moved because of it.
     pub(crate) groups: BTreeSet<usize>,
     pub(crate) gpus_lost: u64,
-    /// Flows of workloads that were on its links.
+    /// Flows of workloads on its links.
     pub(crate) flows_hit: Vec<FlowId>,
-    /// Those that were given up for it.
+    /// Flows abandoned because of it.
     pub(crate) flows_given_up: Vec<FlowId>,
-    /// Hosts whose last cable it took.
+    /// Hosts that lost their last cable to it.
     pub(crate) hosts_lost: BTreeSet<VertexId>,
-    /// Circuits that lost their light or their test because of it.
+    /// Circuits that lost their light or failed their test because of it.
     pub(crate) circuits: BTreeSet<CrossConnect>,
     /// Leaves at the ends of these circuits, or of flows over them.
     pub(crate) leaves: BTreeSet<LeafId>,
-    /// Changes that were missed, for there was no control plane to command them.
+    /// Changes missed because the control plane was down.
     pub(crate) changes_missed: u32,
 }
 
@@ -131,19 +132,19 @@ impl FaultLog {
         Self { at: event.at(), ..Self::default() }
     }
 
-    /// From when it mattered until it was restored.
+    /// Returns the time from its effect to its restoration.
     pub(crate) fn took(&self) -> Option<Picoseconds> {
         Some(self.restored?.since(self.mattered?))
     }
 
-    /// When something was noted about it.
+    /// Returns the recorded times.
     pub(super) fn times(&self) -> impl Iterator<Item = SimTime> + use<> {
         let began = self.mattered.and(self.at);
         [began, self.mattered, self.detected, self.replanned, self.restored].into_iter().flatten()
     }
 }
 
-/// What happened in one phase of one step.
+/// The log of one phase of one step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PhaseLog {
     pub(crate) start: SimTime,
@@ -172,17 +173,17 @@ pub enum Stop {
         /// The limit, in packets put on a wire.
         limit: u64,
     },
-    /// Nothing is under way or will be repaired, and there is work left.
+    /// Work is left, but nothing is under way and no repair is pending.
     Standstill,
-    /// Ports that pause each other in a circle, for ever.
+    /// Ports pause each other in a cycle for ever.
     Deadlock {
-        /// Each waits for the next one, the last for the first.
+        /// The ports of the cycle; each waits for the next one, the last for the first.
         ports: Vec<String>,
     },
 }
 
 impl Stop {
-    /// Whether the scenario did not ask for it: the run would never have ended.
+    /// Returns whether the scenario did not ask for this stop.
     pub(crate) fn is_unwanted(&self, ends_at_limit: bool) -> bool {
         match self {
             Self::Time { .. } => !ends_at_limit,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was not done when a run was stopped: what it is, since when it has come no further, and what it waits for.
+//! Unfinished work of a stopped run: what it is, since when it has made no progress, and what it
+//! waits for.
 
 use std::fmt;
 
@@ -7,47 +8,48 @@ use lightloom_units::id::GroupId;
 use lightloom_units::{Bytes, SimTime};
 use serde::{Deserialize, Serialize};
 
-/// Most that are listed one by one of each kind.
+/// Maximum number of entries listed for each kind.
 pub(super) const MOST_LISTED: usize = 10;
 
-/// Something that was not done when a run was stopped.
+/// Unfinished work when a run was stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// A workload, a flow of one, a group with its collective, or a phase.
     pub what: String,
-    /// Since when it has come no further. `None` if it moves, has not begun, or nothing of it is in flight.
+    /// Since when it has made no progress. `None` if it progresses, has not begun, or has nothing
+    /// in flight.
     #[serde(rename = "since_ps")]
     pub since: Option<SimTime>,
     /// What it waits for.
     pub waits_for: WaitsFor,
 }
 
-/// What something waits for.
+/// What unfinished work waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitsFor {
-    /// Other workloads are to be done first: this one.
+    /// This workload has to finish first.
     Workload(String),
-    /// A collective of the groups is to be done first: the one at this place of the scenario's list.
+    /// A collective of the groups has to finish first, given by its index in the scenario.
     Collective(usize),
     /// Another group of its job.
     Group(GroupId),
     /// Transceivers that were commanded to switch.
     Transceivers,
-    /// A link that is dark.
+    /// A dark link.
     DarkLink {
-        /// Which.
+        /// The link.
         link: String,
-        /// Whether it is not bypassed because the control plane is gone.
+        /// Whether it is not bypassed because the control plane is down.
         control_is_gone: bool,
     },
     /// Light on the ring of a group.
     Light,
-    /// Nodes that a group can be made of again.
+    /// Nodes from which the group can be formed again.
     Nodes,
-    /// A way between its hosts.
+    /// A path between its hosts.
     Way,
-    /// A message of a flow that was given up.
+    /// A message of an abandoned flow.
     GivenUp {
         /// The flow, from its source to its destination.
         flow: String,
@@ -57,30 +59,30 @@ pub enum WaitsFor {
         /// The flow, from its source to its destination.
         flow: String,
     },
-    /// An interface that is paused.
+    /// A paused interface.
     Paused {
-        /// The link that it sends to.
+        /// The link on which it sends.
         port: String,
     },
     /// Its turn at an interface.
     Turn {
-        /// The link that it sends to.
+        /// The link on which it sends.
         port: String,
     },
-    /// Acknowledgements of what it has sent.
+    /// Acknowledgements of sent data.
     Acknowledgements {
-        /// What has arrived.
+        /// The bytes that have arrived.
         delivered: Bytes,
-        /// Of how much.
+        /// The size of the message.
         size: Bytes,
     },
-    /// Its start, or that of something it consists of.
+    /// Its start, or that of one of its parts.
     Start,
-    /// It is under way.
+    /// Packets under way.
     Packets,
-    /// Bytes that have no way.
+    /// Bytes without a path.
     Held(Bytes),
-    /// These are not listed one by one.
+    /// So many entries are not listed.
     More(usize),
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workloads: sources of flows with dependencies. They name ranks and never links.
+//! Workloads: sources of flows with dependencies. They name ranks, never links.
 
 mod called;
 mod exchange;
@@ -32,24 +32,24 @@ pub(crate) use ring_time::RingCounts;
 pub use ring_time::{ReuseError, RingReuse};
 pub(crate) use train::{Circuits, StepBreakdown, TrainLog, TrainOrder, TrainStepLog, Trainings};
 
-/// Something that sends.
+/// A source of traffic.
 pub(crate) trait Workload {
-    /// Begins, or asks to be woken.
+    /// Begins, or sets a timer to begin later.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;
-    /// A timer that it has set runs out.
+    /// Called when one of its timers expires.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    /// A batch that it owns has ended; its last byte arrived at `at`.
+    /// Called when one of its batches has ended; its last byte arrived at `at`.
     fn batch_done(
         &mut self,
         context: &mut Context<'_>,
         batch: BatchId,
         at: SimTime,
     ) -> Result<(), RunError>;
-    /// The control plane, a fault or another workload has changed something.
+    /// Called when the control plane, a fault or another workload posts a notice.
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
         Ok(())
     }
-    /// A fault begins on these links, which are still as they were.
+    /// Called when a fault is about to change these links.
     fn fault_began(
         &mut self,
         _context: &mut Context<'_>,
@@ -58,35 +58,35 @@ pub(crate) trait Workload {
     ) -> Result<(), RunError> {
         Ok(())
     }
-    /// A fault has ended.
+    /// Called when a fault has ended.
     fn fault_ended(&mut self, _context: &mut Context<'_>, _fault: usize) -> Result<(), RunError> {
         Ok(())
     }
-    /// Whether all it has to do is done.
+    /// Returns whether all its work is done.
     fn is_done(&self) -> bool;
-    /// Whether it has work left when nothing happens any more.
+    /// Returns whether work is left when no more events happen.
     fn stands_still(&self) -> bool {
         !self.is_done()
     }
-    /// Whether what is left of it can be sent into the dark again and again.
+    /// Returns whether its remaining data can be resent endlessly into a dark link.
     fn can_strand(&self) -> bool {
         false
     }
-    /// Whether the run is over only when what broke is restored.
+    /// Returns whether the run lasts until faults are restored.
     fn waits_for_restoration(&self) -> bool {
         false
     }
-    /// How much is done, and all there is.
+    /// Returns the completed amount and the total.
     fn progress(&self) -> (f64, f64);
-    /// When the last of its work ended.
+    /// Returns when the last of its work ended.
     fn last_end(&self) -> Option<SimTime>;
-    /// Everything that is not done.
+    /// Returns its unfinished work.
     fn waiting(&self, context: &Context<'_>) -> Vec<Waiting>;
-    /// Writes down what it has come to.
+    /// Writes its results to the log.
     fn finish(self: Box<Self>, context: &mut Context<'_>, log: &mut RunLog);
 }
 
-/// The first of `all`, and how many more there are.
+/// Returns the first entries of `all`, and the number of the others.
 fn shortened(of: &str, mut all: Vec<Waiting>) -> Vec<Waiting> {
     let more = all.len().saturating_sub(MOST_LISTED);
     if more > 0 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of circuits between phases, stage by stage: commanded, moved, trained, tested.
+//! Changes of circuits between phases, in stages: commanded, switched, trained, tested.
 //!
 //! ```text
 //!   phase before ends
 //!      │◀──────── slack ────────▶│◀──────── packets of the phase ─────────▶│
 //!      │ stage 1 │ stage 2 │ stage 3 …                                     │ (and no change under way)
-//!        control, switching, bring-up; circuits join the traffic as they come up
+//!        control, switching, bring-up; circuits carry traffic as they come up
 //! ```
 
 use std::collections::{BTreeSet, VecDeque};
@@ -25,38 +25,37 @@ use super::optical::{OpticalSwitches, ends};
 use crate::scenario::{Effect, InFlight};
 use crate::substrate::{OpticalCircuits, OpticalPort as Port};
 
-/// What a timer is for.
 #[derive(Clone)]
 enum CircuitTimer {
-    /// The switches have the command.
+    /// The switches have received the command.
     Move,
     /// The mirrors have moved.
     Light,
     /// The links have trained.
     Test,
-    /// Links that were repaired have trained again.
+    /// Repaired links have trained again.
     TestAgain(Vec<CrossConnect>),
 }
 
-/// What is to be set, in the time and the bytes of the run.
+/// The plan to apply, in the time and bytes of the scaled run.
 pub(crate) struct CircuitOrder<'a> {
     pub(crate) plan: &'a Plan,
-    /// By phase: what it sends.
+    /// By phase, its demand.
     pub(crate) demands: &'a [Demand],
-    /// By phase: how long it waits before it sends.
+    /// By phase, the wait before it sends.
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) timing: SwitchTiming,
-    /// Share of the live demand's rate that no stage of a change may go below.
+    /// The share of the live demand's rate that every stage of a change must keep.
     pub(crate) floor: f64,
     pub(crate) in_flight: InFlight,
 }
 
-/// Commands the circuits of each phase.
+/// A control plane that sets the circuits of each phase.
 pub(crate) struct CircuitChanges<'a> {
     order: CircuitOrder<'a>,
     circuits: &'a OpticalCircuits,
     switches: OpticalSwitches,
-    /// The stage at work, and those to come.
+    /// The current stage, and the following ones.
     stage: Option<Stage>,
     next: VecDeque<Stage>,
     began: SimTime,
@@ -66,7 +65,7 @@ pub(crate) struct CircuitChanges<'a> {
 }
 
 impl<'a> CircuitChanges<'a> {
-    /// Switches that hold the circuits of the last phase.
+    /// Creates the control plane, with switches that hold the circuits of the last phase.
     pub(crate) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
         let held = order.plan.phases.last().map_or(&[][..], |phase| &phase.circuits[..]);
         Self {
@@ -91,7 +90,7 @@ impl<'a> CircuitChanges<'a> {
         context.at(time, self.me, self.acts.len() as u64 - 1);
     }
 
-    /// Lets everybody know which circuits carry traffic now.
+    /// Publishes the circuits that carry traffic now.
     fn publish(&self, context: &mut Context<'_>) {
         context.circuits_up = self.switches.up().copied().collect();
         context.post(Notice::Circuits);
@@ -108,7 +107,7 @@ impl<'a> CircuitChanges<'a> {
         }
     }
 
-    /// Begins the change to the circuits of a phase, unless the control plane is gone.
+    /// Begins the change to the circuits of a phase, unless the control plane is down.
     fn begin_change(&mut self, context: &mut Context<'_>, phase: usize) {
         let wanted = &self.order.plan.phases[phase].circuits;
         let now = self.switches.commanded();
@@ -131,7 +130,8 @@ impl<'a> CircuitChanges<'a> {
         self.next_stage(context);
     }
 
-    /// The plan's stages where the switches hold what the plan assumes, else stages of our own.
+    /// Returns the stages of the plan if the switches hold the state that the plan assumes,
+    /// otherwise newly computed stages.
     fn stages(&self, from: &[CrossConnect], phase: usize) -> Vec<Stage> {
         let phases = &self.order.plan.phases;
         let to = &phases[phase].circuits;
@@ -286,7 +286,7 @@ impl ControlPlane for CircuitChanges<'_> {
     }
 }
 
-/// A circuit that should be up is not: that is attributed to the faults at its ports.
+/// Attributes a circuit that should be up but is not to the faults at its ports.
 fn attribute(context: &mut Context<'_>, circuit: &CrossConnect) {
     for (at, event) in context.events.iter().enumerate() {
         let is_there = context.active[at] && context.faults[at].at.is_some();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long ports of optical switches are dark: for a change, or for a fault.
+//! Dark time of optical-switch ports, for a change or because of a fault.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use lightloom_units::SimTime;
 use super::optical::ends;
 use crate::substrate::OpticalPort as Port;
 
-/// Dark ports, and the port-time so far, in picoseconds.
+/// The dark ports, and the accumulated port time in picoseconds.
 #[derive(Debug, Default)]
 pub(super) struct DarkPorts {
-    /// Since when, and whether for a fault.
+    /// By dark port, since when, and whether because of a fault.
     since: BTreeMap<Port, (SimTime, bool)>,
     pub(super) switching: u128,
     pub(super) broken: u128,
 }
 
 impl DarkPorts {
-    /// Both ports of a circuit are dark from now on.
+    /// Both ports of a circuit go dark.
     pub(super) fn begin(&mut self, circuit: &CrossConnect, now: SimTime, is_fault: bool) {
         for port in ends(circuit) {
             self.end_port(port, now);
@@ -27,7 +27,7 @@ impl DarkPorts {
         }
     }
 
-    /// Both ports of a circuit are in use again, or wanted by nothing.
+    /// Both ports of a circuit are in use again or no longer needed.
     pub(super) fn end(&mut self, circuit: &CrossConnect, now: SimTime) {
         ends(circuit).into_iter().for_each(|port| self.end_port(port, now));
     }
@@ -39,7 +39,7 @@ impl DarkPorts {
         }
     }
 
-    /// A change is over: its ports are wanted by nothing, but those whose links still train.
+    /// Ends the dark time of all ports of a finished change, except those whose links still train.
     pub(super) fn end_moves<T>(&mut self, now: SimTime, training: &BTreeMap<CrossConnect, T>) {
         let trains = |port: &Port| training.keys().any(|circuit| ends(circuit).contains(port));
         let over = self.since.iter().filter(|(port, (_, fault))| !fault && !trains(port));
@@ -47,7 +47,7 @@ impl DarkPorts {
         over.into_iter().for_each(|port| self.end_port(port, now));
     }
 
-    /// The run is over.
+    /// Ends all dark times at the end of the run.
     pub(super) fn end_all(&mut self, now: SimTime) {
         let ports: Vec<Port> = self.since.keys().copied().collect();
         ports.into_iter().for_each(|port| self.end_port(port, now));

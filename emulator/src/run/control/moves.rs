@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a new plan means for the groups: which move, where they go on and when, and which fault that is attributed to.
+//! Applies a new plan to the groups: which move, where and when they continue, and which faults
+//! caused it.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ use super::replan::{Placed, Replanner};
 use crate::scenario::Effect;
 
 impl Replanner<'_> {
-    /// Moves the groups that changed and says when they go on. `before` are the nodes of each
-    /// group before, in rank order; `lit_at` says when each switched bundle is lit.
+    /// Moves the groups that changed and returns when they continue. `before` holds the previous
+    /// nodes of each group in rank order; `lit_at` the times at which switched bundles are lit.
     pub(super) fn move_groups(
         &mut self,
         context: &mut Context<'_>,
@@ -46,7 +47,7 @@ impl Replanner<'_> {
             }
             moves.push(GroupMove { group, members: None, is_formed, resumes });
         }
-        // Only now every group is where it will be.
+        // The final members are known only after all moves.
         for moved in &mut moves {
             let is_lost = self.groups[moved.group].is_lost;
             moved.members = (!is_lost).then(|| self.members_of(moved.group));
@@ -59,8 +60,9 @@ impl Replanner<'_> {
         }
     }
 
-    /// A fault is restored when its own groups go on. One plan answers all faults of an instant: what it lost for one of
-    /// them is nothing that another waits for, and its moves for a later one go on when they go on.
+    /// Marks a fault as restored when its own groups continue. One plan answers all faults of an
+    /// instant: a group lost because of one fault does not delay another fault, and moves for a
+    /// later fault count when that fault's groups continue.
     fn restore(&self, context: &mut Context<'_>, fault: usize, moved: SimTime) {
         let own = || context.faults[fault].groups.iter().map(|group| &self.groups[*group]);
         if own().any(|group| group.is_lost) {
@@ -70,7 +72,7 @@ impl Replanner<'_> {
         context.faults[fault].restored = Some(moved.max(on_their_way));
     }
 
-    /// The group that a change is about, and where it goes. `None` there if it is lost.
+    /// Returns the group of a change and its new nodes, which are `None` if it is lost.
     fn moved(
         &mut self,
         change: &GroupChange,
@@ -97,8 +99,8 @@ impl Replanner<'_> {
         Some((group, to))
     }
 
-    /// A group that a repair makes possible takes up the work of a lost one; if none is lost, it is one
-    /// more than there was at the start.
+    /// Returns the group whose work a newly possible group takes up: a lost one, or a new one if
+    /// none is lost.
     fn group_to_fill(&mut self, job: u32, to: &[NodeId]) -> usize {
         let lost = self.groups.iter().position(|group| group.is_lost && group.job == job);
         lost.unwrap_or_else(|| {
@@ -112,7 +114,7 @@ impl Replanner<'_> {
         })
     }
 
-    /// A lost group is formed again: the faults that wait for nothing else are restored then.
+    /// Marks faults as restored when a lost group is formed again and they wait for nothing else.
     fn credit(&self, context: &mut Context<'_>, group: usize, resumes: SimTime) {
         for log in &mut context.faults {
             let waits = log.groups.iter().any(|other| self.groups[*other].is_lost);
@@ -141,8 +143,8 @@ impl Replanner<'_> {
         lit.unwrap_or(context.now() + software)
     }
 
-    /// Attributes the move of a group to the faults that hit it and to a bundle in it that did not obey, or
-    /// else to the fault replanned for.
+    /// Attributes the move of a group to the faults that hit it and to stuck bundles in it,
+    /// otherwise to the fault that caused the new plan.
     fn attribute(
         &self,
         context: &mut Context<'_>,
@@ -161,8 +163,8 @@ impl Replanner<'_> {
         for fault in &causes {
             context.faults[*fault].groups.insert(group);
         }
-        // GPUs of a lost group are lost once, to the first fault, beyond those on broken nodes: a daemon knows these
-        // by their bundles, and the fault that broke them counts them.
+        // GPUs of a lost group count once, for the first fault, and exclude those on failed nodes,
+        // which count for the fault that broke them. A daemon knows these nodes by their bundles.
         if let (true, Some(first)) = (is_lost, causes.first()) {
             let placed = &self.groups[group];
             let failed = context.failed_nodes(|_| true);
@@ -174,7 +176,7 @@ impl Replanner<'_> {
         }
     }
 
-    /// Whether a fault is a bundle of a group's nodes that hangs.
+    /// Returns whether a fault is a stuck bundle of the group's nodes.
     fn is_stuck_in(&self, context: &Context<'_>, fault: usize, group: usize) -> bool {
         let event = &context.events[fault];
         let nodes = &self.groups[group].nodes;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optical switches: what is commanded, what each circuit is doing, and what is broken.
+//! Optical switches: commanded circuits, the state of each circuit, and failed ports.
 //!
 //! ```text
 //!   up ──▶ drained ──▶ (mirrors move) ──▶ dark
 //!                      switching ──▶ training ──▶ up, or drained where the link fails its test
 //! ```
 //!
-//! A circuit needs a working mirror and driver at both of its ports. What breaks stays commanded: the
-//! controller does not know better, and after a repair the light is back.
+//! A circuit needs a working mirror and driver at both of its ports. A failed circuit stays
+//! commanded, because the controller does not know of the failure, and has light again after a
+//! repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,42 +17,41 @@ use crate::substrate::OpticalPort as Port;
 use lightloom_fabric::fat_tree::{CircuitState, CrossConnect};
 use lightloom_planner::rfabric::transition::Stage;
 
-/// Both ports of a circuit.
+/// Returns both ports of a circuit.
 pub(super) fn ends(circuit: &CrossConnect) -> [Port; 2] {
     [(circuit.ocs, circuit.a_port), (circuit.ocs, circuit.b_port)]
 }
 
-/// All switches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpticalSwitches {
-    /// What the controller has commanded, and what became of it.
+    /// The commanded circuits and their states.
     states: BTreeMap<CrossConnect, CircuitState>,
-    /// Ports whose driver is gone.
+    /// Ports with a failed driver.
     dead: BTreeMap<Port, u32>,
-    /// Ports whose mirror no longer moves, with the circuit it points along.
+    /// Ports with a stuck mirror, and the circuit along which it points.
     stuck: BTreeMap<Port, Option<CrossConnect>>,
-    /// Ports whose links do not pass their test.
+    /// Ports whose links fail their test.
     unfit: BTreeSet<Port>,
 }
 
 impl OpticalSwitches {
-    /// Switches that hold these circuits, all of them up.
+    /// Creates switches that hold these circuits, all of them up.
     pub(super) fn holding(circuits: &[CrossConnect]) -> Self {
         let states = circuits.iter().map(|circuit| (*circuit, CircuitState::Up)).collect();
         Self { states, ..Self::default() }
     }
 
-    /// What the controller has commanded.
+    /// Returns the commanded circuits.
     pub(super) fn commanded(&self) -> Vec<CrossConnect> {
         self.states.keys().copied().collect()
     }
 
-    /// The circuits that carry traffic.
+    /// Returns the circuits that carry traffic.
     pub(super) fn up(&self) -> impl Iterator<Item = &CrossConnect> {
         self.states.iter().filter(|(_, state)| **state == CircuitState::Up).map(|(c, _)| c)
     }
 
-    /// What a circuit is doing; dark if it was never commanded.
+    /// Returns the state of a circuit: dark if it was never commanded.
     pub(super) fn state(&self, circuit: &CrossConnect) -> CircuitState {
         self.states.get(circuit).copied().unwrap_or(CircuitState::Dark)
     }
@@ -65,7 +65,7 @@ impl OpticalSwitches {
         }
     }
 
-    /// The mirrors of a stage begin to move.
+    /// Starts moving the mirrors of a stage.
     pub(super) fn begin_moving(&mut self, stage: &Stage) {
         for circuit in &stage.remove {
             self.states.remove(circuit);
@@ -75,7 +75,7 @@ impl OpticalSwitches {
         }
     }
 
-    /// The mirrors of a stage have moved: where both work, the link begins to train.
+    /// Ends the mirror movement of a stage: links with two working ports begin to train.
     pub(super) fn end_moving(&mut self, stage: &Stage) {
         for circuit in &stage.add {
             let state =
@@ -84,7 +84,7 @@ impl OpticalSwitches {
         }
     }
 
-    /// Links that have trained are tested. Returns those that carry traffic from now on.
+    /// Tests links that have trained. Returns those that carry traffic from now on.
     pub(super) fn qualify(&mut self, circuits: &[CrossConnect]) -> Vec<CrossConnect> {
         let mut passed = Vec::new();
         for circuit in circuits {
@@ -108,7 +108,7 @@ impl OpticalSwitches {
         })
     }
 
-    /// Ports break. Returns the circuits that lose their light now.
+    /// Breaks ports. Returns the circuits that lose their light.
     pub(super) fn break_ports(&mut self, effect: Effect, ports: &[Port]) -> Vec<CrossConnect> {
         match effect {
             Effect::Down => {
@@ -145,7 +145,7 @@ impl OpticalSwitches {
         lost
     }
 
-    /// Ports work again. Returns the circuits whose links begin to train.
+    /// Repairs ports. Returns the circuits whose links begin to train.
     pub(super) fn mend_ports(&mut self, effect: Effect, ports: &[Port]) -> Vec<CrossConnect> {
         for port in ports {
             match effect {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The planner of rings: it learns of faults and makes the next plan, bundles go dark and have light again.
+//! The planner of rings: it learns of faults, computes a new plan, and switches bundles.
 //!
 //! ```text
 //!   fault ──detection──▶ known ──planning──▶ replanned ──software──▶ dark ──60…80 µs──▶ lit
 //!     │                                          │                                        │
-//!     links of the part go down                  groups that change give up what          they begin
-//!     flows stall, packets are lost              they were doing                          it again
+//!     links of the part go down                  changed groups abandon                   and begin
+//!     flows stall, packets are lost              their current step                       it again
 //! ```
 
 use std::collections::BTreeMap;
@@ -27,28 +27,27 @@ use super::ControlPlane;
 use crate::scenario::Effect;
 use crate::substrate::{Carrier, Members, RingCables};
 
-/// How fast the control plane is when nothing is wrong with it.
+/// The delays of an undisturbed control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delays {
-    /// From the fault until it is detected.
+    /// From the fault to its detection.
     pub(crate) detection: Picoseconds,
-    /// From there until the next plan is there.
+    /// From detection to the next plan.
     pub(crate) planning: Picoseconds,
 }
 
-/// What a timer is for.
 #[derive(Clone, Copy)]
 enum ReplanTimer {
     Detect(usize),
     /// The control plane learns that a part works again.
     Trust(usize),
-    /// For a fault, or for a repair.
+    /// Plan for this fault, or for a repair if `None`.
     Replan(Option<usize>),
     Dark(BundleId),
     Lit(BundleId, Path),
 }
 
-/// A group of a job, and where it is.
+/// A group of a job and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) job: u32,
@@ -56,40 +55,42 @@ pub(super) struct Placed {
     pub(super) nodes: Vec<NodeId>,
     pub(super) gpus: u32,
     pub(super) is_lost: bool,
-    /// When it goes on after it was moved last.
+    /// When it continues after its last move.
     pub(super) resumes: SimTime,
 }
 
-/// Plans around what is broken.
+/// A control plane that replans around faults.
 pub(crate) struct Replanner<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) rings: &'a RingCables,
-    /// The fabric without the steps of its jobs: what plans of rings alone are held against.
+    /// The fabric without the steps of its jobs, for checking plans of rings alone.
     without_steps: Fabric,
     seed: Seed,
     delays: Delays,
     pub(super) layout: Layout,
-    /// What it holds for broken.
+    /// The faults that the control plane knows of.
     pub(super) known: FaultSet,
-    /// What the plan in force respects: a run can end before there is a plan for all that is known.
+    /// The faults that the current plan respects. A run can end before every known fault is planned
+    /// for.
     pub(super) respected: FaultSet,
-    /// What is broken and stays so.
+    /// Permanent faults.
     for_good: FaultSet,
-    /// By fault: whether it knows of it.
+    /// By fault, whether it is known.
     knows: Vec<bool>,
-    /// The path that each bundle that was ever switched holds in hardware. `None` while it is dark.
+    /// By bundle that was ever switched, the path it holds in hardware, or `None` while it is dark.
     pub(super) held: BTreeMap<BundleId, Option<Path>>,
     pub(super) groups: Vec<Placed>,
-    /// What it would have done while it was gone.
+    /// Actions postponed while the control plane was down.
     postponed: Vec<ReplanTimer>,
-    /// By bundle, how often it was commanded: what one takes does not depend on what others did before.
+    /// By bundle, its number of commands. Switching times are drawn from it, so that they do not
+    /// depend on other bundles.
     commands: BTreeMap<BundleId, u64>,
     acts: Vec<ReplanTimer>,
     me: Owner,
 }
 
 impl<'a> Replanner<'a> {
-    /// For a plan that respects `known`.
+    /// Creates a replanner with an initial plan that respects `known`.
     pub(crate) fn new(
         rings: &'a RingCables,
         seed: Seed,
@@ -126,12 +127,12 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Who is in every group at the start.
+    /// Returns the initial members of every group.
     pub(crate) fn members(&self) -> Vec<Members> {
         (0..self.groups.len()).map(|group| self.members_of(group)).collect()
     }
 
-    /// Jobs in the plan.
+    /// Returns the number of jobs in the plan.
     pub(crate) fn jobs(&self) -> usize {
         self.layout.jobs.len()
     }
@@ -142,7 +143,7 @@ impl<'a> Replanner<'a> {
         let hbd = &self.fabric.hbd;
         let gpus = self.fabric.hbd.gpus_per_node();
         let range = ring_group.segment.map_or(0..gpus, |s| s.first..s.first + s.gpus);
-        // Where there is no domain, the network carries what a group exchanges: no light of its own.
+        // Without a domain the network carries the group's exchanges, so there is no ring.
         let has_domain = hbd.grouping() != Grouping::Anywhere;
         let ring = |gpus: Vec<GpuId>| if has_domain { vertices(gpus) } else { Vec::new() };
         let ranks = ring_group
@@ -154,7 +155,8 @@ impl<'a> Replanner<'a> {
             gpus: self.groups[group].gpus,
             ring: ring(self.layout.ring(hbd, &ring_group)),
             light: ring(self.layout.way_of_light(hbd, &ring_group)),
-            // A group inside a node of a line is one, too: its ends are joined over its own links.
+            // A group inside a node of a line counts as closed: its ends are joined over its own
+            // links.
             is_closed: hbd.ring().is_none() || ring_group.segment.is_none(),
             ranks: ranks.map(|gpu| self.rings.vertex(gpu)).collect(),
         }
@@ -163,7 +165,7 @@ impl<'a> Replanner<'a> {
     fn group_of(&self, group: usize) -> RingGroup {
         let placed = &self.groups[group];
         let is_it = |g: &&RingGroup| g.job == Some(placed.job) && g.ranks == placed.nodes;
-        // Groups inside one node share their node: take the one with this group's place among them.
+        // Groups inside one node share it, so take the one at this group's index among them.
         let same: Vec<&RingGroup> = self.layout.groups.iter().filter(is_it).collect();
         let is_twin = |other: &&Placed| other.job == placed.job && other.nodes == placed.nodes;
         let place = self.groups[..group].iter().filter(is_twin).count();
@@ -177,7 +179,7 @@ impl<'a> Replanner<'a> {
 
     fn detect(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         context.faults[fault].detected = Some(context.now());
-        // Gone before anybody noticed: still, the groups that stall must be seen to.
+        // Even if the fault has ended before detection, stalled groups need a plan.
         self.learn(context, fault, context.active[fault])?;
         self.plan_later(context, Some(fault));
         Ok(())
@@ -188,7 +190,7 @@ impl<'a> Replanner<'a> {
         self.at(context, replanned, ReplanTimer::Replan(fault));
     }
 
-    /// Notes whether a fault is there, as far as the control plane knows.
+    /// Records whether a fault is present as far as the control plane knows.
     fn learn(
         &mut self,
         context: &Context<'_>,
@@ -226,8 +228,8 @@ impl<'a> Replanner<'a> {
         Ok(())
     }
 
-    /// Sends the new paths out: each bundle is dark for a time of its own, and then its receivers lock. Returns when each
-    /// carries packets.
+    /// Commands the new paths. Each bundle is dark for its own time and then its receivers lock.
+    /// Returns when each carries packets.
     fn command(
         &mut self,
         context: &mut Context<'_>,
@@ -273,7 +275,7 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// A bundle was commanded and did not obey: it is read back, and found.
+    /// Handles a bundle that did not obey its command and is found on read-back.
     fn find_stuck(&mut self, context: &mut Context<'_>, fault: usize) {
         if context.faults[fault].mattered.is_none() {
             context.faults[fault].mattered = Some(context.now());
@@ -282,12 +284,12 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// The path that a bundle holds in hardware. `None` while it is dark.
+    /// Returns the path that a bundle holds in hardware, or `None` while it is dark.
     fn held(&self, bundle: BundleId) -> Option<Path> {
         self.held.get(&bundle).copied().unwrap_or_else(|| Some(self.layout.path(bundle)))
     }
 
-    /// Lets a bundle hold a path in hardware, or none.
+    /// Sets the path that a bundle holds in hardware; `None` makes it dark.
     fn hold(&mut self, context: &mut Context<'_>, bundle: BundleId, path: Option<Path>) {
         self.held.insert(bundle, path);
         for link in self.rings.all_links_of(bundle) {
@@ -295,7 +297,7 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Whether the bundles at its ends select a link.
+    /// Returns whether the bundles at both ends select a link.
     pub(super) fn selects(&self, link: LinkId) -> bool {
         match self.rings.carrier(link) {
             Carrier::Always => true,
@@ -304,7 +306,7 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// While a node was broken its bundles could not be commanded: they take the paths that the plan has for them.
+    /// Sets bundles that could not be commanded while their node was failed to their planned paths.
     fn settle_bundles(&mut self, context: &mut Context<'_>, fault: usize) {
         for part in context.events[fault].planned() {
             let bundles: Vec<BundleId> = match part {
@@ -326,7 +328,7 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// A bundle obeys again: it takes the path that the plan has for it now.
+    /// Sets a bundle that obeys again to its planned path.
     fn free_stuck(&mut self, context: &mut Context<'_>, fault: usize) {
         for part in context.events[fault].planned() {
             if let PlannedPart::Bundle(bundle) = part {
@@ -337,7 +339,7 @@ impl<'a> Replanner<'a> {
 }
 
 impl ControlPlane for Replanner<'_> {
-    /// Puts out what the first plan does not light and what is broken from the start.
+    /// Turns off what the first plan does not light and what is broken from the start.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
         self.knows = context.events.iter().map(|event| event.from_start).collect();
@@ -370,8 +372,8 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    /// A repaired part comes back as the plan has it: as it was left if no plan was made since, and
-    /// otherwise with its node in loopback.
+    /// Sets a repaired part to its planned state: unchanged if there was no new plan, otherwise
+    /// with its node in loopback.
     fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         match context.events[fault].effect {
             Effect::Stuck => self.free_stuck(context, fault),
@@ -389,7 +391,8 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    /// What was postponed is done over: the control plane looks around first.
+    /// Repeats postponed actions with their delays, because the control plane first reads the
+    /// current state.
     fn control_returned(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         for act in std::mem::take(&mut self.postponed) {
             let delay = match act {
@@ -428,7 +431,7 @@ impl ControlPlane for Replanner<'_> {
     }
 }
 
-/// The fault that keeps a bundle from obeying, if there is one.
+/// Returns the active fault that keeps a bundle from obeying, if any.
 fn stuck_by(context: &Context<'_>, bundle: BundleId) -> Option<usize> {
     let is_it = |fault: &usize| {
         let event = &context.events[*fault];
@@ -439,7 +442,7 @@ fn stuck_by(context: &Context<'_>, bundle: BundleId) -> Option<usize> {
     (0..context.events.len()).find(is_it)
 }
 
-/// Holds a layout against the independent checker.
+/// Checks a layout with the independent checker.
 fn prove(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Result<(), RunError> {
     let document = to_document(fabric, faults, Seed(0), layout);
     check(fabric, faults, &document).map(|_| ()).map_err(RunError::Unsound)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The router of flows: a while after a fault, and when circuits change, they take other ways; those without one are
-//! given up.
+//! The router of flows: after a fault, and when circuits change, it moves flows to other paths and
+//! abandons those without one.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::transport::{Balance, FlowInterfaces};
@@ -11,16 +11,15 @@ use super::super::{Context, FaultLog, Notice, Owner, RunError};
 use super::ControlPlane;
 use crate::scenario::Effect;
 
-/// Gives flows other ways.
 pub(crate) struct Rerouter {
-    /// From a fault or a repair until flows have other ways.
+    /// From a fault or repair to the new paths.
     delay: Picoseconds,
-    /// What it would have done while it was gone: for a fault, or for a repair.
+    /// Timers postponed while the control plane was down.
     postponed: Vec<u64>,
     me: Owner,
 }
 
-/// The number of a timer for a repair.
+/// The timer number for a repair.
 const FOR_REPAIR: u64 = u64::MAX;
 
 impl Rerouter {
@@ -65,7 +64,7 @@ impl ControlPlane for Rerouter {
     }
 
     fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
-        // Who commands circuits also moves the flows on them, without a delay for detection.
+        // The controller of circuits moves their flows at once, without a detection delay.
         if matches!(notice, Notice::Circuits) && !context.control_is_gone() {
             reroute(context, false);
         }
@@ -89,7 +88,7 @@ impl ControlPlane for Rerouter {
         if act == FOR_REPAIR {
             spread_again(context);
         }
-        // What was given up for it never goes on, nor what has one way and waits on it.
+        // Abandoned flows never continue, and neither do flows that wait on a prescribed path.
         let is_over = |fault: &usize| match is_hopeless {
             true => context.faults[*fault].flows_given_up.is_empty(),
             false => !is_stranded,
@@ -104,7 +103,8 @@ impl ControlPlane for Rerouter {
     }
 }
 
-/// Whether a flow that was given its way, such as one of a phase, waits on a link of a fault.
+/// Returns whether a flow with a prescribed path, such as one of a phase, waits on a link of a
+/// fault.
 fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
     let links = context.events[fault].links();
     if links.is_empty() {
@@ -118,12 +118,12 @@ fn is_waited_for(context: &Context<'_>, fault: usize) -> bool {
     context.engine.flows_on_dark_links().iter().any(waits)
 }
 
-/// Whether hosts leave dark paths alone without a router: their paths are static.
+/// Returns whether hosts avoid dark paths without a router because their paths are static.
 fn has_static_paths(context: &Context<'_>) -> bool {
     matches!(context.engine.transport().balance, Balance::Entropy { .. })
 }
 
-/// After a repair, flows that are spread take the paths that have come back as well.
+/// After a repair, lets flows that spread over several paths use the restored paths again.
 fn spread_again(context: &mut Context<'_>) {
     let transport = context.engine.transport();
     let spreads = transport.balance.paths() > 1 || transport.interfaces == FlowInterfaces::All;
@@ -134,20 +134,21 @@ fn spread_again(context: &mut Context<'_>) {
     for flow in mine {
         let record = context.engine.record(flow);
         if record.end.is_none() && !record.cancelled {
-            // Without a way now it keeps the one it has.
+            // If there is no path now, the flow keeps its old one.
             drop(context.engine.reroute_flow(flow));
         }
     }
 }
 
-/// Whether all links of one of a flow's paths are up, both ways.
+/// Returns whether at least one path of a flow is up in both directions.
 fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
     let engine = context.engine.engine_mut();
     let is_up = |link: &LinkId| engine.is_up(*link) && engine.is_up(link.reverse());
     engine.paths(flow).iter().any(|path| path.iter().all(is_up))
 }
 
-/// The fault for which a flow is given up: the last one that hit it, or that was there when it began.
+/// Returns the fault for which a flow is abandoned: the last one that hit it, or that was active
+/// when it began.
 fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     let hit = context.faults.iter().rposition(|log| log.flows_hit.contains(&flow));
     let began = context.engine.record(flow).start;
@@ -160,8 +161,8 @@ fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     })
 }
 
-/// Gives flows over dark links other ways, and gives up those without one if nothing will be repaired. Returns whether
-/// some had none.
+/// Moves flows on dark links to other paths, and abandons those without one if no repair is
+/// pending. Returns whether some flow had no path.
 fn reroute(context: &mut Context<'_>, is_hopeless: bool) -> bool {
     let mine: Vec<FlowId> = context.flows().collect();
     let mut is_stranded = false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shipping control plane in a run: light that its devices move is links that carry packets, the plan that it commits
-//! says where groups go on, and jobs wait for the phases that they ask it for.
+//! The shipped control plane in a run. Its devices light the links that carry packets, its
+//! committed plans place the groups, and jobs wait for the phases that they request from it.
 //!
 //! ```text
 //!   fault ─▶ ControlSide ─▶ light ─▶ relock ─▶ links
 //!                      ├──▶ committed ─▶ groups move ─▶ restart ─▶ first packet
-//!   phase ─▶ ControlSide ─▶ circuits move ─▶ links train ─▶ settled ─▶ the job goes on
+//!   phase ─▶ ControlSide ─▶ circuits move ─▶ links train ─▶ settled ─▶ the job continues
 //! ```
 
 mod circuits;
@@ -31,25 +31,24 @@ use crate::substrate::OpticalCircuits;
 use circuits::ShippedCircuits;
 use rings::ShippedRings;
 
-/// How long after a fault a bypass of it is waited for.
+/// How long after a fault a bypass is still attributed to it.
 const RESPONSE_MAX: Picoseconds = Picoseconds::from_millis(10_000);
 
-/// What a timer is for.
 #[derive(Clone)]
 enum ControlTimer {
-    /// The control side does something.
+    /// The control side has something to do.
     Wake,
-    /// A link that got its light carries packets.
+    /// A newly lit link carries packets.
     Relocked(LinkId),
-    /// The link of a circuit that got its light has trained.
+    /// The link of a newly lit circuit has trained.
     Trained(CrossConnect),
-    /// A change is over.
+    /// A change has ended.
     Ended(Option<Box<Plan>>),
     /// A phase is settled.
     Settled(PhaseAnswer),
 }
 
-/// The stages of one answer of the daemon, as far as they have come.
+/// The stages of one response of the daemon so far.
 #[derive(Default)]
 struct Answer {
     faults: Vec<usize>,
@@ -57,7 +56,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// A stage ends; where it comes again, the last one counts.
+    /// Records the end of a stage; of repeated stages the last one counts.
     fn reached(&mut self, stage: StageName, at: SimTime) {
         match self.stages.iter_mut().find(|(name, _)| *name == stage) {
             Some((_, end)) => *end = at,
@@ -66,25 +65,25 @@ impl Answer {
     }
 }
 
-/// The shipping control plane.
 pub(crate) struct Shipped<'a> {
     rings: Option<ShippedRings<'a>>,
     circuits: Option<ShippedCircuits<'a>>,
     side: Box<dyn ControlSide>,
     daemon: DaemonSetup,
-    /// The daemon's clock runs so many times as fast as that of the run.
+    /// How many times as fast the daemon's clock runs as the clock of the run.
     scale: u64,
     acts: Vec<ControlTimer>,
     me: Owner,
     wakes_at: Option<SimTime>,
-    /// When a first sign of a fault was at the daemon that it has not answered yet.
+    /// When the daemon received the first sign of a fault that it has not answered yet.
     noticed: Option<SimTime>,
     answer: Option<Answer>,
     false_bypasses: u64,
 }
 
 impl<'a> Shipped<'a> {
-    /// `side` drives these rings and circuits; its clock runs `scale` times as fast as that of the run.
+    /// Creates the control plane. `side` drives these rings and circuits; its clock runs `scale`
+    /// times as fast as that of the run.
     pub(crate) fn new(
         rings: Option<Replanner<'a>>,
         circuits: Option<(&'a OpticalCircuits, CircuitOrder<'a>)>,
@@ -106,7 +105,7 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// A time of the run on the daemon's clock.
+    /// Converts a time of the run to the daemon's clock.
     fn to_side(&self, time: SimTime) -> SimTime {
         SimTime(time.0 * self.scale)
     }
@@ -116,7 +115,7 @@ impl<'a> Shipped<'a> {
         context.at(time, self.me, self.acts.len() as u64 - 1);
     }
 
-    /// Asks to be woken when the control side does something next.
+    /// Schedules a wake-up for the next action of the control side.
     fn sleep(&mut self, context: &mut Context<'_>) {
         let Some(due) = self.side.next_due() else { return };
         let due = SimTime(due.0.div_ceil(self.scale)).max(context.now());
@@ -169,14 +168,14 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// Links of circuits train until then.
+    /// Schedules the end of training for links of circuits.
     fn train(&mut self, context: &mut Context<'_>, training: Vec<(SimTime, CrossConnect)>) {
         for (until, circuit) in training {
             self.at(context, until, ControlTimer::Trained(circuit));
         }
     }
 
-    /// The light of a bundle rests elsewhere, or moves.
+    /// Handles a bundle whose light rests on another path, or moves.
     fn light(&mut self, context: &mut Context<'_>, bundle: BundleId, path: Option<Path>) {
         let Some(rings) = &mut self.rings else { return };
         let (dark, locking) = rings.light(context, bundle, path);
@@ -195,7 +194,7 @@ impl<'a> Shipped<'a> {
         }
     }
 
-    /// The daemon bypasses these parts: which faults that answers.
+    /// Handles a bypass of `parts` by the daemon: finds the faults that it answers.
     fn bypassing(&mut self, context: &mut Context<'_>, at: SimTime, parts: &[PlannedPart]) {
         let mut faults = Vec::new();
         for (fault, event) in context.events.iter().enumerate() {
@@ -204,7 +203,7 @@ impl<'a> Shipped<'a> {
             let meets = |part: &PlannedPart| {
                 rings.is_some_and(|rings| broken.clone().any(|of| rings.meets(*of, *part)))
             };
-            // A transceiver that is only late works: to bypass it is false.
+            // A transceiver that is only late still works, so bypassing it is false.
             let works = matches!(event.effect, Effect::Late(_));
             if context.active[fault] && !works && parts.iter().any(meets) {
                 faults.push(fault);
@@ -225,7 +224,7 @@ impl<'a> Shipped<'a> {
         self.answer = Some(answer);
     }
 
-    /// A change is over. If it was committed, groups go on as its plan says.
+    /// Handles the end of a change. If it was committed, groups continue as its plan says.
     fn ended(
         &mut self,
         context: &mut Context<'_>,
@@ -275,7 +274,7 @@ impl<'a> Shipped<'a> {
         self.take(context, out)
     }
 
-    /// A job asks for a phase.
+    /// Handles a job's request for a phase.
     fn ask(&mut self, context: &mut Context<'_>, wish: PhaseWish) -> Result<(), RunError> {
         let mut out = Vec::new();
         let now = self.to_side(context.now());
@@ -286,7 +285,8 @@ impl<'a> Shipped<'a> {
     }
 }
 
-/// Stages by their order, each no earlier than the one before it: what is hidden behind another takes no time.
+/// Returns the stages in order, each ending no earlier than the one before: a stage hidden behind
+/// another takes no time.
 fn in_order(stages: &[(StageName, SimTime)], began: Option<SimTime>) -> Vec<(StageName, SimTime)> {
     let mut stages = stages.to_vec();
     stages.sort_by_key(|(name, _)| *name);
@@ -307,7 +307,7 @@ impl ControlPlane for Shipped<'_> {
         if let Some(circuits) = &mut self.circuits {
             circuits.begin(context);
         }
-        // The plan that is on the devices goes around what is broken from the start: now it breaks there, too.
+        // The plan on the devices already avoids these faults; now they take effect on the devices.
         let mut out = Vec::new();
         for event in context.events.iter().filter(|event| event.from_start) {
             self.side.fault(SimTime::START, event, true, &mut out);

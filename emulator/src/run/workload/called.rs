@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program sends that runs beside the run: it orders messages and timers, and is called when each is over.
+//! Traffic of a program that runs alongside the emulator: it orders messages and timers, and is
+//! called when each is done.
 
 use std::collections::VecDeque;
 
@@ -12,31 +13,31 @@ use super::super::{Context, Notice, Owner, RunError, RunLog};
 use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::substrate::{HBD, Substrate};
 
-/// Something that the program asks for. Its number is the program's own.
+/// An order of the program, with a number that the program chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramOrder {
     /// A message from one host to another, by their places.
     Send {
-        /// What [`Caller::is_over`] is called with when the last byte has arrived.
+        /// Passed to [`Caller::is_over`] when the last byte has arrived.
         number: u64,
         /// The sending host.
         from: u32,
-        /// The receiving host; another one.
+        /// The receiving host, different from `from`.
         to: u32,
-        /// How much; at least a byte.
+        /// The size, at least one byte.
         bytes: Bytes,
     },
     /// A timer.
     Wake {
-        /// What [`Caller::is_over`] is called with.
+        /// Passed to [`Caller::is_over`] when the timer expires.
         number: u64,
-        /// When; now at the earliest.
+        /// The expiry time, not in the past.
         at: SimTime,
     },
 }
 
 impl ProgramOrder {
-    /// What it is called where it waits.
+    /// Returns the name of the order in a list of unfinished work.
     fn name(&self, substrate: &Substrate) -> String {
         match self {
             Self::Send { from, to, .. } => {
@@ -51,25 +52,24 @@ impl ProgramOrder {
 
 /// The program.
 pub trait Caller {
-    /// What it asked for under this number is over.
+    /// Reports that the order with this number is done.
     fn is_over(&mut self, now: SimTime, number: u64);
 
-    /// Adds what it asks for since it was last asked.
+    /// Appends the orders made since the last call.
     fn take_orders(&mut self, now: SimTime, orders: &mut VecDeque<ProgramOrder>);
 }
 
-/// The orders of one caller.
 pub(crate) struct Called<'a> {
     caller: Box<dyn Caller + 'a>,
-    /// What the caller has ordered and is still to be done.
+    /// Pending orders of the caller.
     orders: VecDeque<ProgramOrder>,
-    /// Messages between hosts that have no way now.
+    /// Messages between hosts that have no path now.
     blocked: Vec<ProgramOrder>,
-    /// By batch under way: the caller's number, and its flow.
+    /// By open batch, the caller's number and the flow.
     open: FxHashMap<BatchId, (u64, FlowId)>,
-    /// By timer: the caller's number.
+    /// By timer, the caller's number.
     timers: Vec<u64>,
-    /// Places among the timers that are free.
+    /// Free places among the timers.
     free: Vec<usize>,
     me: Owner,
 }
@@ -87,7 +87,7 @@ impl<'a> Called<'a> {
         }
     }
 
-    /// Does what the caller has ordered.
+    /// Carries out the caller's orders.
     fn obey(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         self.caller.take_orders(context.now(), &mut self.orders);
         while let Some(order) = self.orders.pop_front() {
@@ -128,13 +128,13 @@ impl<'a> Called<'a> {
         self.obey(context)
     }
 
-    /// What moved light leaves in the dark takes another way, and what had none may have one.
+    /// Moves messages on dark links to other paths, and retries those without a path.
     fn find_ways(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let mine: Vec<FlowId> = self.open.values().map(|(_, flow)| *flow).collect();
         let mut dark = context.engine.flows_on_dark_links();
         dark.retain(|flow| mine.contains(flow));
         for flow in dark {
-            // One that has no other way waits for its own.
+            // If there is no other path, the flow waits for its own.
             let _ = context.engine.reroute_flow(flow);
         }
         for order in std::mem::take(&mut self.blocked) {
@@ -144,7 +144,8 @@ impl<'a> Called<'a> {
     }
 }
 
-/// The cables of the domain where two hosts are joined by one that has light, or by one switch; else the usual way.
+/// Returns the cables of the domain if a lit cable or one switch joins the two hosts, otherwise the
+/// usual route.
 fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
     let substrate = context.substrate;
     if substrate.rings.is_none() {
@@ -163,7 +164,7 @@ fn route(context: &Context<'_>, [from, to]: [VertexId; 2]) -> Route {
     if joined { Route::Within(HBD) } else { substrate.route.clone() }
 }
 
-/// What has not arrived of a message.
+/// Returns an order for the part of a message that has not arrived.
 fn rest(context: &Context<'_>, number: u64, record: &FlowRecord) -> ProgramOrder {
     let place = |host| context.substrate.place_of(host).expect("messages end at hosts");
     let [from, to] = [record.source, record.destination].map(place);
@@ -190,7 +191,7 @@ impl Workload for Called<'_> {
     ) -> Result<(), RunError> {
         match self.open.remove(&batch) {
             Some((number, flow)) => match context.engine.record(flow) {
-                // It had no way left of the kind that it began with: another kind may be there for what has not arrived.
+                // No path of the original kind is left: send the rest over another kind.
                 record if record.cancelled => self.send(context, rest(context, number, &record)),
                 _ => self.over(context, number),
             },

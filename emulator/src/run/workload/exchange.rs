@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All-to-all by binary exchange on hosts that have one circuit at a time.
+//! All-to-all by binary exchange on hosts with one circuit at a time.
 //!
 //! ```text
 //!   step 0: i ↔ i xor 1   ──dark──▶   step 1: i ↔ i xor 2   ──dark──▶   step 2: i ↔ i xor 4 …
 //! ```
-//! A reading of what the InfiniteHBD paper sketches in its discussion of expert parallelism, not its
-//! specification: in step `k` a host exchanges half of everything with the host whose number differs in bit
-//! `k`; when both directions of a pair are through, each of the two switches its transceiver to the fibre
-//! of its next partner, and the next step of a pair begins when both have come. So pairs run ahead of each
-//! other. Fibres of a span of `2^k` must be there for every step.
+//! This is an interpretation of what the InfiniteHBD paper sketches in its discussion of expert
+//! parallelism, not its specification. In step `k` a host exchanges half of its data with the host
+//! whose number differs in bit `k`. When both directions of a pair are done, each host switches its
+//! transceiver to the fibre of its next partner, and the next step of a pair begins when both hosts
+//! are ready. Pairs therefore progress independently. Every step needs fibres with a span of `2^k`.
 
 use lightloom_collective::{CollectiveError, Exchange};
 use lightloom_engine::collective::CollectiveStartError;
@@ -24,39 +24,34 @@ use crate::scenario::{Effect, Pattern, Traffic};
 #[derive(Debug)]
 pub(super) struct HostCircuits {
     hosts: Vec<VertexId>,
-    /// By step, then pair.
+    /// By step, then by pair.
     fibres: Vec<Vec<LinkId>>,
     /// How long a host is dark when it changes its circuit.
     pub(super) switching: Picoseconds,
-    /// By host: the step whose fibre it holds; nothing while it is dark.
+    /// By host, the step whose fibre it holds, or `None` while it is dark.
     holds: Vec<Option<usize>>,
-    /// By host: the step it waits for.
+    /// By host, the step that it waits for.
     wants: Vec<Option<usize>>,
-    /// By host: faults for which it keeps what it holds.
+    /// By host, the number of faults that keep it from switching.
     stuck: Vec<u32>,
 }
 
-/// What a host or pair does next.
+/// The next action of a host or pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextTurn {
-    /// A host is dark and will hold this step's fibre after the switching time.
-    Dark {
-        /// Its place.
-        host: usize,
-        /// The step.
-        step: usize,
-    },
+    /// A host is dark and will hold the fibre of this step after the switching time.
+    Dark { host: usize, step: usize },
     /// Both hosts of a pair hold their fibre.
     Joined {
-        /// The lower of the two.
+        /// The host with the lower number.
         host: usize,
-        /// The step.
         step: usize,
     },
 }
 
 impl HostCircuits {
-    /// All hosts on the fibre of step 0; all other fibres dark. `None` if hosts have no circuits.
+    /// Puts all hosts on the fibre of step 0 and makes all other fibres dark. `None` if hosts have
+    /// no circuits.
     pub(super) fn of(context: &mut Context<'_>) -> Option<Self> {
         let (fibres, switching) = context.substrate.exchange.clone()?;
         let hosts = context.substrate.hosts.clone();
@@ -70,25 +65,25 @@ impl HostCircuits {
         Some(Self { hosts, fibres, switching, holds, wants, stuck })
     }
 
-    /// How many steps an exchange takes.
+    /// Returns the number of steps of an exchange.
     pub(super) fn steps(&self) -> usize {
         self.fibres.len()
     }
 
-    /// Hosts.
+    /// Returns the number of hosts.
     pub(super) fn count(&self) -> usize {
         self.hosts.len()
     }
 
-    /// The fibre between a host and its partner of a step.
+    /// Returns the fibre between a host and its partner of a step.
     pub(super) fn fibre(&self, host: usize, step: usize) -> LinkId {
         let lower = host & !(1 << step);
-        // Lower hosts of a step have a zero in its bit: their place among themselves leaves it out.
+        // Lower hosts have a zero in the bit of the step, so their index leaves that bit out.
         let (above, below) = (lower >> (step + 1), lower & ((1 << step) - 1));
         self.fibres[step][above << step | below]
     }
 
-    /// Whether a link belongs to a fibre that both its hosts hold; true for what is no fibre.
+    /// Returns whether both hosts of a fibre hold it, or `true` if the link is not a fibre.
     fn lights(&self, link: LinkId) -> bool {
         let cable = LinkId(link.0 & !1);
         let found = self.fibres.iter().enumerate().find_map(|(step, fibres)| {
@@ -100,7 +95,8 @@ impl HostCircuits {
         [host, host | 1 << step].iter().all(|host| self.holds[*host] == Some(step))
     }
 
-    /// A host wants the fibre of a step. What follows at once or after the switching time.
+    /// Requests the fibre of a step for a host. Returns what follows at once or after the switching
+    /// time.
     pub(super) fn want(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         self.wants[host] = Some(step);
         match self.holds[host] {
@@ -113,8 +109,8 @@ impl HostCircuits {
         }
     }
 
-    /// A host keeps what it holds from now on, or for one reason less. What follows when it obeys again: it goes
-    /// where it is to go meanwhile.
+    /// Adds or removes one reason why a host cannot switch. When it can switch again, returns the
+    /// move to the fibre that it waits for.
     pub(super) fn set_stuck(&mut self, host: usize, stuck: bool) -> Option<NextTurn> {
         let count = &mut self.stuck[host];
         *count = if stuck { *count + 1 } else { *count - 1 };
@@ -122,13 +118,13 @@ impl HostCircuits {
         wanted.and_then(|step| self.want(host, step))
     }
 
-    /// A host has come to the fibre of a step.
+    /// Puts a host on the fibre of a step.
     pub(super) fn come(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         self.holds[host] = Some(step);
         self.joined(host, step)
     }
 
-    /// The pair of a host, if both hold their fibre and wait for it; then they wait no more.
+    /// Returns the pair of a host if both hold their fibre and wait for it, and ends their wait.
     fn joined(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         let pair = [host & !(1 << step), host | 1 << step];
         let is_ready = |h: &usize| self.holds[*h] == Some(step) && self.wants[*h] == Some(step);
@@ -139,7 +135,7 @@ impl HostCircuits {
         Some(NextTurn::Joined { host: pair[0], step })
     }
 
-    /// Adds the two flows of a pair's step to `engine`; they begin now.
+    /// Adds the two flows of a pair's step to `engine`, starting now.
     fn exchange<S: Stage>(
         &self,
         engine: &mut S,
@@ -161,7 +157,7 @@ impl HostCircuits {
         Ok(batch)
     }
 
-    /// What a host sends in a step of an exchange of `size` a host.
+    /// Returns the bytes that a host sends per step in an exchange of `size` per host.
     pub(super) fn half(&self, size: Bytes) -> Result<Bytes, CollectiveError> {
         let steps = Exchange::Binary.steps(self.count())?;
         let pieces = steps.first().map_or(0, |step| step.ways.len()) as u64;
@@ -170,7 +166,7 @@ impl HostCircuits {
 }
 
 impl<'a> Jobs<'a> {
-    /// All hosts want the fibre of step 0.
+    /// Requests the fibre of step 0 for all hosts.
     pub(super) fn begin_exchange(
         &mut self,
         context: &mut Context<'_>,
@@ -199,7 +195,7 @@ impl<'a> Jobs<'a> {
         self.follow(context, next)
     }
 
-    /// A host has come to the fibre of a step.
+    /// Handles a host that has switched to the fibre of a step.
     pub(super) fn come(
         &mut self,
         context: &mut Context<'_>,
@@ -210,7 +206,7 @@ impl<'a> Jobs<'a> {
         self.follow(context, next)
     }
 
-    /// Does what follows when a host wants or gets a circuit.
+    /// Carries out the action that follows when a host requests or gets a circuit.
     fn follow(
         &mut self,
         context: &mut Context<'_>,
@@ -229,7 +225,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Both hosts of a pair hold their fibre: they exchange what they have for each other.
+    /// Starts the exchange of a pair whose hosts both hold their fibre.
     fn join(
         &mut self,
         context: &mut Context<'_>,
@@ -261,7 +257,7 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Puts every fibre into the state that its circuits ask for.
+    /// Sets every fibre to the state of its circuits.
     fn relight(&self, context: &mut Context<'_>) {
         let Some(circuits) = &self.circuits else { return };
         let fibres = circuits.fibres.iter().flatten();
@@ -273,7 +269,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Both directions of a pair are through: its hosts go on to their next fibre.
+    /// Handles a pair with both directions done: its hosts move to their next fibre.
     pub(super) fn pair_done(
         &mut self,
         context: &mut Context<'_>,
@@ -290,7 +286,7 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Hosts keep the circuit they hold, or obey again.
+    /// Keeps hosts from switching, or lets them switch again.
     pub(super) fn stick(
         &mut self,
         context: &mut Context<'_>,

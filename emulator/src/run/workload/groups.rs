@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Collectives of jobs: each group of a job walks through the job's collectives by itself; a collective between
+//! Collectives of jobs. Each group runs its job's collectives independently; a collective between
 //! groups waits for all of them.
 //!
-//! Nothing here decides how packets travel, nor who is in a group: a control plane does, and posts it.
+//! Paths of packets and members of groups are decided by a control plane, which posts them.
 
 use std::collections::BTreeMap;
 
@@ -27,29 +27,30 @@ enum BatchOwner {
     Between(usize),
 }
 
-/// The groups of all jobs on their way.
+/// The progress of the groups of all jobs.
 pub(crate) struct JobGroups<'a> {
-    /// The collectives of a job in order, repetitions unrolled, each with its place in the scenario.
+    /// The collectives of a job in order, with repetitions unrolled, each with its index in the
+    /// scenario.
     program: Vec<(usize, &'a Collective)>,
     groups: Vec<GroupProgress>,
     /// By job.
     between: Vec<Between>,
     parts: BTreeMap<BatchId, BatchOwner>,
-    /// Nodes under a ToR.
+    /// The number of nodes below a top-of-rack switch.
     per_set: usize,
     done_steps: usize,
-    /// Collectives that others wait for and that are not done.
+    /// Unfinished collectives that others wait for.
     awaited: Vec<usize>,
     me: Owner,
 }
 
-/// What a timer is for: a group may go on, or looks whether it can.
+/// Timer kinds: a group may continue, or checks whether it can.
 const RESUME: u64 = 0;
 const WAKE: u64 = 1;
 
 impl<'a> JobGroups<'a> {
-    /// These groups of so many jobs, at the beginning of `collectives`. A collective between groups goes first inside
-    /// sets of `per_set`.
+    /// Creates the groups of `jobs` jobs at the start of `collectives`. A collective between groups
+    /// runs first within sets of `per_set`.
     pub(crate) fn new(
         collectives: &'a [Collective],
         members: Vec<Members>,
@@ -74,7 +75,7 @@ impl<'a> JobGroups<'a> {
         self.program.len()
     }
 
-    /// Begins (or begins again) the next collective of a group, if it may.
+    /// Begins the next collective of a group, or begins it again, if possible.
     fn advance_group(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
         let group = &self.groups[index];
         if group.log.lost || group.stopped || group.running.is_some() {
@@ -83,7 +84,7 @@ impl<'a> JobGroups<'a> {
         let place = group.log.next;
         let next = self.program.get(place).filter(|(_, next)| !next.kind.is_between_groups());
         let Some(&(number, collective)) = next else { return Ok(()) };
-        // Broken again while it was being restored: the next plan will see to it.
+        // It failed again during restoration, so the next plan will handle it.
         if !is_ready(context, &group.members) {
             return Ok(());
         }
@@ -115,7 +116,7 @@ impl<'a> JobGroups<'a> {
         }
     }
 
-    /// Begins the next collective between the groups of a job once all of them have come to it.
+    /// Begins the next collective between the groups of a job once all of them have reached it.
     fn advance_between(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         if self.between[job].running.is_some() {
             return Ok(());
@@ -137,7 +138,7 @@ impl<'a> JobGroups<'a> {
             mine.iter().map(|group| group.members.ranks.clone()).collect();
         let per_set = self.per_set;
         let started = context.add(|engine| start_between(engine, collective, &ranks, per_set));
-        // An interface is dark: a plan or a repair lets it begin.
+        // An interface is dark, so the collective begins after a new plan or a repair.
         let Some((running, _)) = started? else { return Ok(()) };
         self.own(context, &running, BatchOwner::Between(job));
         let ranks = u32::try_from(count).expect("bounded");
@@ -187,7 +188,7 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, job)
     }
 
-    /// A new plan moves a group.
+    /// Applies the move of a group by a new plan.
     fn move_group(&mut self, context: &mut Context<'_>, moved: &GroupMove) -> Result<(), RunError> {
         let index = moved.group;
         if moved.is_formed {
@@ -196,20 +197,20 @@ impl<'a> JobGroups<'a> {
             self.stop(context, index);
         }
         let Some(members) = &moved.members else {
-            // The others of its job go on without it.
+            // The other groups of its job continue without it.
             self.groups[index].log.lost = true;
             self.groups[index].links.clear();
             return self.advance_between(context, self.groups[index].log.job as usize);
         };
         self.groups[index].members = members.clone();
         self.groups[index].log.lost = false;
-        // Links that come up do so at that instant; routes over them exist right after it.
+        // Links come up at that instant, and routes over them exist right after it.
         let resumes = moved.resumes + Picoseconds(1);
         context.at(resumes, self.me, index as u64 * 2 + RESUME);
         Ok(())
     }
 
-    /// A group that a repair makes possible joins its job where the other groups are.
+    /// Adds a group that a repair makes possible to its job, at the place of the other groups.
     fn take_up(&mut self, moved: &GroupMove) {
         let Some(members) = &moved.members else { return };
         if moved.group == self.groups.len() {
@@ -221,7 +222,7 @@ impl<'a> JobGroups<'a> {
         group.stopped = true;
     }
 
-    /// Gives up what a group and its job are doing.
+    /// Abandons the current collectives of a group and its job.
     fn stop(&mut self, context: &mut Context<'_>, index: usize) {
         let length = self.length();
         let group = &mut self.groups[index];
@@ -237,7 +238,7 @@ impl<'a> JobGroups<'a> {
     }
 
     fn resume(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
-        // Lost, or formed anew elsewhere, since this was planned.
+        // The group was lost, or moved again, after this timer was set.
         if self.groups[index].log.lost {
             return Ok(());
         }
@@ -250,7 +251,7 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, self.groups[index].log.job as usize)
     }
 
-    /// A group that no plan moved goes on when every link it needs has light again.
+    /// Lets a group that no plan moved continue if all the links that it needs have light again.
     fn wake(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
         let group = &self.groups[index];
         let is_lit = group.links.iter().all(|link| context.carries(*link));
@@ -263,8 +264,8 @@ impl<'a> JobGroups<'a> {
         self.advance_between(context, job)
     }
 
-    /// Links, both directions, that a group's collectives use: its ring, and its interfaces where the
-    /// job reduces between groups.
+    /// Returns the links, in both directions, that a group's collectives use: its ring, and its
+    /// interfaces if the job reduces between groups.
     fn links_of(&self, context: &Context<'_>, index: usize) -> Vec<LinkId> {
         let members = &self.groups[index].members;
         let mut links = ring_links(context, members).unwrap_or_default();
@@ -303,7 +304,7 @@ impl<'a> JobGroups<'a> {
         }
     }
 
-    /// A group that has work left.
+    /// Returns the wait of a group with work left.
     fn waits(&self, context: &Context<'_>, index: usize) -> Waiting {
         let group = &self.groups[index];
         let (_, collective) = self.program[group.log.next];
@@ -313,7 +314,7 @@ impl<'a> JobGroups<'a> {
         Waiting { what, since, waits_for: self.reason(context, index) }
     }
 
-    /// Lets others know of collectives that every group which is not lost has done.
+    /// Announces collectives that all remaining groups have done.
     fn announce(&mut self, context: &mut Context<'_>) {
         let Self { awaited, program, groups, .. } = self;
         awaited.retain(|number| {
@@ -405,7 +406,7 @@ impl Workload for JobGroups<'_> {
         Ok(())
     }
 
-    /// Groups that were hit look, once the links are up, whether they can go on as they are.
+    /// Once links are up again, groups that were hit check whether they can continue.
     fn fault_ended(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         let soon = context.now() + Picoseconds(1);
         for index in context.faults[fault].groups.clone() {
@@ -450,8 +451,9 @@ impl Workload for JobGroups<'_> {
 
 /// Begins an all-reduce between equal ranks of `groups`, now.
 ///
-/// Groups are taken in sets of `per_set`, the nodes under a ToR: first inside each set, then between
-/// sets. Where they do not fill whole sets, or there is one set only, it is one flat ring.
+/// Groups form sets of `per_set`, the nodes below a top-of-rack switch; the reduction runs first
+/// within each set, then between sets. If groups do not fill whole sets, or there is only one set,
+/// it runs as one flat ring.
 fn start_between(
     engine: &mut IslandEngine<Watch>,
     collective: &Collective,
@@ -478,13 +480,13 @@ fn start_between(
     Ok(Running::of(parts))
 }
 
-/// Whether every link of a group's ring carries light.
+/// Returns whether every link of a group's ring has light.
 fn is_ready(context: &Context<'_>, members: &Members) -> bool {
     context.is_calm() || ring_links(context, members).is_some()
 }
 
-/// The links of a group's ring, one direction: one a hop, or two by way of the switch of an island. `None` while one of
-/// them is dark.
+/// Returns the links of a group's ring in one direction: one per hop, or two through the switch of
+/// an island. `None` while one of them is dark.
 pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec<LinkId>> {
     let light = &members.light;
     let hops = if members.is_closed { light.len() } else { light.len() - 1 };
@@ -493,7 +495,8 @@ pub(super) fn ring_links(context: &Context<'_>, members: &Members) -> Option<Vec
     hops.map(|hops| hops.concat())
 }
 
-/// The ways between GPUs of a ring whose light goes by others in between, both directions. `None` while one is dark.
+/// Returns the routes, in both directions, between GPUs of a ring whose light passes other GPUs.
+/// `None` while one is dark.
 pub(super) fn ways_past(
     context: &Context<'_>,
     members: &Members,
@@ -507,7 +510,8 @@ pub(super) fn ways_past(
     Some(ways_along(light, &ranks, |at| links[at]))
 }
 
-/// The ways between ranks, by their places in the light, that go by others; of each place, the link to the next.
+/// Returns the routes between ranks, given by their places along the light, that pass other places.
+/// `link` returns the link from a place to the next.
 pub(super) fn ways_along(
     light: &[VertexId],
     ranks: &[usize],

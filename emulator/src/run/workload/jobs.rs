@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic between hosts: each workload begins when what it waits for is done, and again as often as it is repeated.
+//! Traffic between hosts. Each workload begins when its prerequisites are done, and runs as often
+//! as it is repeated.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,56 +21,55 @@ use super::ring_time::{RingReuse, RingTimes};
 use super::{Waiting, WaitsFor, Workload, shortened};
 use crate::scenario::{Pattern, Prior, Traffic};
 
-/// All traffic of a run.
 pub(crate) struct Jobs<'a> {
     pub(super) traffic: &'a [Traffic],
     seed: Seed,
     pub(super) jobs: Vec<Job>,
     owner: BTreeMap<BatchId, usize>,
     turns: Vec<(SimTime, JobTurn)>,
-    /// What timers of turns are for.
+    /// By timer, the turn it is for.
     planned: Vec<JobTurn>,
-    /// The circuits of all hosts, where they have one at a time.
+    /// The circuits of all hosts, if hosts have one circuit at a time.
     pub(super) circuits: Option<HostCircuits>,
     /// Batches of exchanges over circuits.
     pub(super) pairs: BTreeMap<BatchId, Pair>,
     /// Recorded steps under way, by workload.
     pub(super) playing: BTreeMap<usize, Playing>,
-    /// What goes round rings of a machine takes.
+    /// Known times of collectives on rings of a machine.
     pub(super) times: RingTimes,
-    /// Collectives of groups that are done, by place.
+    /// Finished collectives of groups, by index.
     collectives: Vec<usize>,
-    /// Workloads that were done since others were last let know.
+    /// Workloads that have finished since the last announcement.
     finished: Vec<usize>,
     pub(super) me: Owner,
 }
 
-/// A pair of an exchange: its workload, its lower host, the step.
+/// A pair of an exchange: its workload, its lower host, and the step.
 #[derive(Clone, Copy)]
 pub(super) struct Pair(pub(super) usize, pub(super) usize, pub(super) usize);
 
-/// Something that a workload does at a time it has asked for.
+/// An action of a workload at a scheduled time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobTurn {
-    /// It begins, or begins again.
+    /// It begins its first or next repetition.
     Begin(usize),
     /// Its computation ends.
     Computed(usize),
     /// A task of its recorded step that sends nothing ends.
     Worked(usize, TaskId),
-    /// The circuit of a host has come to the fibre of a step.
+    /// The circuit of a host reaches the fibre of a step.
     Come(usize, usize),
 }
 
-/// The way of one workload through its repetitions.
+/// The progress of one workload through its repetitions.
 #[derive(Debug, Default)]
 pub(crate) struct Job {
     pub(crate) steps: Vec<Repetition>,
     pub(super) running: bool,
-    /// It could not begin, for a host had no way.
+    /// It could not begin because a host had no path.
     blocked: bool,
     pub(crate) done: bool,
-    /// Batches that have not ended.
+    /// The number of open batches.
     pub(super) open: usize,
 }
 
@@ -81,15 +81,15 @@ pub(crate) struct Repetition {
     pub(crate) ideal: Picoseconds,
     pub(crate) size: Bytes,
     pub(crate) ranks: u32,
-    /// Its flows; those of an exchange over circuits lie in stretches, in order of their beginning, those of a recorded
-    /// step by task.
+    /// Its flows as ranges: in order of start for an exchange over circuits, by task for a recorded
+    /// step.
     pub(crate) flows: Vec<Range<u32>>,
-    /// By task of a recorded step: when it began and ended.
+    /// By task of a recorded step, its start and end.
     pub(crate) spans: Vec<(SimTime, SimTime)>,
 }
 
 impl Repetition {
-    /// One that begins now and has no flows yet.
+    /// Creates a repetition that begins now, without flows yet.
     pub(super) fn begun(traffic: &Traffic, now: SimTime) -> Self {
         Self {
             start: now,
@@ -102,14 +102,14 @@ impl Repetition {
         }
     }
 
-    /// Its flows.
+    /// Returns its flows.
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.flows.iter().cloned().flatten().map(FlowId)
     }
 }
 
 impl<'a> Jobs<'a> {
-    /// None has begun; those that wait for nothing ask for their turn.
+    /// Creates the workloads. Those without prerequisites are scheduled.
     pub(crate) fn new(traffic: &'a [Traffic], seed: Seed) -> Self {
         let first = traffic.iter().enumerate().filter(|(_, one)| one.after.is_empty());
         let begin =
@@ -131,13 +131,13 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// The same, using times of rings of a machine again or not.
+    /// Sets whether times of rings of a machine are reused.
     pub(crate) fn reusing(mut self, reuse: RingReuse) -> Self {
         self.times = RingTimes::new(reuse);
         self
     }
 
-    /// Sets a timer for every turn that was asked for since the last time.
+    /// Sets a timer for every turn scheduled since the last call.
     pub(super) fn plan_turns(&mut self, context: &mut Context<'_>) {
         for (time, turn) in std::mem::take(&mut self.turns) {
             self.plan(context, time, turn);
@@ -152,7 +152,7 @@ impl<'a> Jobs<'a> {
         context.at(time, self.me, self.planned.len() as u64 - 1);
     }
 
-    /// Begins the next repetition of a workload, now. Where a host has no way it is blocked instead.
+    /// Begins the next repetition of a workload, or marks it as blocked if a host has no path.
     fn begin_next(&mut self, context: &mut Context<'_>, place: usize) -> Result<(), RunError> {
         let traffic: &'a Traffic = &self.traffic[place];
         let mut step = Repetition::begun(traffic, context.now());
@@ -170,7 +170,7 @@ impl<'a> Jobs<'a> {
             }
             _ => {}
         }
-        // Where nodes are broken from the start, too few may be left.
+        // Faults from the start may leave too few nodes.
         if traffic.hosts.len() < 2 || matches!(traffic.run, Pattern::Recorded(_)) {
             self.jobs[place].blocked = true;
             return Ok(());
@@ -201,7 +201,7 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// A step is under way, with so many batches.
+    /// Records a repetition as running, with this number of batches.
     pub(super) fn enter(&mut self, place: usize, step: Repetition, batches: usize) {
         let job = &mut self.jobs[place];
         job.running = true;
@@ -209,13 +209,13 @@ impl<'a> Jobs<'a> {
         job.steps.push(step);
     }
 
-    /// What the next repetition of a workload draws from.
+    /// Returns the seed of the next repetition of a workload.
     fn seed_of(&self, place: usize) -> Seed {
         let round = self.jobs[place].steps.len() as u64;
         Seed(self.seed.stream("workload", (place as u64) << 32 | round).next_u64())
     }
 
-    /// One of the batches of a step has ended.
+    /// Handles the end of one batch of a repetition.
     pub(super) fn part_done(&mut self, place: usize, at: SimTime, now: SimTime) {
         self.jobs[place].open -= 1;
         if self.jobs[place].open == 0 {
@@ -223,7 +223,8 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// A repetition is done: the next one begins, or what waits for the workload does.
+    /// Handles the end of a repetition: the next one begins, or the workloads that wait for this
+    /// one.
     pub(super) fn step_done(&mut self, place: usize, at: SimTime, now: SimTime) {
         let job = &mut self.jobs[place];
         if let Some(step) = job.steps.last_mut() {
@@ -239,7 +240,7 @@ impl<'a> Jobs<'a> {
         self.begin_after(Prior::Traffic(place), now);
     }
 
-    /// What waits for something that is done now begins, if it waits for nothing else.
+    /// Begins the workloads that waited for `done`, if they wait for nothing else.
     fn begin_after(&mut self, done: Prior, now: SimTime) {
         for (next, traffic) in self.traffic.iter().enumerate() {
             let waits = traffic.after.contains(&done);
@@ -256,7 +257,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// The flows of a workload that have not ended.
+    /// Returns the unfinished flows of a workload.
     fn open_flows(&self, context: &Context<'_>, name: &str, job: &Job) -> Vec<Waiting> {
         let flows = job.steps.last().into_iter().flat_map(Repetition::flows);
         let is_open = |flow: &FlowId| {
@@ -270,7 +271,7 @@ impl<'a> Jobs<'a> {
         shortened(&format!("`{name}`, flows"), flows.filter(is_open).map(waits).collect())
     }
 
-    /// What a workload that is not done waits for.
+    /// Returns what an unfinished workload waits for.
     fn waits(&self, context: &Context<'_>, place: usize) -> Vec<Waiting> {
         let (traffic, job) = (&self.traffic[place], &self.jobs[place]);
         let behind = traffic.after.iter().find(|before| !self.is_over(**before));
@@ -296,14 +297,14 @@ impl<'a> Jobs<'a> {
     }
 }
 
-/// Both ends of a flow.
+/// Returns the names of both ends of a flow.
 pub(super) fn flow_name(context: &Context<'_>, flow: FlowId) -> String {
     let record = context.engine.record(flow);
     let [from, to] = [record.source, record.destination].map(|at| context.substrate.name(at));
     format!("{from} to {to}")
 }
 
-/// What a flow that has not ended waits for.
+/// Returns what an unfinished flow waits for.
 pub(super) fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
     let record = context.engine.record(flow);
     let arrived = WaitsFor::Acknowledgements { delivered: record.delivered, size: record.size };
@@ -367,7 +368,7 @@ impl Workload for Jobs<'_> {
         Ok(())
     }
 
-    /// Those that could not begin ask for another turn.
+    /// Schedules blocked workloads again.
     fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
         if let Notice::Routes = notice {
             let now = context.now();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What phases go over: hosts below leaves, and the lanes from leaf to leaf that have light.
+//! The lanes of phases: hosts below leaves, and the lit lanes from leaf to leaf.
 //!
-//! Where the plan places ranks, a phase goes from GPU to GPU; where it only names leaves, from the joint host of a leaf, with
-//! the rate of all of its GPUs.
+//! If the plan places ranks, a phase runs from GPU to GPU. If it only names leaves, it runs from
+//! the joint host of a leaf, at the rate of all of the leaf's GPUs.
 
 use std::collections::BTreeMap;
 
@@ -20,25 +20,25 @@ use crate::substrate::{Lane, LaneHop, OpticalCircuits, Substrate, both_ways};
 pub(super) struct End {
     pub(super) host: VertexId,
     pub(super) leaf: usize,
-    /// From the host to its leaf.
+    /// The link from the host to its leaf.
     up: LinkId,
 }
 
 /// Hosts and leaves.
 pub(crate) struct Leaves<'a> {
-    /// `None` where packet switches or cables alone join the leaves.
+    /// `None` if only packet switches or cables join the leaves.
     pub(super) circuits: Option<&'a OpticalCircuits>,
     pub(super) count: usize,
-    /// By place among the ranks of the plan: its GPU.
+    /// By rank of the plan, its GPU.
     gpus: Vec<Option<End>>,
-    /// By two leaves that are joined directly: the cables from the lower to the higher.
+    /// By pair of directly joined leaves, the cables from the lower to the higher.
     cables: BTreeMap<LeafPair, Vec<Lane>>,
-    /// Bytes per second of one circuit, or of one cable.
+    /// Rate of one circuit or cable, in bytes per second.
     lane_bytes: f64,
 }
 
 impl<'a> Leaves<'a> {
-    /// Those of a substrate, with the GPUs of these ranks below them.
+    /// Creates the leaves of a substrate, with the GPUs of `ranks` below them.
     pub(crate) fn of(substrate: &'a Substrate, ranks: &[Rank]) -> Self {
         let circuits = substrate.circuits.as_ref();
         let rings = substrate.rings.as_ref();
@@ -69,19 +69,19 @@ impl<'a> Leaves<'a> {
         }
     }
 
-    /// The GPU of a rank of the plan. `None` where only leaves have hosts.
+    /// Returns the GPU of a rank of the plan, or `None` if only leaves have hosts.
     pub(super) fn gpu(&self, place: u32) -> Option<End> {
         *self.gpus.get(place as usize)?
     }
 
-    /// The joint host of a leaf. `None` where GPUs are hosts of their own.
+    /// Returns the joint host of a leaf, or `None` if GPUs are separate hosts.
     pub(super) fn joint(&self, leaf: usize) -> Option<End> {
         let circuits = self.circuits?;
         let [up, _] = circuits.interface(LeafId::from_index(leaf));
         Some(End { host: circuits.host(leaf), leaf, up })
     }
 
-    /// The way of a flow over these hops; over the switches as they choose where there are none.
+    /// Returns the route of a flow over these hops; without hops the switches choose it.
     pub(super) fn way(
         &self,
         substrate: &Substrate,
@@ -101,7 +101,7 @@ impl<'a> Leaves<'a> {
         Route::Links(std::iter::once(from.up).chain(over).chain([to.up.reverse()]).collect())
     }
 
-    /// Links that phases have for themselves: circuits, cables, interfaces.
+    /// Returns the links dedicated to phases: circuits, cables and interfaces.
     pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
         let circuits = self.circuits.into_iter();
         let circuits = circuits.flat_map(|all| all.circuits().flat_map(|one| all.links(one)));
@@ -115,7 +115,7 @@ impl<'a> Leaves<'a> {
     }
 }
 
-/// The cables from leaf to leaf, by the two leaves.
+/// Returns the cables from leaf to leaf, by pair of leaves.
 fn cables(substrate: &Substrate) -> BTreeMap<LeafPair, Vec<Lane>> {
     let mut cables = BTreeMap::<LeafPair, Vec<Lane>>::new();
     let Some(rings) = &substrate.rings else { return cables };
@@ -129,7 +129,7 @@ fn cables(substrate: &Substrate) -> BTreeMap<LeafPair, Vec<Lane>> {
     cables
 }
 
-/// From, to, and whether it goes over the core, by hop.
+/// Returns, by hop, its two leaves and whether it uses the core.
 pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     let starts = std::iter::once(&route.from).chain(&route.via);
     let ends = route.via.iter().chain([&route.to]);
@@ -137,7 +137,8 @@ pub(super) fn hops_of(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, 
     (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
 }
 
-/// What one host has left for another, and what its leaf has for the leaf of the other.
+/// The bytes that one host has left for another, and those that its leaf has left for the leaf of
+/// the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     pub(super) from: usize,
@@ -146,12 +147,12 @@ pub(super) struct Left {
     pub(super) of_leaves: u64,
 }
 
-/// The lanes there are at some moment.
+/// The lanes at one moment.
 pub(super) struct Lanes {
     pub(super) topology: Topology,
     lanes: BTreeMap<LeafPair, Vec<Lane>>,
     has_core: bool,
-    /// Packet switches alone join the leaves, and choose ways themselves.
+    /// Whether only packet switches, which choose paths themselves, join the leaves.
     pub(super) are_switched: bool,
     lane_bytes: f64,
 }
@@ -181,7 +182,7 @@ impl Lanes {
         }
     }
 
-    /// The lanes of one hop.
+    /// Returns the lanes of one hop.
     fn between(&self, (from, to, is_core): (usize, usize, bool)) -> &[Lane] {
         const CORE: &[Lane] = &[Lane::Core];
         if is_core {
@@ -192,17 +193,17 @@ impl Lanes {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// Whether every hop of a route has light.
+    /// Returns whether every hop of a route has light.
     pub(super) fn carry(&self, route: &RoutePlan) -> bool {
         hops_of(route).all(|hop| !self.between(hop).is_empty())
     }
 
-    /// Whether something joins two leaves.
+    /// Returns whether two leaves are joined.
     pub(super) fn join(&self, from: usize, to: usize) -> bool {
         self.has_core || !self.between((from, to, false)).is_empty()
     }
 
-    /// Bytes by way, over these routes: by their weights, and each lane of a hop carries as much as the others of it.
+    /// Divides bytes over these routes by their weights, and evenly over the lanes of each hop.
     pub(super) fn over(&self, left: Left, routes: &[RoutePlan]) -> Vec<(Vec<LaneHop>, u64)> {
         let is_own =
             |route: &&RoutePlan| (route.from.index(), route.to.index()) == (left.from, left.to);
@@ -221,7 +222,7 @@ impl Lanes {
                 shares.push((hops.iter().enumerate().map(hop).collect(), size));
             }
         }
-        // What rounding leaves over goes with the first.
+        // The first path takes the rounding remainder.
         let sent: u64 = shares.iter().map(|(_, size)| size).sum();
         if let Some((_, first)) = shares.first_mut() {
             *first += left.own - sent.min(left.own);
@@ -230,7 +231,8 @@ impl Lanes {
         shares
     }
 
-    /// Bytes by lane. What circuits carry until the planned end stays on them.
+    /// Divides bytes over lanes. The bytes that circuits can carry until the planned end stay on
+    /// them.
     pub(super) fn shares(&self, left: Left, lambda: f64) -> Vec<(Vec<LaneHop>, u64)> {
         let circuits = self.between((left.from, left.to, false));
         let carried = circuits.len() as f64 * self.lane_bytes / lambda;
@@ -258,13 +260,14 @@ impl Lanes {
 /// A part of a route's bytes that takes one lane of each hop.
 #[derive(Clone, Debug, PartialEq)]
 struct Piece {
-    /// As a fraction of the bytes of the route.
+    /// The fraction of the bytes of the route.
     share: f64,
-    /// By hop: the place of its lane.
+    /// By hop, the index of its lane.
     lane_of: Vec<usize>,
 }
 
-/// The bytes of a route laid end to end, cut where some hop, of so many lanes, goes on with its next lane.
+/// Returns the bytes of a route as consecutive pieces, cut wherever a hop changes to its next lane.
+/// `widths` holds the number of lanes of each hop.
 fn pieces(widths: &[usize]) -> Vec<Piece> {
     let ends = |width: &usize| {
         let width = *width;
@@ -282,7 +285,7 @@ fn pieces(widths: &[usize]) -> Vec<Piece> {
     cuts.into_iter().map(piece).collect()
 }
 
-/// Cuts this near to each other are one: thirds are not written exactly.
+/// Cuts closer than this are one, because fractions such as thirds are not exact.
 const ONE_CUT: f64 = 1e-9;
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One phase's bytes on their way: which flow of which pair of leaves takes which lane.
+//! Assigns the bytes of one phase to lanes, by pair of leaves.
 //!
-//! A pair's bytes are divided as the planner divides them (`planner::rfabric::evaluate`): its circuits
-//! carry what they can until the phase's planned end, the electrical core the rest. Whenever circuits
-//! come or go, what is left is divided anew; a flow whose share hardly changes goes on undisturbed. A phase whose plan has
-//! routes over several hops takes these, by their weights, while all their lanes have light, and else routes found anew.
-//! Over packet switches each pair is one flow, which the transport spreads.
+//! A pair's bytes are divided as by the planner (`planner::rfabric::evaluate`): its circuits carry
+//! what they can until the planned end of the phase, and the electrical core carries the rest. When
+//! circuits come or go, the remaining bytes are divided again; a flow whose share hardly changes
+//! continues undisturbed. A phase with planned multi-hop routes uses them by their weights while
+//! all their lanes have light, and otherwise newly found routes. Over packet switches each pair is
+//! one flow, which the transport spreads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,19 +24,19 @@ use super::super::{Context, Owner};
 use super::lanes::{End, Lanes, Leaves, Left};
 use crate::substrate::{Lane, LaneHop};
 
-/// A pair's flows are left alone unless more than this share of its bytes belongs on another lane.
+/// A pair's flows stay unchanged unless more than this share of its bytes belongs on another lane.
 const WORTH_MOVING: f64 = 0.05;
 
-/// What one host sends to another in a phase.
+/// The traffic of one host to another in a phase.
 #[derive(Debug)]
 struct Pair {
     ends: [End; 2],
-    /// Bytes that no flow carries: there is no way for them at the moment.
+    /// Bytes that no flow carries because there is no path now.
     held: u64,
     flows: Vec<(FlowId, Vec<LaneHop>)>,
     batch: Option<BatchId>,
     ended: Option<SimTime>,
-    /// A link on the way of its flows went dark: what was on it is lost, and nothing says so.
+    /// Whether a link on the path of its flows went dark and lost their packets silently.
     is_cut: bool,
 }
 
@@ -43,17 +44,17 @@ struct Pair {
 #[derive(Debug)]
 pub(super) struct PhaseTraffic {
     pairs: Vec<Pair>,
-    /// Those of the plan. Empty where every pair takes one hop.
+    /// The planned routes. Empty if every pair takes one hop.
     routes: Vec<RoutePlan>,
     pair_of: BTreeMap<BatchId, usize>,
     open: usize,
     ended: SimTime,
-    /// Data that flows which were stopped had sent and that had not arrived: others send it again.
+    /// Bytes that stopped flows had sent and that had not arrived; other flows send them again.
     stopped: Bytes,
 }
 
 impl PhaseTraffic {
-    /// Everything still to be sent, nothing under way.
+    /// Creates the traffic of a phase with nothing sent yet.
     pub(super) fn waiting(leaves: &Leaves<'_>, demand: &Demand, routes: &[RoutePlan]) -> Self {
         let of_gpus = demand.exchanges().and_then(|all| {
             all.map(|((from, to), bytes)| Some(([leaves.gpu(from)?, leaves.gpu(to)?], bytes)))
@@ -80,24 +81,24 @@ impl PhaseTraffic {
         Self { open, pairs, routes, pair_of, ended: SimTime::START, stopped: Bytes::ZERO }
     }
 
-    /// Whether every byte has arrived, and when the last one did.
+    /// Returns when the last byte arrived, or `None` if bytes are left.
     pub(super) fn end(&self) -> Option<SimTime> {
         (self.open == 0).then_some(self.ended)
     }
 
-    /// Bytes that wait for a way.
+    /// Returns the bytes without a path.
     pub(super) fn held(&self) -> Bytes {
         Bytes(self.pairs.iter().map(|pair| pair.held).sum())
     }
 
-    /// Data sent more than once: of flows that were stopped, and what was lost of the others.
+    /// Returns the bytes sent more than once, by stopped flows and because of losses.
     pub(super) fn sent_twice(&self, engine: &IslandEngine<Watch>) -> Bytes {
         let flows = self.pairs.iter().flat_map(|pair| &pair.flows);
         let again = flows.map(|(flow, _)| again(engine, *flow)).fold(Bytes::ZERO, |a, b| a + b);
         self.stopped + again
     }
 
-    /// Leaves with a flow over one of these lanes.
+    /// Returns the leaves with a flow over one of these lanes.
     pub(super) fn leaves_on(&self, lanes: &BTreeSet<Lane>) -> BTreeSet<LeafId> {
         let on = self.pairs.iter().filter(|pair| {
             let mut hops = pair.flows.iter().flat_map(|(_, hops)| hops);
@@ -106,10 +107,10 @@ impl PhaseTraffic {
         on.flat_map(Pair::leaves).map(LeafId::from_index).collect()
     }
 
-    /// These links go dark: notes the pairs with a flow over one of them.
+    /// Marks the pairs with a flow over one of these links, which go dark.
     pub(super) fn cut(&mut self, context: &Context<'_>, links: &[LinkId]) {
         let crosses = |link: &LinkId| links.contains(link) || links.contains(&link.reverse());
-        // What switches lead is led around by them, or sent again by its transport.
+        // Switches reroute their own flows, or the transport sends them again.
         let is_cut = |(flow, hops): &(FlowId, Vec<LaneHop>)| {
             let is_open = context.engine.record(*flow).end.is_none();
             is_open && !hops.is_empty() && context.engine.path(*flow).iter().any(crosses)
@@ -119,12 +120,12 @@ impl PhaseTraffic {
         }
     }
 
-    /// Whether a pair has a flow over a link that went dark.
+    /// Returns whether a pair has a flow over a link that went dark.
     pub(super) fn is_cut(&self) -> bool {
         self.pairs.iter().any(|pair| pair.is_cut)
     }
 
-    /// All flows of a batch have arrived.
+    /// Handles the end of a batch of flows.
     pub(super) fn batch_done(&mut self, batch: BatchId, at: SimTime) {
         let Some(&index) = self.pair_of.get(&batch) else { return };
         let pair = &mut self.pairs[index];
@@ -135,10 +136,10 @@ impl PhaseTraffic {
         }
     }
 
-    /// Divides what is left of every pair over the lanes there are now.
+    /// Divides the remaining bytes of every pair over the current lanes.
     ///
     /// # Errors
-    /// If the engine refuses a flow.
+    /// If the engine rejects a flow.
     pub(super) fn divide(
         &mut self,
         context: &mut Context<'_>,
@@ -181,8 +182,8 @@ impl PhaseTraffic {
         Ok(())
     }
 
-    /// The routes of the plan while they have light; else such as serve what is left best, or what the switches choose.
-    /// Empty where traffic takes one hop.
+    /// Returns the planned routes while they have light, otherwise the best ones for the remaining
+    /// bytes. Empty if traffic takes one hop or switches choose the paths.
     fn routes_now(&self, lanes: &Lanes, evaluator: Option<&Evaluator>) -> Vec<RoutePlan> {
         if self.routes.iter().all(|route| lanes.carry(route)) {
             return self.routes.clone();
@@ -193,7 +194,8 @@ impl PhaseTraffic {
         evaluator.map(found).unwrap_or_default()
     }
 
-    /// What is left, made ready for the circuits that there are. `None` without optical switches.
+    /// Returns an evaluator of the remaining bytes over the current circuits, or `None` without
+    /// optical switches.
     fn evaluator(
         &self,
         leaves: &Leaves<'_>,
@@ -257,20 +259,20 @@ impl PhaseTraffic {
     }
 }
 
-/// Bytes by way.
+/// Bytes by path.
 type Shares = Vec<(Vec<LaneHop>, u64)>;
 
-/// Flows that the longest way of a pair is divided into, at most.
+/// Maximum number of flows on the longest path of a pair.
 const FLOWS: u32 = 8;
 
-/// Packets of a flow at least where a way is divided.
+/// Minimum number of packets of a flow on a divided path.
 const PACKETS: u64 = 64;
 
-/// How far shares of links may be from those of bytes, as a fraction.
+/// Tolerated difference between shares of links and shares of bytes, as a fraction.
 const UNEVEN: f64 = 0.1;
 
-/// Bytes of one flow. Flows that meet on a link share it evenly, so what has more to send has more of them; where all have
-/// as much each has one.
+/// Returns the bytes per flow. Flows that meet on a link share it evenly, so larger transfers get
+/// more flows; equal transfers get one flow each.
 fn unit(least: f64, sizes: impl Iterator<Item = u64> + Clone) -> f64 {
     let longest = sizes.clone().max().unwrap_or(1).max(1) as f64;
     let all: f64 = sizes.clone().map(|size| size as f64).sum();
@@ -287,18 +289,18 @@ fn flows_of(size: u64, unit: f64) -> u64 {
     ((size as f64 / unit).round() as u64).clamp(1, size.max(1))
 }
 
-/// What a flow sent again by itself.
+/// Returns the bytes that a flow retransmitted.
 fn again(engine: &IslandEngine<Watch>, flow: FlowId) -> Bytes {
     engine.transport().payload * u64::from(engine.record(flow).retransmitted)
 }
 
 impl Pair {
-    /// From which leaf it goes, and to which.
+    /// Returns the sending and the receiving leaf.
     fn leaves(&self) -> [usize; 2] {
         self.ends.map(|end| end.leaf)
     }
 
-    /// Bytes that have not arrived.
+    /// Returns the bytes that have not arrived.
     fn left(&self, engine: &IslandEngine<Watch>) -> u64 {
         if self.ended.is_some() {
             return 0;
@@ -310,7 +312,7 @@ impl Pair {
         self.held + under_way.sum::<u64>()
     }
 
-    /// Whether every link that its flows go over carries packets.
+    /// Returns whether every link of its flows carries packets.
     fn is_lit(&self, context: &Context<'_>) -> bool {
         let ways = self.flows.iter().flat_map(|(flow, _)| context.engine.path(*flow));
         ways.into_iter().all(|link| context.carries(*link) && context.carries(link.reverse()))

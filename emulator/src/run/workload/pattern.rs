@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a pattern of traffic is laid out as flows when its turn comes.
+//! Turns a traffic pattern into flows when it begins.
 
 use lightloom_collective::{
     AllToAll, CollectiveError, CollectiveKind, HalvingDoubling, Hierarchical, Ring, Schedule,
@@ -16,17 +16,17 @@ use rand::RngExt;
 use crate::scenario::{AllReduceWay, FlowDependency, ListedFlow, Pattern, Traffic};
 use crate::substrate::Substrate;
 
-/// Pieces that go through a tree.
+/// Number of pieces sent through a tree.
 const TREE_PIECES: u32 = 16;
 
 impl Traffic {
-    /// Adds its flows to `engine`, to begin now. `round` counts its repetitions.
+    /// Adds its flows to `engine`, starting now. `round` is the number of the repetition.
     ///
     /// # Errors
-    /// What a collective or the engine refuses.
+    /// Errors of the collective or the engine.
     ///
     /// # Panics
-    /// For what is no bundle of flows: a computation, an exchange over circuits.
+    /// If the pattern is not a set of flows: a computation or an exchange over circuits.
     pub(super) fn start<P: Probe>(
         &self,
         engine: &mut Engine<P>,
@@ -44,7 +44,7 @@ impl Traffic {
         start_ordered(engine, flows, &self.waits())
     }
 
-    /// What its ranks send, where it is a collective.
+    /// Returns the schedule of a collective, or `None` if it is not one.
     fn schedule(&self, substrate: &Substrate) -> Result<Option<Schedule>, CollectiveError> {
         let (ranks, size, directions) = (self.hosts.len(), self.bytes, self.directions);
         let ring = |kind| Ring { kind, ranks, size, directions }.schedule();
@@ -75,7 +75,7 @@ impl Traffic {
         .map(Some)
     }
 
-    /// By rank: its host. On a grid, ranks are its places.
+    /// Returns the host of each rank. On a grid, ranks are the places of the grid.
     fn hosts_of(&self, substrate: &Substrate) -> Vec<VertexId> {
         match (&self.run, &substrate.grid) {
             (Pattern::AllReduce(AllReduceWay::Torus), Some(grid)) => grid.hosts.clone(),
@@ -83,7 +83,7 @@ impl Traffic {
         }
     }
 
-    /// What its flows wait for.
+    /// Returns the dependencies of its flows.
     fn waits(&self) -> Vec<BagWait> {
         let Pattern::Flows(rows) = &self.run else { return Vec::new() };
         let of_row = |(flow, row): (usize, &ListedFlow)| {
@@ -97,7 +97,7 @@ impl Traffic {
         rows.iter().enumerate().flat_map(of_row).collect()
     }
 
-    /// The flows of a pattern.
+    /// Returns the flows of a pattern.
     fn flows<P: Probe>(&self, engine: &Engine<P>, seed: Seed, route: &Route) -> Vec<FlowSpec> {
         let now = engine.now();
         let pair = |source: VertexId, destination: VertexId| FlowSpec {
@@ -128,7 +128,7 @@ impl Traffic {
                     Route::Within(plane) => spec.plane == *plane,
                     _ => true,
                 });
-                // Inside a server cables are faster than the interface that most flows leave by.
+                // Cables inside a server are faster than the interface that most flows use.
                 let rate = usable.map(|spec| spec.rate).min().expect("hosts have cables");
                 let mut flows = sizes.flows((seed, &self.hosts), (*load, rate), (now, *lasts));
                 flows.iter_mut().for_each(|flow| flow.priority = self.priority);
@@ -144,8 +144,8 @@ impl Traffic {
     }
 }
 
-/// A seeded cycle through all places (Sattolo: "An algorithm to generate a random cyclic permutation",
-/// Information Processing Letters 22, 1986).
+/// Returns a seeded random cycle through all places (Sattolo: "An algorithm to generate a random
+/// cyclic permutation", Information Processing Letters 22, 1986).
 fn cycle(count: usize, seed: Seed) -> Vec<usize> {
     let mut draws = seed.stream("permutation", 0);
     let mut to: Vec<usize> = (0..count).collect();
@@ -156,7 +156,7 @@ fn cycle(count: usize, seed: Seed) -> Vec<usize> {
     to
 }
 
-/// By dimension with more than one host: its rings, of places.
+/// Returns, by dimension with more than one host, its rings of places.
 fn rings_of(grid: &Grid) -> Vec<Vec<Vec<usize>>> {
     let long = (0..grid.sides.len()).filter(|dimension| grid.sides[*dimension] > 1);
     long.map(|dimension| grid.rings(dimension)).collect()

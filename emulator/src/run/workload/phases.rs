@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of a step, one after another, and the step again: what every leaf sends to every other.
+//! Runs the phases of a step in order, and repeats the step. A phase is the traffic from each leaf
+//! to every other.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{BatchId, LinkId};
@@ -16,36 +17,36 @@ use super::{Waiting, WaitsFor, Workload};
 use crate::scenario::{Effect, Prior};
 use crate::substrate::Lane;
 
-/// What is sent, in the time and the bytes of the run.
+/// The traffic, in the time and bytes of the scaled run.
 pub(crate) struct PhaseProgram<'a> {
-    /// By phase: what it sends, and how long it waits before.
+    /// By phase, its demand.
     pub(crate) demands: &'a [Demand],
-    /// By phase: the routes of its plan.
+    /// By phase, the routes of its plan.
     pub(crate) routes: Vec<&'a [RoutePlan]>,
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) names: Vec<String>,
     pub(crate) steps: u32,
-    /// What is done before the first begins.
+    /// Prerequisites of the first phase.
     pub(crate) after: Vec<Prior>,
 }
 
-/// What a timer is for.
+/// Timer kinds.
 const SLACK_OVER: u64 = 0;
 const LIT_AGAIN: u64 = 1;
 
-/// The phases on their way.
+/// The progress of the phases.
 pub(crate) struct Phases<'a> {
     order: PhaseProgram<'a>,
     leaves: Leaves<'a>,
     traffic: Option<PhaseTraffic>,
-    /// A change of circuits is under way.
+    /// Whether a change of circuits is under way.
     is_changing: bool,
-    /// When the last one began and ended.
+    /// Start and end of the last change.
     change: (SimTime, SimTime),
     logs: Vec<PhaseLog>,
-    /// What had been lost on its links when this phase began.
+    /// Packets lost on its links before this phase began.
     lost_before: u64,
-    /// Every phase of every step is over.
+    /// When the last phase of the last step ended.
     ended: Option<SimTime>,
     me: Owner,
 }
@@ -65,12 +66,12 @@ impl<'a> Phases<'a> {
         }
     }
 
-    /// The phase that is under way.
+    /// Returns the current phase.
     fn phase(&self) -> usize {
         (self.logs.len() - 1) % self.order.demands.len()
     }
 
-    /// Packets lost so far on what phases have for themselves.
+    /// Counts the packets lost so far on links dedicated to phases.
     fn lost(&self, context: &Context<'_>) -> u64 {
         self.leaves.links().map(|link| context.engine.port_count(link).lost).sum()
     }
@@ -109,7 +110,7 @@ impl<'a> Phases<'a> {
         log.start + self.order.slacks[self.phase()]
     }
 
-    /// Writes down what the phase has come to.
+    /// Logs the finished phase.
     fn close(&mut self, context: &Context<'_>, time: Option<Picoseconds>) {
         let lost = self.lost(context);
         let (began, ended) = self.change;
@@ -142,7 +143,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// The slack is over, or links that were dark have light again.
+    /// Starts the traffic when the slack is over, or again when dark links have light.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         if act == SLACK_OVER {
             let phase = self.phase();
@@ -203,7 +204,7 @@ impl Workload for Phases<'_> {
         {
             traffic.cut(context, links);
         }
-        // Which circuits go is not decided yet: those at the ports of the fault, or none.
+        // The removed circuits are not decided yet, so take those at the ports of the fault.
         let ports: Vec<_> = context.events[fault].ports().collect();
         let goes = |(ocs, port): (lightloom_units::id::OcsId, u32)| ports.contains(&(ocs, port));
         let hit = context.circuits_up.iter().filter(|circuit| {
@@ -217,7 +218,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// What was on links that have light again is sent again, at the instant after they have.
+    /// Sends lost traffic again right after its links have light.
     fn fault_ended(&mut self, context: &mut Context<'_>, _: usize) -> Result<(), RunError> {
         if self.traffic.as_ref().is_some_and(PhaseTraffic::is_cut) {
             context.at(context.now() + Picoseconds(1), self.me, LIT_AGAIN);

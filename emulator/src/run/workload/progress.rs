@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way of one group, and of one job between its groups, through the collectives.
+//! The progress of a group, and of a job between its groups, through the collectives.
 
 use lightloom_engine::LinkId;
 use lightloom_engine::collective::StartedCollective as Flows;
@@ -10,11 +10,11 @@ use crate::substrate::Members;
 /// A collective under way: one for a group, or one for each rank between groups.
 pub(super) struct Running {
     pub(super) parts: Vec<Flows>,
-    /// Parts that have not ended.
+    /// The number of open parts.
     pub(super) open: usize,
     /// The closed form of the undisturbed collective.
     pub(super) ideal: Picoseconds,
-    /// What the interface of a host takes that has the most to carry.
+    /// The time of the most loaded host interface.
     pub(super) interface: Picoseconds,
 }
 
@@ -26,44 +26,43 @@ impl Running {
     }
 }
 
-/// The way of one group through the collectives of its job.
+/// The progress of one group through the collectives of its job.
 pub(super) struct GroupProgress {
     pub(super) members: Members,
     pub(super) log: GroupLog,
     pub(super) down_since: Option<SimTime>,
     pub(super) running: Option<Running>,
-    /// It waits for its transceivers.
+    /// Whether it waits for its transceivers.
     pub(super) stopped: bool,
-    /// Links that its collectives use.
+    /// Links used by its collectives.
     pub(super) links: Vec<LinkId>,
 }
 
-/// What a group has come to.
+/// The log of one group.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupLog {
-    /// The job.
     pub(crate) job: u32,
-    /// GPUs in the group.
+    /// The number of GPUs in the group.
     pub(crate) gpus: u32,
     /// One entry for each collective begun.
     pub(crate) steps: Vec<StepLog>,
-    /// Nothing was left to rebuild it from.
+    /// Whether it could not be formed again.
     pub(crate) lost: bool,
-    /// Time it stood still because of faults.
+    /// Downtime caused by faults.
     pub(crate) down: Picoseconds,
-    /// Place in the job's program of what it does now or next.
+    /// The index of its current or next collective in the job's program.
     pub(crate) next: usize,
 }
 
 impl GroupLog {
-    /// Whether it has done everything.
+    /// Returns whether it has finished its program.
     pub(crate) const fn is_through(&self, program_length: usize) -> bool {
         self.next >= program_length
     }
 }
 
 impl GroupProgress {
-    /// A group that has begun nothing.
+    /// Creates a group that has begun nothing.
     pub(super) fn of(members: Members) -> Self {
         let log = GroupLog {
             job: members.job,
@@ -77,14 +76,14 @@ impl GroupProgress {
         Self { members, log, down_since, running, stopped, links }
     }
 
-    /// It stands still from now on, if it has work left.
+    /// Starts its downtime, if it has work left.
     pub(super) fn goes_down(&mut self, now: SimTime, program_length: usize) {
         if !self.log.is_through(program_length) {
             self.down_since.get_or_insert(now);
         }
     }
 
-    /// It goes on from now on.
+    /// Ends its downtime.
     pub(super) fn comes_back(&mut self, now: SimTime) {
         if let Some(since) = self.down_since.take() {
             self.log.down += now.since(since);
@@ -92,32 +91,32 @@ impl GroupProgress {
     }
 }
 
-/// The way of one job through the collectives between its groups.
+/// The progress of one job through the collectives between its groups.
 #[derive(Default)]
 pub(super) struct Between {
     pub(super) steps: Vec<StepLog>,
     pub(super) running: Option<Running>,
-    /// Place in the program after the last one that ended.
+    /// The index in the program after the last finished collective.
     pub(super) passed: usize,
 }
 
 /// One collective of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepLog {
-    /// Place in the job's program, repetitions unrolled.
+    /// Index in the job's program, with repetitions unrolled.
     pub(crate) place: usize,
     /// Index of the collective in the scenario.
     pub(crate) collective: usize,
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
     pub(crate) ideal: Picoseconds,
-    /// What the interface of a host takes that has the most to carry.
+    /// The time of the most loaded host interface.
     pub(crate) interface: Picoseconds,
     pub(crate) ranks: u32,
     pub(crate) restarts: u32,
 }
 
-/// Which collective begins, over how many ranks, and when.
+/// The start of a collective: which one, over how many ranks, and when.
 pub(super) struct Begun {
     pub(super) place: usize,
     pub(super) collective: usize,
@@ -125,7 +124,7 @@ pub(super) struct Begun {
     pub(super) now: SimTime,
 }
 
-/// Notes that a collective begins; where it was begun before and given up, that it begins again.
+/// Logs the start of a collective, or its restart if it was abandoned.
 pub(super) fn note_start(steps: &mut Vec<StepLog>, begun: &Begun, running: &Running) {
     match steps.last_mut() {
         Some(step) if step.end.is_none() && step.place == begun.place => step.restarts += 1,
@@ -142,7 +141,7 @@ pub(super) fn note_start(steps: &mut Vec<StepLog>, begun: &Begun, running: &Runn
     }
 }
 
-/// Notes when a collective ended.
+/// Logs the end of a collective.
 pub(super) fn finish_step(steps: &mut [StepLog], at: SimTime) {
     steps.last_mut().expect("what ends has begun").end = Some(at);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a collective takes on a ring that nothing else uses: run once, packet by packet, on a copy of the ring alone, and
-//! used again for every ring built alike.
+//! Times of collectives on rings that nothing else uses. Each is run once, packet by packet, on a
+//! copy of the ring alone, and is then reused for every identical ring.
 //!
-//! That is exact: the rings of a fabric share no link, nor do groups on the switch of an island; a collective that starts
-//! on an idle ring takes the same time whenever it starts, and the news of its end travels one shortest delay of the
-//! whole network either way.
+//! The reuse is exact. The rings of a fabric share no link, nor do groups on the switch of an
+//! island. A collective on an idle ring takes the same time whenever it starts, and its end is
+//! reported after one shortest delay of the whole network in either case.
 
 use std::collections::BTreeMap;
 
@@ -22,21 +22,22 @@ use super::super::context::Context;
 use super::groups::{ring_links, ways_along};
 use crate::substrate::Members;
 
-/// Whether times of rings are used again.
+/// Whether times of rings are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingReuse {
-    /// Every packet of every task runs.
+    /// Every packet of every task is run.
     Never,
-    /// A collective on an idle ring runs once for each kind and size.
+    /// A collective on an idle ring is run once for each kind and size.
     IdleRings,
-    /// The same, but the second, fourth, eighth … use of a time runs packet by packet nevertheless, and must take it.
+    /// As [`RingReuse::IdleRings`], but the second, fourth, eighth … use of a time is also run
+    /// packet by packet and has to take the same time.
     Checked,
 }
 
-/// Why times of rings cannot be used again.
+/// Why times of rings cannot be reused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReuseError {
-    /// A ring that is not idle.
+    /// The ring is not idle.
     #[error(
         "task `{task}` starts on ring {ring} while another collective is on it: run without reuse"
     )]
@@ -46,51 +47,50 @@ pub enum ReuseError {
         /// The ring.
         ring: u32,
     },
-    /// A collective that was run again took another time than the first.
+    /// A repeated collective took another time than the first one.
     #[error("task `{task}` took {now} on an idle ring, where its like took {first}")]
     Changed {
         /// The task.
         task: String,
-        /// What it took when it first ran.
+        /// The time of the first run.
         first: Picoseconds,
-        /// What it took now.
+        /// The time of this run.
         now: Picoseconds,
     },
 }
 
-/// How often times of rings were used.
+/// How often times of rings were reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingCounts {
-    /// Collectives whose time had been found before.
+    /// Collectives with a known time.
     pub(crate) reused: u64,
-    /// Those that ran nevertheless, and took that time.
+    /// Collectives that were run to check their known time.
     pub(crate) checked: u64,
-    /// Packets put on the wires of rings alone.
+    /// Packets put on the wires of copied rings.
     pub(crate) hops: u64,
 }
 
-/// What goes round a ring.
+/// A collective on a ring.
 pub(super) type RingExchange = (CollectiveKind, Bytes, Directions);
 
-/// A time that was found.
 struct KnownTime {
     took: Picoseconds,
     uses: u64,
 }
 
-/// How a ring is built.
+/// The structure of a ring.
 #[derive(Debug, PartialEq, Eq)]
 struct Built {
-    /// Links in order, one a hop, or two by way of a switch.
+    /// Links in order: one per hop, or two through a switch.
     specs: Vec<LinkSpec>,
-    /// All that the light goes by, and the places of ranks among them.
+    /// The number of places along the light, and the places of the ranks.
     length: usize,
     ranks: Vec<usize>,
-    /// The two ranks have one cable between them.
+    /// Whether two ranks share one cable.
     is_one_cable: bool,
 }
 
-/// Rings that are built alike: a place in [`RingTimes`].
+/// Index of a class of identical rings in [`RingTimes`].
 pub(super) type RingClass = usize;
 
 /// Times of collectives by ring, kind and size.
@@ -107,7 +107,8 @@ impl RingTimes {
         Self { reuse, classes, known, counts: RingCounts::default() }
     }
 
-    /// How the ring of `members` is built. `None` if it is not all light, or nothing is used again.
+    /// Returns the class of the ring of `members`, or `None` if the ring is not fully lit or times
+    /// are not reused.
     pub(super) fn class_of(
         &mut self,
         context: &Context<'_>,
@@ -123,12 +124,12 @@ impl RingTimes {
             false => members.ring.iter().map(place).collect::<Option<_>>()?,
         };
         let links = ring_links(context, members)?;
-        // Light goes up the places, and past a switch by no other's.
+        // Light goes up the places, and through a switch past no other place.
         if !ranks.is_sorted() || ranks.len() < length && links.len() > length {
             return None;
         }
         let shares = |queueing: Queueing| queueing.buffer.is_some() || queueing.pause.is_some();
-        // The groups of an island meet in the buffer of its switch.
+        // The groups of an island share the buffer of its switch.
         if links.len() > length && context.engine.settings().queueing.is_some_and(shares) {
             return None;
         }
@@ -150,7 +151,8 @@ impl RingTimes {
         }))
     }
 
-    /// What a collective takes on a ring of a class. `None` if it is to run to check that.
+    /// Returns the time of a collective on a ring of a class, or `None` if it has to be run as a
+    /// check.
     pub(super) fn time_of(
         &mut self,
         settings: &EngineSettings,
@@ -171,7 +173,8 @@ impl RingTimes {
         Ok(Some(took))
     }
 
-    /// A collective on a ring of a class ran, and took `now`: the time that is known, if it is another.
+    /// Compares the time `now` of a collective that was run with the known one. Returns the known
+    /// time if they differ.
     pub(super) fn check(
         &mut self,
         class: RingClass,
@@ -190,11 +193,11 @@ fn key(
     (class, kind.name(), bytes.0, directions == Directions::Both)
 }
 
-/// A network with all that the light of a ring goes by, in order, and the places of ranks among them.
+/// A network with all places along the light of a ring, in order, and the places of the ranks.
 type RingNetwork = (Network, Vec<VertexId>, Vec<usize>);
 
 impl Built {
-    /// The ring, and nothing else.
+    /// Returns a network with only this ring.
     fn alone(&self) -> Result<RingNetwork, NetworkError> {
         let mut builder = NetworkBuilder::new();
         let (specs, count) = (&self.specs, self.length);
@@ -216,7 +219,8 @@ impl Built {
     }
 }
 
-/// Runs a collective on a ring and nothing else: what it takes, and packets put on wires.
+/// Runs a collective on a network with only its ring. Returns its time and the packets put on
+/// wires.
 fn run_alone(
     (network, light, ranks): RingNetwork,
     settings: &EngineSettings,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The circuits of a run under the shipping control plane: what optical switches pass, what trains, what carries traffic.
+//! Circuits of a run under the shipped control plane: what the optical switches pass, which links
+//! train, and which carry traffic.
 //!
 //! ```text
 //!   phase ─▶ daemon ─▶ mirrors ─▶ light both ways ─▶ link trains ─▶ up        daemon: read back, qualified ─▶ settled
@@ -21,31 +22,31 @@ use crate::scenario::{Effect, InFlight};
 use crate::shipped::{PhaseAnswer, PhaseWish};
 use crate::substrate::{OpticalCircuits, OpticalPort as Port};
 
-/// Circuits whose light the daemon moves.
+/// Circuits that the daemon switches.
 pub(super) struct ShippedCircuits<'a> {
     order: CircuitOrder<'a>,
-    /// The phases of the plan in force.
+    /// The phases of the current plan.
     phases: Vec<PhasePlan>,
     circuits: &'a OpticalCircuits,
-    /// By switch and ports, the lower one first.
+    /// By switch and ports, the lower port first.
     by_ports: BTreeMap<(OcsId, u32, u32), CrossConnect>,
-    /// What switches pass both ways.
+    /// The circuits that switches pass in both directions.
     passed: BTreeSet<CrossConnect>,
-    /// Links that train, and when they are through.
+    /// By training circuit, when it is trained.
     training: BTreeMap<CrossConnect, SimTime>,
     up: BTreeSet<CrossConnect>,
-    /// Circuits that go with the change under way: no traffic is put on them any more.
+    /// Circuits that the current change removes; they get no new traffic.
     drained: BTreeSet<CrossConnect>,
-    /// Ports without a driver, and ports whose links do not pass their test.
+    /// Ports with a failed driver, and ports whose links fail their test.
     dead: BTreeMap<Port, u32>,
     unfit: BTreeSet<Port>,
     dark: DarkPorts,
-    /// The phase that was asked for and is not settled, and since when it moves or was asked for.
+    /// The requested phase that is not settled yet, and when its change began or it was requested.
     asked: Option<(usize, SimTime)>,
 }
 
 impl<'a> ShippedCircuits<'a> {
-    /// Circuits as they stand when a step begins.
+    /// Creates the circuits as they are when a step begins.
     pub(super) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
         let ports = |circuit: &CrossConnect| {
             let (a, b) = (circuit.a_port, circuit.b_port);
@@ -91,12 +92,13 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
-    /// Whether both ports of a circuit that its switch passes have light.
+    /// Returns whether both ports of a passed circuit have light.
     fn has_light(&self, circuit: &CrossConnect) -> bool {
         !ends(circuit).iter().any(|port| self.dead.contains_key(port))
     }
 
-    /// A switch passes light between these ports, and no others. Returns links that train now, and until when.
+    /// Sets the port pairs between which a switch passes light. Returns the links that begin to
+    /// train, and until when.
     pub(super) fn passes(
         &mut self,
         context: &mut Context<'_>,
@@ -110,7 +112,8 @@ impl<'a> ShippedCircuits<'a> {
         self.look(context, false)
     }
 
-    /// What has no light goes dark, for a fault or for a change; what has begins to train.
+    /// Marks circuits without light as dark, for a fault or a change, and starts training those
+    /// with light.
     fn look(&mut self, context: &mut Context<'_>, is_fault: bool) -> Vec<(SimTime, CrossConnect)> {
         let now = context.now();
         let lit: BTreeSet<CrossConnect> =
@@ -136,7 +139,7 @@ impl<'a> ShippedCircuits<'a> {
         begun.into_iter().map(|circuit| (until, circuit)).collect()
     }
 
-    /// A link has trained, unless its light went meanwhile.
+    /// Brings up a trained link, unless it lost its light meanwhile.
     pub(super) fn trained(&mut self, context: &mut Context<'_>, circuit: &CrossConnect) {
         let now = context.now();
         if self.training.get(circuit).is_none_or(|until| *until > now) {
@@ -150,7 +153,8 @@ impl<'a> ShippedCircuits<'a> {
         self.publish(context);
     }
 
-    /// A job is at a phase: what it asks of the daemon. `None` if its circuits stand or it needs none.
+    /// Returns what a job at a phase requests from the daemon, or `None` if its circuits are set or
+    /// it needs none.
     pub(super) fn wish(&mut self, context: &mut Context<'_>, phase: usize) -> Option<PhaseWish> {
         let planned = &self.phases[phase];
         let wanted: BTreeSet<CrossConnect> = planned.circuits.iter().copied().collect();
@@ -166,7 +170,7 @@ impl<'a> ShippedCircuits<'a> {
         })
     }
 
-    /// Another plan is in force. Its phases are those of the one before, over other circuits.
+    /// Adopts a new plan. Its phases are the same as before, over other circuits.
     pub(super) fn replanned(&mut self, plan: &Plan) {
         for phase in &mut self.phases {
             if let Some(next) = plan.phases.iter().find(|next| next.name == phase.name) {
@@ -175,7 +179,7 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
-    /// The daemon has written down that it moves the circuits of the phase.
+    /// Handles the daemon's record that it moves the circuits of the phase.
     pub(super) fn moves(&mut self, context: &mut Context<'_>) {
         let Some((phase, began)) = &mut self.asked else { return };
         *began = context.now();
@@ -187,7 +191,7 @@ impl<'a> ShippedCircuits<'a> {
         }
     }
 
-    /// The phase is settled: its job goes on.
+    /// Handles a settled phase: its job continues.
     pub(super) fn settled(&mut self, context: &mut Context<'_>, answer: &PhaseAnswer) {
         let Some((_, began)) = self.asked.take() else { return };
         let now = context.now();
@@ -207,7 +211,7 @@ impl<'a> ShippedCircuits<'a> {
         self.publish(context);
     }
 
-    /// Ports break, or are repaired. Returns links that train now, and until when.
+    /// Breaks or repairs ports. Returns the links that begin to train, and until when.
     pub(super) fn fault(
         &mut self,
         context: &mut Context<'_>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rings of a run under the shipping control plane: light that transceivers move is links that carry packets, and the
-//! plan that the daemon commits says where groups go on.
+//! Rings of a run under the shipped control plane: transceivers light the links that carry packets,
+//! and the daemon's committed plan places the groups.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use super::super::super::Context;
 use super::super::replan::Replanner;
 use crate::substrate::{HBD, Members};
 
-/// Who is in which group, and which path each bundle holds.
+/// The members of each group and the path that each bundle holds.
 pub(super) struct ShippedRings<'a> {
     pub(super) inner: Replanner<'a>,
-    /// Since when bundles have no light at rest.
+    /// By bundle without light at rest, since when.
     dark_since: BTreeMap<BundleId, SimTime>,
-    /// When the last link is locked that has light now.
+    /// When the last lit link locks.
     pub(super) locked_at: SimTime,
 }
 
@@ -30,8 +30,8 @@ impl<'a> ShippedRings<'a> {
         Self { inner, dark_since: BTreeMap::new(), locked_at: SimTime::START }
     }
 
-    /// The light of a bundle rests elsewhere, or moves: how long it was dark, and the links that lock from now on, with
-    /// the time at which they carry packets.
+    /// Handles a bundle whose light rests on another path, or moves. Returns how long it was dark,
+    /// and the links that begin to lock with the times at which they carry packets.
     pub(super) fn light(
         &mut self,
         context: &mut Context<'_>,
@@ -62,14 +62,15 @@ impl<'a> ShippedRings<'a> {
         (dark, locking)
     }
 
-    /// A link that got its light carries packets, unless the light went again.
+    /// Brings up a link that has locked, unless its light is gone again.
     pub(super) fn locked(&self, context: &mut Context<'_>, link: LinkId) {
         if self.inner.selects(link) && !context.is_lit(link) {
             context.light(link, true);
         }
     }
 
-    /// Whether what the daemon found is what broke, or a part of it, or the far end of it.
+    /// Returns whether the part that the daemon found is the broken part, a piece of it, or its far
+    /// end.
     pub(super) fn meets(&self, broken: PlannedPart, found: PlannedPart) -> bool {
         let hbd = &self.inner.fabric.hbd;
         let ends = |part: PlannedPart| match part {
@@ -94,7 +95,7 @@ impl<'a> ShippedRings<'a> {
         }
     }
 
-    /// What a first packet of the groups that a fault hit takes to its first hop.
+    /// Returns how long the first packet of the groups that a fault hit takes to its first hop.
     pub(super) fn first_packet(&self, context: &Context<'_>, fault: usize) -> Option<Picoseconds> {
         let groups = context.faults[fault].groups.iter();
         let mut alive = groups.filter(|group| !self.inner.groups[**group].is_lost);
@@ -107,7 +108,7 @@ impl<'a> ShippedRings<'a> {
         Some(spec.rate.time_for(packet) + spec.delay)
     }
 
-    /// Moves the groups that the new plan has elsewhere.
+    /// Moves the groups that the new plan places elsewhere.
     pub(super) fn follow(
         &mut self,
         context: &mut Context<'_>,
@@ -133,7 +134,8 @@ impl<'a> ShippedRings<'a> {
         }
     }
 
-    /// Which groups of the plan before stand elsewhere now: who shares most with a group is it.
+    /// Returns the groups that the new plan places elsewhere. A group is identified with the one
+    /// that shares most of its members.
     fn changes(&self, old: &Layout, members: &[Option<Members>]) -> Vec<GroupChange> {
         let of_jobs = |layout: &Layout| -> Vec<RingGroup> {
             layout.groups.iter().filter(|group| group.job.is_some()).cloned().collect()
