@@ -237,8 +237,8 @@ impl Commission {
         rows.map(|(name, row)| (name.clone(), source(name, row))).collect()
     }
 
-    /// Settles rows with one remaining candidate that was seen, and rows with none. Two ends that
-    /// light each other light no other end.
+    /// Settles every open end that has no candidates left, or that saw light and has a single one
+    /// left. Two ends that light each other light no other end.
     fn conclude(&mut self) {
         loop {
             let mut changed = false;

@@ -110,7 +110,7 @@ pub struct Apply {
     pub confirm_within: Option<Micros>,
     /// Overrides the operator's policy.
     pub on_failure: Option<OnFailure>,
-    /// The reason of the daemon's own changes; `None` for a client.
+    /// The reason for the daemon's own changes; `None` for a client.
     pub cause: Option<Cause>,
     /// The known faults after the commit; `None` leaves them unchanged.
     pub broken: Option<BTreeMap<String, Broken>>,

@@ -82,8 +82,8 @@ impl KeptPlan {
     }
 }
 
-/// A plan stored as the difference from another kept plan. A plan around a fault is mostly the
-/// same.
+/// A plan stored as the difference from another kept plan. A plan around a fault differs only a
+/// little.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FollowingPlan {
     pub after: String,

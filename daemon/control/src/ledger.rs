@@ -381,7 +381,7 @@ impl Ledger {
                 if self.plan_sha256.is_empty() {
                     self.plan_devices.clear();
                 } else if self.plan_devices.is_empty() {
-                    // Journals that were restarted before the devices were recorded.
+                    // A journal that an earlier version restarted lacks the plan's devices.
                     self.plan_devices.extend(named());
                 }
             }

@@ -149,7 +149,8 @@ fn hostile(socket: &Path, client: usize, until: Instant) -> usize {
 fn six_for(time: Duration) {
     let daemon = Daemon::start();
     let (socket, before, until) = (daemon.socket(), daemon.written(), Instant::now() + time);
-    // Another user of this machine may read and preview. Only root can start a process as one.
+    // Another user of this machine may read and preview. Only root can start a process as another
+    // user.
     let another = std::env::current_exe().unwrap();
     let mut without_role = Command::new(another);
     without_role

@@ -225,7 +225,7 @@ fn add_ends(lines: &mut Vec<Line>, reader: &Client<'_>) {
         let over = over.map(|over| committed(&over));
         assert_eq!(over, Some(acknowledged), "transaction {txn} is not as it was acknowledged");
         let end = ends.entry(txn).or_insert_with(|| line.clone());
-        // The change ended before the first answer that says so and after its begin. Which of two
+        // The change ended before the first answer that says so and after its start. Which of two
         // requests with one id began it is unknown.
         (end.sent, end.answered) = (0, end.answered.min(line.answered));
         false

@@ -42,7 +42,7 @@ pub(super) struct Cluster {
     pub(super) folder: PathBuf,
     pub(super) size: Size,
     pub(super) processes: Processes,
-    /// Why Slurm is not started, if it is not.
+    /// Why Slurm is not started. `None` if it is.
     pub(super) lacks: Option<String>,
     programs: Programs,
 }

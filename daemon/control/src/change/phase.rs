@@ -33,8 +33,8 @@ pub enum PhaseOrder {
         from: String,
         count: usize,
     },
-    /// The plan has no stages from the lit circuits, such as others or none. Where ports clash,
-    /// removals come first.
+    /// The plan has no stages from the current circuits, for example because they are no phase of
+    /// the plan. Where ports clash, removals come first.
     NoStages,
 }
 

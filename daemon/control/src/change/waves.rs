@@ -112,7 +112,7 @@ pub fn dark_links(wave: &Wave, domains: &impl Domains) -> usize {
     halves.sum::<usize>().div_ceil(2)
 }
 
-/// Returns how many half links a slot counts as: both directions of a duplex circuit are one link.
+/// Returns the number of half links per slot: both directions of a duplex circuit are one link.
 fn halves(domains: &impl Domains, device: &DeviceName) -> usize {
     if domains.duplex(device).is_some() { 1 } else { 2 }
 }

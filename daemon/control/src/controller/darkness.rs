@@ -156,7 +156,8 @@ impl Controller {
         dark.collect()
     }
 
-    /// Returns whether a probe set this slot. Its light is the question then, and no fault.
+    /// Returns whether a probe set this slot. A probe only asks whether light arrives, so missing
+    /// light is no fault then.
     fn is_probed(&self, device: &DeviceName, slot: Slot) -> bool {
         self.ledger.probed.get(device).is_some_and(|slots| slots.contains(&slot))
     }

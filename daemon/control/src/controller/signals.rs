@@ -17,7 +17,7 @@
 //! * At least two modules of the node must be silent, or two far ends must report. A module that
 //!   was unreachable before is no evidence. A single module is dead after three requests if the far
 //!   end and its node's other modules answer each promptly and it sends nothing at all. With a cut
-//!   fibre it would report lost light, too.
+//!   fibre it would report lost light as well.
 //! * A busy host or bus delays all answers. So the near end is asked again after the node is late;
 //!   its prompt answer shows that the others could have answered.
 //!
@@ -67,7 +67,8 @@ const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 /// The reports of a device and their consequences.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
-    /// Slots with reported loss of light, and when, until it returns or a read sees it.
+    /// The slots that reported lost light, with the time. An entry is removed when light returns or
+    /// a read sees it.
     lost: BTreeMap<Slot, Micros>,
     /// When a far end lost the node's light, if this module has not answered since.
     suspected: Option<Micros>,

@@ -34,7 +34,7 @@ impl Controller {
         Some(missed.map_or(late, |missed| missed.min(late)))
     }
 
-    /// Gives up overdue operations, and reads the surroundings of late ones.
+    /// Gives up overdue operations, and reads the devices around late ones.
     pub(super) fn time_out(&mut self, now: &Now, actions: &mut Vec<Action>) {
         let due = |device: &DeviceName| {
             let seen = self.devices.get(device)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The [diagnosis](crate::diagnosis) of links in use, and of links that a bypass took out of use,
-//! from the readings at its begin.
+//! from the readings at its start.
 
 use std::collections::BTreeSet;
 

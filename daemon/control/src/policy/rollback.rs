@@ -175,7 +175,7 @@ impl Control {
         reasons
     }
 
-    /// Returns the first device that would send light into this part, or on it.
+    /// Returns the first device that would send light into or within this part.
     fn lights(&self, back: &Apply, part: Part) -> Option<(DeviceName, Position)> {
         let of_part = |(device, slot, position): &FibreEnd| {
             let port = device.as_str().parse().ok().filter(|_| *slot == Slot(0));

@@ -213,7 +213,7 @@ fn history(seed: u32, turns: u32, changes: &[Change]) -> Option<Vec<Line>> {
             client.patience = (number % 2 == 1).then_some(Duration::from_millis(1_000));
             scope.spawn(move || {
                 let mut turn = 0;
-                // Beyond the last change of the leader.
+                // The clients continue for a while after the last change of the leader.
                 while turn < turns || left.load(Ordering::Relaxed) > 0 {
                     client.turn();
                     turn += 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reports of modules that promise their times: each loss and return of light, by the truth of the
+//! Reports of modules that promise their times: each loss and return of light, by the true state of the
 //! world. A report arrives after debounce and transmission, and sometimes only on a repetition.
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use rand::RngExt;
 
 use super::{Happening, World};
 
-/// The delay of an event by debounce and line, in µs.
+/// How long debounce and transmission delay an event, in µs.
 const ARRIVES_AFTER: std::ops::Range<u64> = 400..1_500;
 /// The delay of an event whose first frames are lost.
 const AGAIN_AFTER: std::ops::Range<u64> = 10_000..70_000;

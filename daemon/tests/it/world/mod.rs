@@ -383,7 +383,7 @@ impl World {
         self.run_until(self.now.mono + time);
     }
 
-    /// Ticks as the real runtime does after each event.
+    /// Does the same as the real runtime after each event.
     fn tick(&mut self) {
         if std::mem::take(&mut self.light_changed) {
             self.report_light();

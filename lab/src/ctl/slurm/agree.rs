@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use super::read::rings;
 
-/// The prefix of the reason of every drain that this program sets.
+/// The prefix of the reason for every drain that this program sets.
 pub(super) const OURS: &str = "lightloom: ";
 /// The reason that slurmctld writes for a node that does not answer.
 const SLURMS_OWN: &str = "Not responding";
@@ -57,7 +57,7 @@ pub(super) struct Observed {
 pub(crate) struct NodeState {
     pub(crate) is_drained: bool,
     pub(crate) is_down: bool,
-    /// The reason of the drain, possibly empty.
+    /// The reason for the drain, possibly empty.
     pub(crate) reason: String,
 }
 
@@ -81,7 +81,7 @@ pub(super) enum SchedulerCommand {
         nodes: Vec<String>,
         reason: String,
     },
-    /// Updates the reason of nodes that are drained already.
+    /// Updates the reason for nodes that are drained already.
     Explain {
         nodes: Vec<String>,
         reason: String,

@@ -24,7 +24,7 @@ use lightloom::output::{self, VerbOutcome};
 mod api;
 
 const MANAGER: &str = "lightloom";
-/// The annotation with the reason of a cordon.
+/// The annotation with the reason for a cordon.
 const REASON: &str = "lightloom.github.io/reason";
 const PAGE: usize = 500;
 
