@@ -231,7 +231,7 @@ fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
     show(&report, &arguments.result)
 }
 
-/// Rescales the step to the requested ranks. Returns it with the ranks of a TP group.
+/// Rescales the step to the requested ranks. Returns the step and the number of ranks per TP group.
 fn rescaled(
     arguments: &ReplayArguments,
     recorded: Recorded,

@@ -36,7 +36,7 @@ pub enum LightSource {
         /// The received power in 1/1000 dBm.
         power_mdbm: i32,
     },
-    /// Light without a name that comes from none of the tried ends.
+    /// Light that carries no name and comes from none of the tried ends.
     Stranger {
         power_mdbm: i32,
     },

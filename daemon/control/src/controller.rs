@@ -316,7 +316,7 @@ struct Flight {
     is_probe: bool,
     /// Since when that status is missing, for a node that may be dead.
     unanswered: Option<Micros>,
-    /// When it is given up.
+    /// When the daemon stops waiting for the answer.
     deadline: Micros,
     drives: bool,
     names: bool,

@@ -177,7 +177,7 @@ impl RunningAccess {
         (upper + self.offset() % HALF) as u8
     }
 
-    /// Limits the access to the end of the file, depending on whether there are pages.
+    /// Ends the access at the end of the file, which is longer if the module has pages.
     fn cut(&mut self, pages: bool) {
         let end = if pages { FILE_BYTES } else { 2 * HALF };
         let left = end.saturating_sub(self.offset());

@@ -62,7 +62,7 @@ fn the_journal_of_a_bypass_holds_what_changes() {
     let plan = ledger.plan_named(&ledger.plan_sha256).unwrap();
     assert_eq!(plan.as_ref(), world.control.plan().unwrap());
     assert_eq!(sha256_of(plan.as_ref()), ledger.plan_sha256);
-    // Without the plan that it follows, the plan is unknown.
+    // A plan recorded as a change of an earlier plan is unknown without that plan.
     let lost = records.iter().filter(|record| !matches!(record, Record::Plan(_)));
     assert!(Ledger::fold(lost).plan_named(&ledger.plan_sha256).is_none());
 }

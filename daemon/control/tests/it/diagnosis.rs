@@ -19,7 +19,7 @@ use rand::RngExt;
 
 const LANES: usize = 8;
 const NODES: usize = 8;
-/// Links over the optical switch follow those of the ring.
+/// Number of links over the optical switch. They come after those of the ring.
 const SWITCHED: usize = 4;
 const NO_LIGHT: f64 = -40.0;
 

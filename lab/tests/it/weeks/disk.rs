@@ -12,9 +12,10 @@ pub(super) struct Died;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// The daemon dies before it is durable, or after.
+    /// The daemon dies before the write is durable, or after.
     Dies { after: bool },
-    /// It fails, as all later ones, until the disk is mended; `keeps` says whether the bytes can be read back.
+    /// The write and all later ones fail until the disk is repaired. `keeps` says whether the
+    /// bytes can be read back.
     Fails { keeps: bool },
 }
 
