@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A network under a program that sends over it while it runs, such as the front end of another simulator.
+//! Connects a network to a program that sends over it during the run, such as the front end of
+//! another simulator.
 //!
 //! ```text
 //!   program ── orders: send, wake ──▶ ProgramSession ── flows, timers ──▶ the run of every scenario
@@ -7,8 +8,9 @@
 //!      └──────── is over, at now ────────┘    at the picosecond at which the last byte arrives
 //! ```
 //!
-//! The loop is that of [`run`](crate::run): faults, other traffic and the control plane go on beside the program. It pauses
-//! when the program has nothing under way, and goes on from there.
+//! The event loop is that of [`run`](crate::run): faults, other traffic and the control plane
+//! continue alongside the program. It pauses when the program has nothing under way, and resumes
+//! from there.
 
 use lightloom_engine::FlowRecord;
 use lightloom_engine::capture::Watch;
@@ -21,30 +23,31 @@ pub use crate::run::{Caller, ProgramOrder};
 use crate::run::{IslandReuse, Run, RunError, Stop, Waiting};
 use crate::scenario::{RunStart, Scenario};
 
-/// Everything from which a session is made.
+/// The inputs of a session.
 pub struct PreparedProgram<'a> {
     making: Making<'a>,
     start: &'a RunStart,
 }
 
 impl<'a> PreparedProgram<'a> {
-    /// From a scenario that [`load_called`](crate::scenario::file::load_called) has read, and its start.
+    /// Prepares a session from a scenario read by
+    /// [`load_called`](crate::scenario::file::load_called) and its start.
     ///
     /// # Errors
-    /// If what runs beside the program cannot be laid out.
+    /// If the other workloads of the scenario cannot be set up.
     pub fn new(scenario: &'a Scenario, start: &'a RunStart) -> Result<Self, EmulateError> {
-        // One part: the end of a message is reported at once.
+        // With one part, the end of a message is reported at once.
         let making = Making::new(scenario, start, (1, 1, IslandReuse::Whole))?;
         Ok(Self { making, start })
     }
 }
 
-/// Why a program has to wait for ever.
+/// Why a program waits for ever.
 #[derive(Clone, Debug)]
 pub struct Stalled {
-    /// The limit that was reached. `None` if nothing happens any more.
+    /// The limit that was reached. `None` if no events are left.
     pub stop: Option<Stop>,
-    /// What is under way, and what it waits for.
+    /// The unfinished work, and what it waits for.
     pub waiting: Vec<Waiting>,
 }
 
@@ -65,7 +68,7 @@ pub struct ProgramSession<'a> {
 }
 
 impl<'a> ProgramSession<'a> {
-    /// At time zero, with what breaks planned.
+    /// Opens a session at time zero, with its faults scheduled.
     ///
     /// # Errors
     /// If the network cannot be emulated.
@@ -82,10 +85,10 @@ impl<'a> ProgramSession<'a> {
         Ok(Self { run, program })
     }
 
-    /// Runs until the program has nothing under way. `Ok(Some)` if it never comes to that.
+    /// Runs until the program has nothing under way. Returns `Ok(Some)` if that never happens.
     ///
     /// # Errors
-    /// If the engine refuses something, or no next plan can be made.
+    /// If the engine rejects an operation, or no next plan can be made.
     pub fn run(&mut self) -> Result<Option<Stalled>, RunError> {
         let stop = self.run.until_idle(self.program)?;
         let waiting = self.run.waiting(self.program);
@@ -93,24 +96,24 @@ impl<'a> ProgramSession<'a> {
         Ok(is_stalled.then_some(Stalled { stop, waiting }))
     }
 
-    /// Simulated time.
+    /// Returns the simulated time.
     #[must_use]
     pub fn now(&self) -> SimTime {
         self.run.context().now()
     }
 
-    /// Packets put on a wire so far, each once for every link.
+    /// Returns the number of packets put on a wire so far, counted once per link.
     #[must_use]
     pub fn packet_hops(&self) -> u64 {
         self.run.context().engine.hops()
     }
 
-    /// Data in all messages so far, and how much of it has arrived in order.
+    /// Returns the bytes of all messages so far, and how many of them have arrived in order.
     #[must_use]
     pub fn moved(&self) -> [Bytes; 2] {
         let records = self.run.context().engine.records();
         let sum = |[all, arrived]: [Bytes; 2], (size, delivered)| [all + size, arrived + delivered];
-        // Another flow carries what is left of one that was cancelled.
+        // The rest of a cancelled flow is carried by another flow.
         let size = |record: &FlowRecord| match record.cancelled {
             true => record.delivered,
             false => record.size,

@@ -1,78 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the shipping control plane did in a run.
+//! Results of the shipped control plane in a run.
 
 use lightloom_units::Picoseconds;
 use serde::{Deserialize, Serialize};
 
 use crate::scenario::SwitchLanguage;
 
-/// What the daemon's own work is assumed to take, for its processor is not emulated.
+/// Assumed processing times of the daemon, because its processor is not emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostModel {
-    /// For one message of a device.
+    /// Per message from a device.
     #[serde(rename = "per_input_ps")]
     pub per_input: Picoseconds,
-    /// And more for each device that there is.
+    /// Additional time per message for each device.
     #[serde(rename = "per_input_and_device_ps")]
     pub per_input_and_device: Picoseconds,
-    /// To begin a bypass: a plan around a fault, its check, what moves, and the intent.
+    /// To begin a bypass: the plan around a fault, its check, the moves, and the intent.
     #[serde(rename = "per_plan_ps")]
     pub per_plan: Picoseconds,
-    /// And more for each node.
+    /// Additional time per bypass for each node.
     #[serde(rename = "per_plan_and_node_ps")]
     pub per_plan_and_node: Picoseconds,
-    /// For the end of a change, for each node.
+    /// For the end of a change, per node.
     #[serde(rename = "per_end_and_node_ps", default)]
     pub per_end_and_node: Picoseconds,
-    /// From a line to the daemon's task, and from the task to the line: what the kernel takes.
+    /// Kernel time from a serial line to the daemon's task, and from the task to the line.
     #[serde(rename = "handoff_ps", default)]
     pub handoff: Picoseconds,
-    /// Each time it wakes, the seed draws up to this much more.
+    /// Maximum additional time per wake-up, drawn from the seed.
     #[serde(rename = "jitter_ps")]
     pub jitter: Picoseconds,
 }
 
-/// What the shipping control plane did in a run.
+/// Results of the shipped control plane in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonResult {
-    /// Transceivers that it drives.
+    /// The number of transceivers that it drives.
     pub devices: usize,
-    /// Optical switches that it drives.
+    /// The number of optical switches that it drives.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub switches: usize,
-    /// What they speak.
+    /// The language of the optical switches.
     #[serde(default)]
     pub switch_language: SwitchLanguage,
-    /// How often it reads each of them.
+    /// The interval at which it reads each of them.
     #[serde(rename = "poll_every_ps")]
     pub poll_every: Picoseconds,
     /// Whether they report lost light.
     pub events: bool,
-    /// Bypasses that it began.
+    /// The number of bypasses that it began.
     pub bypasses: u64,
-    /// Bypasses of parts that no fault of the run had broken.
+    /// The number of bypasses of parts that no fault had broken.
     pub false_bypasses: u64,
-    /// Changes that were committed, and that were not.
+    /// The number of committed changes.
     pub committed: u64,
-    /// See `committed`.
+    /// The number of changes that were not committed.
     pub not_committed: u64,
-    /// What became of the phases that jobs asked for.
+    /// The outcomes of the phases that jobs requested.
     #[serde(default, skip_serializing_if = "PhaseCounts::is_none")]
     pub phases: PhaseCounts,
-    /// Starts of the daemon after the first.
+    /// The number of starts of the daemon after the first.
     pub restarts: u64,
-    /// The digest of the plan in force at the end.
+    /// The SHA-256 digest of the final plan.
     #[serde(default)]
     pub plan_sha256: String,
-    /// Records in its journal.
+    /// The number of records in its journal.
     pub journal_records: u64,
-    /// Bytes on all serial lines, both ways.
+    /// Bytes on all serial lines, in both directions.
     pub line_bytes: u64,
-    /// Invariants of docs/reliability.md that the run broke, each with where. Empty in a sound daemon.
+    /// Violated invariants of docs/reliability.md, each with its location. Empty in a correct
+    /// daemon.
     pub violations: Vec<String>,
-    /// What its own work is assumed to take.
+    /// Assumed processing times of the daemon.
     pub assumed: CostModel,
-    /// What the packet network is assumed to take until flows have other ways.
+    /// Assumed time of the packet network to move flows to other paths.
     #[serde(rename = "reroute_ps", default)]
     pub reroute: Picoseconds,
 }
@@ -82,21 +83,21 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// What became of the phases of a plan that jobs asked the daemon for.
+/// Outcomes of the phases that jobs requested from the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseCounts {
-    /// So many were asked for.
+    /// The number of requested phases.
     pub asked: u64,
-    /// Their circuits were qualified, or stood already.
+    /// Phases whose circuits were qualified or already set.
     pub lit: u64,
-    /// The circuits of before stayed, for the phase was too short for the way into it.
+    /// Phases that kept the previous circuits because they were too short for a change.
     pub kept: u64,
-    /// Nothing was made of them.
+    /// Phases that the daemon did not set up.
     pub missed: u64,
 }
 
 impl PhaseCounts {
-    /// Whether none was asked for.
+    /// Returns whether no phase was requested.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.asked == 0

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs a scenario on a fabric or a network, and says what it came to.
+//! Runs a scenario on a fabric or a network and reports the result.
 //!
-//! A [`scenario`] names what is run, what breaks and what is expected. The [`substrate`] is the fabric as vertices and links of
-//! the engine. [`run`] is the only event loop: workloads send, faults begin and end, a control plane answers. The log of a
-//! run is compared with that of the same run without faults, which gives the [`outcome`]; [`sweep`] does so for many seeds, and
-//! [`months`] draw from such runs what failures cost over a span.
-//! [`called`] lets a program send over a network while it runs.
-//! [`training`] runs steps of a training job packet by packet, and [`shipped`] joins a control plane that is executed instead of
-//! assumed to take some time.
+//! A [`scenario`] defines the workloads, faults and expectations. The [`substrate`] is the fabric
+//! as vertices and links of the engine. [`run`] is the only event loop: workloads send, faults
+//! begin and end, and a control plane reacts. The log of a run is compared with that of the same
+//! run without faults, which gives the [`outcome`]. [`sweep`] runs many seeds, and [`months`] draws
+//! the cost of failures over a long span from such runs. [`called`] lets a program send over a
+//! network during a run. [`training`] runs steps of a training job packet by packet, and
+//! [`shipped`] attaches a control plane that is executed instead of modelled by delays.
 //!
-//! Times are integer picoseconds, sizes bytes; every figure is defined in docs/metrics.md. One seed gives one outcome.
+//! Times are integers in picoseconds and sizes are in bytes; docs/metrics.md defines every figure.
+//! The same seed always gives the same outcome.
 //!
-//! Not here: packets (`lightloom-engine`), plans (`lightloom-planner`), the real controller (`lightloom-twin`).
+//! Packets are in `lightloom-engine`, plans in `lightloom-planner`, and the real controller in
+//! `lightloom-twin`.
 
 #![warn(missing_docs)]
 

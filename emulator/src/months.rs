@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months of training: what failures cost, as a bill of GPU-hours by cause.
+//! Months of training: the cost of failures, as a bill of GPU-hours by cause.
 //!
 //! ```text
 //!   scenario ─▶ Prepared ─cases─▶ a run of some steps each ─▶ LossTable ─┐
-//!                                                                        ├─▶ one Month a seed ─▶ MonthsResult
+//!                                                                        ├─▶ one Month per seed ─▶ MonthsResult
 //!   failures (trace, or rates and a seed) ─▶ changes of parts, in order ─┘
 //! ```
 //!
-//! The loss of a failure is never typed: [`Prepared`] draws parts and instants of a step, and every [`Case`] is a run of the
-//! scenario under its own control plane. A [`Month`] draws from the table of these runs. What no run covers is computed, and
-//! has a cause of its own: waiting for nodes, checkpoints that are written and read, whole steps since the last of them.
+//! The loss of a failure is always measured: [`Prepared`] draws parts and instants of a step, and
+//! every [`Case`] is a run of the scenario under its own control plane. A [`Month`] draws from the
+//! table of these runs. Losses outside any run are computed and have causes of their own: waiting
+//! for nodes, writing and reading checkpoints, and whole steps since the last checkpoint.
 //!
-//! Time is counted in picoseconds of 128 bits, so that causes add up to what is lost exactly, over any number of years.
+//! Time is counted in picoseconds with 128 bits, so that causes add up exactly to the loss over any
+//! number of years.
 //!
-//! Not here: files and threads; who calls runs the cases in whatever order it likes.
+//! Files and threads are left to the caller, which runs the cases in any order.
 
 mod alternatives;
 mod bill;

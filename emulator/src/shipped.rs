@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The seam to a control plane that is not assumed but runs: the shipping daemon over emulated devices, in virtual time.
+//! The interface to a control plane that is executed instead of modelled: the shipped daemon over
+//! emulated devices, in virtual time.
 //!
 //! ```text
 //!   faults ──▶ ControlSide (daemon, serial lines, transceivers, disk) ──▶ Happened: light, stages of a bypass, plans
@@ -7,7 +8,8 @@
 //!                   └────────────── run/control/shipped.rs ◀───────────────────┘
 //! ```
 //!
-//! This crate does not know the daemon. Who does (`lightloom-twin`) implements [`MakeControl`].
+//! This crate does not depend on the daemon. `lightloom-twin`, which does, implements
+//! [`MakeControl`].
 
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::Part;
@@ -21,18 +23,20 @@ use crate::daemon_result::DaemonResult;
 use crate::scenario::FaultEvent;
 pub use crate::scenario::{DaemonSetup, SwitchLanguage};
 
-/// Something that the control side did.
+/// An event of the control side.
 #[derive(Clone, Debug)]
 pub enum Happened {
-    /// The light of a transceiver rests on another path. `None` while it moves or sends none.
+    /// The light of a transceiver rests on another path. `None` while it moves or the transceiver
+    /// sends none.
     Light(BundleId, Option<Path>),
-    /// The pairs of ports, the lower one first, between which an optical switch passes light both ways from now on.
+    /// The pairs of ports, the lower one first, between which an optical switch passes light in
+    /// both directions from now on.
     Passes(OcsId, Vec<(u32, u32)>),
-    /// The circuits of the phase that was asked for begin to move.
+    /// The circuits of the requested phase begin to move.
     PhaseMoves,
-    /// The phase that was asked for is over with.
+    /// The requested phase is settled.
     PhaseSettled(PhaseAnswer),
-    /// A first report, reading or silence after a fault is at the daemon.
+    /// The daemon received the first report, reading or timeout after a fault.
     Noticed,
     /// The daemon bypasses these parts.
     Bypassing(Vec<Part>),
@@ -40,42 +44,42 @@ pub enum Happened {
     Planned,
     /// The intent is durable.
     Journalled,
-    /// The last command that moves light is at its transceiver.
+    /// The last command that moves light has reached its transceiver.
     Sent,
-    /// A change is over: the plan in force after it, if it was committed.
+    /// A change has ended, with the new plan if it was committed.
     Ended(Option<Box<Plan>>),
 }
 
-/// A phase of the plan that a job asks for.
+/// A job's request for a phase of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseWish {
     /// Its name in the plan.
     pub phase: String,
-    /// Its circuits are wanted from then on.
+    /// The time until its circuits are wanted.
     pub within: Picoseconds,
-    /// And used for so long, as planned.
+    /// The planned duration of their use.
     pub lasts: Picoseconds,
 }
 
-/// What became of a phase that a job asked for.
+/// The outcome of a requested phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PhaseAnswer {
     /// Its circuits are qualified.
     Lit,
-    /// The circuits of before stay: it is too short for the way into it.
+    /// The previous circuits stay because the phase is too short for a change.
     Kept,
-    /// Nothing was made of it, and why.
+    /// The phase was not set up, for this reason.
     Missed(String),
 }
 
 /// The daemon, its devices and its disk, under the clock of a run.
 pub trait ControlSide {
-    /// When it does something next.
+    /// Returns the time of its next action.
     fn next_due(&self) -> Option<SimTime>;
-    /// Time comes to `now`. `out` gets what happened, each with its time; of light and commands that is `now` at the
-    /// latest, of what the daemon computes it may lie ahead.
+    /// Advances time to `now` and appends the events to `out`, each with its time. Events of light
+    /// and commands are no later than `now`; results of the daemon's computation may lie ahead.
     fn advance(&mut self, now: SimTime, out: &mut Vec<(SimTime, Happened)>);
-    /// A fault begins, or ends.
+    /// Begins or ends a fault.
     fn fault(
         &mut self,
         now: SimTime,
@@ -83,18 +87,21 @@ pub trait ControlSide {
         begins: bool,
         out: &mut Vec<(SimTime, Happened)>,
     );
-    /// A job asks for a phase of the plan. The answer is [`Happened::PhaseSettled`].
+    /// Passes on a job's request for a phase of the plan. The answer is [`Happened::PhaseSettled`].
     fn ask(&mut self, now: SimTime, wish: PhaseWish, out: &mut Vec<(SimTime, Happened)>);
-    /// Whether a change is under way.
+    /// Returns whether a change is under way.
     fn is_busy(&self) -> bool;
-    /// What it has come to.
+    /// Returns its results.
     fn result(&self) -> DaemonResult;
 }
 
-/// Makes a [`ControlSide`] whose daemon has `plan` in force at the start of the run.
+/// Creates a [`ControlSide`] whose daemon uses `plan` at the start of the run.
 pub trait MakeControl: Sync {
+    /// Creates the control side.
+    ///
     /// # Errors
-    /// Why it cannot: a fabric without transceivers that a daemon could drive, a plan that is refused.
+    /// If it cannot be created, for example because the fabric has no transceivers that a daemon
+    /// could drive, or the plan is rejected.
     fn make(
         &self,
         fabric: &Fabric,
@@ -104,7 +111,7 @@ pub trait MakeControl: Sync {
     ) -> Result<Box<dyn ControlSide>, String>;
 }
 
-/// For programs that are built without the daemon: refuses.
+/// A [`MakeControl`] that always fails, for programs built without the daemon.
 pub struct NoDaemon;
 
 impl MakeControl for NoDaemon {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The same scenario under many seeds, on one machine or split over several.
+//! Runs the same scenario under many seeds, on one machine or split over several.
 //!
 //! ```text
 //!   seeds 0..99 ─┬─ shard 0/4: 0 4 8 …  ─▶ Sweep ─┐
@@ -27,21 +27,21 @@ pub use recoveries::Recoveries;
 /// Version of the document.
 pub const SWEEP_SCHEMA: &str = "lightloom.sweep/v1";
 
-/// Seeds from `first` to `last`, both among them: `0..99` is a hundred seeds.
+/// The seeds from `first` to `last`, inclusive: `0..99` is a hundred seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeedRange {
-    /// The first.
+    /// The first seed.
     pub first: u64,
-    /// The last.
+    /// The last seed.
     pub last: u64,
 }
 
-/// Why a text is no range of seeds.
+/// A text that is not a range of seeds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a seed nor a range of seeds: write `7` or `0..99` (both ends are run)")]
 pub struct SeedRangeError(String);
 
-/// Seeds that one sweep may have: more than a year of one run a minute.
+/// Maximum number of seeds of a sweep: at one run per minute, more than a year.
 const MOST_SEEDS: u64 = 1_000_000;
 
 impl FromStr for SeedRange {
@@ -70,16 +70,16 @@ impl fmt::Display for SeedRange {
     }
 }
 
-/// One part of a sweep: part `index`, counted from 0, of `count`.
+/// Part `index` of a sweep in `count` parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepShard {
-    /// Which part, from 0.
+    /// The index of the part, from 0.
     pub index: u64,
-    /// How many there are.
+    /// The number of parts.
     pub count: u64,
 }
 
-/// Why a text is no shard.
+/// A text that is not a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no shard: write `i/n` with i from 0 to n - 1, such as `0/4`")]
 pub struct ShardError(String);
@@ -96,41 +96,41 @@ impl FromStr for SweepShard {
 }
 
 impl SeedRange {
-    /// Whether there is more than one.
+    /// Returns whether there is more than one seed.
     #[must_use]
     pub const fn is_many(self) -> bool {
         self.first != self.last
     }
 
-    /// The seeds that fall to `shard`, dealt out like cards; all without one.
+    /// Returns the seeds of `shard`, which are dealt out in turn, or all seeds without a shard.
     pub fn share(self, shard: Option<SweepShard>) -> impl Iterator<Item = Seed> {
         let SweepShard { index, count } = shard.unwrap_or(SweepShard { index: 0, count: 1 });
         (self.first..=self.last).filter(move |seed| (seed - self.first) % count == index).map(Seed)
     }
 }
 
-/// What CI keeps of the run of one seed.
+/// The results kept of the run of one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SeedRun {
     /// The seed.
     pub seed: Seed,
-    /// Whether every expectation came true.
+    /// Whether every expectation held.
     pub passed: bool,
-    /// When the last thing happened.
+    /// The simulated time of the last event.
     #[serde(rename = "simulated_ps")]
     pub simulated: SimTime,
     /// Packets put on a wire.
     pub packet_hops: u64,
-    /// Share of the time of all that work in which no fault kept them still.
+    /// Share of the workers' time without downtime caused by faults.
     pub availability: f64,
-    /// Share of the time of all that work that the same work takes without faults.
+    /// Share of the workers' time that the same work takes without faults.
     pub goodput: f64,
-    /// What faults cost the steps of jobs that train. `None` without such jobs.
+    /// The cost of faults for the steps of training jobs. `None` without such jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_losses: Option<StepLosses>,
-    /// What each fault did.
+    /// The effects of each fault.
     pub faults: Vec<FaultResult>,
-    /// What was expected, and whether it came true.
+    /// The expectations and whether they held.
     pub expectations: Vec<ExpectationResult>,
 }
 
@@ -150,29 +150,29 @@ impl From<&Outcome> for SeedRun {
     }
 }
 
-/// What was run.
+/// The scenario of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepSubject {
-    /// The scenario file, as it was named.
+    /// The scenario file, as named by the caller.
     pub file: String,
-    /// Name of the scenario.
+    /// The name of the scenario.
     pub scenario: String,
     /// SHA-256 of the fabric file.
     pub fabric_sha256: String,
 }
 
-/// How one expectation fared over all seeds.
+/// The results of one expectation over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectationTally {
-    /// The sentence.
+    /// The expectation as written.
     pub expect: String,
-    /// Seeds under which it came true.
+    /// The number of seeds under which it held.
     pub passed: usize,
-    /// Seeds under which it did not.
+    /// The number of seeds under which it did not.
     pub failed: usize,
     /// The seed that came nearest to its bound, or went furthest beyond it.
     pub worst_seed: Seed,
-    /// What was found there.
+    /// The value measured under that seed.
     pub worst_value: String,
 }
 
@@ -181,61 +181,62 @@ pub struct ExpectationTally {
 pub struct Sweep {
     /// [`SWEEP_SCHEMA`].
     pub schema: String,
-    /// Version of the program; empty in results of earlier ones.
+    /// Version of the program. Empty in results of earlier versions.
     #[serde(default)]
     pub version: String,
-    /// The scenario file and all that it names; filled in where files are read.
+    /// The scenario file and all files that it names, filled in by the reader of the files.
     #[serde(default)]
     pub inputs: Inputs,
-    /// What was run.
+    /// The scenario of the sweep.
     pub subject: SweepSubject,
-    /// The seeds asked for.
+    /// The requested seeds.
     pub seeds: SeedRange,
-    /// The part of them that this is; nothing when it is all.
+    /// The shard with these seeds. `None` if all are included.
     pub shard: Option<SweepShard>,
-    /// Seeds asked for that no run is here for.
+    /// Requested seeds without a run.
     pub seeds_missing: Vec<Seed>,
-    /// How each expectation fared.
+    /// The results of each expectation.
     pub expectations: Vec<ExpectationTally>,
-    /// What the steps of jobs lose, over all seeds; empty where no job trains.
+    /// The losses of the steps of jobs over all seeds. Empty if no job trains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distributions: Vec<Distribution>,
-    /// How long recoveries take, for each kind of fault apart; empty without faults.
+    /// Recovery times by kind of fault. Empty without faults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recoveries: Vec<Recoveries>,
-    /// The seed with the most failed expectations; among equals the one that came nearest to failing.
+    /// The seed with the most failed expectations; among equals, the one that came nearest to
+    /// failing.
     pub worst_seed: Option<Seed>,
     /// Every run, by seed.
     pub runs: Vec<SeedRun>,
 }
 
-/// Why sweeps cannot be put together.
+/// Why sweeps cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// Nothing given.
+    /// No sweeps were given.
     #[error("there is nothing to merge")]
     Nothing,
-    /// Different scenarios.
+    /// The scenarios differ.
     #[error("`{one}` and `{other}` are different scenarios")]
     Scenarios {
         /// One of them.
         one: String,
-        /// Another.
+        /// Another one.
         other: String,
     },
-    /// Different fabrics.
+    /// The fabrics differ.
     #[error("scenario `{scenario}` was run on different versions of its fabric file")]
     Fabrics {
-        /// Name of the scenario.
+        /// The name of the scenario.
         scenario: String,
     },
-    /// The same seed with two results: not the same program or not the same file.
+    /// The same seed has two results, which come from different programs or files.
     #[error("seed {} has two different results: were they made by different versions?", .0.0)]
     Disagreement(Seed),
 }
 
 impl Sweep {
-    /// The runs of `subject` under some of `seeds`.
+    /// Creates a sweep from the runs of `subject` under some of `seeds`.
     #[must_use]
     pub fn new(
         subject: SweepSubject,
@@ -262,10 +263,10 @@ impl Sweep {
         }
     }
 
-    /// Puts the parts of one sweep together. A seed may come twice if its results are the same.
+    /// Merges the parts of one sweep. A seed may occur twice if its results are the same.
     ///
     /// # Errors
-    /// When they are not of one scenario on one fabric, or disagree.
+    /// If the parts are not of one scenario on one fabric, or disagree.
     pub fn merge(parts: Vec<Self>) -> Result<Self, MergeError> {
         let first = parts.first().ok_or(MergeError::Nothing)?;
         let (subject, inputs) = (first.subject.clone(), first.inputs.clone());
@@ -291,19 +292,21 @@ impl Sweep {
         Ok(Self { inputs, ..Self::new(subject, seeds, None, runs) })
     }
 
-    /// The run with the most failed expectations; among equals the one that came nearest to failing.
+    /// Returns the run with the most failed expectations; among equals, the one that came nearest
+    /// to failing.
     #[must_use]
     pub fn worst(runs: &[SeedRun]) -> Option<&SeedRun> {
         runs.iter().min_by_key(|run| rank(run))
     }
 
-    /// What the steps of jobs lose over `runs`, which are of one scenario; nothing where no job trains.
+    /// Returns the losses of the steps of jobs over `runs`, which must be of one scenario. Empty if
+    /// no job trains.
     #[must_use]
     pub fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
         losses::distributions(runs)
     }
 
-    /// How each expectation fared over `runs`, which are of one scenario.
+    /// Returns the results of each expectation over `runs`, which must be of one scenario.
     #[must_use]
     pub fn tally(runs: &[SeedRun]) -> Vec<ExpectationTally> {
         let Some(first) = runs.first() else { return Vec::new() };
@@ -326,15 +329,15 @@ impl Sweep {
         first.expectations.iter().enumerate().map(tally).collect()
     }
 
-    /// Whether every seed was run and every expectation came true under all of them.
+    /// Returns whether every seed was run and every expectation held under all of them.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.seeds_missing.is_empty() && self.runs.iter().all(|run| run.passed)
     }
 }
 
-/// The less, the worse: failed expectations first, then the smallest margin left, then the next smallest: an equation
-/// that holds has a margin of nothing under every seed.
+/// Ranks a run; lower is worse. Failed expectations count first, then the smallest margin, then the
+/// next smallest, because an equation that holds has a margin of 0 under every seed.
 fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
     let failed = run.expectations.iter().filter(|result| !result.passed).count();
     let mut margins: Vec<TotalOrder> =
@@ -343,13 +346,14 @@ fn rank(run: &SeedRun) -> (Reverse<usize>, Vec<TotalOrder>) {
     (Reverse(failed), margins)
 }
 
-/// The margin of an expectation; those without one are at the end of their kind.
+/// Returns the margin of an expectation. Without a margin it is infinite: positive if the
+/// expectation held, otherwise negative.
 fn margin_of(result: &ExpectationResult) -> f64 {
     let without = if result.passed { f64::INFINITY } else { f64::NEG_INFINITY };
     result.margin.unwrap_or(without)
 }
 
-/// A number in the total order of all numbers.
+/// A number ordered by `total_cmp`.
 #[derive(PartialEq)]
 struct TotalOrder(f64);
 
@@ -430,7 +434,8 @@ mod tests {
         assert!(!half.passed(), "a sweep with holes is not passed");
     }
 
-    /// The first seed stood there, for what is equal has no margin under any.
+    /// Regression: the worst seed was always the first, because an equation has no margin under any
+    /// seed.
     #[test]
     fn an_equation_that_holds_does_not_hide_the_seed_that_comes_nearest_to_failing() {
         let runs: Vec<SeedRun> = [0.5, 0.2, 0.4]

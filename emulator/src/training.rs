@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Training steps packet by packet; in closed form they are `lightloom-training`.
+//! Training steps packet by packet. `lightloom-training` computes them in closed form.
 
 pub mod library;
 pub mod packets;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Single changes of a scenario over a span: the same months, run again with each.
+//! Single changes of a scenario over a span: the same months, repeated with each change.
 
 use lightloom_units::{Milliseconds, Picoseconds};
 use serde::Serialize;
@@ -11,42 +11,43 @@ use crate::scenario::{ControlDelays, DaemonSetup, FailureSource, Scenario};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// The control plane knows of a failure in half the time: its runs are made again.
+    /// The control plane detects a failure in half the time; its runs are repeated.
     DetectionHalved,
-    /// A node more that no job has.
+    /// One more spare node.
     OneSpareMore,
-    /// A node less.
+    /// One spare node fewer.
     OneSpareFewer,
-    /// Checkpoints at the period of Young and Daly: the square root of twice the time of writing one and the time between
-    /// failures.
+    /// Checkpoints at the optimal period by Young and Daly: the square root of twice the product of
+    /// the write time and the mean time between failures.
     CheckpointAtOptimum,
     /// Checkpoints twice as often.
     CheckpointTwiceAsOften,
     /// Checkpoints are read in half the time.
     LoadHalved,
-    /// Copies in memory are read, nodes are replaced and replicas are left out and taken up in half the time.
+    /// Copies in memory are read, nodes are replaced, and replicas are left out and added again in
+    /// half the time.
     AnswerHalved,
     /// Parts are repaired in half the time.
     RepairHalved,
 }
 
-/// A change, and what months with it came to. GPU-hours are means over the seeds.
+/// A change and its result. GPU-hours are means over the seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alternative {
-    /// What is changed.
+    /// The change.
     pub change: Change,
-    /// The same in words, with its figures.
+    /// The change in words, with its figures.
     pub words: String,
-    /// What is lost with it.
+    /// GPU-hours lost with the change.
     pub lost_gpu_hours: f64,
-    /// How much less that is.
+    /// GPU-hours that the change saves.
     pub saves_gpu_hours: f64,
-    /// The same in dollars, where a GPU-hour has a price.
+    /// Savings in dollars. `None` if GPU-hours have no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saves_usd: Option<f64>,
 }
 
-/// The control plane with half the delay of detection. `None` where nothing in it can be halved.
+/// Returns the control plane with half its detection delay, or `None` if it has no delay to halve.
 pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)> {
     let half = |time: Picoseconds| Picoseconds(time.0 / 2);
     match control.lightloomd {
@@ -65,7 +66,8 @@ pub(super) fn faster(control: &ControlDelays) -> Option<(ControlDelays, String)>
     }
 }
 
-/// Changes of the table alone, with what is said of them. `months` are those without a change.
+/// Returns the changes that affect only the table, with their descriptions. `months` are the months
+/// without a change.
 pub(super) fn of_table(
     prepared: &Prepared,
     table: &LossTable,
@@ -101,7 +103,8 @@ pub(super) fn of_table(
 
 fn spares(table: &LossTable) -> Vec<(Change, String, LossTable)> {
     let spare = table.spare_nodes();
-    // Without a spare no run shows how a job goes on with one; of elastic jobs that is computed.
+    // Without a spare, no run shows how a job continues with one; for elastic jobs that is
+    // computed.
     if spare == 0 && !table.jobs.iter().all(|job| job.policy.answer.is_elastic()) {
         return Vec::new();
     }
@@ -128,7 +131,7 @@ fn checkpoints(
     let between = time / hits.max(1) as f64;
     let (mut other, mut words) = (table.clone(), Vec::new());
     let mut writes = false;
-    // Other jobs read a checkpoint when nothing else is left.
+    // Other jobs read a checkpoint only if nothing else is left.
     let restarts = |job: &&mut TrainedJob| job.policy.answer == Answer::Restart;
     for job in other.jobs.iter_mut().filter(restarts) {
         let policy = &mut job.policy;
@@ -152,7 +155,7 @@ fn checkpoints(
     (!words.is_empty()).then(|| (change, words.join(", "), other))
 }
 
-/// The scenario with repairs in half the time. `None` where a trace says how long they take.
+/// Returns the scenario with repairs in half the time, or `None` if a trace gives the repair times.
 pub(super) fn repaired_sooner(scenario: &Scenario) -> Option<Scenario> {
     let mut other = scenario.clone();
     match &mut other.span.as_mut()?.failures {

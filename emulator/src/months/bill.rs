@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result of months: what was lost for what, over many seeds, and which single change saves most.
+//! The result of months: the losses by cause over many seeds, and the single change that saves
+//! most.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,22 +24,21 @@ use crate::sweep::SeedRange;
 /// Version of the document.
 pub const MONTHS_SCHEMA: &str = "lightloom.month/v1";
 
-/// Picoseconds of an hour.
 const HOUR: f64 = 3.6e15;
 
-/// A figure over all seeds, by nearest rank.
+/// A figure over all seeds, with percentiles by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Figure {
     /// The mean.
     pub mean: f64,
-    /// Half of the seeds have no more.
+    /// The median.
     pub p50: f64,
-    /// 99 of 100 have no more.
+    /// The 99th percentile.
     pub p99: f64,
 }
 
 impl Figure {
-    /// Of these, at least one.
+    /// Summarises `values`, which must not be empty.
     fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |per_cent| percentile(&values, per_cent).unwrap_or_default();
@@ -46,26 +46,26 @@ impl Figure {
     }
 }
 
-/// A cause, and the GPU-hours that were lost for it.
+/// A cause, and the GPU-hours lost to it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BillRow {
     /// The cause.
     pub cause: &'static str,
-    /// Its stage, of an outage.
+    /// The recovery stage, for an outage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<StageName>,
-    /// The same in words.
+    /// The cause in words.
     pub words: String,
-    /// GPU-hours of a seed.
+    /// GPU-hours per seed.
     pub gpu_hours: Figure,
     /// The mean as a share of all GPU-hours.
     pub share: f64,
-    /// The mean in dollars, where a GPU-hour has a price.
+    /// The mean in dollars. `None` if GPU-hours have no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
 }
 
-/// The factors of goodput, as means over months.
+/// Returns the factors of goodput, as means over months.
 fn goodput(months: &[Month]) -> Goodput {
     let mean =
         |of: fn(&Month) -> f64| months.iter().map(of).sum::<f64>() / months.len().max(1) as f64;
@@ -77,59 +77,59 @@ fn goodput(months: &[Month]) -> Goodput {
 pub struct JobRow {
     /// Its name.
     pub job: String,
-    /// Its GPUs.
+    /// Its number of GPUs.
     pub gpus: u64,
-    /// A step without failures, in seconds.
+    /// Time of a step without failures, in seconds.
     pub step_seconds: f64,
-    /// The same in picoseconds.
+    /// Time of a step without failures, in picoseconds.
     pub step_ps: i64,
-    /// The closed form of a step.
+    /// The closed form of a step, in seconds.
     pub closed_form_seconds: f64,
-    /// Utilisation in such a step.
+    /// Model FLOPs utilisation of a step without failures.
     pub mfu: f64,
-    /// Steps between two checkpoints.
+    /// Number of steps between two checkpoints.
     pub saved_every_steps: u32,
-    /// What it does that has lost a node, before it reads a checkpoint: `restart` if it reads one at once.
+    /// Its response to a lost node before it reads a checkpoint; `restart` if it reads one at once.
     pub answer: &'static str,
-    /// Data-parallel replicas.
+    /// Number of data-parallel replicas.
     pub replicas: u32,
-    /// A step with a replica fewer, of an elastic job.
+    /// Time of a step with one replica fewer, in seconds, for an elastic job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_with_fewer_seconds: Option<f64>,
-    /// The same in picoseconds.
+    /// Time of a step with one replica fewer, in picoseconds, for an elastic job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_with_fewer_ps: Option<i64>,
 }
 
-/// What fails, and where that is known from.
+/// A kind of failure and the source of its rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FailureRow {
     /// The kind of part.
     pub part: &'static str,
-    /// Mean hours between failures of one part. `None` of a trace.
+    /// Mean hours between failures of one part. `None` for a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtbf_hours: Option<f64>,
-    /// Mean hours until it works again.
+    /// Mean hours to repair. `None` for a trace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repair_hours: Option<f64>,
-    /// The source, `assumed` without one; or the file of a trace.
+    /// The source of the rate or `assumed`, or the file of a trace.
     pub source: String,
 }
 
-/// What runs said of a kind of failure.
+/// Results of the runs for one kind of failure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TableRow {
     /// The kind of part.
     pub part: &'static str,
-    /// Nodes that were out already.
+    /// The number of nodes already out.
     pub out: usize,
-    /// Runs.
+    /// The number of runs.
     pub runs: usize,
-    /// Those in which a job could not go on.
+    /// The number of runs in which a job could not continue.
     pub stopped: usize,
-    /// GPU-seconds lost at once, over the others.
+    /// GPU-seconds lost once, over the other runs.
     pub once_gpu_seconds: Figure,
-    /// GPU-seconds that each step takes longer then than without any failure.
+    /// Additional GPU-seconds of each later step, compared with a step without failures.
     pub each_step_gpu_seconds: Figure,
 }
 
@@ -170,75 +170,75 @@ impl TableRow {
 pub struct MonthRow {
     /// Its seed.
     pub seed: Seed,
-    /// Parts that failed.
+    /// The number of failed parts.
     pub failures: u64,
-    /// Failures that cost a job anything.
+    /// The number of failures that cost a job time.
     pub hits: u64,
-    /// Times that a job waited for nodes.
+    /// How often a job waited for nodes.
     pub waits: u64,
     /// GPU-hours lost.
     pub lost_gpu_hours: f64,
-    /// Share of all GPU-hours in work that counted.
+    /// Share of all GPU-hours in useful work.
     pub useful_share: f64,
 }
 
 /// The result of a scenario over a span.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MonthsResult {
-    /// The schema, and the files it came from; these are filled in where files are read.
+    /// The schema and the input files, filled in by the reader of the files.
     #[serde(flatten)]
     pub made: Provenance,
-    /// Name of the scenario.
+    /// The name of the scenario.
     pub scenario: String,
     /// SHA-256 of the fabric file.
     pub fabric_sha256: String,
-    /// Who commanded what follows a failure in the runs: `assumed` delays, or `lightloomd`.
+    /// The control plane of the runs: `assumed` delays or `lightloomd`.
     pub control: &'static str,
     /// The seeds.
     pub seeds: SeedRange,
-    /// Hours of the span.
+    /// Length of the span in hours.
     pub span_hours: f64,
-    /// GPUs of the bill: those of its jobs, and those without a job.
+    /// Number of GPUs in the bill: those of its jobs and the spare ones.
     pub gpus: u64,
-    /// Nodes without a job.
+    /// Number of nodes without a job.
     pub spare_nodes: usize,
     /// The jobs.
     pub jobs: Vec<JobRow>,
-    /// What fails.
+    /// The kinds of failures.
     pub failures: Vec<FailureRow>,
     /// All GPU-hours of a seed.
     pub capacity_gpu_hours: f64,
-    /// Those that were lost.
+    /// Lost GPU-hours.
     pub lost_gpu_hours: Figure,
-    /// The mean of them in dollars, where a GPU-hour has a price.
+    /// Mean loss in dollars. `None` if GPU-hours have no price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_usd: Option<f64>,
-    /// What they were lost for; the means add up.
+    /// The losses by cause; the means add up to the total.
     pub bill: Vec<BillRow>,
     /// Goodput, as means over the seeds.
     pub goodput: Goodput,
-    /// Single changes, the one that saves most first.
+    /// Single changes, sorted by savings with the largest first.
     pub alternatives: Vec<Alternative>,
-    /// The one that saves most. `None` if none saves anything.
+    /// The change that saves most. `None` if none saves anything.
     pub saves_most: Option<Change>,
-    /// Where losses are from. `None` if from runs of this scenario.
+    /// The source of the losses. `None` if they come from runs of this scenario.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub losses_from: Option<LossesFrom>,
-    /// What the runs said.
+    /// Results of the runs by kind of failure.
     pub table: Vec<TableRow>,
-    /// The runs, each to be made again by itself.
+    /// The runs, each of which can be repeated individually.
     pub runs: Vec<CaseRun>,
-    /// By seed.
+    /// The months by seed.
     pub months: Vec<MonthRow>,
 }
 
-/// Makes the runs of cases, in whatever order and on however many threads.
+/// Runs cases, in any order and on any number of threads.
 pub type RunCases<'a> = dyn Fn(&Prepared) -> Result<Vec<CaseRun>, EmulateError> + 'a;
 
-/// Months of `prepared` under these seeds, and again with each single change.
+/// Computes the months of `prepared` under these seeds, and again with each single change.
 ///
 /// # Errors
-/// If a run cannot be made.
+/// If a case cannot be run.
 pub fn months(
     prepared: &Prepared,
     seeds: SeedRange,
@@ -260,7 +260,7 @@ pub fn months(
         let words = "parts repaired in half the time".to_owned();
         add(Change::RepairHalved, words, &run_all(&sooner, &table, &all)?);
     }
-    // Half the delay is known from runs alone.
+    // The effect of half the delay is only known from new runs.
     let faster = alternatives::faster(&prepared.scenario().control);
     if let Some((control, words)) = faster.filter(|_| prepared.losses_from().is_none()) {
         let faster = prepared.with_control(control, maker)?;
@@ -362,7 +362,7 @@ fn result(
     }
 }
 
-/// Every cause that any month has, with its figures over all months.
+/// Returns every cause in any month, with its figures over all months.
 fn bill(prepared: &Prepared, months: &[Month]) -> Vec<BillRow> {
     let causes: BTreeSet<Cause> =
         months.iter().flat_map(|month| month.lost.keys()).copied().collect();

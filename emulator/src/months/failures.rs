@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What fails when over a span, and when it works again.
+//! Failures and repairs of parts over a span.
 
 use lightloom_fabric::trace::{Health, NodesError, TraceTime};
 use lightloom_units::Milliseconds;
@@ -9,24 +9,24 @@ use rand::RngExt;
 use crate::scenario::{FailureRate, FailureSource, Span};
 use crate::substrate::AnyPart;
 
-/// A part that fails, or works again.
+/// A failure or repair of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartChange {
-    /// When, since the span began.
+    /// Time since the start of the span.
     pub at: Milliseconds,
-    /// What kind of part.
+    /// The kind of part.
     pub part: AnyPart,
-    /// Which of them.
+    /// The index of the part within its kind.
     pub place: usize,
     /// Whether it fails.
     pub fails: bool,
 }
 
-/// Every change over a span, in order, under a seed. `count` says how many parts of a kind there are, and the last figure how
-/// many GPUs a node has.
+/// Returns every change over a span in order, under a seed. `count` returns the number of parts of
+/// a kind; `gpus_per_node` is the number of GPUs of a node.
 ///
 /// # Errors
-/// If a trace does not fit these nodes.
+/// If a trace does not match these nodes.
 pub fn changes(
     span: &Span,
     count: &dyn Fn(AnyPart) -> usize,
@@ -58,12 +58,12 @@ pub fn changes(
             changes.extend(later.filter(|one| one.at < span.length));
         }
     }
-    // What works again at an instant does so before something fails.
+    // At the same instant, repairs come before failures.
     changes.sort_by_key(|change| (change.at, change.fails));
     Ok(changes)
 }
 
-/// Failures and repairs of one part, in turn.
+/// Returns alternating failures and repairs of one part.
 fn of_part(
     rate: &FailureRate,
     place: usize,
@@ -77,7 +77,7 @@ fn of_part(
     let (mut at, mut changes) = (Milliseconds::ZERO, Vec::new());
     let mut fails = true;
     loop {
-        // A repair of no time would be no failure.
+        // A repair in zero time would undo the failure.
         let time = if fails { exponential(rate.mtbf) } else { exponential(rate.repair) };
         at = Milliseconds(at.get().saturating_add(time.get().max(1)));
         if at >= length {

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses of an earlier result of months, so that other months of the same jobs need no runs. On another fabric, or with more
-//! GPUs, they stand in: what belongs to steps is stretched as the closed forms of the steps are, and the result says so.
+//! Losses from an earlier result of months, which let other months of the same jobs do without
+//! runs. On another fabric or with more GPUs they are an approximation: losses in steps are scaled
+//! with the closed forms of the steps, and the result records that.
 
 use serde::Serialize;
 
 use super::{Case, CaseRun, Cause, JobLossSample, LossSample, TrainedJob};
 use crate::scenario::{KnownLosses, KnownRun, LossPart, RunLoss};
 
-/// Where losses are from, if not from runs of this scenario.
+/// The source of losses that are not from runs of this scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LossesFrom {
     /// The file.
     pub file: String,
-    /// Who commanded in its runs.
+    /// The control plane of its runs.
     pub control: String,
     /// GPUs of its jobs, in the order of the jobs here.
     pub gpus: Vec<u64>,
-    /// By how much steps are stretched, for each job.
+    /// By job, the factor by which steps are scaled.
     pub stretched: Vec<f64>,
-    /// Whether they are of another fabric, and stand in for this one: assumed.
+    /// Whether they come from another fabric and are only assumed to apply to this one.
     pub stand_in: bool,
 }
 
-/// A loss as documents have it.
+/// Converts a loss to its form in documents.
 pub(super) fn written(job: &TrainedJob, loss: &JobLossSample) -> RunLoss {
     let part = |(cause, time): &(Cause, i128)| LossPart {
         cause: cause.key().to_owned(),
@@ -37,12 +38,13 @@ pub(super) fn written(job: &TrainedJob, loss: &JobLossSample) -> RunLoss {
     }
 }
 
-/// Picoseconds as documents have them: a hundred days are fewer than fit.
+/// Converts picoseconds to their form in documents, which holds more than a hundred days.
 fn saturated(time: i128) -> i64 {
     i64::try_from(time).unwrap_or(if time < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// The same for steps that are so many times as long. A part of no known cause is left out.
+/// Converts a loss from its form in documents and scales it by `stretch`. Parts with unknown causes
+/// are left out.
 fn read(loss: &RunLoss, stretch: f64) -> JobLossSample {
     let stretched = |time: i64| (time as f64 * stretch) as i128;
     let part = |part: &LossPart| {
@@ -55,7 +57,7 @@ fn read(loss: &RunLoss, stretch: f64) -> JobLossSample {
     JobLossSample { once, slower: stretched(loss.slower_ps) }
 }
 
-/// Every run, for these jobs; on another fabric parts have other places.
+/// Returns every run for these jobs. On another fabric, parts have other indices.
 pub(super) fn runs(known: &KnownLosses, jobs: &[TrainedJob], from: &LossesFrom) -> Vec<CaseRun> {
     let run = |run: &KnownRun| {
         let of = |(job, stretch): (&TrainedJob, &f64)| {

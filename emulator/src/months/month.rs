@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One month: jobs train over failures and repairs, and every GPU-hour has a cause.
+//! One month: jobs train through failures and repairs, and every GPU-hour has a cause.
 //!
-//! Work is counted in the time that it takes without a failure, as a fluid: a part of a step counts.
+//! Work is counted continuously, including fractions of steps, in the time that it takes without
+//! failures.
 
 use std::collections::BTreeMap;
 
@@ -15,55 +16,54 @@ use super::seats::Seats;
 use super::{Answer, Cause, LossSample, LossTable};
 use crate::substrate::AnyPart;
 
-/// Picoseconds of a millisecond.
 const MILLISECOND: i128 = 1_000_000_000;
 
-/// What a month came to. Times are picoseconds of one GPU.
+/// The result of a month. Times are in GPU-picoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Month {
-    /// All GPUs, all the time.
+    /// The time of all GPUs.
     pub capacity: i128,
-    /// Work that counted, in the time that it takes without failures.
+    /// Useful work, in the time that it takes without failures.
     pub useful: i128,
-    /// The same times the utilisation of its steps.
+    /// Useful work multiplied by the utilisation of its steps.
     pub utilised: f64,
     /// Time in which jobs had all their GPUs.
     pub allocated: i128,
-    /// What was lost, by cause: adds up to `capacity - useful`.
+    /// Losses by cause, which add up to `capacity - useful`.
     pub lost: BTreeMap<Cause, i128>,
-    /// Parts that failed.
+    /// The number of failed parts.
     pub failures: u64,
-    /// Failures that cost a job anything.
+    /// The number of failures that cost a job time.
     pub hits: u64,
-    /// Times that a job waited for nodes.
+    /// How often a job waited for nodes.
     pub waits: u64,
 }
 
 impl Month {
-    /// What was lost for any cause.
+    /// Returns the total loss.
     #[must_use]
     pub fn lost_time(&self) -> i128 {
         self.capacity - self.useful
     }
 
-    /// Time in steps that counted, with what they took longer.
+    /// Returns the time in useful steps, including their slowdown.
     fn productive(&self) -> i128 {
         self.useful + self.lost.get(&Cause::SlowerSteps).copied().unwrap_or(0)
     }
 
-    /// Share of all GPU time in which jobs had all their GPUs.
+    /// Returns the share of all GPU time in which jobs had all their GPUs.
     #[must_use]
     pub fn scheduling(&self) -> f64 {
         ratio(self.allocated, self.capacity)
     }
 
-    /// Share of that in steps that counted.
+    /// Returns the share of allocated time in useful steps.
     #[must_use]
     pub fn runtime(&self) -> f64 {
         ratio(self.productive(), self.allocated)
     }
 
-    /// Utilisation of the GPUs in these steps.
+    /// Returns the utilisation of the GPUs in useful steps.
     #[must_use]
     pub fn program(&self) -> f64 {
         self.utilised / self.productive().max(1) as f64
@@ -78,19 +78,19 @@ fn ratio(part: i128, whole: i128) -> f64 {
 struct Out {
     part: AnyPart,
     place: usize,
-    /// By job: what every step takes longer while of its kind it alone is out.
+    /// By job, the additional time of a step if it is the only part of its kind that is out.
     alone: Vec<i128>,
 }
 
-/// All jobs of a table under way.
+/// All jobs of a table during a month.
 struct Cluster<'a> {
     table: &'a LossTable,
     jobs: Vec<Training<'a>>,
     seats: Seats,
-    /// Picoseconds since the span began.
+    /// Picoseconds since the start of the span.
     now: i128,
     open: Vec<Out>,
-    /// By job: what every step takes longer with the nodes that are out, where those are several.
+    /// By job, the additional time of a step with the nodes that are out, if there are several.
     together: Vec<i128>,
     month: Month,
 }
@@ -100,12 +100,12 @@ impl Cluster<'_> {
         self.open.iter().filter(|out| out.part == AnyPart::Node).count()
     }
 
-    /// GPUs that running jobs work with.
+    /// Counts the GPUs held by running jobs.
     fn held(&self) -> i128 {
         self.jobs.iter().filter(|one| one.waits.is_none()).map(Training::held).sum()
     }
 
-    /// GPUs that work and belong to a replica which its job goes on without.
+    /// Counts the working GPUs of replicas that their jobs leave out.
     fn left_out(&self) -> i128 {
         let of = |(at, one): (usize, &Training<'_>)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
@@ -119,12 +119,12 @@ impl Cluster<'_> {
         gpus.min(i128::from(self.table.gpus))
     }
 
-    /// GPUs that work and that no running job has.
+    /// Counts the working GPUs that no running job has.
     fn free(&self) -> i128 {
         i128::from(self.table.gpus) - self.gpus_out() - self.held() - self.left_out()
     }
 
-    /// Time passes; replicas that are ready meanwhile are taken up when they are.
+    /// Advances time, and adds replicas again as they become ready.
     fn advance_to(&mut self, until: i128) {
         while let Some(ready) = self.seats.next_ready().filter(|ready| *ready < until) {
             self.advance(ready.max(self.now) - self.now);
@@ -174,7 +174,7 @@ impl Cluster<'_> {
             self.together = self.slower(sample);
         }
         self.open.push(Out { part: change.part, place: change.place, alone });
-        // What is done again is done in steps as they are from now on.
+        // Repeated work takes steps with the new slowdown.
         self.set_steps();
         let is_node = change.part == AnyPart::Node;
         let mut cost = is_node && self.leave_out(change.place, choice);
@@ -206,7 +206,8 @@ impl Cluster<'_> {
         self.month.hits += u64::from(cost);
     }
 
-    /// A node of an elastic job dies: the job goes on without its replicas, or waits. Whether it cost anything.
+    /// Handles the failure of a node of an elastic job, which continues without the node's replicas
+    /// or waits. Returns whether that cost time.
     fn leave_out(&mut self, node: usize, choice: f64) -> bool {
         let Some((at, is_news)) = self.seats.fails(node) else { return false };
         self.jobs[at].left_out = self.seats.left_out(at).0;
@@ -231,7 +232,7 @@ impl Cluster<'_> {
         self.seats.fill(idle as usize, self.now);
     }
 
-    /// GPUs that work, and that no job has that runs or keeps its nodes while it waits.
+    /// Counts the working GPUs outside of jobs that run or that keep their nodes while they wait.
     fn idle(&self) -> i128 {
         let kept = |(at, one): (usize, &Training<'_>)| {
             let vacant = self.seats.vacant(at) as i128 * i128::from(self.table.gpus_per_node);
@@ -241,7 +242,7 @@ impl Cluster<'_> {
         self.free() - self.jobs.iter().enumerate().filter(keeps).map(kept).sum::<i128>()
     }
 
-    /// An elastic job that waits begins again if enough replicas have their nodes.
+    /// Restarts a waiting elastic job if enough replicas have their nodes.
     fn try_again(&mut self, at: usize) {
         let without = self.seats.left_out(at).1;
         let one = &mut self.jobs[at];
@@ -254,7 +255,7 @@ impl Cluster<'_> {
         one.resume();
     }
 
-    /// By job: what every step takes longer after a run.
+    /// Returns, by job, the additional time of a step after a run.
     fn slower(&self, sample: Option<&LossSample>) -> Vec<i128> {
         let of = |at: usize| {
             let loss = sample.and_then(|sample| sample.jobs[at].as_ref());
@@ -263,7 +264,7 @@ impl Cluster<'_> {
         (0..self.jobs.len()).map(of).collect()
     }
 
-    /// Steps are as long as what is out makes them: nodes together, and each other part besides.
+    /// Updates the slowdown of steps: the nodes that are out together, plus each other part.
     fn set_steps(&mut self) {
         let nodes = self.nodes_out();
         for (at, one) in self.jobs.iter_mut().enumerate() {
@@ -277,7 +278,8 @@ impl Cluster<'_> {
         }
     }
 
-    /// There are too few nodes for all jobs: one of them waits, the likelier the more GPUs it has.
+    /// Makes one job wait because there are too few nodes for all. Its probability grows with its
+    /// GPUs.
     fn stop_one(&mut self, choice: f64) {
         let mut left = (self.held() as f64 * choice) as i128;
         let running = self.jobs.iter_mut().filter(|one| one.waits.is_none());
@@ -314,7 +316,8 @@ impl Cluster<'_> {
     }
 }
 
-/// Jobs train for `length` over these changes; the seed draws what each failure costs from the table.
+/// Simulates the jobs for `length` over these changes. The cost of each failure is drawn from the
+/// table with the seed.
 #[must_use]
 pub fn month(table: &LossTable, changes: &[PartChange], length: Milliseconds, seed: Seed) -> Month {
     let mut cluster = Cluster {

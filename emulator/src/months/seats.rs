@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! On which nodes the replicas of elastic jobs are, which are left out, and when they are ready again.
+//! The nodes of the replicas of elastic jobs: which replicas are left out, and when they are ready
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, LossTable, TrainedJob};
 
-/// GPUs of one node, as part of some replicas of a job.
+/// The GPUs of one node, as the job and the replicas to which they belong.
 type Seat = (usize, Vec<u32>);
 
-/// A replica that its job goes on without.
+/// A replica that its job leaves out.
 #[derive(Clone, Copy, Debug)]
 struct LeftOut {
-    /// Seats of it without a node.
+    /// The number of its seats without a node.
     vacant: usize,
-    /// When it is ready, in picoseconds since the span began. `None` while it has not all of its nodes.
+    /// When it is ready, in picoseconds since the start of the span. `None` while nodes are
+    /// missing.
     ready: Option<i128>,
 }
 
@@ -23,7 +25,7 @@ pub(super) struct Seats {
     broken: BTreeSet<usize>,
     vacant: Vec<Seat>,
     left_out: BTreeMap<(usize, u32), LeftOut>,
-    /// By job: what a replica takes to be ready. `None` if it is not elastic.
+    /// By job, how long a replica takes to get ready. `None` if the job is not elastic.
     start: Vec<Option<i128>>,
 }
 
@@ -52,7 +54,8 @@ impl Seats {
         }
     }
 
-    /// A node dies: the job that it was part of, and whether it has replicas to leave out that it had until now.
+    /// Handles the failure of a node. Returns its job, and whether the job has to leave out
+    /// replicas that it had until now.
     pub(super) fn fails(&mut self, node: usize) -> Option<(usize, bool)> {
         self.broken.insert(node);
         let (job, replicas) = self.of_node.get_mut(node)?.take()?;
@@ -73,7 +76,7 @@ impl Seats {
         self.broken.remove(&node);
     }
 
-    /// Puts working nodes that no job has into vacant seats, as many as there are `idle`.
+    /// Puts up to `idle` working nodes without a job into vacant seats.
     pub(super) fn fill(&mut self, mut idle: usize, now: i128) {
         while idle > 0 && !self.vacant.is_empty() {
             let is_free =
@@ -92,12 +95,12 @@ impl Seats {
         }
     }
 
-    /// When a replica is ready next.
+    /// Returns when the next replica is ready.
     pub(super) fn next_ready(&self) -> Option<i128> {
         self.left_out.values().filter_map(|out| out.ready).min()
     }
 
-    /// Takes up what is ready by `now`. The jobs that do.
+    /// Adds the replicas that are ready by `now` again. Returns their jobs.
     pub(super) fn take_up(&mut self, now: i128) -> BTreeSet<usize> {
         let is_ready = |out: &LeftOut| out.ready.is_some_and(|ready| ready <= now);
         let ready = self.left_out.iter().filter(|(_, out)| is_ready(out));
@@ -108,18 +111,18 @@ impl Seats {
         ready.into_iter().map(|(job, _)| job).collect()
     }
 
-    /// A job begins again as a whole, with every replica that has its nodes.
+    /// Restarts a job with every replica that has its nodes.
     pub(super) fn begins_again(&mut self, job: usize) {
         self.left_out.retain(|(of, _), out| *of != job || out.vacant > 0);
     }
 
-    /// Replicas of a job that are left out; and those of them that have not all of their nodes.
+    /// Counts the replicas of a job that are left out, and those of them that lack nodes.
     pub(super) fn left_out(&self, job: usize) -> (u32, u32) {
         let of = self.left_out.iter().filter(|((of, _), _)| *of == job);
         of.fold((0, 0), |(all, without), (_, out)| (all + 1, without + u32::from(out.vacant > 0)))
     }
 
-    /// Seats of a job without a node.
+    /// Counts the seats of a job without a node.
     pub(super) fn vacant(&self, job: usize) -> usize {
         self.vacant.iter().filter(|(of, _)| *of == job).count()
     }

@@ -1,54 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table that months draw from: what each kind of failure cost, in runs.
+//! The table from which months draw: the cost of each kind of failure, measured in runs.
 
 use super::{Case, Cause, TrainedJob};
 use crate::substrate::AnyPart;
 
-/// What a failure cost a job in a run, in picoseconds.
+/// The cost of a failure for a job in a run, in picoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobLossSample {
-    /// Once, cause by cause, in the order in which they come.
+    /// The one-time losses by cause, in order of time.
     pub once: Vec<(Cause, i128)>,
-    /// What every step takes longer from then on than without any failure, for all that is out then.
+    /// The additional time of every later step compared with a step without failures, for all parts
+    /// that are out.
     pub slower: i128,
 }
 
-/// What a failure cost in a run.
+/// The cost of a failure in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossSample {
-    /// By job. `None` for one that could not go on.
+    /// By job. `None` for a job that could not continue.
     pub jobs: Vec<Option<JobLossSample>>,
 }
 
-/// What each kind of failure cost, in runs.
+/// The cost of each kind of failure, measured in runs.
 #[derive(Clone, Debug)]
 pub struct LossTable {
-    /// The jobs, without a failure.
+    /// The jobs without failures.
     pub jobs: Vec<TrainedJob>,
-    /// GPUs that the bill is about: those of these jobs, and those that no job has.
+    /// The number of GPUs in the bill: those of these jobs and the spare ones.
     pub gpus: u64,
-    /// GPUs of a node.
+    /// GPUs per node.
     pub gpus_per_node: u64,
     rows: Vec<CaseKind>,
 }
 
-/// The runs of a kind of part, with so many nodes out already.
+/// The runs for a kind of part with this number of nodes already out.
 #[derive(Clone, Debug)]
 struct CaseKind {
     part: AnyPart,
     out: usize,
-    /// Each with the place of the part that failed.
+    /// Each run with the index of the failed part.
     runs: Vec<(usize, LossSample)>,
 }
 
 impl LossTable {
-    /// A table of these jobs without any run.
+    /// Creates a table of these jobs without any run.
     #[must_use]
     pub fn new(jobs: Vec<TrainedJob>, gpus: u64, gpus_per_node: u64) -> Self {
         Self { jobs, gpus, gpus_per_node, rows: Vec::new() }
     }
 
-    /// Adds what was found in a run of `case`, in which the part at `place` failed.
+    /// Adds the result of a run of `case` in which the part with index `place` failed.
     pub fn add(&mut self, case: &Case, place: usize, sample: LossSample) {
         let Case { part, out, .. } = *case;
         match self.rows.iter_mut().find(|row| (row.part, row.out) == (part, out)) {
@@ -57,8 +58,9 @@ impl LossTable {
         }
     }
 
-    /// The runs of a part with so many nodes out, or else with the nearest number below that was run: those in which this
-    /// very part failed, where there are any, or else all of its kind.
+    /// Returns the runs for a part with this number of nodes out, or with the nearest lower number
+    /// for which there are runs. These are the runs in which this very part failed, or if there are
+    /// none, all of its kind.
     #[must_use]
     pub fn samples(&self, (part, place): (AnyPart, usize), out: usize) -> Vec<&LossSample> {
         let fits = self.rows.iter().filter(|row| row.part == part && row.out <= out);
@@ -68,7 +70,8 @@ impl LossTable {
         if own.is_empty() { row.runs.iter().map(|(_, sample)| sample).collect() } else { own }
     }
 
-    /// What the death of a node cost an elastic job in runs in which it hit the job.
+    /// Returns the cost of a node failure for an elastic job, from the runs in which it hit the
+    /// job.
     #[must_use]
     pub fn losses_of_elastic(&self, job: usize) -> Vec<&JobLossSample> {
         let runs =
@@ -77,7 +80,7 @@ impl LossTable {
         losses.filter(|loss| !loss.once.is_empty()).collect()
     }
 
-    /// Every kind of part with the nodes out and the runs of that.
+    /// Returns the runs by kind of part and number of nodes out.
     pub fn rows(&self) -> impl Iterator<Item = (AnyPart, usize, Vec<&LossSample>)> + '_ {
         self.rows.iter().map(|row| {
             let samples = row.runs.iter().map(|(_, sample)| sample);
@@ -85,13 +88,13 @@ impl LossTable {
         })
     }
 
-    /// GPUs of all jobs.
+    /// Returns the number of GPUs of all jobs.
     #[must_use]
     pub fn gpus_of_jobs(&self) -> u64 {
         self.jobs.iter().map(|job| job.gpus).sum()
     }
 
-    /// Whole nodes that no job has.
+    /// Returns the number of whole nodes without a job.
     #[must_use]
     pub fn spare_nodes(&self) -> usize {
         (self.gpus.saturating_sub(self.gpus_of_jobs()) / self.gpus_per_node.max(1)) as usize

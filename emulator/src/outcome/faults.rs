@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each fault did: to groups, to flows and to phases; and its line for people.
+//! Effects of each fault on groups, flows and phases, and their line of text.
 
 use std::fmt;
 
@@ -9,80 +9,84 @@ use serde::{Deserialize, Serialize};
 
 use super::{JobLoss, Stage};
 
-/// What one fault did, and how it was healed.
+/// The effects of one fault, and the recovery from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FaultResult {
-    /// What broke.
+    /// The broken parts.
     pub parts: Vec<String>,
-    /// How, as it is written.
+    /// The effect, as written in the scenario.
     pub effect: String,
-    /// When it broke. `None` if the run never came there.
+    /// When it began. `None` if the run ended before.
     #[serde(rename = "at_ps")]
     pub at: Option<SimTime>,
-    /// When the control plane knew.
+    /// When the control plane detected it.
     #[serde(rename = "detected_ps")]
     pub detected: Option<SimTime>,
-    /// When the next plan was there.
+    /// When the next plan was ready.
     #[serde(rename = "replanned_ps")]
     pub replanned: Option<SimTime>,
-    /// When the last transceiver was lit again and the last group went on; nothing if one never did.
+    /// When the last transceiver was lit again and the last group continued. `None` if that never
+    /// happened.
     #[serde(rename = "restored_ps")]
     pub restored: Option<SimTime>,
-    /// Why that never came, where groups still wait for it. `None` if it came, or none waits.
+    /// Why groups still wait for restoration. `None` if it was restored or no group waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_restored: Option<NotRestored>,
     /// When the part worked again. `None` if it never did.
     #[serde(rename = "repaired_ps")]
     pub repaired: Option<SimTime>,
-    /// Bundles that switched.
+    /// Number of bundles that switched.
     pub bundles_switched: usize,
-    /// Shortest and longest time a bundle was dark.
+    /// Shortest and longest dark time of a bundle.
     #[serde(rename = "dark_ps")]
     pub dark: Option<[Picoseconds; 2]>,
-    /// How long its receivers then took until they passed bits on, as the fabric has it. `None` where no bundle switched.
+    /// How long the receivers needed to lock afterwards, according to the fabric. `None` if no
+    /// bundle switched.
     #[serde(rename = "relock_ps", default, skip_serializing_if = "Option::is_none")]
     pub relock: Option<Picoseconds>,
     /// Groups whose collectives it stopped or delayed.
     pub groups_affected: Vec<GroupId>,
-    /// Groups of jobs that train which end every step at the same picosecond in a run without this fault. `None` if that
-    /// was not run.
+    /// Groups of training jobs that end every step at the same picosecond in a run without this
+    /// fault. `None` if there is no such run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_unaffected: Option<Vec<GroupId>>,
-    /// What the next two figures count: hosts where nothing says how many GPUs a host has.
+    /// The unit of the next two figures: hosts if the number of GPUs per host is unknown.
     #[serde(default, skip_serializing_if = "EndpointKind::is_gpus")]
     pub counted: EndpointKind,
-    /// GPUs of these groups.
+    /// GPUs of the affected groups.
     pub gpus_affected: u64,
-    /// GPUs that went out of service: those of the part that broke, and of groups that were lost.
+    /// GPUs that went out of service: those of the broken part and of lost groups.
     pub gpus_lost: u64,
-    /// How much later than without faults the slowest of these groups, or of the workloads it moved, ended; nothing
-    /// if one of them has work left.
+    /// How much later than without faults the slowest affected group or workload ended. `None` if
+    /// one of them has work left.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
-    /// What the daemon did about it, stage by stage; empty where the control plane is assumed.
+    /// The daemon's recovery by stage. Empty if the control plane is modelled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Stage>,
-    /// What jobs that train lost for it, cause by cause. Empty where no run without it is there, or a job has steps left.
+    /// Losses of training jobs by cause. Empty if there is no run without the fault or a job has
+    /// steps left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<JobLoss>,
-    /// What it did to traffic between hosts.
+    /// Effects on traffic between hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<TrafficImpact>,
-    /// What it did to the phases of a step.
+    /// Effects on the phases of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phases: Option<PhaseImpact>,
 }
 
-/// Why groups still wait for what follows a fault.
+/// Why groups still wait for recovery from a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotRestored {
-    /// A bundle in loopback fell silent. Its light reaches no neighbour that could miss it, and for the daemon silence alone
-    /// is no death: the same is seen of a module that works behind a cut management line.
+    /// A bundle in loopback stopped responding. Its light reaches no neighbour that could miss it,
+    /// and the daemon does not treat silence alone as a failure, because a working module behind a
+    /// cut management line looks the same.
     InLoopback,
-    /// It was detected, and too few nodes are left to form its groups again.
+    /// The fault was detected, but too few nodes are left to form its groups again.
     NoNodes,
-    /// It was not detected before the run ended.
+    /// The fault was not detected before the run ended.
     NotDetected,
 }
 
@@ -98,14 +102,14 @@ impl fmt::Display for NotRestored {
     }
 }
 
-/// What stands at the ends of a network.
+/// The kind of endpoints of a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndpointKind {
     /// GPUs of a fabric.
     #[default]
     Gpus,
-    /// Hosts of a network written in place.
+    /// Hosts of a network defined in the scenario.
     Hosts,
 }
 
@@ -122,52 +126,52 @@ impl EndpointKind {
     }
 }
 
-/// What a fault did to the phases of a step.
+/// Effects of a fault on the phases of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseImpact {
-    /// Circuits that lost their light or their test because of it, over the whole run.
+    /// Circuits that lost their light or failed their test because of it, over the whole run.
     pub circuits_lost: usize,
-    /// Changes that were missed, for there was no control plane to command them.
+    /// Changes missed because the control plane was down.
     pub changes_missed: u32,
     /// Leaves at the ends of these circuits.
     pub leaves_affected: Vec<LeafId>,
-    /// Packets lost with this fault alone, beyond those without any.
+    /// Packets lost with only this fault, beyond those lost without faults.
     pub packets_lost: u64,
-    /// Phases that took at least a thousandth longer with this fault alone than without, as
+    /// Phases that took at least a thousandth longer with only this fault than without faults, as
     /// `step/phase`.
     pub phases_slowed: Vec<String>,
-    /// How much longer all steps took with this fault alone. `None` if they never ended.
+    /// How much longer all steps took with only this fault. `None` if they never ended.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
 }
 
-/// What a fault did to flows.
+/// Effects of a fault on flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficImpact {
-    /// Flows that were on its links when it happened.
+    /// Flows on its links when it began.
     pub flows_hit: u64,
-    /// Flows that ended at another picosecond than without faults, or not at all, for it.
+    /// Flows that, because of it, never ended or ended at another picosecond than without faults.
     pub flows_moved: u64,
-    /// Flows that were given up, for nothing leads around it.
+    /// Flows that were abandoned because no path around it exists.
     pub flows_given_up: u64,
-    /// Workloads of the flows that moved.
+    /// Workloads of the moved flows.
     pub workloads: Vec<String>,
-    /// Hosts at the ends of the flows that moved.
+    /// Hosts at the ends of the moved flows.
     pub hosts: Vec<String>,
 }
 
 impl FaultResult {
-    /// What broke, as it is written.
+    /// Returns the names of the broken parts.
     #[must_use]
     pub fn what(&self) -> String {
         self.parts.join(", ")
     }
 }
 
-/// Groups that are written one by one.
+/// Maximum number of groups listed individually.
 const FEW_GROUPS: usize = 8;
 
-/// Groups in order, by name; many as stretches: `g0-g63`.
+/// Returns the names of sorted groups. Long lists are shortened to ranges such as `g0-g63`.
 #[must_use]
 pub fn listed(groups: &[GroupId]) -> String {
     let stretches = groups.chunk_by(|a, b| groups.len() > FEW_GROUPS && a.0 + 1 == b.0);
@@ -186,7 +190,7 @@ impl FaultResult {
     }
 }
 
-/// One line: when it was known, planned around and restored, and what it affected.
+/// Writes one line: when the fault was detected, planned around and restored, and what it affected.
 impl fmt::Display for FaultResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = self.what();
@@ -286,7 +290,7 @@ impl fmt::Display for PhaseImpact {
     }
 }
 
-/// Of what can happen, what did; `nothing` where none of it did.
+/// Writes the effects that occurred, or `nothing` if there are none.
 fn what_happened<const N: usize>(
     f: &mut fmt::Formatter<'_>,
     parts: [(u64, String); N],
@@ -297,7 +301,7 @@ fn what_happened<const N: usize>(
     f.write_str(&if parts.is_empty() { nothing.to_owned() } else { parts.join(", ") })
 }
 
-/// A number with its noun.
+/// Formats a number with its noun.
 fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }

@@ -1,55 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How busy links were, and how full the queues before them.
+//! Utilisation of links, and the queues before them.
 
 use lightloom_units::{Bytes, Picoseconds};
 use serde::Serialize;
 
-/// Links of one kind together.
+/// All links of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkClass {
-    /// `gpu-gpu` copper, `fibre`, `gpu-tor`, `tor-gpu`, `switch-switch`.
+    /// `gpu-gpu` (copper), `fibre`, `gpu-tor`, `tor-gpu` or `switch-switch`.
     pub class: &'static str,
-    /// How many there are, each direction counted.
+    /// The number of links, counting each direction.
     pub links: usize,
-    /// How many carried packets.
+    /// The number of links that carried packets.
     pub links_used: usize,
-    /// Mean over the links that carried packets, of the whole run.
+    /// Mean utilisation over the whole run of the links that carried packets.
     pub utilisation_mean: f64,
-    /// That of the busiest.
+    /// Utilisation of the busiest link.
     pub utilisation_max: f64,
-    /// What packets found before them in the queue.
+    /// The queue that packets found.
     pub queue: QueueResult,
-    /// The busiest links, busiest first.
+    /// The busiest links, in descending order.
     pub busiest: Vec<LinkResult>,
 }
 
-/// What packets found before them in the queues of a class of links.
+/// The queue that packets found at a class of links.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct QueueResult {
-    /// Packets counted. Hosts hold their data back in memory: only their acknowledgements queue.
+    /// The number of packets counted. Hosts hold data back in memory, so only their
+    /// acknowledgements queue.
     pub packets: u64,
-    /// Half of the packets found no more.
+    /// Half of the packets found no more, in bytes.
     pub p50_bytes: Bytes,
-    /// 99 of 100 packets found no more.
+    /// 99 % of the packets found no more, in bytes.
     pub p99_bytes: Bytes,
-    /// 999 of 1,000 packets found no more.
+    /// 99.9 % of the packets found no more, in bytes.
     pub p999_bytes: Bytes,
-    /// None found more, to three digits.
+    /// The longest queue that a packet found, to three digits, in bytes.
     pub max_bytes: Bytes,
-    /// Packets by the queue they found: at most so many bytes, and more than the row before; powers of two.
+    /// Packets by the queue they found. Row limits are powers of two; a row excludes the rows
+    /// before it.
     pub histogram: Vec<QueueRow>,
 }
 
 /// One row of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct QueueRow {
-    /// At most so many bytes.
+    /// The upper limit of the row, in bytes.
     pub at_most_bytes: Bytes,
-    /// So many packets.
+    /// The number of packets.
     pub packets: u64,
 }
 
-/// One link, one direction.
+/// One direction of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LinkResult {
     /// Its ends.
@@ -58,13 +60,13 @@ pub struct LinkResult {
     pub utilisation: f64,
     /// Bytes put on the wire.
     pub bytes: Bytes,
-    /// Packets that found the queue full.
+    /// Packets dropped at a full queue.
     pub dropped: u64,
-    /// Packets that were marked.
+    /// Marked packets.
     pub marked: u64,
-    /// Packets lost on it while it was dark or wrong.
+    /// Packets lost on it while it was dark or faulty.
     pub lost: u64,
-    /// Time in which its far end had it pause some priority.
+    /// Time in which its far end paused at least one priority.
     #[serde(rename = "paused_ps")]
     pub paused: Picoseconds,
 }

@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fault cost a job that trains.
+//! The cost of a fault for a training job.
 
 use std::fmt;
 
 use lightloom_units::Picoseconds;
 use serde::{Deserialize, Serialize};
 
-/// Picoseconds of an hour.
 const HOUR: f64 = 3.6e15;
 
-/// What a fault cost a job: its steps beside those of the run without the fault. The causes add up to `late`; one that
-/// takes less time than without is negative. Picoseconds.
+/// The cost of a fault for a job, from its steps with and without the fault, in picoseconds. The
+/// causes add up to `late`; a cause that took less time than without the fault is negative.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLoss {
     /// The job.
     pub job: String,
-    /// Its GPUs.
+    /// Its number of GPUs.
     pub gpus: u64,
     /// How much later its last step ended.
     #[serde(rename = "late_ps")]
     pub late: i64,
-    /// Waiting for the control plane and for light, from the fault on.
+    /// Waiting for the control plane and for light after the fault.
     #[serde(rename = "outage_ps")]
     pub outage: i64,
-    /// Work that was done and lost, and is done again.
+    /// Lost work that is repeated.
     #[serde(rename = "redone_ps")]
     pub redone: i64,
-    /// Sharing links with others.
+    /// Sharing links with other traffic.
     #[serde(rename = "contention_ps")]
     pub contention: i64,
-    /// Waiting for circuits that move.
+    /// Waiting for changes of circuits.
     #[serde(rename = "transition_ps")]
     pub transition: i64,
-    /// Exchange, alone on its way.
+    /// Exchange without contention.
     #[serde(rename = "exchange_ps")]
     pub exchange: i64,
-    /// Computing.
+    /// Computation.
     #[serde(rename = "compute_ps")]
     pub compute: i64,
-    /// Generation: weights and caches that a replica fetches and works on before it goes on; absent where there is none.
+    /// Generation: weights and caches that a replica fetches and processes before it continues.
+    /// Absent without generation.
     #[serde(rename = "generation_ps", default, skip_serializing_if = "is_nothing")]
     pub generation: i64,
 }
@@ -48,19 +48,19 @@ fn is_nothing(time: &i64) -> bool {
 }
 
 impl JobLoss {
-    /// Whether the job was as without the fault.
+    /// Returns whether the fault had no effect on the job.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.late == 0 && self.causes().iter().all(|(_, time)| *time == 0)
     }
 
-    /// What it lost, in GPU-hours.
+    /// Returns the loss in GPU-hours.
     #[must_use]
     pub fn gpu_hours(&self) -> f64 {
         self.late as f64 * self.gpus as f64 / HOUR
     }
 
-    /// Each cause with its time; they add up.
+    /// Returns each cause with its time; the times add up to `late`.
     #[must_use]
     pub fn causes(&self) -> [(&'static str, i64); 7] {
         [
@@ -75,7 +75,7 @@ impl JobLoss {
     }
 }
 
-/// One line: how late, and for what.
+/// Writes one line: the delay and its causes.
 impl fmt::Display for JobLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gpu_seconds = self.gpu_hours() * 3600.0;
@@ -95,7 +95,7 @@ impl fmt::Display for JobLoss {
     }
 }
 
-/// A time with its sign, where it is less than none.
+/// Formats a time with its sign if it is negative.
 fn signed(time: i64) -> String {
     let sign = if time < 0 { "-" } else { "" };
     format!("{sign}{}", Picoseconds(time.unsigned_abs()))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of a result: those of a fabric's phases, or those of jobs that train.
+//! Steps of a result: of a fabric's phases or of training jobs.
 
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
@@ -12,12 +12,12 @@ use super::StepResult;
 pub enum Steps {
     /// The sums over the phases of the fabric's step.
     OfPhases(Vec<StepResult>),
-    /// Steps of jobs that train, job after job.
+    /// Steps of training jobs, grouped by job.
     OfJobs(Vec<JobStep>),
 }
 
 impl Steps {
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match self {
@@ -26,7 +26,7 @@ impl Steps {
         }
     }
 
-    /// What packets took for each; `None` for those that never ended.
+    /// Returns the measured time of each step, or `None` for a step that never ended.
     pub fn took(&self) -> impl Iterator<Item = Option<Picoseconds>> + '_ {
         let (phases, jobs): (&[StepResult], &[JobStep]) = match self {
             Self::OfPhases(steps) => (steps, &[]),
@@ -36,7 +36,7 @@ impl Steps {
         of_phases.chain(jobs.iter().map(JobStep::took))
     }
 
-    /// The steps of phases.
+    /// Returns the steps of phases.
     #[must_use]
     pub fn of_phases(&self) -> &[StepResult] {
         match self {
@@ -45,7 +45,7 @@ impl Steps {
         }
     }
 
-    /// The steps of jobs.
+    /// Returns the steps of jobs.
     #[must_use]
     pub fn of_jobs(&self) -> &[JobStep] {
         match self {
@@ -55,14 +55,14 @@ impl Steps {
     }
 }
 
-/// One step of a job that trains.
+/// One step of a training job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobStep {
     /// The job.
     pub job: String,
-    /// Its GPUs.
+    /// Its number of GPUs.
     pub gpus: u64,
-    /// Which step, from 0.
+    /// The index of the step, from 0.
     pub index: u32,
     /// When the step before it ended.
     #[serde(rename = "start_ps")]
@@ -73,34 +73,36 @@ pub struct JobStep {
     /// When it ended in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
-    /// Model operations, attention over the full mask, as a share of what its GPUs could do. `None` if it never ended.
+    /// Model FLOPs utilisation, counting attention over the full mask. `None` if the step never
+    /// ended.
     pub mfu: Option<f64>,
-    /// Its closed form: nothing hidden, no contention, no faults.
+    /// Its closed form: nothing overlapped, no contention, no faults.
     #[serde(rename = "closed_form_ps")]
     pub closed_form: Picoseconds,
-    /// Where the closed form sees the time go.
+    /// The closed form by part.
     pub closed_form_parts: ClosedForm,
-    /// Where the time went. `None` if it never ended.
+    /// The measured time by cause. `None` if the step never ended.
     pub why: Option<WhyResult>,
-    /// How often some of it was begun again.
+    /// How often a part of it was restarted.
     pub restarts: u32,
 }
 
 impl JobStep {
-    /// What it took. `None` if it never ended.
+    /// Returns its time, or `None` if it never ended.
     #[must_use]
     pub fn took(&self) -> Option<Picoseconds> {
         self.end.map(|end| end.since(self.start))
     }
 }
 
-/// Where the closed form sees the time of a step go.
+/// The closed form of a step by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ClosedForm {
-    /// Computing on the slowest stage, the optimizer, and waiting in the pipeline.
+    /// Computation on the slowest stage, the optimizer, and pipeline waiting.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
-    /// Generation of the samples, beside which training may go on; absent in a job that only trains.
+    /// Generation of the samples, with which training may overlap. Absent in a job that only
+    /// trains.
     #[serde(rename = "generation_ps", skip_serializing_if = "is_nothing")]
     pub generation: Picoseconds,
     /// Exchange by dimension.
@@ -121,10 +123,10 @@ pub struct Exposed {
     pub cp: Picoseconds,
     /// Expert parallelism.
     pub ep: Picoseconds,
-    /// Samples to the trainer and caches between replicas; absent in a job that only trains.
+    /// Samples to the trainer and caches between replicas. Absent in a job that only trains.
     #[serde(skip_serializing_if = "is_nothing")]
     pub samples: Picoseconds,
-    /// New weights to replicas; absent in a job that only trains.
+    /// New weights to replicas. Absent in a job that only trains.
     #[serde(skip_serializing_if = "is_nothing")]
     pub weights: Picoseconds,
 }
@@ -133,28 +135,29 @@ fn is_nothing(time: &Picoseconds) -> bool {
     time.0 == 0
 }
 
-/// Where the time of a step went: its critical path, by cause. The parts add up to the step, to the picosecond.
+/// The time of a step by cause, along its critical path. The parts add up exactly to the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WhyResult {
-    /// Computing on the critical path: that of other stages, for which a stage waits, is part of it.
+    /// Computation on the critical path, including that of other stages for which a stage waits.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
-    /// Generation on the critical path; absent where there is none.
+    /// Generation on the critical path. Absent without generation.
     #[serde(rename = "generation_ps", skip_serializing_if = "is_nothing")]
     pub generation: Picoseconds,
-    /// Exchange on the critical path, as long as it takes alone.
+    /// Exchange on the critical path, at its time without contention.
     #[serde(rename = "exposed_ps")]
     pub exposed: Exposed,
-    /// What exchange took longer than alone, without a fault.
+    /// Additional time of exchange because of contention, outside of faults.
     #[serde(rename = "contention_ps")]
     pub contention: Picoseconds,
     /// Waiting for a change of circuits.
     #[serde(rename = "transition_ps")]
     pub transition: Picoseconds,
-    /// From a fault until the groups it hit could go on, and what exchange took longer while a fault was there.
+    /// From a fault until the groups it hit could continue, and the additional time of exchange
+    /// during a fault.
     #[serde(rename = "fault_ps")]
     pub fault: Picoseconds,
-    /// Work that was done, lost and done again.
+    /// Lost work that was repeated.
     #[serde(rename = "restart_ps")]
     pub restart: Picoseconds,
 }

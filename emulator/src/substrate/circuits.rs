@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The leaves of a reconfigurable fat-tree: hosts below, a packet core above, and every circuit that a plan ever
-//! makes between them, lit or not.
+//! The leaves of a reconfigurable fat-tree: hosts below, a packet core above, and every circuit
+//! that a plan makes between them, lit or not.
 //!
 //! ```text
 //!   hosts of leaf i ══ leaf i ── circuits, one link each ── leaf j ══ hosts of leaf j
 //!                         └────── electrical core ──────────┘
 //! ```
 //!
-//! What a leaf sends as a whole leaves by one host with the joint rate of its GPUs, and the core is one switch with
-//! what a leaf may send and receive: the model of the planner, so that what differs between the two is what
-//! packets do. A circuit is a link of the circuit's own rate from leaf to leaf, not the electrical
-//! path with a delay.
+//! All traffic of a leaf leaves by one host with the joint rate of its GPUs. The core is one switch
+//! whose links have the rate at which a leaf may send and receive. This is the planner's model, so
+//! any difference between the two comes from packets. A circuit is a link from leaf to leaf at the
+//! circuit's own rate, not the electrical path with a delay.
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,16 @@ use lightloom_units::{BitsPerSecond, Picoseconds};
 
 use super::{DCN, OPTICAL, PacketSwitches, both_ways};
 
-/// From a host's interface to its leaf, the leaf's own latency included. An assumption.
+/// Delay from a host's interface to its leaf, including the latency of the leaf. Assumed.
 const HOST_DELAY: Picoseconds = Picoseconds::from_nanos(500);
-/// From leaf to leaf through an optical switch, and from leaf to core: 100 m of fibre and a switch's
-/// latency. An assumption.
+/// Delay from leaf to leaf through an optical switch, and from leaf to core: 100 m of fibre and the
+/// latency of a switch. Assumed.
 const FIBRE_DELAY: Picoseconds = Picoseconds::from_micros(1);
 
-/// Rate of the uplinks of a leaf that has none left, in bit/s: no plan sends anything over them.
+/// Rate of the uplinks of a leaf without uplinks, in bit/s: no plan uses them.
 const NO_RATE: f64 = 1.0;
 
-/// One hop of a flow's way.
+/// One hop of a flow's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneHop {
     /// The leaf where it begins.
@@ -40,31 +40,31 @@ pub(crate) struct LaneHop {
     pub(crate) lane: Lane,
 }
 
-/// How a flow goes from one leaf to another.
+/// The connection between two leaves that a flow takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
-    /// Over one circuit.
+    /// One circuit.
     Circuit(CrossConnect),
-    /// Over the electrical core.
+    /// The electrical core.
     Core,
-    /// Over a cable from leaf to leaf; the link leads from the lower leaf to the higher.
+    /// A cable from leaf to leaf, as the link from the lower leaf to the higher.
     Cable(LinkId),
 }
 
-/// Leaves with the meaning of their links.
+/// The leaves, with their circuits and other links.
 #[derive(Clone, Debug)]
 pub struct OpticalCircuits {
     network: ReconfigurableFatTree,
-    /// By leaf: its hosts.
+    /// By leaf, its hosts.
     hosts: Vec<VertexId>,
-    /// By leaf: its switch.
+    /// By leaf, its switch.
     leaves: Vec<VertexId>,
     core: Option<VertexId>,
-    /// By leaf: from its hosts up.
+    /// By leaf, the link up from its hosts.
     interfaces: Vec<LinkId>,
-    /// By leaf: into the core; none where there is no core.
+    /// By leaf, the link into the core. Empty without a core.
     uplinks: Vec<LinkId>,
-    /// By circuit: from leaf `a` to leaf `b`.
+    /// By circuit, the link from leaf `a` to leaf `b`.
     circuits: BTreeMap<CrossConnect, LinkId>,
     by_cable: BTreeMap<LinkId, CrossConnect>,
 }
@@ -74,7 +74,7 @@ fn cable(rate: f64, delay: Picoseconds, plane: Plane, switches: &PacketSwitches)
 }
 
 impl OpticalCircuits {
-    /// Hosts, leaves and core.
+    /// Adds hosts, leaves and the core.
     pub(super) fn lay(
         network: &ReconfigurableFatTree,
         switches: &PacketSwitches,
@@ -107,7 +107,7 @@ impl OpticalCircuits {
         }
     }
 
-    /// A link for each circuit.
+    /// Adds a link for each circuit.
     pub(super) fn add_circuits(
         &mut self,
         switches: &PacketSwitches,
@@ -124,7 +124,7 @@ impl OpticalCircuits {
         self.by_cable = self.circuits.iter().map(|(circuit, link)| (*link, *circuit)).collect();
     }
 
-    /// The fat-tree they belong to.
+    /// Returns the fat-tree.
     #[must_use]
     pub fn network(&self) -> &ReconfigurableFatTree {
         &self.network
@@ -138,33 +138,33 @@ impl OpticalCircuits {
         &self.leaves
     }
 
-    /// The hosts of a leaf.
+    /// Returns the joint host of a leaf.
     #[must_use]
     pub fn host(&self, leaf: usize) -> VertexId {
         self.hosts[leaf]
     }
 
-    /// Both directions between a leaf and its hosts.
+    /// Returns both directions between a leaf and its hosts.
     pub(crate) fn interface(&self, leaf: LeafId) -> [LinkId; 2] {
         both_ways(self.interfaces[leaf.index()])
     }
 
-    /// Whether there is an electrical core.
+    /// Returns whether there is an electrical core.
     pub(crate) fn has_core(&self) -> bool {
         !self.uplinks.is_empty()
     }
 
-    /// Both directions of a circuit.
+    /// Returns both directions of a circuit.
     pub(crate) fn links(&self, circuit: &CrossConnect) -> [LinkId; 2] {
         both_ways(self.circuits[circuit])
     }
 
-    /// Every circuit with a link, whether it is lit or not.
+    /// Returns every circuit with a link, lit or not.
     pub(crate) fn circuits(&self) -> impl Iterator<Item = &CrossConnect> {
         self.circuits.keys()
     }
 
-    /// The circuit that a link belongs to.
+    /// Returns the circuit of a link.
     pub(super) fn circuit_of(&self, link: LinkId) -> Option<&CrossConnect> {
         self.by_cable.get(&LinkId(link.0 & !1))
     }
@@ -177,7 +177,7 @@ impl OpticalCircuits {
         hosts.or_else(leaves).or_else(core)
     }
 
-    /// The links of one hop.
+    /// Returns the links of one hop.
     pub(crate) fn links_of(&self, hop: &LaneHop) -> Vec<LinkId> {
         match hop.lane {
             Lane::Core => vec![self.uplinks[hop.from], self.uplinks[hop.to].reverse()],

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts by name: which links a part is, and what else whoever breaks or mends it has to know.
+//! Parts by name: their links, and the other properties needed to break and repair them.
 //!
-//! A part is a bag of facts, so that nothing outside this file asks of which kind it is: an effect acts on its
-//! `links`, a planner of rings takes its `planned` out of service, a controller of circuits its `ports`.
+//! A [`NetworkPart`] holds these properties so that code outside this file need not distinguish
+//! kinds of parts: an effect acts on its `links`, a planner of rings takes its `planned` parts out
+//! of service, and a controller of circuits its `ports`.
 
 use lightloom_engine::{LinkId, VertexId};
 use lightloom_fabric::fault::{self, FaultError, FaultSet, Part as PlannedPart};
@@ -13,22 +14,22 @@ use super::{DCN, RingCables, Substrate, both_ways};
 /// A port of an optical switch that a controller commands.
 pub type OpticalPort = (OcsId, u32);
 
-/// A part of what is installed.
+/// A part of the installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkPart {
-    /// How it is called.
+    /// Its name.
     pub name: String,
-    /// Its links, both directions, in order.
+    /// Its links in both directions, in order.
     pub links: Vec<LinkId>,
-    /// Those of its links that end at the interface of a host.
+    /// The links that end at the interface of a host.
     pub interfaces: Vec<LinkId>,
-    /// What a planner of rings takes out of service for it.
+    /// The parts that a planner of rings takes out of service for it.
     pub planned: Vec<PlannedPart>,
-    /// Its ports of optical switches that a controller commands.
+    /// Its ports on optical switches that a controller commands.
     pub ports: Vec<OpticalPort>,
-    /// The hosts that it stops when it goes, by place.
+    /// The hosts that stop when it fails, by index.
     pub hosts: Vec<u32>,
-    /// The leaves whose hosts it is.
+    /// The leaves whose hosts it contains.
     pub leaves: Vec<LeafId>,
     /// Whether it can ignore commands: a bundle, a host or a port that changes its circuit.
     pub is_commanded: bool,
@@ -37,19 +38,19 @@ pub struct NetworkPart {
 }
 
 impl NetworkPart {
-    /// Whether it is a whole optical switch that a controller commands.
+    /// Returns whether it is a whole optical switch that a controller commands.
     #[must_use]
     pub fn is_optical_switch(&self) -> bool {
         !self.ports.is_empty() && self.name.parse::<OcsId>().is_ok()
     }
 
-    /// Whether it is one transceiver bundle.
+    /// Returns whether it is one transceiver bundle.
     #[must_use]
     pub fn is_bundle(&self) -> bool {
         matches!(self.planned[..], [PlannedPart::Bundle(_)])
     }
 
-    /// Whether it is nothing but interfaces of hosts.
+    /// Returns whether it consists only of host interfaces.
     #[must_use]
     pub fn is_interface(&self) -> bool {
         let ends = self.interfaces.iter().flat_map(|link| both_ways(*link));
@@ -58,7 +59,7 @@ impl NetworkPart {
     }
 }
 
-/// A part that the seed draws among all of a kind.
+/// A kind of part from which the seed draws one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyPart {
     /// A node that works at the start.
@@ -78,7 +79,7 @@ pub enum AnyPart {
 }
 
 impl AnyPart {
-    /// Every kind with how it is written.
+    /// Every kind with its name in scenarios.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::Node, "any node"),
         (Self::Bundle, "any bundle"),
@@ -89,93 +90,93 @@ impl AnyPart {
         (Self::OpticalSwitch, "any optical switch"),
     ];
 
-    /// The kind that is written so.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, name)| *name == text.trim()).map(|(any, _)| *any)
     }
 
-    /// How it is written.
+    /// Returns its name in scenarios.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(any, _)| *any == self).map_or("", |(_, name)| *name)
     }
 }
 
-/// Why there is no such part.
+/// Why a part does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchPart {
-    /// Nothing of this name.
+    /// Nothing has this name.
     #[error("`{name}` names nothing in this network: {there}")]
     Unknown {
-        /// As written.
+        /// The name as written.
         name: String,
-        /// What there is.
+        /// The existing names.
         there: String,
     },
-    /// A part of a fabric that this one does not have.
+    /// The fabric does not have this part.
     #[error(transparent)]
     Fabric(#[from] FaultError),
-    /// No such GPU.
+    /// The GPU does not exist.
     #[error("{gpu} does not exist: a node has GPUs g0 to g{last}")]
     NoGpu {
-        /// The GPU named.
+        /// The named GPU.
         gpu: GpuId,
-        /// The highest there is.
+        /// The highest GPU index of a node.
         last: u8,
     },
-    /// A host with fewer interfaces.
+    /// The host has fewer interfaces.
     #[error("`{host}` has interfaces nic0 to nic{last}")]
     NoNic {
         /// The host.
         host: String,
-        /// Its last interface.
+        /// The index of its last interface.
         last: usize,
     },
-    /// A fibre that no bundle has.
+    /// No bundle has this fibre.
     #[error(transparent)]
     Fibre(fault::PartError),
-    /// No such ToR.
+    /// The top-of-rack switch does not exist.
     #[error("{tor} does not exist: the fabric has ToRs t0 to t{last}")]
     NoTor {
-        /// The ToR named.
+        /// The named switch.
         tor: TorId,
-        /// The highest there is.
+        /// The highest index.
         last: usize,
     },
-    /// Two known ends without a cable.
+    /// The two ends exist, but no cable joins them.
     #[error("there is no cable between `{from}` and `{to}`: those of `{from}` lead to {there}")]
     NoCable {
         /// One end.
         from: String,
-        /// The other.
+        /// The other end.
         to: String,
-        /// Where cables lead instead.
+        /// Where the cables of `from` lead.
         there: String,
     },
-    /// An optical switch that is not there.
+    /// The optical switch does not exist.
     #[error("this network has {count} optical switches{}", if *count > 0 { ", from ocs0" } else { "" })]
     NoOcs {
-        /// How many there are.
+        /// The number of optical switches.
         count: usize,
     },
-    /// Ports that an optical switch does not have.
+    /// The optical switch does not have these ports.
     #[error("`{name}` does not exist: {ocs} has ports p0 to p{last}")]
     NoPorts {
-        /// As written.
+        /// The name as written.
         name: String,
         /// The switch.
         ocs: OcsId,
-        /// Its last port.
+        /// The index of its last port.
         last: u32,
     },
 }
 
 impl Substrate {
-    /// The part of this name.
+    /// Returns the part with this name.
     ///
     /// # Errors
-    /// What there is instead.
+    /// If there is none; the error lists what exists.
     pub fn part(&self, text: &str) -> Result<NetworkPart, NoSuchPart> {
         let text = text.trim();
         if text == "control" {
@@ -213,7 +214,7 @@ impl Substrate {
         self.cable(text)
     }
 
-    /// How many parts of a kind there are.
+    /// Returns the number of parts of a kind.
     #[must_use]
     pub fn count(&self, any: AnyPart) -> usize {
         match any {
@@ -233,7 +234,7 @@ impl Substrate {
         }
     }
 
-    /// The part of a kind at this place. `None` beyond the last one.
+    /// Returns the part of a kind with this index, or `None` beyond the last one.
     #[must_use]
     pub fn part_at(&self, any: AnyPart, place: usize) -> Option<NetworkPart> {
         if place >= self.count(any) {
@@ -289,7 +290,7 @@ impl Substrate {
         NetworkPart { name: name.to_owned(), links, interfaces, ..NetworkPart::default() }
     }
 
-    /// A host or a switch.
+    /// Returns a host or a switch as a part.
     fn vertex_part(&self, name: &str, vertex: VertexId) -> NetworkPart {
         let host = self.place_of(vertex);
         let nodes = self.rings.iter().flat_map(|rings| match rings.gpu(vertex) {
@@ -304,7 +305,7 @@ impl Substrate {
         }
     }
 
-    /// A switch and the hosts on it: one correlated domain.
+    /// Returns a switch and its hosts, which fail together.
     fn rack(&self, switch: VertexId) -> NetworkPart {
         let ends = self.network.outgoing(switch).iter().map(|link| self.network.link(*link).to);
         let hosts: Vec<VertexId> = ends.filter(|end| self.place_of(*end).is_some()).collect();
@@ -317,7 +318,7 @@ impl Substrate {
         NetworkPart { planned: nodes.into_iter().map(PlannedPart::Node).collect(), hosts, ..part }
     }
 
-    /// All of one of several planes: every switch and cable of it.
+    /// Returns all switches and cables of one of several planes.
     fn plane(&self, text: &str, number: u8) -> Result<NetworkPart, NoSuchPart> {
         let links = self.network.links();
         let last = links.iter().map(|link| link.spec.plane.0).max().unwrap_or(0);
@@ -349,7 +350,7 @@ impl Substrate {
         let leads = |link: &&LinkId| self.network.link(**link).to == other;
         let cable = self.network.outgoing(one).iter().find(leads);
         let cable = cable.ok_or_else(|| self.no_cable((one, from), to))?;
-        // A GPU off the switch of its island takes its node out of the plan.
+        // A GPU that is cut off from the switch of its island takes its node out of the plan.
         let is_of_island = |at: &&VertexId| {
             self.rings.as_ref().is_some_and(|rings| !rings.nodes_of_island(**at).is_empty())
         };
@@ -371,7 +372,8 @@ impl Substrate {
         NoSuchPart::NoCable { from: from.to_owned(), to: to.to_owned(), there }
     }
 
-    /// A node of a fabric, or one of its GPUs, interfaces, bundles and fibres, or a ToR.
+    /// Returns a top-of-rack switch, a node of a fabric, or one of the node's GPUs, interfaces,
+    /// bundles or fibres.
     fn ring_part(&self, rings: &RingCables, text: &str) -> Option<Result<NetworkPart, NoSuchPart>> {
         if let Ok(tor) = text.strip_prefix("rack ").unwrap_or(text).trim().parse::<TorId>() {
             let last = rings.tors.len().checked_sub(1)?;
@@ -456,7 +458,7 @@ impl Substrate {
         Ok(NetworkPart { planned: vec![planned], ..part })
     }
 
-    /// An optical switch that a controller commands, one of its ports, or a stretch of them.
+    /// Returns an optical switch that a controller commands, one of its ports, or a range of them.
     fn optical_part(&self, text: &str) -> Option<Result<NetworkPart, NoSuchPart>> {
         let network = self.circuits.as_ref()?.network();
         if let Some(leaf) = text.strip_suffix("/gpus").and_then(|leaf| leaf.parse::<LeafId>().ok())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Networks written in place: their shapes, laid out as vertices and links.
+//! Networks defined in a scenario: their shapes, built as vertices and links.
 
 use std::sync::Arc;
 
@@ -20,40 +20,41 @@ use super::{PacketSwitches, Substrate};
 /// The shape of a network and its cables.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
-    /// Three tiers.
+    /// Three tiers of switches.
     FatTree(FatTree),
-    /// Two tiers, so many times over the same hosts.
+    /// Two tiers of switches, with this number of planes over the same hosts.
     LeafSpine(LeafSpine, u8),
-    /// Rails under spines.
+    /// Rails below spines.
     RailOptimised(RailOptimised),
-    /// Rails alone.
+    /// Rails only.
     RailOnly(RailOnly),
-    /// Groups of routers, and how flows go between them.
+    /// Groups of routers, and the routes between them.
     Dragonfly(Dragonfly, DragonflyRoutes),
     /// A grid.
     Torus(Torus),
     /// Cubes of TPUs.
     Cubes(CubeTorus),
-    /// GPUs under switches.
+    /// GPUs below switches.
     Domain(SwitchedDomain),
     /// Hosts in a row.
     Row(RingShape, u32, LinkSpec),
-    /// Hosts with fibres for a binary exchange, of which one is lit; so long takes a change.
+    /// Hosts with fibres for a binary exchange, one of them lit, and the time of a change.
     Exchange(ExchangeFibres, Picoseconds),
-    /// Whatever the file says.
+    /// The graph given in the file.
     Graph(CableGraph),
 }
 
-/// How flows go between the groups of a dragonfly.
+/// Routes between the groups of a dragonfly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DragonflyRoutes {
-    /// By shortest paths, counted in links: two cables between groups may be shorter than one with a cable inside each.
+    /// Shortest paths, counted in links. Two cables between groups may be shorter than one with a
+    /// cable inside each group.
     #[default]
     Shortest,
-    /// Over the cable between the two groups.
+    /// The cable between the two groups.
     Minimal,
-    /// By way of a third group, drawn for each path.
+    /// Through a third group, drawn for each path.
     Valiant,
 }
 
@@ -64,13 +65,13 @@ pub struct CableGraph {
     pub hosts: Vec<String>,
     /// Names of switches.
     pub switches: Vec<String>,
-    /// Cables between places in hosts and then switches.
+    /// Cables, with the indices of their ends among hosts followed by switches.
     pub cables: Vec<(usize, usize, LinkSpec)>,
-    /// By optical switch: places of the cables through it.
+    /// By optical switch, the indices of the cables through it.
     pub circuits: Vec<Vec<usize>>,
 }
 
-/// What a shape lays out besides hosts and switches.
+/// The hosts and other parts of a built shape.
 #[derive(Default)]
 struct LaidShape {
     hosts: Vec<VertexId>,
@@ -87,7 +88,7 @@ impl LaidShape {
 }
 
 impl Substrate {
-    /// Lays out a shape whose cables all have the queues of `switches`; `nic_delay` comes on top of a
+    /// Builds a shape whose cables all have the queues of `switches`. `nic_delay` is added to a
     /// cable for each end that is a host.
     ///
     /// # Errors
@@ -109,7 +110,7 @@ impl Substrate {
         Ok(Self { route, hosts_per_server, patched, grid, exchange, ..plain })
     }
 
-    /// A network of hosts and switches alone, on which flows take shortest paths.
+    /// Creates a network of hosts and switches on which flows take shortest paths.
     pub(super) fn plain(network: Network, hosts: Vec<VertexId>) -> Self {
         let mut places = vec![None; network.vertex_count()];
         for (place, host) in (0..).zip(&hosts) {
@@ -139,7 +140,7 @@ impl Substrate {
 /// Classes of links, by the roles of their ends.
 const CLASSES: [&str; 4] = ["host-host", "host-switch", "switch-host", "switch-switch"];
 
-/// By link: its class; and the names of the classes.
+/// Returns the class of each link, and the names of the classes.
 pub(super) fn classes_by_role(network: &Network) -> (Vec<u8>, &'static [&'static str]) {
     let is_switch = |at| u8::from(network.role(at) == VertexRole::Switch);
     let class = |link: &Link| is_switch(link.from) * 2 + is_switch(link.to);
@@ -164,7 +165,7 @@ fn route(shape: &Shape, network: &Network) -> Route {
     Route::Across(Arc::new(groups), crossing)
 }
 
-/// Hosts `h0 h1 …` and switches `s0 s1 …`, both in order of creation.
+/// Names hosts `h0 h1 …` and switches `s0 s1 …`, both in order of creation.
 fn numbered(places: &[Option<u32>]) -> Vec<String> {
     let mut switches = 0..;
     let mut name = |place: &Option<u32>| match place {
@@ -174,7 +175,7 @@ fn numbered(places: &[Option<u32>]) -> Vec<String> {
     places.iter().map(&mut name).collect()
 }
 
-/// The same network with the queues of `switches` and the delay of interfaces.
+/// Returns the network with the queues of `switches` and the delay of interfaces.
 fn equipped(
     bare: &Network,
     switches: &PacketSwitches,

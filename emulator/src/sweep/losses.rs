@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What faults cost the steps of jobs: of one run, and how it is distributed over the seeds of a sweep.
+//! The cost of faults for the steps of jobs: in one run, and its distribution over the seeds of a
+//! sweep.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{Picoseconds, SimTime};
@@ -9,28 +10,29 @@ use super::SeedRun;
 use crate::nearest_rank::percentile;
 use crate::outcome::{JobStep, Outcome};
 
-/// What the jobs of one run lost.
+/// The losses of the jobs of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepLosses {
-    /// How much later than without faults the last step of a job ended: of the job that lost most. `None` if a job did not
-    /// end its steps.
+    /// How much later than without faults the last step of a job ended, for the job that lost most.
+    /// `None` if a job did not finish its steps.
     #[serde(rename = "time_lost_ps")]
     pub time_lost: Option<Picoseconds>,
-    /// The most that a single step took longer than the same step without faults. `None` as above.
+    /// The largest additional time of a single step compared with the same step without faults.
+    /// `None` if a job did not finish its steps.
     #[serde(rename = "worst_step_lost_ps")]
     pub worst_step_lost: Option<Picoseconds>,
-    /// Groups that ended some step at another picosecond than without faults.
+    /// The number of groups that ended some step at another picosecond than without faults.
     pub groups_affected: u64,
-    /// Groups that were lost and never formed again.
+    /// The number of groups that were lost and never formed again.
     #[serde(default)]
     pub groups_lost: u64,
-    /// What all jobs lost, in GPU-picoseconds. `None` if a job did not end its steps.
+    /// The losses of all jobs, in GPU-picoseconds. `None` if a job did not finish its steps.
     #[serde(rename = "gpu_time_lost_ps", default)]
     pub gpu_time_lost: Option<u64>,
 }
 
 impl StepLosses {
-    /// Those of a run. `None` if no job trains in it.
+    /// Returns the losses of a run, or `None` if no job trains in it.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         let steps = outcome.steps.of_jobs();
         if steps.is_empty() {
@@ -55,19 +57,20 @@ impl StepLosses {
     }
 }
 
-/// How much later the last of a job's steps ended, over all of its GPUs.
+/// Returns how much later a job's last step ended, multiplied by its GPUs.
 fn gpu_time(steps: &[JobStep]) -> u64 {
     let gpus = steps.first().map_or(0, |step| step.gpus);
     late(steps).unwrap_or(0).saturating_mul(gpus)
 }
 
-/// How much later the last of a job's steps ended.
+/// Returns how much later a job's last step ended.
 fn late(steps: &[JobStep]) -> Option<u64> {
     let last = steps.last()?;
     Some(last.end?.0.saturating_sub(last.end_without_faults?.0))
 }
 
-/// The most that one of a job's steps took longer than the same step without faults.
+/// Returns the largest additional time of one of a job's steps compared with the same step without
+/// faults.
 fn longest(steps: &[JobStep]) -> Option<u64> {
     let (mut calm_start, mut most) = (SimTime::START, 0);
     for step in steps {
@@ -78,38 +81,39 @@ fn longest(steps: &[JobStep]) -> Option<u64> {
     Some(most)
 }
 
-/// How a figure is distributed over seeds, by nearest rank: the smallest value that so many of all do not exceed.
+/// The distribution of a figure over seeds, by nearest rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// What it is.
+    /// The figure.
     pub figure: LossFigure,
-    /// Half of the seeds lose no more. Here and below `None` if a job never ends its steps under a seed of that rank.
+    /// The median. A percentile is `None` if, under the seed of that rank, a job never finishes its
+    /// steps.
     pub p50: Option<f64>,
-    /// 90 of 100 seeds lose no more.
+    /// The 90th percentile.
     pub p90: Option<f64>,
-    /// 99 of 100 seeds lose no more.
+    /// The 99th percentile.
     pub p99: Option<f64>,
-    /// No seed loses more.
+    /// The maximum.
     pub max: Option<f64>,
-    /// The seed that loses most.
+    /// The seed with the largest loss.
     pub worst_seed: Seed,
 }
 
-/// What seeds lose.
+/// A loss figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossFigure {
-    /// How much later the last step of a job ends, of the job that loses most; picoseconds.
+    /// How much later the last step of a job ends, for the job that loses most, in picoseconds.
     TimeLostPs,
-    /// The most that a single step takes longer; picoseconds.
+    /// The largest additional time of a single step, in picoseconds.
     WorstStepLostPs,
-    /// One less goodput; a share.
+    /// 1 minus goodput, as a share.
     GoodputLost,
-    /// Groups that end some step otherwise.
+    /// Groups that end some step at another time.
     GroupsAffected,
     /// Groups that are never formed again.
     GroupsLost,
-    /// What all jobs lose, in GPU-hours.
+    /// The losses of all jobs, in GPU-hours.
     GpuHoursLost,
 }
 
@@ -123,7 +127,7 @@ impl LossFigure {
         Self::GpuHoursLost,
     ];
 
-    /// How it is written.
+    /// Returns its name in documents.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -136,7 +140,7 @@ impl LossFigure {
         }
     }
 
-    /// What it says, in words.
+    /// Returns its description.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -149,7 +153,7 @@ impl LossFigure {
         }
     }
 
-    /// A value of it with its unit; `None` never ends.
+    /// Formats a value with its unit; `None` means that a job never ended.
     #[must_use]
     pub fn show(self, value: Option<f64>) -> String {
         match (self, value) {
@@ -163,14 +167,15 @@ impl LossFigure {
         }
     }
 
-    /// Its value under a seed; infinite where a job never ends its steps. `None` if no job trains.
+    /// Returns its value under a seed, infinite if a job never finishes its steps. `None` if no job
+    /// trains.
     fn of(self, run: &SeedRun) -> Option<f64> {
         let lost = run.step_losses?;
         let time = |time: Option<Picoseconds>| time.map_or(f64::INFINITY, |time| time.0 as f64);
         Some(match self {
             Self::TimeLostPs => time(lost.time_lost),
             Self::WorstStepLostPs => time(lost.worst_step_lost),
-            // Nine digits read back the same from JSON.
+            // Nine digits, so that JSON preserves the value.
             Self::GoodputLost => ((1.0 - run.goodput) * 1e9).round() / 1e9,
             Self::GroupsAffected => lost.groups_affected as f64,
             Self::GroupsLost => lost.groups_lost as f64,
@@ -181,12 +186,12 @@ impl LossFigure {
     }
 }
 
-/// What the steps of jobs lose over these seeds; nothing where no job trains.
+/// Returns the losses of the steps of jobs over these seeds. Empty if no job trains.
 pub(super) fn distributions(runs: &[SeedRun]) -> Vec<Distribution> {
     let distribution = |figure: LossFigure| {
         let value = |run: &SeedRun| Some((figure.of(run)?, run.seed));
         let mut values: Vec<(f64, Seed)> = runs.iter().filter_map(value).collect();
-        // Of equal seeds the first is the worst.
+        // Among equal seeds, the first is the worst.
         values.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
         let at = |per_cent| {
             let value = percentile(&values, per_cent).map(|(value, _)| value);

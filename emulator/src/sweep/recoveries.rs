@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long recoveries take, over all seeds of a sweep, for each kind of fault apart: what a recovery can be signed for.
+//! Recovery times over all seeds of a sweep by kind of fault, as a basis for guarantees.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +12,39 @@ use super::SeedRun;
 use crate::nearest_rank::percentile;
 use crate::outcome::{FaultResult, NotRestored};
 
-/// How long it takes from a fault of one kind until everything that it hit goes on, by nearest rank.
+/// The time from a fault of one kind until everything that it hit continues, with percentiles by
+/// nearest rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recoveries {
-    /// The kind: what breaks, how, and whether something else was broken then.
+    /// The kind: the broken part, its effect, and whether another part was already broken.
     pub kind: String,
-    /// Faults of it.
+    /// The number of faults of this kind.
     pub faults: u64,
-    /// Those from which the run recovered. The rest hit nothing that waits for a recovery, or it never came.
+    /// The number of faults that were recovered from. The others hit nothing that waits for
+    /// recovery, or were never recovered from.
     pub recovered: u64,
-    /// Those that nothing recovered from, and that groups or flows waited for.
+    /// The number of faults without recovery for which groups or flows still wait.
     pub never: u64,
-    /// Why these wait, and how many for each reason.
+    /// The number of these faults by reason.
     #[serde(default)]
     pub never_because: BTreeMap<NotRestored, u64>,
-    /// Half of the recoveries take no longer.
+    /// The median.
     #[serde(rename = "p50_ps")]
     pub p50: Option<Picoseconds>,
-    /// 90 of 100 take no longer.
+    /// The 90th percentile.
     #[serde(rename = "p90_ps")]
     pub p90: Option<Picoseconds>,
-    /// 99 of 100 take no longer.
+    /// The 99th percentile.
     #[serde(rename = "p99_ps")]
     pub p99: Option<Picoseconds>,
-    /// None takes longer.
+    /// The maximum.
     #[serde(rename = "max_ps")]
     pub max: Option<Picoseconds>,
-    /// The seed of the longest, or of one that never came.
+    /// The seed of the longest recovery, or of one that never came.
     pub worst_seed: Option<Seed>,
 }
 
-/// What breaks, in one word.
+/// Returns the kind of a part as one word.
 fn part(name: &str) -> &'static str {
     match name.parse::<Part>() {
         _ if name == "control" => "daemon",
@@ -65,7 +67,7 @@ fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
             && other.at.is_some_and(|began| began <= at)
             && over.is_none_or(|over| over > at)
     };
-    // A word that is shorter than the effect: `{late: 20ms}` is `late`.
+    // The first word of the effect: `{late: 20ms}` becomes `late`.
     let effect = fault.effect.split([':', ' ', '{']).find(|word| !word.is_empty()).unwrap_or("");
     let beside = others.iter().find(broken).and_then(|other| other.parts.first());
     Some(match beside {
@@ -77,13 +79,13 @@ fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
 /// How a fault ended.
 struct Ended {
     took: Option<u64>,
-    /// Something waits for a recovery that did not come.
+    /// Whether something waits for a recovery that never came.
     waits: bool,
     why: Option<NotRestored>,
     seed: Seed,
 }
 
-/// Each kind of fault of these runs, in order of its name.
+/// Returns each kind of fault in these runs, sorted by name.
 pub(super) fn of(runs: &[SeedRun]) -> Vec<Recoveries> {
     let mut kinds: BTreeMap<String, Vec<Ended>> = BTreeMap::new();
     for run in runs {
@@ -101,7 +103,7 @@ pub(super) fn of(runs: &[SeedRun]) -> Vec<Recoveries> {
 fn recoveries(kind: String, faults: &[Ended]) -> Recoveries {
     let mut took: Vec<(u64, Seed)> =
         faults.iter().filter_map(|fault| Some((fault.took?, fault.seed))).collect();
-    // Of equal ones the first seed is the worst.
+    // Among equal recoveries, the first seed is the worst.
     took.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.0.cmp(&a.1.0)));
     let at = |per_cent| percentile(&took, per_cent).map(|(time, _)| Picoseconds(time));
     let never: Vec<&Ended> = faults.iter().filter(|fault| fault.waits).collect();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs a task graph alone on a machine: a scenario of one recorded step on a network of its own, without faults.
+//! Runs a task graph alone on a machine: a scenario of one recorded step on its own network,
+//! without faults.
 //!
-//! Every ring of the high-bandwidth domain has cables of its own, so nothing outside can disturb a collective
-//! on it, and one that starts on an idle ring takes the same time whenever it starts. With
-//! [`RingReuse::IdleRings`] each kind and size is therefore run packet by packet once for all rings that are
-//! built alike, and its time is reused. What makes this exact is checked, not assumed: a collective
-//! that would start on a busy ring is refused, and tests compare both ways to the picosecond. What runs over
-//! the data-centre network contends and is never reused.
+//! Every ring of the high-bandwidth domain has its own cables, so nothing outside can disturb a
+//! collective on it, and a collective on an idle ring takes the same time whenever it starts. With
+//! [`RingReuse::IdleRings`], each kind and size is therefore run packet by packet once for all
+//! identical rings, and its time is reused. The conditions for an exact result are checked: a
+//! collective that would start on a busy ring is rejected, and tests compare both modes to the
+//! picosecond. Traffic over the data-centre network contends and is never reused.
 
 use std::sync::Arc;
 
@@ -27,10 +28,10 @@ use crate::run::{IslandReuse, Progress, RunError, RunOrder, RunPass, run};
 use crate::scenario::{Pattern, Traffic};
 use crate::substrate::Substrate;
 
-/// When each task began and ended.
+/// The start and end of each task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskTimes {
-    /// Beginning and end, by task.
+    /// Start and end, by task.
     pub spans: Vec<(SimTime, SimTime)>,
     /// The end of the last task.
     pub end: SimTime,
@@ -38,17 +39,17 @@ pub struct TaskTimes {
     pub packet_hops: u64,
     /// Collectives whose time was reused.
     pub reused: u64,
-    /// Collectives that ran again to check the time that is reused.
+    /// Collectives that were run again to check the reused time.
     pub checked: u64,
 }
 
 /// Runs `graph` on `machine`.
 ///
 /// # Errors
-/// If the graph names what the machine lacks, or reuse would not be exact.
+/// If the graph names something that the machine lacks, or reuse would not be exact.
 ///
 /// # Panics
-/// If ranks that exchange are joined by nothing.
+/// If nothing joins ranks that exchange data.
 pub fn replay(
     graph: &TaskGraph,
     machine: &Machine,
