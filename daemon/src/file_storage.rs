@@ -177,7 +177,7 @@ impl<D: Disk> Storage for FileStorage<D> {
     }
     fn set_aside(&mut self) -> io::Result<()> {
         let result = self.allocate(self.end + SET_ASIDE_BYTES);
-        // If reserving fails for another reason, the next write decides.
+        // Any other failure to reserve space does not matter unless the next write fails, too.
         self.short = result.as_ref().err().filter(|error| is_full(error)).map(ToString::to_string);
         result
     }

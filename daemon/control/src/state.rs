@@ -329,7 +329,7 @@ pub struct Now {
     pub mono: Micros,
     /// Unix time in milliseconds; may jump.
     pub wall_ms: u64,
-    /// The boot for `mono`.
+    /// The boot from which `mono` is counted.
     pub boot: String,
 }
 

@@ -51,7 +51,7 @@ struct Listed {
 pub struct Gnmi {
     settings: Settings,
     client: Option<GnmiClient>,
-    /// Calls that start when their request is next.
+    /// Calls that have not started, by the number of their request.
     waiting: BTreeMap<u32, GnmiCall>,
     next_number: u32,
     subscription: Option<u32>,

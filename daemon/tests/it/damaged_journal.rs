@@ -85,7 +85,7 @@ fn keys(url: &str) -> Option<Vec<String>> {
 const HOW: [&str; 6] =
     ["deleted", "changed", "head deleted", "head changed", "last deleted", "last cut"];
 
-/// In an ordinary run only one kind of damage, in a nightly run all of them.
+/// Returns one kind of damage in an ordinary run, and all of them in a nightly run.
 fn how_often() -> &'static [&'static str] {
     &HOW[..cases(1, HOW.len())]
 }

@@ -337,8 +337,8 @@ fn a_status_says_what_is_so_and_nothing_else() {
     assert!(well > 10 && differing > 50, "well {well}, differing {differing}");
 }
 
-/// Every node of a group has a ring edge inside it at a loopback. Without one of them the job's
-/// ring is open.
+/// Every node of a group closes a ring edge inside itself by a loopback. If one loopback is
+/// missing, the job's ring is open.
 #[test]
 fn an_open_ring_is_never_well() {
     let mut week = Week::planned(7);
@@ -387,7 +387,7 @@ fn commands(alarm: &Alarm) -> Vec<String> {
 }
 
 impl Week {
-    /// Runs a command. `None` if it only shows something.
+    /// Runs a command. Returns `None` if the command only displays state.
     fn types(&mut self, command: &str) -> Option<Answer> {
         let words: Vec<&str> = command.split_whitespace().collect();
         let has = |flag: &str| words.contains(&flag);

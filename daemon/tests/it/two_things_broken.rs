@@ -180,7 +180,7 @@ fn a_confirm_after_a_bypass_confirms_what_waited_and_nothing_else() {
 }
 
 /// A bypass that is rolled back counts once, however often it is tried and also after a restart.
-/// One that stays counts each time.
+/// A bypass that stays in force counts each time.
 #[test]
 fn a_bypass_that_is_rolled_back_counts_once_among_the_changes_of_an_hour() {
     let mut world = two_fibres(1);

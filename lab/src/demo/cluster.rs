@@ -271,7 +271,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until `what` creates a file of the cluster.
+    /// Waits until a file of the cluster exists; `what` names the step that creates it.
     fn has_file(&mut self, what: &str, name: &str) -> anyhow::Result<()> {
         self.seen(what, |cluster| Ok(cluster.path(name).exists().then_some(())))
     }

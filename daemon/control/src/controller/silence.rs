@@ -161,8 +161,8 @@ impl Controller {
         self.inventory.limits(device).silent_within.max(HELLO_WITHIN)
     }
 
-    /// Returns whether it is still unknown if a device is dead: a reachable one has not been read
-    /// since `since`, an unreachable one may still answer on a fresh connection.
+    /// Returns whether the daemon cannot tell yet if a device is dead: a reachable device has not
+    /// been read since `since`, or an unreachable one may still answer on a fresh connection.
     #[must_use]
     pub fn may_be_silent(&self, device: &DeviceName, since: Micros, now: &Now) -> bool {
         let hello_within = self.hello_within(device);

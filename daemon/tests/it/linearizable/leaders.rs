@@ -141,7 +141,7 @@ impl Daemons {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
-    /// Carries out a change around the leader, for `lasts` unless it ends earlier.
+    /// Applies a disturbance to the leader for `lasts`, unless it ends earlier.
     fn suffer(&mut self, change: Change, lasts: Duration) {
         let leads = wait_for("a daemon that leads", || self.leads());
         match change {

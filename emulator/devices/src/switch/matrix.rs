@@ -45,7 +45,7 @@ struct MatrixCircuit {
 pub struct PassedLight {
     /// Ingress and egress port of each, sorted by ingress port.
     pub pairs: Vec<(u16, u16)>,
-    /// When the next other connection settles. `None` if all have.
+    /// When the next connection that is still moving settles. `None` if all have settled.
     pub more_at: Option<SimTime>,
 }
 

@@ -126,7 +126,7 @@ mod tests {
                 all_reduce(&mut data, (index, members), exchange).unwrap();
                 data
             });
-            // Summed directly, not with the closed form.
+            // The expected sums are added up directly, without the closed form.
             let all = |at| (0..members).map(|index| brings(index, 5, at)).sum::<u32>();
             let expected: Vec<u32> = (0..members * 3).map(all).collect();
             assert!(sums.iter().all(|found| *found == expected), "{members}");

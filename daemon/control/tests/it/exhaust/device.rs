@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two kinds of devices. Both obey immediately and refuse double use as a real one does; one also
-//! refuses commands of earlier epochs.
+//! Two kinds of devices. Both obey immediately and, like real devices, refuse to use a
+//! port twice. One also refuses commands of earlier epochs.
 
 use lightloom_control::inventory::Device;
 use lightloom_control::state::{Observation, Op, Outcome, Position, Positions, Sharing, Slot, at};

@@ -31,8 +31,8 @@ pub(crate) struct Faults {
     pub late: bool,
     /// A device dies for 20 s and returns unchanged.
     pub die: bool,
-    /// The management of any devices is lost together for 20 s. Commands in flight arrive or not,
-    /// no answer does, and the devices stay unchanged.
+    /// The management of any devices is lost together for 20 s. Commands in flight may still
+    /// arrive, but no answer does. The devices stay unchanged.
     pub lose: bool,
     /// Several daemons: another takes over at any instant, with the next epoch, while the first one
     /// continues; and etcd does not answer a record.
