@@ -40,7 +40,7 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     pub sharing: Sharing,
-    /// The positions that we set, by the journal.
+    /// The positions that we set, according to the journal.
     pub owned: &'a Positions,
     /// The slots that a probe set last, which carry no circuit.
     pub probed: &'a BTreeSet<Slot>,
@@ -168,7 +168,7 @@ impl Objection {
 
 /// Returns the moves that bring each device of `target` to its desired positions.
 ///
-/// A slot that we own and the target does not name goes dark; a foreign slot stays.
+/// A slot that we own goes dark if the target does not name it; a foreign slot stays.
 ///
 /// # Errors
 /// All objections at once, device by device.

@@ -155,7 +155,7 @@ pub enum Answer {
     /// A phase is scheduled; its status is available under the request id.
     Booked {
         request_id: String,
-        /// Whether it keeps the pace of phases.
+        /// Whether it came slowly enough not to count against its client's rate.
         paced: bool,
     },
     PhaseRefused {

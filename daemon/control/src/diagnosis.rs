@@ -82,7 +82,7 @@ pub struct Link {
 pub enum Culprit {
     Node(String),
     Transceiver(DeviceName),
-    /// A lane of a module, from 0, in sending or receiving.
+    /// A lane of a module, counted from 0, for sending or receiving.
     Lane(DeviceName, usize),
     /// The fibre at this module, up to the next module or switch.
     Fibre(DeviceName, DeviceName),

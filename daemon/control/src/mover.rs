@@ -117,7 +117,8 @@ pub struct Follows {
 pub const ANSWER: Micros = Micros::from_millis(10);
 /// An answer is late after this multiple of the promise.
 const LATE: u64 = 5;
-/// How many promised times darkness must exceed to count, with a lower limit that a read needs.
+/// Darkness counts after this multiple of the promised time, and never before [`DARK_LEAST`],
+/// which a read needs.
 const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
 /// The bytes of the longest operation in both directions: a name, a status and the neighbours.
@@ -285,8 +286,8 @@ impl Mover {
         }
     }
 
-    /// Handles the end of a wait by reading again. Instead of a start, it reads first and then
-    /// makes the missing moves.
+    /// Handles the end of a wait by reading again. A mover that is woken without being started reads
+    /// first and then makes only the missing moves.
     pub fn wake(&mut self) -> Next {
         self.read()
     }

@@ -283,7 +283,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         self.take(&made, moves);
     }
 
-    /// Turns a slot dark, where it waits unless dark is its end.
+    /// Turns a slot dark. It waits there unless dark is its target.
     fn park(&mut self, key: &Key, moves: &mut Moves) {
         let Some(m) = self.pending.get_mut(key).filter(|m| !m.from.is_dark()) else { return };
         let dark = Move { to: Position::DARK, ..*m };

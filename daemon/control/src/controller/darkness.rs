@@ -213,7 +213,7 @@ impl Controller {
         })
     }
 
-    /// Returns whether this end names its neighbour and has enough light for the question.
+    /// Returns whether this end has enough light and names the neighbour that sends it.
     fn sees_somebody(&self, (device, slot, _): &FibreEnd) -> bool {
         let least = self.inventory.limits(device).power_min_mdbm;
         let read = self.devices.get(device).filter(|seen| seen.up);

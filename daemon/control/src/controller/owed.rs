@@ -17,7 +17,7 @@ use crate::state::{DeviceName, Micros, Move, Now, Observation, Positions, Txn};
 /// The actions that an operator can take about a device in attention, if they would be accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing until this transaction has ended.
+    /// No action is possible until this transaction has ended.
     Over(Txn),
     /// The device does not answer, so it cannot be adopted or moved. Its deferred change is made
     /// when it answers.
@@ -86,7 +86,7 @@ impl Controller {
         let silent = waits.filter(|(device, _)| !self.answers(device) || self.is_slow(now, device));
         silent
             .map(|(device, until)| {
-                // A last question at the end of the time may be answered that much later.
+                // The last request may be sent just before the time is over; its answer is still awaited.
                 let last = self.devices[&device].in_flight.as_ref().map(|flight| flight.deadline);
                 let until = until.max(last.unwrap_or_default());
                 (device, until - now.mono)

@@ -109,7 +109,8 @@ impl Controller {
         }
     }
 
-    /// Returns the power at an end if it is certain. Low power counts by the rules of the policy.
+    /// Returns the power at an end if it is certain. Low power is certain after enough consecutive
+    /// reads, or if the far end is unreachable.
     fn certain_tap(&self, seen: &Seen, end: &FibreEnd, far: &FibreEnd) -> Option<i32> {
         let (device, slot, to) = end;
         let limits = self.inventory.limits(device);

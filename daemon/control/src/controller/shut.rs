@@ -10,7 +10,7 @@ pub struct ShutEnd {
     pub end: FibreEnd,
     pub far: FibreEnd,
     pub why: Shut,
-    /// When it was first read so, on the monotonic clock.
+    /// When this was first read, on the monotonic clock.
     pub since: Micros,
 }
 

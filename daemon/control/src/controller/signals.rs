@@ -48,7 +48,7 @@ pub enum Signal {
 /// The conclusion about a device with a missed status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missed {
-    /// It may be busy like others.
+    /// It may be busy, as other devices are.
     Unclear,
     /// Only this device does not answer; one answer may be lost.
     AskAgain,

@@ -127,8 +127,9 @@ impl Controller {
     }
 
     /// Returns whether a late answer need not be awaited to its end. Either other evidence shows
-    /// that the device is dead, or it is a read and a newer one is wanted. The answer may be lost
-    /// after a short interruption, and no other request is possible before.
+    /// that the device is dead, or the answer belongs to a read and a newer read is wanted. After a
+    /// short interruption the answer may be lost, and the newer read cannot start before this one
+    /// is given up.
     fn is_needless(&self, device: &DeviceName, seen: &Seen) -> bool {
         let is_old = seen
             .in_flight

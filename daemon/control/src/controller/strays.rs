@@ -46,7 +46,7 @@ impl Stray {
 }
 
 impl Controller {
-    /// Expects the last commands of the former leader.
+    /// After a takeover, expects late commands from the last transactions of the former leader.
     pub(super) fn expect_late(&mut self, now: &Now) {
         let open = self.ledger.open.as_ref().map(|open| &open.intent);
         let open = open.map(|intent| (intent.txn, &intent.before, &intent.after, now.wall_ms));
@@ -65,7 +65,7 @@ impl Controller {
         strays.into_iter().for_each(|(device, stray)| self.add_stray(&device, stray));
     }
 
-    /// A command of the open transaction timed out.
+    /// Handles a timed-out command of the open transaction: it may still arrive.
     pub(super) fn gave_up(&mut self, now: &Now, device: &DeviceName) {
         let (within, open) = (self.late_within(device), self.ledger.open.as_ref());
         let Some(intent) = open.map(|open| &open.intent).filter(|_| within > Micros(0)) else {
@@ -77,7 +77,8 @@ impl Controller {
         }
     }
 
-    /// How long late commands of a device are undone; drain controls move no light.
+    /// Returns how long late commands of a device are undone. For a drain control this is 0, because
+    /// it moves no light.
     fn late_within(&self, device: &DeviceName) -> Micros {
         match self.is_lever(device) {
             true => Micros(0),
@@ -155,7 +156,7 @@ impl Controller {
         last.filter(|_| !by_another).map(|txn| (device.clone(), txn, goal))
     }
 
-    /// The transaction whose late command explains the deviation.
+    /// Returns the transaction whose late command explains the deviation.
     fn sent_there(&self, device: &DeviceName, drift: &Drift) -> Option<Txn> {
         let sent = self.strays.get(device)?.iter().rev();
         let mut there = sent.filter(|stray| {

@@ -40,7 +40,7 @@ pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
 /// Refuses circuits on switches without a configured device.
 ///
 /// # Errors
-/// The switches, and what to write.
+/// The switches, and what to configure.
 pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<(), Vec<String>> {
     let circuits = phases.iter().flat_map(|phase| &phase.circuits);
     let needed: BTreeSet<OcsId> = circuits.map(|circuit| circuit.ocs).collect();
@@ -62,7 +62,7 @@ pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<()
 /// Refuses to cut circuits that other jobs hold.
 ///
 /// # Errors
-/// Their number, and what to write.
+/// Their number, and what to do instead.
 pub fn keeps_held(fabric: &str, held: usize, mode: Mode) -> Result<(), Vec<String>> {
     if mode != Mode::Overwrite || held == 0 {
         return Ok(());

@@ -48,7 +48,7 @@ pub struct Phases {
     took: BTreeMap<(String, String), VecDeque<Micros>>,
     /// By phase: how long ahead it was last requested during a pause in the traffic.
     ahead: BTreeMap<String, Micros>,
-    /// Until when the lit phase is in use, by its job's word.
+    /// Until when the lit phase is in use, as its job said.
     in_use_until: Micros,
     booked_at: Option<Micros>,
 }

@@ -14,7 +14,7 @@ pub struct Wish {
     pub phase: String,
     /// When its circuits are wanted.
     pub within: Micros,
-    /// How long they are used at least.
+    /// The least time for which they are used.
     pub least: Micros,
     /// How long other jobs get no phase.
     pub lease: Micros,
