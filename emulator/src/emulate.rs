@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A scenario is run: with its faults and, to compare, without.
+//! Runs a scenario with its faults and, for comparison, without.
 
 use std::sync::Arc;
 
@@ -28,61 +28,61 @@ use crate::scenario::{
 use crate::shipped::{MakeControl, NoDaemon};
 use crate::substrate::{Members, OpticalCircuits, RingCables, Substrate};
 
-/// How to run a scenario, besides what it says.
+/// Settings of a run that are not part of the scenario.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// Threads; the result does not depend on it.
+    /// Number of threads. The result does not depend on it.
     pub threads: usize,
-    /// What to look at.
+    /// What to record.
     pub watch: Watch,
-    /// Whether equal parts are simulated once; the result does not depend on it.
+    /// Whether equal parts are simulated once. The result does not depend on it.
     pub sharing: IslandReuse,
-    /// What is sampled over time. `None` if no series is asked for.
+    /// What is sampled over time. `None` for no time series.
     pub series: Option<Looks>,
 }
 
-/// A run that has come to its end: its result, and the engine to look into.
+/// A finished run: its result, and the engine for inspection.
 pub struct Finished {
     /// The result.
     pub outcome: Outcome,
     /// The engine after the run with faults.
     pub engine: IslandEngine<Watch>,
-    /// What it ran on.
+    /// The substrate of the run.
     pub substrate: Arc<Substrate>,
-    /// What ports and flows did over time, where that was asked for.
+    /// Activity of ports and flows over time, if requested.
     pub series: Series,
 }
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
-    /// It cannot begin.
+    /// The run cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// A job that cannot be trained.
+    /// A job cannot be trained.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// It cannot go on.
+    /// The run cannot continue.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// What was spared would have come out otherwise, which is a mistake of this program.
+    /// Sharing changed the result, which is a bug in this program.
     #[error("the exact shortcut is not exact (a mistake in the engine, please report it): {0}")]
     NotTheSame(#[from] Difference),
-    /// Jobs over a span that do not even work without failures.
+    /// Jobs over a span do not finish even without failures.
     #[error("the jobs do not end their steps, even without a failure")]
     NeverEnds,
-    /// A proof was asked for where nothing is spared.
+    /// A proof was requested, but nothing is shared.
     #[error("there is nothing to prove: {0}, so everything is simulated anyway")]
     NothingSpared(&'static str),
-    /// An expectation about a group that does not exist.
+    /// An expectation names a group that does not exist.
     #[error("the scenario expects something of {group}, but the plan has {groups} groups")]
     NoSuchGroup {
         /// The group.
         group: lightloom_units::id::GroupId,
-        /// How many there are.
+        /// The number of groups.
         groups: usize,
     },
-    /// A scale at which nothing is left of a circuit's round trip.
+    /// At this scale a phase is shorter than the round trips of its circuits.
     #[error(
         "at a scale of {scale} the phase `{phase}` lasts {time}, less than twenty round trips; \
          choose a scale of at most {scale_max}"
@@ -92,17 +92,17 @@ pub enum EmulateError {
         scale: u64,
         /// The shortest phase.
         phase: String,
-        /// How long it would last.
+        /// Its scaled duration.
         time: Picoseconds,
-        /// The largest scale that is accepted.
+        /// The largest accepted scale.
         scale_max: u64,
     },
 }
 
-/// Plans what `scenario` runs on and runs it, with its faults and without.
+/// Plans the fabric of `scenario` and runs it with its faults and without.
 ///
 /// # Errors
-/// If the scenario does not fit its fabric, or no plan can be made.
+/// If the scenario does not match its fabric, or no plan can be made.
 pub fn emulate(
     scenario: &Scenario,
     threads: usize,
@@ -114,7 +114,8 @@ pub fn emulate(
     emulate_from(scenario, &start, settings, progress).map(|finished| finished.outcome)
 }
 
-/// Runs `scenario` from its start on, with its faults and without; a control plane that is not assumed is refused.
+/// Runs `scenario` from its start with its faults and without. Rejects control planes that are not
+/// modelled.
 ///
 /// # Errors
 /// See [`emulate_with`].
@@ -127,11 +128,11 @@ pub fn emulate_from(
     emulate_with(scenario, start, settings, &NoDaemon, progress)
 }
 
-/// Runs `scenario` from its start on, with its faults and without; `maker` makes the control plane where it is not
-/// assumed.
+/// Runs `scenario` from its start with its faults and without. `maker` creates the control plane if
+/// it is not modelled.
 ///
 /// # Errors
-/// If a later plan cannot be made, or the engine refuses something.
+/// If a later plan cannot be made, or the engine rejects an operation.
 pub fn emulate_with(
     scenario: &Scenario,
     start: &RunStart,
@@ -151,7 +152,7 @@ pub fn emulate_with(
         return Err(EmulateError::NothingSpared("parts of the run grew together"));
     }
     let calm = || (Watch::default(), None);
-    // What the first plan does not respect and was broken from the start is no news of this run.
+    // Faults from the start that the first plan ignores are also present in the run without faults.
     let is_old = |event: &&FaultEvent| event.from_start && event.planned().is_empty();
     let old: Vec<FaultEvent> = events.iter().filter(is_old).cloned().collect();
     let is_calm = events.iter().all(|event| is_old(&event));
@@ -162,14 +163,15 @@ pub fn emulate_with(
             Some(making.run(&old, calm(), progress)?)
         }
     };
-    // Phases have no flows of their own by which a fault could be separated from another: where there are too many to
-    // leave each out, each is run alone.
+    // Phases have no flows by which faults could be told apart. If there are too many faults to
+    // leave each out, run each alone.
     let mut alone = Vec::new();
     let without = making.without_each(&events, progress)?;
     if without.is_empty() && scenario.phases.is_some() && events.len() > 1 {
         alone = making.each_alone(&events, progress)?;
     }
-    // Faults each of which is enough for what happened show nothing when one is left out: each is run alone.
+    // If several faults are each enough for a result, leaving one out shows nothing, so run each
+    // alone.
     if let Some(baseline) = &baseline
         && judge::is_overdetermined(&log, baseline, &without)
     {
@@ -191,7 +193,7 @@ pub fn emulate_with(
     Ok(Finished { outcome, engine: log.into_engine(), substrate, series })
 }
 
-/// One run of `scenario` from its start on with these faults, which is compared with none.
+/// Runs `scenario` once from its start with these faults, without a comparison.
 pub(crate) fn run_alone(
     (scenario, start): (&Scenario, &RunStart),
     events: &[FaultEvent],
@@ -201,11 +203,12 @@ pub(crate) fn run_alone(
     Ok(making.run(events, (Watch::default(), None), &mut ())?)
 }
 
-/// What shares links or waits for another passes on what a fault did to what it never hit: with so many faults at most,
-/// each is left out in a run of its own to see what it did.
+/// Maximum number of faults for which a run without each one is made. Such runs show the effects of
+/// a fault on traffic that it did not hit but that shares links with, or waits for, traffic that it
+/// hit.
 const MOST_LEFT_OUT: usize = 8;
 
-/// By fault, whether it is left out in a run of its own; empty where none is.
+/// Returns, by fault, whether a run without it is made. Empty if there are none.
 fn left_out(scenario: &Scenario, events: &[FaultEvent]) -> Vec<bool> {
     let is_news: Vec<bool> = events.iter().map(|event| !event.from_start).collect();
     let news = is_news.iter().filter(|is_news| **is_news).count();
@@ -215,7 +218,7 @@ fn left_out(scenario: &Scenario, events: &[FaultEvent]) -> Vec<bool> {
     if is_run { is_news } else { Vec::new() }
 }
 
-/// How many times a scenario is run, under its seed: for progress.
+/// Returns how many times a scenario is run under its seed, for progress.
 #[must_use]
 pub fn runs(scenario: &Scenario, start: &RunStart) -> u64 {
     let removed = left_out(scenario, &start.events);
@@ -228,14 +231,14 @@ pub fn runs(scenario: &Scenario, start: &RunStart) -> u64 {
     }
 }
 
-/// Everything from which the runs of a scenario are made.
+/// The inputs of the runs of a scenario.
 pub(crate) struct Making<'a> {
     scenario: &'a Scenario,
     start: &'a RunStart,
     traffic: Vec<Traffic>,
-    /// By phase: what it sends in the run.
+    /// By phase, its demand in the scaled run.
     demands: Vec<Demand>,
-    /// Groups of the plan, and what those of them do that train.
+    /// Groups of the plan, and the orders of the training jobs.
     members: Vec<Members>,
     trains: Vec<TrainOrder<'a>>,
     scale: u64,
@@ -269,12 +272,12 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// A time of the fabric in the time of the run.
+    /// Scales a time of the fabric to the run.
     fn shorter(&self, time: Picoseconds) -> Picoseconds {
         Picoseconds(time.0 / self.scale)
     }
 
-    /// Faults in the time of the run.
+    /// Scales the times of faults to the run.
     fn events(&self, events: &[FaultEvent]) -> Vec<FaultEvent> {
         let shorter = |event: &FaultEvent| {
             let when = match event.when {
@@ -298,7 +301,7 @@ impl<'a> Making<'a> {
         run_order(self.order(events, looks)?, progress)
     }
 
-    /// A run with these faults.
+    /// Returns the order for a run with these faults.
     pub(crate) fn order<'b>(
         &'b self,
         events: &'b [FaultEvent],
@@ -358,8 +361,8 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// What moves the light of rings and circuits: assumed delays, or the shipping daemon. Where nothing breaks and no
-    /// circuit moves, none is needed.
+    /// Returns the control plane for rings and circuits, modelled or the shipped daemon. `None` if
+    /// nothing fails and no circuit changes.
     fn light_control<'b>(
         &'b self,
         rings: Option<Replanner<'b>>,
@@ -382,7 +385,7 @@ impl<'a> Making<'a> {
         Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
     }
 
-    /// By fault, the run with it alone.
+    /// Runs each fault alone.
     fn each_alone(
         &self,
         events: &[FaultEvent],
@@ -395,7 +398,8 @@ impl<'a> Making<'a> {
         events.iter().enumerate().map(alone).collect()
     }
 
-    /// By fault, the run without it, where what runs shares links; without the only one of this run it is the run without faults.
+    /// Makes the run without each fault, if workloads share links. Without the only fault, it is
+    /// the run without faults.
     fn without_each(
         &self,
         events: &[FaultEvent],
@@ -419,7 +423,7 @@ impl<'a> Making<'a> {
         left_out.into_iter().enumerate().map(run).collect()
     }
 
-    /// The circuits of phases, and what is to be set.
+    /// Returns the circuits of phases and the order for their changes.
     fn circuit_order(&self) -> Option<(&OpticalCircuits, CircuitOrder<'_>)> {
         let circuits = self.start.substrate.circuits.as_ref()?;
         let CircuitPlan { plan, phases, floor, .. } = self.start.circuits.as_ref()?;
@@ -440,7 +444,7 @@ impl<'a> Making<'a> {
         Some((circuits, order))
     }
 
-    /// The phases of the step.
+    /// Returns the phases of the step.
     fn phases(&self) -> Option<Phases<'_>> {
         let CircuitPlan { plan, phases, .. } = self.start.circuits.as_ref()?;
         let leaves = Leaves::of(&self.start.substrate, &plan.ranks);
@@ -455,7 +459,7 @@ impl<'a> Making<'a> {
         Some(Phases::new(leaves, phases))
     }
 
-    /// The circuits that the steps of jobs use.
+    /// Returns the circuits that the steps of jobs use.
     fn circuits_of_jobs(&self) -> Option<Circuits<'_>> {
         let Substrate { circuits, rings, .. } = &*self.start.substrate;
         Some(Circuits::new(circuits.as_ref()?, rings.as_ref()?, self.start.circuits.as_ref()?))
@@ -475,7 +479,7 @@ fn replanner<'a>(
     Replanner::new(rings, scenario.seed, delays, known)
 }
 
-/// The groups of the plan, and what those of them do that train.
+/// Returns the groups of the plan and the orders of the training jobs.
 fn trains<'a>(
     scenario: &'a Scenario,
     start: &RunStart,
@@ -501,7 +505,7 @@ fn trains<'a>(
 /// Twenty round trips between hosts of two leaves.
 const SHORTEST_PHASE: Picoseconds = Picoseconds::from_micros(80);
 
-/// How many times smaller than in the fabric sizes and times of the run are.
+/// Returns the factor by which sizes and times of the run are smaller than in the fabric.
 fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> {
     let (Some(run), Some(circuits)) = (scenario.phases, &start.circuits) else { return Ok(1) };
     let total = |phase: &lightloom_planner::rfabric::phases::Phase| {
@@ -527,7 +531,7 @@ fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> 
     }
 }
 
-/// Refuses expectations about groups that do not exist.
+/// Rejects expectations about groups that do not exist.
 fn require_groups(scenario: &Scenario, start: &RunStart) -> Result<(), EmulateError> {
     let groups = start.groups();
     let missing = scenario.expectations.iter().find_map(|expectation| match expectation {
@@ -537,8 +541,8 @@ fn require_groups(scenario: &Scenario, start: &RunStart) -> Result<(), EmulateEr
     missing.map_or(Ok(()), |group| Err(EmulateError::NoSuchGroup { group, groups }))
 }
 
-/// Why nothing can be shared, if so: rings of groups can, while nothing is drawn by the name of a link and
-/// no single packet is recorded.
+/// Returns why nothing can be shared, or `None`. Rings of groups can be shared if nothing is drawn
+/// by link name and no single packet is recorded.
 fn whole_because(
     scenario: &Scenario,
     start: &RunStart,
@@ -566,7 +570,7 @@ fn whole_because(
     }
 }
 
-/// What can be shared, given whether a proof was asked for.
+/// Returns what can be shared, depending on whether a proof was requested.
 fn sharing(
     scenario: &Scenario,
     start: &RunStart,

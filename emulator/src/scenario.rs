@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Scenarios: what is run, on what, what breaks when, and what is expected of the run.
+//! Scenarios: the workloads, the network, the faults and the expectations of a run.
 
 mod daemon;
 mod event;
@@ -45,61 +45,61 @@ pub use train::{LinkShare, Train, TrainError, TrainStep};
 
 use crate::substrate::{PacketSwitches, Substrate};
 
-/// A run to be made.
+/// A scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Its name in reports.
     pub name: String,
-    /// SHA-256 of the fabric file, or of the scenario file that has its network in place.
+    /// SHA-256 of the fabric file, or of the scenario file if it defines the network.
     pub sha256: String,
-    /// What it runs on.
+    /// The fabric or network.
     pub on: On,
-    /// The plan in force; `None` makes one for the fabric as it is at the start.
+    /// The plan to use. `None` makes a plan for the initial state of the fabric.
     pub plan: Option<Arc<Plan>>,
     /// Seed of every random draw.
     pub seed: Seed,
-    /// What is broken from the start.
+    /// Parts that are broken from the start.
     pub broken: Vec<Part>,
-    /// Where more of what is broken from the start is to be read.
+    /// The day of a fault trace that lists more parts broken from the start.
     pub broken_by: Option<TraceDay>,
-    /// What the groups of every job do, in order.
+    /// The collectives of the groups of every job, in order.
     pub collectives: Vec<Collective>,
-    /// What hosts send beside them.
+    /// Traffic between hosts in addition.
     pub traffic: Vec<Traffic>,
-    /// Jobs that train.
+    /// Training jobs.
     pub train: Vec<Train>,
     /// The phases of the fabric's step.
     pub phases: Option<PhaseRun>,
-    /// What is done before the first phase begins.
+    /// Prerequisites of the first phase.
     pub phases_after: Vec<Prior>,
-    /// What breaks during the run, as far as the seed lets it.
+    /// Faults during the run, before the seed draws their parts and times.
     pub faults: Vec<ScenarioFault>,
-    /// Days of a fault trace, as more of what breaks.
+    /// Days of a fault trace with additional faults.
     pub replay: Option<Replay>,
-    /// Whether a program sends, beside what is written.
+    /// Whether a program sends in addition.
     pub is_called: bool,
-    /// How long its jobs train, and what fails meanwhile. `None` for a run of some steps.
+    /// How long its jobs train, and the failures during that time. `None` for a run of a few steps.
     pub span: Option<Span>,
-    /// How fast the control plane is.
+    /// The delays of the control plane.
     pub control: ControlDelays,
-    /// How data is cut into packets and repaired.
+    /// How data is divided into packets and losses are repaired.
     pub transport: Transport,
-    /// How the packet switches queue.
+    /// Queues of the packet switches.
     pub switches: PacketSwitches,
-    /// How long a host takes from a packet's last bit to what it does because of it.
+    /// Delay of a host from the last bit of a packet to its reaction.
     pub host_delay: Picoseconds,
-    /// The run is stopped here.
+    /// The time at which the run is stopped.
     pub time_limit: SimTime,
-    /// Whether the scenario asks for that.
+    /// Whether the scenario intends to end at the time limit.
     pub ends_at_limit: bool,
-    /// The run is stopped after so many packets on a wire.
+    /// The number of packets on a wire after which the run is stopped.
     pub packet_limit: u64,
-    /// What must be true in the end.
+    /// Conditions that must hold at the end.
     pub expectations: Vec<Expectation>,
 }
 
 impl Scenario {
-    /// Collectives that something waits for, by their places.
+    /// Returns the indices of the collectives that something waits for.
     pub(crate) fn awaited_collectives(&self) -> Vec<usize> {
         let all = self.traffic.iter().flat_map(|one| &one.after).chain(&self.phases_after);
         let place = |prior: &Prior| match prior {
@@ -113,40 +113,40 @@ impl Scenario {
     }
 }
 
-/// What a scenario runs on.
+/// The network of a scenario.
 #[derive(Clone, Debug)]
 pub enum On {
-    /// A fabric, which is planned.
+    /// A fabric, for which a plan is made.
     Fabric(Arc<Fabric>),
-    /// A network that the scenario writes in place.
+    /// A network defined in the scenario.
     Network(Arc<Substrate>),
 }
 
-/// The phases of a step, again and again.
+/// Repeated phases of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseRun {
-    /// How often the step is repeated.
+    /// Number of repetitions of the step.
     pub steps: u32,
-    /// What becomes of packets on a circuit that a change removes.
+    /// Handling of packets on a circuit that a change removes.
     pub in_flight: InFlight,
-    /// How many times smaller than in the fabric sizes and times are. `None`: as small as keeps the run
-    /// within about [`PACKETS_MAX`] packets.
+    /// Factor by which sizes and times are smaller than in the fabric. `None` chooses one that
+    /// keeps the run within about [`PACKETS_MAX`] packets.
     pub scale: Option<u64>,
 }
 
-/// Data packets at most in a run whose scale the file leaves out.
+/// Maximum number of data packets in a run whose file gives no scale.
 pub const PACKETS_MAX: u64 = 12_000_000;
 
-/// What becomes of packets on a circuit that a change removes.
+/// Handling of packets on a circuit that a change removes.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum InFlight {
-    /// Its flows stop when the command goes out and what is on its way arrives.
+    /// Flows stop at the command, and packets already sent arrive.
     #[default]
     Drain,
-    /// It is used until the mirrors move, and what is on its way then is lost and sent again.
+    /// The circuit is used until the mirrors move; packets on it are then lost and sent again.
     Lose,
 }
 
@@ -155,33 +155,33 @@ pub enum InFlight {
 pub struct Collective {
     /// Its name in reports.
     pub name: String,
-    /// What it does.
+    /// The operation.
     pub kind: CollectiveOperation,
     /// The buffer of one rank.
     pub bytes: Bytes,
-    /// How often, one after the other.
+    /// How many times it runs, one after another.
     pub repeat: u32,
-    /// Its priority at switches with real queues.
+    /// Its priority at switches with priority queues.
     pub priority: u8,
-    /// Which ways round the ring of a group.
+    /// The directions around the ring of a group.
     pub directions: Directions,
 }
 
-/// What a collective does.
+/// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CollectiveOperation {
-    /// Everybody in the group ends with the sum.
+    /// Every rank of the group gets the sum.
     AllReduce,
-    /// Everybody in the group ends with its part of the sum.
+    /// Every rank of the group gets its part of the sum.
     ReduceScatter,
-    /// Everybody in the group ends with all parts.
+    /// Every rank of the group gets all parts.
     AllGather,
-    /// Equal ranks of all groups of the job end with the sum.
+    /// Equal ranks of all groups of the job get the sum.
     DataParallelAllReduce,
 }
 
 impl CollectiveOperation {
-    /// What the ring of one group computes. `None` for what runs between groups.
+    /// Returns the collective on the ring of one group, or `None` for an operation between groups.
     #[must_use]
     pub const fn of_group(self) -> Option<collective::CollectiveKind> {
         match self {
@@ -191,7 +191,7 @@ impl CollectiveOperation {
             Self::DataParallelAllReduce => None,
         }
     }
-    /// How it is written.
+    /// Returns its name in scenario files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self.of_group() {
@@ -199,33 +199,34 @@ impl CollectiveOperation {
             None => "data-parallel-all-reduce",
         }
     }
-    /// Whether it runs between groups rather than inside one.
+    /// Returns whether it runs between groups rather than inside one.
     #[must_use]
     pub const fn is_between_groups(self) -> bool {
         self.of_group().is_none()
     }
-    /// NCCL's factor from algorithm to bus bandwidth over so many ranks.
+    /// Returns NCCL's factor from algorithm to bus bandwidth for this number of ranks.
     #[must_use]
     pub fn bus_factor(self, ranks: u32) -> f64 {
         self.of_group().unwrap_or(collective::CollectiveKind::AllReduce).bus_factor(ranks as usize)
     }
 }
 
-/// How fast the control plane is.
+/// The delays of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlDelays {
-    /// From the fault until the control plane knows.
+    /// From the fault to its detection.
     pub detection_delay: Picoseconds,
-    /// From there until the next plan is there.
+    /// From detection to the next plan.
     pub planning_delay: Picoseconds,
-    /// From a fault or a repair until flows have other ways.
+    /// From a fault or repair until flows have new paths.
     pub reroute_delay: Picoseconds,
-    /// The shipping daemon runs instead. `None` if these delays are assumed.
+    /// The settings of the shipped daemon, which then runs instead. `None` if these delays are
+    /// assumed.
     pub lightloomd: Option<DaemonSetup>,
 }
 
 impl Default for ControlDelays {
-    /// One millisecond each: assumptions.
+    /// Assumes one millisecond each.
     fn default() -> Self {
         let millisecond = Picoseconds::from_millis(1);
         Self {

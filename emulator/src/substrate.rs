@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run runs on: vertices, links, and which links a part is.
+//! The network of a run: vertices, links, and the links of each part.
 //!
 //! ```text
 //!   fabric file ──▶ of_fabric ─┐
@@ -7,7 +7,7 @@
 //!   network in place ──▶ lay ──┘
 //! ```
 //!
-//! A fault names a part and asks which links it is, whatever kind of fabric the part belongs to.
+//! A fault names a part and obtains its links, whatever kind of fabric the part belongs to.
 
 mod circuits;
 mod machine;
@@ -32,11 +32,11 @@ pub use rings::{Carrier, RingCables};
 pub use shape::{CableGraph, DragonflyRoutes, Shape};
 pub use switches::PacketSwitches;
 
-/// The GPU rings.
+/// The plane of the GPU rings.
 pub const HBD: Plane = Plane(0);
-/// The data-centre network.
+/// The plane of the data-centre network.
 pub const DCN: Plane = Plane(1);
-/// Circuits between leaves.
+/// The plane of circuits between leaves.
 pub const OPTICAL: Plane = Plane(2);
 
 /// A network with its parts by name.
@@ -46,17 +46,17 @@ pub struct Substrate {
     pub network: Network,
     /// The hosts that workloads may name, in order of rank.
     pub hosts: Vec<VertexId>,
-    /// Hosts that stand in one server, in order of rank; one where there are no servers.
+    /// Number of consecutive hosts per server; 1 without servers.
     pub hosts_per_server: usize,
-    /// The ways that flows of workloads take.
+    /// The route of workload flows.
     pub route: Route,
-    /// By optical switch that is never commanded: the cables through it.
+    /// By optical switch that is never commanded, the cables through it.
     pub patched: Vec<Vec<LinkId>>,
-    /// The grid of the hosts. `None` if they stand in none.
+    /// The grid of the hosts, if any.
     pub grid: Option<Grid>,
-    /// By step, the fibres of a binary exchange, and how long a change takes.
+    /// By step, the fibres of a binary exchange, and the time of a change.
     pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
-    /// The domains of a machine that a step runs on alone.
+    /// The domains of a machine on which a single step runs.
     pub domains: Option<Domains>,
     /// The cables of GPU rings.
     pub rings: Option<RingCables>,
@@ -64,34 +64,34 @@ pub struct Substrate {
     pub circuits: Option<OpticalCircuits>,
     /// By vertex.
     names: Vec<String>,
-    /// By vertex: its place among the hosts.
+    /// By vertex, its index among the hosts.
     places: Vec<Option<u32>>,
-    /// By link: its class.
+    /// By link, its class.
     classes: Vec<u8>,
     class_names: &'static [&'static str],
 }
 
 impl Substrate {
-    /// What a vertex is called: `h3`, `n4/g2`, `t7`.
+    /// Returns the name of a vertex: `h3`, `n4/g2`, `t7`.
     #[must_use]
     pub fn name(&self, vertex: VertexId) -> &str {
         &self.names[vertex.index()]
     }
 
-    /// The link from a host to its leaf in the data-centre network. `None` if it has none.
+    /// Returns the link from a host to its leaf in the data-centre network, if any.
     #[must_use]
     pub fn link_to_leaf(&self, host: VertexId) -> Option<LinkId> {
         let mut links = self.network.outgoing(host).iter().copied();
         links.find(|link| self.network.link(*link).spec.plane == DCN)
     }
 
-    /// The vertex of a name.
+    /// Returns the vertex with this name.
     #[must_use]
     pub fn vertex(&self, name: &str) -> Option<VertexId> {
         self.names.iter().position(|known| known == name).map(VertexId::from_index)
     }
 
-    /// The places of a host, or of all GPUs of a node of a fabric: `h3`, `n4/g2`, `n4`.
+    /// Returns the indices of a host, or of all GPUs of a node of a fabric: `h3`, `n4/g2`, `n4`.
     #[must_use]
     pub fn stretch(&self, name: &str) -> Option<Range<usize>> {
         let place = |name: &str| Some(self.place_of(self.vertex(name)?)? as usize);
@@ -100,19 +100,19 @@ impl Substrate {
         place(name).map(|place| place..place + 1).or_else(node)
     }
 
-    /// Whether there is a switch, rather than hosts alone.
+    /// Returns whether there is a switch.
     #[must_use]
     pub fn has_switches(&self) -> bool {
         self.places.iter().any(Option::is_none)
     }
 
-    /// The place of a vertex among the hosts. `None` for a switch.
+    /// Returns the index of a vertex among the hosts, or `None` for a switch.
     #[must_use]
     pub fn place_of(&self, vertex: VertexId) -> Option<u32> {
         self.places[vertex.index()]
     }
 
-    /// How a link is called: `h3→s0`, `leaf3→leaf7 ocs2:14-15`.
+    /// Returns the name of a link: `h3→s0`, `leaf3→leaf7 ocs2:14-15`.
     #[must_use]
     pub fn link_name(&self, link: LinkId) -> String {
         let ends = self.network.link(link);
@@ -125,13 +125,13 @@ impl Substrate {
         }
     }
 
-    /// By link: its class, a place in [`class_names`](Self::class_names).
+    /// Returns the class of each link, an index into [`class_names`](Self::class_names).
     #[must_use]
     pub fn classes(&self) -> &[u8] {
         &self.classes
     }
 
-    /// The kinds of links.
+    /// Returns the names of the link classes.
     #[must_use]
     pub fn class_names(&self) -> &'static [&'static str] {
         self.class_names

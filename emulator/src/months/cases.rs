@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs that the table of losses is made of: some steps, a part that fails at a drawn instant of the second, and nodes that
-//! failed at the start.
+//! Runs for the table of losses: a few steps, with a part that fails at a drawn instant of the
+//! second step, and nodes that failed at the start.
 
 use std::sync::Arc;
 
@@ -30,13 +30,14 @@ use crate::shipped::MakeControl;
 use crate::stages::StageName;
 use crate::substrate::AnyPart;
 
-/// Steps of a run. In the first one nodes fail that are out already, in the second the part fails that is measured; what its
-/// answer leaves for the third is over in it, and the last one is as long as those until the repair.
+/// Number of steps of a run. Nodes that are already out fail in the first step and the measured
+/// part in the second. Recovery that extends into the third ends there, and the last step shows the
+/// slowdown until the repair.
 const STEPS: u32 = 4;
-/// The step in which the part fails.
+/// Index of the step in which the part fails.
 const FAILS_IN: usize = 1;
 
-/// With more nodes out than this, the runs with so many stand for all.
+/// Maximum number of nodes out in a run; runs with this number also stand for more.
 const OUT_MAX: usize = 1;
 
 /// A run to be made.
@@ -45,9 +46,9 @@ pub struct Case {
     /// The kind of part that fails.
     #[serde(serialize_with = "by_name")]
     pub part: AnyPart,
-    /// Nodes that are out already.
+    /// The number of nodes already out.
     pub out: usize,
-    /// Which of the runs of this kind, from 0.
+    /// The index of the run among those of its kind.
     pub number: u32,
 }
 
@@ -55,37 +56,38 @@ fn by_name<S: serde::Serializer>(part: &AnyPart, serializer: S) -> Result<S::Ok,
     serializer.serialize_str(part.name())
 }
 
-/// What was run for a case, so that it can be run again by itself.
+/// A case as it was run, so that it can be repeated individually.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseRun {
-    /// Which case.
+    /// The case.
     #[serde(flatten)]
     pub case: Case,
     /// Nodes that fail at 0 s.
     pub failed_at_start: Vec<String>,
     /// The part that fails.
     pub fails: String,
-    /// Its place among those of its kind.
+    /// The index of the part within its kind.
     pub place: usize,
-    /// When.
+    /// When it fails.
     #[serde(rename = "at_ps")]
     pub at: SimTime,
-    /// What it cost each job that went on.
+    /// The losses of each job that continued.
     pub losses: Vec<RunLoss>,
-    /// The same by job.
+    /// The losses by job.
     #[serde(skip)]
     pub sample: LossSample,
 }
 
-/// A scenario over a span, made ready for the runs that its losses are taken from.
+/// A scenario over a span, prepared for the runs that measure its losses.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// As it was read.
+    /// The scenario as read.
     scenario: Scenario,
-    /// A run of it: some steps, where whole steps since a checkpoint and its reading are left to the month.
+    /// The scenario of a single run of a few steps. Whole steps since a checkpoint and the reading
+    /// of it are left to the month.
     short: Scenario,
     start: RunStart,
-    /// What it does without failures.
+    /// The logs of the jobs without failures.
     calm: Vec<TrainLog>,
     jobs: Vec<TrainedJob>,
     gpus: u64,
@@ -94,7 +96,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Plans the fabric and runs its jobs once without failures. `None` if the scenario has no span.
+    /// Plans the fabric and runs its jobs once without failures. `None` if the scenario has no
+    /// span.
     ///
     /// # Errors
     /// If it cannot be planned or run.
@@ -140,7 +143,7 @@ impl Prepared {
         Ok(Some(Self { scenario, short, start, calm, jobs, gpus, gpus_per_node, losses_from }))
     }
 
-    /// The same with losses that are known: nothing is run.
+    /// Prepares a scenario with known losses, without a run.
     fn of_known(
         scenario: &Scenario,
         (short, start): (Scenario, RunStart),
@@ -188,19 +191,19 @@ impl Prepared {
         Ok(Self { scenario, short, start, calm, jobs, gpus, gpus_per_node, losses_from })
     }
 
-    /// Where losses are from. `None` if from runs of this scenario.
+    /// Returns the source of the losses, or `None` if they come from runs of this scenario.
     #[must_use]
     pub fn losses_from(&self) -> Option<&LossesFrom> {
         self.losses_from.as_ref()
     }
 
-    /// The runs whose losses are known already. `None` if they are to be made.
+    /// Returns the runs with known losses, or `None` if they have to be made.
     pub(super) fn known_runs(&self) -> Option<Vec<CaseRun>> {
         let (known, from) = (self.span().losses.as_ref()?, self.losses_from.as_ref()?);
         Some(known::runs(known, &self.jobs, from))
     }
 
-    /// The same with another control plane.
+    /// Returns the same scenario with another control plane.
     ///
     /// # Errors
     /// If that cannot be run.
@@ -215,44 +218,44 @@ impl Prepared {
         Ok(other)
     }
 
-    /// The same jobs with other failures.
+    /// Returns the same jobs with the failures of `scenario`.
     #[must_use]
     pub(super) fn with_scenario(&self, scenario: Scenario) -> Self {
         Self { scenario, ..self.clone() }
     }
 
-    /// The scenario.
+    /// Returns the scenario.
     #[must_use]
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// The span.
+    /// Returns the span.
     ///
     /// # Panics
-    /// Never: nothing is prepared without one.
+    /// Never, because only scenarios with a span are prepared.
     #[must_use]
     pub fn span(&self) -> &Span {
         self.scenario.span.as_ref().expect("a span is what it was prepared for")
     }
 
-    /// A table of its jobs, without runs.
+    /// Returns a table of its jobs without runs.
     #[must_use]
     pub fn table(&self) -> LossTable {
         LossTable::new(self.jobs.clone(), self.gpus, self.gpus_per_node)
     }
 
-    /// What fails when, under a seed.
+    /// Returns the failures and repairs under a seed.
     ///
     /// # Errors
-    /// If the trace does not fit the fabric.
+    /// If the trace does not match the fabric.
     pub fn changes(&self, seed: Seed) -> Result<Vec<PartChange>, NodesError> {
         let count = |part| self.start.substrate.count(part);
         changes(self.span(), &count, self.gpus_per_node as u32, seed)
     }
 
-    /// Every run that the table is made of. Where no node is to spare, a node that fails needs none: a job waits, unless it is
-    /// elastic.
+    /// Returns every case of the table. Without spare nodes no case for nodes is needed, because a
+    /// job then waits, unless it is elastic.
     #[must_use]
     pub fn cases(&self) -> Vec<Case> {
         let parts = match &self.span().failures {
@@ -276,10 +279,10 @@ impl Prepared {
     /// Runs a case.
     ///
     /// # Errors
-    /// If the engine or the control plane refuses something.
+    /// If the engine or the control plane rejects an operation.
     pub fn run(&self, case: &Case, maker: &dyn MakeControl) -> Result<CaseRun, EmulateError> {
         let label = format!("cases of {} with {} out", case.part.name(), case.out);
-        // Every part in turn, so that each is run as often as the others.
+        // Take the parts in turn, so that all are run equally often.
         let mut places: Vec<usize> = (0..self.start.substrate.count(case.part)).collect();
         places.shuffle(&mut self.short.seed.stream(&label, u64::MAX));
         let place = places[case.number as usize % places.len()];
@@ -293,7 +296,7 @@ impl Prepared {
             }
         }
         let late: f64 = random.random();
-        // Instants are spread evenly over the step, so that fewer runs do.
+        // Spread the instants evenly over the step, which reduces the number of runs needed.
         let share = (f64::from(case.number) + late) / f64::from(self.span().samples);
         self.run_with(case, (&out, place), share, maker)
     }
@@ -313,7 +316,7 @@ impl Prepared {
             true => self.calm.clone(),
             false => run_alone((&self.short, &self.start), &events, maker)?.trained,
         };
-        // The job whose step is looked at is the first one: where there are several, the step of the longest.
+        // With several jobs, use the step of the one whose step is longest.
         let step = before.iter().filter_map(|log| log.steps.get(FAILS_IN));
         let step = step.filter_map(|step| Some((step.start, took(step)?)));
         let (begins, takes) = step.max_by_key(|(_, takes)| *takes).unwrap_or_default();
@@ -335,8 +338,8 @@ impl Prepared {
         })
     }
 
-    /// What the last fault of a run cost its jobs, against the run without it, and what steps then take longer than in the run
-    /// without any.
+    /// Returns the losses of the jobs to the last fault of a run, compared with the run without it,
+    /// and the slowdown of later steps compared with the run without any fault.
     fn sample(
         &self,
         (part, place): (AnyPart, usize),
@@ -368,7 +371,8 @@ fn took(step: &TrainStepLog) -> Option<Picoseconds> {
     step.end.map(|end| end.since(step.start))
 }
 
-/// GPUs of these jobs and of none; and those of a node.
+/// Returns the number of GPUs in the bill, those of these jobs and of none, and the number per
+/// node.
 fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64, u64) {
     let On::Fabric(fabric) = &scenario.on else { return (0, 1) };
     let ranks = start.plan.iter().flat_map(|(plan, _)| &plan.ranks);
@@ -377,7 +381,7 @@ fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64,
     (gpus, u64::from(fabric.hbd.gpus_per_node()))
 }
 
-/// Where the replicas of a job are at the start.
+/// Returns the initial nodes of a job's replicas.
 fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replicas {
     let mut of_node = vec![Vec::new(); start.substrate.count(AnyPart::Node)];
     let ranks = start.plan.iter().flat_map(|(plan, _)| &plan.ranks);
@@ -391,7 +395,7 @@ fn replicas(trained: &TrainStep, start: &RunStart, step: Picoseconds) -> Replica
     Replicas { count, step_with_fewer: step.0.into(), of_node }
 }
 
-/// The same with what a step of the job takes with a replica fewer: in a run of it with so many GPUs fewer.
+/// Adds the step time with one replica fewer, measured in a run with that many GPUs fewer.
 fn with_fewer(
     short: &Scenario,
     (log, replicas): (&TrainLog, Replicas),
@@ -413,15 +417,16 @@ fn with_fewer(
     Ok(Replicas { step_with_fewer: step.0.into(), ..replicas })
 }
 
-/// What the death of a node costs an elastic job, which goes on without the node's replicas as soon as it is known to be dead:
-/// the time until then, and the step under way. Nothing if the node is not of the job.
+/// Returns the loss of an elastic job to a node failure. The job continues without the node's
+/// replicas once the failure is detected, so it loses the time until then and the current step.
+/// Nothing if the node is not part of the job.
 fn loss_of_elastic(
     log: &TrainLog,
     (before, calm): (&TrainLog, &TrainLog),
     fault: &FaultLog,
     is_hit: bool,
 ) -> Option<JobLossSample> {
-    // On other nodes its steps can take longer.
+    // Its steps can be slower because of other nodes.
     let slower = loss(log, (before, calm), fault).map_or(0, |loss| loss.slower);
     if !is_hit {
         return Some(JobLossSample { once: Vec::new(), slower });
@@ -443,7 +448,7 @@ fn loss_of_elastic(
     Some(JobLossSample { once, slower })
 }
 
-/// The same for one job. `None` if it has steps left.
+/// Returns the loss of one job, or `None` if it has steps left.
 fn loss(
     log: &TrainLog,
     (before, calm): (&TrainLog, &TrainLog),
@@ -458,7 +463,7 @@ fn loss(
     let length = |log: &TrainLog| Some(i128::from(took(log.steps.last()?)?.0));
     let step = length(log)?;
     let slower = step - length(before)?;
-    // Steps after the one in which the job began again are as long as the last one.
+    // Steps after the one in which the job restarted are as long as the last one.
     let is_in_next = |step: &TrainStepLog| {
         step.restarts > 0 || fault.restored.is_some_and(|restored| restored > step.start)
     };
@@ -477,7 +482,7 @@ fn loss(
     Some(JobLossSample { once: causes, slower: step - length(calm)? })
 }
 
-/// An outage, stage by stage; what goes beyond the stages comes last.
+/// Returns an outage by stage, with the time beyond the stages last.
 fn stages(fault: &FaultLog, outage: i128) -> Vec<(Cause, i128)> {
     let assumed = [
         (StageName::Detected, fault.detected),

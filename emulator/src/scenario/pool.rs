@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job of reinforcement learning: its trainer as a job that trains, and what its pool does beside it.
+//! A reinforcement-learning job: its trainer as a training job, and the work of its generation
+//! pool.
 
 use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
 use lightloom_fabric::file::{MappingFile, RlFile, ShardingFile};
@@ -17,17 +18,17 @@ use super::TrainError;
 /// How the pool of a job generates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rollout {
-    /// How generation and training follow each other.
+    /// The order of generation and training.
     pub training_loop: TrainingLoop,
     /// Tokens of a prompt.
     pub prompt: u32,
-    /// Standard deviation of the logarithm of a response's tokens.
+    /// Standard deviation of the logarithm of a response's length in tokens.
     pub sigma: f64,
     /// Tokens of the longest response.
     pub longest: u32,
-    /// Forward passes over all samples before training.
+    /// Number of forward passes over all samples before training.
     pub forward_passes: u32,
-    /// The most samples that a replica decodes at once.
+    /// Maximum number of samples that a replica decodes at once.
     pub batch: u32,
 }
 
@@ -44,7 +45,7 @@ impl Default for Rollout {
     }
 }
 
-/// The trainer of a step, as a job that trains: one sample a micro-batch.
+/// Returns the mapping of the trainer as a training job, with one sample per micro-batch.
 pub(super) fn trainer_of(rl: &RlFile) -> MappingFile {
     let data = (rl.trainer_gpus / (rl.tp * rl.pp).max(1)).max(1);
     MappingFile {
@@ -62,14 +63,14 @@ pub(super) fn trainer_of(rl: &RlFile) -> MappingFile {
     }
 }
 
-/// The GPUs of a job's trainer and pool as `plan` has them, in rank order: by leaf.
+/// Returns the leaves of the GPUs of a job's trainer and pool in `plan`, in rank order.
 fn leaves(fabric: &Fabric, plan: &Plan, job: u32) -> Vec<u32> {
     let mut own: Vec<&Rank> = plan.ranks.iter().filter(|rank| rank.job == Some(job)).collect();
     own.sort_by_key(|rank| (rank.dp, rank.tp));
     own.into_iter().map(|rank| fabric.dcn.leaf_of(rank.gpu).0).collect()
 }
 
-/// What the pool does beside the trainer `bare`.
+/// Returns the work of the pool alongside the trainer `bare`.
 pub(super) fn pool_step(
     (fabric, plan): (&Fabric, &Plan),
     (index, job, rl): (u32, &FabricJob, &RlFile),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a run begins: what is broken, what will break, the plan for it, and what it runs on.
+//! The start of a run: parts already broken, faults to come, the plan for them, and the network.
 
 use std::sync::Arc;
 
@@ -21,75 +21,76 @@ use super::replay::Outage;
 use super::{Effect, FaultEvent, On, Scenario, Traffic, TrainStep, When};
 use crate::substrate::{Members, NetworkPart, Substrate};
 
-/// Where a run begins.
+/// The start of a run.
 #[derive(Clone, Debug)]
 pub struct RunStart {
-    /// What it runs on.
+    /// The network.
     pub substrate: Arc<Substrate>,
-    /// Broken from the start.
+    /// Parts broken from the start.
     pub faults: FaultSet,
-    /// What the seed lets happen; what a replay has broken from the start comes last.
+    /// The faults drawn with the seed. Those that a replay has broken from the start come last.
     pub events: Vec<FaultEvent>,
-    /// The plan, as the fabric reads it, and what the checker found. `None` on a network written in place.
+    /// The plan as the fabric reads it, and the verdict of the checker. `None` on a network defined
+    /// in the scenario.
     pub plan: Option<(Plan, Verdict)>,
     /// Its groups and paths.
     pub(crate) layout: Option<Layout>,
-    /// Its circuits and what they carry. `None` if no job has phases over circuits.
+    /// Its circuits and their traffic. `None` if no job has phases over circuits.
     pub circuits: Option<CircuitPlan>,
 }
 
 /// Circuits for the phases of a step.
 #[derive(Clone, Debug)]
 pub struct CircuitPlan {
-    /// The plan, with these phases alone.
+    /// The plan with only these phases.
     pub plan: Plan,
-    /// The phases that send something, in the order of the plan's.
+    /// The phases that send something, in the order of the plan.
     pub phases: Vec<Phase>,
-    /// Share of the live demand's rate that no stage of a change may go below.
+    /// The share of the live demand's rate that every stage of a change must keep.
     pub floor: f64,
 }
 
 /// Why a run cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A broken part that does not exist.
+    /// A broken part does not exist.
     #[error(transparent)]
     Part(#[from] FaultError),
-    /// No plan.
+    /// There is no plan.
     #[error(transparent)]
     Plan(#[from] joint::PlanError),
-    /// A plan that was given is not one for this fabric as it is.
+    /// The given plan does not match the current state of this fabric.
     #[error("the plan in force does not fit this fabric as it is: {}{}", .0[0], others(.0))]
     Misfit(Vec<Violation>),
-    /// The plan is wrong, which is a mistake of this program.
+    /// The plan is wrong, which is a bug in this program.
     #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
     Unsound(Vec<Violation>),
-    /// The plan cannot be read back, which is a mistake of this program.
+    /// The plan cannot be read back, which is a bug in this program.
     #[error("the plan cannot be read back (a mistake in the planner, please report it): {0}")]
     Document(#[from] DocumentError),
-    /// A fabric that cannot be emulated.
+    /// The fabric cannot be emulated.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// A trace that does not fit the fabric.
+    /// The trace does not match the fabric.
     #[error("the fault trace does not fit this {what}: {error}")]
     Trace {
-        /// What it runs on.
+        /// The kind of network.
         what: &'static str,
-        /// What is wrong.
+        /// The error.
         error: NodesError,
     },
-    /// A fabric whose GPUs have nothing that is emulated.
+    /// The fabric has no domain in which groups could form rings.
     #[error(
         "this fabric has no domain, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \
          switches or circuits"
     )]
     NoRings,
-    /// No job, or no group of it.
+    /// There is no job, or no group of a job can be formed.
     #[error("no group of any job can be formed: give the fabric a job, or fewer faults")]
     NothingRuns,
 }
 
-/// How many violations there are beside the first.
+/// Returns a note on the number of violations after the first.
 fn others(violations: &[Violation]) -> String {
     match violations.len() {
         1 => String::new(),
@@ -98,14 +99,14 @@ fn others(violations: &[Violation]) -> String {
 }
 
 impl RunStart {
-    /// Groups of jobs in the plan.
+    /// Returns the number of groups of jobs in the plan.
     #[must_use]
     pub fn groups(&self) -> usize {
         let groups = self.layout.iter().flat_map(|layout| &layout.groups);
         groups.filter(|group| group.job.is_some()).count()
     }
 
-    /// What hosts send to each other, without those that are broken from the start.
+    /// Returns the traffic between hosts, without hosts that are broken from the start.
     pub(crate) fn traffic(&self, scenario: &Scenario) -> Vec<Traffic> {
         let mut traffic = scenario.traffic.clone();
         if let Some(rings) = &self.substrate.rings {
@@ -119,7 +120,7 @@ impl RunStart {
 }
 
 impl RunStart {
-    /// By TP group of a job, in the order of its step's lanes: who is in it, of `groups`.
+    /// Returns, by TP group of a job in the order of its step's lanes, its members among `groups`.
     pub(crate) fn seats(&self, step: &TrainStep, groups: &[Members]) -> Vec<Members> {
         let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
             return Vec::new();
@@ -140,16 +141,16 @@ impl RunStart {
     }
 }
 
-/// Draws the faults of `scenario` and plans its fabric as it is at the start; the plan is proven.
+/// Draws the faults of `scenario`, and makes and checks a plan for the initial state of its fabric.
 ///
 /// # Errors
-/// If a part does not exist, the trace does not fit, or no group can be formed.
+/// If a part does not exist, the trace does not match, or no group can be formed.
 pub fn plan(scenario: &Scenario) -> Result<RunStart, StartError> {
     match &scenario.on {
         On::Network(substrate) => {
             let mut events = drawn(scenario, substrate, &|_| true);
             events.extend(outages(scenario, substrate)?);
-            // Results list the news alone, by their places: what is old comes last.
+            // Results list only new faults, by index, so old ones come last.
             events.sort_by_key(|event| event.from_start);
             Ok(RunStart {
                 substrate: substrate.clone(),
@@ -196,7 +197,8 @@ fn plan_fabric(scenario: &Scenario, fabric: &Arc<Fabric>) -> Result<RunStart, St
     };
     let layout = layout_of(scenario, fabric, &document)?;
     let circuits = circuits_of(scenario, fabric, &document)?;
-    // A plan around a dead node can make other circuits than the one at the start, where the daemon makes plans.
+    // If the daemon makes plans, one around a failed node can use other circuits than the initial
+    // plan.
     let replans = scenario.control.lightloomd.is_some() && fabric.hbd.ring().is_some();
     let lit: Vec<CrossConnect> =
         match fabric.dcn.circuits().filter(|_| replans && circuits.is_some()) {
@@ -257,8 +259,8 @@ fn circuits_of(
         Some(_) => joint::phases_between_gpus(fabric, &document.ranks)?,
         None => joint::phases(fabric, &document.ranks)?,
     };
-    // Without optical switches there are only GPUs to send. With them, phases that send nothing between leaves have no
-    // circuits, and no part in their changes.
+    // Without optical switches only GPUs send. With them, phases without traffic between leaves
+    // have no circuits and take no part in changes.
     let is_sent = |phase: &&Phase| match is_optical {
         true => phase.demand.total() > lightloom_units::Bytes::ZERO,
         false => phase.demand.exchanges().is_some(),
@@ -271,7 +273,7 @@ fn circuits_of(
     Ok((!phases.is_empty()).then_some(CircuitPlan { plan, phases, floor: fabric.floor }))
 }
 
-/// What the seed makes of the declared faults.
+/// Draws the declared faults with the seed.
 fn drawn(
     scenario: &Scenario,
     substrate: &Substrate,
@@ -283,7 +285,8 @@ fn drawn(
         .collect()
 }
 
-/// Every outage of a host, or of all GPUs of a server at once, on a network written in place.
+/// Returns every outage of a host, or of all GPUs of a server at once, on a network defined in the
+/// scenario.
 fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>, StartError> {
     let Some(replay) = &scenario.replay else { return Ok(Vec::new()) };
     let servers: Vec<&[VertexId]> = substrate.hosts.chunks(substrate.hosts_per_server).collect();
@@ -298,7 +301,7 @@ fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>
     Ok(outages.into_iter().map(|outage| event(outage, parts(outage.node))).collect())
 }
 
-/// The fault of these parts, which are those of a node that a trace has out.
+/// Returns the fault of these parts of a node for an outage in a trace.
 fn event(outage: Outage, parts: Vec<NetworkPart>) -> FaultEvent {
     let Outage { at, repaired_at, from_start, .. } = outage;
     let lasts = repaired_at.map(|repaired: SimTime| repaired.since(at));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job of the fabric that trains: how often, on which accelerator, from where it begins again; and what one step of it
-//! computes and sends, from its mapping and the ranks of the plan.
+//! A training job of the fabric: its number of steps, accelerator and restart policy, and the
+//! computation and traffic of one step, from its mapping and the ranks of the plan.
 
 use std::collections::BTreeMap;
 
@@ -26,37 +26,38 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::Restart;
 use super::pool::{Rollout, pool_step, trainer_of};
 
-/// A job of the fabric that trains.
+/// A training job of the fabric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Train {
     /// The job's name.
     pub job: String,
-    /// How many steps.
+    /// The number of steps.
     pub steps: u32,
-    /// On what.
+    /// The accelerator.
     pub accelerator: Accelerator,
-    /// Whose constants: those of the software that the card is mostly used with, if `None`.
+    /// The fitted constants to use. `None` selects those of the software that the accelerator is
+    /// mostly used with.
     pub constants: Option<String>,
-    /// Tokens of a sequence: those of a micro-batch, if `None`.
+    /// Tokens of a sequence. `None` means those of a micro-batch.
     pub sequence: Option<u32>,
-    /// How it generates, where its step is one of reinforcement learning.
+    /// How it generates, if its step is one of reinforcement learning.
     pub rollout: Rollout,
-    /// Where groups that lost their state begin again.
+    /// Where groups with lost state restart.
     pub restart: Restart,
 }
 
 /// Why a job cannot be trained here.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TrainError {
-    /// No such job.
+    /// The job does not exist.
     #[error("the fabric has no job `{job}`: write one of {}", names(jobs))]
     NoJob {
         /// The name.
         job: String,
-        /// Those there are.
+        /// The existing jobs.
         jobs: Vec<String>,
     },
-    /// A job without a model and a mapping.
+    /// The job has no model or mapping.
     #[error(
         "job `{job}` says neither model nor mapping: write `step: {{training: {{model: llama-3.1-8b, pp: 2, tokens: 8192}}}}`, or \
          `step: {{rl: …}}`, at the job in the fabric file"
@@ -65,7 +66,7 @@ pub enum TrainError {
         /// The job.
         job: String,
     },
-    /// A job whose GPUs have no places.
+    /// The GPUs of the job have no places.
     #[error(
         "job `{job}` has no `tp`, so its GPUs have no places: write `gpus` and `tp` at the job in the fabric file"
     )]
@@ -73,7 +74,7 @@ pub enum TrainError {
         /// The job.
         job: String,
     },
-    /// A prompt that leaves no response.
+    /// The prompt leaves no tokens for a response.
     #[error(
         "the samples of job `{job}` have {tokens} tokens, and a prompt of {prompt} leaves none for a response: write a smaller `prompt`"
     )]
@@ -85,7 +86,7 @@ pub enum TrainError {
         /// Tokens of a sample.
         tokens: u32,
     },
-    /// A replica that heads cannot be shared out over.
+    /// The heads of the model cannot be divided over the GPUs of a replica.
     #[error(
         "the {heads} heads of the model of job `{job}` cannot be shared out over replicas of {gpus} GPUs: write a divisor of {heads} as \
          `replica_gpus`"
@@ -93,12 +94,12 @@ pub enum TrainError {
     Heads {
         /// The job.
         job: String,
-        /// Heads of the model.
+        /// The number of heads of the model.
         heads: u32,
         /// GPUs of a replica.
         gpus: u32,
     },
-    /// A replica that is too small.
+    /// The replica is too small.
     #[error(
         "a replica of {gpus} GPUs of job `{job}` does not hold the model and a sample of {tokens} tokens: write more `replica_gpus`, or \
          a smaller `longest`"
@@ -111,18 +112,18 @@ pub enum TrainError {
         /// Tokens of the longest sample.
         tokens: u64,
     },
-    /// A model that cannot be read.
+    /// The model cannot be read.
     #[error("the model of job `{job}`: {error}")]
     Model {
         /// The job.
         job: String,
-        /// What is wrong.
+        /// The error.
         error: String,
     },
-    /// No such constants.
+    /// The constants do not exist.
     #[error("{0}")]
     Constants(String),
-    /// No group of it is in the plan.
+    /// The plan has no group of the job.
     #[error(
         "no group of job `{job}` is in the plan: give it fewer GPUs, or the fabric fewer faults"
     )]
@@ -130,10 +131,10 @@ pub enum TrainError {
         /// The job.
         job: String,
     },
-    /// A network whose packets cannot be followed from GPU to GPU.
+    /// The network does not carry packets from GPU to GPU.
     #[error("the network of this fabric does not reach single GPUs: take `hbd: {{khop: …}}`")]
     NoGpus,
-    /// Sequences that do not fill a micro-batch.
+    /// The sequences do not fill a micro-batch.
     #[error(
         "sequences of {sequence} tokens do not fill a micro-batch of {tokens}: write a divisor of {tokens}"
     )]
@@ -149,23 +150,23 @@ fn names(jobs: &[String]) -> String {
     jobs.join(", ")
 }
 
-/// What one step of a job computes and sends.
+/// The computation and traffic of one step of a job.
 #[derive(Clone, Debug)]
 pub struct TrainStep {
-    /// Place of the job in the fabric.
+    /// The index of the job in the fabric.
     pub job: u32,
-    /// The step.
+    /// The training step.
     pub bare: BareStep,
-    /// What generates beside it. `None` if it only trains.
+    /// The generation pool. `None` if the job only trains.
     pub pool: Option<PoolStep>,
     peak_flops: f64,
 }
 
 impl TrainStep {
-    /// The step of `train` on `fabric`, its ranks where `plan` has them.
+    /// Returns the step of `train` on `fabric`, with the ranks of `plan`.
     ///
     /// # Errors
-    /// What is missing.
+    /// If the job, its model or its constants are missing, or the step does not fit the plan.
     pub fn of(train: &Train, fabric: &Fabric, plan: &Plan) -> Result<Self, TrainError> {
         let place = fabric.jobs.iter().position(|job| job.name == train.job);
         let place = place.ok_or_else(|| TrainError::NoJob {
@@ -222,7 +223,7 @@ impl TrainStep {
         Ok(Self { job: index, bare, pool, peak_flops: compute.peak_flops })
     }
 
-    /// Its tasks.
+    /// Returns its tasks.
     #[must_use]
     pub fn tasks(&self) -> ReinforcementTasks {
         match &self.pool {
@@ -234,7 +235,7 @@ impl TrainStep {
         }
     }
 
-    /// Its closed form: nothing hidden, no stragglers, no faults.
+    /// Returns its closed form: nothing overlapped, no stragglers, no faults.
     #[must_use]
     pub fn closed_form(&self) -> StepTime {
         let mut time = self.bare.time();
@@ -249,14 +250,15 @@ impl TrainStep {
         time
     }
 
-    /// Generation, and new weights, in closed form; none for a job that only trains.
+    /// Returns the closed forms of generation and of new weights, in seconds. `None` for a job that
+    /// only trains.
     #[must_use]
     pub fn pool_seconds(&self) -> Option<[f64; 2]> {
         let pool = self.pool.as_ref()?;
         Some([pool.generation_seconds(), pool.weights_seconds(self.bare.card_rate())])
     }
 
-    /// Its GPUs.
+    /// Returns its number of GPUs.
     #[must_use]
     pub fn gpus(&self) -> u64 {
         match &self.pool {
@@ -265,7 +267,8 @@ impl TrainStep {
         }
     }
 
-    /// Utilisation of its GPUs by a step that takes so long: model operations of training, attention over the full mask.
+    /// Returns the model FLOPs utilisation of a step that takes `took`, counting attention over the
+    /// full mask.
     #[must_use]
     pub fn mfu(&self, took: Picoseconds) -> f64 {
         let BareStep { model, mapping, batch, .. } = &self.bare;
@@ -274,7 +277,7 @@ impl TrainStep {
         Convention::MfuFull.utilisation(model, *batch, recompute, gpus, peak, seconds)
     }
 
-    /// What its software leaves of links whose cables delay so much, under `transport`.
+    /// Returns the effective share and delay of links for its software under `transport`.
     #[must_use]
     pub fn pace(&self, fabric: &Fabric, transport: &Transport) -> LinkShare {
         let share =
@@ -283,7 +286,7 @@ impl TrainStep {
         let lag = |seconds: f64, there: Picoseconds| {
             Picoseconds(((seconds * 1e12) as u64).saturating_sub(there.0))
         };
-        // From GPU to GPU there is one cable, or two with the switch of an island between them.
+        // Between GPUs there is one cable, or two through the switch of an island.
         let cables = if fabric.hbd.ring().is_some() { 1 } else { 2 };
         let scale_out_lag = lag(links.scale_out_step_seconds, fabric.dcn.link_latency() * 2);
         let has_domain = fabric.hbd.grouping() != Grouping::Anywhere;
@@ -302,22 +305,22 @@ impl TrainStep {
     }
 }
 
-/// What the software of a job leaves of links: it does not fill them, which counts as more bytes, and each step of an
-/// exchange costs time besides what the cable delays.
+/// Losses of a job's software on links. It does not fill them, which is modelled as more bytes, and
+/// each step of an exchange takes additional time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkShare {
-    /// Without a domain, TP goes over the network, too.
+    /// Whether there is a domain. Without one, TP also goes over the network.
     has_domain: bool,
     domain: f64,
     scale_out: f64,
-    /// For each step of an exchange inside the domain.
+    /// Delay of each step of an exchange inside the domain.
     pub(crate) domain_lag: Picoseconds,
-    /// For each step of an exchange over the network.
+    /// Delay of each step of an exchange over the network.
     pub(crate) scale_out_lag: Picoseconds,
 }
 
 impl LinkShare {
-    /// Bytes that an exchange inside the domain counts as.
+    /// Returns the effective bytes of an exchange inside the domain.
     pub(crate) fn inside(&self, bytes: Bytes) -> Bytes {
         if !self.has_domain {
             return self.across(bytes);
@@ -325,13 +328,13 @@ impl LinkShare {
         Bytes((bytes.0 as f64 * self.domain) as u64)
     }
 
-    /// Bytes that an exchange over the network counts as.
+    /// Returns the effective bytes of an exchange over the network.
     pub(crate) fn across(&self, bytes: Bytes) -> Bytes {
         Bytes((bytes.0 as f64 * self.scale_out) as u64)
     }
 }
 
-/// How many ranks a job has in a dimension.
+/// Returns the number of ranks of a job in a dimension.
 fn count(plan: &Plan, job: u32, of: fn(&Rank) -> u32) -> u32 {
     let own = plan.ranks.iter().filter(|rank| rank.job == Some(job));
     own.map(of).max().map_or(0, |last| last + 1)
@@ -363,7 +366,7 @@ fn mapping_of(
     })
 }
 
-/// The network as the closed form takes it. In an island, as on a ring, nothing but TP stays inside.
+/// Returns the network for the closed form. In an island, as on a ring, only TP stays inside.
 fn network_of(fabric: &Fabric, tp: u32) -> Network {
     let network = Network::of_fabric(fabric);
     match fabric.hbd.grouping() {

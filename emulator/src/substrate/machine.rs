@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine that a step runs on alone: ranks in rings or under switches, and rails between them.
+//! The machine on which a single step runs: ranks in rings or below switches, with rails between
+//! them.
 
 use lightloom_engine::topology::{Ring, RingShape};
 use lightloom_engine::{
@@ -10,21 +11,21 @@ use lightloom_training::machine::{Cable, Domain, Machine};
 
 use super::{DCN, HBD, Substrate};
 
-/// Which ranks of a machine exchange inside a domain.
+/// The ranks of a machine that exchange inside a domain.
 #[derive(Clone, Debug)]
 pub struct Domains {
-    /// By rank: its ring.
+    /// By rank, its ring.
     ring_of: Vec<Option<u32>>,
-    /// By rank: the switch of its domain.
+    /// By rank, the switch of its domain.
     domain_of: Vec<Option<u32>>,
     /// Whether rings are cables between neighbours.
     pub(crate) are_wired: bool,
-    /// How much more than its share the first rank of an all-to-all gets: 0.2 is 20 %.
+    /// The excess over its share that the first rank of an all-to-all receives: 0.2 is 20 %.
     pub(crate) imbalance: f64,
 }
 
 impl Substrate {
-    /// Lays out a machine; its ranks are the hosts.
+    /// Builds a machine whose ranks are the hosts.
     ///
     /// # Errors
     /// If a cable cannot be emulated.
@@ -42,14 +43,15 @@ impl Substrate {
 }
 
 impl Domains {
-    /// Whether all of these ranks are under the switch of one domain. Cables between neighbours carry their ring alone.
+    /// Returns whether all of these ranks are below the switch of one domain. Cables between
+    /// neighbours carry only their ring.
     pub(crate) fn is_inside(&self, ranks: &[u32]) -> bool {
         let domain = |rank: &u32| self.domain_of[*rank as usize];
         let first = ranks.first().and_then(domain);
         first.is_some() && ranks.iter().all(|rank| domain(rank) == first)
     }
 
-    /// The rings whose links a collective uses.
+    /// Returns the rings whose links a collective uses.
     pub(crate) fn rings_under(&self, work: &TaskWork) -> Vec<u32> {
         let ranks = match work {
             TaskWork::Ring { ring, .. } => return vec![*ring],
@@ -67,7 +69,7 @@ impl Domains {
     }
 }
 
-/// The network of a machine, and its ranks as hosts of it.
+/// Returns the network of a machine, and its ranks as hosts.
 fn lay_out(machine: &Machine) -> Result<(Network, Vec<VertexId>), NetworkError> {
     let mut builder = NetworkBuilder::new();
     let hosts: Vec<VertexId> = (0..machine.ranks).map(|_| builder.add(VertexRole::Host)).collect();
@@ -95,7 +97,7 @@ fn link(cable: Cable, plane: Plane) -> LinkSpec {
     LinkSpec::new(cable.rate, cable.delay).in_plane(plane)
 }
 
-/// Adds a switch for each set of ranks, and a cable of each rank to it.
+/// Adds a switch for each set of ranks, and a cable from each rank to it.
 fn join(builder: &mut NetworkBuilder, hosts: &[VertexId], sets: &[Vec<u32>], link: LinkSpec) {
     for ranks in sets {
         let switch = builder.add(VertexRole::Switch);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fabric as it is cabled: GPUs on their rings, interfaces under leaves, and what joins the leaves.
+//! A fabric as cabled: GPUs on their rings, interfaces below leaves, and the links between leaves.
 //!
 //! A GPU is one vertex with two ring edges in the high-bandwidth domain and one interface in the
-//! data-centre network. All fibres are there from the beginning; those that no bundle selects are
-//! dark. Switching a transceiver is then nothing but links going down and up.
+//! data-centre network. All fibres exist from the start; those that no bundle selects are dark.
+//! Switching a transceiver then only sets links down and up.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ use super::{DCN, HBD, PacketSwitches, Substrate, both_ways};
 /// Classes of links of a fabric with packet switches above its GPUs.
 const CLASSES: [&str; 5] = ["gpu-gpu", "fibre", "gpu-tor", "tor-gpu", "switch-switch"];
 
-/// What decides whether a cable carries light, as long as nothing is broken.
+/// The condition for light on a cable that is not broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// Nothing: copper between GPUs, the data-centre network.
+    /// Always lit: copper between GPUs, and the data-centre network.
     Always,
-    /// The ring edge under a bundle: lit when the bundle holds loopback.
+    /// The ring edge below a bundle, lit while the bundle is in loopback.
     Loopback(BundleId),
-    /// A fibre: lit when the bundles at both ends select it.
+    /// A fibre, lit while the bundles at both ends select it.
     Fibre(Port, Port),
 }
 
@@ -42,23 +42,23 @@ pub struct RingCables {
     pub(super) fabric: Arc<Fabric>,
     /// By cable.
     carriers: Vec<Carrier>,
-    /// By ToR: its switch.
+    /// By top-of-rack switch, its vertex.
     pub(super) tors: Vec<VertexId>,
-    /// By island: the switch that joins its GPUs.
+    /// By island, the switch that joins its GPUs.
     pub(super) islands: Vec<VertexId>,
-    /// By GPU: node × R + GPU.
+    /// By GPU, in order of nodes and then of GPUs in a node.
     pub(super) gpus: Vec<VertexId>,
     gpus_per_node: u8,
-    /// By GPU: the ring edge that starts there, from GPU g to GPU g + 1 of its node.
+    /// By GPU, the ring edge that starts there, from GPU g to GPU g + 1 of its node.
     ring_edges: Vec<LinkId>,
-    /// Every fibre with its two cables: between the lower halves, and between the upper ones, each
+    /// Every fibre with its two cables, between the lower halves and between the upper ones, each
     /// from the lower end up.
     fibres: Vec<(Fibre, [LinkId; 2])>,
 }
 
 impl Substrate {
-    /// Lays every cable of `fabric` without the uplinks that are broken for good, and a link for every circuit that a plan
-    /// makes at some time.
+    /// Builds every cable of `fabric` except permanently broken uplinks, and a link for every
+    /// circuit that a plan may make.
     ///
     /// # Errors
     /// If a delay or rate of the fabric cannot be emulated.
@@ -151,7 +151,7 @@ impl RingCables {
         }
     }
 
-    /// The fabric they belong to.
+    /// Returns the fabric.
     #[must_use]
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
@@ -190,7 +190,8 @@ impl RingCables {
         }
     }
 
-    /// A switch over the GPUs of every island, which each GPU reaches with the rate of its two edges. Nothing is lost in it.
+    /// Adds a switch above the GPUs of every island, which each GPU reaches at the rate of its two
+    /// edges. The switch loses nothing.
     fn cable_islands(&mut self, builder: &mut NetworkBuilder) {
         let fabric = self.fabric.clone();
         let Grouping::Island { nodes } = fabric.hbd.grouping() else { return };
@@ -208,7 +209,8 @@ impl RingCables {
         }
     }
 
-    /// The nodes of an island, by the switch that joins their GPUs; none of any other vertex.
+    /// Returns the nodes of an island by the switch that joins their GPUs. Empty for any other
+    /// vertex.
     pub(super) fn nodes_of_island(&self, switch: VertexId) -> Vec<NodeId> {
         let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return Vec::new() };
         let Ok(island) = self.islands.binary_search(&switch) else { return Vec::new() };
@@ -216,13 +218,13 @@ impl RingCables {
         (first..(first + nodes).min(self.fabric.hbd.nodes())).map(NodeId).collect()
     }
 
-    /// The GPU on the lower (0) or upper (1) half of a port's bundle.
+    /// Returns the GPU on the lower (0) or upper (1) half of a port's bundle.
     fn half(&self, port: Port, half: u8) -> GpuId {
         let edge = self.fabric.hbd.ring_edge(port.bundle.bundle);
         GpuId { node: port.bundle.node, gpu: (edge + half) % self.gpus_per_node }
     }
 
-    /// Interfaces of the GPUs under leaves that exist already.
+    /// Adds interfaces of the GPUs below existing leaves.
     fn cable_interfaces(
         &mut self,
         leaves: &[VertexId],
@@ -237,8 +239,9 @@ impl RingCables {
         }
     }
 
-    /// ToRs over the GPUs; in each aggregation domain as many aggregation switches as a ToR has
-    /// uplinks; over several domains, for each aggregation switch as many cores as a domain has ToRs.
+    /// Adds top-of-rack switches above the GPUs. Each aggregation domain gets as many aggregation
+    /// switches as a top-of-rack switch has uplinks. With several domains, each aggregation switch
+    /// gets as many cores as a domain has top-of-rack switches.
     fn cable_packet_tree(
         &mut self,
         switches: &PacketSwitches,
@@ -274,7 +277,7 @@ impl RingCables {
         }
     }
 
-    /// Leaves over the GPUs, joined leaf to leaf.
+    /// Adds leaves above the GPUs, joined leaf to leaf.
     fn cable_leaves(
         &mut self,
         switches: &PacketSwitches,
@@ -293,7 +296,7 @@ impl RingCables {
         }
     }
 
-    /// The vertex of a GPU.
+    /// Returns the vertex of a GPU.
     #[must_use]
     pub fn vertex(&self, gpu: GpuId) -> VertexId {
         self.gpus[self.place(gpu)]
@@ -302,7 +305,7 @@ impl RingCables {
         gpu.node.index() * usize::from(self.gpus_per_node) + usize::from(gpu.gpu)
     }
 
-    /// The links, both directions, that `bundle` is when it holds `path`.
+    /// Returns the links, in both directions, that `bundle` forms while it holds `path`.
     #[must_use]
     pub fn links_of(&self, bundle: BundleId, path: Path) -> Vec<LinkId> {
         let hbd = &self.fabric.hbd;
@@ -318,7 +321,7 @@ impl RingCables {
         cables.into_iter().flatten().flat_map(both_ways).collect()
     }
 
-    /// The links, both directions, that `bundle` can be.
+    /// Returns the links, in both directions, that `bundle` can form.
     #[must_use]
     pub fn all_links_of(&self, bundle: BundleId) -> Vec<LinkId> {
         let paths = [Path::External1, Path::External2, Path::Loopback];
@@ -338,13 +341,13 @@ impl RingCables {
         Some(self.fibres[index].1)
     }
 
-    /// The leaf whose switch is at a vertex. `None` for any other.
+    /// Returns the leaf whose switch is at a vertex, if any.
     #[must_use]
     pub fn leaf_at(&self, vertex: VertexId) -> Option<LeafId> {
         self.tors.binary_search(&vertex).ok().map(LeafId::from_index)
     }
 
-    /// The GPU at a vertex. `None` for a switch.
+    /// Returns the GPU at a vertex, or `None` for a switch.
     #[must_use]
     pub fn gpu(&self, vertex: VertexId) -> Option<GpuId> {
         let per_node = usize::from(self.gpus_per_node);
@@ -363,7 +366,7 @@ impl RingCables {
             .or_else(|| Some(format!("hbd{}", island()?)))
     }
 
-    /// What decides whether a link carries light.
+    /// Returns the condition for light on a link.
     #[must_use]
     pub fn carrier(&self, link: LinkId) -> Carrier {
         self.carriers.get(link.index() / 2).copied().unwrap_or(Carrier::Always)

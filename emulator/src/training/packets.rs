@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A step in both modes: packet by packet, and by formula under the same assumptions.
 //!
-//! A job of thousands of GPUs repeats itself: replicas do the same, layers do the same, micro-batches do the
-//! same. An excerpt keeps the mapping of a replica and cuts what repeats (replicas first, then micro-batches, then
-//! layers) until the packets it needs fit a budget. Both modes then compute the excerpt: nothing hidden,
-//! no stragglers, links at the fitted shares of their data-sheet rates. What is left between them is what a
-//! formula cannot see: flows that meet on a card, pieces that wait for each other, packets that have headers.
+//! A job of thousands of GPUs is repetitive in its replicas, layers and micro-batches. An excerpt
+//! keeps the mapping of a replica and reduces the repetitions (first replicas, then micro-batches,
+//! then layers) until its packets fit a budget. Both modes then compute the excerpt, with nothing
+//! overlapped, no stragglers, and links at the fitted shares of their data-sheet rates. The
+//! remaining difference comes from effects that a formula does not model: flows that meet on a
+//! card, pieces that wait for each other, and packet headers.
 
 use lightloom_engine::transport::Transport;
 use lightloom_training::graph::{TaskGraph, TaskWork};
@@ -21,22 +22,22 @@ use serde::Serialize;
 use super::replay::{ReuseError, RingReuse, TaskTimes, replay};
 use crate::run::{Progress, RunError};
 
-/// Packet-hops that an excerpt may need when times of idle rings are reused.
+/// Maximum number of packet-hops of an excerpt when times of idle rings are reused.
 pub const HOPS_BUDGET: f64 = 6e8;
-/// Packet-hops up to which a proof runs the whole excerpt without reuse, too.
+/// Maximum number of packet-hops for which a proof also runs the whole excerpt without reuse.
 pub const PROOF_BUDGET: f64 = 5e8;
-/// Tasks that an excerpt may have.
+/// Maximum number of tasks of an excerpt.
 const TASKS_BUDGET: f64 = 2e6;
 
 /// Why a job has no packet mode.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketsError {
-    /// A TP group that spans domains.
+    /// A TP group spans domains.
     #[error(
         "packet by packet, a TP group lies in one domain: TP {tensor} does not fit {domain} GPUs of {network} (take --tp {domain} or less)"
     )]
     SpansDomains {
-        /// TP.
+        /// GPUs of a TP group.
         tensor: u32,
         /// GPUs of a domain.
         domain: u32,
@@ -50,9 +51,9 @@ pub enum PacketsError {
     PartialRound {
         /// Micro-batches of a replica.
         micro_batches: u64,
-        /// Stages.
+        /// The number of stages.
         stages: u32,
-        /// The multiple that comes nearest.
+        /// The nearest multiple.
         nearest: u64,
     },
     /// Even the smallest excerpt is too large.
@@ -61,34 +62,34 @@ pub enum PacketsError {
         needed = *hops as f64, budget = HOPS_BUDGET
     )]
     TooLarge {
-        /// Layers that are left.
+        /// Remaining layers.
         layers: u32,
-        /// Micro-batches that are left.
+        /// Remaining micro-batches.
         micro_batches: u64,
-        /// What they need.
+        /// Required packet-hops.
         hops: u64,
     },
-    /// The engine refuses.
+    /// The engine rejects the run.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
-/// What both modes say.
+/// The results of both modes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PacketStep {
-    /// GPUs that are emulated.
+    /// Number of emulated GPUs.
     pub gpus: u64,
-    /// Replicas that are emulated.
+    /// Number of emulated replicas.
     pub replicas: u32,
-    /// Layers that are emulated.
+    /// Number of emulated layers.
     pub layers: u32,
     /// Micro-batches of a replica.
     pub micro_batches: u64,
-    /// Tasks of the graph.
+    /// Number of tasks of the graph.
     pub tasks: usize,
-    /// The step by formula, nothing hidden.
+    /// The step by formula, with nothing overlapped, in seconds.
     pub analytic_seconds: f64,
-    /// The step packet by packet.
+    /// The step packet by packet, in seconds.
     pub packet_seconds: f64,
     /// `analytic ÷ packets − 1`.
     pub difference: f64,
@@ -96,49 +97,50 @@ pub struct PacketStep {
     pub packet_hops: u64,
     /// Collectives whose time was reused.
     pub reused: u64,
-    /// What shows that reuse changed nothing, where that was asked for.
+    /// The proof that reuse changed nothing, if requested.
     pub proof: Option<Proof>,
 }
 
 /// An excerpt that was run.
 #[derive(Clone, Debug)]
 pub struct ExcerptRun {
-    /// What both modes say.
+    /// The results of both modes.
     pub step: PacketStep,
-    /// What was run.
+    /// The task graph.
     pub graph: TaskGraph,
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
-    /// Beginning and end of each task.
+    /// Start and end of each task.
     pub spans: Vec<(SimTime, SimTime)>,
 }
 
-/// How it was shown that reuse is exact.
+/// How the exactness of reuse was shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Proof {
-    /// All of it ran without reuse, too: every task begins and ends at the same picosecond.
+    /// Everything was also run without reuse: every task begins and ends at the same picosecond.
     BothWays {
         /// Packets put on wires without reuse.
         packet_hops: u64,
     },
-    /// The second, fourth, eighth … use of each time ran again, in place, and took the same time to the picosecond.
+    /// The second, fourth, eighth … use of each time was run again in place and took the same time
+    /// to the picosecond.
     Sampled {
-        /// Collectives that ran again.
+        /// Number of collectives that were run again.
         checked: u64,
     },
 }
 
-/// Whether exactness of reuse is to be shown.
+/// Whether to prove that reuse is exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prove {
-    /// No.
+    /// No proof.
     Nothing,
-    /// Yes: both ways where that fits [`PROOF_BUDGET`], sampled otherwise.
+    /// A run in both modes if it fits [`PROOF_BUDGET`], otherwise samples.
     Reuse,
 }
 
-/// The part of a job that is run: what is left of it fits the budget.
+/// The part of a job that fits the budget.
 struct JobExcerpt(BareStep);
 
 impl JobExcerpt {
@@ -149,7 +151,7 @@ impl JobExcerpt {
             let network = job.network.name.clone();
             return Err(PacketsError::SpansDomains { tensor: mapping.tensor, domain, network });
         }
-        // EP needs its lanes; a second replica shows the exchange between replicas.
+        // EP needs its lanes, and a second replica shows the exchange between replicas.
         let lanes_of_experts = mapping.expert / gcd(mapping.expert, mapping.context);
         let replicas = lanes_of_experts.max(2).min(mapping.data).max(lanes_of_experts);
         let micro_batches = mapping.micro_batches(job.batch).max(1);
@@ -186,7 +188,8 @@ impl JobExcerpt {
         Err(PacketsError::PartialRound { micro_batches, stages: mapping.pipeline, nearest })
     }
 
-    /// Fewer micro-batches, whole rounds of the pipeline, then fewer layers, as many for each piece.
+    /// Reduces micro-batches by whole rounds of the pipeline, then layers by as many for each
+    /// piece.
     fn shrink(&mut self) -> Result<(), PacketsError> {
         let round = u64::from(self.0.mapping.pipeline);
         let places = self.0.mapping.pipeline * self.0.mapping.virtual_stages;
@@ -260,7 +263,7 @@ pub fn run(
     Ok(ExcerptRun { step, graph, machine, spans: timeline.spans })
 }
 
-/// Every instant must be the same.
+/// Requires equal times in both runs.
 fn both_ways(
     graph: &TaskGraph,
     reused: &TaskTimes,
@@ -281,7 +284,7 @@ fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Cables whose data moves at the shares of the rates that the formulas take, and whose delays are theirs.
+/// Returns cables with the effective data rates and the delays of the formulas.
 fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let transport = Transport::default();
     let data = transport.payload.0 as f64 / (transport.payload.0 + transport.header.0) as f64;
@@ -292,7 +295,7 @@ fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     let (domain_rate, domain_step) =
         (network.domain_rate * efficiency.domain, efficiency.domain_step_seconds);
     let domain = match network.shape {
-        // Half each way round.
+        // Half in each direction.
         Shape::Ring | Shape::Torus => link(domain_rate / 2.0, domain_step),
         Shape::Switch => link(domain_rate, domain_step / 2.0),
     };
@@ -303,7 +306,8 @@ fn links(network: &Network, efficiency: &Efficiency) -> [Cable; 2] {
     [domain, rail]
 }
 
-/// The machine of a workload on `network`: `ranks` in TP groups of `tensor` in a row, one switch beyond the domains.
+/// Returns the machine of a workload on `network`: `ranks` in consecutive TP groups of `tensor`,
+/// and one switch beyond the domains.
 ///
 /// # Errors
 /// If a group does not fit a domain.
@@ -340,12 +344,13 @@ pub fn machine(
     })
 }
 
-/// Packets and acknowledgements of `bytes` over one link.
+/// Returns the packets and acknowledgements of `bytes` over one link.
 fn hops_of(bytes: f64) -> f64 {
     2.0 * (bytes / Transport::default().payload.0 as f64).ceil()
 }
 
-/// Packet-hops of the step between domains, and of the first collective of each kind on a ring; rounded up.
+/// Returns the packet-hops of the step between domains, and of the first collective of each kind on
+/// a ring, rounded up.
 fn cut_hops(job: &Job<'_>) -> f64 {
     let (mapping, pieces) = (&job.mapping, job.pieces());
     let lanes = f64::from(mapping.data * mapping.context);
@@ -372,7 +377,7 @@ fn cut_tasks(job: &Job<'_>) -> f64 {
     lanes * mapping.micro_batches(job.batch) as f64 * f64::from(job.model.layers) * of_layer
 }
 
-/// Packet-hops of all collectives on rings.
+/// Returns the packet-hops of all collectives on rings.
 fn hops_without_reuse(graph: &TaskGraph, machine: &Machine) -> f64 {
     let rings = graph.tasks().iter().filter_map(|task| match &task.work {
         TaskWork::Ring { ring, bytes, .. } => {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step of tasks beside other traffic or alone: computing in its time, what ranks exchange packet by packet over the
-//! network of the run; on a machine rings by the time of the ring alone.
+//! A step of tasks, alone or alongside other traffic. Computation takes its recorded time, and
+//! exchanges run packet by packet over the network of the run. On a machine, rings can take the
+//! time of the ring alone.
 
 use std::collections::BTreeMap;
 
@@ -22,32 +23,32 @@ use crate::substrate::{Domains, HBD, Members};
 /// A step under way.
 pub(super) struct Playing {
     schedule: graph::Schedule,
-    /// By task: when it could end at the earliest, were each message alone on its path.
+    /// By task, its earliest possible end, with each message alone on its path.
     earliest: Vec<Picoseconds>,
-    /// Tasks that could not begin, for a host had no way.
+    /// Tasks that could not begin because a host had no path.
     blocked: Vec<TaskId>,
-    /// By batch: its task.
+    /// By batch, its task.
     batches: BTreeMap<BatchId, TaskId>,
-    /// Rings with a collective on them, where times of idle ones are used.
+    /// Rings with a collective on them, if times of idle rings are reused.
     busy: BTreeMap<u32, (u32, bool)>,
-    /// By ring of a machine: how it is built, if its times are used again.
+    /// By ring of a machine, its class if its times are reused.
     classes: BTreeMap<u32, Option<RingClass>>,
 }
 
 impl Playing {
-    /// Whether a task waits for a way.
+    /// Returns whether a task waits for a path.
     pub(super) fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
     }
 
-    /// Share of its tasks that are done.
+    /// Returns the share of its tasks that are done.
     pub(super) fn share_done(&self) -> f64 {
         1.0 - self.schedule.open() as f64 / self.earliest.len().max(1) as f64
     }
 }
 
 impl<'a> Jobs<'a> {
-    /// Begins the tasks of a step that wait for none.
+    /// Begins the tasks of a step that have no prerequisites.
     pub(super) fn begin_recorded(
         &mut self,
         context: &mut Context<'_>,
@@ -84,12 +85,12 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// The step under way of a workload.
+    /// Returns the current step of a workload.
     fn step(&mut self, place: usize) -> &mut Repetition {
         self.jobs[place].steps.last_mut().expect("a task is of a step")
     }
 
-    /// Begins a task, now. Where a host has no way it waits until it has one.
+    /// Begins a task now, or holds it until its hosts have a path.
     fn begin_task(
         &mut self,
         context: &mut Context<'_>,
@@ -101,7 +102,7 @@ impl<'a> Jobs<'a> {
         let sends = self.sends_of(context, place, &task.work);
         let timed = match (&task.work, &sends) {
             (TaskWork::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
-            // One rank alone has no other to send to.
+            // A single rank has no other to send to.
             (_, None) => Some((Picoseconds::ZERO, Picoseconds::ZERO)),
             (work, Some(sends)) => {
                 let took = self.ring_time(context, (place, id), (work, sends))?;
@@ -137,7 +138,7 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Notes when a task that takes `least` could end at the earliest.
+    /// Records the earliest possible end of a task that takes at least `least`.
     fn could_end(&mut self, place: usize, id: TaskId, least: Picoseconds) {
         let task = &self.described(place).graph.tasks()[id.index()];
         let Some(playing) = self.playing.get_mut(&place) else { return };
@@ -148,7 +149,7 @@ impl<'a> Jobs<'a> {
         step.ideal = step.ideal.max(end);
     }
 
-    /// What a task sends. `None` if it computes, or has one rank.
+    /// Returns what a task sends, or `None` if it computes or has one rank.
     fn sends_of(&self, context: &Context<'_>, place: usize, work: &TaskWork) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
         let (kind, ranks, bytes) = match work {
@@ -171,7 +172,8 @@ impl<'a> Jobs<'a> {
         Some(sends)
     }
 
-    /// What goes round an idle ring of a machine takes what it took before. `None` if it is to run.
+    /// Returns the known time of a collective on an idle ring of a machine, or `None` if it has to
+    /// be run.
     fn ring_time(
         &mut self,
         context: &Context<'_>,
@@ -184,7 +186,8 @@ impl<'a> Jobs<'a> {
         if self.times.reuse == RingReuse::Never {
             return Ok(None);
         }
-        // What runs packet by packet may share links; a time that is reused is of an idle ring.
+        // Traffic that runs packet by packet may share links, whereas a reused time requires an
+        // idle ring.
         let is_ring = matches!(work, TaskWork::Ring { .. });
         for ring in domains.rings_under(work) {
             let (users, is_reused) = playing.busy.entry(ring).or_default();
@@ -206,7 +209,7 @@ impl<'a> Jobs<'a> {
         self.times.time_of(context.engine.settings(), class, around)
     }
 
-    /// A batch of a recorded step has ended, if it is one.
+    /// Handles the end of a batch if it belongs to a recorded step.
     pub(super) fn task_done(
         &mut self,
         context: &mut Context<'_>,
@@ -225,7 +228,7 @@ impl<'a> Jobs<'a> {
         self.worked(context, (place, id))
     }
 
-    /// What ran round a ring whose time is known must take it.
+    /// Checks that a collective on a ring with a known time took that time.
     fn check_time(
         &mut self,
         context: &Context<'_>,
@@ -244,7 +247,7 @@ impl<'a> Jobs<'a> {
         })
     }
 
-    /// A task has ended: those that waited for it alone begin.
+    /// Handles the end of a task: tasks with no other open prerequisite begin.
     pub(super) fn worked(
         &mut self,
         context: &mut Context<'_>,
@@ -272,7 +275,7 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Tasks that could not begin try again.
+    /// Tries to begin held tasks again.
     pub(super) fn retry_tasks(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let places: Vec<usize> = self.playing.keys().copied().collect();
         for place in places {
@@ -285,8 +288,8 @@ impl<'a> Jobs<'a> {
     }
 }
 
-/// Sends what a machine's domains carry over them: rings both ways round where cables join more than two ranks, and what
-/// ranks under one switch have for each other.
+/// Sets the routes of traffic inside a machine's domains: rings in both directions if cables join
+/// more than two ranks, and exchanges of ranks below one switch.
 fn stay_inside(sends: &mut Sends, domains: &Domains, (work, ranks): (&TaskWork, &[u32])) {
     sends.imbalance = domains.imbalance;
     let is_ring = matches!(work, TaskWork::Ring { .. });

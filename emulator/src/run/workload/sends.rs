@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the hosts of a task send each other: one flow, a collective round their ring, or every piece at once.
+//! The traffic of a task between its hosts: one flow, a collective around their ring, or all pieces
+//! at once.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +12,28 @@ use lightloom_units::Bytes;
 
 use super::ring_time::RingExchange;
 
-/// What hosts send each other.
+/// The traffic between hosts.
 pub(super) struct Sends {
-    /// What they compute. `None` for one flow, from the first host to the second.
+    /// The collective. `None` for one flow from the first host to the second.
     pub(super) kind: Option<CollectiveKind>,
     /// In the order of their ranks.
     pub(super) hosts: Vec<VertexId>,
     pub(super) bytes: Bytes,
-    /// Which ways round their ring.
+    /// The directions around their ring.
     pub(super) directions: Directions,
-    /// How flows find their way, but for those of `ways`.
+    /// The route of flows that are not in `ways`.
     pub(super) route: Route,
-    /// By both ends: how flows between them find their way, where it is another.
+    /// By both ends, the route of flows between them if it differs.
     pub(super) ways: BTreeMap<(VertexId, VertexId), Route>,
-    /// Priority at switches with real queues.
+    /// Priority at switches with priority queues.
     pub(super) priority: u8,
-    /// How much more than its share the first host of an all-to-all gets: 0.2 is 20 %.
+    /// The excess over its share that the first host of an all-to-all receives: 0.2 is 20 %.
     pub(super) imbalance: f64,
 }
 
 impl Sends {
-    /// One way round the ring of `hosts`, by one kind of route.
+    /// Creates traffic in one direction around the ring of `hosts`, with the same route for all
+    /// flows.
     pub(super) fn over(
         route: Route,
         kind: Option<CollectiveKind>,
@@ -41,15 +43,15 @@ impl Sends {
         Self { kind, hosts, bytes, directions, route, ways, priority: 0, imbalance: 0.0 }
     }
 
-    /// What goes round a ring. `None` for one flow.
+    /// Returns the collective around a ring, or `None` for one flow.
     pub(super) fn around(&self) -> Option<RingExchange> {
         Some((self.kind?, self.bytes, self.directions))
     }
 
-    /// Adds its flows, which begin now.
+    /// Adds its flows, starting now.
     ///
     /// # Errors
-    /// What a collective or the engine refuses.
+    /// Errors of the collective or the engine.
     pub(super) fn start<S: Stage>(
         self,
         stage: &mut S,

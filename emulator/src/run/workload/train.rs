@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs that train: the tasks of a step in their order, step after step, each TP group on its ring, everything else over
-//! the network. A step ends when all of its tasks have: that is the barrier.
+//! Training jobs: the tasks of a step in order, step after step. Each TP group exchanges over its
+//! ring and everything else over the network. A step ends when all of its tasks have, which is the
+//! barrier.
 //!
 //! ```text
-//!   schedule ──ready──▶ begin ──▶ computes (timer) ──────────────▶ worked ──▶ what waited for it
+//!   schedule ──ready──▶ begin ──▶ computes (timer) ──────────────▶ worked ──▶ tasks that waited for it
 //!                         │  └──▶ lag (timer) ──▶ sends (packets) ────▲
-//!                       held: its group has no light, lost its node, or has no way
+//!                       held: its group has no light, lost its node, or has no path
 //! ```
 
 mod circuits;
@@ -37,23 +38,23 @@ use circuits::Phases;
 use seats::Seat;
 pub(crate) use why::StepBreakdown;
 
-/// What a job does in every step.
+/// The work of a job in every step.
 pub(crate) struct TrainOrder<'a> {
     train: &'a Train,
     step: TrainStep,
     graph: TaskGraph,
-    /// By task: what it is for.
+    /// By task, its purpose.
     dimensions: Vec<TaskPurpose>,
-    /// What tasks take longer whose group has lost its memory.
+    /// By task, its additional time if its group has lost its memory.
     again: BTreeMap<TaskId, Picoseconds>,
     pace: LinkShare,
     closed_form: StepTime,
-    /// By TP group: where its ranks are at the start.
+    /// By TP group, the initial place of its ranks.
     seats: Vec<Members>,
 }
 
 impl<'a> TrainOrder<'a> {
-    /// The step of a job; by TP group, its members.
+    /// Creates the order for the step of a job. `seats` holds the members of each TP group.
     pub(crate) fn new(
         train: &'a Train,
         step: TrainStep,
@@ -65,7 +66,7 @@ impl<'a> TrainOrder<'a> {
         Self { train, step, graph, dimensions, again, pace, closed_form, seats }
     }
 
-    /// Whether a TP group generates.
+    /// Returns whether a TP group generates.
     fn is_pool(&self, ring: usize) -> bool {
         ring as u64 >= self.step.bare.mapping.gpus() / u64::from(self.tensor())
     }
@@ -75,31 +76,31 @@ impl<'a> TrainOrder<'a> {
     }
 }
 
-/// Where a task of a step is.
+/// The state of a task of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
     Waits,
-    /// It could begin, were its group ready.
+    /// Ready, but its group is not.
     Held,
-    /// Its software prepares it, or a timer knows when it ends.
+    /// Prepared by software, or running until a known end.
     Timed,
     /// Its packets are under way.
     Sends,
     Done,
 }
 
-/// One task of the step under way.
+/// A task of the current step.
 #[derive(Clone, Copy, Debug, Default)]
 struct TaskLog {
     state: State,
-    /// How often it was begun: timers of an earlier time mean nothing.
+    /// How often it was begun. Timers of earlier turns are ignored.
     turn: u16,
     begun: SimTime,
     end: SimTime,
-    /// What it takes alone.
+    /// Its time without contention.
     ideal: Picoseconds,
-    /// Its group has lost its memory, which is to be brought back first.
+    /// Whether its group has lost its memory, which has to be restored first.
     is_again: bool,
 }
 
@@ -115,15 +116,15 @@ struct TrainingJob<'a> {
     seats: Vec<Seat>,
     /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
     rounds: u32,
-    /// When the round under way began.
+    /// When the current round began.
     round: SimTime,
-    /// It reads a checkpoint.
+    /// Whether it is reading a checkpoint.
     loads: bool,
-    /// Times in which groups waited to begin again: from the fault on.
+    /// Intervals from a fault until groups restarted.
     outages: Vec<(SimTime, SimTime)>,
     /// Changes of circuits.
     changes: Vec<(SimTime, SimTime)>,
-    /// Its phases, where circuits follow them.
+    /// Its phases, if circuits follow them.
     phases: Phases,
     restarts: u32,
     steps: Vec<TrainStepLog>,
@@ -134,15 +135,15 @@ struct TrainingJob<'a> {
 pub(crate) struct TrainStepLog {
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
-    /// By TP group: when the last of its tasks ended.
+    /// By TP group, the end of its last task.
     pub(crate) group_ends: Vec<SimTime>,
-    /// Where its time went.
+    /// Its time by cause.
     pub(crate) why: StepBreakdown,
-    /// How often some of it was begun again.
+    /// How often a part of it was restarted.
     pub(crate) restarts: u32,
 }
 
-/// A job at its end.
+/// A finished job.
 #[derive(Clone, Debug)]
 pub(crate) struct TrainLog {
     pub(crate) name: String,
@@ -151,16 +152,15 @@ pub(crate) struct TrainLog {
     pub(crate) steps: Vec<TrainStepLog>,
 }
 
-/// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrainTimer {
     Worked,
     Send,
-    /// The checkpoint is read.
+    /// The checkpoint has been read.
     Loaded,
-    /// A group has light again after it was moved.
+    /// A moved group has light again.
     Resume,
-    /// Something was repaired.
+    /// A part was repaired.
     Wake,
     /// It is known whether circuits change for a phase.
     Asked,
@@ -175,23 +175,23 @@ const ACTS: [TrainTimer; 6] = [
     TrainTimer::Asked,
 ];
 
-/// All jobs that train.
+/// All training jobs.
 pub(crate) struct Trainings<'a> {
     jobs: Vec<TrainingJob<'a>>,
-    /// By batch: its job and its task.
+    /// By batch, its job and task.
     batches: BTreeMap<BatchId, (usize, TaskId)>,
     times: RingTimes,
-    /// The circuits between leaves, where there are any.
+    /// The circuits between leaves, if any.
     circuits: Option<Circuits<'a>>,
-    /// By group of the run: its job and TP group. `None` if it does not train.
+    /// By group of the run, its job and TP group. `None` if it does not train.
     places: Vec<Option<(usize, usize)>>,
-    /// By group of the run: who it is, for groups that do not train, too.
+    /// By group of the run, its job and number of GPUs, including groups that do not train.
     groups: Vec<(u32, u32)>,
     me: Owner,
 }
 
 impl<'a> Trainings<'a> {
-    /// These jobs, on a run of these groups.
+    /// Creates the jobs in a run of these groups.
     pub(crate) fn new(
         orders: &'a [TrainOrder<'a>],
         groups: &[Members],
@@ -236,7 +236,7 @@ impl<'a> Trainings<'a> {
         context.at(time, self.me, number);
     }
 
-    /// Every task of the step is done: the next one begins, or the job is done.
+    /// Handles a round with all tasks done: the next one begins, or the job is done.
     fn round_done(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         let now = context.now();
         let training = &mut self.jobs[job];
@@ -254,7 +254,7 @@ impl<'a> Trainings<'a> {
         self.begin_ready(context, job)
     }
 
-    /// What waits for nothing and is not under way begins: at the start of a round, or after it was undone.
+    /// Begins ready tasks at the start of a round or after it was undone.
     fn begin_ready(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         let training = &self.jobs[job];
         let mut ready = training.schedule.ready();
@@ -310,7 +310,7 @@ impl<'a> TrainingJob<'a> {
         }
     }
 
-    /// A step begins where the one before ended.
+    /// Begins a step at the end of the previous one.
     fn begin_step(&mut self) {
         let start = self.steps.last().and_then(|step| step.end).unwrap_or_default();
         self.steps.push(TrainStepLog {
@@ -408,7 +408,7 @@ impl Workload for Trainings<'_> {
             let mut flows = sent.flows.into_iter();
             flows.any(|flow| context.engine.record(flow).cancelled)
         };
-        // What never arrived is sent again as soon as there is a way.
+        // Data that never arrived is sent again as soon as there is a path.
         if !context.is_calm() && sent.is_some_and(is_given_up) {
             training.hold(context, task);
             return Ok(());
@@ -489,7 +489,7 @@ impl Workload for Trainings<'_> {
 }
 
 impl Trainings<'_> {
-    /// What a group of the run has come to: a place of its program is a step.
+    /// Returns the log of a group of the run, in which each place of the program is a step.
     fn group_log(
         &self,
         place: Option<(usize, usize)>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What jobs do that have lost a node, as a scenario file writes it; and which of that a fabric cannot do.
+//! Responses of jobs to a lost node in scenario files, with checks that the fabric supports them.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::plan::Plan;
@@ -11,34 +11,36 @@ use serde::Deserialize;
 use super::{ScenarioFile, codes};
 use crate::scenario::{Checkpoints, MemoryCopies, On, Restart, RunStart, Scenario, TrainStep};
 
-/// What a job does that has lost a node.
+/// The response of a job to a lost node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RestartFile {
-    /// Its groups begin again at the beginning of the step, with the groups that exchange more than gradients with them;
-    /// other replicas go on.
+    /// Its groups restart the step, with the groups that exchange more than gradients with them.
+    /// Other replicas continue.
     #[default]
     Barrier,
-    /// The whole job begins again at its last checkpoint.
+    /// The whole job restarts from its last checkpoint.
     Checkpoint(CheckpointFile),
-    /// The whole job begins again at its last copy in the memory of other nodes. Beside `span` alone.
+    /// The whole job restarts from its last copy in the memory of other nodes. Only with `span`.
     InMemory(InMemoryFile),
-    /// The groups of the node move to a spare node with the state of their replicas. Beside `span` alone.
+    /// The groups of the node move to a spare node with the state of their replicas. Only with
+    /// `span`.
     Migrate(MigrateFile),
-    /// The job goes on without the replicas of the node until they have a node again. Beside `span` alone.
+    /// The job continues without the replicas of the node until they have a node again. Only with
+    /// `span`.
     Elastic(ElasticFile),
 }
 
-/// Checkpoints of a job; one is there at the start.
+/// Checkpoints of a job. One exists at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointFile {
-    /// One is taken after so many steps. Writing it takes no time of a step.
+    /// Number of steps between checkpoints. Without `span`, writing takes no time.
     #[schemars(range(min = 1, max = 1000))]
     pub every: u32,
-    /// What reading it takes.
+    /// Time to read a checkpoint.
     pub load: Text<Picoseconds>,
-    /// What writing one takes of the job's time; beside `span` alone, 0 if not written.
+    /// Time that the job loses to writing a checkpoint. Only with `span`; default 0.
     #[serde(default)]
     pub write: Option<Text<Picoseconds>>,
 }
@@ -47,48 +49,49 @@ pub struct CheckpointFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InMemoryFile {
-    /// They are taken after so many steps.
+    /// Number of steps between copies.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub every: u32,
-    /// What reading them takes.
+    /// Time to read the copies.
     pub load: Text<Picoseconds>,
-    /// What taking them takes of the job's time; 0 if not written.
+    /// Time that the job loses to making the copies; default 0.
     #[serde(default)]
     pub write: Option<Text<Picoseconds>>,
-    /// Nodes that have the state of one, itself among them.
+    /// Number of nodes that hold the state of a node, including the node itself.
     #[serde(default = "two")]
     #[schemars(range(min = 2, max = 16))]
     pub copies: u32,
-    /// What the job begins again from when as many nodes are dead at once.
+    /// The checkpoint from which the job restarts if that many nodes fail at once.
     pub checkpoint: CheckpointFile,
 }
 
-/// Moving to a spare node.
+/// Migration to a spare node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MigrateFile {
-    /// What moving takes, once the ring is there.
+    /// Time of the migration after the ring is ready.
     pub takes: Text<Picoseconds>,
-    /// What the job begins again from when as many nodes are dead at once as it has replicas.
+    /// The checkpoint from which the job restarts if as many nodes fail at once as it has replicas.
     pub checkpoint: CheckpointFile,
 }
 
-/// Going on with fewer replicas.
+/// Continuing with fewer replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElasticFile {
-    /// What it takes the others to go on without a replica, once its node is known to be dead.
+    /// Time until the other replicas continue without a replica, after the failure of its node is
+    /// detected.
     pub reform: Text<Picoseconds>,
-    /// What it takes a replica that has its nodes to be ready, while the others go on.
+    /// Time until a replica that has its nodes is ready, while the others continue.
     pub start: Text<Picoseconds>,
-    /// What it takes all to go on together.
+    /// Time until all replicas continue together.
     pub rejoin: Text<Picoseconds>,
-    /// With fewer replicas the job waits.
+    /// The least number of replicas; with fewer the job waits.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub least: u32,
-    /// What the job begins again from then.
+    /// The checkpoint from which the job restarts after waiting.
     pub checkpoint: CheckpointFile,
 }
 
@@ -135,7 +138,7 @@ impl From<RestartFile> for Restart {
     }
 }
 
-/// What is counted over a span alone, where there is none: its place, and what a run of some steps has instead.
+/// Returns the location and an alternative of a setting that needs a span, or `None`.
 pub(super) fn of_span(at: usize, file: RestartFile) -> Option<(String, &'static str)> {
     let key = |name: &str| format!("/train/{at}/restart/{name}");
     let help = match file {
@@ -154,7 +157,7 @@ pub(super) fn of_span(at: usize, file: RestartFile) -> Option<(String, &'static 
     Some((key(Restart::from(file).name()), help))
 }
 
-/// Nodes of which no GPU has a job.
+/// Counts the nodes without a job.
 fn spare_nodes(plan: &Plan, nodes: u32) -> u32 {
     let mut used: Vec<_> =
         plan.ranks.iter().filter(|rank| rank.job.is_some()).map(|rank| rank.gpu.node).collect();
@@ -163,7 +166,7 @@ fn spare_nodes(plan: &Plan, nodes: u32) -> u32 {
     nodes.saturating_sub(used.len() as u32)
 }
 
-/// Refuses policies that the fabric, or the job, cannot do.
+/// Rejects policies that the fabric or the job does not support.
 pub(super) fn require(
     raw: &ScenarioFile,
     scenario: &Scenario,

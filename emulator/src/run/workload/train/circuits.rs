@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ways of a job's flows where optical switches join leaves, and when it asks for the circuits of its phases.
+//! Paths of a job's flows if optical switches join leaves, and its requests for the circuits of its
+//! phases.
 //!
 //! ```text
 //!   round begins ──▶ phase `micro-batches` ──change──▶ exchange   last pass ──▶ phase `gradients` ──change──▶ DP exchange
 //! ```
-//! A step of reinforcement learning goes on with `weight-sync` and `parallelism-switch`.
-//! Computing goes on during a change; what would cross the network waits for its end.
+//! A step of reinforcement learning continues with `weight-sync` and `parallelism-switch`.
+//! Computation continues during a change; traffic over the network waits for its end.
 
 use std::collections::BTreeMap;
 
@@ -27,24 +28,24 @@ use super::{TrainTimer, Trainings};
 use crate::scenario::CircuitPlan;
 use crate::substrate::{DCN, Lane as HopLane, LaneHop, OpticalCircuits, RingCables};
 
-/// Circuits between leaves, as jobs use them.
+/// The circuits between leaves, as used by jobs.
 #[derive(Clone)]
 pub(crate) struct Circuits<'a> {
     optical: &'a OpticalCircuits,
     rings: &'a RingCables,
     names: Vec<String>,
-    /// By first and last leaf: the routes over several hops that phases of the plan have.
+    /// By first and last leaf, the planned multi-hop routes of phases.
     routes: BTreeMap<(usize, usize), Vec<RoutePlan>>,
-    /// By lower and higher leaf: the circuits that carry traffic now.
+    /// By lower and higher leaf, the circuits that carry traffic now.
     up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
     /// Bytes of exchanges under way.
     under_way: BTreeMap<LeafPort, f64>,
-    /// By job and task: where its bytes are under way.
+    /// By job and task, its bytes under way.
     loads: BTreeMap<(usize, TaskId), Vec<(LeafPort, f64)>>,
     is_changing: bool,
 }
 
-/// A way out of a leaf, or from the core into it.
+/// An exit of a leaf, or the entry into it from the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LeafPort {
     Circuit(usize, CrossConnect),
@@ -52,23 +53,23 @@ enum LeafPort {
     FromCore(usize),
 }
 
-/// The phases of one job and how far it is.
+/// The phases of one job and its current phase.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phases {
-    /// By phase of a step: its place in the plan. `None` if it sends nothing.
+    /// By phase of a step, its index in the plan. `None` if it sends nothing.
     own: [Option<usize>; NAMES.len()],
-    /// By task: its phase.
+    /// By task, its phase.
     of_task: Vec<usize>,
-    /// By phase: its tasks, and those of them that are not done.
+    /// By phase, the number of its tasks, and of those that are open.
     count: [usize; NAMES.len()],
     open: [usize; NAMES.len()],
-    /// The phase that it is at.
+    /// The current phase.
     at: usize,
-    /// It has asked for circuits, and does not know yet whether they change.
+    /// Whether it has requested circuits and waits to learn whether they change.
     asked: bool,
 }
 
-/// The phases of a step, by what a plan calls them.
+/// The phases of a step by their names in plans.
 const NAMES: [&[&str]; 4] = [
     &["micro-batches", "train+generate"],
     &["gradients"],
@@ -94,7 +95,7 @@ impl<'a> Circuits<'a> {
         }
     }
 
-    /// Notes which circuits carry traffic now.
+    /// Records the circuits that carry traffic now.
     fn look(&mut self, context: &Context<'_>) {
         self.up.clear();
         for circuit in &context.circuits_up {
@@ -107,8 +108,8 @@ impl<'a> Circuits<'a> {
         self.rings.gpu(host).map(|gpu| dcn.leaf_of(gpu).index())
     }
 
-    /// The way of a flow of so many bytes: over the circuit, the core, or the route of the plan, that is through with what is
-    /// under way and with it first. `None` while there is none.
+    /// Returns the path on which a flow of `bytes` finishes first after the bytes under way: a
+    /// circuit, the core or the planned route. `None` while there is no path.
     fn way(
         &mut self,
         context: &Context<'_>,
@@ -146,7 +147,8 @@ impl<'a> Circuits<'a> {
         Some(Route::Links(links.collect()))
     }
 
-    /// One hop from leaf to leaf: over the core, or over the circuit that is through first. `None` while there is none.
+    /// Returns a hop from leaf to leaf: the core, or the circuit that finishes first. `None` while
+    /// there is none.
     fn hop(
         &self,
         context: &Context<'_>,
@@ -164,7 +166,7 @@ impl<'a> Circuits<'a> {
         hops.min_by(|x, y| self.seconds(x, bytes).total_cmp(&self.seconds(y, bytes)))
     }
 
-    /// Seconds until a hop is through with what is under way and with so many bytes more.
+    /// Returns the seconds until a hop has sent the bytes under way and `bytes` more.
     fn seconds(&self, hop: &LaneHop, bytes: f64) -> f64 {
         let network = self.optical.network();
         let of_port = |port: LeafPort| {
@@ -179,7 +181,7 @@ impl<'a> Circuits<'a> {
         ports(hop).map(of_port).fold(0.0, f64::max)
     }
 
-    /// An exchange has ended, or was given up.
+    /// Removes the bytes of an exchange that has ended or was abandoned.
     pub(super) fn unload(&mut self, job: usize, task: TaskId) {
         for (port, bytes) in self.loads.remove(&(job, task)).into_iter().flatten() {
             if let Some(all) = self.under_way.get_mut(&port) {
@@ -188,7 +190,7 @@ impl<'a> Circuits<'a> {
         }
     }
 
-    /// The ways of an exchange between hosts. `None` while some of them has none.
+    /// Returns the paths of an exchange between hosts, or `None` while one is missing.
     pub(super) fn ways(
         &mut self,
         context: &Context<'_>,
@@ -219,7 +221,8 @@ impl<'a> Circuits<'a> {
     }
 }
 
-/// What a hop passes that others may fill: a circuit in its direction, or the core on both of its sides.
+/// Returns the ports of a hop that other traffic may also use: a circuit in its direction, or the
+/// core on both sides.
 fn ports(hop: &LaneHop) -> impl Iterator<Item = LeafPort> + use<> {
     let (out, into) = match hop.lane {
         HopLane::Circuit(circuit) => (LeafPort::Circuit(hop.from, circuit), None),
@@ -230,7 +233,7 @@ fn ports(hop: &LaneHop) -> impl Iterator<Item = LeafPort> + use<> {
     std::iter::once(out).chain(into)
 }
 
-/// The routes of a plan that pass through other leaves.
+/// Returns the routes of a plan that pass through other leaves.
 fn several_hops(plan: &CircuitPlan) -> BTreeMap<(usize, usize), Vec<RoutePlan>> {
     let mut routes: BTreeMap<(usize, usize), Vec<RoutePlan>> = BTreeMap::new();
     let all = plan.plan.phases.iter().flat_map(|phase| &phase.routes);
@@ -241,7 +244,7 @@ fn several_hops(plan: &CircuitPlan) -> BTreeMap<(usize, usize), Vec<RoutePlan>> 
 }
 
 impl Phases {
-    /// Those of a job with these tasks.
+    /// Creates the phases of a job with these tasks.
     pub(super) fn of(
         circuits: &Circuits<'_>,
         job: &str,
@@ -258,7 +261,8 @@ impl Phases {
             };
             of_task[at] = own.max(follows.unwrap_or(0));
         }
-        // With sharded weights replicas exchange in every pass: the circuits of the gradients serve them all along.
+        // With sharded weights, replicas exchange in every pass, so the circuits of the gradients
+        // are used throughout.
         let in_passes = |at: &usize| {
             of_task[*at] > 0
                 && matches!(dimensions[*at], TaskPurpose::Tensor | TaskPurpose::Pipeline)
@@ -272,12 +276,12 @@ impl Phases {
         Self { own, of_task, count, ..Self::default() }
     }
 
-    /// Nothing of a round is done.
+    /// Resets all tasks of a round to open.
     pub(super) fn begin(&mut self) {
         self.open = self.count;
     }
 
-    /// Looks again which tasks are done.
+    /// Recounts the open tasks.
     pub(super) fn recount(&mut self, is_done: impl Fn(TaskId) -> bool) {
         self.open = [0; NAMES.len()];
         for (at, phase) in self.of_task.iter().enumerate() {
@@ -285,32 +289,33 @@ impl Phases {
         }
     }
 
-    /// A task is done; whether it was the last of its phase.
+    /// Records the end of a task. Returns whether it was the last of its phase.
     pub(super) fn ends(&mut self, task: TaskId) -> bool {
         let Some(phase) = self.of_task.get(task.index()) else { return false };
         self.open[*phase] -= 1;
         self.open[*phase] == 0
     }
 
-    /// The first phase that is not over.
+    /// Returns the first open phase.
     fn first_open(&self) -> usize {
         let is_open = |phase: &usize| self.open[*phase] > 0;
         let last = (0..NAMES.len()).rev().find(|phase| self.count[*phase] > 0);
         (0..NAMES.len()).find(is_open).or(last).unwrap_or(0)
     }
 
-    /// The phase whose circuits a task waits for, and so for all tasks of the job before it; 0 if for none.
+    /// Returns the phase whose circuits a task, and therefore all previous tasks of the job, must
+    /// wait for; 0 if there is none.
     pub(super) fn waits_for(&self, task: TaskId) -> usize {
         let own = self.of_task.get(task.index()).copied().unwrap_or(0);
         (1..=own).rev().find(|phase| self.own[*phase].is_some()).unwrap_or(0)
     }
 
-    /// Whether a task comes before a phase.
+    /// Returns whether a task comes before a phase.
     pub(super) fn is_before(&self, task: TaskId, phase: usize) -> bool {
         self.of_task.get(task.index()).is_some_and(|of| *of < phase)
     }
 
-    /// The tasks before a phase.
+    /// Returns the tasks before a phase.
     pub(super) fn before(&self, phase: usize) -> impl Iterator<Item = TaskId> + '_ {
         let tasks = self.of_task.iter().enumerate();
         tasks.filter(move |(_, of)| **of < phase).map(|(at, _)| TaskId(at as u32))
@@ -318,7 +323,7 @@ impl Phases {
 }
 
 impl Trainings<'_> {
-    /// Whether an exchange over the network has to wait for circuits.
+    /// Returns whether an exchange over the network has to wait for circuits.
     pub(super) fn waits_for_circuits(&self, job: usize, task: TaskId) -> bool {
         let Some(circuits) = &self.circuits else { return false };
         let training = &self.jobs[job];
@@ -328,7 +333,7 @@ impl Trainings<'_> {
             && (circuits.is_changing || phases.asked || phases.waits_for(task) > phases.at)
     }
 
-    /// Asks for the circuits of the phase that a job is in, if it is in another than before.
+    /// Requests the circuits of a job's current phase if it is a new one.
     pub(super) fn ask(&mut self, context: &mut Context<'_>, job: usize, is_new: bool) {
         let Some(circuits) = &mut self.circuits else { return };
         let training = &mut self.jobs[job];
@@ -342,12 +347,12 @@ impl Trainings<'_> {
         phases.asked = true;
         let step = training.steps.len() as u32 - 1;
         context.post(Notice::PhaseBegan { step, phase });
-        // By then everybody has heard whether circuits change for it.
+        // By then all parts know whether circuits change for the phase.
         let soon = context.now() + Picoseconds(1);
         self.plan(context, soon, (TrainTimer::Asked, job, 0, 0));
     }
 
-    /// A job learns whether circuits change for its phase.
+    /// Tells a job whether circuits change for its phase.
     pub(super) fn answered(
         &mut self,
         context: &mut Context<'_>,
@@ -357,7 +362,7 @@ impl Trainings<'_> {
         self.retry_held(context, job)
     }
 
-    /// A change of circuits began, ended, or they came and went.
+    /// Handles the start or end of a change of circuits, or a new set of them.
     pub(super) fn circuits_changed(
         &mut self,
         context: &mut Context<'_>,
@@ -378,7 +383,7 @@ impl Trainings<'_> {
         (0..self.jobs.len()).try_for_each(|job| self.leave_dark_circuits(context, job))
     }
 
-    /// Exchanges over circuits that went dark begin again over those that are left, and the core.
+    /// Restarts exchanges on dark circuits over the remaining circuits and the core.
     fn leave_dark_circuits(
         &mut self,
         context: &mut Context<'_>,

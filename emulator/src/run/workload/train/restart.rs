@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What faults and new plans do to the groups of jobs that train: who waits, who begins again, and from where.
+//! Effects of faults and new plans on the groups of training jobs: which groups wait, which
+//! restart, and from where.
 
 use std::collections::BTreeSet;
 
@@ -14,14 +15,14 @@ use super::super::super::context::{Context, GroupMove};
 use super::{TrainTimer, TrainingJob, Trainings, tasks};
 use crate::scenario::{Checkpoints, Effect};
 
-/// Whether groups that exchange for this are not held by each other's state.
+/// Returns whether groups with this kind of exchange continue independently of each other's state.
 fn is_loose(purpose: TaskPurpose) -> bool {
     use TaskPurpose::{Data, Reshard, Samples, Weights};
     matches!(purpose, Data | Samples | Weights | Reshard)
 }
 
 impl TrainingJob<'_> {
-    /// Holds the tasks under way of a group: all of them, or what goes round its ring.
+    /// Holds the current tasks of a group: all of them, or those on its ring.
     fn interrupt(&mut self, context: &mut Context<'_>, ring: usize, is_all: bool) {
         let tensor = self.order.tensor();
         let is_mine = |task: &TaskId| {
@@ -36,7 +37,8 @@ impl TrainingJob<'_> {
         mine.into_iter().for_each(|task| self.hold(context, task));
     }
 
-    /// These groups and all that exchange anything but gradients with them, directly or not.
+    /// Returns these groups and all groups that exchange more than gradients with them, directly or
+    /// indirectly.
     fn tied_to(&self, rings: &[usize]) -> BTreeSet<u32> {
         let tensor = self.order.tensor();
         let mut first: Vec<u32> = (0..self.seats.len() as u32).collect();
@@ -63,7 +65,7 @@ impl TrainingJob<'_> {
         all.filter(|ring| roots.contains(&root(&mut first, *ring))).collect()
     }
 
-    /// Undoes what groups that lost their state have to do again.
+    /// Undoes the work that groups with lost state have to repeat.
     fn undo(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         self.restarts += 1;
         let trainer: Vec<usize> =
@@ -77,8 +79,9 @@ impl TrainingJob<'_> {
         self.phases.recount(|task| self.schedule.is_done(task));
     }
 
-    /// A replica that lost its memory has handed on what ended before: it generates the chunk under way again, once it has its
-    /// weights and caches back. What was under way to or from these groups is sent again, and weights that were lost.
+    /// Undoes the work of replicas that lost their memory. Their finished chunks were passed on, so
+    /// a replica repeats its current chunk after its weights and caches are restored. Transfers
+    /// under way to or from these groups are repeated, as are lost weights.
     fn undo_generation(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let order = self.order;
         let is_theirs = |rank: &u32| rings.contains(&((rank / order.tensor()) as usize));
@@ -107,7 +110,8 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// A trainer begins its step again, with all groups that exchange more than gradients with the lost ones.
+    /// Restarts the step of a trainer, for the lost groups and all that exchange more than
+    /// gradients with them.
     fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
         let tied = match self.order.train.restart.rolls_back_to() {
             None => self.tied_to(rings),
@@ -116,7 +120,7 @@ impl TrainingJob<'_> {
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
             |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
-        // What waits for their tasks is undone with them: the exchange of gradients and what follows it.
+        // Tasks that depend on theirs are undone too: the exchange of gradients and later tasks.
         let theirs = graph.tasks().iter().zip(&self.order.dimensions).enumerate();
         let theirs =
             theirs.filter(|(_, (task, dimension))| !is_loose(**dimension) && is_theirs(&task.work));
@@ -131,7 +135,7 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// When the fault began for which these groups begin again.
+    /// Returns when the fault began because of which these groups restart.
     fn outage_began(&self, context: &Context<'_>, rings: &[usize]) -> SimTime {
         let since = rings.iter().filter_map(|ring| self.seats[*ring].down_since).min();
         since.unwrap_or(context.now())
@@ -143,7 +147,7 @@ impl TrainingJob<'_> {
 }
 
 impl Trainings<'_> {
-    /// A fault begins on these links.
+    /// Handles a fault on these links.
     pub(super) fn fault_hits(&mut self, context: &mut Context<'_>, fault: usize, links: &[LinkId]) {
         let (event, now) = (&context.events[fault], context.now());
         let goes_dark = matches!(event.effect, Effect::Down | Effect::Flapping { .. });
@@ -159,7 +163,7 @@ impl Trainings<'_> {
             let is_hit = |own: &[LinkId]| links.iter().any(|link| own.binary_search(link).is_ok());
             let gpu = |rank| context.substrate.rings.as_ref().and_then(|rings| rings.gpu(rank));
             let mut gpus = seat.members.ranks.iter().filter_map(|rank| gpu(*rank));
-            // An interface alone takes the node out of the plan, but not its state.
+            // A failed interface takes the node out of the plan, but does not lose its state.
             let is_dead = goes_dark
                 && gpus.any(|gpu| nodes.contains(&gpu.node))
                 && (is_hit(&seat.ring_links) || !seat.has_ring());
@@ -181,7 +185,8 @@ impl Trainings<'_> {
         }
     }
 
-    /// A fault is over: groups that it hit look, once the links are up, whether they can go on.
+    /// Handles the end of a fault: once links are up, the groups it hit check whether they can
+    /// continue.
     pub(super) fn fault_is_over(&mut self, context: &mut Context<'_>, fault: usize) {
         let event = &context.events[fault];
         let goes_dark = matches!(event.effect, Effect::Down | Effect::Flapping { .. });
@@ -197,7 +202,7 @@ impl Trainings<'_> {
         }
     }
 
-    /// A new plan moves groups.
+    /// Applies the moves of groups by a new plan.
     pub(super) fn move_groups(
         &mut self,
         context: &mut Context<'_>,
@@ -224,7 +229,7 @@ impl Trainings<'_> {
             seat.members = members.clone();
             (seat.is_lost, seat.is_dead, seat.is_stopped) = (false, false, true);
             training.interrupt(context, ring, true);
-            // Links that come up do so at that instant; routes over them exist right after it.
+            // Links come up at that instant, and routes over them exist right after it.
             let resumes = moved.resumes + Picoseconds(1);
             if has_lost_state {
                 again[job].push(ring);
@@ -241,7 +246,7 @@ impl Trainings<'_> {
         Ok(())
     }
 
-    /// A group that was moved has light again.
+    /// Lets a moved group with light continue.
     pub(super) fn resume(
         &mut self,
         context: &mut Context<'_>,
@@ -261,7 +266,7 @@ impl Trainings<'_> {
         self.go_on(context, job)
     }
 
-    /// Something that hit a group was repaired.
+    /// Handles the repair of a part that hit a group.
     pub(super) fn wake(
         &mut self,
         context: &mut Context<'_>,
@@ -274,7 +279,7 @@ impl Trainings<'_> {
         if seat.is_lost || seat.is_stopped || !seat.has_light(context) {
             return Ok(());
         }
-        // The node came back before anybody planned around it, but not what it knew of the step.
+        // The node came back before a new plan, but its state of the step is lost.
         if seat.is_dead {
             let began = training.outage_began(context, &[ring]);
             training.outages.push((began, now));
@@ -287,7 +292,7 @@ impl Trainings<'_> {
         self.go_on(context, job)
     }
 
-    /// What was held goes on; a checkpoint is read once all groups can work.
+    /// Continues held tasks. A checkpoint is read once all groups can work.
     fn go_on(&mut self, context: &mut Context<'_>, job: usize) -> Result<(), RunError> {
         let training = &mut self.jobs[job];
         if training.loads && training.all_can_work() {
@@ -303,7 +308,7 @@ impl Trainings<'_> {
         self.retry_held(context, job)
     }
 
-    /// The checkpoint is read, unless the job was stopped again meanwhile.
+    /// Handles the end of reading a checkpoint, unless the job was stopped again meanwhile.
     pub(super) fn loaded(
         &mut self,
         context: &mut Context<'_>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where a TP group of a job sits, and whether it can work.
+//! The place of a TP group of a job, and whether it can work.
 
 use lightloom_engine::LinkId;
 use lightloom_units::{Picoseconds, SimTime};
@@ -8,20 +8,20 @@ use super::super::super::context::Context;
 use super::super::groups::ring_links;
 use crate::substrate::{DCN, Members};
 
-/// Where a TP group of a job sits, and whether it can work.
+/// The place of a TP group, and whether it can work.
 pub(super) struct Seat {
     pub(super) members: Members,
-    /// Links of its ring, both directions.
+    /// Links of its ring in both directions.
     pub(super) ring_links: Vec<LinkId>,
-    /// The same with those of its interfaces.
+    /// Links of its ring and its interfaces in both directions.
     pub(super) links: Vec<LinkId>,
-    /// It was moved and waits for its transceivers.
+    /// Whether it was moved and waits for its transceivers.
     pub(super) is_stopped: bool,
-    /// Nothing was left to rebuild it from.
+    /// Whether it could not be formed again.
     pub(super) is_lost: bool,
-    /// A node of it has gone, and its state with it.
+    /// Whether it lost a node and its state.
     pub(super) is_dead: bool,
-    /// Faults that are on its ring without putting it out.
+    /// The number of faults that slow its ring without turning it dark.
     pub(super) slowed_by: u32,
     pub(super) down_since: Option<SimTime>,
     down: Picoseconds,
@@ -42,7 +42,7 @@ impl Seat {
         }
     }
 
-    /// Finds the links that it uses now.
+    /// Updates the links that it uses.
     pub(super) fn find_links(&mut self, context: &Context<'_>) {
         let both = |links: Vec<LinkId>| {
             let mut links: Vec<LinkId> =
@@ -65,7 +65,7 @@ impl Seat {
         self.members.ring.len() > 1
     }
 
-    /// Whether its ring carries light all around.
+    /// Returns whether its whole ring has light.
     pub(super) fn has_light(&self, context: &Context<'_>) -> bool {
         context.is_calm() || !self.has_ring() || ring_links(context, &self.members).is_some()
     }
@@ -74,19 +74,19 @@ impl Seat {
         !self.is_lost && !self.is_stopped && !self.is_dead
     }
 
-    /// It stands still from now on.
+    /// Starts its downtime.
     pub(super) fn goes_down(&mut self, now: SimTime) {
         self.down_since.get_or_insert(now);
     }
 
-    /// It goes on from now on.
+    /// Ends its downtime.
     pub(super) fn comes_back(&mut self, now: SimTime) {
         if let Some(since) = self.down_since.take() {
             self.down += Picoseconds(now.0.saturating_sub(since.0));
         }
     }
 
-    /// For how long it stood still.
+    /// Returns its total downtime.
     pub(super) fn down(&self) -> Picoseconds {
         self.down
     }

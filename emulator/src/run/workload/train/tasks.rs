@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tasks of a step: computing by timer, exchange round rings by the time of the ring alone, everything else packet by
-//! packet over the network.
+//! The tasks of a step: computation by timer, exchanges around rings by the time of the ring alone,
+//! and everything else packet by packet over the network.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::super::sends::Sends;
 use super::{Circuits, State, TrainOrder, TrainTimer, TrainingJob, Trainings};
 use crate::substrate::HBD;
 
-/// The TP groups that take part in a task of TP `tensor`, each once.
+/// Returns the TP groups of size `tensor` that take part in a task, each once.
 pub(super) fn rings_of(work: &TaskWork, tensor: u32) -> Vec<u32> {
     let mut rings = match work {
         TaskWork::Compute { rank, .. } => vec![rank / tensor],
@@ -31,7 +31,7 @@ pub(super) fn rings_of(work: &TaskWork, tensor: u32) -> Vec<u32> {
 }
 
 impl TrainOrder<'_> {
-    /// What its software takes before the packets of an exchange leave.
+    /// Returns the software delay before the packets of an exchange are sent.
     fn lag(&self, work: &TaskWork) -> Picoseconds {
         let steps = |count: usize| count.max(1) as u64 - 1;
         match work {
@@ -47,19 +47,20 @@ impl TrainOrder<'_> {
 }
 
 impl TrainingJob<'_> {
-    /// Where a rank is.
+    /// Returns the host of a rank.
     fn host(&self, rank: u32) -> VertexId {
         let tensor = self.order.tensor();
         self.seats[(rank / tensor) as usize].members.ranks[(rank % tensor) as usize]
     }
 
-    /// Whether ranks are on one ring.
+    /// Returns whether two ranks are on one ring.
     fn is_inside(&self, from: u32, to: u32) -> bool {
         let [a, b] = [from, to].map(|rank| rank / self.order.tensor());
         a == b && self.seats[a as usize].has_ring()
     }
 
-    /// Whether a task cannot begin: a group of it stands still, or its ring is dark.
+    /// Returns whether a task cannot begin because one of its groups cannot work or its ring is
+    /// dark.
     fn is_held(&self, context: &Context<'_>, work: &TaskWork) -> bool {
         if self.loads {
             return true;
@@ -76,7 +77,7 @@ impl TrainingJob<'_> {
         of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
     }
 
-    /// A task that was begun, or could have been, is not any more: its timers and packets mean nothing.
+    /// Stops a task, so that its timers and packets are ignored.
     pub(super) fn drop_task(&mut self, context: &mut Context<'_>, task: TaskId) {
         self.running.remove(&task);
         self.held.remove(&task);
@@ -89,7 +90,7 @@ impl TrainingJob<'_> {
         log.state = State::Waits;
     }
 
-    /// A task waits until its group can work.
+    /// Holds a task until its group can work.
     pub(super) fn hold(&mut self, context: &mut Context<'_>, task: TaskId) {
         self.drop_task(context, task);
         self.tasks[task.index()].state = State::Held;
@@ -98,7 +99,7 @@ impl TrainingJob<'_> {
 }
 
 impl Trainings<'_> {
-    /// Begins a task, now; holds it if its groups cannot work.
+    /// Begins a task now, or holds it if its groups cannot work.
     pub(super) fn begin_task(
         &mut self,
         context: &mut Context<'_>,
@@ -159,7 +160,7 @@ impl Trainings<'_> {
         Ok(())
     }
 
-    /// The packets of an exchange leave; where a rank has no way it waits until it has one.
+    /// Sends the packets of an exchange, or holds it until all its ranks have a path.
     pub(super) fn send(
         &mut self,
         context: &mut Context<'_>,
@@ -177,7 +178,8 @@ impl Trainings<'_> {
             let workload = format!("{}`, task `{}", training.order.train.job, task.name);
             RunError::Workload { workload, error }
         });
-        // The light of its ring went before it began, no circuit and no core join its leaves, or a rank has no way.
+        // Its ring went dark before it began, neither circuit nor core joins its leaves, or a rank
+        // has no path.
         let Some((collective, flows)) = started?.flatten() else {
             training.hold(context, id);
             return Ok(());
@@ -194,7 +196,7 @@ impl Trainings<'_> {
         Ok(())
     }
 
-    /// A task has ended: those that waited for it alone begin.
+    /// Handles the end of a task: tasks with no other open prerequisite begin.
     pub(super) fn worked(
         &mut self,
         context: &mut Context<'_>,
@@ -218,7 +220,7 @@ impl Trainings<'_> {
         ready.into_iter().try_for_each(|next| self.begin_task(context, job, next))
     }
 
-    /// Tasks that could not begin try again.
+    /// Tries to begin held tasks again.
     pub(super) fn retry_held(
         &mut self,
         context: &mut Context<'_>,
@@ -230,7 +232,7 @@ impl Trainings<'_> {
 }
 
 impl TrainingJob<'_> {
-    /// What a task sends. `None` while its ring is dark, or nothing joins its leaves.
+    /// Returns what a task sends, or `None` while its ring is dark or nothing joins its leaves.
     fn sends(
         &self,
         context: &Context<'_>,
@@ -251,7 +253,7 @@ impl TrainingJob<'_> {
                 }
                 (Some(*kind), members.ranks.clone(), bytes)
             }
-            // GPUs of one ring have it between them.
+            // GPUs of one ring exchange over it.
             TaskWork::Transfer { from, to, bytes } if self.is_inside(*from, *to) => {
                 let around = (vec![self.host(*from), self.host(*to)], pace.inside(*bytes));
                 return Some(Sends::over(Route::Within(HBD), None, around));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the time of a step went: its critical path, task by task, from the last end back to the beginning.
+//! The time of a step by cause, along its critical path, task by task from the last end back to the
+//! beginning.
 //!
-//! Each stretch of the path, from the end of the last task waited for to the end of the task, belongs to one cause: what
-//! the task takes alone to computing or its dimension, waiting for a node to be replaced to the fault, work that was done
-//! and lost to the restart, and the rest to contention. The causes add up to the step, to the picosecond.
+//! Each segment of the path, from the end of the last prerequisite to the end of the task, is
+//! divided into causes: the task's time without contention counts as computation or as its
+//! dimension, waiting for a replaced node as fault, lost work as restart, and the rest as
+//! contention. The causes add up exactly to the step.
 
 use lightloom_training::graph::TaskId;
 use lightloom_training::step_graph::TaskPurpose;
@@ -13,12 +15,12 @@ use super::super::super::context::Context;
 use super::TrainingJob;
 use crate::scenario::FaultEvent;
 
-/// Where the time of a step went. Its parts add up to it.
+/// The time of a step by cause. The parts add up to the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepBreakdown {
     pub(crate) compute: Picoseconds,
     pub(crate) generation: Picoseconds,
-    /// Exchange of each dimension: TP, PP, DP, CP, EP; then samples, and weights.
+    /// Exchange by dimension: TP, PP, DP, CP, EP, then samples and weights.
     pub(crate) exposed: [Picoseconds; 7],
     pub(crate) contention: Picoseconds,
     pub(crate) transition: Picoseconds,
@@ -47,7 +49,7 @@ fn span(from: SimTime, to: SimTime) -> Picoseconds {
 }
 
 impl TrainingJob<'_> {
-    /// Where the time of the step that has just ended went.
+    /// Returns the time of the finished step by cause.
     pub(super) fn why(&self, context: &Context<'_>) -> StepBreakdown {
         let mut why = StepBreakdown::default();
         let Some(start) = self.steps.last().map(|step| step.start) else { return why };
@@ -60,7 +62,7 @@ impl TrainingJob<'_> {
         while let Some(task) = at {
             let after = &self.order.graph.tasks()[task.index()].after;
             at = after.iter().copied().max_by_key(|before| self.tasks[before.index()].end);
-            // The circuits of a phase are asked for when the last task of the job before it is done.
+            // The circuits of a phase are requested when the last task before it is done.
             let phase = self.phases.waits_for(task);
             if at.is_some_and(|at| self.phases.is_before(at, phase)) {
                 at = last_before[phase]
@@ -70,13 +72,14 @@ impl TrainingJob<'_> {
             let from = at.map_or(self.round, |before| self.tasks[before.index()].end);
             self.stretch(context, task, from, &mut why);
         }
-        // Before the last round, which follows a checkpoint that was read, everything was done in vain or again.
+        // Before the last round, which follows the reading of a checkpoint, all work was lost or
+        // repeated.
         let again = self.before(start, self.round, &mut why);
         why.restart += again;
         why
     }
 
-    /// The stretch of the path from `from` to the end of `task`.
+    /// Adds the segment of the path from `from` to the end of `task`.
     fn stretch(&self, context: &Context<'_>, task: TaskId, from: SimTime, why: &mut StepBreakdown) {
         let log = &self.tasks[task.index()];
         let gap = self.before(from, log.begun.max(from), why);
@@ -84,7 +87,7 @@ impl TrainingJob<'_> {
         let alone = took.min(log.ideal);
         *why.of(self.order.dimensions[task.index()]) += alone;
         let rest = took.saturating_sub(alone);
-        // News of an end travels one shortest delay: that much belongs to what ended.
+        // An end is reported after one shortest delay, which belongs to the task that ended.
         if rest <= context.substrate.network.shortest_delay() {
             *why.of(self.order.dimensions[task.index()]) += rest;
         } else if is_disturbed(context, log.begun, log.end) {
@@ -94,8 +97,8 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Time before a task began: lost work up to each fault, and waiting from then until the groups went on. Returns what
-    /// is neither.
+    /// Divides the time before a task into lost work up to each fault and waiting until the groups
+    /// continued. Returns the rest.
     fn before(&self, from: SimTime, to: SimTime, why: &mut StepBreakdown) -> Picoseconds {
         let mut left = span(from, to);
         let overlaps = |outage: &&(SimTime, SimTime)| outage.0 < to && outage.1 > from;
@@ -118,7 +121,7 @@ impl TrainingJob<'_> {
     }
 }
 
-/// Whether a fault was there at some time between.
+/// Returns whether a fault was active in the interval.
 fn is_disturbed(context: &Context<'_>, from: SimTime, to: SimTime) -> bool {
     let is_there = |(event, log): (&FaultEvent, &super::super::super::FaultLog)| {
         let over = log.repaired.or(log.restored).unwrap_or(SimTime(u64::MAX));
