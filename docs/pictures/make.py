@@ -110,7 +110,7 @@ path { fill: none; stroke: #0072b2; stroke-width: 2 } .bypass { stroke: #e69f00;
 .s2 { animation-name: s2 } .p0 { animation-name: p0 } .p1 { animation-name: p1 }
 @keyframes s0 { 0% { opacity: 1 } 33% { opacity: 0 } } @keyframes s1 { 33% { opacity: 1 } 50% { opacity: 0 } }
 @keyframes s2 { 50% { opacity: 1 } } @keyframes p0 { 0% { opacity: 1 } 50% { opacity: 0 } } @keyframes p1 { 50% { opacity: 1 } }
-@media (prefers-reduced-motion: reduce) { .s2, .p1 { animation: none; opacity: 1 } }
+@media (prefers-reduced-motion: reduce) { .s0, .s1, .s2, .p0, .p1 { animation: none } .s2, .p1 { opacity: 1 } }
 """
 
 
@@ -128,7 +128,7 @@ def bow(centre, radius, ends, kind):
 
 
 def moves(folder):
-    """What moves: rings around a node that dies, and the circuits of a job's phases."""
+    """Rings around a node that fails, and the circuits of a job's phases."""
     before, after, phases = (folder / name for name in ("before.json", "after.json", "phases.json"))
     lightloom("plan", "topologies/ring-40-spare.yaml", "-o", before)
     change = lightloom("replan", before, "--fabric", "topologies/ring-40-spare.yaml", "--fault", "n8", "-o", after, "--format", "json")
@@ -150,7 +150,7 @@ def moves(folder):
     for state in ("s1", "s2"):
         drawn += f'<circle class="dead {state}" cx="{at[8][0]:.1f}" cy="{at[8][1]:.1f}" r="7"/>'
     rings = len(before["groups"])
-    for state, words in (("s0", f"{rings} rings of 5 nodes"), ("s1", "n8 dies"), ("s2", f"bypassed: {bundles} bundles switch")):
+    for state, words in (("s0", f"{rings} rings of 5 nodes"), ("s1", "n8 fails"), ("s2", f"bypassed: {bundles} bundles switch")):
         drawn += f'<text class="what {state}" x="200" y="205" text-anchor="middle">{words}</text>'
     leaves = [on_circle(620, 150, leaf, 16) for leaf in range(16)]
     for state, phase in zip(("p0", "p1"), phases["phases"]):
@@ -158,7 +158,7 @@ def moves(folder):
         curves = "".join(bow(620, 150, (leaves[a], leaves[b]), "lit") for a, b in sorted(set(ends)))
         drawn += f'<g class="{state}">{curves}<text class="what" x="620" y="392" text-anchor="middle">{phase["name"]}: {len(ends)} circuits</text></g>'
     drawn += "".join(f'<circle class="node" cx="{x:.1f}" cy="{y:.1f}" r="6"/>' for x, y in leaves)
-    about = "A node dies and its ring is closed around it; optical switches give each phase of a job its own circuits"
+    about = "A node fails and its ring is closed around it; optical switches give each phase of a job its own circuits"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 404" role="img" aria-label="{about}">'
     (HERE / "moves.svg").write_text(f"{head}<style>{MOVES_STYLE}</style>{drawn}</svg>\n")
 
