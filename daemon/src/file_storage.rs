@@ -177,7 +177,7 @@ impl<D: Disk> Storage for FileStorage<D> {
     }
     fn set_aside(&mut self) -> io::Result<()> {
         let result = self.allocate(self.end + SET_ASIDE_BYTES);
-        // Any other failure to reserve space does not matter unless the next write fails, too.
+        // Any other failure to reserve space does not matter unless the next write fails as well.
         self.short = result.as_ref().err().filter(|error| is_full(error)).map(ToString::to_string);
         result
     }

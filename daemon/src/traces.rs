@@ -174,7 +174,7 @@ impl Traces {
         span.error = match outcome {
             Outcome::Done(_) => None,
             Outcome::Refused(why) => Some(format!("refused: {why}")),
-            // This may be no light yet because the far end is still moving. A later reading
+            // Light may be missing only because the far end is still moving. A later reading
             // decides, so the span is not an error.
             Outcome::Failed(why) => {
                 span.attributes.push(("lightloom.said", why.clone()));
