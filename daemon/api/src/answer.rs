@@ -37,7 +37,8 @@ pub enum Answer {
         /// Request id.
         #[serde(default)]
         request_id: String,
-        /// Whether the daemon paces this request because it follows the previous one too closely.
+        /// Whether the request came long enough after the previous one not to count against the
+        /// client's rate limit.
         #[serde(default)]
         paced: bool,
     },

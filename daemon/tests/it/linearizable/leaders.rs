@@ -120,7 +120,7 @@ impl Daemons {
     /// Raises or clears etcd's alarm that its disk is full.
     fn fill(&self, is_full: bool) {
         let action = if is_full { "ACTIVATE" } else { "DEACTIVATE" };
-        // The only member of a cluster has the number in its header.
+        // The cluster has a single member, whose number is in the header of its answers.
         let ask = |path: &str, body: String| {
             let at = self.url.trim_start_matches("http://");
             let head = format!(
