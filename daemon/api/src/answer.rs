@@ -59,7 +59,7 @@ pub enum Answer {
     },
     /// Another change was first or is still in progress. Read the state again before retrying.
     Conflict {
-        /// The conflicting change.
+        /// What conflicts with the request, in words.
         #[serde(default)]
         reason: String,
     },

@@ -158,7 +158,7 @@ pub struct AppliedPlan {
     pub plan_sha256: String,
     /// Number of circuits in the plan.
     pub circuits: usize,
-    /// Whether a known fault in this plan explains the difference.
+    /// Whether the reason is a known fault that this plan does not bypass.
     pub explained: bool,
     /// How to return to it; names only commands that would be accepted now.
     pub next: Option<String>,

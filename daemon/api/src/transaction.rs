@@ -23,7 +23,7 @@ words! {
         Bypass,
         /// Use repaired parts again.
         Repair,
-        /// Restore positions that another user changed.
+        /// Restore positions that others changed.
         Drift,
         /// Complete deferred work on a device that answers again.
         Deferred,
