@@ -84,7 +84,7 @@ unsafe extern "C-unwind" fn forbidden(argument: *mut c_void) {
 }
 
 #[test]
-fn receives_take_bytes_in_the_order_in_which_they_were_sent() {
+fn receives_match_bytes_in_send_order() {
     let network = ring();
     let log = Log::of(network);
     // The second message is shorter and uses another flow; it counts only after the first has
@@ -110,7 +110,7 @@ fn receives_take_bytes_in_the_order_in_which_they_were_sent() {
 }
 
 #[test]
-fn a_receive_without_a_message_waits_from_run_to_run() {
+fn receive_without_message_stays_pending_across_runs() {
     let network = ring();
     let log = Log::of(network);
     assert_eq!(log.receive(1, [3, 3], 64, 9), 0);
@@ -124,7 +124,7 @@ fn a_receive_without_a_message_waits_from_run_to_run() {
 }
 
 #[test]
-fn bad_arguments_are_refused_by_name_and_change_nothing() {
+fn rejects_bad_arguments_by_name_without_side_effects() {
     let network = ring();
     let bad = ErrorCode::BadArgument as c_int;
     unsafe {
@@ -159,7 +159,7 @@ fn bad_arguments_are_refused_by_name_and_change_nothing() {
 }
 
 #[test]
-fn a_file_with_mistakes_is_refused_with_every_line() {
+fn reports_every_mistake_of_a_file() {
     let (code, network) = opened("name: it\non: {ring: {hosts: 4}}\nseed: x\nexpect: [no drops]\n");
     assert_eq!((code, network), (ErrorCode::BadFile as c_int, null_mut()));
     assert!(said().contains("<text>:3:7: error[LL0104]"), "{}", said());
@@ -173,7 +173,7 @@ fn a_file_with_mistakes_is_refused_with_every_line() {
 }
 
 #[test]
-fn a_panic_of_a_callback_ends_the_run_and_not_the_program() {
+fn callback_panic_fails_the_run_but_not_the_program() {
     let network = ring();
     unsafe { lightloom_schedule(network, 5, Some(panics), null_mut()) };
     assert_eq!(lightloom_run(network), ErrorCode::Panicked as c_int);
@@ -184,7 +184,7 @@ fn a_panic_of_a_callback_ends_the_run_and_not_the_program() {
 }
 
 #[test]
-fn a_callback_may_not_run_or_close() {
+fn refuses_run_and_close_inside_a_callback() {
     let network = ring();
     let log = Log::of(network);
     let argument = std::ptr::from_ref(&log).cast_mut().cast();
@@ -195,7 +195,7 @@ fn a_callback_may_not_run_or_close() {
 }
 
 #[test]
-fn a_fabric_file_is_a_network_and_dead_hosts_stall_it() {
+fn opens_fabric_file_and_stalls_on_failed_hosts() {
     let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/ring-256.yaml");
     let (path, mut network, mut ranks) = (CString::new(fabric).unwrap(), null_mut(), 0);
     unsafe {
@@ -215,7 +215,7 @@ fn a_fabric_file_is_a_network_and_dead_hosts_stall_it() {
 }
 
 #[test]
-fn what_is_too_long_for_the_engine_is_a_failure_and_no_panic() {
+fn times_beyond_the_engine_range_fail_without_panic() {
     let network = ring();
     unsafe { lightloom_schedule(network, u64::MAX, None, null_mut()) };
     assert_eq!(lightloom_run(network), ErrorCode::Stalled as c_int, "{}", said());

@@ -76,7 +76,7 @@ fn of_header() -> Functions {
 }
 
 #[test]
-fn the_header_declares_what_the_library_defines() {
+fn header_declares_every_library_function() {
     let (code, header) = (of_code(), of_header());
     assert_eq!(code, header);
     assert!(code.len() >= 14, "{code:?}");
@@ -87,7 +87,7 @@ fn the_header_declares_what_the_library_defines() {
 }
 
 #[test]
-fn codes_and_version_are_those_of_the_header() {
+fn header_matches_error_codes_and_abi_version() {
     let header = text("include/lightloom.h");
     assert!(header.contains(&format!("#define LIGHTLOOM_ABI_VERSION {ABI_VERSION}\n")));
     let codes = [

@@ -42,7 +42,7 @@ fn compiled(source: &Path, folder: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn a_ring_all_reduce_in_c_takes_what_the_collective_takes_and_its_closed_form() {
+fn c_ring_all_reduce_matches_collective_and_closed_form() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(&here("tests/ring.c"), folder.path()) else { return };
     // A step sends a piece of whole packets at 400 Gb/s, plus 1 µs of cable. Packets hold 4,032
@@ -76,7 +76,7 @@ fn a_ring_all_reduce_in_c_takes_what_the_collective_takes_and_its_closed_form() 
 }
 
 #[test]
-fn the_program_of_the_documentation_runs() {
+fn documented_c_program_compiles_and_runs() {
     let folder = tempfile::tempdir().unwrap();
     let page = std::fs::read_to_string(here("../docs/library.md")).unwrap();
     let code = page.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
@@ -90,7 +90,7 @@ fn the_program_of_the_documentation_runs() {
 }
 
 #[test]
-fn python_sends_over_the_same_library() {
+fn python_sends_through_the_c_library() {
     let script = "import lightloom
 network = lightloom.Network({'ring': {'hosts': 8}}, transport={'window_packets': 100})
 seen = []
