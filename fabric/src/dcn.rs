@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_gpus_of_a_group_share_a_rail() {
+    fn equal_gpu_indices_of_a_group_share_a_rail() {
         let rails = Dcn::Rails(Rails {
             nodes_per_group: 8,
             gpus_per_node: 4,
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn sub_lines_take_one_slot_of_every_tor_in_turn() {
+    fn sub_lines_take_one_slot_of_every_tor_at_a_time() {
         let line = Order::SubLines.line(7, 3);
         assert_eq!(line.iter().map(|n| n.0).collect::<Vec<_>>(), [0, 3, 6, 1, 4, 2, 5]);
     }

@@ -225,7 +225,7 @@ mod tests {
     };
 
     #[test]
-    fn a_balanced_dragonfly_joins_every_two_groups_once_and_each_leaf_as_often() {
+    fn balanced_dragonfly_joins_every_two_groups_once() {
         // a = 4 leaves per group with h = 2 global cables each: g = a·h + 1 = 9 groups.
         let network = DirectNetwork::new("d".into(), 36, LEAF, &DirectNetwork::dragonfly(9, 4, 1));
         assert!((0..36).all(|leaf| network.cables_of(LeafId(leaf)) == 3 + 2));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torus_has_two_neighbours_a_side_and_one_where_the_side_is_2() {
+    fn torus_has_two_neighbours_per_side_and_one_on_sides_of_2() {
         let network =
             DirectNetwork::new("t".into(), 24, LEAF, &DirectNetwork::torus(&[4, 3, 2], 2));
         assert!((0..24).all(|leaf| network.cables_of(LeafId(leaf)) == 2 * (2 + 2 + 1)));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cable_is_one_fault_whichever_end_names_it() {
+    fn cable_is_one_fault_from_either_end() {
         let network = DirectNetwork::new("t".into(), 4, LEAF, &DirectNetwork::torus(&[4], 1));
         let at = |leaf: u32, uplink: u32| UplinkId { leaf: LeafId(leaf), uplink };
         // The cables of leaf 1 are l0-l1 and l1-l2, in that order.

@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_fabric_counts_its_ports_and_domains() {
+    fn valid_fabric_counts_its_ports_and_domains() {
         let fabric = ReconfigurableFatTree::new(spec()).unwrap();
         assert_eq!(fabric.optical_ports(), 8);
         assert_eq!(fabric.failure_domain(OcsId(1)), 0);
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_that_loses_too_much_to_all_others_is_named() {
+    fn names_a_leaf_with_excessive_loss_to_all_others() {
         let mut far = spec();
         far.loss.extra_db = vec![(LeafId(3), 1.6)];
         let fabric = ReconfigurableFatTree::new(far).unwrap();
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_budget_closes_pairs_and_must_leave_some() {
+    fn loss_budget_excludes_pairs_and_must_leave_some() {
         let text = problems(|spec| spec.loss.budget_db = 2.0);
         assert!(text.contains("at least 2.5 dB"), "{text}");
         let mut far = spec();
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn held_circuits_must_sit_on_their_leafs_ports_once() {
+    fn held_circuits_must_use_their_leaf_ports_once() {
         let held = CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 2, a: LeafId(0), b: LeafId(1) };
         let text = problems(|spec| spec.held = vec![held, held]);
         assert!(text.contains("held twice"), "{text}");

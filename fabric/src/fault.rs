@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fibre_is_one_fault_whichever_end_names_it() {
+    fn fibre_is_one_fault_from_either_end() {
         let fabric = line();
         let parts = ["n2/b0.1", "n3/b1.1"].map(|text| text.parse().unwrap());
         let faults = FaultSet::of(&fabric, parts).unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_do_not_exist_are_named_with_what_does() {
+    fn unknown_part_error_lists_existing_parts() {
         let fabric = line();
         let message =
             |text: &str| FaultSet::of(&fabric, [text.parse().unwrap()]).unwrap_err().to_string();

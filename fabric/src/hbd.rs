@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_domain_without_transceivers_has_no_bundles_and_no_fibres() {
+    fn domain_without_transceivers_has_no_bundles_or_fibres() {
         let islands =
             Islands { name: "switch domain", nodes: 8, gpus_per_node: 4, nodes_per_island: 2 };
         let hbd = Hbd::Islands(islands);

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn wiring_table_is_the_documented_one() {
+    fn wiring_table_matches_the_documentation() {
         let row = |k: u8| -> Vec<(u8, u8, Hop)> {
             (0..k)
                 .flat_map(|b| (1..=2).map(move |p| (b, p, hop_for_port(k, b, p).unwrap())))
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_read_back_as_written() {
+    fn ports_round_trip_through_text() {
         let port: Port = "n17/b0.2".parse().unwrap();
         assert_eq!(port.to_string(), "n17/b0.2");
         for text in ["n17/b0", "n17/b0.3", "n17.1", "b0.1"] {
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_rings_are_refused() {
+    fn rejects_impossible_rings() {
         let nodes = || (0..4).map(NodeId).collect::<Vec<_>>();
         assert_eq!(KhopRing::new(1, 2, Shape::Ring, nodes()), Err(KhopError::GpusPerNode(1)));
         let too_far = KhopError::Hops { k: 5, gpus_per_node: 4 };

@@ -530,7 +530,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shipped_model_passes_the_checks_of_a_users_file() {
+    fn shipped_models_pass_the_checks_of_user_files() {
         for (name, text) in MODEL_FILES {
             let (model, mistakes) = read_model(name, text.as_bytes());
             assert!(mistakes.is_empty(), "{name}: {mistakes:?}");
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_file_shows_all_its_mistakes() {
+    fn model_file_shows_all_its_mistakes() {
         let text = MODEL_FILES.iter().find(|(name, _)| *name == "grok-1").unwrap().1;
         let text = text
             .replace("top_k: 2", "top_k: 9")
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn models_have_the_weights_they_are_known_for() {
+    fn models_have_their_published_parameter_counts() {
         for (name, billions, active) in [
             ("gpt-3-175b", 175.0, 175.0),
             ("llama-3.1-8b", 8.03, 8.03),

@@ -82,7 +82,7 @@ fn at_their_places(name: &str, case: &Case, mistakes: &[Diagnostic]) {
 }
 
 #[test]
-fn every_input_of_the_yaml_test_suite_is_read_as_it_says_or_refused_at_its_place() {
+fn reads_or_rejects_every_input_of_the_yaml_test_suite() {
     let Some(cases) = suite() else {
         println!("skipped: no target/yaml-test-suite");
         return;

@@ -69,7 +69,7 @@ mod tests {
     ];
 
     #[test]
-    fn numbers_are_spelled_as_rfc_8785_spells_them() {
+    fn formats_numbers_like_rfc_8785() {
         for (bits, text) in VECTORS {
             assert_eq!(spelled(f64::from_bits(bits)), text, "{bits:016x}");
         }

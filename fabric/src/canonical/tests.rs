@@ -10,7 +10,7 @@ fn canonical(text: &str) -> String {
 
 /// RFC 8785, sections 3.2.2 and 3.2.4.
 #[test]
-fn the_sample_of_rfc_8785_comes_out_as_printed_there() {
+fn formats_the_sample_of_rfc_8785() {
     let sample = r#"{
         "numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],
         "string": "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
@@ -28,7 +28,7 @@ fn the_sample_of_rfc_8785_comes_out_as_printed_there() {
 
 /// RFC 8785, section 3.2.3: order by UTF-16 code unit puts an emoji before U+FB33.
 #[test]
-fn members_are_in_the_order_of_rfc_8785() {
+fn orders_members_like_rfc_8785() {
     let sample = r#"{"\u20ac": "Euro Sign", "\r": "Carriage Return", "\ufb33": "Hebrew Letter Dalet With Dagesh",
         "1": "One", "\ud83d\ude00": "Emoji: Grinning Face", "\u0080": "Control",
         "\u00f6": "Latin Small Letter O With Diaeresis"}"#;
@@ -39,20 +39,20 @@ fn members_are_in_the_order_of_rfc_8785() {
 }
 
 #[test]
-fn nested_objects_are_ordered_each_for_itself() {
+fn orders_members_of_nested_objects_separately() {
     let text = r#"{"b":{"z":[{"y":1,"x":{}},[]],"a":2},"a":{"aa":1,"a":2},"":0}"#;
     assert_eq!(canonical(text), r#"{"":0,"a":{"a":2,"aa":1},"b":{"a":2,"z":[{"x":{},"y":1},[]]}}"#);
 }
 
 #[test]
-fn an_integer_keeps_all_its_digits_and_a_whole_float_is_one() {
+fn keeps_all_integer_digits_and_prints_whole_floats_as_integers() {
     assert_eq!(canonical("[18446744073709551615, -9007199254740993, 1.0, -0.0, 64.0]").as_str(), {
         "[18446744073709551615,-9007199254740993,1,0,64]"
     });
 }
 
 #[test]
-fn members_are_left_out_at_their_path_alone() {
+fn omits_members_only_at_the_given_path() {
     let document = json!({
         "digest": 1, "a": {"digest": 2, "seconds": 3}, "b": {"seconds": 4}, "c": [{"seconds": 5}], "z": 6,
     });

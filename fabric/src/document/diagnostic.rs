@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_around_the_place() {
+    fn long_line_is_cut_around_the_location() {
         let source = format!("{}here{}", "é".repeat(5000), "z".repeat(5000));
         let place = Place::of(&source, Span { start: 10_000, end: 10_004 });
         assert_eq!(place.column, 5001);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_are_short_and_harmless() {
+    fn quotes_are_short_and_escaped() {
         assert_eq!(quote("a\u{1b}[31m\n"), "`a\\u{1b}[31m\\n`");
         assert_eq!(quote(&"x".repeat(99)).chars().count(), 43);
     }

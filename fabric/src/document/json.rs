@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_in_the_words_of_the_file() {
+    fn json_mistakes_use_the_terms_of_the_file() {
         assert_eq!(said(""), "the file is empty");
         assert_eq!(said("[{"), "the file ends in the middle of a mapping: `}` is missing");
         assert_eq!(said("["), "the file ends in the middle of a list: `]` is missing");

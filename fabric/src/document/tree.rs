@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_scalars_mean_what_yaml_1_2_says() {
+    fn plain_scalars_follow_yaml_1_2() {
         use Meaning::{Boolean, Integer, Nothing, Number, Text};
         for (text, meaning) in [
             ("~", Nothing),

@@ -71,7 +71,7 @@ mod tests {
 
     /// Hand-written vectors: ports 0 and 6 of the plan on each kind of device.
     #[test]
-    fn a_circuit_is_two_ways_of_light_in_the_numbers_of_each_device() {
+    fn circuit_has_two_directions_in_the_numbering_of_each_device() {
         let circuit =
             CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 6, a: LeafId(0), b: LeafId(3) };
         let ways = |ports: DevicePorts| ports.ways(&circuit).map(|way| (way.input, way.output));

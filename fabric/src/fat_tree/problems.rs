@@ -229,21 +229,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_wiring_is_refused_with_the_reason_and_the_fix() {
+    fn rejects_odd_wiring_with_reason_and_fix() {
         let text = problems(|spec| spec.banks[0].ports_per_leaf = 3);
         assert!(text.starts_with("banks[0].ports_per_leaf: 3 ports per leaf"), "{text}");
         assert!(text.contains("cannot be realised") && text.contains("even"), "{text}");
     }
 
     #[test]
-    fn a_failure_domain_is_at_least_a_switch() {
+    fn failure_domain_contains_at_least_one_switch() {
         let text = problems(|spec| spec.failure_domains = 5);
         assert!(text.starts_with("failure_domains: 5 failure domains for 4 switches"), "{text}");
         assert!(text.contains("write 1 to 4"), "{text}");
     }
 
     #[test]
-    fn every_problem_is_reported_at_once() {
+    fn reports_every_problem_together() {
         let text = problems(|spec| {
             spec.leaves = 80;
             spec.electrical.oversubscription = f64::NAN;

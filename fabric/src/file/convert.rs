@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_layout_stay() {
+    fn keeps_comments_and_layout() {
         let old =
             "# A ring.\nname: r # its name\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\n";
         let new = "# A ring.\nkind: fabric\nversion: 2\nname: r # its name\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\n";
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_becomes_that_of_a_job() {
+    fn step_moves_into_a_job() {
         let old =
             "name: s\ndcn: {}\nstep:\n  phases:\n    - name: a\n\n# How.\nplanning: {floor: 0.5}\n";
         let new = convert(old).unwrap().unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_converted_says_why() {
+    fn failed_conversion_states_the_reason() {
         assert_eq!(convert("name: x\n"), Err(ConvertError::NoFabric));
         assert_eq!(convert("version: 9\nhbd: {}\n"), Err(ConvertError::Version("9".into())));
         assert_eq!(convert("{name: x, hbd: {}}"), Err(ConvertError::Flow));

@@ -285,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_list_is_made_of_any_other(
+        fn splices_and_spelled_lists_rebuild_any_list(
             before in prop::collection::vec(0_u8..20, 0..200),
             next in prop::collection::vec(0_u8..20, 0..200),
         ) {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_go_and_come_in_a_long_list_are_all_that_is_named() {
+    fn splices_contain_only_changed_entries() {
         let before: Vec<u32> = (0..1_000).collect();
         let mut next = before.clone();
         next.drain(500..504);

@@ -40,7 +40,7 @@ fn earlier() -> Plan {
 }
 
 #[test]
-fn a_plan_has_the_digest_of_its_canonical_form_in_every_spelling() {
+fn digest_is_the_hash_of_the_canonical_form() {
     assert_eq!(provenance::sha256(CANONICAL.as_bytes()), DIGEST);
     let value: Value = serde_json::from_str(EARLIER).unwrap();
     assert_eq!(digest(&value), DIGEST, "as a document");
@@ -50,7 +50,7 @@ fn a_plan_has_the_digest_of_its_canonical_form_in_every_spelling() {
 }
 
 #[test]
-fn one_plan_has_one_digest_whichever_seed_found_it_and_is_known_by_its_earlier_one() {
+fn digest_ignores_the_seed_and_earlier_digests_still_match() {
     let other = Plan { seed: lightloom_units::seed::Seed(0), ..earlier() };
     assert_eq!(digest(&other), DIGEST);
     assert!(is_called(&earlier(), DIGEST) && is_called(&earlier(), WITH_SEED));
@@ -60,7 +60,7 @@ fn one_plan_has_one_digest_whichever_seed_found_it_and_is_known_by_its_earlier_o
 }
 
 #[test]
-fn how_a_plan_was_made_is_not_its_identity_and_what_it_sets_is() {
+fn digest_covers_plan_settings_but_not_provenance() {
     let inputs = || [("fabric".to_owned(), crate::provenance::Input::of("f.yaml", b"x"))].into();
     let sealed = earlier().sealed(inputs());
     assert_eq!((sealed.digest.as_str(), sealed.version.as_str()), (DIGEST, VERSION));
@@ -76,7 +76,7 @@ fn how_a_plan_was_made_is_not_its_identity_and_what_it_sets_is() {
 }
 
 #[test]
-fn the_plan_of_a_fat_tree_has_the_same_identity_with_and_without_its_sensitivity() {
+fn fat_tree_plan_digest_ignores_its_sensitivity() {
     let plan = r#"{"schema":"lightloom.plan/v2","phases":[],"metrics":{"gpus_total":8,"plan_seconds":0.5}"#;
     let of =
         |more: &str| digest(&serde_json::from_str::<Value>(&format!("{plan}{more}}}")).unwrap());
@@ -88,7 +88,7 @@ fn the_plan_of_a_fat_tree_has_the_same_identity_with_and_without_its_sensitivity
 /// The schema is the first key, so a truncated plan is reported as a bad plan and not as another
 /// kind of file.
 #[test]
-fn nothing_behind_the_schema_is_read_to_know_a_plan() {
+fn recognises_a_plan_by_its_schema_prefix() {
     assert!(is_plan(b"{\"schema\": \"lightloom.plan/v2\", \"version\": "));
     assert!(is_plan(b"{\"name\": {\"schema\": 1}, \"schema\": \"lightloom.plan/v1\"}"));
     assert!(!is_plan(b"{\"name\": {\"schema\": \"lightloom.plan/v2\"}}"));
@@ -100,7 +100,7 @@ fn nothing_behind_the_schema_is_read_to_know_a_plan() {
 }
 
 #[test]
-fn a_plan_in_parts_has_the_same_digest_and_is_made_of_the_one_before() {
+fn incremental_plan_has_the_same_digest() {
     let before = earlier();
     assert_eq!(Spelled::of(&before).digest(), DIGEST);
     let mut next = before.clone();

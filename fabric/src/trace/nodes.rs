@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_servers_keep_their_faults_and_move_about() {
+    fn whole_servers_keep_their_faults_when_reassigned() {
         let draw = trace(10).on_nodes(10, 8, Seed(1), 0).unwrap();
         assert_eq!(draw.faulty_at(TraceTime(15)).len(), 10);
         let subset = trace(10).on_nodes(6, 8, Seed(1), 0).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_trace_does_not_stand_for_a_large_fabric() {
+    fn rejects_a_small_trace_for_a_large_fabric() {
         let error = trace(400).on_nodes(32_768, 4, Seed(0), 0).unwrap_err();
         assert!(error.to_string().contains("--servers 16384"), "{error}");
         assert!(trace(4).on_nodes(2, 3, Seed(0), 0).is_err());

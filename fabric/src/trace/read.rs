@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_and_an_end_make_a_fault() {
+    fn start_and_end_make_a_fault() {
         let trace = read(&[event("a", "1.0", "fault_start"), event("a", "2.5", "fault_end")]);
         let trace = trace.unwrap();
         assert_eq!(trace.servers, 400);
@@ -363,13 +363,13 @@ mod tests {
     }
 
     #[test]
-    fn an_end_may_stand_before_a_start_of_the_same_time() {
+    fn end_may_precede_a_start_of_the_same_time() {
         let events = [event("a", "1.0", "fault_end"), event("a", "1.0", "fault_start")];
         assert_eq!(read(&events).unwrap().faults.len(), 1);
     }
 
     #[test]
-    fn a_fault_without_an_end_lasts_to_the_last_event() {
+    fn fault_without_an_end_lasts_to_the_last_event() {
         let events = [
             event("a", "1.0", "fault_start"),
             event("b", "2.0", "fault_start"),
@@ -410,13 +410,13 @@ mod tests {
     }
 
     #[test]
-    fn all_problems_are_shown_at_once() {
+    fn shows_all_problems_together() {
         let events = [event("a", "-1", "fault_start"), event("b", "1", "fault_end")];
         assert_eq!(message(&events).lines().count(), 2);
     }
 
     #[test]
-    fn what_is_not_a_trace_is_refused_with_a_position() {
+    fn rejects_files_that_are_not_traces_with_a_location() {
         let refuse =
             |bytes: &[u8]| FaultTrace::read(bytes, Observation::default()).unwrap_err().to_string();
         assert!(refuse(b"[\n oops").starts_with("line 2, column 2: this is not JSON"));
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_cannot_begin_after_the_days_that_were_watched() {
+    fn rejects_a_fault_after_the_observed_days() {
         let events = [event("a", "1", "fault_start"), event("b", "9.5", "fault_start")];
         let text = format!("[\n{}]", events.join(",\n"));
         let read = |days: f64| {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn more_servers_than_said_are_unknown_nodes() {
+    fn excess_servers_are_unknown_nodes() {
         let text = format!(
             r#"{{"servers": 1, "days": 9, "events": [{}, {}]}}"#,
             event("a", "1", "fault_start"),

@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_beyond_the_window_has_no_end() {
+    fn fault_beyond_the_window_has_no_end() {
         let cut = timeline(&[(0, 90, 200), (1, 100, 300)]);
         assert_eq!(cut.changes().len(), 1);
         assert_eq!(cut.ms_by_faulty_count(), [90, 10]);
     }
 
     #[test]
-    fn a_snapshot_is_faulty_from_the_start() {
+    fn snapshot_is_faulty_from_the_start() {
         let snapshot = Timeline::constant(4, [NodeId(2)]);
         assert_eq!(snapshot.faulty_at(TraceTime::START), [NodeId(2)]);
         assert_eq!(snapshot.ms_by_faulty_count(), [0, 1]);
@@ -210,7 +210,7 @@ mod tests {
     proptest! {
         /// Compares with the definition at every instant.
         #[test]
-        fn a_node_is_faulty_while_any_of_its_faults_is_open(
+        fn node_is_faulty_while_any_of_its_faults_is_open(
             intervals in prop::collection::vec((0_u32..8, 0_u64..110, 0_u64..40), 0..40)
         ) {
             let intervals: Vec<_> = intervals.into_iter().map(|(n, s, d)| (n, s, s + d)).collect();

@@ -86,14 +86,14 @@ fn shown(text: &str) -> String {
 }
 
 #[test]
-fn a_good_file_has_no_mistakes() {
+fn valid_file_has_no_mistakes() {
     let text = "name: \"12\"\nfloors: 2\nlift: 3s\nheating: {stove: {fuel: wood}}\nrooms:\n  hall: &small {area: 4}\n  bath: *small\ndoors:\n  - between: [hall, bath]\ngarden: true\nprice: 5\n";
     assert_eq!(shown(text), "");
     assert_eq!(shown("{name: x, floors: 1, heating: nothing, lift: }"), "");
 }
 
 #[test]
-fn every_mistake_is_shown_at_once_with_its_place_and_its_fix() {
+fn shows_every_mistake_with_location_and_fix() {
     let text = "\
 nam: 12
 floors: 500
@@ -114,7 +114,7 @@ price: lots
 }
 
 #[test]
-fn a_choice_is_made_exactly_once() {
+fn requires_exactly_one_choice() {
     let text = |heating: &str| format!("name: x\nfloors: 1\nheating: {heating}\n");
     insta::assert_snapshot!(
         [
@@ -129,7 +129,7 @@ fn a_choice_is_made_exactly_once() {
 }
 
 #[test]
-fn what_is_not_yaml_says_where_and_why() {
+fn locates_and_explains_invalid_yaml() {
     insta::assert_snapshot!(
         [
             shown("name: [1, 2\nfloors: 3\n"),
@@ -218,7 +218,7 @@ fn nasty() -> Vec<(&'static str, Vec<u8>, document::Code, &'static str)> {
 }
 
 #[test]
-fn nasty_files_are_refused_with_a_message_that_names_the_limit() {
+fn rejects_hostile_files_naming_the_limit() {
     for (what, bytes, code, names) in nasty() {
         let mistakes = mistakes(&bytes);
         let found = mistakes.iter().find(|mistake| mistake.code == code);
@@ -229,7 +229,7 @@ fn nasty_files_are_refused_with_a_message_that_names_the_limit() {
 }
 
 #[test]
-fn a_reader_takes_no_more_than_the_limit() {
+fn reader_stops_at_the_size_limit() {
     /// Counts the bytes read from an endless stream.
     struct Endless(u64);
     impl std::io::Read for Endless {
@@ -251,7 +251,7 @@ fn a_reader_takes_no_more_than_the_limit() {
 }
 
 #[test]
-fn the_top_keys_are_found_wherever_the_values_end() {
+fn finds_top_level_keys_despite_unterminated_values() {
     let keys = |text: &str| document::top_keys(text.as_bytes());
     assert_eq!(
         keys("a: 1\nb: {c: [d, e], f: g}\nh:\n- i\nj: &x k\nl: *x\nm: n\n"),
@@ -264,7 +264,7 @@ fn the_top_keys_are_found_wherever_the_values_end() {
 }
 
 #[test]
-fn many_mistakes_are_counted_not_listed() {
+fn counts_excess_mistakes_without_listing_them() {
     let rooms: String = (0..5000).map(|room| format!("  r{room}: {{area: x}}\n")).collect();
     let mistakes = mistakes(format!("name: x\nfloors: 1\nrooms:\n{rooms}").as_bytes());
     assert_eq!(mistakes.len(), 101);
@@ -273,7 +273,7 @@ fn many_mistakes_are_counted_not_listed() {
 }
 
 #[test]
-fn the_machine_forms_hold_place_code_and_fix() {
+fn json_and_sarif_contain_location_code_and_fix() {
     let mistakes = mistakes(b"nam: x\nfloors: 1\nfloors: 2\n");
     insta::assert_snapshot!(serde_json::to_string_pretty(&mistakes).unwrap());
     let sarif = document::sarif(&mistakes, &codes::ALL[..1], "0.0.0");
@@ -284,17 +284,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn reader_survives_arbitrary_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(document::render(&mistakes(&bytes), Style::Coloured).len() < 1_000_000);
     }
 
     #[test]
-    fn no_text_like_yaml_makes_the_reader_panic(text in "([-?:,\\[\\]{}#&*!|>'\"%@`~ \n\t]|[a-c0-9]|é|name: |floors: |rooms:|\\.\\.\\.|---|<<|\r\n){0,60}") {
+    fn reader_survives_yaml_like_text(text in "([-?:,\\[\\]{}#&*!|>'\"%@`~ \n\t]|[a-c0-9]|é|name: |floors: |rooms:|\\.\\.\\.|---|<<|\r\n){0,60}") {
         prop_assert!(document::render(&mistakes(text.as_bytes()), Style::Plain).len() < 1_000_000);
     }
 
     #[test]
-    fn no_broken_file_makes_the_reader_panic(
+    fn reader_survives_edits_of_a_valid_file(
         cuts in prop::collection::vec((any::<prop::sample::Index>(), any::<char>()), 1..6),
     ) {
         let good = "name: \"12\"\nfloors: 2\nlift: 3s\nheating: {stove: {fuel: wood}}\nrooms:\n  hall: &small {area: 4}\n  bath: *small\n";

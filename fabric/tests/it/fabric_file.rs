@@ -48,7 +48,7 @@ fn explicit(fabric: &Fabric, header: &str, keep: impl Fn(Fibre) -> bool) -> Stri
 }
 
 #[test]
-fn what_is_left_out_takes_the_default() {
+fn omitted_keys_take_their_defaults() {
     let fabric = good("name: x\nhbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}\n");
     assert_eq!(fabric.hbd.gpus(), 2880);
     assert_eq!(fabric.hbd.node_at(Position(1)), NodeId(4), "sub-lines over ToRs of four nodes");
@@ -61,7 +61,7 @@ fn what_is_left_out_takes_the_default() {
 }
 
 #[test]
-fn what_is_written_arrives() {
+fn written_keys_reach_the_model() {
     let fabric = good(include_str!("../../../topologies/line-with-every-key.yaml"));
     assert_eq!(fabric.jobs[0].size, JobSize::Gpus(96));
     assert_eq!(fabric.jobs[1].size, JobSize::All);
@@ -72,7 +72,7 @@ fn what_is_written_arrives() {
 }
 
 #[test]
-fn a_fabric_file_written_by_the_program_reads_back() {
+fn serialised_fabric_file_reads_back_unchanged() {
     let text = include_str!("../../../topologies/line-with-every-key.yaml");
     let (raw, _) = lightloom_fabric::document::read::<FabricFile>("a", text.as_bytes());
     let json = serde_json::to_vec(&raw.unwrap()).unwrap();
@@ -87,7 +87,7 @@ fn a_fabric_file_written_by_the_program_reads_back() {
 
 proptest! {
     #[test]
-    fn both_forms_mean_the_same_cabling(
+    fn both_cabling_forms_describe_the_same_fabric(
         nodes in 1u32..40, gpus in 2u8..=8, k in 2u8..=8, line in any::<bool>(), tor in 1u32..5,
         missing in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
@@ -112,7 +112,7 @@ proptest! {
 
     /// Arbitrary edits of a file never crash the reader.
     #[test]
-    fn no_broken_fabric_file_makes_the_reader_panic(
+    fn fabric_reader_survives_arbitrary_edits(
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, "[-a-z0-9:{}\\[\\], \n.\"]{0,6}"), 1..5),
         explicit in any::<bool>(),
     ) {
@@ -135,7 +135,7 @@ proptest! {
 
     /// A link moved to another port is rejected, unless it is the same link.
     #[test]
-    fn a_miscabled_link_is_refused(
+    fn rejects_a_miscabled_link(
         link in any::<prop::sample::Index>(), node in 0u32..12, bundle in 0u8..3, path in 1u8..=2,
     ) {
         let header = "name: x\nhbd: {khop: {gpus_per_node: 4, k: 3}}";
@@ -155,7 +155,7 @@ proptest! {
 }
 
 #[test]
-fn numbers_that_make_no_ring_are_refused_at_their_key() {
+fn rejects_invalid_ring_dimensions_at_their_key() {
     let khop = |khop: &str| shown(&format!("name: x\nhbd: {{khop: {{{khop}}}}}\n"));
     insta::assert_snapshot!(
         [
@@ -171,7 +171,7 @@ fn numbers_that_make_no_ring_are_refused_at_their_key() {
 }
 
 #[test]
-fn jobs_that_do_not_fit_say_what_would() {
+fn rejects_oversized_jobs_and_suggests_sizes() {
     insta::assert_snapshot!(shown(
         "name: x
 hbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}
@@ -200,7 +200,7 @@ jobs:
 /// Schema errors do not hide other errors, and errors that merely follow from them are not
 /// reported.
 #[test]
-fn mistakes_of_every_sort_are_shown_at_once() {
+fn shows_mistakes_of_every_kind_together() {
     insta::assert_snapshot!(shown(
         "name: x
 hbd: {khop: {nodez: 8, gpus_per_node: 4, k: 5, shape: rink, edge_rate: 0bps}}
@@ -228,7 +228,7 @@ jobs:
 }
 
 #[test]
-fn wrong_links_say_what_the_right_one_is() {
+fn wrong_links_suggest_the_correct_one() {
     let text = "name: x
 hbd: {khop: {gpus_per_node: 4, k: 3, shape: line}}
 nodes: {n0: , n1: {tor: t1}, n2: , n3: , n4: , n5: , n6: }
@@ -246,7 +246,7 @@ links:
 }
 
 #[test]
-fn one_form_of_the_cabling_is_needed() {
+fn requires_exactly_one_cabling_form() {
     let file = |nodes: &str, lists: &str| {
         shown(&format!("name: x\nhbd: {{khop: {{gpus_per_node: 4, k: 2{nodes}}}}}\n{lists}"))
     };
@@ -264,7 +264,7 @@ fn one_form_of_the_cabling_is_needed() {
 }
 
 #[test]
-fn mistakes_of_jobs_are_shown_while_the_domain_is_wrong_too() {
+fn shows_job_mistakes_despite_an_invalid_domain() {
     let text = "name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 9}}\n\
                 jobs: [{name: a, gpus: 24, tp: 6}, {name: b, gpus: 8, tp: 64}, {name: c, gpus: 80, tp: 8}]\n";
     let all = shown(text);
@@ -281,7 +281,7 @@ fn mistakes_of_jobs_are_shown_while_the_domain_is_wrong_too() {
 }
 
 #[test]
-fn rates_and_switches_that_nobody_builds_are_named() {
+fn warns_about_unrealistic_rates_and_switch_sizes() {
     let text = "name: x\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    circuit_rate: 400Gbps\n    \
                 gpu_rate: 1Mbps\n    electrical: {rate_per_leaf: 400Gbps, oversubscription: 1}\n    banks: [{name: b, switches: \
                 1, ports_per_switch: 8192, ports_per_leaf: 2}]\n    timing: {switching: 1ms}\n";
@@ -296,7 +296,7 @@ const OPTICS: &str = "transceiver:\n  optics: {launch_dbm: 1, sensitivity_dbm: -
                       connectors: 2}, {fibre_m: 5, connectors: 2}, {fibre_m: 500, connectors: 4}]}\n";
 
 #[test]
-fn a_hop_that_loses_too_much_is_not_there_for_the_planner() {
+fn planner_ignores_hops_with_excessive_loss() {
     let ring = "name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3}}\n";
     let text = format!("{ring}{OPTICS}");
     let (fabric, mistakes) = file::load("fabric.yaml", current(&text).as_bytes());
@@ -314,7 +314,7 @@ fn a_hop_that_loses_too_much_is_not_there_for_the_planner() {
 
 /// Circuit keys without circuits, prices of absent parts, experts in a model without them.
 #[test]
-fn keys_that_would_do_nothing_are_refused_with_the_reason() {
+fn rejects_keys_without_effect_with_a_reason() {
     let text = "name: x\nhbd: {switch: {nodes: 16, gpus_per_node: 4, gpus: 16}}\n\
                 dcn: {leaf_spine: {nodes_per_leaf: 4}}\nplanning: {floor: 0.5}\n\
                 parts: {ocstrx: {usd: 1, watts: 1}}\njobs:\n- name: t\n  gpus: 64\n  tp: 8\n  step:\n    training:\n      \

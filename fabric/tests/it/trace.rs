@@ -22,7 +22,7 @@ fn near(ours: f64, published: f64, tolerance: f64) {
 }
 
 #[test]
-fn the_public_trace_has_its_published_counts() {
+fn public_trace_has_its_published_counts() {
     let Some(trace) = public_trace() else { return };
     let statistics = trace.statistics();
     assert_eq!(statistics.faults, 584);
@@ -49,7 +49,7 @@ fn the_public_trace_has_its_published_counts() {
 }
 
 #[test]
-fn the_public_trace_has_its_published_durations_and_months() {
+fn public_trace_has_its_published_durations_and_months() {
     let Some(trace) = public_trace() else { return };
     let statistics = trace.statistics();
     near(statistics.durations.mean_days, 5.54, 0.005);
@@ -66,7 +66,7 @@ fn the_public_trace_has_its_published_durations_and_months() {
 }
 
 #[test]
-fn a_flag_instead_of_a_counter_would_lose_days_here() {
+fn nested_faults_keep_a_server_failed_until_the_last_ends() {
     let Some(trace) = public_trace() else { return };
     let long = trace.faults.iter().find(|fault| {
         (fault.start.as_days() - 180.278).abs() < 1e-9 && fault.end > TraceTime::from_days(271.0)
@@ -76,7 +76,7 @@ fn a_flag_instead_of_a_counter_would_lose_days_here() {
 }
 
 #[test]
-fn a_written_trace_reads_back() {
+fn written_trace_reads_back_unchanged() {
     let Some(trace) = public_trace() else { return };
     let text = public_json(&trace, "test");
     let back = FaultTrace::read(text.as_bytes(), Observation::default()).unwrap();
@@ -91,7 +91,7 @@ fn synthetic(seed: u64) -> (FaultTrace, Statistics) {
 }
 
 #[test]
-fn a_synthetic_trace_has_the_published_rate_and_durations() {
+fn synthetic_trace_has_the_published_rate_and_durations() {
     for seed in 0..20 {
         let (_, statistics) = synthetic(seed);
         assert_eq!(statistics.faults, 584);
@@ -111,7 +111,7 @@ fn a_synthetic_trace_has_the_published_rate_and_durations() {
 }
 
 #[test]
-fn synthetic_traces_rise_and_fall_like_the_public_one() {
+fn synthetic_traces_vary_like_the_public_one() {
     let all: Vec<Statistics> = (0..20).map(|seed| synthetic(seed).1).collect();
     let mean = |of: &dyn Fn(&Statistics) -> f64| all.iter().map(of).sum::<f64>() / 20.0;
     near(mean(&|s| s.concurrency.mean_ratio) * 100.0, 2.32, 0.15);
@@ -125,7 +125,7 @@ fn synthetic_traces_rise_and_fall_like_the_public_one() {
 }
 
 #[test]
-fn a_synthetic_trace_repeats_by_seed_and_reads_back() {
+fn synthetic_trace_repeats_by_seed_and_reads_back() {
     let (trace, statistics) = synthetic(5);
     assert_eq!(trace, synthetic(5).0);
     assert_ne!(trace, synthetic(6).0);
@@ -136,14 +136,14 @@ fn a_synthetic_trace_repeats_by_seed_and_reads_back() {
 }
 
 #[test]
-fn a_year_of_a_large_cluster_has_its_share_of_faults() {
+fn year_of_a_large_cluster_has_the_expected_fault_share() {
     let trace = Synthesis::published(Seed(1)).with_servers(16_384).trace();
     assert_eq!(trace.faults.len(), 23_921);
     near(trace.mean_ratio() * 100.0, 2.32, 0.15);
 }
 
 #[test]
-fn the_shipped_trace_is_what_its_source_line_says() {
+fn shipped_trace_matches_its_source_line() {
     let text = include_str!("../../../topologies/traces/synthetic.json");
     assert!(text.contains("trace synth --servers 400 --days 348") && text.contains("--seed 1\""));
     let shipped = FaultTrace::read(text.as_bytes(), Observation::default()).unwrap().statistics();

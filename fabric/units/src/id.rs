@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_read_back_as_written() {
+    fn ids_round_trip_through_text() {
         let gpu = GpuId { node: NodeId(17), gpu: 2 };
         assert_eq!(gpu.to_string(), "n17/g2");
         assert_eq!("n17/g2".parse(), Ok(gpu));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_ids_show_the_right_form() {
+    fn invalid_id_error_shows_the_format() {
         for text in ["17", "n", "n-1", "n+1", "n1x", "x17", "n99999999999"] {
             let error = text.parse::<NodeId>().unwrap_err();
             assert!(error.to_string().contains("`n17`"), "{error}");

@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_read_with_fractions_and_units() {
+    fn parses_quantities_with_fractions_and_units() {
         assert_eq!("60us".parse(), Ok(Picoseconds(60_000_000)));
         assert_eq!("1.5 GiB".parse(), Ok(Bytes(3 << 29)));
         assert_eq!("6.4Tbps".parse(), Ok(BitsPerSecond(6_400_000_000_000)));
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_spellings_name_the_right_one() {
+    fn invalid_quantity_error_shows_the_format() {
         for text in ["60", "us", "60 lightyears", "-1us", "1..5us", "1.us", ""] {
             let error = text.parse::<Picoseconds>().unwrap_err();
             assert!(error.to_string().contains("60us"), "{error}");
@@ -494,7 +494,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_quantities_read_back(value in any::<u64>(), shift in 0u32..64) {
+        fn written_quantities_round_trip(value in any::<u64>(), shift in 0u32..64) {
             let value = value >> shift;
             prop_assert_eq!(spell_exactly(Bytes(value)).parse(), Ok(Bytes(value)));
             prop_assert_eq!(spell_exactly(Picoseconds(value)).parse(), Ok(Picoseconds(value)));
@@ -502,7 +502,7 @@ mod tests {
         }
 
         #[test]
-        fn shown_whole_quantities_read_back(value in 0u64..1_000_000) {
+        fn displayed_whole_quantities_round_trip(value in 0u64..1_000_000) {
             for size in [Bytes(value), Bytes(value << 20)] {
                 let shown = size.to_string();
                 if !shown.contains('.') {
