@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn encoding_unchanged() {
+    fn frame_encoding_unchanged() {
         // CRC-32 of 01 01 12 34 07 00 00 02 AB 00 as computed by zlib.
         let expected = [
             0x00, 0x06, 0x01, 0x01, 0x12, 0x34, 0x07, 0x01, 0x03, 0x02, 0xab, 0x05, 0x2a, 0xf3,
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_before_a_frame_does_not_cost_the_frame() {
+    fn noise_before_a_frame_does_not_lose_the_frame() {
         let mut line = std::vec![0x55, 0xaa, 0x13];
         line.extend(encoded(5, b"abc"));
         let seen = received(&line);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_without_delimiter_is_one_error_in_bounded_memory() {
+    fn flood_without_delimiter_is_one_error_in_bounded_memory() {
         let mut line = std::vec![0x11; 100_000];
         line.extend(encoded(6, b""));
         assert_eq!(received(&line), [Err(FrameError::TooLong), Ok((6, 7, Vec::new()))]);
@@ -295,14 +295,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_read_back(sequence: u16, payload in prop::collection::vec(any::<u8>(), 0..=PAYLOAD_BYTES_MAX)) {
+        fn frames_round_trip(sequence: u16, payload in prop::collection::vec(any::<u8>(), 0..=PAYLOAD_BYTES_MAX)) {
             let line = encoded(sequence, &payload);
             prop_assert!(line[1..line.len() - 1].iter().all(|&byte| byte != 0));
             prop_assert_eq!(received(&line), [Ok((sequence, 7, payload))]);
         }
 
         #[test]
-        fn every_flipped_bit_is_noticed(payload in prop::collection::vec(any::<u8>(), 0..40), bit in 0usize..400) {
+        fn detects_every_flipped_bit(payload in prop::collection::vec(any::<u8>(), 0..40), bit in 0usize..400) {
             let mut line = encoded(9, &payload);
             let bit = bit % (line.len() * 8);
             line[bit / 8] ^= 1 << (bit % 8);

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_reads_back_or_means_nothing() {
+    fn every_code_round_trips_or_is_undefined() {
         for code in 0..=255 {
             assert!(Path::from_code(code).is_none_or(|path| path.code() == code));
             assert!(GroupOutcome::from_code(code).is_none_or(|outcome| outcome.code() == code));

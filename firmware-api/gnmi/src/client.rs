@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_that_repeats_the_password_is_shown_without_it() {
+    fn status_message_hides_the_password() {
         let login = GnmiLogin { user: "me".into(), password: "xyzzy".into() };
         let metadata = login.metadata().unwrap();
         let said = Status::permission_denied("not authorized with \"me:xyzzy\"");

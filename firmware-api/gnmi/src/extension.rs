@@ -101,7 +101,7 @@ mod tests {
     /// Field numbers of `gnmi.proto` (5) and `gnmi_ext.proto` (2; 1 and 2; 1; 1 and 2),
     /// hand-written.
     #[test]
-    fn a_set_carries_role_and_election_id_at_the_published_fields() {
+    fn set_carries_role_and_election_id_in_the_published_fields() {
         let candidacy = Candidacy { role: Some("ocs".into()), election_id: 3 << 64 | 7 };
         let set = SetRequest { extension: vec![candidacy.extension()], ..SetRequest::default() };
         let by_hand =

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_read_back_as_written_with_odd_characters_in_keys() {
+    fn paths_with_special_key_characters_round_trip() {
         for written in [
             "/",
             "/connections/port-connection[name=a]/config",

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_bound_that_holds_is_advertised() {
+    fn advertises_the_smallest_sufficient_bound() {
         for (micros, code) in [(0, 0), (1_000, 0), (1_001, 1), (80_000, 4), (u64::MAX, 13)] {
             assert_eq!(Duration::holding(Micros(micros)).code(), code);
         }

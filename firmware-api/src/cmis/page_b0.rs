@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encoding_unchanged() {
+    fn fast_fire_encoding_unchanged() {
         assert_eq!(fast_fire(0x01, 0xaabb_0203), [0x01, 0x02, 0x03, 0xf9]);
         assert_eq!(short_outcome(GroupOutcome::Success), 1);
         assert_eq!(short_outcome(GroupOutcome::HardwareFault), 0x40);

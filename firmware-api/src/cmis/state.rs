@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_unchanged() {
+    fn state_codes_unchanged() {
         let data_paths = (0..16).filter_map(DataPathState::from_code);
         assert!(data_paths.map(Coded::code).eq(1..=7));
         assert!((0..16).filter_map(ModuleState::from_code).map(Coded::code).eq(1..=5));

@@ -43,7 +43,7 @@ fn before(now: Micros) -> Micros {
 }
 
 #[test]
-fn a_module_does_not_answer_while_it_starts() {
+fn module_does_not_answer_while_it_boots() {
     let mut module = module();
     assert!(module.bus_read(before(at(&[T.boot_us])), 0, &mut [0]).is_err());
     let mut identifier = [0];
@@ -52,7 +52,7 @@ fn a_module_does_not_answer_while_it_starts() {
 }
 
 #[test]
-fn an_undisturbed_module_comes_up_and_carries_traffic_in_the_advertised_times() {
+fn module_starts_within_its_advertised_times() {
     let mut module = module();
     let up = at(&[T.boot_us, T.power_up_us]);
     assert_eq!(module_state(&mut module, at(&[T.boot_us])), ModuleState::PowerUp);
@@ -81,7 +81,7 @@ fn an_undisturbed_module_comes_up_and_carries_traffic_in_the_advertised_times() 
 }
 
 #[test]
-fn one_late_look_sees_the_same_as_many() {
+fn single_late_poll_matches_frequent_polls() {
     let (mut often, mut once) = (module(), module());
     for step in 0..=activated_at().0 / 500 {
         often.poll(Micros(step * 500));
@@ -92,7 +92,7 @@ fn one_late_look_sees_the_same_as_many() {
 }
 
 #[test]
-fn tx_disable_and_deinit_walk_back_through_every_state() {
+fn tx_disable_and_deinit_step_back_through_every_state() {
     let mut module = module();
     let mut now = activated_at();
     write(&mut module, now, RegisterAddress::page(0x10, 130), 0x01);
@@ -119,7 +119,7 @@ fn tx_disable_and_deinit_walk_back_through_every_state() {
 }
 
 #[test]
-fn a_start_can_be_given_up() {
+fn deinit_aborts_a_start() {
     let mut module = module();
     let now = at(&[T.boot_us, T.power_up_us, 10]);
     assert_eq!(lane_state(&mut module, now, 0), DataPathState::Init);
@@ -130,7 +130,7 @@ fn a_start_can_be_given_up() {
 }
 
 #[test]
-fn low_power_waits_for_the_data_paths_and_leads_back() {
+fn low_power_waits_for_data_paths_and_recovers() {
     let mut module = module();
     let asked = activated_at();
     write(&mut module, asked, RegisterAddress::lower(26), 0x10);
@@ -147,7 +147,7 @@ fn low_power_waits_for_the_data_paths_and_leads_back() {
 }
 
 #[test]
-fn the_low_power_pin_is_obeyed_only_while_allowed() {
+fn low_power_pin_acts_only_while_enabled() {
     let mut module = module();
     let now = activated_at();
     module.set_low_power_pin(now, true);
@@ -159,7 +159,7 @@ fn the_low_power_pin_is_obeyed_only_while_allowed() {
 }
 
 #[test]
-fn an_application_is_changed_in_the_order_hosts_use() {
+fn application_changes_in_the_order_hosts_use() {
     let mut module = module();
     let mut now = activated_at();
     let status = |module: &mut Module<bench::Bench>, now, lane| {
@@ -190,7 +190,7 @@ fn an_application_is_changed_in_the_order_hosts_use() {
 }
 
 #[test]
-fn wrong_configurations_are_refused_with_their_reason() {
+fn rejects_invalid_configurations_with_a_reason() {
     let mut module = module();
     let mut now = activated_at();
     write(&mut module, now, RegisterAddress::page(0x10, 128), 0xff);
@@ -210,7 +210,7 @@ fn wrong_configurations_are_refused_with_their_reason() {
 }
 
 #[test]
-fn flags_are_latched_until_read_once() {
+fn flags_stay_latched_until_read() {
     let mut module = module();
     let now = activated_at();
     assert_eq!(
@@ -224,7 +224,7 @@ fn flags_are_latched_until_read_once() {
 }
 
 #[test]
-fn a_lost_signal_is_flagged_late_and_shown_at_once() {
+fn lost_signal_is_shown_immediately_and_flagged_later() {
     let mut module = module();
     let now = activated_at();
     read_byte(&mut module, now, RegisterAddress::page(0x11, 147));
@@ -243,7 +243,7 @@ fn a_lost_signal_is_flagged_late_and_shown_at_once() {
 }
 
 #[test]
-fn pages_are_selected_as_hosts_do_it() {
+fn page_selection_follows_host_practice() {
     let mut module = module();
     let mut now = activated_at();
     // Write page and bank in one write of two bytes; the page changes after the hold-off.
@@ -269,7 +269,7 @@ fn pages_are_selected_as_hosts_do_it() {
 }
 
 #[test]
-fn an_early_write_is_refused_and_changes_nothing() {
+fn early_write_is_rejected_without_effect() {
     let mut module = module();
     let now = activated_at();
     module.bus_write(now, 31, &[0x01]).unwrap();
@@ -281,7 +281,7 @@ fn an_early_write_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn apply_takes_single_byte_writes_only() {
+fn apply_accepts_only_single_byte_writes() {
     let mut module = module();
     let mut now = activated_at();
     module.bus_write(now, 127, &[0x10]).unwrap();
@@ -291,7 +291,7 @@ fn apply_takes_single_byte_writes_only() {
 }
 
 #[test]
-fn software_reset_starts_over() {
+fn software_reset_restarts_the_module() {
     let mut module = module();
     let now = activated_at();
     let mut byte = [0];
@@ -308,7 +308,7 @@ fn software_reset_starts_over() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_on_the_line_and_ignored_on_the_bus() {
+fn unwritable_registers_are_rejected_on_the_line_and_ignored_on_the_bus() {
     let mut module = module();
     let now = activated_at();
     assert_eq!(

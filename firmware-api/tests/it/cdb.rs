@@ -44,7 +44,7 @@ fn payload(request: &Request<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn encoding_unchanged() {
+fn cdb_encoding_unchanged() {
     let page = cdb::request(0x0001, &[0, 0, 0x10, 0x11]).unwrap();
     // 0xFF − (0x00 + 0x01 + 0 + 0 + 4 + 0x10 + 0x11) = 0xFF − 0x26.
     assert_eq!(page[..12], [0x00, 0x01, 0, 0, 4, 0xd9, 0, 0, 0, 0, 0x10, 0x11]);
@@ -64,7 +64,7 @@ fn encoding_unchanged() {
 }
 
 #[test]
-fn every_flipped_bit_of_header_and_payload_is_rejected() {
+fn rejects_every_flipped_bit_of_header_and_payload() {
     let now = activated_at();
     let page = cdb::request(command::PASSWORD, &[0, 0, 0x10, 0x11]).unwrap();
     for bit in (0..6 * 8).chain(8 * 8..12 * 8) {
@@ -81,7 +81,7 @@ fn every_flipped_bit_of_header_and_payload_is_rejected() {
 }
 
 #[test]
-fn unknown_commands_and_wrong_passwords_have_their_own_codes() {
+fn unknown_commands_and_wrong_passwords_have_distinct_codes() {
     let now = activated_at();
     let unknown = cdb::request(0x7777, &[]).unwrap();
     assert_eq!(run(&mut module(), now, &unknown), CdbStatus::Failed(CdbFailure::UnknownCommand));
@@ -90,7 +90,7 @@ fn unknown_commands_and_wrong_passwords_have_their_own_codes() {
 }
 
 #[test]
-fn a_busy_command_ignores_a_second_trigger() {
+fn busy_command_ignores_a_second_trigger() {
     let (mut module, now) = (module(), activated_at());
     let page = cdb::request(command::FIRMWARE_INFO, &[]).unwrap();
     module.write(now, RegisterAddress::page(cdb::PAGE, 130), &page[2..6]).unwrap();
@@ -131,7 +131,7 @@ fn arm_and_fire_work_through_cdb() {
 }
 
 #[test]
-fn firing_what_is_not_armed_is_the_wrong_state() {
+fn firing_without_an_arm_is_a_wrong_state() {
     let fire = payload(&Request::Fire { transaction: TransactionId(5), groups: Groups(1) });
     let page = cdb::request(command::PATH_FIRE, &fire).unwrap();
     assert_eq!(
@@ -144,13 +144,13 @@ fn firing_what_is_not_armed_is_the_wrong_state() {
 
 proptest! {
     #[test]
-    fn requests_read_back(id: u16, body in prop::collection::vec(any::<u8>(), 0..=120)) {
+    fn cdb_requests_round_trip(id: u16, body in prop::collection::vec(any::<u8>(), 0..=120)) {
         let page = cdb::request(id, &body).unwrap();
         prop_assert_eq!(cdb::parse_request(&page), Ok((id, body.as_slice())));
     }
 
     #[test]
-    fn replies_read_back(body in prop::collection::vec(any::<u8>(), 0..=120)) {
+    fn cdb_replies_round_trip(body in prop::collection::vec(any::<u8>(), 0..=120)) {
         let mut page = [0; cdb::MESSAGE_BYTES];
         cdb::put_reply(&mut page, &body);
         prop_assert_eq!(cdb::parse_reply(&page), Some(body.as_slice()));

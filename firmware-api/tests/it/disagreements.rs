@@ -25,7 +25,7 @@ fn disagreement_1_page_11h_flags_are_not_one_byte_higher() {
 }
 
 #[test]
-fn disagreement_2_the_longer_busy_time_is_waited_whatever_the_select_bit_says() {
+fn disagreement_2_longer_busy_time_applies_regardless_of_select_bit() {
     for select in [0x00, 0x80] {
         assert_eq!(cdb_busy_bound(3, select | 60), Micros::from_millis(480));
         assert_eq!(cdb_busy_bound(0, select | 60), Micros::from_millis(160));
@@ -33,7 +33,7 @@ fn disagreement_2_the_longer_busy_time_is_waited_whatever_the_select_bit_says() 
 }
 
 #[test]
-fn disagreement_3_zero_means_eighty_milliseconds_not_none() {
+fn disagreement_3_zero_means_eighty_milliseconds() {
     assert_eq!(cdb_busy_short(0), Micros::from_millis(80));
     assert_eq!(cdb_busy_short(60), Micros::from_millis(20));
     assert_eq!(cdb_busy_short(80), Micros::ZERO);
@@ -41,7 +41,7 @@ fn disagreement_3_zero_means_eighty_milliseconds_not_none() {
 }
 
 #[test]
-fn disagreement_4_both_codes_of_each_write_mechanism_are_read() {
+fn disagreement_4_reads_both_codes_of_each_write_mechanism() {
     let both = Some(WriteMechanism { local: true, extended: true });
     let extended = Some(WriteMechanism { local: false, extended: true });
     assert_eq!(write_mechanism(0x01), Some(WriteMechanism { local: true, extended: false }));
@@ -51,7 +51,7 @@ fn disagreement_4_both_codes_of_each_write_mechanism_are_read() {
 }
 
 #[test]
-fn disagreement_5_linear_offsets_use_256_pages_a_bank_and_only_at_the_edge() {
+fn disagreement_5_linear_offsets_use_256_pages_per_bank() {
     let at = |bank, page, offset| linear_offset(RegisterAddress { bank, page, offset });
     assert_eq!(at(0, 0x11, 130), 0x11 * 128 + 130);
     assert_eq!(at(1, 0x11, 130), (256 + 0x11) * 128 + 130);
@@ -59,7 +59,7 @@ fn disagreement_5_linear_offsets_use_256_pages_a_bank_and_only_at_the_edge() {
 }
 
 #[test]
-fn disagreement_6_more_pages_have_banks_from_5_4_on() {
+fn disagreement_6_more_pages_are_banked_since_5_4() {
     let (before, since) = (Revision(0x53), Revision(0x54));
     for page in [0x10, 0x3f, 0x9f, 0xa0, 0xaf] {
         assert!(is_banked(page, before) && is_banked(page, since));
@@ -85,7 +85,7 @@ fn disagreement_7_deinit_is_inverted_before_cmis_4() {
 }
 
 #[test]
-fn disagreement_8_custom_pages_are_used_in_bank_0_only() {
+fn disagreement_8_custom_pages_exist_only_in_bank_0() {
     let mut module = module();
     let magic = page_b0::MAGIC_TEXT;
     let mut bytes = [0; 4];
@@ -97,7 +97,7 @@ fn disagreement_8_custom_pages_are_used_in_bank_0_only() {
 }
 
 #[test]
-fn disagreement_9_a_wrong_application_is_refused_and_never_activates() {
+fn disagreement_9_wrong_application_is_rejected_and_never_activates() {
     let mut module = module();
     let mut now = activated_at();
     module.write(now, RegisterAddress::page(0x10, 128), &[0xff]).unwrap();
@@ -112,7 +112,7 @@ fn disagreement_9_a_wrong_application_is_refused_and_never_activates() {
 }
 
 #[test]
-fn disagreement_10_page_change_time_exists_from_5_3_on() {
+fn disagreement_10_page_change_time_exists_since_5_3() {
     assert_eq!(page_change_bound(0, Revision(0x53)), Micros(10_000));
     assert_eq!(page_change_bound(3, Revision(0x53)), Micros(1_250));
     assert_eq!(page_change_bound(3, Revision(0x52)), Micros(10_000), "reserved there");

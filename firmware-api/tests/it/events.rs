@@ -147,7 +147,7 @@ fn event_and_request_encodings_unchanged() {
 }
 
 #[test]
-fn lost_light_is_sent_after_the_debounce_and_again_until_it_is_acknowledged() {
+fn repeats_lost_light_event_until_acknowledged() {
     let mut rig = Rig::new();
     assert_eq!(rig.reports[0].debounce_us, 100);
     let lost = rig.now;
@@ -172,7 +172,7 @@ fn lost_light_is_sent_after_the_debounce_and_again_until_it_is_acknowledged() {
 }
 
 #[test]
-fn what_is_over_before_the_debounce_is_no_event() {
+fn changes_shorter_than_the_debounce_send_no_event() {
     let mut rig = Rig::new();
     for _ in 0..1_000 {
         rig.light(false);
@@ -184,7 +184,7 @@ fn what_is_over_before_the_debounce_is_no_event() {
 }
 
 #[test]
-fn one_event_is_on_its_way_at_a_time_and_the_next_says_what_is_so_then() {
+fn sends_one_event_at_a_time_with_the_latest_state() {
     let mut rig = Rig::new();
     rig.light(false);
     rig.run_for(200);
@@ -203,7 +203,7 @@ fn one_event_is_on_its_way_at_a_time_and_the_next_says_what_is_so_then() {
 
 /// A flapping fibre, with a host that acknowledges immediately: the token bucket limits the events.
 #[test]
-fn light_that_flaps_for_a_minute_sends_ten_events_a_second() {
+fn flapping_light_sends_at_most_ten_events_per_second() {
     let mut rig = Rig::new();
     let end = rig.now + Micros(60_000_000);
     let mut lit = true;
@@ -226,7 +226,7 @@ fn light_that_flaps_for_a_minute_sends_ten_events_a_second() {
 }
 
 #[test]
-fn planned_moves_are_no_events_and_a_restart_is_one() {
+fn restart_sends_an_event_but_planned_moves_do_not() {
     let mut rig = Rig::new();
     rig.ask(&Request::Arm(arm_to(7, external(2), DataPathPolicy::Hot)));
     rig.ask(&Request::Fire { transaction: TransactionId(7), groups: Groups(1) });
@@ -249,7 +249,7 @@ fn planned_moves_are_no_events_and_a_restart_is_one() {
 }
 
 #[test]
-fn light_that_strays_is_said() {
+fn stray_light_sends_a_moved_event() {
     let mut rig = Rig::new();
     rig.device.module_mut().hardware_mut().at = [Path::LOOPBACK; 8];
     rig.device.module_mut().hardware_mut().going = [None; 8];
@@ -259,7 +259,7 @@ fn light_that_strays_is_said() {
 }
 
 #[test]
-fn a_module_of_1_1_refuses_both_and_a_host_of_1_1_hears_nothing() {
+fn version_1_1_peers_use_no_events_or_go() {
     let capabilities = Capabilities(PROFILE.capabilities.0 & 0x3f);
     let mut rig = Rig::with(Profile { capabilities, ..PROFILE });
     rig.ask(&Request::Events { enabled: true, debounce_us: 0 });
@@ -274,7 +274,7 @@ fn a_module_of_1_1_refuses_both_and_a_host_of_1_1_hears_nothing() {
 }
 
 #[test]
-fn go_moves_once_and_a_repeat_answers_the_same() {
+fn go_moves_once_and_a_repeat_gets_the_same_answer() {
     let mut rig = Rig::new();
     let drives = rig.device.module().hardware().drives;
     let go = Request::Go { arm: arm_to(7, external(2), DataPathPolicy::Hot), groups: Groups(1) };
@@ -305,7 +305,7 @@ fn go_moves_once_and_a_repeat_answers_the_same() {
 
 proptest! {
     #[test]
-    fn events_read_back(kind in 1u8..=4, group in 0u8..8, path in 0u8..9, rest: [u8; 10]) {
+    fn events_round_trip(kind in 1u8..=4, group in 0u8..8, path in 0u8..9, rest: [u8; 10]) {
         let mut bytes = vec![kind, group, path];
         bytes.extend(rest);
         let event = Event::decode(&bytes).expect("it is one");
@@ -317,7 +317,7 @@ proptest! {
     /// For arbitrary line and light faults: numbers ascend, consecutive events differ, and once
     /// light and line are stable, the last event matches the actual state.
     #[test]
-    fn what_was_said_last_is_what_is_so(acts in prop::collection::vec((0u8..4, 1u64..30_000), 1..60)) {
+    fn last_reported_state_is_current(acts in prop::collection::vec((0u8..4, 1u64..30_000), 1..60)) {
         let mut rig = Rig::new();
         let mut lit = true;
         for (act, wait) in acts {

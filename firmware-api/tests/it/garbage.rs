@@ -64,19 +64,19 @@ fn play(module: &mut Module<Bench>, acts: &[Act]) {
 }
 
 #[test]
-fn a_device_is_small() {
+fn serial_module_fits_in_3_kib() {
     // The size limit in docs/firmware-api.md, without the optics.
     assert!(size_of::<SerialModule<()>>() <= 3 * 1024, "{} bytes", size_of::<SerialModule<()>>());
 }
 
 proptest! {
     #[test]
-    fn a_bus_of_garbage_neither_panics_nor_stalls(acts in prop::collection::vec(act(), 0..60)) {
+    fn bus_garbage_neither_panics_nor_stalls(acts in prop::collection::vec(act(), 0..60)) {
         play(&mut module(), &acts);
     }
 
     #[test]
-    fn a_line_of_garbage_moves_no_light(noise in prop::collection::vec(any::<u8>(), 0..3000)) {
+    fn line_garbage_moves_no_light(noise in prop::collection::vec(any::<u8>(), 0..3000)) {
         let mut device = SerialModule::new(module());
         let now = Micros(u64::from(PROFILE.timing.boot_us));
         device.poll(now, |_| {});
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_with_a_flipped_bit_is_not_answered(bit in 0usize..200) {
+    fn request_with_a_flipped_bit_gets_no_reply(bit in 0usize..200) {
         let mut device = SerialModule::new(module());
         let now = bench::activated_at();
         device.poll(now, |_| {});

@@ -16,7 +16,7 @@ fn bytes<const N: usize>(module: &mut Module<Bench>, at: RegisterAddress) -> [u8
 }
 
 #[test]
-fn a_host_finds_the_applications_by_the_media_type() {
+fn host_finds_applications_by_media_type() {
     let mut module = module();
     // Single-mode fibre; 800GAUI-8 over 800GBASE-DR8, 400GAUI-4 over 400GBASE-DR4, 100GAUI-1 over 100GBASE-DR.
     let seen = bytes::<17>(&mut module, RegisterAddress::lower(85));
@@ -26,7 +26,7 @@ fn a_host_finds_the_applications_by_the_media_type() {
 }
 
 #[test]
-fn a_host_reads_who_made_the_module_and_what_it_draws() {
+fn host_reads_the_manufacturer_and_power() {
     let mut module = module();
     assert_eq!(&bytes::<2>(&mut module, RegisterAddress::page(0, 164)), b"01");
     assert_eq!(&bytes::<8>(&mut module, RegisterAddress::page(0, 182)), b"260901  ");
@@ -40,7 +40,7 @@ fn a_host_reads_who_made_the_module_and_what_it_draws() {
 }
 
 #[test]
-fn the_power_class_allows_what_the_module_draws() {
+fn power_class_allows_the_maximum_power() {
     // Power class limits of QSFP-DD and OSFP, in quarters of a watt.
     let limits = [6, 14, 28, 32, 40, 48, 56];
     for watts in 0..=63u8 {
@@ -53,7 +53,7 @@ fn the_power_class_allows_what_the_module_draws() {
 }
 
 #[test]
-fn a_host_reads_which_controls_flags_and_monitors_there_are() {
+fn host_reads_supported_controls_flags_and_monitors() {
     let mut module = module();
     // Controls and flags of both directions, module monitors, lane monitors (here without bias).
     assert_eq!(
@@ -67,7 +67,7 @@ fn a_host_reads_which_controls_flags_and_monitors_there_are() {
 }
 
 #[test]
-fn thresholds_are_in_order_around_what_is_measured() {
+fn thresholds_bracket_the_measured_values() {
     let mut module = module();
     let page = bytes::<128>(&mut module, RegisterAddress::page(2, 128));
     let at =
@@ -87,7 +87,7 @@ fn thresholds_are_in_order_around_what_is_measured() {
 }
 
 #[test]
-fn a_receiver_output_that_is_turned_off_is_off() {
+fn disabled_receiver_output_is_off() {
     let mut module = module();
     assert_eq!(bytes(&mut module, RegisterAddress::page(0x11, 132)), [0xff]);
     module.write(activated_at(), RegisterAddress::page(0x10, 138), &[0x05]).unwrap();

@@ -96,7 +96,7 @@ fn reply_encoding_unchanged() {
 }
 
 #[test]
-fn a_module_of_an_agent_is_named_in_up_to_64_bytes() {
+fn agent_module_name_has_1_to_64_bytes() {
     let longest = [b'x'; 64];
     for name in [&b"n3-b0"[..], &longest] {
         assert_eq!(Request::decode(0x30, name), Ok(Request::Module { name }));
@@ -167,7 +167,7 @@ fn identity_and_status_encoding_unchanged() {
 }
 
 #[test]
-fn requests_without_meaning_are_refused_by_kind() {
+fn rejects_invalid_requests_by_kind() {
     let cases: [(u8, &[u8], RequestRefusal); 9] = [
         (0x7f, &[], RequestRefusal::UnknownCommand),
         (command::STATUS, &[0], RequestRefusal::Malformed),
@@ -185,7 +185,7 @@ fn requests_without_meaning_are_refused_by_kind() {
 }
 
 #[test]
-fn a_host_tells_answers_from_echoes_and_other_versions() {
+fn host_distinguishes_replies_from_echoes() {
     let mut host = Host::continuing_after(Sequence(0xffff));
     let mut line = [0; ENCODED_BYTES_MAX];
     let (sequence, length) = host.request(&Request::Status, &mut line);
@@ -196,7 +196,7 @@ fn a_host_tells_answers_from_echoes_and_other_versions() {
 }
 
 #[test]
-fn a_repeat_under_the_same_number_has_the_same_bytes() {
+fn repeated_request_with_the_same_number_has_the_same_bytes() {
     let mut host = Host::new();
     let (mut first, mut again) = ([0; ENCODED_BYTES_MAX], [0; ENCODED_BYTES_MAX]);
     let request = Request::Arm(arm());
@@ -207,7 +207,7 @@ fn a_repeat_under_the_same_number_has_the_same_bytes() {
 
 proptest! {
     #[test]
-    fn whatever_decodes_encodes_to_the_same_bytes(code in 0u8..0x20, payload in prop::collection::vec(any::<u8>(), 0..=136)) {
+    fn decoded_requests_encode_to_the_same_bytes(code in 0u8..0x20, payload in prop::collection::vec(any::<u8>(), 0..=136)) {
         if let Ok(request) = Request::decode(code, &payload) {
             prop_assert_eq!(request.command(), code);
             prop_assert_eq!(request_bytes(&request), payload);
@@ -215,7 +215,7 @@ proptest! {
     }
 
     #[test]
-    fn arms_read_back(transaction in 1u32.., policy in 0u8..3, codes in prop::array::uniform8(0u8..9)) {
+    fn arm_requests_round_trip(transaction in 1u32.., policy in 0u8..3, codes in prop::array::uniform8(0u8..9)) {
         let request = Request::Arm(Arm {
             transaction: TransactionId(transaction),
             policy: DataPathPolicy::from_code(policy).unwrap(),
@@ -226,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn replies_of_garbage_never_panic(code: u8, status in 0u8..10, payload in prop::collection::vec(any::<u8>(), 0..=136)) {
+    fn reply_decoder_never_panics(code: u8, status in 0u8..10, payload in prop::collection::vec(any::<u8>(), 0..=136)) {
         if let Some(reply) = Reply::decode(code, status, &payload) && status == 0 {
             prop_assert_eq!(reply_bytes(&reply).1, payload);
         }

@@ -140,7 +140,7 @@ fn only_the_armed_transaction_fires() {
 }
 
 #[test]
-fn a_used_transaction_cannot_be_armed_with_other_paths() {
+fn rejects_other_paths_for_a_used_transaction() {
     let mut rig = Rig::new();
     rig.arm(1, external(1), DataPathPolicy::Hot);
     rig.fire(1);
@@ -155,7 +155,7 @@ fn a_used_transaction_cannot_be_armed_with_other_paths() {
 }
 
 #[test]
-fn paths_that_do_not_exist_are_invalid() {
+fn rejects_nonexistent_paths() {
     let mut rig = Rig::new();
     assert_eq!(rig.arm(1, external(3), DataPathPolicy::Hot), GroupOutcome::Invalid);
     let (_, report) = rig.fire(1);
@@ -169,7 +169,7 @@ fn paths_that_do_not_exist_are_invalid() {
 }
 
 #[test]
-fn the_default_policy_needs_deactivated_data_paths() {
+fn default_policy_requires_deactivated_data_paths() {
     let mut rig = Rig::new();
     rig.arm(1, external(1), DataPathPolicy::RequireDeactivated);
     let (_, report) = rig.fire(1);
@@ -182,7 +182,7 @@ fn the_default_policy_needs_deactivated_data_paths() {
 }
 
 #[test]
-fn muted_transmitters_are_dark_exactly_while_light_moves() {
+fn transmitters_are_muted_only_while_light_moves() {
     let mut rig = Rig::new();
     assert_eq!(rig.status().data_paths, [4; 8]);
     let began = rig.now;
@@ -194,7 +194,7 @@ fn muted_transmitters_are_dark_exactly_while_light_moves() {
 }
 
 #[test]
-fn dwell_is_enforced() {
+fn enforces_the_dwell_time() {
     let mut rig = Rig::new();
     rig.arm(1, external(1), DataPathPolicy::Hot);
     rig.fire(1);
@@ -207,7 +207,7 @@ fn dwell_is_enforced() {
 }
 
 #[test]
-fn every_way_a_switch_can_fail_has_its_own_error() {
+fn each_switching_failure_has_its_own_error() {
     type Fault = fn(&mut Bench);
     let cases: [(Fault, GroupOutcome, u64, u32); 4] = [
         (|optics| optics.stuck = true, GroupOutcome::HardwareFault, 70, 0),
@@ -226,7 +226,7 @@ fn every_way_a_switch_can_fail_has_its_own_error() {
 }
 
 #[test]
-fn a_slow_switch_within_the_bound_succeeds() {
+fn slow_switch_within_the_bound_succeeds() {
     let mut rig = Rig::new();
     rig.optics().takes_us = 600;
     rig.arm(1, external(1), DataPathPolicy::Hot);
@@ -236,7 +236,7 @@ fn a_slow_switch_within_the_bound_succeeds() {
 }
 
 #[test]
-fn light_that_arrives_late_or_strays_raises_a_flag() {
+fn late_or_stray_light_raises_a_flag() {
     let mut rig = Rig::new();
     rig.optics().takes_us = 5_000;
     rig.arm(1, external(1), DataPathPolicy::Hot);
@@ -248,7 +248,7 @@ fn light_that_arrives_late_or_strays_raises_a_flag() {
 }
 
 #[test]
-fn while_light_moves_an_arm_is_refused_and_status_says_so() {
+fn rejects_an_arm_while_light_moves() {
     let mut rig = Rig::new();
     rig.arm(1, external(1), DataPathPolicy::Hot);
     let fire = Request::Fire { transaction: TransactionId(1), groups: G0 };
@@ -267,7 +267,7 @@ fn while_light_moves_an_arm_is_refused_and_status_says_so() {
 }
 
 #[test]
-fn a_reset_in_the_middle_loses_the_arm_and_answers_nothing_stale() {
+fn reset_during_a_move_drops_the_arm_and_stale_replies() {
     let mut rig = Rig::new();
     let before = rig.status();
     rig.arm(1, external(1), DataPathPolicy::Hot);
@@ -286,7 +286,7 @@ fn a_reset_in_the_middle_loses_the_arm_and_answers_nothing_stale() {
 }
 
 #[test]
-fn power_on_paths_need_the_password_and_are_taken_at_reset() {
+fn power_on_paths_require_the_password_and_apply_at_reset() {
     let mut rig = Rig::new();
     let paths = [
         external(2),
@@ -310,7 +310,7 @@ fn power_on_paths_need_the_password_and_are_taken_at_reset() {
 /// The former host's last requests arrive after its successor's hello and its arm with the same
 /// transaction number. They move nothing and do not change the successor's arm.
 #[test]
-fn a_module_refuses_every_request_of_an_earlier_epoch() {
+fn rejects_every_request_of_an_earlier_epoch() {
     let mut rig = Rig::new();
     let arm = |path| arm_to(7, external(path), DataPathPolicy::Hot);
     let transaction = TransactionId(7);
@@ -347,7 +347,7 @@ fn a_module_refuses_every_request_of_an_earlier_epoch() {
 }
 
 #[test]
-fn another_protocol_version_is_refused_by_name() {
+fn rejects_another_protocol_version_by_name() {
     let mut rig = Rig::new();
     let frame = Frame {
         version: 2,
@@ -424,7 +424,7 @@ mod registers {
     }
 
     #[test]
-    fn fast_fire_is_one_write_without_paging_and_acts_at_once() {
+    fn fast_fire_is_one_write_with_immediate_effect() {
         let (mut module, now) = ready();
         arm(&mut module, now, 0xaabb_0102, external(2));
         module.bus_write(now, 64, &page_b0::fast_fire(1, 0xaabb_0102)).unwrap();
@@ -455,7 +455,7 @@ mod registers {
     }
 
     #[test]
-    fn fast_fire_with_nothing_armed_is_ignored() {
+    fn fast_fire_without_an_arm_is_ignored() {
         let (mut module, now) = ready();
         module.bus_write(now, 64, &page_b0::fast_fire(1, 0)).unwrap();
         assert!(!module.moving());
@@ -471,7 +471,7 @@ mod registers {
     }
 
     #[test]
-    fn an_arm_written_while_light_moves_is_taken_when_it_rests() {
+    fn arm_written_during_a_move_applies_once_light_rests() {
         let (mut module, now) = ready();
         arm(&mut module, now, 7, external(1));
         write(&mut module, now, 160, &[1]);
@@ -481,7 +481,7 @@ mod registers {
     }
 
     #[test]
-    fn a_link_name_is_kept_until_a_restart() {
+    fn link_name_persists_until_a_restart() {
         let (mut module, now) = ready();
         write(&mut module, now, 233, &0x0001_0203_u32.to_be_bytes());
         assert_eq!(module.links(now).name, LinkName(0x0001_0203));
@@ -494,7 +494,7 @@ mod registers {
     }
 
     #[test]
-    fn the_page_announces_itself_with_a_checksum() {
+    fn page_identifies_itself_with_a_checksum() {
         let (mut module, now) = ready();
         let mut head = [0; 16];
         module.read(now, RegisterAddress::page(0xb0, 192), &mut head).unwrap();
@@ -506,7 +506,7 @@ mod registers {
     }
 
     #[test]
-    fn power_taps_and_power_on_paths_are_registers_too() {
+    fn power_taps_and_power_on_paths_are_registers() {
         let (mut module, now) = ready();
         let mut taps = [0; 4];
         module.read(now, RegisterAddress::page(0xb0, 217), &mut taps).unwrap();
