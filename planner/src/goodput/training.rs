@@ -291,7 +291,7 @@ mod tests {
     /// A copy every 20,000 minutes and a checkpoint every 30 minutes have a common period of 41
     /// years.
     #[test]
-    fn rare_copies_beside_checkpoints_do_not_overflow() {
+    fn rare_copies_with_frequent_checkpoints_do_not_overflow() {
         const SECOND: i128 = 1_000_000_000_000;
         let answer = Answer::InMemory { every: 120_000, load: 1, write: 60 * SECOND, copies: 2 };
         let job =
@@ -315,7 +315,7 @@ mod tests {
     /// With copies every 150 steps and checkpoints every 10, the checkpoint after step 30 is newer
     /// at step 38.
     #[test]
-    fn a_checkpoint_newer_than_the_copy_is_begun_again_at() {
+    fn restarts_from_a_checkpoint_newer_than_the_copy() {
         let lost = |every, copies| {
             let answer = Answer::InMemory { every, load: 5, write: 0, copies };
             let job = job(100, Policy { answer, ..Policy::restart(10, 50, 0) });
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_dies_while_replicas_are_taken_up_costs_the_step_under_way() {
+    fn node_fault_during_a_rejoin_costs_the_current_step() {
         let answer = Answer::Elastic { reform: 5, start: 0, rejoin: 7, least: 1 };
         let job = job(100, Policy { answer, ..Policy::restart(10, 50, 0) });
         let mut training = Training::of(&job);

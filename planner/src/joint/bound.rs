@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_ring_that_leaves_the_leaf_once_attains_it() {
+    fn ring_leaving_the_leaf_once_attains_the_bound() {
         let one = [line(1, 0.0), line(64, 10.0), line(1, 0.0)];
         assert!((least_bytes_a_point(&one, 8) - 10.0 / 8.0).abs() < 1e-12);
         let inside = [line(1, 0.0), line(8, 10.0), line(1, 0.0)];
@@ -180,7 +180,7 @@ mod tests {
 
     /// Enumerates every subset of a small grid.
     #[test]
-    fn no_subset_of_a_grid_sends_less() {
+    fn no_subset_of_a_grid_sends_less_than_the_bound() {
         for (sizes, bytes) in [([2, 3, 2], [5.0, 3.0, 2.0]), ([1, 4, 3], [0.0, 1.0, 7.0])] {
             let directions = [0, 1, 2].map(|at| line(sizes[at], bytes[at]));
             let points: Vec<[u32; 3]> = (0..sizes[0])

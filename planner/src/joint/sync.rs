@@ -182,7 +182,7 @@ mod tests {
     /// Without previous circuits, a change pays off as soon as the packet network takes longer than
     /// the change (closed form).
     #[test]
-    fn a_change_from_no_circuits_pays_once_packets_take_longer_than_it() {
+    fn first_change_pays_off_once_packets_take_longer() {
         let network = ReconfigurableFatTree::new(spec(16, 8)).expect("a network");
         let demand = shapes::weight_sync(16, Seed(1));
         let evaluator = Evaluator::new(&network, &demand);

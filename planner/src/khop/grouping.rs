@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn k_minus_one_dead_places_are_bypassed_and_k_are_a_break() {
+    fn gap_of_k_minus_one_nodes_is_bypassed_but_k_is_a_break() {
         let all = |_, _| true;
         for k in 2..=4u64 {
             let with_hole = |dead: u64| -> Vec<u64> { (0..4).chain(4 + dead..8 + dead).collect() };
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn two_long_hops_at_one_node_are_avoided_for_odd_k() {
+    fn avoids_two_long_hops_at_one_node_for_odd_k() {
         let all = |_, _| true;
         let places = [0, 3, 6, 7];
         assert_eq!(track(&places, 3, &all).chains(4).len(), 0, "0-3-6 needs +3 and -3 at node 3");
@@ -262,7 +262,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_dynamic_program_finds_the_most_chains(
+        fn dynamic_program_finds_the_most_chains(
             dead in prop::collection::btree_set(0u64..12, 0..7),
             broken in prop::collection::btree_set((0u64..12, 1u8..4), 0..6),
             reach in 2u8..=3,

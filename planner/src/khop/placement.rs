@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_bundle_opens_the_ring_of_its_node_there() {
+    fn failed_bundle_opens_the_ring_at_its_edge() {
         assert_eq!(arcs(4, [].into_iter()), [(0, 4)]);
         assert_eq!(arcs(4, [0].into_iter()), [(1, 4)]);
         assert_eq!(arcs(4, [2, 0].into_iter()), [(1, 2), (3, 2)]);

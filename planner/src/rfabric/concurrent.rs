@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detour_carries_what_no_circuit_joins() {
+    fn detour_carries_traffic_between_unconnected_leaves() {
         let fabric = without_core(3, 2);
         let mut topology = Topology::dark(3);
         topology.add(0, 1);
@@ -345,7 +345,7 @@ mod tests {
     /// From 0 to 3 over two disjoint paths of one circuit each, and the core: the cut around leaf 0
     /// is full.
     #[test]
-    fn the_flow_of_one_pair_is_its_smallest_cut() {
+    fn flow_of_one_pair_is_its_smallest_cut() {
         let fabric = fabric(4, 2);
         let mut topology = Topology::dark(4);
         for (a, b) in [(0, 1), (1, 3), (0, 2), (2, 3)] {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn all_to_all_takes_its_own_circuits_where_there_are_enough() {
+    fn sufficient_circuits_need_no_detours() {
         let fabric = fabric(5, 8);
         let demand = shapes::dense(5, Seed(1));
         let evaluator = Evaluator::new(&fabric, &demand);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn free_routes_are_never_slower_than_one_hop_nor_faster_than_the_bound() {
+    fn free_routes_lie_between_one_hop_and_the_bound() {
         for (leaves, shape) in
             [(8, shapes::dense as fn(usize, Seed) -> Demand), (8, shapes::weight_sync)]
         {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_that_of_interfaces_where_these_are_least() {
+    fn bound_is_set_by_the_slowest_interfaces() {
         let mut spec = spec(4, 8);
         spec.gpus_per_leaf = 1;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_network_has_the_bound_of_one_leaf() {
+    fn large_network_has_the_bound_of_one_leaf() {
         let fabric = fabric(80, 4);
         let mut demand = Demand::none(80);
         demand.add(LeafId(7), LeafId(9), Bytes(1_000_000_000));

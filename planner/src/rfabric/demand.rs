@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_and_json_read_the_same_matrix() {
+    fn csv_and_json_give_the_same_matrix() {
         let csv = Demand::from_csv("# two leaves\n0, 1e9\n5, 0\n").unwrap();
         assert_eq!(csv, Demand::from_json("[[0, 1e9], [5, 0]]").unwrap());
         assert_eq!(csv.bytes(LeafId(0), LeafId(1)), Bytes(1_000_000_000));
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_entry_is_named_with_its_place() {
+    fn locates_every_bad_entry() {
         let text = messages(&Demand::from_csv("0, -1, NaN\n1, 2, x\n0, inf, 0").unwrap_err());
         for expected in [
             "row 1, column 2: `-1`",
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_that_is_not_square_or_not_json_is_refused_with_its_place() {
+    fn locates_non_square_and_invalid_matrices() {
         let text = messages(&Demand::from_csv("0,1\n1").unwrap_err());
         assert!(text.contains("row 2 has 1 entries and there are 2 rows"), "{text}");
         let text = messages(&Demand::from_json("[[0,\n oops]]").unwrap_err());
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_of_another_size_does_not_fit() {
+    fn rejects_a_matrix_of_another_size() {
         let text = Demand::none(4).must_fit(8).unwrap_err().to_string();
         assert!(text.contains("4 leaves and the fabric 8"), "{text}");
     }

@@ -338,7 +338,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_closed_form_agrees_with_the_definition_and_stays_below_the_bound(
+        fn closed_form_matches_the_definition_and_stays_below_the_bound(
             entries in prop::collection::vec((0u32..6, 0u32..6, 1u64..1_000), 1..20),
             circuits in prop::collection::vec((0usize..6, 0usize..6), 0..12),
             gpus in 1u32..8,

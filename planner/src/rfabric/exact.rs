@@ -431,7 +431,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_heuristic_is_within_one_per_cent_of_the_proven_bound() {
+    fn heuristic_is_within_one_percent_of_the_proven_bound() {
         for (leaves, seed) in [(16, 0), (16, 1), (32, 0), (32, 1), (64, 1)] {
             for shape in [shapes::moe, shapes::weight_sync] {
                 let fabric = fabric(leaves, leaves / 2);
@@ -449,7 +449,7 @@ mod tests {
     /// limit.
     #[cfg(feature = "highs")]
     #[test]
-    fn the_heuristic_is_within_one_per_cent_of_what_highs_proves_up_to_64_leaves() {
+    fn heuristic_is_within_one_percent_of_highs_up_to_64_leaves() {
         type Shape = fn(usize, Seed) -> Demand;
         // A circuit carries both directions. If leaves have few ports, one-directional demand
         // leaves more choices than local search explores.
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_solver_that_runs_out_of_time_gives_its_incumbent_and_says_so() {
+    fn solver_at_its_time_limit_returns_and_marks_its_incumbent() {
         let fabric = fabric(24, 12);
         let demand = shapes::dense(24, Seed(1));
         let limits = Limits { gap: 1e-6, seconds: 1.0 };
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn the_relaxation_bounds_every_plan() {
+    fn relaxation_bounds_every_plan() {
         let fabric = fabric(8, 8);
         let demand = shapes::dense(8, Seed(3));
         let bound = relaxation_bound(&fabric, &demand, Solver::Microlp, Limits::default()).unwrap();
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_that_nothing_can_carry_is_named() {
+    fn names_traffic_that_cannot_be_carried() {
         let mut spec = spec(4, 4);
         spec.forbidden = vec![(LeafId(0), LeafId(2))];
         let fabric = ReconfigurableFatTree::new(spec).unwrap();

@@ -134,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_cheapest_matching_is_found(
+        fn finds_the_cheapest_matching(
             arcs in prop::collection::vec((0usize..3, 0usize..3, -4i64..4), 0..9),
             left in prop::collection::vec(0u32..3, 3),
             right in prop::collection::vec(0u32..3, 3),

@@ -295,7 +295,7 @@ mod tests {
     use lightloom_units::seed::Seed;
 
     #[test]
-    fn two_flows_share_a_core_link_and_the_second_ends_alone() {
+    fn second_flow_on_a_core_link_ends_with_the_full_rate() {
         let fabric = fabric(3, 2);
         // The core carries 80 Gb/s per leaf. 1 GB and 2 GB from one leaf take 0.2 s together and
         // 0.1 s for the remainder.
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_gives_its_own_rate_beside_the_core() {
+    fn circuit_adds_its_rate_to_the_core() {
         let fabric = fabric(3, 2);
         let mut topology = Topology::dark(3);
         topology.add(0, 1);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn fluid_time_is_never_below_the_closed_form_and_near_it_on_planned_circuits() {
+    fn fluid_time_is_at_least_and_near_the_closed_form() {
         for shape in [shapes::moe as fn(usize, Seed) -> Demand, shapes::weight_sync] {
             let fabric = fabric(16, 8);
             let demand = shape(16, Seed(1));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn traffic_without_a_way_never_arrives() {
+    fn traffic_without_a_route_never_arrives() {
         let mut spec = super::super::testing::spec(3, 2);
         spec.electrical.rate_per_leaf = lightloom_units::BitsPerSecond::ZERO;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();

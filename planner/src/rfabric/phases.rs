@@ -422,7 +422,7 @@ mod tests {
 
     /// No candidate serves the two phases, as if the uplinks of a leaf and its switches had failed.
     #[test]
-    fn a_step_that_nothing_serves_takes_for_ever() {
+    fn unserved_step_takes_infinite_time() {
         let costs = Costs { of: vec![vec![vec![f64::INFINITY; 2]; 2]; 2] };
         let schedule = shortest_cycle(&costs, 2, 1);
         assert_eq!((schedule.choice.len(), schedule.seconds), (2, f64::INFINITY));
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_needs_seconds_to_come_up_gives_one_static_topology() {
+    fn slow_link_training_gives_one_static_topology() {
         let fabric = with_bring_up(Picoseconds::from_millis(5_700));
         let phases = phases(Picoseconds::from_millis(100));
         let candidates = candidates(&fabric, &phases, Effort::default());
@@ -457,7 +457,7 @@ mod tests {
 
     /// Enumerates every choice of candidates.
     #[test]
-    fn the_schedule_is_the_best_of_all_choices() {
+    fn schedule_is_the_best_of_all_choices() {
         let fabric = with_bring_up(Picoseconds::from_millis(60));
         let mut phases = phases(Picoseconds::from_millis(30));
         phases.push(Phase {
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_change_add_up() {
+    fn changing_rates_add_up() {
         assert!((seconds_in_steps(&[(1.0, 0.25), (1.0, 0.0)], 0.5) - 3.5).abs() < 1e-12);
         assert!((seconds_in_steps(&[(9.0, 0.25)], 0.5) - 4.0).abs() < 1e-12);
     }

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_passes_the_checker() {
+    fn plan_passes_the_checker() {
         for (leaves, ports) in [(8, 8), (32, 16)] {
             let fabric = fabric(leaves, ports);
             let phases = step(leaves as usize, Picoseconds::from_millis(50));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_checker_finds_what_is_wrong() {
+    fn checker_detects_every_mistake() {
         let fabric = fabric(8, 8);
         let phases = step(8, Picoseconds::from_millis(50));
         let sound = plan(&fabric, &phases, &[], Options::default()).unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_links_make_the_plan_static_and_say_so() {
+    fn slow_links_make_the_plan_static() {
         let mut slow = spec(16, 8);
         slow.timing.bring_up = Picoseconds::from_millis(5_700);
         let fabric = ReconfigurableFatTree::new(slow).unwrap();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_planned_is_named() {
+    fn names_unplannable_steps() {
         let plain = fabric(8, 8);
         let message = |fabric: &ReconfigurableFatTree, phases: &[Phase]| {
             plan(fabric, phases, &[], Options::default()).unwrap_err().to_string()

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strides_are_coprime_and_their_rings_visit_everybody() {
+    fn strides_are_coprime_and_their_rings_visit_every_leaf() {
         assert_eq!(strides(12), [1, 5]);
         assert_eq!(strides(7), [1, 2, 3]);
         let members: Vec<LeafId> = (0..7).map(LeafId).collect();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_avoids_ports_that_other_traffic_needs() {
+    fn ring_avoids_ports_that_other_traffic_needs() {
         let fabric = fabric(8, 4);
         let members: Vec<LeafId> = (0..8).map(LeafId).collect();
         let (chosen, plan) =

@@ -211,7 +211,7 @@ jobs:
     }
 
     #[test]
-    fn a_sound_file_reads_with_its_matrices() {
+    fn reads_a_valid_file_with_its_matrices() {
         let (fabric, mistakes) = load("f.yaml", SOUND.as_bytes(), &mut |name| {
             assert_eq!(name, "sync.csv");
             Ok(matrix(16))
@@ -223,7 +223,7 @@ jobs:
     }
 
     #[test]
-    fn an_all_reduce_is_spread_over_rings_of_coprime_strides() {
+    fn all_reduce_is_spread_over_rings_of_coprime_strides() {
         let text = SOUND
             .replace("{csv: sync.csv}", "{all_reduce: {first_leaf: leaf1, leaves: 7, bytes: 7GB}}");
         let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
@@ -237,7 +237,7 @@ jobs:
     }
 
     #[test]
-    fn a_step_that_cannot_be_built_is_refused_at_its_field() {
+    fn rejects_an_impossible_step_at_its_field() {
         let rl = "jobs:\n  - name: example\n    step:\n      rl: {model: gpt-9, trainer_gpus: 64, generation_gpus: 64, tp: 8, pp: 2, \
                   samples: 64, tokens_per_sample: 1000, replica_gpus: 16}\n";
         let text = SOUND.split("jobs:").next().unwrap().to_owned() + rl;

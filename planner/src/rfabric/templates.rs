@@ -102,7 +102,7 @@ mod tests {
     use lightloom_units::id::LeafId;
 
     #[test]
-    fn pods_spend_all_ports_inside() {
+    fn pods_use_all_ports_inside() {
         let mut demand = Demand::none(8);
         for (a, b) in [(0, 1), (1, 2), (2, 3), (4, 5), (6, 7), (5, 6)] {
             demand.add(LeafId(a), LeafId(b), Bytes(1));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_has_no_cycle_and_keeps_the_heavy_edges() {
+    fn tree_has_no_cycle_and_keeps_the_heavy_edges() {
         let mut demand = Demand::none(4);
         for (a, b, size) in [(0, 1, 9), (1, 2, 8), (0, 2, 7), (2, 3, 1)] {
             demand.add(LeafId(a), LeafId(b), Bytes(size));

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_lead_from_before_to_after_one_domain_at_a_time_above_the_floor() {
+    fn stages_change_one_domain_at_a_time_above_the_floor() {
         let (fabric, before, after, live) = two_phases();
         let stages = stage(&fabric, &before, &after, &live, 0.75).unwrap();
         let mut now: BTreeSet<CrossConnect> = before.iter().copied().collect();
@@ -317,14 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_floor_there_is_one_stage_a_domain() {
+    fn without_a_floor_each_domain_has_one_stage() {
         let (fabric, before, after, live) = two_phases();
         assert_eq!(stage(&fabric, &before, &after, &live, 0.0).unwrap().len(), 4);
         assert!(stage(&fabric, &before, &before, &live, 0.75).unwrap().is_empty());
     }
 
     #[test]
-    fn a_floor_that_cannot_be_kept_is_refused_with_what_is_possible() {
+    fn impossible_floor_error_states_the_possible_one() {
         let mut spec = spec(4, 2);
         spec.electrical.rate_per_leaf = BitsPerSecond::ZERO;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();

@@ -14,7 +14,7 @@ use lightloom_units::id::LeafId;
 /// Regression test: a second bank that no path permits used to disable the first one, so that no
 /// leaves could be joined.
 #[test]
-fn a_bank_that_no_path_admits_takes_nothing_from_the_other() {
+fn bank_without_an_admissible_path_does_not_affect_others() {
     let one = testing::spec(4, 8);
     let mut two = one.clone();
     two.banks.push(two.banks[0].clone());
@@ -29,7 +29,7 @@ fn a_bank_that_no_path_admits_takes_nothing_from_the_other() {
 
 /// Compares plans of random networks with the best circuits of an integer program, bank by bank.
 #[test]
-fn no_plan_is_refused_and_no_bound_is_false_where_banks_lose_differently() {
+fn plans_and_bounds_are_valid_with_unequal_bank_losses() {
     let count = 200;
     let (mut planned, mut two_reaches, mut worst) = (0, 0, 1.0_f64);
     for seed in 0..count {

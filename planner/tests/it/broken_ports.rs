@@ -90,7 +90,7 @@ fn best(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], dead: &BTreeSet<OcsPo
 }
 
 #[test]
-fn no_circuits_exceed_the_bound_of_a_fabric_with_broken_ports_and_what_can_be_planned_is() {
+fn plans_with_failed_ports_stay_within_their_bound() {
     let mut draws = Seed(7).stream("broken ports", 0);
     let (mut planned, mut optimal, mut least) = (0, 0, 1.0_f64);
     for case in 0..150 {
@@ -146,7 +146,7 @@ fn no_circuits_exceed_the_bound_of_a_fabric_with_broken_ports_and_what_can_be_pl
 }
 
 #[test]
-fn one_broken_port_leaves_the_other_ports_of_its_leaf_at_work() {
+fn failed_port_leaves_the_other_ports_of_its_leaf_in_use() {
     let fabric = joint_fabric::fabric(include_str!("../../../topologies/pod-64.yaml"));
     let step = |broken: &[&str]| {
         let plan = lightloom_planner::plan(

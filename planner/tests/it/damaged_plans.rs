@@ -95,7 +95,7 @@ fn accepted(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_number_that_was_changed_by_hand_is_found() {
+fn detects_every_number_edited_by_hand() {
     let allowed: BTreeSet<&str> = ALLOWED.iter().map(|(at, _)| *at).collect();
     for text in [
         include_str!("../../../topologies/pod-64.yaml"),

@@ -22,7 +22,7 @@ fn in_domains(dcn: &str) -> String {
 }
 
 #[test]
-fn what_two_leaves_exchange_takes_as_long_as_their_cables_need() {
+fn traffic_between_two_leaves_takes_the_time_of_its_cables() {
     let mut held_by_cables = 0;
     for cables in [1_u32, 3, 4] {
         let dcn = format!(
@@ -58,7 +58,7 @@ fn what_two_leaves_exchange_takes_as_long_as_their_cables_need() {
 }
 
 #[test]
-fn a_route_over_a_cable_that_is_not_there_is_found() {
+fn detects_a_route_over_a_missing_cable() {
     let fabric = fabric(&file("{torus: {sides: [4, 2], nodes_per_leaf: 1}}", 8));
     let faults = faults(&fabric, &[]);
     let sound = plan(&fabric, &faults, Options::default()).expect("a plan");
@@ -83,7 +83,7 @@ fn a_route_over_a_cable_that_is_not_there_is_found() {
 
 /// Every invalid network, with the words of its error.
 #[test]
-fn what_cannot_be_built_is_refused_with_the_reason() {
+fn rejects_invalid_networks_with_the_reason() {
     for (dcn, words) in [
         ("{torus: {sides: [4, 1]}}", "one to six sides of at least 2"),
         ("{torus: {sides: [64, 64]}}", "more than 2048 leaves"),
@@ -120,7 +120,7 @@ fn what_cannot_be_built_is_refused_with_the_reason() {
 /// Twice the interfaces halve the time. A core with a quarter of the rate lengthens it if traffic
 /// crosses the core.
 #[test]
-fn interfaces_and_the_core_have_effect() {
+fn interfaces_and_core_rate_affect_the_step() {
     let seconds = |keys: &str| {
         let dcn = format!("{{fat_tree: {{nodes_per_tor: 1, tors_per_domain: 4{keys}}}}}");
         let fabric = fabric(&in_domains(&dcn));

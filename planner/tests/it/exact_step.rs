@@ -58,7 +58,7 @@ jobs:
 
 /// The plan must reach a proven multi-hop rate even if it is less than twice the one-hop rate.
 #[test]
-fn a_proven_rate_is_planned() {
+fn plans_reach_a_proven_rate() {
     let fabric = fabric(
         "
 kind: fabric
@@ -89,7 +89,7 @@ jobs:
 
 /// The error for an impossible phase names the leaf, the missing resource and the amount.
 #[test]
-fn a_step_that_cannot_be_carried_names_the_leaf_and_what_it_lacks() {
+fn infeasible_step_names_the_leaf_and_its_shortage() {
     let text = |electrical: &str, more: &str, jobs: &str| {
         format!(
             "

@@ -46,7 +46,7 @@ fn expected_ms(between: f64, [pp, dp]: [u32; 2]) -> f64 {
 /// The figures are from a brute force over all placements: whole stages, or sets of replicas, below
 /// leaves.
 #[test]
-fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
+fn leaves_nodes_idle_to_keep_stages_below_leaves() {
     for broken in [&[][..], &["n2"], &["n2", "n5"]] {
         let step = step_ms(&planned(&text(9, 3, [2, 2]), broken));
         let expected = expected_ms(0.447_392, [2, 2]);
@@ -60,7 +60,7 @@ fn spare_nodes_are_left_idle_where_that_keeps_stages_below_leaves() {
 /// A plan may leave any node idle, so one more working node never hurts. The planner ignores gains
 /// below one per cent.
 #[test]
-fn one_more_broken_node_never_makes_a_plan_quicker() {
+fn additional_failed_node_never_speeds_up_a_plan() {
     let mut draws = Seed(5).stream("one more", 0);
     let mut slower = 0;
     for _ in 0..cases(15, 60) {
@@ -80,7 +80,7 @@ fn one_more_broken_node_never_makes_a_plan_quicker() {
 }
 
 #[test]
-fn a_lost_group_goes_to_a_spare_below_its_own_leaf() {
+fn lost_group_moves_to_a_spare_below_its_leaf() {
     let text = text(9, 3, [2, 2]);
     let fabric = fabric(&text);
     let before = planned(&text, &[]);
@@ -94,7 +94,7 @@ fn a_lost_group_goes_to_a_spare_below_its_own_leaf() {
 }
 
 #[test]
-fn no_plan_is_slower_than_each_half_planned_alone() {
+fn plan_is_never_slower_than_its_halves_planned_separately() {
     let (mut draws, mut gained) = (Seed(3).stream("idle", 0), 0);
     for _ in 0..80 {
         let (pp, dp) = (draws.random_range(1..=4_u32), draws.random_range(1..=4_u32));
@@ -118,7 +118,7 @@ fn dragonfly(broken: &[String]) -> f64 {
 }
 
 #[test]
-fn fewer_broken_nodes_of_a_dragonfly_group_are_never_slower_than_all_of_them() {
+fn partly_failed_dragonfly_group_is_no_slower_than_a_failed_one() {
     for group in 0..9 {
         let nodes: Vec<String> =
             (8 * group..8 * group + 8).map(|node| format!("n{node}")).collect();
@@ -131,7 +131,7 @@ fn fewer_broken_nodes_of_a_dragonfly_group_are_never_slower_than_all_of_them() {
 }
 
 #[test]
-fn a_job_inside_one_island_may_save_all_and_no_gain_exceeds_its_bound() {
+fn job_within_one_island_may_save_everything_within_its_bound() {
     let mut draws = Seed(11).stream("islands", 0);
     let mut bounded = 0;
     for _ in 0..60 {

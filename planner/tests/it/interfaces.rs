@@ -12,7 +12,7 @@ use lightloom_planner::{Options, plan};
 const WEIGHT_BYTES: f64 = 8_030_261_248.0 * 2.0;
 
 #[test]
-fn gradients_of_a_ring_of_replicas_need_what_one_interface_sends() {
+fn gradients_of_a_replica_ring_take_one_interface_time() {
     for (pp, dp, per_leaf) in [(1_u32, 4_u32, 2), (1, 8, 4), (2, 4, 4), (2, 8, 8)] {
         let text = format!(
             "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 16, gpus_per_node: 4, k: 2}}}}\n\
@@ -63,7 +63,7 @@ jobs:
 ";
 
 #[test]
-fn a_plan_that_interfaces_hold_up_claims_no_gain() {
+fn interface_bound_plan_claims_no_gain() {
     for (share, text) in [(0.85, HELD_UP.to_owned()), (1.0, filling(1.0)), (0.5, filling(0.5))] {
         let fabric = fabric(&text);
         let none = faults(&fabric, &[]);
@@ -89,7 +89,7 @@ fn filling(share: f64) -> String {
 
 /// A rate, a bound or a gain that interfaces rule out, each in an otherwise sound plan.
 #[test]
-fn the_checker_proves_what_interfaces_forbid() {
+fn checker_rejects_claims_that_interfaces_rule_out() {
     let fabric = fabric(HELD_UP);
     let none = faults(&fabric, &[]);
     let made = plan(&fabric, &none, Options::default()).expect("a plan");
@@ -112,7 +112,7 @@ fn the_checker_proves_what_interfaces_forbid() {
 
 /// Replicas below one leaf: no traffic between leaves, and the interfaces determine the time.
 #[test]
-fn a_phase_below_one_leaf_takes_what_its_interfaces_need() {
+fn phase_below_one_leaf_takes_its_interface_time() {
     // Four replicas of two nodes, which all fit below the first leaf.
     let optical = HELD_UP
         .replace("nodes: 8", "nodes: 16")

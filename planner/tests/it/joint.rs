@@ -33,7 +33,7 @@ fn proven(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, 
 const POD: &str = include_str!("../../../topologies/pod-2048.yaml");
 
 #[test]
-fn a_pod_is_planned_as_one_around_faults_in_both_halves() {
+fn plans_a_pod_as_one_fabric_around_faults_in_both_halves() {
     let fabric = fabric(POD);
     let faults = faults(&fabric, &["n17", "n23/b1", "n40/b0.1", "ocs3", "ocs5/p17", "l5/up2"]);
     let plan = proven(&fabric, &faults, Options::default()).unwrap();
@@ -101,7 +101,7 @@ fn combinations() -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_combination_is_planned_and_proven_around_a_broken_node() {
+fn plans_every_combination_around_a_failed_node() {
     let combinations = combinations();
     assert!(combinations.len() >= 12);
     for (name, text) in combinations {
@@ -297,7 +297,7 @@ fn replanned(
 }
 
 #[test]
-fn a_thousand_random_fabrics_with_faults_have_no_invalid_plan() {
+fn random_fabrics_with_faults_have_only_valid_plans() {
     let effort = Effort { bisections: 6, exchanges: 100, gap: 1e-3 };
     let options = Options { effort, compare: false, ..Options::default() };
     let mut planned = 0;
@@ -326,7 +326,7 @@ fn a_thousand_random_fabrics_with_faults_have_no_invalid_plan() {
 
 /// Photonic rails: only circuits, no packet core. No single topology serves both phases in one hop.
 #[test]
-fn circuits_without_a_packet_core_change_from_phase_to_phase() {
+fn photonic_rails_change_circuits_between_phases() {
     let text = "kind: fabric\nversion: 2\nname: rails\ndcn:\n  reconfigurable_fat_tree:\n    leaves: 4\n    gpus_per_leaf: 8\n    \
                 circuit_rate: 400Gbps\n    electrical: {rate_per_leaf: 0bps, oversubscription: 1}\n    banks: [{name: b, switches: 1, \
                 ports_per_switch: 8, ports_per_leaf: 2}]\n    timing: {switching: 1ms}\njobs:\n  - name: j\n    step:\n      phases:\n        \
@@ -340,7 +340,7 @@ fn circuits_without_a_packet_core_change_from_phase_to_phase() {
 }
 
 #[test]
-fn a_group_larger_than_the_fabric_is_refused_when_read() {
+fn rejects_a_group_larger_than_the_fabric_when_reading() {
     let text = "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 12, gpus_per_node: 4, k: 2}}\njobs: [{name: j, tp: 1024}]\n";
     let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));
     let shown = render(&mistakes, Style::Plain);
@@ -348,7 +348,7 @@ fn a_group_larger_than_the_fabric_is_refused_when_read() {
 }
 
 #[test]
-fn more_gpus_than_one_plan_takes_are_refused_before_anything_is_planned() {
+fn rejects_oversized_fabrics_before_planning() {
     let of = |nodes: u32| {
         fabric(&format!(
             "kind: fabric\nversion: 2\nname: huge\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 2}}}}\n"
@@ -359,7 +359,7 @@ fn more_gpus_than_one_plan_takes_are_refused_before_anything_is_planned() {
 }
 
 #[test]
-fn a_leaf_spine_is_called_what_its_file_calls_it() {
+fn leaf_spine_keeps_the_name_from_its_file() {
     let of = |dcn: &str| {
         fabric(&format!(
             "kind: fabric\nversion: 2\nname: named\nhbd: {{khop: {{nodes: 8, gpus_per_node: 4, k: 2}}}}\ndcn: {{{dcn}}}\n"
@@ -372,7 +372,7 @@ fn a_leaf_spine_is_called_what_its_file_calls_it() {
 
 /// The gain is never negative, because the separate plan is used if it is quicker.
 #[test]
-fn planning_both_together_is_never_slower_than_each_alone() {
+fn joint_planning_is_never_slower_than_separate_planning() {
     for (leaves, below, ports) in [(4, 3, 2), (5, 2, 2), (4, 4, 4), (6, 2, 2), (5, 3, 2)] {
         let gpus = leaves * below;
         for (pp, dp) in [(2, 5), (2, 4), (3, 3), (4, 2), (5, 2)] {

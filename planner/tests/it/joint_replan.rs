@@ -36,7 +36,7 @@ fn groups(plan: &Plan) -> BTreeMap<GroupId, &Group> {
 const SMALL: &str = "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\njobs: [{name: j, gpus: 24, tp: 8}]\n";
 
 #[test]
-fn a_job_that_must_shrink_goes_on_with_the_groups_that_are_left_under_their_names() {
+fn shrunk_job_keeps_its_remaining_groups_and_their_names() {
     let fabric = fabric(SMALL);
     let first = plan(&fabric, &FaultSet::none(), options()).unwrap();
     let shrunk = next(&fabric, &first, &["n0", "n1", "n2"], false);
@@ -60,7 +60,7 @@ fn a_job_that_must_shrink_goes_on_with_the_groups_that_are_left_under_their_name
 const POD: &str = include_str!("../../../topologies/pod-2048.yaml");
 
 #[test]
-fn a_fault_in_either_half_changes_little_of_the_other() {
+fn fault_in_one_half_changes_little_of_the_other() {
     let fabric = fabric(POD);
     let first = plan(&fabric, &FaultSet::none(), options()).unwrap();
     let node = next(&fabric, &first, &["n17"], false);
@@ -98,7 +98,7 @@ fn a_fault_in_either_half_changes_little_of_the_other() {
 }
 
 #[test]
-fn a_training_job_that_loses_groups_gives_up_whole_replicas_and_says_so() {
+fn training_job_gives_up_whole_replicas_and_reports_them() {
     let text = "kind: fabric\nversion: 2\nname: r\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\njobs:\n  - name: j\n    gpus: 64\n    tp: 8\n    step: \
                 {training: {model: llama-3.1-70b, pp: 2, dp: 4, tokens: 4096}}\n";
     let fabric = fabric(text);

@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plan_reads_back_as_it_was_written(case in arbitrary_case()) {
+    fn plan_document_round_trips(case in arbitrary_case()) {
         let (fabric, faults) = case.build();
         let (layout, document) = planned(&fabric, &faults);
         let text = serde_json::to_string(&document).unwrap();
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn after_repairs_idle_nodes_make_all_spare_rings_they_can_and_no_ring_of_a_job_moves(
+    fn repairs_form_spare_rings_without_moving_job_rings(
         case in arbitrary_case(), hits in prop::collection::vec(any::<prop::sample::Index>(), 1..5),
     ) {
         let (fabric, mut faults) = case.build();
@@ -142,7 +142,7 @@ proptest! {
     /// With node faults only and even K, the scan is optimal. Fibre faults and odd K can cost a
     /// ring, if only a ring that turns back, or two interleaved rings, would fit.
     #[test]
-    fn the_scan_is_close_to_the_exact_optimum(case in arbitrary_case()) {
+    fn scan_is_close_to_the_exact_optimum(case in arbitrary_case()) {
         let (fabric, faults) = case.build();
         let length = fabric.jobs[0].tp / u32::from(fabric.hbd.gpus_per_node());
         prop_assume!((1..=3).contains(&length) && fabric.hbd.nodes() <= 16);
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn exact_plans_pass_the_checker_too(case in arbitrary_case()) {
+    fn exact_plans_pass_the_checker(case in arbitrary_case()) {
         let (fabric, faults) = case.build();
         prop_assume!(fabric.hbd.nodes() <= 16 && fabric.jobs[0].tp <= 3 * u32::from(fabric.hbd.gpus_per_node()));
         let layout = plan(&fabric, &faults, Method::Exact).unwrap();
@@ -170,7 +170,7 @@ proptest! {
 
     /// Compares the neighbourhood search with all chains of the same kind.
     #[test]
-    fn a_bypass_replaces_the_fewest_nodes_and_then_switches_the_fewest_bundles(
+    fn bypass_replaces_the_fewest_nodes_then_switches_the_fewest_bundles(
         dead in prop::collection::btree_set(0u32..14, 0..5), hit in 0u32..14, k in 2u8..=4, m in 2u32..=4,
     ) {
         let spec = FabricSpec { nodes: 14, gpus_per_node: 4, k, shape: Shape::Line, tp: 4 * m, ..FabricSpec::default() };
@@ -312,7 +312,7 @@ fn switched_for(
 /// Every triple of neighbours is a candidate. The integer program takes minutes, and its bound is
 /// trivial.
 #[test]
-fn the_exact_search_ends_at_once_where_counting_proves_the_scan() {
+fn exact_search_stops_when_counting_proves_the_scan() {
     let spec = FabricSpec { nodes: 22, k: 4, gpus_per_node: 4, tp: 12, ..FabricSpec::default() };
     let fabric = fabric(&spec);
     let faults = faults_of(&fabric, &[]);
@@ -324,7 +324,7 @@ fn the_exact_search_ends_at_once_where_counting_proves_the_scan() {
 
 /// Without any time the solver returns nothing. The rings of the scan are kept, with a valid bound.
 #[test]
-fn the_exact_search_keeps_the_rings_of_the_scan_at_its_time_limit() {
+fn exact_search_keeps_scanned_rings_at_its_time_limit() {
     let spec = FabricSpec { nodes: 14, k: 2, tp: 12, shape: Shape::Line, ..FabricSpec::default() };
     let fabric = fabric(&spec);
     let all: Vec<_> = fabric.hbd.fibres().collect();
@@ -347,7 +347,7 @@ fn the_exact_search_keeps_the_rings_of_the_scan_at_its_time_limit() {
 }
 
 #[test]
-fn a_job_that_does_not_fit_says_how_many_gpus_do() {
+fn rejected_job_error_states_how_many_gpus_fit() {
     let mut fabric = fabric(&FabricSpec { nodes: 20, tp: 16, ..FabricSpec::default() });
     fabric.jobs[0].size = JobSize::Gpus(80);
     let faults = faults_of(&fabric, &["n3"]);
@@ -360,7 +360,7 @@ fn a_job_that_does_not_fit_says_how_many_gpus_do() {
 }
 
 #[test]
-fn a_bad_fibre_takes_out_the_edge_and_not_the_node() {
+fn failed_fibre_removes_an_edge_but_not_the_node() {
     let spec = FabricSpec { nodes: 16, order: Order::Sequential, tp: 16, ..FabricSpec::default() };
     let fabric = fabric(&spec);
     let faults = faults_of(&fabric, &["n1/b0.1"]);
@@ -373,7 +373,7 @@ fn a_bad_fibre_takes_out_the_edge_and_not_the_node() {
 }
 
 #[test]
-fn a_broken_bundle_leaves_small_groups_on_its_node() {
+fn failed_bundle_leaves_small_groups_on_its_node() {
     let small = fabric(&FabricSpec { nodes: 4, tp: 2, ..FabricSpec::default() });
     let faults = faults_of(&small, &["n1/b0"]);
     let (_, document) = planned(&small, &faults);
@@ -396,7 +396,7 @@ fn aligned_jobs_keep_equal_ranks_under_one_tor() {
 /// Near zero if the job's share leaves room for alignment, (1 - f)^p above that, and rising slowly
 /// beyond.
 #[test]
-fn cross_tor_traffic_is_near_zero_where_alignment_is_possible() {
+fn cross_tor_traffic_is_near_zero_while_alignment_is_possible() {
     let cases = [
         (2, 0.85, 0.06, 0.001),
         (2, 0.85, 0.07, 0.05),
@@ -428,7 +428,7 @@ fn cross_tor_traffic_is_near_zero_where_alignment_is_possible() {
 
 /// The checker must catch each kind of damage; a checker that passes everything proves nothing.
 #[test]
-fn the_checker_catches_every_kind_of_damage() {
+fn checker_detects_every_kind_of_damage() {
     let fabric = fabric(&FabricSpec { nodes: 24, tp: 16, k: 3, ..FabricSpec::default() });
     let faults = faults_of(&fabric, &["n5"]);
     let (_, sound) = planned(&fabric, &faults);
@@ -506,7 +506,7 @@ fn the_checker_catches_every_kind_of_damage() {
 }
 
 #[test]
-fn one_dead_node_switches_at_most_two_k_bundles() {
+fn failed_node_switches_at_most_two_k_bundles() {
     for k in 2..=4u8 {
         let spec = FabricSpec { nodes: 240, tp: 32, k, ..FabricSpec::default() };
         let mut fabric = fabric(&spec);
@@ -524,7 +524,7 @@ fn one_dead_node_switches_at_most_two_k_bundles() {
 }
 
 #[test]
-fn a_group_on_the_longest_hops_is_rebuilt() {
+fn rebuilds_a_group_on_the_longest_hops() {
     let spec =
         FabricSpec { nodes: 200, gpus_per_node: 64, k: 64, tp: 192, ..FabricSpec::default() };
     let mut fabric = fabric(&spec);
@@ -545,7 +545,7 @@ fn a_group_on_the_longest_hops_is_rebuilt() {
 /// Counts the dark circuits after two nodes fail and are repaired, on the fabric of the daemon's
 /// examples.
 #[test]
-fn most_pairs_of_nodes_that_broke_together_cost_no_circuit_once_they_are_repaired() {
+fn repairing_most_node_pairs_restores_every_circuit() {
     let spec = FabricSpec { nodes: 32, gpus_per_node: 4, k: 2, tp: 16, ..FabricSpec::default() };
     let mut fabric = fabric(&spec);
     fabric.jobs[0].size = JobSize::Gpus(96);

@@ -249,7 +249,7 @@ fn bypass_of_n6_after_two_faults_moves_one_ring_and_cuts_one_circuit() {
 /// Sequences of one to eight faults. Moved rings and cut circuits must not exceed the minimum for
 /// keeping as many GPUs.
 #[test]
-fn no_healthy_ring_moves_beyond_the_least() {
+fn replanning_moves_no_more_healthy_rings_than_necessary() {
     let (mut hit, mut sum, mut cut, mut bound) = (0, (0, 0), 0, 0);
     for sequence in 0..cases(6, 200) {
         let mut draws = Seed(62).stream("least moves", sequence);

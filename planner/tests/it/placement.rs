@@ -48,7 +48,7 @@ const FIGURES: [(u32, u8, u32, f64, f64, f64, f64); 6] = [
 ];
 
 #[test]
-fn crossing_traffic_is_near_that_of_another_dynamic_program() {
+fn crossing_traffic_is_close_to_another_dynamic_program() {
     for &(nodes, k, per_tor, job, ratio, figure, times) in cases(&FIGURES[4..], &FIGURES[..]) {
         let spec =
             FabricSpec { nodes, k, per_tor, per_domain: 64, tp: 32, ..FabricSpec::default() };
@@ -127,7 +127,7 @@ fn crossing_traffic_is_near_the_exact_optimum_on_small_fabrics() {
 /// Partial sets, ToRs of two to four nodes, and few nodes: cases in which a large-scale placement
 /// has no slack.
 #[test]
-fn little_more_crosses_than_must_where_the_last_set_is_not_whole() {
+fn partial_last_sets_cross_little_more_than_necessary() {
     let worse = worse_than_exact(cases(344, 2_000), |sample| {
         let mut draws = Seed(19).stream("smallest", sample);
         let per_tor = draws.random_range(2..=4_u32);
@@ -144,7 +144,7 @@ fn little_more_crosses_than_must_where_the_last_set_is_not_whole() {
 
 /// With failed fibres, rings that turn back or interleave also count.
 #[test]
-fn as_many_rings_are_found_beside_broken_fibres_as_there_can_be() {
+fn finds_all_possible_rings_next_to_failed_fibres() {
     let (mut tried, mut ours, mut most) = (0, 0, 0);
     for sample in 0.. {
         let mut draws = Seed(29).stream("fibres", sample);
@@ -211,7 +211,7 @@ fn fits_blindly(fabric: &Fabric, faults: &FaultSet) -> bool {
 }
 
 #[test]
-fn no_set_of_jobs_is_refused_that_fits_without_regard_to_tors() {
+fn accepts_every_job_set_that_fits_without_tor_alignment() {
     let (mut feasible, mut sample) = (0, 0);
     while feasible < cases(200, 1_000) {
         sample += 1;
@@ -243,7 +243,7 @@ fn no_set_of_jobs_is_refused_that_fits_without_regard_to_tors() {
 }
 
 #[test]
-fn a_job_for_small_rings_is_placed_after_one_for_large_rings_and_before_it() {
+fn job_order_does_not_affect_placement_of_ring_sizes() {
     for sample in 0..10 {
         let mut planned = Vec::new();
         for jobs in [[(256, 16), (2304, 32)], [(2304, 32), (256, 16)]] {

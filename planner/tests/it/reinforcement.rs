@@ -53,7 +53,7 @@ fn phase<'a>(plan: &'a Plan, name: &str) -> &'a PhasePlan {
 }
 
 #[test]
-fn every_domain_with_every_network_is_planned_and_derived_again() {
+fn plans_every_domain_with_every_network() {
     for hbd in HBDS {
         for dcn in DCNS {
             for more in [
@@ -97,7 +97,7 @@ fn rings_carry_tensor_parallelism_of_trainer_and_replicas() {
 }
 
 #[test]
-fn a_death_keeps_the_trainer_and_lets_fewer_replicas_generate() {
+fn node_fault_keeps_the_trainer_and_reduces_generation_replicas() {
     // All 24 nodes are in use, so no node can replace a failed one.
     let hbd = "khop: {nodes: 24, gpus_per_node: 4, k: 2}";
     let dcn = "leaf_spine: {nodes_per_leaf: 4}";
@@ -117,7 +117,7 @@ fn a_death_keeps_the_trainer_and_lets_fewer_replicas_generate() {
 }
 
 #[test]
-fn drawn_steps_with_drawn_faults_are_sound() {
+fn random_steps_with_random_faults_are_valid() {
     let mut draws = Seed(21).stream("rl", 0);
     for _ in 0..60 {
         let hbd = HBDS[draws.random_range(0..HBDS.len())];
@@ -133,7 +133,7 @@ fn drawn_steps_with_drawn_faults_are_sound() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_at_its_key() {
+fn locates_steps_that_do_not_fit() {
     let good = text(HBDS[0], CIRCUITS, 8, "replica_gpus: 8");
     let cases = [
         (("gpus: 96", "gpus: 88"), "trainer and generation have 96 GPUs together"),

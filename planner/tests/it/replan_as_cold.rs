@@ -41,7 +41,7 @@ jobs:
 ";
 
 #[test]
-fn a_small_group_takes_a_node_of_a_spare_ring_of_another_size() {
+fn small_group_takes_a_node_from_a_larger_spare_ring() {
     let fabric = fabric(TWO);
     let first = plan(&fabric, &FaultSet::none(), options()).expect("a plan");
     for node in 0..24 {
@@ -90,7 +90,7 @@ fn drawn(draws: &mut Stream, number: u32) -> Fabric {
 /// Two nodes fail one after the other. If a new plan places all jobs, the next plan keeps all their
 /// groups.
 #[test]
-fn no_group_is_lost_that_a_plan_from_nothing_places() {
+fn replanning_loses_no_group_that_a_cold_plan_places() {
     let mut draws = Seed(41).stream("double faults", 0);
     let (mut compared, mut moved) = (0, 0);
     for number in 0..cases(100, 10_000) {
@@ -166,7 +166,7 @@ jobs:
 /// Nodes of two leaves fail one after the other, and the rest of both leaves is far apart in rank
 /// order.
 #[test]
-fn ranks_are_counted_anew_where_the_step_would_take_longer() {
+fn renumbers_ranks_when_keeping_them_would_slow_the_step() {
     let job = "  - {name: j, gpus: 36, tp: 4, step: {training: {model: llama-3.1-8b, dp: 9, micro_batches: 4, tokens: 4096}}}";
     let fabric = over_switches(12, 8, job);
     let first = plan(&fabric, &FaultSet::none(), options()).expect("a plan");
@@ -180,7 +180,7 @@ fn ranks_are_counted_anew_where_the_step_would_take_longer() {
 
 /// A job without a fault keeps its ranks although another job renumbers its own.
 #[test]
-fn a_job_that_lost_no_node_keeps_its_ranks() {
+fn job_without_a_fault_keeps_its_ranks() {
     let step = |dp| {
         format!(
             "step: {{training: {{model: llama-3.1-8b, dp: {dp}, micro_batches: 4, tokens: 4096}}}}"
@@ -211,7 +211,7 @@ fn a_job_that_lost_no_node_keeps_its_ranks() {
 
 /// A plan around a fault is not slower than the repaired earlier plan.
 #[test]
-fn a_plan_around_faults_is_as_quick_as_a_mended_one() {
+fn cold_plan_around_faults_is_as_fast_as_a_repaired_one() {
     let step = |dp| {
         format!(
             "step: {{training: {{model: llama-3.1-8b, dp: {dp}, micro_batches: 4, tokens: 4096}}}}"

@@ -21,7 +21,7 @@ fn checked_plan(name: &str) -> Plan {
 }
 
 #[test]
-fn phases_get_their_own_circuits_where_switching_is_quick() {
+fn fast_switching_gives_each_phase_its_own_circuits() {
     for name in ["rfabric-2048.yaml", "rfabric-moe.yaml", "rfabric-shapes.yaml"] {
         let plan = checked_plan(name);
         assert!(!plan.transitions.is_empty(), "{name}");
@@ -30,7 +30,7 @@ fn phases_get_their_own_circuits_where_switching_is_quick() {
 }
 
 #[test]
-fn links_that_need_seconds_keep_one_topology() {
+fn slow_links_keep_one_topology() {
     let plan = checked_plan("rfabric-slow-links.yaml");
     assert!(plan.transitions.is_empty());
     assert_eq!(plan.metrics.step_time_ps, plan.metrics.static_step_time_ps);

@@ -41,13 +41,13 @@ fn says(refusal: &str, parts: &[&str]) {
 const GOOD: &str = "0,5,5\n5,0,5\n5,5,0";
 
 #[test]
-fn the_sound_file_is_accepted() {
+fn accepts_a_valid_file() {
     let (fabric, mistakes) = load("f.yaml", SOUND.as_bytes(), &mut |_| Ok(GOOD.to_owned()));
     assert!(fabric.is_some() && mistakes.is_empty(), "{mistakes:?}");
 }
 
 #[test]
-fn odd_ports_per_leaf() {
+fn rejects_odd_ports_per_leaf() {
     let text = SOUND.replace("ports_per_leaf: 2", "ports_per_leaf: 3");
     says(
         &refusal(&text, GOOD),
@@ -62,7 +62,7 @@ fn odd_ports_per_leaf() {
 }
 
 #[test]
-fn a_loss_budget_that_no_path_meets() {
+fn rejects_loss_budget_that_no_path_meets() {
     let text = SOUND.replace("insertion_loss_db: 1.5", "insertion_loss_db: 5");
     says(
         &refusal(&text, GOOD),
@@ -77,7 +77,7 @@ fn a_loss_budget_that_no_path_meets() {
 }
 
 #[test]
-fn numbers_that_are_no_bytes() {
+fn rejects_matrix_entries_that_are_not_byte_counts() {
     says(
         &refusal(SOUND, "0,-5,nan\ninf,0,x\n1,1,0"),
         &[
@@ -103,7 +103,7 @@ fn numbers_that_are_no_bytes() {
 }
 
 #[test]
-fn a_matrix_file_that_cannot_be_read() {
+fn reports_an_unreadable_matrix_file() {
     let mut unreadable = |name: &str| Err(format!("cannot read {name}: not there"));
     let (fabric, mistakes) = load("f.yaml", SOUND.as_bytes(), &mut unreadable);
     assert!(fabric.is_none());
@@ -118,7 +118,7 @@ fn a_matrix_file_that_cannot_be_read() {
 }
 
 #[test]
-fn a_matrix_that_is_not_square_or_of_other_leaves() {
+fn rejects_non_square_or_wrongly_sized_matrices() {
     says(
         &refusal(SOUND, "0,1,1\n1,0\n1,1,0"),
         &[
@@ -138,7 +138,7 @@ fn a_matrix_that_is_not_square_or_of_other_leaves() {
 }
 
 #[test]
-fn leaves_that_do_not_exist() {
+fn rejects_nonexistent_leaves() {
     let text = SOUND.replace("    timing", "    forbidden: [{a: leaf0, b: leaf7}]\n    timing");
     says(
         &refusal(&text, GOOD),

@@ -73,7 +73,7 @@ fn every_workload_sends_the_bytes_of_its_formula() {
 }
 
 #[test]
-fn lower_precision_takes_away_what_the_others_waited() {
+fn lower_precision_removes_the_slack_of_waiting_workers() {
     let text = SHIPPED.replace(
         "speeds: [1, 1, 0.5, 1]",
         "speeds: [1, 1, 0.5, 1], low_precision_gain: [1, 1, 2, 1]",
@@ -98,7 +98,7 @@ fn refusal(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_place_and_fix() {
+fn rejects_mismatched_workloads_with_location_and_fix() {
     for (from, to, parts) in [
         (
             "place: {gpus: 64}, tp: 8",
@@ -162,7 +162,7 @@ fn what_does_not_fit_is_refused_with_place_and_fix() {
 }
 
 #[test]
-fn a_model_file_of_ones_own_gives_its_bytes() {
+fn custom_model_file_determines_its_bytes() {
     let (_, text) = MODEL_FILES.iter().find(|(name, _)| *name == "qwen2.5-72b").expect("shipped");
     let half =
         text.replace("layers: 80", "layers: 40").replace("vocabulary: 152064", "vocabulary: 1");

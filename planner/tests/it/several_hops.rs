@@ -38,7 +38,7 @@ jobs:
 ";
 
 #[test]
-fn a_phase_takes_what_routes_over_several_hops_need() {
+fn phase_time_covers_routes_over_several_hops() {
     let fabric = fabric(FEW_PORTS);
     let faults = faults(&fabric, &["n1", "n4"]);
     let options = Options { compare: false, ..Options::default() };
@@ -69,7 +69,7 @@ fn planned(
 /// Compares plans of random networks with two banks to an integer program over circuits of each
 /// bank and multi-hop flows.
 #[test]
-fn plans_are_near_the_best_circuits_and_routes_and_no_bound_is_false() {
+fn multi_hop_plans_are_near_optimal_with_valid_bounds() {
     let (mut shares, mut routed) = (Vec::new(), 0);
     for seed in 0..cases(200, 1_000) {
         let optimum = best(&drawn(seed).0, &drawn(seed).1, Hops::Any);
@@ -96,7 +96,7 @@ fn plans_are_near_the_best_circuits_and_routes_and_no_bound_is_false() {
 
 /// The checker finds manual changes to a plan.
 #[test]
-fn a_changed_price_share_or_route_is_found() {
+fn detects_an_edited_price_share_or_route() {
     let mut found = [0; 4];
     for seed in 0..60 {
         let Some((plan, demand, network)) = planned(seed) else { continue };

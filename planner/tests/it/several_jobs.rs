@@ -34,7 +34,7 @@ fn sent(plan: &Plan, phase: &str) -> u64 {
 }
 
 #[test]
-fn phases_of_two_jobs_are_planned_apart_and_follow_neither() {
+fn phases_of_two_jobs_are_planned_separately_on_common_circuits() {
     let both = fabric(&(POD.to_owned() + A + B));
     let none = faults(&both, &[]);
     let planned = plan(&both, &none, Options::default()).expect("a plan");
@@ -66,7 +66,7 @@ fn phases_of_two_jobs_are_planned_apart_and_follow_neither() {
 }
 
 #[test]
-fn a_fault_in_either_job_leaves_the_circuits_common() {
+fn fault_in_either_job_keeps_circuits_common() {
     let both = fabric(&(POD.to_owned() + A + B));
     let before = plan(&both, &faults(&both, &[]), Options::default()).expect("a plan");
     for parts in [&["n3"][..], &["n70", "ocs2"], &["ocs1/p3"]] {
@@ -98,7 +98,7 @@ jobs:
 ";
 
 #[test]
-fn a_phase_that_sent_nothing_before_a_death_gets_the_circuits_of_all() {
+fn newly_active_phase_gets_the_common_circuits() {
     for (text, nodes) in [(SMALL.to_owned(), 20), (POD.to_owned() + A + B, 128)] {
         let both = fabric(&text);
         let before = plan(&both, &faults(&both, &[]), Options::default()).expect("a plan");
@@ -112,7 +112,7 @@ fn a_phase_that_sent_nothing_before_a_death_gets_the_circuits_of_all() {
 }
 
 #[test]
-fn circuits_that_follow_one_of_two_jobs_are_found() {
+fn detects_circuits_that_follow_one_of_two_jobs() {
     let both = fabric(&(POD.to_owned() + A + B));
     let none = faults(&both, &[]);
     let mut wrong = plan(&both, &none, Options::default()).expect("a plan");
@@ -126,7 +126,7 @@ fn circuits_that_follow_one_of_two_jobs_are_found() {
 /// An RL step uses the GPUs below the first leaves. A job with placed GPUs would be assigned the
 /// same ones.
 #[test]
-fn an_rl_step_beside_a_job_with_gpus_is_refused() {
+fn rejects_an_rl_step_together_with_a_placed_job() {
     let rl = "  - {name: rl, step: {rl: {model: qwen2.5-72b, trainer_gpus: 256, generation_gpus: 256, tp: 8, pp: 4, samples: 1024, tokens_per_sample: 8192, replica_gpus: 64, tail_replica_gpus: 32}}}\n";
     let load = |text: &str| {
         lightloom_planner::load("f.yaml", text.as_bytes(), &mut |name| Err(name.to_owned()))

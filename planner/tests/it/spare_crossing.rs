@@ -130,7 +130,7 @@ const LARGE: [(u32, u32, f64, f64); 4] = [
 ];
 
 #[test]
-fn rings_with_a_spare_cross_no_more_than_a_simple_search_finds() {
+fn spare_rings_cross_no_more_than_a_simple_search() {
     for (nodes, tp, job, ratio) in LARGE {
         let spec = FabricSpec { nodes, k: 3, per_domain: 64, tp, ..FabricSpec::default() };
         let gpus = u64::from((f64::from(nodes * 4) * job) as u32 / (tp * 4) * (tp * 4));
@@ -159,7 +159,7 @@ fn rings_with_a_spare_cross_no_more_than_a_simple_search_finds() {
 }
 
 #[test]
-fn rings_with_a_spare_cross_little_more_than_the_optimum_of_small_fabrics() {
+fn spare_rings_cross_little_more_than_the_small_optimum() {
     let (mut tried, mut ours, mut exact, mut bounds, mut worse) = (0, 0.0, 0.0, 0.0, 0);
     for sample in 0.. {
         let mut draws = Seed(17).stream("small.spares", sample);

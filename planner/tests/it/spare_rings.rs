@@ -78,7 +78,7 @@ fn survives_every_death(fabric: &Fabric, before: &Plan, broken: &FaultSet, group
 }
 
 #[test]
-fn every_single_death_in_a_random_plan_moves_the_neighbours_modules_and_no_other() {
+fn node_fault_in_a_spare_ring_moves_only_neighbouring_modules() {
     let mut killed = 0;
     for case in 0..150 {
         let mut draws = Seed(11).stream("spare.rings", case);
@@ -114,7 +114,7 @@ fn every_single_death_in_a_random_plan_moves_the_neighbours_modules_and_no_other
 
 /// Finds the maximum number of disjoint runs of N + 1 nodes by trying every set of starts.
 #[test]
-fn no_choice_of_places_makes_more_rings() {
+fn no_other_placement_makes_more_spare_rings() {
     for case in 0..200 {
         let mut draws = Seed(12).stream("spare.most", case);
         let nodes = draws.random_range(6..=16_u32);
@@ -148,7 +148,7 @@ fn no_choice_of_places_makes_more_rings() {
 }
 
 #[test]
-fn a_spare_costs_one_node_in_five_and_one_in_nine() {
+fn spare_costs_one_node_in_five_or_nine() {
     for (tp, nodes, share) in [(16, 320, 1.0 / 5.0), (32, 720, 1.0 / 9.0)] {
         let fabric = fabric(&format!(
             "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 3, spare_per_ring: 1}}}}\njobs: \
@@ -162,7 +162,7 @@ fn a_spare_costs_one_node_in_five_and_one_in_nine() {
 }
 
 #[test]
-fn a_ring_without_its_spare_is_bypassed_and_regains_it_after_the_repair() {
+fn ring_without_its_spare_is_bypassed_and_regains_it_after_repair() {
     let fabric = fabric(
         "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 40, gpus_per_node: 4, k: 3, spare_per_ring: 1}}\ndeployment: {order: \
          sequential}\njobs: [{name: j, gpus: 64, tp: 16}]\n",
@@ -189,7 +189,7 @@ fn a_ring_without_its_spare_is_bypassed_and_regains_it_after_the_repair() {
 /// The fibres of two hops are dark until a node fails. A failure of such a fibre moves nothing but
 /// is reported.
 #[test]
-fn a_broken_fibre_past_a_node_moves_nothing_and_is_counted() {
+fn failed_passing_fibre_moves_nothing_and_is_counted() {
     let fabric = fabric(
         "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 40, gpus_per_node: 4, k: 3, spare_per_ring: 1}}\n\
          jobs: [{name: j, gpus: 128, tp: 16}]\n",
@@ -215,7 +215,7 @@ fn a_broken_fibre_past_a_node_moves_nothing_and_is_counted() {
 }
 
 #[test]
-fn a_plan_that_claims_a_spare_it_cannot_use_is_refused() {
+fn rejects_a_plan_claiming_an_unusable_spare() {
     let fabric = fabric(
         "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 20, gpus_per_node: 4, k: 2, spare_per_ring: 1}}\ndeployment: {order: \
          sequential}\njobs: [{name: j, gpus: all, tp: 16}]\n",
@@ -243,7 +243,7 @@ fn a_plan_that_claims_a_spare_it_cannot_use_is_refused() {
 }
 
 #[test]
-fn a_spare_without_effect_is_refused_with_what_to_write() {
+fn rejects_a_spare_without_effect_and_suggests_a_fix() {
     let text = "kind: fabric\nversion: 2\nname: x\nhbd: {khop: {nodes: 20, gpus_per_node: 4, k: 2, spare_per_ring: 1}}\njobs: [{name: \
                 j, tp: 2}]\n";
     let (fabric, mistakes) = load("f.yaml", text.as_bytes(), &mut |_| Err(String::new()));

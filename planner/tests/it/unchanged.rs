@@ -50,7 +50,7 @@ fn settings(plan: &Plan) -> String {
 }
 
 #[test]
-fn files_of_version_1_give_the_plans_that_they_gave() {
+fn version_1_files_give_unchanged_plans() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let known = std::fs::read_to_string(folder.join("tests/data/plans-of-version-1.json")).unwrap();
     let known: BTreeMap<String, String> = serde_json::from_str(&known).unwrap();

@@ -55,7 +55,7 @@ fn weights() -> u64 {
 }
 
 #[test]
-fn every_replica_receives_its_share_to_the_byte_and_the_best_takes_least() {
+fn every_replica_receives_its_share_and_the_fastest_method_wins() {
     for (text, replicas) in [
         (by_leaf("migrated_share: 0", 16, 4), 4),
         (by_leaf("weight_sync: {method: shards}", 8, 1), 8),
@@ -85,7 +85,7 @@ fn every_replica_receives_its_share_to_the_byte_and_the_best_takes_least() {
 /// quarter at the rate of its GPUs' interfaces, and no network is quicker than all uplinks of that
 /// half.
 #[test]
-fn one_replica_takes_its_bytes_at_the_rate_of_its_leaves() {
+fn single_replica_is_bound_by_the_rate_of_its_leaves() {
     let choice = choice(&by_leaf("slack: {}", 64, 1));
     for method in &choice.methods {
         let packets = method.packets_ps.expect("served").as_secs_f64();
@@ -109,7 +109,7 @@ fn one_replica_takes_its_bytes_at_the_rate_of_its_leaves() {
 
 /// Checks the figures that docs/rfabric.md states for the shipped file.
 #[test]
-fn the_page_says_what_the_shipped_step_takes() {
+fn page_matches_the_shipped_step() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let read = |file: &str| std::fs::read_to_string(format!("{root}/{file}")).unwrap();
     let choice = choice(&read("topologies/rfabric-2048.yaml"));

@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_tournament_agrees_with_a_scan(
+        fn tournament_matches_a_linear_scan(
             scores in prop::collection::vec(0.0..9.0f64, 1..40),
             changes in prop::collection::vec((0usize..40, 0.0..9.0f64), 0..60),
         ) {

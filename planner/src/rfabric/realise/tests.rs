@@ -38,7 +38,7 @@ fn check_ports(fabric: &ReconfigurableFatTree, realisation: &Realisation) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn every_topology_that_fits_the_ports_is_realised_whole(
+    fn realises_every_topology_that_fits_the_ports(
         leaves in 2u32..=128, switches in 1u32..=32, half in 1u32..=2, seed in 0u64..1_000_000,
     ) {
         let mut spec = spec(leaves, 2);
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn two_banks_of_different_width_are_filled_alike(seed in 0u64..1_000_000) {
+    fn fills_two_banks_of_different_width_evenly(seed in 0u64..1_000_000) {
         let mut spec = spec(24, 8);
         let mut wide = spec.banks[0].clone();
         wide.ports_per_leaf = 4;
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn ports_that_other_jobs_hold_stay_untouched(seed in 0u64..1_000_000) {
+    fn leaves_ports_of_other_jobs_untouched(seed in 0u64..1_000_000) {
         let plain = fabric(12, 8);
         let held = realise(&plain, &random_topology(&plain, seed), &[]).cross_connects;
         let mut spec = spec(12, 8);
@@ -114,7 +114,7 @@ fn fits_somehow(circuits: &[(usize, usize)], free: &mut [Vec<u32>]) -> bool {
 /// Regression test: a failed port used to take a second port with it, so that a leaf lost twice the
 /// failed ports.
 #[test]
-fn with_broken_ports_what_fits_is_placed() {
+fn failed_ports_lose_only_circuits_that_cannot_fit() {
     let (mut possible, mut placed) = (0, 0);
     for seed in 0..2_000 {
         let mut stream = Seed(seed).stream("test.dead", 0);
@@ -178,7 +178,7 @@ fn swap_ends(topology: &mut Topology, times: usize) {
 }
 
 #[test]
-fn a_change_of_topology_keeps_at_least_85_per_cent_of_what_can_stay() {
+fn topology_change_keeps_85_percent_of_reusable_circuits() {
     let fabric = fabric(128, 64);
     let mut topology = Topology::uniform_mesh(&fabric);
     swap_ends(&mut topology, 2_000);

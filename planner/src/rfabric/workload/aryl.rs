@@ -34,7 +34,7 @@ mod tests {
     use crate::rfabric::testing::dense_card;
 
     #[test]
-    fn joining_costs_one_copy_a_rank_and_changes_the_ring() {
+    fn joining_costs_one_copy_per_rank_and_changes_the_ring() {
         let card = dense_card();
         let (old, new) = ([LeafId(0), LeafId(1)], [LeafId(2), LeafId(3)]);
         let demand = join(4, &card, &old, &new);

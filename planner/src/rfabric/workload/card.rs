@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_sizes_come_out() {
+    fn models_have_their_known_sizes() {
         let qwen = ModelCard::named("qwen2.5-72b").unwrap();
         assert_eq!(qwen.weight_bytes().0.div_ceil(1_000_000_000), 146, "145 GB in BF16");
         assert_eq!(qwen.cache_bytes_per_token(), Bytes(320 << 10), "320 KiB a token");

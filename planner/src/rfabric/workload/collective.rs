@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn all_to_all_is_symmetric_and_leaves_out_what_stays() {
+    fn all_to_all_is_symmetric_without_local_traffic() {
         let mut demand = Demand::none(3);
         dispatch_and_combine(&mut demand, &leaves(3), Bytes(600), &[1.0, 2.0, 3.0]);
         assert_eq!(demand.bytes(LeafId(0), LeafId(1)), Bytes(200 + 100));

@@ -71,7 +71,7 @@ mod tests {
         Attention { query_heads: 64, key_value_heads: 8, head_size: 128, element_bytes: 2 };
 
     #[test]
-    fn a_long_document_ships_what_exceeds_the_mean() {
+    fn long_document_ships_its_excess_over_the_mean() {
         let place = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 4 };
         let demand = ATTENTION.balance(4, &place, &[10_000, 2_000, 4_000, 4_000]);
         assert_eq!(demand.bytes(LeafId(0), LeafId(1)), Bytes(3_000 * 80 * 128 * 2));

@@ -87,7 +87,7 @@ mod tests {
     use lightloom_units::id::LeafId;
 
     #[test]
-    fn a_dense_replica_rings_and_a_mixture_exchanges() {
+    fn dense_replica_uses_a_ring_and_a_mixture_exchanges() {
         let place = Place { first_leaf: 2, gpus_per_leaf: 8, gpus: 32 };
         let dense = Generation {
             card: dense_card(),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn migrated_caches_weigh_their_tokens() {
+    fn migrated_caches_have_the_size_of_their_tokens() {
         let pool = Generation {
             card: dense_card(),
             seats: Place { first_leaf: 0, gpus_per_leaf: 8, gpus: 16 }.into(),

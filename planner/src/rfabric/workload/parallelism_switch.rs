@@ -50,7 +50,7 @@ mod tests {
     use lightloom_units::id::LeafId;
 
     #[test]
-    fn halving_a_replica_fetches_what_was_missing() {
+    fn halving_a_replica_fetches_the_missing_weights() {
         let pool = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 4 };
         let card = dense_card();
         let quarter = card.weight_bytes().0 / 4;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn keeping_the_parallelism_moves_nothing() {
+    fn unchanged_parallelism_moves_nothing() {
         let pool = Place { first_leaf: 0, gpus_per_leaf: 2, gpus: 16 };
         assert_eq!(traffic(8, &dense_card(), &pool.into(), 8, 8).total(), Bytes(0));
     }

@@ -54,7 +54,7 @@ mod tests {
     use lightloom_units::id::LeafId;
 
     #[test]
-    fn caches_are_pulled_until_the_room_is_full() {
+    fn caches_are_pulled_until_memory_is_full() {
         let prefill = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 2 };
         let decode = Place { first_leaf: 2, ..prefill };
         let prompts = [0, 1, 0, 1].map(|gpu| Prompt { gpu, tokens: 1_000 });

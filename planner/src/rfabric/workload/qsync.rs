@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn low_precision_on_the_weak_half_shrinks_the_wait() {
+    fn low_precision_on_the_slow_half_shortens_the_wait() {
         let compute = Picoseconds::from_millis(100);
         let mixed = arrivals(compute, &[1.0, 0.5], &[1.0, 1.0]);
         assert_eq!(mixed.slack(), Picoseconds::from_millis(100));

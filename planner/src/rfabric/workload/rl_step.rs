@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_its_phases_and_the_weights_cross_once_a_replica() {
+    fn step_has_its_phases_and_sends_weights_once_per_replica() {
         let phases = step().phases(16).unwrap();
         let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names, ["train+generate", "gradients", "weight-sync", "parallelism-switch"]);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_do_not_fit_are_named() {
+    fn names_sizes_that_do_not_fit() {
         let message = |step: RlStep, leaves| step.phases(leaves).unwrap_err().to_string();
         let too_few = leaf_after_leaf([64, 64], 8, 15).unwrap_err().to_string();
         assert!(too_few.contains("needs 16 leaves"));

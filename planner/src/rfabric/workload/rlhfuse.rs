@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_of_batch_and_cache_decides_how_many_stay() {
+    fn larger_of_batch_and_cache_limits_the_remaining_instances() {
         let tail = Tail { remaining: 16, tokens: 1_000, batch_max: 8, cache: Bytes(100 << 30) };
         assert_eq!(tail.instances(&pool()), 2, "16 samples, 8 a batch");
         // 16 x 1,000 tokens x 320 KiB are 4.9 GiB.

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_have_the_structure_they_are_named_for() {
+    fn shapes_have_their_expected_structure() {
         let peers =
             |demand: &Demand, leaf| demand.flows().filter(|(from, ..)| from.0 == leaf).count();
         assert_eq!(peers(&moe(32, Seed(1)), 9), 7);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_weighs_three_hidden_widths_a_layer() {
+    fn token_has_three_hidden_widths_per_layer() {
         let attention = Place { first_leaf: 0, gpus_per_leaf: 4, gpus: 8 };
         let feed_forward = Place { first_leaf: 2, ..attention };
         let demand = traffic(4, &attention, &feed_forward, 7168, 61, 64);

@@ -35,7 +35,7 @@ mod tests {
     use lightloom_units::id::LeafId;
 
     #[test]
-    fn samples_weigh_eight_bytes_a_token() {
+    fn samples_have_eight_bytes_per_token() {
         let trainer = Place { first_leaf: 0, gpus_per_leaf: 2, gpus: 4 };
         let pool = Place { first_leaf: 2, ..trainer };
         let demand = samples(4, &pool.into(), &trainer.into(), 1_600);

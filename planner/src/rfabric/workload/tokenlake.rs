@@ -61,7 +61,7 @@ mod tests {
         Attention { query_heads: 64, key_value_heads: 8, head_size: 128, element_bytes: 2 };
 
     #[test]
-    fn the_smaller_side_travels() {
+    fn smaller_side_is_transferred() {
         let hit =
             Hit { request: LeafId(0), segment: LeafId(1), query_tokens: 1, segment_tokens: 1_000 };
         let decode = traffic(2, &ATTENTION, &[hit]);

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn tensor_parallelism_within_a_leaf_stays_there() {
+    fn tensor_parallelism_within_a_leaf_sends_nothing() {
         let job = Training { tp: 8, dp: 4, ep: 1, ..training() };
         let mut demand = Demand::none(8);
         job.add_tensor(&mut demand);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn skew_moves_traffic_but_adds_none() {
+    fn skew_moves_traffic_without_adding_any() {
         let even = training().micro_batch_traffic(Demand::none(8)).total().0 as f64;
         let skewed =
             Training { expert_skew: 0.5, ..training() }.micro_batch_traffic(Demand::none(8));
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_of_experts_travel_between_the_ranks_that_hold_the_same() {
+    fn expert_gradients_travel_between_ranks_with_the_same_experts() {
         let total = |ep| {
             let job = Training { pp: 1, dp: 64, ep, ..training() };
             let seats = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 64 }.into();

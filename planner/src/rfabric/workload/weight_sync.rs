@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_crosses_the_cut_once_and_a_star_once_a_replica() {
+    fn tree_crosses_the_cut_once_and_a_star_once_per_replica() {
         let weights = 145_400_000_000;
         let (tree, cut) = case(FanOut::Tree(2));
         assert_eq!((tree.total(), cut), (Bytes(4 * weights), weights));
@@ -157,7 +157,7 @@ mod tests {
 
     /// Indivisible sizes, and tensor parallelism of 4 and 3 against replicas of 6. No byte is lost.
     #[test]
-    fn every_gpu_receives_its_own_shard_to_the_byte() {
+    fn every_gpu_receives_exactly_its_shard() {
         for (tp, pp) in [(4, 2), (3, 2), (8, 3), (1, 1), (24, 1)] {
             let trainer = Place { first_leaf: 0, gpus_per_leaf: 1, gpus: 24 };
             let pool = Generation {
