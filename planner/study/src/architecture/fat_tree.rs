@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_have_as_many_tiers_as_their_end_points_need() {
+    fn tree_has_as_many_tiers_as_its_end_points_need() {
         let tree = FatTree { radix: 64, tiers: None };
         for (gpus, ports) in [(64, 1.0), (65, 3.0), (2_048, 3.0), (2_049, 5.0), (65_536, 5.0)] {
             let bill = bill(tree, gpus).unwrap();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_that_is_too_small_says_where_it_ends() {
+    fn undersized_tree_error_states_its_capacity() {
         let error = bill(FatTree { radix: 64, tiers: None }, 65_537).unwrap_err().to_string();
         assert_eq!(
             error,

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_several_cubes_stays_in_one_superpod() {
+    fn group_of_several_cubes_stays_in_one_superpod() {
         let cluster = Cluster { nodes: 2 * CUBES * CUBE / 4, gpus_per_node: 4 };
         let mut pods = Ironwood.usable(cluster, 72 * CUBE).unwrap();
         assert_eq!(pods.usable_gpus(), 4 * 72 * CUBE);

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bounds_have_their_recalled_values() {
+    fn bounds_have_their_recalled_values() {
         // (GPUs per node, P99 of the node fault ratio, K, recalled %)
         let recalled = [(4, 0.036_7, 2, 7.54), (4, 0.036_7, 3, 0.28), (8, 0.072_2, 2, 25.02)];
         for (gpus_per_node, ratio, k, percent) in recalled {
@@ -278,7 +278,7 @@ mod tests {
     /// 1/5 of the GPUs at TP-16 and 1/9 at TP-32. A second fault in a ring loses it, and a repair
     /// restores it.
     #[test]
-    fn a_spare_node_costs_its_share_and_covers_one_death() {
+    fn spare_node_costs_its_share_and_covers_one_fault() {
         for (nodes, tp, usable) in [(320, 16, 1024), (720, 32, 2560)] {
             let cluster = Cluster { nodes, gpus_per_node: 4 };
             let design = Khop { k: 3, shape: Shape::Ring, has_spares: true };
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_k_faulty_nodes_is_a_break_and_k_minus_one_is_not() {
+    fn run_of_k_failed_nodes_is_a_break_and_k_minus_one_is_not() {
         let cluster = Cluster { nodes: 16, gpus_per_node: 4 };
         for (k, run, usable) in [(2, 1, 56), (2, 2, 48), (3, 2, 56), (3, 3, 48)] {
             let line = Khop { k, shape: Shape::Line, has_spares: false };

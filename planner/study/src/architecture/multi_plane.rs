@@ -83,7 +83,7 @@ mod tests {
 
     /// The three published figures: 131,072 end points, 2/3 of the optics, 3/5 of the switches.
     #[test]
-    fn two_tiers_of_planes_hold_131072_with_two_thirds_of_the_optics() {
+    fn two_tiers_of_planes_hold_131072_gpus_with_two_thirds_of_the_optics() {
         let site = |gpus| Site { gpus, gpus_per_node: 8, nic: NicRate::G800 };
         let counts = |design: &str, gpus| -> Vec<f64> {
             let bill = parse(design).unwrap().bill(&site(gpus)).unwrap();

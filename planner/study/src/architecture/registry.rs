@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_as_shown() {
+    fn design_names_round_trip() {
         let names = [
             "khop:2",
             "khop:3:line",
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_design_lists_those_that_are() {
+    fn unknown_design_error_lists_the_known_ones() {
         for text in [
             "",
             "khop",

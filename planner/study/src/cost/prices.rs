@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_one_price_and_the_range_is_in_order() {
+    fn part_has_one_price_with_an_ordered_range() {
         assert_eq!(mistakes(&[record("dac", 1.0)]), [""; 0]);
         let both = mistakes(&[record("dac", 1.0), record("dac", 2.5)]);
         assert_eq!(both.len(), 2, "{both:?}");

@@ -187,7 +187,7 @@ mod tests {
 
     /// Regression test: 10.45 to 210.94 times with no agreeing case counted as undetermined.
     #[test]
-    fn a_verdict_is_over_all_cases_by_one_rule() {
+    fn one_rule_gives_the_verdict_over_all_cases() {
         let verdict_of = |figures, no_effect| of_figures(figures, no_effect).verdict;
         assert_eq!(verdict_of([2.1, 2.5, 3.0], Some(1.0)), SentenceVerdict::Reproduced);
         assert_eq!(verdict_of([2.1, 4.0, 1.5], Some(1.0)), SentenceVerdict::InPart);
@@ -204,7 +204,7 @@ mod tests {
 
     /// Regression test: without the trace, a sentence counted as impossible to compute.
     #[test]
-    fn a_sentence_that_needs_the_trace_is_no_verdict_without_it() {
+    fn sentence_that_needs_the_trace_has_no_verdict_without_it() {
         let mut section = Section::new("s", Label::Read);
         section.stands_for("t");
         section.needs_faults("c", Unit::Times, near(1.0, 0.1));

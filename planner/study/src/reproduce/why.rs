@@ -170,7 +170,7 @@ mod tests {
 
     /// The product of three factors. Both 2·3 and a single 5 reach 5 to 6, and 10 never does.
     #[test]
-    fn the_fewest_departures_are_found_and_what_never_helps_is_named() {
+    fn finds_the_fewest_departures_and_names_useless_ones() {
         let factors = [vec![1.0, 2.0, 5.0], vec![1.0, 3.0], vec![1.0, 10.0]];
         let why = explain("x", None, PublishedRange::times(5.0, 6.0), three(), |choices| {
             choices.iter().zip(&factors).map(|(choice, factor)| factor[*choice]).product()
@@ -189,7 +189,7 @@ mod tests {
 
     /// A figure within the range needs no departure.
     #[test]
-    fn ours_within_the_range_is_the_only_minimal_set() {
+    fn figure_within_the_range_needs_no_departure() {
         let why = explain("x", None, PublishedRange::times(0.0, 1.0), three(), |_| 1.0);
         assert_eq!(why.minimal.len(), 1);
         assert!(why.minimal[0].departures.is_empty() && why.never.is_empty());

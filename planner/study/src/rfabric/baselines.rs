@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beats_the_non_blocking_tree_and_the_schedule_beats_the_fixed_circuits() {
+    fn no_network_beats_the_non_blocking_tree_and_planning_beats_fixed_circuits() {
         let mut spec = spec(32, 16);
         spec.gpus_per_leaf = 16;
         let fabric = ReconfigurableFatTree::new(spec).unwrap();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_at_a_quarter_costs_what_the_reference_counts() {
+    fn core_at_a_quarter_has_the_part_counts_of_the_reference() {
         let mut spec = spec(16, 8);
         spec.gpus_per_leaf = 8;
         spec.electrical.rate_per_leaf = BitsPerSecond::from_gbps(3_200);

@@ -27,7 +27,7 @@ fn file(designs: &str, more: &str) -> String {
 
 /// Without faults every GPU always computes, so the price is cost ÷ (peak · MFU).
 #[test]
-fn without_faults_the_price_is_cost_over_peak() {
+fn fault_free_price_is_cost_over_peak() {
     let (question, mistakes) = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes());
     assert!(mistakes.is_empty(), "{mistakes:?}");
     let answer = buy(&question.unwrap(), &prices(), None, Seed(1)).unwrap();
@@ -67,7 +67,7 @@ fn corner(prices: &PriceList, high: &BTreeSet<&str>) -> PriceList {
 /// Repeats the calculation with every combination of low and high prices. The extremes must match
 /// the stated range.
 #[test]
-fn what_price_ranges_leave_open_is_what_all_their_ends_come_to() {
+fn price_ranges_match_every_combination_of_extremes() {
     let prices = prices();
     let designs: Vec<_> = ["khop:2", "nvl:72"].map(|name| parse(name).unwrap()).into();
     let site = Site { gpus: 256, gpus_per_node: 4, nic: NicRate::G400 };
@@ -106,7 +106,7 @@ fn what_price_ranges_leave_open_is_what_all_their_ends_come_to() {
 }
 
 #[test]
-fn what_cannot_be_bought_is_named() {
+fn names_designs_that_cannot_be_bought() {
     let said = |designs: &str, more: &str| -> String {
         let (question, mistakes) = load_buy("t.yaml", file(designs, more).as_bytes());
         let Some(question) = question else {
@@ -152,7 +152,7 @@ fn what_cannot_be_bought_is_named() {
 /// Copies 20,000 minutes apart, in addition to checkpoints every half hour, lose no more than
 /// checkpoints without copies.
 #[test]
-fn answers_are_taken_in_all_their_range_and_refused_beyond() {
+fn accepts_answers_in_range_and_rejects_others() {
     let said = |answer: &str| {
         let text = file(&format!("{{design: nvl:72, answer: {answer}}}"), "");
         let text = text.replace("gpus: 256, ", "gpus: 128, ").replace("1000000000", "100");
@@ -190,7 +190,7 @@ fn answers_are_taken_in_all_their_range_and_refused_beyond() {
 /// Two designs with the same cost win together, in every draw and at every fault rate, independent
 /// of their order.
 #[test]
-fn the_answer_does_not_depend_on_the_order_of_the_designs() {
+fn answer_does_not_depend_on_design_order() {
     // The larger domain also leaves no remainder: without significant faults both do the same at
     // different cost.
     let designs = [
@@ -233,7 +233,7 @@ fn the_answer_does_not_depend_on_the_order_of_the_designs() {
 
 /// The winner's distance to the next design is a share of that design's cost.
 #[test]
-fn below_the_next_is_a_share_of_the_next() {
+fn margin_is_a_share_of_the_next_design() {
     let text = file("{design: khop:2}, {design: nvl:72}", "").replace("gpus: 256, ", "gpus: 128, ");
     let answer = buy(&load_buy("t.yaml", text.as_bytes()).0.unwrap(), &prices(), None, Seed(1));
     let answer = answer.unwrap();
@@ -243,7 +243,7 @@ fn below_the_next_is_a_share_of_the_next() {
 }
 
 #[test]
-fn a_ring_wins_the_dense_workload_and_loses_the_one_of_experts() {
+fn ring_wins_the_dense_workload_and_loses_the_expert_workload() {
     let answer = |name: &str| {
         let path = format!("{}/../../topologies/{name}", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(path).unwrap().replace("gpus: 131072", "gpus: 81920");
@@ -269,7 +269,7 @@ fn a_ring_wins_the_dense_workload_and_loses_the_one_of_experts() {
 /// a quarter of its rate. If the slowdown of the largest job costs more than the affected GPUs,
 /// those are taken out of service.
 #[test]
-fn a_part_that_fails_costs_each_design_what_it_does_without_it() {
+fn failed_part_costs_each_design_its_specific_loss() {
     let shares = |design: &str, network: &str, part: &str, exchange: f64| {
         let text = file(&format!("{{design: {design}, network: \"{network}\"}}"), "")
             .replace(
@@ -318,7 +318,7 @@ fn a_part_that_fails_costs_each_design_what_it_does_without_it() {
 /// 4,096 servers are drawn from 400. Their faults occur on the same days, but each at a different
 /// instant.
 #[test]
-fn copies_of_a_server_of_the_trace_do_not_fail_at_one_instant() {
+fn copies_of_a_trace_server_fail_at_different_instants() {
     let text = file("{design: khop:2}", "")
         .replace("gpus: 256\n", "gpus: 32768\n")
         .replace("exponential: {node_mtbf_days: 1000000000, repair_hours: 1}", "published: {}");
@@ -337,7 +337,7 @@ fn copies_of_a_server_of_the_trace_do_not_fail_at_one_instant() {
 /// The step of a planned job: its exposed communication over its seconds, its MFU, and no other
 /// values in the file.
 #[test]
-fn the_step_is_that_of_the_planned_job() {
+fn takes_the_step_of_the_planned_job() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 32, "ep": 32, "step_seconds": 5.0, "mfu": 0.4, "tp_exposed_seconds": 1.0,
         "ep_exposed_seconds": 0.5, "dp_exposed_seconds": 0.25}]}"#;
     let planned: PlannedSteps = serde_json::from_str(planned).unwrap();
@@ -366,7 +366,7 @@ fn the_step_is_that_of_the_planned_job() {
 
 /// Regression test: a step with other group sizes than the workload's was accepted.
 #[test]
-fn a_step_of_other_groups_is_refused() {
+fn rejects_a_step_with_other_group_sizes() {
     let planned = r#"{"model": "m", "accelerator": "h100", "rows": [{"arch": "dgx", "gpus": 64, "tp": 8, "ep": 1, "step_seconds": 5.0, "mfu": 0.4,
         "tp_exposed_seconds": 1.0, "ep_exposed_seconds": 0.5, "dp_exposed_seconds": 0.25}]}"#;
     let planned: PlannedSteps = serde_json::from_str(planned).unwrap();
@@ -378,7 +378,7 @@ fn a_step_of_other_groups_is_refused() {
 
 /// Regression test: with one node per ToR all hops of a ring cross, but they were free.
 #[test]
-fn with_a_node_a_tor_every_hop_crosses() {
+fn every_hop_crosses_with_one_node_per_tor() {
     let share = |nodes_per_tor: u32| {
         let step = format!(
             "step: {{data_parallel: 0.1, cross_tor_slowdown: 3, nodes_per_tor: {nodes_per_tor}, "
@@ -393,7 +393,7 @@ fn with_a_node_a_tor_every_hop_crosses() {
 
 /// One of K hops is lit, so a fault of another fibre has no effect.
 #[test]
-fn a_dark_fibre_slows_no_ring() {
+fn dark_fibre_slows_no_ring() {
     let site = Site { gpus: 256, gpus_per_node: 4, nic: NicRate::G400 };
     let slower = PartLoss::Slower { share: 0.25, around: Some(1) };
     let lost = |part: &str| parse("khop:4").unwrap().without(part, &site);

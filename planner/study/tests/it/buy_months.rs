@@ -34,7 +34,7 @@ fn rules(tp: u32) -> Rules {
 
 /// One job, unlimited spares, and repair longer than the window give T. Daly's renewal formula.
 #[test]
-fn exponential_faults_give_the_renewal_formula() {
+fn exponential_faults_match_the_renewal_formula() {
     let (nodes, used) = (4_000_u32, 1_000_u32);
     let cluster = Cluster { nodes, gpus_per_node: 4 };
     let mut random = Seed(5).stream("renewal", 0);
@@ -223,7 +223,7 @@ fn replayed(months: &[Value]) -> Option<Vec<Value>> {
 }
 
 #[test]
-fn two_hundred_months_are_what_a_replay_in_python_says() {
+fn two_hundred_months_match_a_python_replay() {
     let cases: Vec<(Value, Spent)> = (0..200)
         .map(|seed| {
             let mut random = Seed(seed).stream("rules", 0);
@@ -276,7 +276,7 @@ fn every_gpu_picosecond_is_in_one_account() {
 
 /// Three kinds of jobs, of which any waiting job would fit in the free GPUs, so none ever waits.
 #[test]
-fn nothing_waits_where_the_load_fits() {
+fn no_job_waits_when_the_load_fits() {
     let window = 30 * DAY;
     let arrivals = (0..60)
         .map(|number| Arrival {
@@ -295,7 +295,7 @@ fn nothing_waits_where_the_load_fits() {
 /// 40 of 60 GPUs are used for a day, and a job of 48 waits. A job of 16 that ends before then runs;
 /// one of 16 that does not would delay it.
 #[test]
-fn a_short_job_runs_before_a_large_one_that_waits_and_a_long_one_does_not() {
+fn backfills_short_jobs_without_delaying_a_large_one() {
     let finished_in = |work_ms: u64, window: u64| {
         let arrivals = [(0, 40, DAY), (1, 48, DAY), (2, 16, work_ms)]
             .map(|(at_ms, gpus, work_ms)| Arrival { at_ms, gpus, work_ms });
@@ -313,7 +313,7 @@ fn a_short_job_runs_before_a_large_one_that_waits_and_a_long_one_does_not() {
 /// A second node fails in a domain whose only spare is in use. The job continues on other nodes
 /// from its in-memory copies.
 #[test]
-fn copies_in_memory_need_no_spare_in_the_domain() {
+fn in_memory_copies_need_no_spare_in_the_domain() {
     let fault = |node, at| (NodeId(node), TraceTime(at), TraceTime(3 * DAY));
     let faults = [fault(0, DAY), fault(1, DAY + DAY / 2)];
     let faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(3 * DAY), faults);
@@ -333,7 +333,7 @@ fn copies_in_memory_need_no_spare_in_the_domain() {
 /// For two policies, or two responses to a fault, of one design the figures differ whenever a fault
 /// hits a job.
 #[test]
-fn a_policy_changes_a_figure_wherever_it_changes_what_happens() {
+fn policies_differ_whenever_a_fault_hits_a_job() {
     let fault = |node| (NodeId(node), TraceTime(DAY), TraceTime(2 * DAY));
     let faults = Timeline::from_intervals(CLUSTER.nodes, TraceTime(3 * DAY), [fault(0)]);
     let hits = vec![0.1; faults.changes().len()];

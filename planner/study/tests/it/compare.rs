@@ -51,7 +51,7 @@ fn near(what: &str, ours: f64, published: f64, tolerance: f64) {
 }
 
 #[test]
-fn mean_waste_on_the_trace_is_the_recalled_one() {
+fn mean_waste_on_the_trace_matches_the_recalled_one() {
     let Some(source) = public_trace() else { return };
     let samples = source.samples(R4, 40, Seed(1)).unwrap();
     let names = ["khop:2", "khop:3", "big-switch", "nvl:72", "tpuv4"];
@@ -68,7 +68,7 @@ fn mean_waste_on_the_trace_is_the_recalled_one() {
 /// by TP size. Both are means of 40 samples, so they may differ by a few standard errors of such a
 /// mean, plus the rounding of the table.
 #[test]
-fn the_whole_table_of_means_is_reproduced() {
+fn reproduces_the_whole_table_of_means() {
     let Some(source) = public_trace() else { return };
     let samples = source.samples(R4, 40, Seed(2)).unwrap();
     let names = MEAN_WASTE_PERCENT.map(|(name, _)| name);
@@ -85,7 +85,7 @@ fn the_whole_table_of_means_is_reproduced() {
 }
 
 #[test]
-fn quantiles_and_waiting_are_reproduced() {
+fn reproduces_quantiles_and_waiting() {
     let Some(source) = public_trace() else { return };
     let samples = source.samples(R4, 40, Seed(3)).unwrap();
     let names = ["big-switch", "khop:2", "nvl:72", "nvl:576", "tpuv4"];
@@ -115,7 +115,7 @@ fn quantiles_and_waiting_are_reproduced() {
 }
 
 #[test]
-fn nodes_of_eight_gpus_are_reproduced() {
+fn reproduces_eight_gpu_nodes() {
     let Some(source) = public_trace() else { return };
     let samples = source.samples(R8, 40, Seed(4)).unwrap();
     let faults = NodeFaultRatio::of(&samples);
@@ -137,7 +137,7 @@ fn nodes_of_eight_gpus_are_reproduced() {
 }
 
 #[test]
-fn independent_faults_waste_what_the_study_found() {
+fn waste_of_independent_faults_matches_the_study() {
     let names = ["big-switch", "khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4"];
     let table: [(f64, [f64; 7]); 4] = [
         (0.0, [0.0, 0.0, 0.0, 11.11, 11.11, 0.0, 0.0]),
@@ -160,7 +160,7 @@ fn independent_faults_waste_what_the_study_found() {
 }
 
 #[test]
-fn without_faults_only_arithmetic_wastes() {
+fn fault_free_waste_is_only_arithmetic() {
     let samples = FaultSource::Independent(0.0).samples(R4, 1, Seed(0)).unwrap();
     let rows = rows(R4, &["nvl:36", "nvl:72", "khop:2", "nvl:576", "tpuv4"], &[16, 32], &samples);
     for tp in [16, 32] {
@@ -176,7 +176,7 @@ fn without_faults_only_arithmetic_wastes() {
 }
 
 #[test]
-fn a_group_that_never_fits_is_a_row_that_says_so() {
+fn group_that_never_fits_is_a_row_with_the_reason() {
     let samples = FaultSource::Independent(0.01).samples(R4, 2, Seed(0)).unwrap();
     let rows = rows(R4, &["nvl:36", "dgx", "khop:2", "khop:5"], &[64, 6, 10_000], &samples);
     let reason = |arch: &str, tp| {
@@ -192,7 +192,7 @@ fn a_group_that_never_fits_is_a_row_that_says_so() {
 }
 
 #[test]
-fn the_simulation_stays_below_both_bounds_of_theory() {
+fn simulation_stays_below_both_theoretical_bounds() {
     let excess_allowed = |row: &Figures| {
         let bounds = row.bounds.expect("a k-hop ring has bounds");
         assert!(row.waste_mean <= bounds.derived + bounds.remainder, "{row:?}");
@@ -209,7 +209,7 @@ fn the_simulation_stays_below_both_bounds_of_theory() {
 }
 
 #[test]
-fn the_result_is_the_same_on_any_number_of_threads() {
+fn comparison_does_not_depend_on_thread_count() {
     let run = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
@@ -225,7 +225,7 @@ fn the_result_is_the_same_on_any_number_of_threads() {
 
 /// A replay of our own by another program: all 400 servers of eight GPUs, 20 random orders.
 #[test]
-fn whole_servers_waste_what_the_yardstick_says() {
+fn waste_of_whole_servers_matches_the_reference() {
     let Some(source) = public_trace() else { return };
     let cluster = Cluster { nodes: 400, gpus_per_node: 8 };
     let samples = source.samples(cluster, 20, Seed(7)).unwrap();

@@ -209,7 +209,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn the_fast_comparison_agrees_with_the_definitions(
+    fn fast_comparison_agrees_with_the_definitions(
         nodes in 1_u32..40,
         gpus_per_node in prop::sample::select(vec![1_u32, 2, 3, 4, 8]),
         tp in prop::sample::select(vec![1_u32, 2, 3, 4, 6, 8, 12, 16, 32, 64, 96]),

@@ -47,7 +47,7 @@ fn near(what: &str, ours: f64, published: f64, tolerance: f64) {
 }
 
 #[test]
-fn the_recalled_table_comes_out_to_the_cent_and_the_hundredth_of_a_watt() {
+fn recalled_table_matches_to_the_cent_and_hundredth_of_a_watt() {
     // GB/s, $/GPU, $/GB/s, W/GPU, W/GB/s
     let table = [
         ("tpuv4", [300.0, 1_567.20, 5.22, 19.39, 0.06]),
@@ -71,7 +71,7 @@ fn the_recalled_table_comes_out_to_the_cent_and_the_hundredth_of_a_watt() {
 }
 
 #[test]
-fn nodes_of_eight_gpus_follow_the_general_formula() {
+fn eight_gpu_nodes_follow_the_general_formula() {
     let rows = rows(&["khop:2", "khop:3", "khop:4", "khop:8"], &site(8, NicRate::G400));
     for (row, k) in rows.iter().zip([2.0, 3.0, 4.0, 8.0]) {
         let cost = 8.0 * k / 8.0 * 606.8 + 2.0 * (8.0 - k) / 8.0 * 199.6;
@@ -86,14 +86,14 @@ fn nodes_of_eight_gpus_follow_the_general_formula() {
 }
 
 #[test]
-fn interconnect_costs_31_percent_of_nvl_72() {
+fn ring_interconnect_costs_31_percent_of_nvl_72() {
     let rows = rows(&["khop:2", "nvl:72"], &site(4, NicRate::G400));
     let [ring, switch] = [0, 1].map(|i| figures(&rows[i]).cost_per_gbytes_per_s_usd);
     near("share", ring / switch, 0.31, 0.005);
 }
 
 #[test]
-fn public_counts_come_out_of_the_designs() {
+fn designs_have_the_public_part_counts() {
     let rows = rows(&["nvl:72", "tpuv4"], &site(4, NicRate::G400));
     let count = |row: usize, part: &str| {
         figures(&rows[row]).bill.iter().find(|line| line.part == part).unwrap().count_per_gpu
@@ -140,7 +140,7 @@ fn data_centre_networks_have_the_derived_bills() {
 }
 
 #[test]
-fn what_cannot_be_priced_is_a_row_that_says_so() {
+fn design_without_a_price_is_a_row_with_the_reason() {
     let site = Site { gpus: 131_072, ..site(8, NicRate::G400) };
     let rows = rows(&["fat-tree:64", "dgx", "khop:9"], &site);
     let reason = |row: &CostRow| match &row.outcome {
@@ -156,7 +156,7 @@ fn what_cannot_be_priced_is_a_row_that_says_so() {
 }
 
 #[test]
-fn a_missing_part_names_the_designs_that_need_it() {
+fn missing_part_names_the_designs_that_need_it() {
     let without = |part: &str| {
         let kept = SHIPPED.split_inclusive("- part: ").filter(|piece| !piece.starts_with(part));
         let text: String = kept.collect();
@@ -180,7 +180,7 @@ fn low_and_high_prices_bracket_the_mean() {
 }
 
 #[test]
-fn a_swing_is_the_count_times_the_range_and_orders_are_told() {
+fn swing_is_count_times_price_range_and_shows_order_changes() {
     let rows = rows(&["khop:3", "tpuv4", "nvl:72"], &site(4, NicRate::G400));
     let effects = sensitivity(&rows, &shipped());
     let ocstrx = effects.iter().find(|effect| effect.part == "ocstrx-800g").unwrap();
@@ -194,7 +194,7 @@ fn a_swing_is_the_count_times_the_range_and_orders_are_told() {
 }
 
 #[test]
-fn waste_makes_gpus_dearer() {
+fn waste_raises_the_price_per_usable_gpu() {
     near("usable", cost_per_usable_gpu(1_000.0, 200, 160.0).unwrap(), 1_250.0, 1e-9);
     assert_eq!(cost_per_usable_gpu(1_000.0, 200, 0.0), None, "nothing is usable");
     let cluster = Cluster { nodes: 720, gpus_per_node: 4 };

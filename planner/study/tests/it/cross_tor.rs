@@ -22,7 +22,7 @@ fn shares(nodes_per_tor: u32, job_share: f64, ratios: &[f64]) -> Vec<CrossTorPoi
 }
 
 #[test]
-fn hardly_anything_crosses_below_7_percent_where_alignment_is_feasible() {
+fn traffic_hardly_crosses_tors_while_alignment_is_feasible() {
     // (nodes per ToR, job share, maximum fault ratio)
     for (nodes_per_tor, job_share, up_to) in [(2, 0.85, 0.065), (4, 0.75, 0.05), (4, 0.85, 0.02)] {
         assert!(up_to < aligned_limit(job_share, nodes_per_tor));
@@ -37,7 +37,7 @@ fn hardly_anything_crosses_below_7_percent_where_alignment_is_feasible() {
 }
 
 #[test]
-fn beyond_the_limit_traffic_crosses_and_so_does_the_bound() {
+fn crossing_traffic_beyond_the_limit_matches_its_bound() {
     for point in shares(2, 0.85, &[0.10]) {
         assert!(point.node_fault_ratio > aligned_limit(0.85, 2));
         assert!(point.orchestrated_mean > 0.01, "{point:?}");
@@ -47,7 +47,7 @@ fn beyond_the_limit_traffic_crosses_and_so_does_the_bound() {
 }
 
 #[test]
-fn the_feasible_limit_has_its_derived_values() {
+fn feasible_limit_has_its_derived_values() {
     for (p, share, percent) in [(2, 0.85, 7.8), (4, 0.75, 6.9), (8, 0.80, 2.8), (16, 0.90, 0.7)] {
         assert!((100.0 * aligned_limit(share, p) - percent).abs() < 0.05, "{p} {share}");
     }

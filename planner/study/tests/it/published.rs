@@ -16,7 +16,7 @@ fn differing(prices: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_quoted_from_memory_comes_out_and_a_dollar_more_does_not() {
+fn published_costs_are_reproduced_and_sensitive_to_one_dollar() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../topologies/prices.yaml");
     let shipped = std::fs::read_to_string(path).unwrap();
     assert_eq!(differing(&shipped), Vec::<String>::new());

@@ -9,7 +9,7 @@ const FABRIC: &str = include_str!("../../../../topologies/rfabric-2048.yaml");
 const PRICES: &str = include_str!("../../../../topologies/prices.yaml");
 
 #[test]
-fn the_acceptance_list_says_what_comes_out_and_what_does_not() {
+fn acceptance_list_states_which_claims_are_reproduced() {
     let mut read = |name: &str| Err(format!("no {name}"));
     let (fabric, mistakes) =
         lightloom_planner::load("rfabric-2048.yaml", FABRIC.as_bytes(), &mut read);

@@ -27,7 +27,7 @@ fn row(design: &str, usd: f64) -> Row {
 
 /// Regression test: a lead of 2 % in one draw was stated without the four other draws.
 #[test]
-fn a_lead_that_a_draw_turns_round_is_no_lead() {
+fn lead_reversed_by_one_draw_is_not_a_lead() {
     let said = |draws: &[[f64; 2]]| {
         let rows = |usd: &[f64; 2]| vec![row("b", usd[1]), row("a", usd[0])];
         let mut here = rows(&draws[0]);
@@ -94,7 +94,7 @@ fn sentence_names_the_price_at_which_another_offered_design_wins() {
 }
 
 #[test]
-fn price_at_which_a_design_wins_is_where_it_is_as_cheap_as_the_cheapest() {
+fn winning_price_matches_the_cheapest_design() {
     let with_part = |design: &str, usd: f64, part: f64| Row {
         parts: vec![("gpu".to_owned(), part)],
         ..row(design, usd)
