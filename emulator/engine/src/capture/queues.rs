@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_add_up_and_classes_stay_apart() {
+    fn merged_histograms_add_up_and_keep_classes_separate() {
         let mut one = QueueHistograms::new(vec![0, 1, 1]);
         let mut other = one.clone();
         for bytes in 0..100 {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_holds_what_a_histogram_of_three_digits_does_not_keep_apart() {
+    fn histogram_bars_match_three_significant_digits() {
         let histogram = Histogram::<u64>::new_with_bounds(1, MOST_BYTES, DIGITS).unwrap();
         let near = |bytes: u64| [bytes.saturating_sub(1), bytes, bytes + 1];
         let bytes = (0..33).flat_map(|bit| near(1 << bit)).chain((0..5_000).map(|n| n * 857_431));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_again_is_counted_as_often() {
+    fn repeated_stretch_counts_each_repetition() {
         let come = |queues: &mut QueueHistograms| {
             for bytes in 0..50 {
                 queues.record(LinkId(0), Bytes(4_096 * (bytes / 2)));

@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_earliest_is_the_first_of_the_least(
+        fn earliest_is_the_first_of_equal_minima(
             begin in prop::collection::vec(0u64..9, 1..20),
             changes in prop::collection::vec((0usize..20, 0u64..9), 0..40),
         ) {

@@ -168,7 +168,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn networks_sort_everything() {
+    fn sorting_networks_sort_every_input() {
         // By the zero-one principle, a network that sorts all sequences of zeros and ones sorts
         // every sequence (TAOCP 3, 5.3.4, theorem Z).
         for bits in 0u32..1 << 16 {
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lists_keep_apart_and_in_order(
+        fn lists_stay_separate_and_ordered(
             pushed in prop::collection::vec((0usize..3, 0u64..1 << 40), 0..300),
         ) {
             let mut lists = Lists::new(3);
@@ -203,7 +203,7 @@ mod tests {
         }
 
         #[test]
-        fn two_lists_come_with_an_end(one: Vec<u32>, other: Vec<u32>) {
+        fn taking_two_lists_appends_sentinels(one: Vec<u32>, other: Vec<u32>) {
             let mut lists = Lists::new(4);
             let mut adding = lists.with_room(one.len() + other.len());
             let mut wanted = [one, other].map(|keys| keys.into_iter().map(u64::from).collect::<Vec<_>>());

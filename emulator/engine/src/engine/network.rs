@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_emulated_is_refused_by_name() {
+    fn rejects_unsupported_networks_by_name() {
         let good = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
         let build = |spec: LinkSpec, same: bool| {
             let mut builder = NetworkBuilder::new();

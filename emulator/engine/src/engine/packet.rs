@@ -215,13 +215,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_packet_takes_16_bytes() {
+    fn packet_takes_16_bytes() {
         assert_eq!(size_of::<Packet>(), 16);
     }
 
     proptest! {
         #[test]
-        fn fields_keep_to_themselves(
+        fn packet_fields_do_not_overlap(
             (cursor, sequence) in (0..MOST_CURSORS - 1, 0..1u32 << 31),
             (extra, flags) in (any::<u16>(), 0u16..1 << 11),
             (start, later) in (0u64..1 << 60, 0u64..1 << HORIZON_BITS),

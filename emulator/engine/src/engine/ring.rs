@@ -170,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn is_a_queue(steps in prop::collection::vec((0u32..20, 0usize..20), 1..60)) {
+        fn packet_fifo_matches_a_queue(steps in prop::collection::vec((0u32..20, 0usize..20), 1..60)) {
             let (mut ring, mut model) = (PacketFifo::default(), VecDeque::new());
             let mut number = 0;
             for (pushed, popped) in steps {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_fat_tree_has_the_published_size() {
+    fn full_fat_tree_has_the_published_size() {
         for (radix, hosts, switches) in [(4, 16, 20), (8, 128, 80), (16, 1_024, 320)] {
             let mut builder = NetworkBuilder::new();
             assert_eq!(FatTree::full(radix, link()).build_into(&mut builder).len(), hosts);

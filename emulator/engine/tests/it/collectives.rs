@@ -61,7 +61,7 @@ fn textbook(kind: CollectiveKind, ranks: u64, size: Bytes, link: LinkSpec) -> Pi
 }
 
 #[test]
-fn one_direction_takes_exactly_the_textbook_time() {
+fn one_directional_ring_matches_the_textbook_time() {
     for kind in
         [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::AllGather]
     {
@@ -79,7 +79,7 @@ fn one_direction_takes_exactly_the_textbook_time() {
 }
 
 #[test]
-fn both_directions_cost_half_and_their_acknowledgements() {
+fn bidirectional_ring_halves_the_time_plus_acknowledgements() {
     let link = gbps(400, 500);
     let (mut engine, members) = ring_engine(32, |_| link);
     let size = Bytes(1 << 30);
@@ -98,7 +98,7 @@ fn both_directions_cost_half_and_their_acknowledgements() {
 }
 
 #[test]
-fn a_slow_edge_holds_up_the_whole_ring_as_the_ideal_says() {
+fn slow_edge_delays_the_whole_ring_as_predicted() {
     let edge = |i: usize| if i == 3 { gbps(100, 2_000) } else { gbps(400, 500) };
     let (mut engine, members) = ring_engine(8, edge);
     let (on, ring) =
@@ -131,7 +131,7 @@ fn two_hops(packets: u64) -> u64 {
 }
 
 #[test]
-fn halving_and_doubling_takes_the_sum_of_its_steps() {
+fn halving_doubling_takes_the_sum_of_its_steps() {
     let (mut engine, members) = star_engine(8);
     let size = Bytes(8 * 100 * 4_032);
     let schedule = HalvingDoubling { ranks: 8, size }.schedule().unwrap();
@@ -147,7 +147,7 @@ fn halving_and_doubling_takes_the_sum_of_its_steps() {
 }
 
 #[test]
-fn a_pairwise_all_to_all_keeps_every_port_busy_and_at_once_is_no_faster() {
+fn pairwise_all_to_all_matches_simultaneous_exchange() {
     let run = |exchange| {
         let (mut engine, members) = star_engine(16);
         let size = Bytes(16 * 50 * 4_032);
@@ -166,7 +166,7 @@ fn a_pairwise_all_to_all_keeps_every_port_busy_and_at_once_is_no_faster() {
 }
 
 #[test]
-fn a_broadcast_down_a_tree_takes_its_depth_and_its_pieces() {
+fn tree_broadcast_time_follows_depth_and_pieces() {
     let (mut engine, members) = star_engine(7);
     let pieces = 20;
     let tree = Tree {
@@ -221,7 +221,7 @@ fn two_networks(groups: usize, ranks: usize) -> (Engine, Vec<Vec<VertexId>>) {
 }
 
 #[test]
-fn the_hierarchical_all_reduce_goes_through_its_three_phases() {
+fn hierarchical_all_reduce_runs_three_phases() {
     let (mut engine, groups) = two_networks(4, 8);
     let size = Bytes(16 << 20);
     let hierarchical = Hierarchical { groups: vec![8; 4], size };
@@ -246,7 +246,7 @@ fn the_hierarchical_all_reduce_goes_through_its_three_phases() {
 }
 
 #[test]
-fn a_cancelled_collective_stops_and_another_takes_its_place() {
+fn another_collective_replaces_a_cancelled_one() {
     let (mut engine, members) = ring_engine(8, |_| gbps(400, 500));
     let (on, ring) =
         collective(CollectiveKind::AllReduce, &members, Bytes(64 << 20), Directions::Both);
@@ -271,7 +271,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_single_message_takes_the_closed_form(
+    fn single_message_takes_the_closed_form(
         hops in prop::collection::vec((prop::sample::select(vec![25u64, 33, 100, 400]), 50u64..3_000), 1..6),
         size in 0u64..60_000,
         (cut_through, host_delay) in (any::<bool>(), 0u64..2_000),
@@ -305,7 +305,7 @@ proptest! {
 }
 
 #[test]
-fn bruck_and_binary_exchanges_take_their_closed_form_between_equal_hosts() {
+fn bruck_and_binary_exchanges_match_their_closed_form() {
     // One switch: a host sends to one other a step, and none waits.
     for (exchange, ranks) in [(Exchange::Bruck, 16), (Exchange::Binary, 16), (Exchange::Bruck, 12)]
     {
@@ -334,7 +334,7 @@ fn bruck_and_binary_exchanges_take_their_closed_form_between_equal_hosts() {
 }
 
 #[test]
-fn the_torus_all_reduce_uses_every_dimension_all_the_time() {
+fn torus_all_reduce_uses_all_dimensions_concurrently() {
     for sides in [vec![4, 4, 4], vec![4, 4], vec![3, 5, 2], vec![8]] {
         let torus = Torus { sides: sides.clone(), link: link() };
         let mut builder = NetworkBuilder::new();
@@ -364,7 +364,7 @@ fn the_torus_all_reduce_uses_every_dimension_all_the_time() {
 }
 
 #[test]
-fn an_incast_takes_what_the_last_link_takes() {
+fn incast_time_is_set_by_the_last_link() {
     let mut builder = NetworkBuilder::new();
     let hosts: Vec<_> = (0..9).map(|_| builder.add(VertexRole::Host)).collect();
     let switch = builder.add(VertexRole::Switch);

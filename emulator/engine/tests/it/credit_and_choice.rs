@@ -36,7 +36,7 @@ fn settings(congestion: CongestionControl, balance: Balance) -> EngineSettings {
 /// A flow whose answers go by a cable that is dark for 900 µs may lose that time and no more: what is left of it goes at
 /// full rate when the cable is back. It went on with a packet a round trip, for 137 ms.
 #[test]
-fn credit_that_was_lost_is_replaced_when_a_cable_is_back() {
+fn lost_credit_is_replaced_after_cable_repair() {
     let shape = LeafSpine {
         leaves: 2,
         spines: 8,
@@ -101,7 +101,7 @@ fn times_the_bound(radix: u32, balance: Balance, seed: u64) -> f64 {
 /// Ties went to the port at `sequence / stride`, and the least busy port was the same for each packet of a flow as long as
 /// packets came in one rhythm: flows met again and again, for 1.6 to 2.7 times the bound.
 #[test]
-fn switches_that_choose_carry_random_permutations_near_their_bound() {
+fn adaptive_switches_carry_permutations_near_their_bound() {
     for (radix, seeds) in [(4, 20), (8, 6)] {
         let times: Vec<f64> =
             (0..seeds).map(|seed| times_the_bound(radix, Balance::Adaptive, seed)).collect();

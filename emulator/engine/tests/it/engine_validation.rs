@@ -189,7 +189,7 @@ fn table(rows: &[Row]) -> String {
 }
 
 #[test]
-fn every_closed_form_is_met_to_the_picosecond_or_to_its_acknowledgements() {
+fn runs_match_every_closed_form_within_its_slack() {
     for row in rows() {
         let most = row.expected * (1_000 + row.slack) / 1_000;
         assert!(
@@ -203,7 +203,7 @@ fn every_closed_form_is_met_to_the_picosecond_or_to_its_acknowledgements() {
 }
 
 #[test]
-fn the_page_shows_what_the_engine_does() {
+fn validation_page_matches_the_engine() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (kept, after) = rest.split_once(END).unwrap();

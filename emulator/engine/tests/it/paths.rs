@@ -67,7 +67,7 @@ fn all_shortest(
 
 proptest! {
     #[test]
-    fn flows_take_shortest_paths_over_what_is_up(case in drawn(), paths in 1u16..9) {
+    fn flows_take_shortest_available_paths(case in drawn(), paths in 1u16..9) {
         let network = network(&case);
         let hosts: Vec<VertexId> = (0..network.vertex_count())
             .map(VertexId::from_index)

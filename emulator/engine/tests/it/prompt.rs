@@ -87,7 +87,7 @@ proptest! {
     /// Relays of which no two begin at one host, so that no two flows take turns there; they meet in the switch, where
     /// packets are lost.
     #[test]
-    fn a_caller_sends_at_the_instant_at_which_gates_open(
+    fn caller_sends_the_instant_a_gate_would_open(
         cables in prop::collection::vec((50u64..400, 1u64..900), 3..6),
         sizes in prop::collection::vec(1u64..200_000, 1..9),
         delay in prop_oneof![Just(0u64), 1u64..2_000],
@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn ends_of_one_instant_are_all_reported_before_time_goes_on() {
+fn reports_simultaneous_ends_before_time_advances() {
     let cables = [(100, 500); 6];
     let relays: Vec<Vec<FlowSpec>> = [0, 2, 4]
         .map(|first| {

@@ -65,7 +65,7 @@ fn all_arrive(engine: &Engine) -> bool {
 }
 
 #[test]
-fn pauses_with_the_computed_headroom_lose_nothing() {
+fn pauses_with_computed_headroom_lose_nothing() {
     let mut engine = incast(pauses(Pause::headroom_for(&link(), PACKET)), 3);
     engine.run(LONG);
     let packets = engine.packets();
@@ -75,7 +75,7 @@ fn pauses_with_the_computed_headroom_lose_nothing() {
 }
 
 #[test]
-fn too_little_headroom_drops() {
+fn insufficient_headroom_drops_packets() {
     let room = Pause::headroom_for(&link(), PACKET);
     let mut engine = incast(pauses(Bytes(room.0 / 2)), 3);
     engine.run(LONG);
@@ -83,7 +83,7 @@ fn too_little_headroom_drops() {
 }
 
 #[test]
-fn other_priorities_are_not_paused() {
+fn does_not_pause_other_priorities() {
     let mut engine = incast(pauses(Pause::headroom_for(&link(), PACKET)), 2);
     engine.run(LONG);
     assert_eq!(engine.packets().pauses, 0);
@@ -91,7 +91,7 @@ fn other_priorities_are_not_paused() {
 }
 
 #[test]
-fn a_pause_keeps_the_receiver_busy_all_the_time() {
+fn pauses_keep_the_receiver_busy() {
     let mut engine = incast(pauses(Pause::headroom_for(&link(), PACKET)), 3);
     engine.run(LONG);
     let end = engine.records().filter_map(|record| record.end).max().unwrap();
@@ -113,7 +113,7 @@ fn shares(schedule: Schedule) -> [u64; 2] {
 }
 
 #[test]
-fn weights_share_a_port_and_strictness_starves_it() {
+fn weights_share_a_port_and_strict_priority_starves_it() {
     let mut weights = [0; 8];
     (weights[1], weights[2]) = (4_096, 3 * 4_096);
     let [low, high] = shares(Schedule::Weighted(weights));
@@ -124,7 +124,7 @@ fn weights_share_a_port_and_strictness_starves_it() {
 }
 
 #[test]
-fn what_is_trimmed_is_asked_for_without_waiting_for_a_timeout() {
+fn trimmed_packets_are_resent_without_a_timeout() {
     let run = |trim| {
         let mut engine = incast(Queueing { trim, ..Queueing::default() }, 0);
         engine.run(LONG);
@@ -161,7 +161,7 @@ fn one_queue_takes_half_of_a_shared_buffer_with_alpha_one() {
 /// The idle path holds 51 packets (4.17 µs), so two windows of 64 leave 77 before the port they share:
 /// 18 % of the way from 50 to 200, where 18 % of 60 % are marked.
 #[test]
-fn between_two_thresholds_marks_rise_with_the_queue() {
+fn marking_probability_rises_between_two_thresholds() {
     let spec = LinkSpec { queue: None, ..link() }.with_queue(PACKET * 1_000, PACKET * 50);
     for queueing in [None, Some(Queueing::default())] {
         let (network, hosts) = star(2, spec);
@@ -213,7 +213,7 @@ fn circle(pause_above: Bytes) -> Engine {
 }
 
 #[test]
-fn a_circle_of_pauses_is_found_and_named() {
+fn detects_and_names_a_cycle_of_pauses() {
     let mut engine = circle(PACKET * 4);
     engine.run(SimTime(20_000_000_000));
     let links = engine.deadlock().expect("each switch waits for the next one");
@@ -225,7 +225,7 @@ fn a_circle_of_pauses_is_found_and_named() {
 }
 
 #[test]
-fn pauses_that_will_end_are_no_deadlock() {
+fn temporary_pauses_are_not_a_deadlock() {
     let mut engine = incast(pauses(Pause::headroom_for(&link(), PACKET)), 3);
     for step in 1..60 {
         engine.run(SimTime(step * 10_000_000));
@@ -264,7 +264,7 @@ fn backlogs(queueing: Option<Queueing>, threads: usize) -> [u64; 4] {
 /// Switches with real queues showed queues of zero bytes. Where nothing is paused, trimmed or refused, they are the
 /// queues of a switch with one queue a port.
 #[test]
-fn what_packets_find_in_real_queues_is_what_they_find_in_plain_ones() {
+fn configured_queues_show_the_same_backlog_as_plain_ones() {
     let plain = backlogs(None, 1);
     // Seven windows of 64 packets, less what is under way.
     let [middle, _, longest, packets] = plain;

@@ -36,7 +36,7 @@ fn set(engine: &mut Engine, cable: LinkId, change: LinkChange) {
 /// Two flows share an interface. One is led to another while its turn at the first is yet to come; before it comes,
 /// the first goes dark for good.
 #[test]
-fn a_flow_led_away_from_an_interface_does_not_wait_there_when_it_goes_dark() {
+fn rerouted_flow_does_not_wait_at_its_old_interface() {
     let (mut engine, [from, to], cables) = joined(2);
     let [[first, far], [second, _]] = cables[..] else { panic!("{cables:?}") };
     set(&mut engine, second, LinkChange::Down);
@@ -60,7 +60,7 @@ fn a_flow_led_away_from_an_interface_does_not_wait_there_when_it_goes_dark() {
 
 /// Hand-made pauses: the time is that between them, also where they overlap or never end.
 #[test]
-fn the_time_that_a_port_is_paused_is_counted_exactly() {
+fn counts_paused_port_time_exactly() {
     let (mut engine, _, cables) = joined(1);
     let [port, _] = cables[0];
     let at = |engine: &mut Engine, time: u64, priorities: u8| {
@@ -78,7 +78,7 @@ fn the_time_that_a_port_is_paused_is_counted_exactly() {
 }
 
 #[test]
-fn a_flow_says_what_it_waits_for_and_since_when() {
+fn flow_reports_its_wait_reason_and_start() {
     let (mut engine, [from, to], cables) = joined(1);
     let [near, far] = cables[0];
     let flow = engine.add_flow(FlowSpec::new(from, to, Bytes(4_032 * 4_000))).unwrap();

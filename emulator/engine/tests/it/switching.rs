@@ -48,7 +48,7 @@ fn time(gbps: u64, bytes: Bytes) -> u64 {
 }
 
 #[test]
-fn over_equal_links_a_message_takes_the_closed_form() {
+fn message_over_equal_links_takes_the_closed_form() {
     let full = time(400, PAYLOAD + HEADER);
     let header = time(400, HEADER);
     let kinds = [None, Some(Queueing::default())];
@@ -71,7 +71,7 @@ fn over_equal_links_a_message_takes_the_closed_form() {
 }
 
 #[test]
-fn a_faster_output_stores_and_a_slower_one_cuts() {
+fn cut_through_needs_an_output_no_faster_than_its_input() {
     let cut = EngineSettings {
         transport: transport(),
         switching: Switching::CutThrough,
@@ -85,7 +85,7 @@ fn a_faster_output_stores_and_a_slower_one_cuts() {
 }
 
 #[test]
-fn a_host_acts_after_its_delay() {
+fn host_acts_after_its_delay() {
     let host_delay = Picoseconds::from_nanos(700);
     let transport = Transport { window: Window::Packets(1), ..transport() };
     let settings = EngineSettings { transport, host_delay, ..EngineSettings::default() };
@@ -101,7 +101,7 @@ fn a_host_acts_after_its_delay() {
 
 /// A window of one bandwidth-delay product keeps the link busy, and not one packet more than that.
 #[test]
-fn the_idle_round_trip_counts_what_hosts_and_switches_take() {
+fn idle_round_trip_includes_host_and_switch_delays() {
     let host_delay = Picoseconds::from_nanos(700);
     for switching in [Switching::StoreAndForward, Switching::CutThrough] {
         let with = |window| {

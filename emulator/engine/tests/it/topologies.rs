@@ -60,7 +60,7 @@ fn facts(network: &Network, hosts: &[VertexId]) -> (usize, u32, usize) {
 }
 
 #[test]
-fn fat_trees_of_three_tiers() {
+fn builds_three_tier_fat_trees() {
     for (radix, times) in [(4, 1), (4, 3), (8, 1), (8, 2)] {
         let tree = FatTree {
             radix,
@@ -78,7 +78,7 @@ fn fat_trees_of_three_tiers() {
 }
 
 #[test]
-fn leaves_and_spines_with_oversubscription() {
+fn builds_oversubscribed_leaf_spines() {
     for (leaves, spines, hosts_per_leaf) in [(4, 4, 4), (4, 2, 6), (6, 3, 3)] {
         let shape =
             LeafSpine { leaves, spines, hosts_per_leaf, host_link: link(), spine_link: link() };
@@ -90,7 +90,7 @@ fn leaves_and_spines_with_oversubscription() {
 }
 
 #[test]
-fn rails_with_spines_and_without() {
+fn builds_rails_with_and_without_spines() {
     let (servers, gpus_per_server, spines) = (6, 4, 3);
     let optimised =
         RailOptimised { servers, gpus_per_server, spines, inside: link(), rail: link() };
@@ -112,7 +112,7 @@ fn rails_with_spines_and_without() {
 }
 
 #[test]
-fn dragonflies() {
+fn builds_dragonflies() {
     for (p, a, h) in [(2, 4, 2), (1, 2, 1), (1, 3, 1)] {
         let shape = Dragonfly {
             hosts_per_router: p,
@@ -136,7 +136,7 @@ fn dragonflies() {
 }
 
 #[test]
-fn tori_and_cubes_of_tpus() {
+fn builds_tori_and_tpu_cubes() {
     for sides in [vec![4, 4, 4], vec![3, 5], vec![8], vec![4, 2, 6], vec![2, 2, 2]] {
         let shape = Torus { sides: sides.clone(), link: link() };
         let (network, grid) = built(|builder| shape.build_into(builder));
@@ -173,7 +173,7 @@ fn tori_and_cubes_of_tpus() {
 }
 
 #[test]
-fn domains_and_exchanges() {
+fn builds_switched_domains_and_exchange_fibres() {
     let shape = SwitchedDomain { gpus: 72, switches: 18, link: link() };
     let (network, gpus) = built(|builder| shape.build_into(builder));
     assert_eq!(facts(&network, &gpus), (72 * 18, 2, 36 * 18));

@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn paths_come_back_as_they_went_in(
+        fn paths_round_trip(
             all in prop::collection::vec(prop::collection::vec(0u32..9, 1..3), 0..6),
         ) {
             let all: Vec<Vec<LinkId>> =

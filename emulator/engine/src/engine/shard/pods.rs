@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_a_fat_tree_meet_only_through_its_cores() {
+    fn pods_of_a_fat_tree_meet_only_at_its_cores() {
         let mut builder = NetworkBuilder::new();
         FatTree::full(8, link()).build_into(&mut builder);
         let network = builder.build().expect("a fat-tree can be emulated");

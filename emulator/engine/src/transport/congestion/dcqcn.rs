@@ -332,7 +332,7 @@ mod tests {
     /// notification, a cut by about half after 4 µs, no further cut without a notification, and
     /// half of the gap recovered after the timer.
     #[test]
-    fn an_adapter_cuts_once_an_interval_and_keeps_its_target() {
+    fn adapter_cuts_once_per_interval_and_keeps_its_target() {
         let mut adapter = state(Dcqcn::SIMAI);
         let at = |micros: u64| 10 * MICROSECOND + micros * MICROSECOND;
         answer(&mut adapter, at(0), true);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_that_clamps_forgets_the_rate_before_two_cuts() {
+    fn clamping_adapter_forgets_the_rate_before_two_cuts() {
         let after_two = |clamp_target| {
             let mut adapter = state(Dcqcn { clamp_target, ..Dcqcn::SIMAI });
             (0..2).for_each(|cut| answer(&mut adapter, (1 + cut * 5) * MICROSECOND, true));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_never_less_than_the_least() {
+    fn rate_never_falls_below_the_minimum() {
         let mut adapter = state(Dcqcn::SIMAI);
         (0..400).for_each(|at| answer(&mut adapter, at * MICROSECOND, true));
         assert_eq!(adapter.pace(), 100_000_000);
