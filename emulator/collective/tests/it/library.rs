@@ -18,7 +18,7 @@ fn chosen(site: Site, kind: CollectiveKind, mebibytes: f64) -> LibraryTime {
 }
 
 #[test]
-fn a_large_all_reduce_over_512_nodes_is_no_sum_of_its_stages() {
+fn large_all_reduce_pipelines_its_stages() {
     // Measured: 255.5 GB/s on average from 64 MiB; sequential stages would give 53.5 GB/s.
     let time = chosen(hopper(4096, 512), CollectiveKind::AllReduce, 1024.0);
     let bus = CollectiveKind::AllReduce.bus_factor(4096) * 1024.0 * MEBIBYTE / time.seconds;
@@ -27,7 +27,7 @@ fn a_large_all_reduce_over_512_nodes_is_no_sum_of_its_stages() {
 }
 
 #[test]
-fn one_node_of_hopper_changes_from_ll_to_its_switch_between_one_and_two_mebibytes() {
+fn one_hopper_node_switches_from_ll_to_nvls_above_one_mebibyte() {
     // Observed on H200 (stas00/ml-engineering): LL up to 1 MiB, NVLS from 2 MiB and above four
     // GPUs.
     let chosen = |ranks, mebibytes| {
@@ -41,7 +41,7 @@ fn one_node_of_hopper_changes_from_ll_to_its_switch_between_one_and_two_mebibyte
 
 /// Regression: a ring of 64 at 800 GB/s got NVLS at 1083 GB/s.
 #[test]
-fn a_domain_without_a_switch_does_rings_below_its_link_and_its_all_to_all_crosses_many() {
+fn domain_without_switch_uses_rings_below_its_link_rate() {
     let bytes = 16_384.0 * MEBIBYTE;
     for (shape, domain_rate, links) in [(Shape::Ring, 800e9, 16.0), (Shape::Torus, 270e9, 3.0)] {
         let site = Site { shape, domain_rate, ..hopper(64, 1) };
@@ -57,7 +57,7 @@ fn a_domain_without_a_switch_does_rings_below_its_link_and_its_all_to_all_crosse
 }
 
 #[test]
-fn a_collective_of_twice_the_bytes_takes_longer() {
+fn collective_time_grows_with_size() {
     for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::AllToAll] {
         for (ranks, domains) in [(2, 1), (8, 1), (16, 2), (64, 8), (64, 64), (4096, 512)] {
             let time = |power: i32| chosen(hopper(ranks, domains), kind, 2f64.powi(power)).seconds;

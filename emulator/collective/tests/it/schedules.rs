@@ -78,7 +78,7 @@ fn message_by_message(schedule: &Schedule, time: MessageTime) -> u64 {
 }
 
 #[test]
-fn closed_forms_are_what_happens_message_by_message_where_all_messages_take_the_same() {
+fn closed_forms_match_message_by_message_replay() {
     for (arrives, occupies, ways) in
         [(1_000, 1_000, 1), (1_000, 300, 1), (1_000, 1, 1), (1_000, 600, 2), (1_000, 900, 3)]
     {
@@ -92,7 +92,7 @@ fn closed_forms_are_what_happens_message_by_message_where_all_messages_take_the_
 }
 
 #[test]
-fn no_rank_waits_for_what_another_receives() {
+fn sends_wait_only_for_messages_to_their_sender() {
     for (name, schedule) in every_kind() {
         let ranks: BTreeSet<usize> = schedule.sendings.iter().map(|sending| sending.to).collect();
         assert!(ranks.into_iter().max() < Some(schedule.ranks), "{name}");
@@ -106,7 +106,7 @@ fn no_rank_waits_for_what_another_receives() {
 }
 
 #[test]
-fn every_rank_of_an_all_reduce_sends_what_it_has_to() {
+fn every_all_reduce_rank_sends_the_expected_bytes() {
     let hierarchical = Hierarchical { groups: vec![4; 3], size: Bytes(4_800) }.schedule().unwrap();
     let by_rank = |rank| -> u64 {
         let own = hierarchical.sendings.iter().filter(|sending| sending.from == rank);
@@ -117,7 +117,7 @@ fn every_rank_of_an_all_reduce_sends_what_it_has_to() {
 }
 
 #[test]
-fn collectives_that_cannot_be_laid_out_say_why() {
+fn unsupported_schedules_return_their_reason() {
     let alone =
         Ring { kind: CollectiveKind::AllReduce, ranks: 1, size: SIZE, directions: Directions::One };
     assert_eq!(alone.schedule(), Err(CollectiveError::TooFewRanks { ranks: 1 }));
@@ -152,7 +152,7 @@ fn exchanged(exchange: Exchange, ranks: usize) -> Vec<BTreeSet<(usize, usize)>> 
 }
 
 #[test]
-fn every_exchange_brings_every_piece_where_it_belongs() {
+fn every_exchange_delivers_each_piece_to_its_rank() {
     for ranks in 2..=33_usize {
         for exchange in [Exchange::Pairwise, Exchange::AtOnce, Exchange::Bruck, Exchange::Binary] {
             if exchange == Exchange::Binary && !ranks.is_power_of_two() {
