@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shipped_accelerator_reads_and_is_called_like_its_file() {
+    fn every_shipped_accelerator_is_named_like_its_file() {
         for (name, _) in ACCELERATOR_FILES {
             let card = accelerator(name).unwrap();
             assert_eq!(card.name, *name);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accelerator_file_shows_all_its_mistakes() {
+    fn accelerator_file_shows_all_its_mistakes() {
         for (name, text) in ACCELERATOR_FILES {
             let (card, mistakes) = read_accelerator(name, text.as_bytes());
             assert!(card.is_some() && mistakes.is_empty(), "{name}: {mistakes:?}");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_points_to_the_nearest() {
+    fn unknown_name_error_suggests_the_nearest() {
         let error = model("llama-3.1-405").unwrap_err().to_string();
         assert!(error.contains("did you mean `llama-3.1-405b`?"), "{error}");
         let error = accelerator("H100").unwrap_err().to_string();

@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shape_of_the_study_comes_out() {
+    fn sweep_reproduces_the_shape_of_the_study() {
         let points = sweep(BATCH, &NO_CONTEXT, Hiding::Fitted);
         assert_eq!(points.len(), GPUS.len());
         assert!(points[0].gain() < 1.1, "{}", points[0].gain());

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hybrid_has_the_published_operations_but_for_its_gate() {
+    fn hybrid_has_the_published_operations_except_its_gate() {
         // Megatron-Bridge, GB300 table: 839 TFLOP/s at 37,664 tokens/s and GPU, with Mamba-2's gate counted twice.
         let model = cards::model("nemotron-3-nano").unwrap();
         let gates = 3.0 * 23.0 * 2.0 * 2688.0 * 4096.0;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn llama_405b_has_the_operations_of_the_recipe_once_its_note_is_followed() {
+    fn llama_405b_matches_the_recipe_with_the_heads_of_its_note() {
         let mut model = cards::model("llama-3.1-405b").unwrap();
         close(step_per_token(&model, 8192, Mask::Full) * 8192.0, 2.151e16, 0.0005);
         // NVIDIA's recipe counts 16 query groups where the model has 8.

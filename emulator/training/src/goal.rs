@@ -372,7 +372,7 @@ mod tests {
                         /* the\nother */\nrank 1 {\na: recv 8b from -1 tag -1\nb: calc 50\nb requires a\n}\n";
 
     #[test]
-    fn a_send_and_its_receive_are_one_transfer() {
+    fn send_and_receive_become_one_transfer() {
         let (graph, ranks) = read(PING).unwrap();
         assert_eq!((graph.tasks().len(), ranks), (3, 2));
         let transfer = &graph.tasks()[1];
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn goal_text_round_trips() {
         let (graph, ranks) = read(PING).unwrap();
         let (again, _) = read(&write(&graph, ranks).unwrap()).unwrap();
         let works = |graph: &TaskGraph| -> Vec<String> {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_waits_for_a_later_one_reads_back() {
+    fn task_that_waits_for_a_later_one_round_trips() {
         let compute = |after: &[u32]| Task {
             name: String::new(),
             after: after.iter().copied().map(TaskId).collect(),

@@ -116,7 +116,7 @@ mod tests {
     };
 
     #[test]
-    fn meta_s_example_comes_out() {
+    fn reproduces_the_example_of_meta() {
         // 16,384 GPUs, 6.5 faults per 1,000 node-days, restart 5 min, checkpoint every 15 min: ETTR about 0.88.
         assert!((META.mttf_seconds() / 3600.0 - 1.80).abs() < 0.01);
         let closed = 1.0 - (300.0 + 450.0) / META.mttf_seconds();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closed_form_is_what_played_faults_give() {
+    fn closed_form_matches_simulated_faults() {
         let operation = FaultCosts { nodes: 16_384.0, checkpoint_write_seconds: 20.0, ..META };
         let mut random = Seed(7).stream("faults of a job", 0);
         let mttf = operation.mttf_seconds();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn young_s_interval_is_near_the_best_there_is() {
+    fn youngs_interval_is_near_the_optimum() {
         let operation = FaultCosts {
             checkpoint_write_seconds: 30.0,
             checkpoint_interval_seconds: None,

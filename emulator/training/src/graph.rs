@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_undone_waits_again_for_what_was_undone_alone() {
+    fn undone_task_waits_only_for_undone_predecessors() {
         let tasks = vec![task(&[]), task(&[]), task(&[0, 1]), task(&[2])];
         let graph = TaskGraph::new(tasks).unwrap();
         let mut schedule = Schedule::of(&graph);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_and_missing_tasks_are_refused() {
+    fn rejects_cycles_and_missing_tasks() {
         assert!(TaskGraph::new(vec![task(&[]), task(&[0]), task(&[0, 1])]).is_ok());
         let missing = TaskGraph::new(vec![task(&[7])]).unwrap_err();
         assert!(matches!(missing, GraphError::Missing { missing: 7, .. }));

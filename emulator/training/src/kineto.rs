@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_with_clocks_that_disagree_meet_in_their_collectives() {
+    fn collectives_align_ranks_with_different_clocks() {
         let texts = [profile(0, 1000, 0.0), profile(1, 1000, 9e9)];
         let read = read(&files(&texts)).unwrap();
         assert_eq!((read.collectives, read.recorded.ranks, read.missing.len()), (1, 2, 0));
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_named_and_sizes_that_differ_have_their_event() {
+    fn missing_files_and_different_sizes_are_located() {
         let alone = [profile(0, 1000, 0.0)];
         assert_eq!(read(&files(&alone)).unwrap().missing, [1]);
         let texts = [profile(0, 1000, 0.0), profile(1, 999, 0.0)];

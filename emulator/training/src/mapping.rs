@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_divisor_is_named() {
+    fn names_the_nearest_divisor() {
         assert_eq!(nearest_divisor(96, 7), 6);
         assert_eq!(nearest_divisor(96, 100), 96);
         assert_eq!(nearest_divisor(126, 16), 14);

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_of_gpt_3_keeps_34_bytes_a_value() {
+    fn gpt_3_layer_keeps_34_bytes_per_value() {
         // Korthikanti et al. 2022, equation 5: 34·s·b·h/t with sequence parallelism and selective recomputation.
         let model = cards::model("gpt-3-175b").unwrap();
         let mapping = Mapping {

@@ -244,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_alone_takes_its_closed_form() {
+    fn single_ring_takes_its_closed_form() {
         let seconds = gather(&dgx(), Group { size: 8, stride: 1 }, 450e9);
         assert!((seconds - 7.0 / 8.0).abs() < 1e-12);
     }
 
     #[test]
-    fn a_group_that_spans_domains_sends_its_share_through_every_card() {
+    fn group_spanning_domains_uses_every_network_card() {
         let group = Group { size: 32, stride: 1 };
         assert_eq!(dgx().inside(group), 8);
         let expected = 31.0 / 32.0 * (450.0 / 8.0 / 50.0);
@@ -261,7 +261,7 @@ mod tests {
 
     /// 13 GPUs were laid out as 13 domains of one.
     #[test]
-    fn ranks_that_do_not_fill_domains_evenly_are_refused_with_the_nearest_that_do() {
+    fn rejects_uneven_domains_and_suggests_the_nearest_sizes() {
         let domains = |size| dgx().even_domains(Group { size, stride: 1 });
         let filled = [2, 8, 12, 14, 16, 4096].map(|size| domains(size).ok());
         assert_eq!(filled, [1, 1, 2, 2, 2, 512].map(Some));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_beyond_its_leaf_gets_what_the_uplinks_leave() {
+    fn group_beyond_its_leaf_is_limited_by_uplinks() {
         let thin = Network { leaf: ScaleOutLeaf { gpus: 32, up_rate: 12.5e9 }, ..dgx() };
         let under = Group { size: 4, stride: 8 };
         let beyond = Group { size: 8, stride: 8 };

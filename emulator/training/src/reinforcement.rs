@@ -351,7 +351,7 @@ mod tests {
 
     /// Training is never done before the last sample, nor before all of it could be, and both bounds are met.
     #[test]
-    fn streamed_training_waits_for_samples_and_for_itself() {
+    fn streamed_training_waits_for_samples_or_for_itself() {
         assert_eq!(streamed(&[1.0, 2.0, 3.0, 4.0], 0.4), 4.0 + 0.1, "it waits for samples");
         assert_eq!(streamed(&[1.0, 1.0, 1.0, 1.0], 4.0), 5.0, "it waits for itself");
         assert_eq!(streamed(&[1.0, 1.5, 9.0], 3.0), 10.0);

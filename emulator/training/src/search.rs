@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_finds_what_trying_one_by_one_finds() {
+    fn search_matches_exhaustive_evaluation() {
         search_on(64, Limits::default(), |search| {
             let best = search.run().found[0];
             let mut fastest: Option<Found> = None;
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_degree_that_does_not_divide_is_named_with_the_nearest() {
+    fn non_dividing_degree_error_suggests_the_nearest() {
         let limits = Limits { tensor: vec![7], ..Limits::default() };
         search_on(1024, limits, |search| {
             assert!(search.run().found.is_empty());
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_beyond_memory_says_by_how_much() {
+    fn mapping_beyond_memory_states_the_excess() {
         let limits =
             Limits { tensor: vec![1], pipeline: vec![1], context: vec![1], ..Limits::default() };
         search_on(256, limits, |search| {
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_gpus_that_does_not_divide_points_to_one_that_does() {
+    fn non_dividing_gpu_count_suggests_a_dividing_one() {
         let limits = Limits { tensor: vec![8], ..Limits::default() };
         search_on(1000, limits, |search| {
             assert!(search.run().found.is_empty());
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_step_add_up() {
+    fn parts_of_a_step_add_up() {
         search_on(512, Limits::default(), |search| {
             for mapping in search.candidates() {
                 let step = search.evaluate(mapping).step;

@@ -361,7 +361,7 @@ mod tests {
     const HEADER: &str = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 ga: 2 all_gpus: 16 checkpoints: 0";
 
     #[test]
-    fn a_layer_becomes_passes_with_exchange_between() {
+    fn layer_becomes_passes_with_an_exchange_between() {
         let line =
             "attention -1 2000 ALLREDUCE 4096 1000 ALLREDUCE 4096 500 REDUCESCATTER_DP_EP 8192 1";
         let workload = read(&format!("{HEADER}\n1\n{line}\n")).unwrap();
@@ -416,7 +416,7 @@ mod tests {
 
     /// The bubble is that of 1F1B, and of interleaved 1F1B with several pieces a stage.
     #[test]
-    fn stages_take_their_micro_batches_in_a_pipeline() {
+    fn stages_process_micro_batches_in_a_pipeline() {
         let rows = [
             row(FIRST_LAYER, [0; 3]),
             row("attention", [1000, 1500, 500]),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_no_transformer_layer_are_no_piece_of_their_own() {
+    fn non_transformer_rows_are_not_separate_virtual_stages() {
         for (layers, pieces) in [(6, 3), (8, 2)] {
             let mut rows = vec![row("attention", [1_000_000; 3]); layers];
             rows.insert(0, row(FIRST_LAYER, [0; 3]));
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named_with_its_line() {
+    fn names_unknown_entries_with_their_line() {
         let line = "moe -1 1 BROADCAST 4096 1 NONE 0 1 NONE 0 1";
         for (text, expected) in [
             (format!("{HEADER}\n1\n{line}\n"), "line 3: exchange `BROADCAST`"),

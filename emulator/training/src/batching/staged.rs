@@ -148,7 +148,7 @@ mod tests {
     proptest! {
         /// Pieces of lines add up to the steps one by one, and jumps stop where those do.
         #[test]
-        fn pieces_are_the_steps_one_by_one(
+        fn combined_steps_match_single_steps(
             micro_batches in 1_u32..5,
             seconds in proptest::array::uniform5(0.0_f64..0.2),
             steps in 0_u64..400,

@@ -22,7 +22,7 @@ fn request(arrives: f64, prompt: u32, output: u32) -> Request {
 }
 
 #[test]
-fn a_batch_of_equal_lengths_takes_its_closed_form() {
+fn batch_of_equal_lengths_takes_its_closed_form() {
     let costs = costs(64);
     let served = serve(&costs, 1, &[request(0.0, 100, 50); 8], 0);
     let prompts = 8.0 * costs.prompt_seconds(100);
@@ -100,7 +100,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn jumps_are_the_steps_one_by_one(
+    fn jumps_match_single_steps(
         lengths in proptest::collection::vec((1_u32..200, 1_u32..300), 1..40),
         replicas in 1_u32..4,
         most in 1_u32..9,
@@ -119,7 +119,7 @@ proptest! {
 
     /// What a stop leaves goes on to the same end, and no token is lost or made twice.
     #[test]
-    fn a_run_in_two_parts_makes_the_same_tokens(
+    fn run_in_two_parts_makes_the_same_tokens(
         outputs in proptest::collection::vec(2_u32..300, 4..40),
         stop in 0_usize..40,
     ) {
@@ -138,7 +138,7 @@ proptest! {
 
     /// Requests in the pool are their rate times their stay (Little's law), counted in two ways.
     #[test]
-    fn littles_law_holds(gaps in proptest::collection::vec(0.0_f64..0.2, 1..200)) {
+    fn pool_occupancy_follows_littles_law(gaps in proptest::collection::vec(0.0_f64..0.2, 1..200)) {
         let costs = costs(8);
         let mut at = 0.0;
         let requests: Vec<Request> = gaps
@@ -160,7 +160,7 @@ proptest! {
 }
 
 #[test]
-fn what_no_replica_can_hold_is_refused_and_counted() {
+fn refuses_and_counts_requests_too_large_for_any_replica() {
     let served = serve(&costs(8), 1, &[request(0.0, 20_000, 1), request(0.0, 10, 10)], 0);
     assert_eq!(served.refused, 1);
     assert!(served.ended[0].is_nan() && served.ended[1].is_finite());
@@ -168,7 +168,7 @@ fn what_no_replica_can_hold_is_refused_and_counted() {
 
 /// Llama-3.1-70B on eight H100: a decode step of one reads the weights once, and memory holds what is left of it.
 #[test]
-fn a_real_replica_is_bound_by_its_memory() {
+fn llama_70b_replica_is_bound_by_memory() {
     let (model, card) =
         (cards::model("llama-3.1-70b").unwrap(), cards::accelerator("h100").unwrap());
     let (compute, network, calibration) = (card.compute(), card.network(), card.calibration());

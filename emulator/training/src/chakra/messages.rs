@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_and_written_as_another_implementation_does() {
+    fn messages_are_compatible_with_another_implementation() {
         let judges = |name: &str, value| judge::Attribute { name: name.into(), value: Some(value) };
         let theirs = judge::Node {
             id: u64::MAX,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_cut_short_is_refused_and_never_read_beyond() {
+    fn rejects_truncated_messages_without_reading_beyond() {
         let whole =
             ChakraNode { id: 300, name: "n".into(), data_deps: vec![1], ..ChakraNode::default() }
                 .write();

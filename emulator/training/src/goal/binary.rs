@@ -183,7 +183,7 @@ mod tests {
                         rank 1 {\na: recv 8b from -1 tag -1\nb: calc 50\nc: calc 5\nb requires a\nc requires b\nc requires a\n}\n";
 
     #[test]
-    fn the_binary_form_says_what_the_text_says() {
+    fn binary_form_matches_the_text() {
         let file = bytes_of(TEXT).unwrap();
         // Cookie, head, table, then per rank two counts, the roots, the operations and the list.
         assert_eq!(file.len(), 8 + 6 + 32 + (8 + 4 + 2 * 39 + 4) + (8 + 4 + 3 * 39 + 12));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_file_that_is_cut_or_wrong_names_the_byte() {
+    fn damaged_binary_file_error_names_the_byte() {
         let file = bytes_of(TEXT).unwrap();
         for end in 8..file.len() - 1 {
             assert!(matches!(text_of(&file[..end]), Err(GoalError::Binary { .. })), "{end}");

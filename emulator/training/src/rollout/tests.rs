@@ -30,7 +30,7 @@ fn pool(gpus: u32) -> Pool {
 const LONG: Lengths = Lengths { mean: 1_000.0, sigma: 1.0, most: 16_000 };
 
 #[test]
-fn equal_lengths_on_one_replica_take_the_closed_form_and_never_change() {
+fn equal_lengths_match_the_closed_form_without_resizing() {
     let pool = pool(8);
     let samples = samples(100, &[500; 32]);
     let alone = fixed(&pool, 3, &samples, Dispatch::Shared).unwrap();
@@ -44,7 +44,7 @@ fn equal_lengths_on_one_replica_take_the_closed_form_and_never_change() {
 }
 
 #[test]
-fn a_long_tail_is_worth_larger_replicas() {
+fn long_tail_favours_larger_replicas() {
     let pool = pool(16);
     let lengths = LONG.draw(256, Seed(1), 0);
     let samples = samples(100, &lengths);
@@ -58,7 +58,7 @@ fn a_long_tail_is_worth_larger_replicas() {
 }
 
 #[test]
-fn a_change_brings_each_gpu_what_it_lacks() {
+fn resize_transfers_each_gpu_its_missing_weights() {
     let pool = pool(8);
     assert_eq!(pool.lacks([4, 4]), 0.0);
     assert_eq!(pool.lacks([1, 8]), 0.0, "each has all of it");
@@ -75,7 +75,7 @@ fn a_change_brings_each_gpu_what_it_lacks() {
 
 /// Two replicas, one dies at once: one replica does it all, but for the steps until then.
 #[test]
-fn a_death_at_once_is_half_of_the_pool_and_a_late_one_costs_its_samples() {
+fn early_fault_halves_the_pool_and_a_late_one_costs_its_samples() {
     let pool = pool(16);
     let samples = samples(100, &[500; 32]);
     let half = Pool { gpus: 8, ..pool.clone() };
@@ -95,7 +95,7 @@ proptest! {
 
     /// Nothing is below the bound, knowing the lengths is never slower than the best fixed size, and each token is made once.
     #[test]
-    fn the_bound_holds_and_the_exact_order_is_the_quickest(
+    fn no_schedule_beats_the_bound_and_exact_order_is_fastest(
         seed in 0_u64..1_000,
         count in 4_usize..60,
         sigma in 0.0_f64..1.5,

@@ -27,7 +27,7 @@ fn job() -> ServingJob {
 
 /// Tokens and cache bytes are those of the requests, whatever the layout; the pool holds what its rate and stays say.
 #[test]
-fn tokens_and_bytes_are_conserved_in_every_layout() {
+fn every_layout_conserves_tokens_and_bytes() {
     let job = ServingJob { tries_attention_ffn: true, ..job() };
     let (requests, _) = job.requests(job.seconds);
     let results = job.report();
@@ -68,7 +68,7 @@ fn tokens_and_bytes_are_conserved_in_every_layout() {
 
 /// A token alone has no time per further token, and its cache goes nowhere.
 #[test]
-fn responses_of_one_token_are_neither_decoded_nor_moved() {
+fn single_token_responses_are_neither_decoded_nor_moved() {
     let one = Lengths { mean: 1.0, sigma: 0.0, most: 1 };
     let job = ServingJob { lengths: [job().lengths[0], one], ..job() };
     for result in job.report() {
@@ -78,7 +78,7 @@ fn responses_of_one_token_are_neither_decoded_nor_moved() {
 
 /// A mixture's prompt costs what it computes and reads, not what a trainer's host launches.
 #[test]
-fn a_mixture_prefills_by_its_active_weights() {
+fn mixture_prefill_cost_follows_active_weights() {
     let model = cards::model("qwen3-30b-a3b").unwrap();
     for (name, memory_rate) in [("h100", 3.35e12), ("a100", 2.04e12)] {
         let card = cards::accelerator(name).unwrap();
@@ -92,7 +92,7 @@ fn a_mixture_prefills_by_its_active_weights() {
 
 /// One request, alone: its prompt, its cache on the way, and its decode steps.
 #[test]
-fn a_request_alone_takes_its_closed_form_together_and_apart() {
+fn single_request_matches_its_closed_form_in_both_layouts() {
     let job = job();
     let costs = job.costs();
     let one = Request { prompt: 1_000, output: 101, ..Request::default() };
@@ -118,7 +118,7 @@ fn a_request_alone_takes_its_closed_form_together_and_apart() {
 
 /// Rows with shared prefixes: what is found and worked on is asked for, popular prefixes are found, and only a pool moves any.
 #[test]
-fn shared_prefixes_are_found_in_every_layout() {
+fn finds_shared_prefixes_in_every_layout() {
     let tokens = Lengths { mean: 2_000.0, sigma: 0.0, most: 2_000 };
     let shared = SharedPrefixes { count: 200, tokens, zipf: 1.0, segment: 250, room: 0.3 };
     let job = ServingJob { prefixes: Some(shared), tries_attention_ffn: true, ..job() };
@@ -147,7 +147,7 @@ fn shared_prefixes_are_found_in_every_layout() {
 
 /// They had minus nothing a second.
 #[test]
-fn a_pool_that_refuses_all_requests_makes_no_tokens() {
+fn pool_that_refuses_all_requests_makes_no_tokens() {
     let long = Lengths { mean: 1e9, sigma: 0.0, most: 1_000_000_000 };
     let job = ServingJob { lengths: [long, job().lengths[1]], ..job() };
     for one in job.report() {
@@ -158,7 +158,7 @@ fn a_pool_that_refuses_all_requests_makes_no_tokens() {
 
 /// The caches of eight attention instances hold it, and none of them does.
 #[test]
-fn a_request_that_no_attention_instance_holds_is_refused() {
+fn refuses_requests_too_large_for_one_attention_instance() {
     let job = job();
     let decodes = DecodeGroups {
         groups: 1,

@@ -60,7 +60,7 @@ fn refit(runs: &Runs) -> Refit {
 }
 
 #[test]
-fn a_refit_recovers_the_two_constants_that_step_times_were_computed_with() {
+fn refit_recovers_the_two_constants_behind_the_step_times() {
     let refit = refit(&computed(&mixtures(), &[("expert low", 0.85), ("EP exposed inside", 0.05)]));
     println!("{refit:?}");
     assert!(refit.fitting_error[1] < 1e-3, "{refit:?}");
@@ -214,7 +214,7 @@ fn recovers(changes: &[(&str, f64)]) -> bool {
 }
 
 #[test]
-fn every_constant_that_runs_determine_is_recovered() {
+fn refit_recovers_every_determined_constant() {
     let determined: Vec<&str> = fit::all()
         .filter(|constant| recovers(&[(constant.name, target(constant))]))
         .map(|constant| constant.name)
@@ -236,7 +236,7 @@ const PAIRS_OF: [&str; 8] = [
 ];
 
 #[test]
-fn every_pair_of_constants_that_runs_determine_is_recovered() {
+fn refit_recovers_every_determined_pair_of_constants() {
     let constants: Vec<&fit::Constant> =
         fit::all().filter(|one| cases(PAIRS_OF.contains(&one.name), true)).collect();
     let pairs =
@@ -252,7 +252,7 @@ fn every_pair_of_constants_that_runs_determine_is_recovered() {
 }
 
 #[test]
-fn a_constant_that_the_runs_do_not_tell_from_another_is_named_beside_it() {
+fn refit_names_constants_the_runs_cannot_distinguish() {
     let refit = refit(&computed(&mixtures(), &[("chip attention", 0.3)]));
     println!("{refit:?}");
     // Both are one factor of one share: the software's is moved, by the chip's ratio.
@@ -264,7 +264,7 @@ fn a_constant_that_the_runs_do_not_tell_from_another_is_named_beside_it() {
 }
 
 #[test]
-fn what_a_limit_stops_is_said_to_be_at_its_limit() {
+fn refit_reports_constants_at_their_limit() {
     let refit = refit(&computed(&mixtures(), &[("expert low", 1.6)]));
     println!("{refit:?}");
     assert!((refit.changed["expert low"][1] - 1.0).abs() < 1e-6, "{refit:?}");
@@ -274,7 +274,7 @@ fn what_a_limit_stops_is_said_to_be_at_its_limit() {
 }
 
 #[test]
-fn a_step_that_cannot_be_is_refused_with_its_line() {
+fn rejects_impossible_steps_with_their_line() {
     let row = |name: &str, gpus: &str, seconds: &str| {
         format!(
             "{name},h100,bf16,8192,nemo-25.02,1,1,1,llama-3.1-8b,{gpus},128,1,1,1,full,{seconds}\n"
@@ -297,7 +297,7 @@ fn a_step_that_cannot_be_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_constant_beyond_its_limits_is_refused_with_its_place() {
+fn rejects_constants_beyond_their_limits() {
     for (name, value) in [("gemm", -1.0), ("gemm", 0.0), ("gemm", 1e-300), ("memory", -0.5)] {
         let refitted = [(name.to_owned(), value)].into();
         let file = RefitFile { schema: SCHEMA.to_owned(), base: "nemo-25.02".to_owned(), refitted };

@@ -50,7 +50,7 @@ fn step(prepared: &Prepared) -> StepTime {
 /// Both containers got 8.66 s. Published: 26,373 and 40,706 tokens a second and GPU (Megatron-Bridge, docs/performance-summary.md
 /// of v0.4.0 and of v0.5.0).
 #[test]
-fn a_newer_container_runs_the_same_mapping_faster_by_the_features_of_its_recipe() {
+fn newer_container_is_faster_by_its_recipe_features() {
     let [before, after] = ["megatron-bridge-26.02.01", "megatron-bridge-26.06"].map(|software| {
         let prepared = request(software, None);
         println!("{software}: {}", prepared.calibration().software.features);
@@ -64,7 +64,7 @@ fn a_newer_container_runs_the_same_mapping_faster_by_the_features_of_its_recipe(
 }
 
 #[test]
-fn each_feature_changes_what_it_says() {
+fn each_feature_reduces_its_own_cost() {
     let of = |features| step(&request("megatron-bridge-26.02.01", Some(features)));
     let plain = of("none");
     for features in [
@@ -82,7 +82,7 @@ fn each_feature_changes_what_it_says() {
 }
 
 #[test]
-fn features_are_read_as_they_are_written() {
+fn features_round_trip_through_text() {
     let some: Features = "graphs,deep-ep".parse().expect("features");
     assert_eq!(some.to_string(), "graphs, deep-ep");
     assert_eq!(Features::NONE.to_string(), "none");

@@ -79,7 +79,7 @@ fn overlapped() -> Vec<Value> {
 }
 
 #[test]
-fn a_collective_beside_kernels_does_not_hold_them_up_on_a_slower_network() {
+fn slower_network_delays_only_dependent_kernels() {
     let profile = read(&[profile(0, overlapped()), profile(1, overlapped())]).unwrap();
     for slower in [1, 2, 5, 6, 7, 20] {
         // It begins when the first kernel ends; no other kernel was seen to wait.
@@ -114,7 +114,7 @@ fn overlapped_with_waits() -> Vec<Value> {
 }
 
 #[test]
-fn waits_of_streams_in_the_profile_are_what_operations_depend_on() {
+fn recorded_stream_waits_become_dependencies() {
     let events = overlapped_with_waits();
     let profile = read(&[profile(0, events.clone()), profile(1, events)]).unwrap();
     for slower in [1, 2, 5, 6, 7, 20] {
@@ -124,7 +124,7 @@ fn waits_of_streams_in_the_profile_are_what_operations_depend_on() {
 }
 
 #[test]
-fn what_the_host_launches_after_it_waited_depends_on_what_it_waited_for() {
+fn launches_after_a_host_wait_depend_on_it() {
     let mut events = overlapped_with_waits();
     let call = |name: &str, (at, dur): (f64, f64), correlation: u32| {
         event("cuda_runtime", name, (9, 9), (at, dur), json!({"correlation": correlation}))
@@ -175,7 +175,7 @@ fn gloo(rank: u32) -> Value {
 }
 
 #[test]
-fn a_profile_of_the_cpu_over_gloo_replays() {
+fn replays_a_cpu_profile_over_gloo() {
     let profile = read(&[gloo(0), gloo(1)]).unwrap();
     assert_eq!((profile.collectives, profile.unknown, profile.missing.len()), (1, 0, 0));
     let tasks = profile.recorded.graph.tasks();
@@ -192,7 +192,7 @@ fn a_profile_of_the_cpu_over_gloo_replays() {
 }
 
 #[test]
-fn a_call_that_says_what_gloo_exchanges_stands_for_it() {
+fn gloo_call_with_details_represents_its_collective() {
     let mut args = all_reduce(4);
     args["External id"] = 7.into();
     let events = vec![
@@ -208,7 +208,7 @@ fn a_call_that_says_what_gloo_exchanges_stands_for_it() {
 }
 
 #[test]
-fn categories_of_older_profiles_are_read() {
+fn reads_categories_of_older_profiles() {
     let mut events = overlapped();
     for event in &mut events {
         event["cat"] = "Kernel".into();
@@ -218,7 +218,7 @@ fn categories_of_older_profiles_are_read() {
 }
 
 #[test]
-fn collectives_whose_numbers_differ_between_ranks_are_refused() {
+fn rejects_collectives_numbered_differently_between_ranks() {
     let with = |rank: u32, seq: u64| {
         let args = all_reduce(seq);
         profile(rank, vec![event("kernel", "ncclDevKernel_AllReduce", (0, 20), (0.0, 9.0), args)])
@@ -232,7 +232,7 @@ fn collectives_whose_numbers_differ_between_ranks_are_refused() {
 }
 
 #[test]
-fn a_collective_that_a_rank_lacks_is_answered_with_the_cause() {
+fn explains_a_collective_missing_on_one_rank() {
     let with = |rank: u32, key: &str, value: Value| {
         let mut args = all_reduce(4);
         args[key] = value;
@@ -259,7 +259,7 @@ fn a_collective_that_a_rank_lacks_is_answered_with_the_cause() {
 }
 
 #[test]
-fn times_and_ranks_beyond_any_step_are_refused_with_their_place() {
+fn rejects_excessive_times_and_ranks_with_their_location() {
     let long = |dur: f64| vec![event("kernel", "gemm", (0, 7), (0.0, dur), json!({}))];
     for (profile, expected) in [
         (profile(0, long(1e30)), "traceEvents[0] `gemm`: `dur` 1000000000000000000000000000000 is"),
@@ -272,7 +272,7 @@ fn times_and_ranks_beyond_any_step_are_refused_with_their_place() {
 }
 
 #[test]
-fn a_file_that_cannot_be_replayed_is_answered_with_what_it_has() {
+fn rejected_profile_error_lists_its_contents() {
     let python = event("python_function", "train.py(7): step", (5, 1), (0.0, 9.0), json!({}));
     let error = read(&[profile(0, vec![python])]).unwrap_err().to_string();
     assert!(error.contains("the file has 1 of `python_function`; record with"), "{error}");
@@ -287,7 +287,7 @@ fn a_file_that_cannot_be_replayed_is_answered_with_what_it_has() {
 
 /// Two collectives that two threads of gloo begin in another order on the other rank.
 #[test]
-fn collectives_of_gloo_are_those_of_their_calls_in_whatever_order_they_begin() {
+fn matches_gloo_collectives_to_calls_in_any_start_order() {
     let with = |rank: u32, starts: [f64; 2]| {
         let mut profile = gloo(rank);
         let events = profile["traceEvents"].as_array_mut().unwrap();
@@ -308,7 +308,7 @@ fn collectives_of_gloo_are_those_of_their_calls_in_whatever_order_they_begin() {
 
 /// The last collective of a profile of gloo has neither shapes nor an end: the profiler stopped first.
 #[test]
-fn a_collective_that_the_profile_ends_within_has_the_size_of_its_call() {
+fn truncated_collective_takes_the_size_of_its_call() {
     let cut = |rank: u32| {
         let mut profile = gloo(rank);
         let events = profile["traceEvents"].as_array_mut().unwrap();
@@ -328,7 +328,7 @@ fn a_collective_that_the_profile_ends_within_has_the_size_of_its_call() {
 }
 
 #[test]
-fn a_profile_that_is_read_as_a_stream_is_that_in_memory() {
+fn streamed_and_in_memory_profiles_are_equal() {
     let text = profile(0, overlapped_with_waits()).to_string();
     let mut profiles = kineto::Profiles::default();
     profiles.read("rank.json", std::io::Cursor::new(text.as_bytes()), 1).unwrap();

@@ -27,7 +27,7 @@ fn of(judged: &[Judged<'_>], class: &str, tests: bool) -> Errors {
 }
 
 #[test]
-fn errors_of_runs_that_nothing_was_fitted_on() {
+fn errors_on_test_runs_stay_within_their_class_limits() {
     let Some(runs) = published() else { return };
     let judged = runs.judge();
     for class in CLASSES {
@@ -56,7 +56,7 @@ fn errors_of_runs_that_nothing_was_fitted_on() {
 }
 
 #[test]
-fn groups_fall_wholly_into_fitting_or_testing() {
+fn fitting_and_testing_split_keeps_groups_whole() {
     let Some(runs) = published() else { return };
     let mut parts: BTreeMap<(&str, &str, &str), bool> = BTreeMap::new();
     for (run, tests) in runs.runs.iter().zip(runs.testing()) {
@@ -66,7 +66,7 @@ fn groups_fall_wholly_into_fitting_or_testing() {
 }
 
 #[test]
-fn errors_for_who_does_not_say_what_ran() {
+fn errors_stay_bounded_when_software_is_not_given() {
     let Some(mut runs) = published() else { return };
     runs.runs.iter_mut().for_each(|run| run.request.constants = None);
     let judged = runs.judge();
@@ -76,7 +76,7 @@ fn errors_for_who_does_not_say_what_ran() {
 }
 
 #[test]
-fn a_model_that_comes_later_tests_and_moves_no_other() {
+fn later_model_joins_testing_without_moving_others() {
     let Some(mut runs) = published() else { return };
     let before = runs.testing();
     let mut later = runs.runs[0].clone();
@@ -88,7 +88,7 @@ fn a_model_that_comes_later_tests_and_moves_no_other() {
 }
 
 #[test]
-fn the_shipped_error_bands_are_what_the_judge_computes() {
+fn shipped_error_bands_match_the_judge() {
     let Some(runs) = published() else { return };
     let judged = runs.judge();
     let mut classes: BTreeMap<(&str, &str, bool), Vec<&Judged<'_>>> = BTreeMap::new();
@@ -121,7 +121,7 @@ fn the_shipped_error_bands_are_what_the_judge_computes() {
 }
 
 #[test]
-fn no_share_of_peak_exceeds_what_a_chip_was_measured_at() {
+fn no_share_of_peak_exceeds_the_measured_share() {
     for (card, framework) in
         [("a100", "llm-foundry"), ("h100", "nemo-25.02"), ("h100", "llm-foundry")]
     {

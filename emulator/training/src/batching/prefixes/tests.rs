@@ -33,7 +33,7 @@ fn asked(parts: &[(f64, u32, u32, u32)]) -> (Vec<Request>, Vec<Prefix>) {
 
 /// One segment that all ask for in turn: the first works on it, the others have it, over the network from where it is.
 #[test]
-fn an_endless_pool_of_one_segment_takes_its_closed_form() {
+fn endless_pool_of_one_segment_matches_its_closed_form() {
     let (costs, setup) = (costs(), setup(PrefixSharing::Pool, u64::MAX));
     // So far apart that each is alone; every second one is on the replica that has none.
     let parts: Vec<_> = (0..10).map(|_| (10.0, 7, 100, 30)).collect();
@@ -61,7 +61,7 @@ fn an_endless_pool_of_one_segment_takes_its_closed_form() {
 /// One prefix of four has most of the requests, more than a replica can take: each for itself holds it twice, and has no room for
 /// the others; a pool has.
 #[test]
-fn a_pool_holds_once_what_replicas_hold_each() {
+fn pool_stores_once_what_replicas_store_separately() {
     let ids = |at: u32| if at % 10 < 7 { 0 } else { 1 + at % 3 };
     let parts: Vec<_> = (0..1_000).map(|at| (0.003, ids(at), 100, 30)).collect();
     let (requests, prefixes) = asked(&parts);
@@ -75,7 +75,7 @@ fn a_pool_holds_once_what_replicas_hold_each() {
 
 /// A segment that is asked for far more than others has a copy wherever it is asked for in the end.
 #[test]
-fn heavy_hitters_are_kept_where_they_are_fetched() {
+fn popular_segments_stay_where_they_are_fetched() {
     let ids = |at: u32| if at.is_multiple_of(10) { 1 + at / 10 } else { 0 };
     let moved = |count| {
         let parts: Vec<_> = (0..count).map(|at| (0.01, ids(at), 100, 30)).collect();
@@ -92,7 +92,7 @@ fn heavy_hitters_are_kept_where_they_are_fetched() {
 proptest! {
     /// Tokens found and tokens worked on are tokens asked for; what was sent was moved; no store is fuller than its room.
     #[test]
-    fn tokens_are_conserved_whoever_holds_prefixes(
+    fn every_sharing_mode_conserves_tokens(
         parts in proptest::collection::vec((0.0_f64..0.05, 0_u32..6, 0_u32..500, 1_u32..200), 1..120),
         replicas in 1_u32..5,
         room in 0_u64..1_500,
@@ -111,7 +111,7 @@ proptest! {
 
     /// Where prompts share nothing, requests take what they take without caches of prefixes.
     #[test]
-    fn without_sharing_nothing_changes(
+    fn caches_change_nothing_without_shared_prefixes(
         parts in proptest::collection::vec((0.0_f64..0.05, 0_u32..1, 0_u32..1, 1_u32..200), 1..80),
         replicas in 1_u32..5,
         is_pool in any::<bool>(),
@@ -127,7 +127,7 @@ proptest! {
 
     /// Copies and stores say the same, and no store is fuller than its room.
     #[test]
-    fn stores_hold_what_segments_say(
+    fn stores_agree_with_their_segments_and_capacity(
         uses in proptest::collection::vec((0_usize..3, 0_u32..5, 0_u32..400), 1..200),
         room in 0_u64..900,
         is_pool in any::<bool>(),
@@ -156,7 +156,7 @@ proptest! {
 
 /// What is in the caches is not worked on again: the rest of a prompt is the whole less the beginning.
 #[test]
-fn the_rest_of_a_prompt_is_the_whole_less_its_beginning() {
+fn prompt_remainder_costs_the_whole_minus_its_prefix() {
     let costs = costs();
     let rest = StepCosts::prompt_seconds(&costs, 1_000, 400);
     let (whole, beginning) = (costs.prompt_seconds(1_000), costs.prompt_seconds(400));

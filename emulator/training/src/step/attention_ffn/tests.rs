@@ -73,7 +73,7 @@ fn played(stations: [f64; 5], micro_batches: usize) -> f64 {
 
 proptest! {
     #[test]
-    fn stages_take_the_slowest_of_them_or_one_round(
+    fn pipeline_time_is_its_slowest_stage_or_one_round(
         seconds in proptest::array::uniform5(0.0_f64..1.0),
         micro_batches in 1_u32..8,
         cached in 0.0_f64..1e6,
@@ -93,7 +93,7 @@ proptest! {
 
     /// What attention GPUs send is what feed-forward GPUs receive, whatever the counts.
     #[test]
-    fn bytes_sent_are_bytes_received(
+    fn attention_and_feed_forward_bytes_balance(
         counts in proptest::array::uniform2(1_u32..20),
         gpus in proptest::array::uniform2(1_u32..9),
         tokens in 1_u32..500,
@@ -116,7 +116,7 @@ proptest! {
 
 /// Without a network between them, one instance of each and one micro-batch, it is a replica that does both.
 #[test]
-fn without_a_network_it_is_a_replica_that_does_both() {
+fn zero_network_cost_matches_a_combined_replica() {
     for model in ["step-3", "deepseek-v3", "llama-3.1-70b", "nemotron-h-56b"] {
         for weights in [Precision::Fp8, Precision::Bf16] {
             let mut world = world(model);
@@ -150,7 +150,7 @@ fn without_a_network_it_is_a_replica_that_does_both() {
 /// 128 tokens of each attention GPU, two nodes of each kind: 2 × 128 × 7168 values there in eight bits and back in sixteen, the
 /// sizes that StepMesh's introduction gives.
 #[test]
-fn messages_have_the_sizes_of_the_published_library() {
+fn message_sizes_match_the_published_library() {
     let world = world("step-3");
     let apart = world.apart([16, 2], [1, 8], 3);
     let [there, back] = apart.token_bytes();
@@ -161,7 +161,7 @@ fn messages_have_the_sizes_of_the_published_library() {
 
 /// What a batch is cut into holds all of it.
 #[test]
-fn micro_batches_hold_the_batch() {
+fn micro_batches_cover_the_whole_batch() {
     let world = world("step-3");
     for counts in [[1, 1], [3, 2], [16, 2]] {
         let apart = world.apart(counts, [1, 8], 3);
@@ -176,7 +176,7 @@ fn micro_batches_hold_the_batch() {
 
 /// Reading while computing is quicker, and no quicker than twice.
 #[test]
-fn kernels_that_overlap_are_at_most_twice_as_quick() {
+fn overlapping_kernels_at_most_halves_the_time() {
     let world = world("step-3");
     for batch in [1, 48, 480, 4_800] {
         let apart = world.apart([16, 2], [1, 8], 1);
