@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_read_back_as_written() {
+    fn faults_round_trip_through_text() {
         for text in [
             "lose 1%",
             "duplicate 0.5%",
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_faults_show_the_right_ones() {
+    fn invalid_fault_error_lists_valid_faults() {
         for text in [
             "",
             "cross 1",
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn three_decibels_are_half_the_light() {
+    fn three_decibels_halve_the_light() {
         let mut faults = LightFaults::default();
         faults.apply(DeviceFault::Droop(301));
         assert!((faults.transmission() - 0.5).abs() < 1e-3);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_loop_back_are_joined_with_nothing() {
+    fn looped_back_modules_are_connected_to_nothing() {
         let mut rack = rack();
         assert_eq!(rack.light_changes(SimTime::START), []);
         rack.watch_light();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_without_light_changes_nothing() {
+    fn fault_without_light_changes_nothing() {
         let mut rack = rack();
         rack.watch_light();
         rack.light_changes(SimTime::START);

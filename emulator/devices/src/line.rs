@@ -279,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn without_faults_a_line_is_a_line() {
+    fn line_without_faults_passes_bytes_unchanged() {
         assert_eq!(sent_back(&[], 1, b"hello"), b"hello");
         assert_eq!(sent_back(&["lose 50%", "half-open", "clear"], 1, b"hello"), b"hello");
     }
 
     #[test]
-    fn losses_doubles_and_flips_come_in_their_shares_and_repeat_with_their_seed() {
+    fn byte_faults_have_their_rates_and_repeat_with_the_seed() {
         let input = vec![0u8; 100_000];
         let lost = sent_back(&["lose 10%"], 1, &input).len();
         assert!((80_000..82_000).contains(&lost), "0.9² of the bytes come back: {lost}");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_open_line_swallows_both_ways() {
+    fn half_open_line_drops_both_directions() {
         let mut device = echo(&["half-open"], 1);
         let mut out = Vec::new();
         device.on_bytes(SimTime::START, Line(0), b"hello", &mut out);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn late_bytes_arrive_late_and_in_order_even_when_lateness_ends() {
+    fn late_bytes_stay_in_order_after_the_delay_ends() {
         let mut device = echo(&["late 5ms"], 1);
         let ms = |n| SimTime::START + Picoseconds::from_millis(n);
         let mut out = Vec::new();

@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_stand_for_all_their_names() {
+    fn patterns_expand_to_all_names() {
         let names = expand("n{0..1}/b{2..3}/m", 100).unwrap();
         assert_eq!(names, ["n0/b2/m", "n0/b3/m", "n1/b2/m", "n1/b3/m"]);
         assert_eq!(expand("plain", 1).unwrap(), ["plain"]);
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_list_becomes_a_rack() {
+    fn complete_list_becomes_a_rack() {
         let text = "seed: 3\ntransceivers:\n  - names: n{0..3}/b{0..1}\n    power_on: external-1\n\
                     switches:\n  - {name: ocs0, ingress: 4, egress: 4, scpi: '127.0.0.1:0', scpi_serial: true}\n\
                     faults:\n  - {at: 2s, device: n1/b1, fault: stuck}\n";
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_shown_with_its_place() {
+    fn locates_every_mistake_in_a_list() {
         let text = "transceivers:\n  - names: n{0..}\nswitches:\n\
                     \x20 - {name: a, ingress: 0, egress: 4, scpi: localhost}\n\
                     faults:\n  - {at: 1s, device: a, fault: explode}\n";

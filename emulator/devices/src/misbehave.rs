@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_misbehaviour_has_a_name_of_its_own_that_reads_back() {
+    fn misbehaviour_names_are_unique_and_round_trip() {
         for (index, one) in Misbehaviour::ALL.iter().enumerate() {
             assert_eq!(one.word().parse(), Ok(*one));
             assert!(Misbehaviour::ALL[..index].iter().all(|other| other.word() != one.word()));

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_selected_and_left_again_and_writes_are_single_bytes() {
+    fn selects_and_restores_pages_and_writes_single_bytes() {
         let mut bus = Plain::new();
         let offset = 128 * (0xb0 + 1) + 8;
         let (done, at) = run(&mut bus, 0, EepromAccess::Write { offset, bytes: vec![7, 8] });
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_over_several_pages_is_cut_at_the_end_of_the_file() {
+    fn read_over_several_pages_stops_at_the_end_of_the_file() {
         let mut bus = Plain::new();
         let access = EepromAccess::Read { offset: FILE_BYTES - 130, length: 400 };
         let (done, _) = run(&mut bus, 0, access);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_never_acknowledges_ends_every_access() {
+    fn every_access_to_an_unresponsive_module_times_out() {
         let mut bus = Plain::new();
         bus.free_from = SimTime(u64::MAX);
         for access in [
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_and_answered_in_order() {
+    fn pending_accesses_are_bounded_and_answered_in_order() {
         let (mut optoe, mut bus, mut order) = (Optoe::default(), Plain::new(), Vec::new());
         let one = || EepromAccess::Read { offset: 1, length: 1 };
         let taken = (0..100).filter(|number| optoe.ask(*number, one()).is_ok()).count();

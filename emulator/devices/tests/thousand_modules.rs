@@ -40,7 +40,7 @@ fn exchange(modules: &mut [Framed], request: &Request<'_>, is_good: fn(Reply<'_>
 }
 
 #[test]
-fn a_thousand_modules_change_and_then_rest() {
+fn one_thousand_modules_switch_then_idle() {
     let room = std::fs::File::open("/proc/sys/kernel/pty/max")
         .and_then(std::io::read_to_string)
         .map_or(0, |text| text.trim().parse().unwrap_or(0));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_and_writes_are_handed_on_with_their_offsets() {
+    fn forwards_reads_and_writes_with_their_offsets() {
         let body = Words::new().u64(0).u64(300).u32(4).u32(0).u64(0).u64(0).bytes;
         let read = folder().asked(&request(READ, 3, &body));
         assert_eq!(
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_not_known_is_refused() {
+    fn rejects_truncated_and_unknown_requests() {
         let body = Words::new().u64(0).u64(300).u32(400).u32(0).u64(0).u64(0).bytes;
         let refused = |request: Vec<u8>, error| {
             assert_eq!(folder().asked(&request), KernelAsks::Reply(failure(9, error)));
@@ -283,7 +283,7 @@ mod tests {
 
     /// Lengths from `linux/fuse.h`: entry 128, attributes 104, init 64 bytes after a header of 16.
     #[test]
-    fn answers_are_as_long_as_the_kernel_wants_them() {
+    fn replies_have_the_lengths_the_kernel_expects() {
         let length = |operation, node, body: &[u8]| {
             let KernelAsks::Reply(reply) = folder().asked(&request(operation, node, body)) else {
                 panic!("no answer")

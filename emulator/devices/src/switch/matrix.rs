@@ -322,7 +322,7 @@ mod tests {
     const NOW: SimTime = SimTime::START;
 
     #[test]
-    fn a_list_is_done_up_to_the_first_refusal() {
+    fn list_is_applied_up_to_the_first_refusal() {
         let mut matrix = matrix();
         let progress = matrix.connect(NOW, &[(1, 5), (2, 9), (3, 7)]);
         assert_eq!(progress.done, [(1, 5)]);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn light_comes_when_the_mirrors_rest() {
+    fn light_arrives_when_the_mirrors_settle() {
         let mut matrix = matrix();
         matrix.connect(NOW, &[(2, 8)]);
         let settled = matrix.settled_at();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misdirected_connection_never_shares_a_port() {
+    fn misdirected_connection_never_shares_a_port() {
         let mut matrix = matrix();
         matrix.faults.misdirects = true;
         for ingress in 1..=4 {

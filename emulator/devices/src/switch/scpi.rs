@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keywords_fit_in_short_and_long_form_and_any_case() {
+    fn matches_keywords_in_short_and_long_form_and_any_case() {
         for header in [":oxc:swit:conn:add", "OXC:SWITCH:CONNECT:ADD", "Oxc:Swit:Connect:Add"] {
             assert_eq!(verb_of(header), Some(Verb::Add), "{header}");
         }
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_read_as_channel_lists() {
+    fn parses_channel_lists() {
         assert_eq!(list("(@1,2,5:7)"), Ok(vec![1, 2, 5, 6, 7]));
         assert_eq!(list("(@)"), Ok(vec![]));
         assert_eq!(two_lists("(@1),(@25)"), Ok((vec![1], vec![25])));
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_without_colon_continues_the_branch_of_the_one_before() {
+    fn unit_without_colon_continues_the_previous_branch() {
         let before = "oxc:swit:conn:add (@1),(@5)";
         assert_eq!(ScpiState::absolute("sub (@1),(@5)", before), "oxc:swit:conn:sub (@1),(@5)");
         assert_eq!(ScpiState::absolute("*OPC?", before), "*OPC?");
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_errors_are_said_to_be_lost() {
+    fn error_queue_reports_its_overflow() {
         let mut scpi = ScpiState::new(String::new(), true);
         for _ in 0..100 {
             scpi.push_error(SYNTAX);

@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_cut_at_colons_outside_quotation_marks() {
+    fn splits_commands_at_colons_outside_quotation_marks() {
         let command = cut("ent-patch:\"a:b\":1&2,25&26:124::X=1:Y");
         assert_eq!(command.verb, "ENT-PATCH");
         assert_eq!((command.tid, command.aid, command.tag), ("\"a:b\"", "1&2,25&26", "124"));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn time_runs_on_a_calendar() {
+    fn formats_time_as_calendar_dates() {
         let at = |seconds: u64| {
             date_and_time(SimTime::START + Picoseconds::from_millis(seconds * 1_000))
         };

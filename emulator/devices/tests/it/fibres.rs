@@ -26,7 +26,7 @@ fn light(rack: &mut Rack, name: &str, number: u8) -> u16 {
 }
 
 #[test]
-fn light_arrives_where_both_ends_look_at_one_fibre_until_one_dies() {
+fn light_arrives_only_while_both_ends_select_a_working_fibre() {
     let mut rack = rack();
     // +1 of n1 is path 1 of b0; -1 of n2 is path 1 of b1.
     assert!(light(&mut rack, "n1/b0", 1) > 0 && light(&mut rack, "n2/b1", 1) > 0);
@@ -45,7 +45,7 @@ fn light_arrives_where_both_ends_look_at_one_fibre_until_one_dies() {
 
 /// The daemon also accepts state of that version.
 #[test]
-fn a_fabric_of_an_earlier_version_joins_its_transceivers() {
+fn connects_transceivers_of_an_earlier_version_fabric() {
     let list =
         "fabric: f.yaml\ntransceivers:\n  - {names: \"n{0..3}/b{0..1}\", power_on: external-1}\n";
     let fabric = "name: ring\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n\
@@ -56,7 +56,7 @@ fn a_fabric_of_an_earlier_version_joins_its_transceivers() {
 }
 
 #[test]
-fn a_node_is_all_its_devices_and_no_others() {
+fn node_name_selects_exactly_its_devices() {
     let rack = rack();
     assert_eq!(rack.slots_of("n1").len(), 2);
     assert_eq!(rack.slots_of("n1/b0").len(), 1);
@@ -64,7 +64,7 @@ fn a_node_is_all_its_devices_and_no_others() {
 }
 
 #[test]
-fn a_dead_module_answers_nothing() {
+fn failed_module_does_not_answer() {
     let mut rack = rack();
     let slot = rack.slot("n0/b0").expect("a device");
     let (now, mut out) = (SimTime::START, Vec::new());
@@ -95,7 +95,7 @@ fn neighbour(rack: &mut Rack, name: &str) -> (u32, u8) {
 }
 
 #[test]
-fn a_module_sees_the_name_of_who_sends_its_light_and_another_one_when_cables_are_crossed() {
+fn module_reports_the_sender_of_its_light_and_crossed_cables() {
     let mut rack = rack();
     names(&mut rack);
     let name = |rack: &Rack, name: &str| rack.slot(name).expect("a device").0 as u32 + 1;

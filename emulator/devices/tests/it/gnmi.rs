@@ -20,7 +20,7 @@ use rand::RngExt;
 use serde_json::{Value as Json, json};
 
 #[test]
-fn it_says_which_models_and_encodings_it_has() {
+fn reports_supported_models_and_encodings() {
     let mut bench = Bench::new(small());
     let Answer::Capabilities(said) = bench.ask(GnmiCall::Capabilities) else { panic!() };
     let models: Vec<_> =
@@ -37,7 +37,7 @@ fn it_says_which_models_and_encodings_it_has() {
 }
 
 #[test]
-fn a_connection_is_pending_until_light_rests_and_then_both_ports_name_each_other() {
+fn connection_is_pending_until_light_settles() {
     let mut bench = Bench::new(small());
     assert_eq!(
         bench.get("/optical-switch/config"),
@@ -66,7 +66,7 @@ fn a_connection_is_pending_until_light_rests_and_then_both_ports_name_each_other
 }
 
 #[test]
-fn namespaces_stand_in_ietf_json_where_the_module_changes() {
+fn ietf_json_names_the_module_at_each_boundary() {
     let mut bench = Bench::new(small());
     let component = bench.get("/components/component[name=in-1]");
     assert!(component.get("ocp-ocs-optical-switch-port:ocp-ocs-port").is_some(), "{component}");
@@ -82,7 +82,7 @@ fn namespaces_stand_in_ietf_json_where_the_module_changes() {
 
 /// Each malformed part comes with a valid one. The Set must have no effect.
 #[test]
-fn a_set_with_one_wrong_part_is_refused_whole_and_named() {
+fn set_with_one_invalid_part_is_rejected_as_a_whole() {
     let mut bench = Bench::new(small());
     bench.must_add(&[("a", "in-1", "out-1"), ("b", "in-2", "out-2")]);
     let before = bench.get("/");
@@ -151,7 +151,7 @@ fn a_set_with_one_wrong_part_is_refused_whole_and_named() {
 }
 
 #[test]
-fn unknown_paths_are_named_and_entries_that_are_not_there_are_not_found() {
+fn rejects_unknown_paths_and_reports_missing_entries() {
     let mut bench = Bench::new(small());
     for (path, code, expected) in [
         ("/connection", Code::InvalidArgument, "the model has no `connection` there"),
@@ -173,7 +173,7 @@ fn unknown_paths_are_named_and_entries_that_are_not_there_are_not_found() {
 }
 
 #[test]
-fn deletes_come_before_replaces_and_these_before_updates() {
+fn applies_deletes_then_replaces_then_updates() {
     let mut bench = Bench::new(small());
     bench.must_add(&[("a", "in-1", "out-1"), ("b", "in-2", "out-2"), ("c", "in-3", "out-3")]);
     // Crossed in one Set, which requires removals before additions.
@@ -195,7 +195,7 @@ fn deletes_come_before_replaces_and_these_before_updates() {
 }
 
 #[test]
-fn what_becomes_of_connections_in_a_cold_start_is_as_it_is_set() {
+fn cold_start_follows_the_recovery_setting() {
     for (word, best, at_once, later) in [
         ("REMOVE", ColdStartRecovery::Restore, false, false),
         ("RESTORE", ColdStartRecovery::Restore, false, true),
@@ -219,7 +219,7 @@ fn what_becomes_of_connections_in_a_cold_start_is_as_it_is_set() {
 }
 
 #[test]
-fn a_warm_restart_hits_no_light_and_forgets_nothing() {
+fn warm_restart_keeps_light_and_state() {
     let mut bench = Bench::new(small());
     bench.must_add(&[("a", "in-1", "out-1")]);
     let before = bench.get("/");
@@ -231,7 +231,7 @@ fn a_warm_restart_hits_no_light_and_forgets_nothing() {
 }
 
 #[test]
-fn a_switch_that_checks_late_takes_the_set_and_calls_the_connection_invalid() {
+fn late_checking_switch_accepts_the_set_and_marks_it_invalid() {
     let mut bench = Bench::new(GnmiSpec { checks_late: true, ..small() });
     bench.must_add(&[("a", "in-1", "out-1")]);
     bench.must_add(&[("b", "in-1", "out-2")]);
@@ -243,7 +243,7 @@ fn a_switch_that_checks_late_takes_the_set_and_calls_the_connection_invalid() {
 }
 
 #[test]
-fn a_mirror_that_does_not_move_makes_the_connection_failed_with_the_reason() {
+fn stuck_mirror_fails_the_connection_with_a_reason() {
     let mut bench = Bench::new(small());
     bench.must_add(&[("a", "in-1", "out-1")]);
     bench.fault("stuck 2");
@@ -259,7 +259,7 @@ fn a_mirror_that_does_not_move_makes_the_connection_failed_with_the_reason() {
 }
 
 #[test]
-fn ports_of_any_direction_are_joined_whichever_is_named_first() {
+fn connects_ports_of_any_direction_in_either_order() {
     let mut bench = Bench::new(GnmiSpec { any_direction: true, ..small() });
     bench.must_add(&[("x", "b-2", "a-1"), ("y", "a-2", "b-1")]);
     assert_eq!(bench.switch.true_pairs(), [(1, 10), (2, 9)]);
@@ -275,7 +275,7 @@ fn ports_of_any_direction_are_joined_whichever_is_named_first() {
 
 /// Found by the random Sets below: `b` lost its light when `a` was gone.
 #[test]
-fn a_name_that_passes_to_another_connection_keeps_its_light() {
+fn connection_reusing_a_name_keeps_its_light() {
     let mut bench = Bench::new(small());
     bench.must_add(&[("a", "in-1", "out-1"), ("b", "in-2", "out-2")]);
     bench.set(both(deletes(&["a"]), adds(&[("b", "in-1", "out-1")]))).unwrap();
@@ -302,7 +302,7 @@ fn naive(
 }
 
 #[test]
-fn ten_thousand_random_sets_are_as_a_naive_model_has_them() {
+fn ten_thousand_random_sets_match_a_naive_model() {
     let mut bench = Bench::new(small());
     let mut model = BTreeMap::<String, (u16, u16)>::new();
     let mut updated = BTreeMap::<String, Json>::new();
@@ -414,7 +414,7 @@ fn heard(bench: &mut Bench, line: Line) -> Vec<String> {
 const STATUS: &str = "/connections/port-connection[name=*]/state/status";
 
 #[test]
-fn subscribers_hear_once_on_change_or_in_samples_and_of_what_is_gone() {
+fn subscribers_receive_changes_samples_and_deletes() {
     let mut bench = Bench::new(small());
     bench.must_add(&[("a", "in-1", "out-1")]);
     let of = |name: &str, status: &str| {
@@ -451,7 +451,7 @@ fn subscribers_hear_once_on_change_or_in_samples_and_of_what_is_gone() {
 }
 
 #[test]
-fn subscriptions_that_cannot_be_are_refused_with_the_reason() {
+fn rejects_invalid_subscriptions_with_a_reason() {
     let mut bench = Bench::new(small());
     let mut why = |call| match bench.ask(call) {
         Answer::Refused(status) => status.message().to_owned(),
@@ -466,7 +466,7 @@ fn subscriptions_that_cannot_be_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_hundred_subscribers_hear_of_every_change() {
+fn one_hundred_subscribers_receive_every_change() {
     let mut bench = Bench::new(small());
     for line in 2..102 {
         bench.connect(Line(line));
@@ -489,7 +489,7 @@ fn a_hundred_subscribers_hear_of_every_change() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a time is measured")]
-fn a_thousand_ports_take_512_circuits_in_one_set_and_are_read_back_within_a_second() {
+fn sets_and_reads_back_512_circuits_within_a_second() {
     let mut bench = Bench::new(GnmiSpec { ingress: 512, egress: 512, ..GnmiSpec::default() });
     let names: Vec<_> = (1..=512)
         .map(|n| (format!("c{n}"), format!("in-{n}"), format!("out-{}", 513 - n)))
@@ -507,7 +507,7 @@ fn a_thousand_ports_take_512_circuits_in_one_set_and_are_read_back_within_a_seco
 }
 
 #[test]
-fn a_restart_in_the_middle_of_a_set_leaves_half_of_it_and_the_tree_says_so() {
+fn restart_during_a_set_leaves_half_of_it_visible() {
     let mut bench = Bench::new(GnmiSpec { recovery: ColdStartRecovery::Maintain, ..small() });
     let policy = part("/optical-switch/config/cold-boot-recovery", &json!("MAINTAIN"));
     bench.set(SetRequest { update: vec![policy], ..SetRequest::default() }).unwrap();

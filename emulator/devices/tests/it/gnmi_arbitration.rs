@@ -25,7 +25,7 @@ fn code(bench: &mut Bench, line: Line, set: SetRequest) -> Code {
 }
 
 #[test]
-fn of_two_controllers_the_one_with_the_larger_election_id_is_master() {
+fn controller_with_the_larger_election_id_is_master() {
     let mut bench = Bench::new(small());
     bench.connect(SECOND);
     let first = || adds(&[("a", "in-1", "out-1")]);
@@ -54,7 +54,7 @@ fn of_two_controllers_the_one_with_the_larger_election_id_is_master() {
 }
 
 #[test]
-fn where_arbitration_is_required_a_set_without_an_id_is_denied_once_there_is_a_master() {
+fn required_arbitration_denies_sets_without_an_id() {
     let mut bench = Bench::new(GnmiSpec { needs_election: true, ..small() });
     assert_eq!(code(&mut bench, FIRST, adds(&[("a", "in-1", "out-1")])), Code::Ok);
     assert_eq!(code(&mut bench, FIRST, by(None, Some(7), SetRequest::default())), Code::Ok);
@@ -64,7 +64,7 @@ fn where_arbitration_is_required_a_set_without_an_id_is_denied_once_there_is_a_m
 }
 
 #[test]
-fn without_the_account_capabilities_are_answered_and_nothing_else() {
+fn unauthenticated_client_gets_capabilities_only() {
     let login = Some(("me".to_owned(), "secret".to_owned()));
     let mut bench = Bench::new(GnmiSpec { login, ..small() });
     assert!(matches!(bench.ask(GnmiCall::Capabilities), Answer::Capabilities(_)));

@@ -40,7 +40,7 @@ fn switch(module: &mut Framed, transaction: u32, path: u8) -> Option<GroupOutcom
 }
 
 #[test]
-fn a_module_on_a_pty_switches_and_takes_faults_at_run_time() {
+fn module_on_a_pty_switches_and_accepts_run_time_faults() {
     let folder = tempfile::tempdir().unwrap();
     let control = folder.path().join("control");
     let options = Options {
@@ -73,7 +73,7 @@ fn a_module_on_a_pty_switches_and_takes_faults_at_run_time() {
 }
 
 #[test]
-fn a_line_outlives_its_clients() {
+fn line_survives_client_reconnects() {
     let served = Served::start("transceivers:\n  - names: a\n", &Options::default());
     for transaction in 1..=3 {
         let mut module = Framed::open(served.at("a", "frames"));
@@ -83,7 +83,7 @@ fn a_line_outlives_its_clients() {
 }
 
 #[test]
-fn garbage_on_a_pty_is_survived() {
+fn module_on_a_pty_survives_garbage() {
     let served = Served::start("transceivers:\n  - names: a\n", &Options::default());
     let mut module = Framed::open(served.at("a", "frames"));
     let garbage: Vec<u8> =
@@ -93,7 +93,7 @@ fn garbage_on_a_pty_is_survived() {
 }
 
 #[test]
-fn a_switch_speaks_scpi_on_tcp_and_pty_and_tl1_on_tcp() {
+fn switch_serves_scpi_and_tl1_over_tcp_and_pty() {
     let yaml = "switches:\n  - {name: ocs0, ingress: 24, egress: 24, scpi: '127.0.0.1:0', \
                 tl1: '127.0.0.1:0', scpi_serial: true}\n";
     let served = Served::start(yaml, &Options::default());
@@ -122,7 +122,7 @@ fn a_switch_speaks_scpi_on_tcp_and_pty_and_tl1_on_tcp() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn names_an_address_already_in_use() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let yaml = format!("switches:\n  - {{name: ocs7, ingress: 4, egress: 4, scpi: '{address}'}}\n");

@@ -91,7 +91,7 @@ mod scpi {
     use super::*;
 
     #[test]
-    fn dialogue_of_the_public_drivers() {
+    fn answers_the_dialogue_of_public_drivers() {
         let mut rig = Rig::plain();
         assert_eq!(rig.scpi("*idn?"), "Polatis,N-OST-24x24-LA1-DMHNS,POLATIS,6.5.2.18\n");
         assert_eq!(rig.scpi(":oxc:swit:size?"), "24,24\n");
@@ -111,7 +111,7 @@ mod scpi {
     }
 
     #[test]
-    fn set_commands_answer_nothing_right_or_wrong() {
+    fn set_commands_never_reply() {
         let mut rig = Rig::plain();
         assert_eq!(rig.scpi(":oxc:swit:conn:add (@1),(@25)"), "");
         assert_eq!(rig.scpi(":oxc:swit:conn:add (@1),(@26)"), "");
@@ -127,7 +127,7 @@ mod scpi {
     }
 
     #[test]
-    fn only_drops_everything_else() {
+    fn only_command_drops_all_other_connections() {
         let mut rig = Rig::plain();
         rig.scpi(":oxc:swit:conn:add (@1,2,3),(@25,26,27)");
         rig.scpi(":oxc:swit:conn:only (@5),(@30)");
@@ -135,7 +135,7 @@ mod scpi {
     }
 
     #[test]
-    fn a_list_with_a_wrong_port_is_done_in_part() {
+    fn list_with_an_invalid_port_is_applied_in_part() {
         let mut rig = Rig::plain();
         rig.scpi(":oxc:swit:conn:add (@1,2,3),(@25,77,27)");
         assert_eq!(rig.error(), "-222, \"Data out of range\"\n");
@@ -143,7 +143,7 @@ mod scpi {
     }
 
     #[test]
-    fn opc_waits_for_the_mirrors_and_a_query_without_it_does_not() {
+    fn opc_query_waits_for_the_mirrors() {
         let mut rig = Rig::plain();
         let began = rig.now;
         assert_eq!(rig.scpi(":oxc:swit:conn:add (@1),(@25);:pmon:pow? (@25)"), "(-60.0)\n");
@@ -158,7 +158,7 @@ mod scpi {
     }
 
     #[test]
-    fn long_and_relative_headers_crlf_and_single_bytes_are_understood() {
+    fn accepts_long_and_relative_headers_crlf_and_single_bytes() {
         let mut rig = Rig::plain();
         let text = ":OXC:SWITCH:CONNECT:ADD (@1),(@25);STATE?;:SYSTem:ERRor?\r\n";
         let mut reply = String::new();
@@ -169,7 +169,7 @@ mod scpi {
     }
 
     #[test]
-    fn one_client_at_a_time() {
+    fn accepts_one_client_at_a_time() {
         let mut rig = Rig::plain();
         rig.open(Line(7), Port::Scpi);
         assert_eq!(rig.closed, [Line(7)]);
@@ -181,14 +181,14 @@ mod scpi {
     }
 
     #[test]
-    fn a_serial_line_answers_with_carriage_returns() {
+    fn serial_line_ends_replies_with_carriage_returns() {
         let mut rig = Rig::plain();
         rig.open(Line(9), Port::ScpiSerial);
         assert_eq!(rig.say(Line(9), ":oxc:swit:size?\r"), "24,24\r");
     }
 
     #[test]
-    fn an_endless_line_is_an_error_in_bounded_memory() {
+    fn endless_line_overruns_a_bounded_buffer() {
         let mut rig = Rig::plain();
         for _ in 0..40 {
             rig.say(SCPI, &"x".repeat(1 << 16));
@@ -199,7 +199,7 @@ mod scpi {
     }
 
     #[test]
-    fn faults_are_seen_by_error_queue_read_back_and_power() {
+    fn error_queue_read_back_and_power_show_faults() {
         let mut rig = Rig::plain();
         rig.fault("stuck 1");
         assert_eq!(rig.scpi(":oxc:swit:conn:add (@1),(@25);*OPC?"), "1\n");
@@ -229,7 +229,7 @@ mod scpi {
     }
 
     #[test]
-    fn a_reboot_in_the_middle_leaves_half_a_list_and_no_connection() {
+    fn reboot_during_a_list_leaves_half_of_it_and_closes_connections() {
         let mut rig = Rig::plain();
         rig.fault("reboot-in-commit");
         assert_eq!(rig.scpi(":oxc:swit:conn:add (@1,2,3,4),(@25,26,27,28);*OPC?"), "");
@@ -243,7 +243,7 @@ mod scpi {
     }
 
     #[test]
-    fn a_slow_switch_is_slow_in_everything() {
+    fn slow_fault_multiplies_the_switching_time() {
         let mut rig = Rig::plain();
         rig.fault("slow 10");
         let began = rig.now;
@@ -256,7 +256,7 @@ mod tl1 {
     use super::*;
 
     #[test]
-    fn dialogue_of_the_public_drivers() {
+    fn answers_the_dialogue_of_public_drivers() {
         let mut rig = Rig::plain();
         let reply = rig.say(TL1, "ACT-USER::root:123::root;");
         assert_eq!(reply, "\r\n\n   POLATIS 24-09-01 00:00:00\r\nM  123 COMPLD\r\n;");
@@ -279,7 +279,7 @@ mod tl1 {
     }
 
     #[test]
-    fn refusals_carry_their_codes() {
+    fn refusals_return_their_error_codes() {
         let mut rig = Rig::plain();
         assert!(rig.tl1("ACT-USER::root:1::wrong;").starts_with("1 DENY\r\n   PIUI\r\n"));
         assert!(rig.tl1("ENT-PATCH::1,25:2:;").starts_with("2 DENY\r\n   PLNA\r\n"));
@@ -307,7 +307,7 @@ mod tl1 {
     }
 
     #[test]
-    fn a_list_done_in_part_says_so() {
+    fn reports_a_partially_applied_list() {
         let mut rig = Rig::plain();
         rig.log_in();
         let reply = rig.tl1("ENT-PATCH::1&2&3,25&26&99:7:;");
@@ -318,7 +318,7 @@ mod tl1 {
     /// Three generations of a public driver, each with its own spelling: log in, identify, read,
     /// connect both directions, clear from either end.
     #[test]
-    fn requests_of_deployed_drivers_are_answered() {
+    fn answers_requests_of_deployed_drivers() {
         for (log_in, name) in
             [("ACT-USER", "POLATIS"), ("ACT - USER", "POLATIS"), ("ACT-USER", "\"POLATIS\"")]
         {
@@ -358,7 +358,7 @@ mod tl1 {
     }
 
     #[test]
-    fn autonomous_messages_come_between_command_and_reply() {
+    fn sends_autonomous_messages_before_the_reply() {
         let mut rig = Rig::new(SwitchSpec::default());
         rig.log_in();
         let reply = rig.say(TL1, "ENT-PATCH::1,25:8:;");
@@ -380,7 +380,7 @@ mod tl1 {
     }
 
     #[test]
-    fn a_nameless_switch_shows_nil_and_slow_commands_may_be_acknowledged() {
+    fn nameless_switch_shows_nil_and_acknowledges_slow_commands() {
         let mut rig = Rig::new(SwitchSpec {
             name: String::new(),
             is_autonomous: false,
@@ -393,7 +393,7 @@ mod tl1 {
     }
 
     #[test]
-    fn the_reply_waits_for_the_mirrors() {
+    fn replies_after_the_mirrors_settle() {
         let mut rig = Rig::plain();
         rig.log_in();
         let began = rig.now;
@@ -402,7 +402,7 @@ mod tl1 {
     }
 
     #[test]
-    fn one_byte_segments_and_missing_terminators_are_no_trouble() {
+    fn accepts_single_bytes_and_awaits_the_terminator() {
         let mut rig = Rig::plain();
         rig.log_in();
         let mut reply = String::new();
@@ -416,7 +416,7 @@ mod tl1 {
 
 /// The same plan through SCPI and TL1 yields the same matrix.
 #[test]
-fn both_languages_speak_of_one_matrix() {
+fn scpi_and_tl1_share_one_matrix() {
     let (mut by_scpi, mut by_tl1) = (Rig::plain(), Rig::plain());
     by_tl1.log_in();
     for step in 1..=12u16 {
@@ -461,7 +461,7 @@ fn words() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_switch_or_doubles_a_port(text in words(), raw in prop::collection::vec(any::<u8>(), 0..500)) {
+    fn arbitrary_text_never_connects_a_port_twice(text in words(), raw in prop::collection::vec(any::<u8>(), 0..500)) {
         let mut rig = Rig::new(SwitchSpec::default());
         rig.say(TL1, "ACT-USER::root:1::root;");
         for line in [SCPI, TL1] {

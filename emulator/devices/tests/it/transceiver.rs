@@ -127,7 +127,7 @@ fn external(number: u8) -> Path {
 }
 
 #[test]
-fn a_healthy_module_switches_in_the_published_time() {
+fn healthy_module_switches_in_the_published_time() {
     let mut rig = Rig::new("");
     assert_eq!(rig.arm(1, external(2)), Some(Answer::Armed(GroupOutcome::Success)));
     assert_eq!(rig.truth(), Some(Path::LOOPBACK), "arming moves nothing");
@@ -143,7 +143,7 @@ fn a_healthy_module_switches_in_the_published_time() {
 }
 
 #[test]
-fn a_stuck_module_says_so() {
+fn stuck_module_reports_a_hardware_fault() {
     let mut rig = Rig::new("stuck");
     let report = rig.switch_to(external(1)).unwrap();
     assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::HardwareFault, 0));
@@ -151,7 +151,7 @@ fn a_stuck_module_says_so() {
 }
 
 #[test]
-fn a_liar_is_found_out_by_reading_back() {
+fn read_back_exposes_a_lying_module() {
     for (fault, truth) in [("lie", Path::LOOPBACK), ("misdirect", external(2))] {
         let mut rig = Rig::new(fault);
         let report = rig.switch_to(external(1)).unwrap();
@@ -166,7 +166,7 @@ fn a_liar_is_found_out_by_reading_back() {
 }
 
 #[test]
-fn a_slow_module_times_out_and_is_distinguished_from_a_stuck_one() {
+fn slow_module_times_out_unlike_a_stuck_one() {
     let mut rig = Rig::new("slow 100");
     let report = rig.switch_to(external(1)).unwrap();
     assert_eq!(report.outcomes[0], GroupOutcome::SettleTimeout);
@@ -176,7 +176,7 @@ fn a_slow_module_times_out_and_is_distinguished_from_a_stuck_one() {
 }
 
 #[test]
-fn weak_light_is_reported_after_the_switch() {
+fn reports_weak_light_after_the_switch() {
     let mut rig = Rig::new("droop 10");
     let report = rig.switch_to(external(1)).unwrap();
     assert_eq!((report.outcomes[0], report.generation), (GroupOutcome::PowerLow, 1));
@@ -184,7 +184,7 @@ fn weak_light_is_reported_after_the_switch() {
 }
 
 #[test]
-fn a_reboot_in_the_middle_leaves_the_power_on_path_and_forgets_the_arm() {
+fn reboot_during_a_commit_restores_the_power_on_path() {
     let mut rig = Rig::new("reboot-in-commit");
     let boots = rig.status().boots;
     assert_eq!(rig.switch_to(external(1)), None, "no reply");
@@ -198,7 +198,7 @@ fn a_reboot_in_the_middle_leaves_the_power_on_path_and_forgets_the_arm() {
 }
 
 #[test]
-fn a_half_open_line_gives_no_answer_until_it_is_cleared() {
+fn half_open_line_is_silent_until_cleared() {
     let mut rig = Rig::new("half-open");
     assert_eq!(rig.ask(&Request::Status), None);
     rig.device.apply(rig.now, DeviceFault::Clear, &mut Vec::new());
@@ -206,7 +206,7 @@ fn a_half_open_line_gives_no_answer_until_it_is_cleared() {
 }
 
 #[test]
-fn a_late_line_delays_both_ways() {
+fn late_line_delays_both_directions() {
     let mut rig = Rig::new("late 5ms");
     let began = rig.now;
     assert!(rig.ask(&Request::Status).is_some());
@@ -217,7 +217,7 @@ fn a_late_line_delays_both_ways() {
 /// host that repeats unanswered requests reaches the wanted path, and the light never goes anywhere
 /// else.
 #[test]
-fn a_noisy_line_never_makes_a_wrong_circuit() {
+fn noisy_line_never_makes_a_wrong_circuit() {
     let mut noisy_replies = 0;
     for fault in ["lose 1%", "duplicate 1%", "garble 1%"] {
         for round in 0..20u32 {
@@ -250,7 +250,7 @@ fn a_noisy_line_never_makes_a_wrong_circuit() {
 /// Each byte of an arm and a fire is lost, duplicated, or has one bit flipped. The light must stay
 /// or reach the wanted path.
 #[test]
-fn no_single_damaged_byte_makes_a_wrong_circuit() {
+fn single_damaged_byte_never_makes_a_wrong_circuit() {
     let mut host = Host::new();
     let mut session = Vec::new();
     let mut paths = [Path::DARK; 8];
@@ -287,7 +287,7 @@ fn no_single_damaged_byte_makes_a_wrong_circuit() {
 }
 
 #[test]
-fn one_seed_gives_one_history() {
+fn equal_seeds_give_equal_histories() {
     let history = |seed: u64| {
         let transceiver = Transceiver::new(&TransceiverSpec::default(), Seed(seed), 0);
         let mut device = Faulty::new(transceiver, Seed(seed), 0);
