@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_of_a_hundred_exceed_it_as_are_left() {
+    fn percentile_follows_the_nearest_rank() {
         let sorted: Vec<u32> = (1..=200).collect();
         let of = |per_cent| percentile(&sorted, per_cent);
         assert_eq!([0, 1, 50, 99, 100].map(of), [1, 2, 100, 198, 200].map(Some));

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_and_shards_read_as_they_are_written() {
+    fn seeds_and_shards_round_trip_through_text() {
         assert_eq!("0..99".parse::<SeedRange>().unwrap().to_string(), "0..99");
         assert_eq!("7".parse::<SeedRange>().unwrap().to_string(), "7");
         for wrong in ["", "a", "9..0", "0..", "0..1000000", "-1"] {
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_sweep_merge_into_the_whole() {
+    fn shards_of_a_sweep_merge_into_the_whole() {
         let parts = ["0/3", "1/3", "2/3"].map(|shard| sweep("0..9", Some(shard)));
         assert_eq!(parts.iter().map(|part| part.runs.len()).sum::<usize>(), 10);
         let whole = Sweep::merge(parts.to_vec()).unwrap();
@@ -437,7 +437,7 @@ mod tests {
     /// Regression: the worst seed was always the first, because an equation has no margin under any
     /// seed.
     #[test]
-    fn an_equation_that_holds_does_not_hide_the_seed_that_comes_nearest_to_failing() {
+    fn equality_expectation_does_not_hide_the_worst_seed() {
         let runs: Vec<SeedRun> = [0.5, 0.2, 0.4]
             .into_iter()
             .zip(0..)
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_together_is_not_merged() {
+    fn rejects_merging_unrelated_sweeps() {
         let mut other = sweep("0..9", None);
         other.runs[3].packet_hops = 2;
         let disagreement = Sweep::merge(vec![sweep("0..9", None), other.clone()]).unwrap_err();

@@ -463,7 +463,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expectations_read_as_they_are_written() {
+    fn expectations_round_trip_through_text() {
         for text in [
             "waste_ratio < 0.01",
             "drops == 0",
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_outside_of_the_range_decides_every_comparison() {
+    fn bound_outside_the_range_decides_every_comparison() {
         for (sentence, over) in [
             ("availability >= 0", Some(true)),
             ("availability <= 1", Some(true)),
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_sentences_say_what_is_right() {
+    fn invalid_expectation_error_suggests_a_valid_one() {
         let message = |text: &str| text.parse::<Expectation>().unwrap_err().to_string();
         assert!(message("all will be well").contains("`restored within TIME`"));
         assert!(message("wast_ratio < 1").contains("`waste_ratio`"));

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drawn_sizes_have_the_published_shares_and_the_mean() {
+    fn drawn_sizes_have_the_published_shares_and_mean() {
         for sizes in [FlowSizes::web_search(), FlowSizes::hadoop()] {
             let mut draws = Seed(1).stream("test", 0);
             let drawn: Vec<f64> = (0..200_000)
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_have_the_load_and_the_spread_of_a_poisson_process() {
+    fn arrivals_match_the_load_and_spread_of_a_poisson_process() {
         let hosts: Vec<VertexId> = (0..16).map(VertexId).collect();
         let (rate, lasts) = (BitsPerSecond::from_gbps(100), Picoseconds::from_millis(2_000));
         let sizes = FlowSizes::hadoop();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn points_must_rise_to_a_hundred() {
+    fn size_points_must_rise_to_100_percent() {
         let row = |bytes, percent| SizeRow { bytes: Bytes(bytes), percent };
         assert!(FlowSizes::through(vec![row(1, 0.0), row(10, 100.0)]).is_some());
         assert!(FlowSizes::through(vec![row(1, 50.0), row(10, 100.0)]).is_some());

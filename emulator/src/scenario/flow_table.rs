@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_shown_with_line_and_column() {
+    fn locates_every_mistake_by_line_and_column() {
         let text = "start,src,dst,bytes\nsoon,h0,h1,1\n0,x,h1,1\n0,h1,h1,1\n0,h0,h1,0\n0,h0,h1\n0,h0,h1,9\n";
         let (flows, mistakes) = read(text);
         assert_eq!(flows.len(), 1);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_flow_can_wait_for_is_refused_with_its_place() {
+    fn rejects_impossible_flow_dependencies_with_location() {
         let says = |text: &str| {
             let text = format!("start,src,dst,bytes,id,after\n{text}");
             let (_, mistakes) = read(&text);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_the_list_by_nearest_rank() {
+    fn loss_percentiles_follow_the_nearest_rank() {
         let runs: Vec<SeedRun> = (1..=200).map(|seed| run(seed, Some(seed * 7))).collect();
         let all = distributions(&runs);
         let lost = &all[0];
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_never_ends_loses_more_than_any_other() {
+    fn unfinished_job_counts_as_the_largest_loss() {
         let runs = [run(1, Some(5)), run(2, None), run(3, Some(4))];
         let lost = &distributions(&runs)[0];
         assert_eq!((lost.p50, lost.max, lost.worst_seed), (Some(5.0), None, Seed(2)));

@@ -109,7 +109,7 @@ impl Progress for Passes {
 
 /// The share that is done may fall within a run; which run is under way is said by the run itself.
 #[test]
-fn whoever_watches_hears_which_run_begins() {
+fn observer_receives_each_run_as_it_starts() {
     let train = "train: [{job: pretrain, steps: 1}]";
     let heard = |faults: &[&str]| {
         let faults: Vec<String> = faults.iter().map(|fault| (*fault).to_owned()).collect();
@@ -129,7 +129,7 @@ fn whoever_watches_hears_which_run_begins() {
 }
 
 #[test]
-fn pairs_of_faults_are_attributed_as_naive_runs_attribute_them() {
+fn attributes_fault_pairs_like_naive_runs() {
     let train = "train: [{job: pretrain, steps: 2}, {job: finetune, steps: 2}]";
     let mut draws = Seed(7).stream("pairs", 0);
     for _ in 0..cases(3, 10) {
@@ -139,7 +139,7 @@ fn pairs_of_faults_are_attributed_as_naive_runs_attribute_them() {
 }
 
 #[test]
-fn pairs_of_faults_under_circuits_are_attributed() {
+fn attributes_fault_pairs_under_circuits() {
     let train = "train: [{job: pretrain, steps: 2}]";
     let mut draws = Seed(8).stream("pairs", 0);
     for part in ["ocs0", "ocs1", "nN/nic1"] {
@@ -153,7 +153,7 @@ fn pairs_of_faults_under_circuits_are_attributed() {
 
 /// The ring of n9 is made again from other nodes than it would be if n1 had not taken them.
 #[test]
-fn a_fault_whose_replacement_takes_a_spare_affects_the_job_that_needs_one_next() {
+fn fault_that_takes_a_spare_affects_the_next_job_needing_one() {
     let train = "train: [{job: pretrain, steps: 2}, {job: finetune, steps: 2}]";
     let faults = ["{part: n1, at: 300ms}", "{part: n9, at: 350ms}"].map(str::to_owned);
     let listed = judge(TWO_JOBS, train, &faults);
@@ -162,7 +162,7 @@ fn a_fault_whose_replacement_takes_a_spare_affects_the_job_that_needs_one_next()
 
 /// Two faults of one node at one instant: without either one the other does the same.
 #[test]
-fn faults_each_of_which_is_enough_are_both_listed() {
+fn lists_both_of_two_sufficient_faults() {
     let train = "train: [{job: pretrain, steps: 1}, {job: finetune, steps: 1}]";
     let faults = ["{part: n1, at: 300ms}", "{part: n1, at: 300ms}"].map(str::to_owned);
     let listed = judge(TWO_JOBS, train, &faults);
@@ -199,7 +199,7 @@ fn workload_ends(outcome: &Outcome) -> Vec<(String, SimTime)> {
 
 /// The judges are the runs that do not write the fault: which flows end otherwise, and by how much later each workload.
 #[test]
-fn flows_are_attributed_to_the_faults_without_which_they_end_otherwise() {
+fn attributes_flows_to_faults_that_change_their_end() {
     let mut draws = Seed(9).stream("traffic", 0);
     let mut affected_by_one = 0;
     for _ in 0..12 {

@@ -49,7 +49,7 @@ fn require_idle(more: &str, wanted: &str, mistakes: &[Diagnostic]) {
 }
 
 #[test]
-fn a_sentence_about_a_fabric_that_no_run_could_fail_or_keep_is_refused() {
+fn rejects_fabric_expectations_that_no_run_could_decide() {
     let fault = "faults: [{part: n4, at: 20us}]\n";
     let between = "  - data_parallel_all_reduce: {name: between, bytes: 64KiB, priority: 2}\n";
     for (more, wanted) in [
@@ -91,7 +91,7 @@ fn a_sentence_about_a_fabric_that_no_run_could_fail_or_keep_is_refused() {
 }
 
 #[test]
-fn a_sentence_about_traffic_that_no_run_could_fail_or_keep_is_refused() {
+fn rejects_traffic_expectations_that_no_run_could_decide() {
     let send = "traffic: [{name: a, run: permutation, bytes: 4KiB, priority: 3}]\n";
     let plain = "traffic: [{name: a, run: permutation, bytes: 4KiB}]\n";
     let lossless = "switches: {pause: {priorities: [3, 5], above: 64KiB}}\n";
@@ -124,7 +124,7 @@ fn a_sentence_about_traffic_that_no_run_could_fail_or_keep_is_refused() {
 }
 
 #[test]
-fn what_names_nothing_is_reported_together_with_all_other_mistakes() {
+fn reports_unknown_names_together_with_all_other_mistakes() {
     let mistakes = of_traffic(
         "links: {delay: 0ns}
 switches: {queue: 1KiB, pause: [9]}
@@ -172,7 +172,7 @@ expect: [no drops on priority 3, all is well, workload q unaffected]
 }
 
 #[test]
-fn what_a_fabric_has_not_is_reported_together_with_all_other_mistakes() {
+fn reports_parts_missing_from_the_fabric_with_all_other_mistakes() {
     let mistakes = on_fabric(
         "broken: [n3, n99]
 faults:
@@ -202,7 +202,7 @@ expect: [group g9 unaffected, restored within 5]
 
 /// `fat_tree` itself was called an unknown key, and `fabric` missing.
 #[test]
-fn a_key_that_a_network_does_not_know_is_named_and_the_network_is_not() {
+fn names_an_unknown_network_key_and_not_the_network() {
     let text = OF_TRAFFIC.replace("hosts_per_leaf", "hosts_per_leave");
     let mistakes = scenario::file::load("t.yaml", text.as_bytes(), &mut read).1;
     let lines = lines(&mistakes);

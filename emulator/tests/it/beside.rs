@@ -51,7 +51,7 @@ fn ends(outcome: &Outcome, name: &str) -> Vec<Option<SimTime>> {
 }
 
 #[test]
-fn rings_do_not_feel_what_the_network_carries_and_reductions_do() {
+fn network_traffic_delays_reductions_but_not_rings() {
     let queues = INCAST.split("traffic:").next().unwrap();
     let alone = run(&format!("{RINGS}{REDUCTION}{queues}"));
     let beside = run(&format!("{RINGS}{REDUCTION}{INCAST}"));
@@ -69,7 +69,7 @@ fn rings_do_not_feel_what_the_network_carries_and_reductions_do() {
 }
 
 #[test]
-fn expectations_are_about_groups_and_workloads_and_each_can_fail() {
+fn group_and_workload_expectations_can_each_fail() {
     let faults = "faults: [{part: n4, at: 20us}, {part: n17/nic1, at: 60us, lasts: 2ms}]\n";
     let expect = "expect: [workload incast completes within 10ms, workload incast completes within 200us, \
                   workload incast unaffected, workload apart unaffected, group g3 unaffected]\n";
@@ -107,7 +107,7 @@ fn expectations_are_about_groups_and_workloads_and_each_can_fail() {
 }
 
 #[test]
-fn flows_of_a_node_that_stays_dead_are_given_up_and_the_run_ends() {
+fn abandons_flows_of_a_permanently_failed_node_and_ends() {
     let faults = "faults: [{part: n17, at: 50us}]\ncontrol: {detection_delay: 100us}\n";
     let expect = "expect: [workload incast completes within 10ms, completes within 10ms]\n";
     let outcome = run(&format!("{RINGS}{INCAST}{faults}{expect}"));
@@ -133,7 +133,7 @@ expect: [workload lone completes within 10ms]
 }
 
 #[test]
-fn one_seed_gives_one_result_on_any_number_of_threads() {
+fn equal_seeds_give_equal_results_on_any_thread_count() {
     let random = "
 traffic:
   - {name: random, run: {random: {sizes: web_search, load: 0.3, lasts: 100us}}}
@@ -149,7 +149,7 @@ faults: [{part: any node, at: 20us, within: 50us}, {part: t9, at: 30us, lasts: 5
 }
 
 #[test]
-fn mistakes_in_traffic_are_shown_at_their_place() {
+fn locates_mistakes_in_traffic() {
     let refused = |text: &str| {
         let (loaded, mistakes) = load(text);
         assert!(loaded.is_none(), "{text}");

@@ -49,7 +49,7 @@ switches: {queue: 512MiB, mark_from: 512MiB}
 ";
 
 #[test]
-fn an_all_to_all_at_once_needs_what_an_interface_has_to_send() {
+fn all_to_all_is_bounded_by_interface_transmission() {
     let text =
         format!("{SIXTEEN}traffic: [{{name: a, run: {{all_to_all: at_once}}, bytes: 64MiB}}]\n");
     let result = first(&text);
@@ -60,7 +60,7 @@ fn an_all_to_all_at_once_needs_what_an_interface_has_to_send() {
 }
 
 #[test]
-fn a_ring_both_ways_needs_what_one_interface_has_to_send_both_ways() {
+fn bidirectional_ring_is_bounded_by_its_interface() {
     let text =
         format!("{SIXTEEN}traffic: [{{name: a, run: {{all_reduce: ring}}, bytes: 64MiB}}]\n");
     let result = first(&text);
@@ -71,7 +71,7 @@ fn a_ring_both_ways_needs_what_one_interface_has_to_send_both_ways() {
 }
 
 #[test]
-fn a_sprayed_incast_needs_what_its_target_has_to_receive() {
+fn sprayed_incast_is_bounded_by_target_reception() {
     let text = "
 name: x
 on: {leaf_spine: {leaves: 3, spines: 11, hosts_per_leaf: 11}}
@@ -87,7 +87,7 @@ traffic: [{name: a, run: {incast: h5}, bytes: 8MiB}]
 }
 
 #[test]
-fn what_crosses_few_spines_needs_the_time_of_the_cut() {
+fn spine_crossing_traffic_is_bounded_by_the_cut() {
     let text = "
 name: x
 on: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 8}}
@@ -101,7 +101,7 @@ traffic: [{name: a, run: {shift: 8}, bytes: 4MiB}]
 }
 
 #[test]
-fn halves_of_what_has_no_switches_bound_what_crosses_its_middle() {
+fn switchless_networks_are_bounded_by_their_bisection() {
     let line =
         "name: x\non: {line: {hosts: 8}}\ntraffic: [{name: a, run: {shift: 4}, bytes: 4MiB}]\n";
     let result = first(line);
@@ -190,7 +190,7 @@ fn tightest(substrate: &Substrate, outcome: &Outcome) -> f64 {
 }
 
 #[test]
-fn no_bound_is_above_the_largest_flow_and_on_common_shapes_it_is_reached() {
+fn bound_never_exceeds_the_largest_flow_and_is_tight_on_common_shapes() {
     let shapes = [
         ("{leaf_spine: {leaves: 2, spines: 1, hosts_per_leaf: 3}}", true),
         ("{leaf_spine: {leaves: 3, spines: 2, hosts_per_leaf: 2}}", true),
@@ -243,7 +243,7 @@ fn no_bound_is_above_the_largest_flow_and_on_common_shapes_it_is_reached() {
 /// Packets of several paths meet on the first link alone: a short one passes the others, and messages one after the
 /// other go side by side. Runs ended 6 to 9 ns before their bound.
 #[test]
-fn no_run_beats_its_bound_where_packets_take_several_paths() {
+fn no_multipath_run_beats_its_bound() {
     let cubes = "{tpu_cubes: {cubes: [1, 1, 2]}}";
     let pairs = "{leaf_spine: {leaves: 4, spines: 2, hosts_per_leaf: 4, nics: 2}}";
     for (on, transport, run) in [

@@ -81,7 +81,7 @@ const NETWORKS: [&str; 4] = [
 ];
 
 #[test]
-fn one_message_takes_what_the_same_flow_of_a_scenario_takes() {
+fn submitted_message_takes_the_time_of_a_scenario_flow() {
     for network in NETWORKS {
         for (to, bytes) in [(1, 1), (5, 64_000), (2, 1_000_001)] {
             let text = format!(
@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn every_byte_arrives_once_and_every_order_is_over_once(
+    fn delivers_every_byte_and_completes_every_order_once(
         network in prop::sample::select(&NETWORKS[..]),
         first in prop::collection::vec((0u32..8, 1u32..8, 1u64..300_000), 1..20),
         more in prop::collection::vec((0u32..8, 1u32..8, 1u64..100_000), 0..20),
@@ -130,7 +130,7 @@ proptest! {
 }
 
 #[test]
-fn timers_run_out_in_order_and_messages_between_begin_at_their_instant() {
+fn timers_fire_in_order_and_messages_start_at_their_instant() {
     let wake = |number, at| ProgramOrder::Wake { number, at: SimTime(at) };
     let begun = vec![wake(1, 5_000), wake(2, 3_000), wake(3, 3_000)];
     let ran = run("name: it\non: {ring: {hosts: 4}}\n", begun, |now, number| match number {
@@ -146,7 +146,7 @@ fn timers_run_out_in_order_and_messages_between_begin_at_their_instant() {
 }
 
 #[test]
-fn faults_and_other_traffic_go_on_beside_the_program() {
+fn faults_and_scenario_traffic_run_next_to_the_program() {
     let network = "name: it\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\n";
     let order = || vec![send(1, 0, 5, 4_000_000)];
     let calm = run(network, order(), |_, _| Vec::new());
@@ -160,7 +160,7 @@ fn faults_and_other_traffic_go_on_beside_the_program() {
 }
 
 #[test]
-fn what_never_arrives_is_named() {
+fn names_hosts_of_undelivered_messages() {
     let text = "name: it\non: {ring: {hosts: 4}}\nfaults: [{part: h1, at: 1us}]\n";
     let ran = run(text, vec![send(1, 0, 1, 4_000_000)], |_, _| Vec::new());
     let said = ran.stalled.unwrap().to_string();
@@ -170,7 +170,7 @@ fn what_never_arrives_is_named() {
 
 /// Between neighbours of a ring that has light a message takes its cable, and the network when a node of it is gone.
 #[test]
-fn on_a_fabric_neighbours_of_a_ring_use_its_light() {
+fn ring_neighbours_on_a_fabric_use_optical_circuits() {
     let text = "name: it\non: {fabric: ring-256.yaml}\n";
     let (scenario, mistakes) = called(text);
     let scenario = scenario.unwrap_or_else(|| panic!("{mistakes:?}"));
@@ -197,7 +197,7 @@ fn on_a_fabric_neighbours_of_a_ring_use_its_light() {
 }
 
 #[test]
-fn a_file_for_a_program_expects_nothing_and_names_the_line_of_a_mistake() {
+fn program_file_rejects_expectations_and_locates_mistakes() {
     let text = "name: it\non: {ring: {hosts: 4}}\nexpect: [completes within 1ms]\n";
     let (scenario, mistakes) = called(text);
     assert!(scenario.is_none());

@@ -35,7 +35,7 @@ fn throughput(outcome: &Outcome) -> f64 {
 }
 
 #[test]
-fn from_group_to_next_group_shortest_paths_share_one_cable_and_valiant_gets_near_a_half() {
+fn valiant_beats_minimal_routes_between_adjacent_groups() {
     let minimal = throughput(&run("minimal", SPRAY, "{shift: 8}", ""));
     // Eight hosts share the cable between their group and the next: 1/(a·p), which is 1/(a·h) here.
     assert!((0.95 / 8.0..=1.0 / 8.0).contains(&minimal), "{minimal}");
@@ -48,7 +48,7 @@ fn from_group_to_next_group_shortest_paths_share_one_cable_and_valiant_gets_near
 }
 
 #[test]
-fn where_shortest_paths_have_room_the_way_around_costs_half_of_it() {
+fn valiant_halves_throughput_of_uniform_traffic() {
     let uniform = "{all_to_all: at_once}, hosts: [h0..h71]";
     let minimal = throughput(&run("minimal", SPRAY, uniform, ""));
     let valiant = throughput(&run("valiant", SPRAY, uniform, ""));
@@ -60,7 +60,7 @@ fn where_shortest_paths_have_room_the_way_around_costs_half_of_it() {
 }
 
 #[test]
-fn flows_go_around_what_is_dark_and_wait_for_nothing() {
+fn flows_avoid_dark_links_without_waiting() {
     let faults = "
 faults: [{part: any switch, at: 5us}, {part: any cable, at: 10us, lasts: 100us}]
 control: {reroute_delay: 20us}
@@ -75,7 +75,7 @@ control: {reroute_delay: 20us}
 }
 
 #[test]
-fn switches_have_nothing_to_choose_on_the_way_around() {
+fn rejects_adaptive_balancing_on_valiant_routes() {
     let text = "
 name: dragonfly
 on: {dragonfly: {hosts_per_router: 2, routers_per_group: 4, global_per_router: 2, routes: valiant}}

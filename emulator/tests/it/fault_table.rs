@@ -128,7 +128,7 @@ fn require_delayed_by_control(run: fn(&str) -> Outcome, part: &str, cell: &str) 
 }
 
 #[test]
-fn every_fault_of_the_table_affects_something_on_a_fabric() {
+fn every_listed_fault_affects_a_fabric() {
     let mut wrong = Vec::new();
     for (what, cells) in table() {
         let Some(cell) = &cells[0] else { continue };
@@ -162,7 +162,7 @@ fn every_fault_of_the_table_affects_something_on_a_fabric() {
 }
 
 #[test]
-fn every_fault_of_the_table_affects_something_on_a_network() {
+fn every_listed_fault_affects_a_network() {
     for (what, cells) in table() {
         let Some(cell) = &cells[1] else { continue };
         if cell.contains("control") {
@@ -176,7 +176,7 @@ fn every_fault_of_the_table_affects_something_on_a_network() {
 }
 
 #[test]
-fn every_fault_of_the_table_affects_something_in_a_phase_sequence() {
+fn every_listed_fault_affects_a_phase_sequence() {
     let calm = in_phases("{part: ocs0/p31}");
     for (what, cells) in table() {
         let Some(cell) = &cells[2] else { continue };
@@ -191,7 +191,7 @@ fn every_fault_of_the_table_affects_something_in_a_phase_sequence() {
 }
 
 #[test]
-fn a_stuck_host_ends_its_exchange_when_it_is_repaired_and_a_replay_fits_its_trace() {
+fn stuck_host_finishes_its_exchange_after_repair() {
     let stuck = "faults: [{part: h3, effect: stuck, at: 1us, lasts: 2ms}]";
     let repaired = on_network(stuck);
     assert!(repaired.workloads[0].end.is_some_and(|end| end.0 > 2_000_000_000), "{repaired:?}");

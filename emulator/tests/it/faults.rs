@@ -64,7 +64,7 @@ fn moved(outcome: &Outcome) -> Vec<String> {
 }
 
 #[test]
-fn what_a_fault_is_said_to_have_moved_is_what_moved() {
+fn reported_moves_of_a_fault_are_the_actual_moves() {
     for faults in [
         "{part: n4, at: 50us}",
         "{part: n4/g1, at: 50us}",
@@ -98,7 +98,7 @@ fn what_a_fault_is_said_to_have_moved_is_what_moved() {
 }
 
 #[test]
-fn two_faults_at_one_instant_are_each_put_down_to_what_they_hit() {
+fn simultaneous_faults_are_attributed_separately() {
     let outcome = with("{part: n4, at: 50us}, {part: n12, at: 50us}");
     let groups: Vec<_> = outcome.faults.iter().map(|fault| &fault.groups_affected).collect();
     assert!(groups.iter().all(|groups| groups.len() == 1), "{groups:?}");
@@ -106,7 +106,7 @@ fn two_faults_at_one_instant_are_each_put_down_to_what_they_hit() {
 }
 
 #[test]
-fn a_grey_link_is_not_bypassed_and_its_ring_is_late_by_what_it_costs() {
+fn slow_link_is_not_bypassed_and_delays_its_ring() {
     let slow = with("{part: n4/b0.1, at: 50us, effect: {rate: 100Gbps}, lasts: 100us}");
     let [fault] = slow.faults.as_slice() else { panic!("one fault") };
     assert_eq!((fault.detected, fault.replanned, fault.bundles_switched), (None, None, 0));
@@ -119,7 +119,7 @@ fn a_grey_link_is_not_bypassed_and_its_ring_is_late_by_what_it_costs() {
 }
 
 #[test]
-fn bit_errors_lose_the_share_of_packets_that_they_should() {
+fn bit_errors_drop_the_expected_share_of_packets() {
     let outcome = with("{part: n4/b0.1, at: 0us, effect: {bit_errors: 1e-6}}");
     let group = outcome.faults[0].groups_affected[0];
     let steps = outcome.workloads.iter().filter(|c| c.group == Some(group)).count() as f64;
@@ -136,7 +136,7 @@ fn bit_errors_lose_the_share_of_packets_that_they_should() {
 }
 
 #[test]
-fn a_stuck_transceiver_is_found_when_it_is_commanded_and_not_before() {
+fn stuck_transceiver_is_detected_on_its_next_command() {
     let quiet = with("{part: n4/b0, at: 0us, effect: stuck}");
     assert!(moved(&quiet).is_empty() && quiet.faults[0].detected.is_none());
 
@@ -169,7 +169,7 @@ fn a_stuck_transceiver_is_found_when_it_is_commanded_and_not_before() {
 }
 
 #[test]
-fn while_the_control_plane_is_gone_nothing_is_healed_and_nothing_else_is_touched() {
+fn control_plane_outage_only_postpones_repairs() {
     let usual = with("{part: n4, at: 50us}");
     let gone = with("{part: n4, at: 50us}, {part: control, at: 40us, lasts: 1ms}");
     let slow = with("{part: n4, at: 50us}, {part: control, at: 40us, effect: {slower: 10}}");
@@ -193,7 +193,7 @@ fn while_the_control_plane_is_gone_nothing_is_healed_and_nothing_else_is_touched
 }
 
 #[test]
-fn a_tor_stops_what_crosses_it_until_it_is_back() {
+fn tor_failure_stops_crossing_traffic_until_repair() {
     let collective = "data_parallel_all_reduce: {name: gradients, bytes: 256KiB}";
     let outcome = run_on(FABRIC, &text("{part: t2, at: 10us, lasts: 2ms}", collective));
     let [gradients] = outcome.workloads.as_slice() else { panic!("one reduction") };
@@ -205,7 +205,7 @@ fn a_tor_stops_what_crosses_it_until_it_is_back() {
 }
 
 #[test]
-fn a_lost_group_is_formed_again_by_a_repair_and_ends_its_work() {
+fn repair_reforms_a_lost_group_that_finishes_its_work() {
     let full = FABRIC.replace("gpus: 64, tp: 16", "gpus: all, tp: 16");
     let faults = "{part: n4, at: 50us, lasts: 300us}";
     let ring = text(faults, "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}");
@@ -228,7 +228,7 @@ fn a_lost_group_is_formed_again_by_a_repair_and_ends_its_work() {
 }
 
 #[test]
-fn a_job_that_lost_a_group_reduces_between_those_that_are_left() {
+fn job_reduces_between_the_remaining_groups() {
     let full = FABRIC.replace("gpus: 64, tp: 16", "gpus: all, tp: 16");
     let collective = "data_parallel_all_reduce: {name: gradients, bytes: 1MiB}";
     let outcome = run_on(&full, &text("{part: n4, at: 20us}", collective));
@@ -238,7 +238,7 @@ fn a_job_that_lost_a_group_reduces_between_those_that_are_left() {
 }
 
 #[test]
-fn a_fabric_without_faults_is_wholly_available_and_does_nothing_but_work() {
+fn fault_free_fabric_has_full_availability_and_goodput() {
     let outcome = with("");
     assert!(
         (outcome.metrics.availability - 1.0).abs() < 1e-12
@@ -247,7 +247,7 @@ fn a_fabric_without_faults_is_wholly_available_and_does_nothing_but_work() {
 }
 
 #[test]
-fn links_are_as_busy_as_their_bytes_and_their_queues_are_counted() {
+fn link_utilisation_matches_bytes_and_counts_queues() {
     let outcome = with("");
     let copper = outcome.links.iter().find(|class| class.class == "gpu-gpu").unwrap();
     assert!(copper.links_used > 0 && copper.utilisation_max <= 1.0);
@@ -267,7 +267,7 @@ fn links_are_as_busy_as_their_bytes_and_their_queues_are_counted() {
 }
 
 #[test]
-fn a_run_is_stopped_by_its_limits() {
+fn limits_stop_a_run() {
     let base = text("", "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}");
     let short = run_on(FABRIC, &format!("{base}time_limit: 50us\n"));
     assert!(matches!(short.stop, Some(Stop::Time { .. })) && !short.never_ended);
@@ -279,7 +279,7 @@ fn a_run_is_stopped_by_its_limits() {
 }
 
 #[test]
-fn everything_that_is_named_and_does_not_exist_is_shown_at_once_at_its_place() {
+fn reports_all_unknown_names_with_their_location() {
     let (loaded, mistakes) = load(
         FABRIC,
         "name: bad
@@ -315,7 +315,7 @@ expect:
 }
 
 #[test]
-fn groups_days_and_files_that_do_not_exist_are_shown_at_their_place() {
+fn locates_unknown_groups_days_and_files() {
     let first = |text: &str| load(FABRIC, text).1.first().map(ToString::to_string).unwrap();
     let base = "name: bad\non: {fabric: fabric.yaml}\ncollectives: [{all_reduce: {name: t, bytes: 1MiB}}]\n";
     let group =
@@ -338,7 +338,7 @@ fn groups_days_and_files_that_do_not_exist_are_shown_at_their_place() {
 
 /// 348 days of the public trace, a day in a millisecond, every packet run.
 #[test]
-fn the_public_trace_of_348_days_runs_in_ten_seconds() {
+fn runs_the_public_348_day_trace_in_ten_seconds() {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");
     if !Path::new(trace).exists() {
         println!("skipped: no ../shared/data");
@@ -361,7 +361,7 @@ fn the_public_trace_of_348_days_runs_in_ten_seconds() {
 
 /// Light is there, and the receivers do not pass bits on yet: what a bypass takes is longer by exactly that.
 #[test]
-fn a_bypass_takes_longer_by_what_receivers_need_to_lock_again() {
+fn receiver_relock_time_lengthens_a_bypass() {
     let run = |relock: &str| {
         // Two nodes to spare are no ring that stands lit in reserve.
         let fabric = FABRIC
@@ -395,7 +395,7 @@ fn a_bypass_takes_longer_by_what_receivers_need_to_lock_again() {
 
 /// Steps run in packets of 60 KiB, of which one wrong bit loses fifteen times as much as of a frame.
 #[test]
-fn wrong_bits_in_large_packets_are_warned_of() {
+fn warns_about_bit_errors_in_large_packets() {
     let warned = |more: &str, share: &str| {
         let text = format!(
             "name: x\non: {{fabric: ../topologies/job-64.yaml}}\ntrain: [{{job: pretrain, steps: 1}}]\n{more}\
@@ -414,7 +414,7 @@ fn wrong_bits_in_large_packets_are_warned_of() {
 }
 
 #[test]
-fn node_whose_bundles_fail_one_by_one_is_out_of_service_once() {
+fn node_with_all_bundles_failed_counts_once_as_out() {
     let gpus_lost = |faults: &str| -> Vec<u64> {
         short_with(faults).faults.iter().map(|fault| fault.gpus_lost).collect()
     };

@@ -26,7 +26,7 @@ fn ends(outcome: &Outcome) -> Vec<SimTime> {
 }
 
 #[test]
-fn a_flow_that_waits_begins_when_what_it_waits_for_is_there() {
+fn dependent_flow_starts_when_its_predecessor_arrives() {
     // The same flow of 64 KiB over the spines, alone and from the beginning.
     let alone =
         ends(&run("start,src,dst,bytes\n0us,h5,h1,64KiB\n", 1))[0].since(SimTime::default());
@@ -56,7 +56,7 @@ fn a_flow_that_waits_begins_when_what_it_waits_for_is_there() {
 
 /// Switches with one queue keep no priorities apart, and zero is what a flow has without one.
 #[test]
-fn a_column_of_zeros_is_no_priority() {
+fn zero_column_is_not_a_priority() {
     let zeros = "start,src,dst,bytes,priority\n0us,h0,h5,64KiB,0\n";
     let none = "start,src,dst,bytes\n0us,h0,h5,64KiB\n";
     assert_eq!(ends(&run(zeros, 1)), ends(&run(none, 1)));

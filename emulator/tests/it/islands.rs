@@ -55,7 +55,7 @@ fn millis(time: Picoseconds) -> f64 {
 }
 
 #[test]
-fn a_calm_step_takes_its_closed_form_in_every_domain() {
+fn calm_step_matches_its_closed_form_in_every_domain() {
     let training = "step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}";
     let pipeline =
         "step: {training: {model: llama-3.1-8b, pp: 2, dp: 2, micro_batches: 4, tokens: 8192}}";
@@ -77,7 +77,7 @@ fn a_calm_step_takes_its_closed_form_in_every_domain() {
 }
 
 #[test]
-fn a_group_alone_on_a_domain_switch_takes_the_time_it_takes_beside_others() {
+fn isolated_group_takes_the_same_time_as_a_shared_one() {
     // A fault that changes nothing has the groups on that switch run packet by packet.
     let fault = "faults: [{part: hbd0, effect: {rate: 6.4Tbps}, at: 1us}]";
     let fabric = fabric(SWITCH, JOBS);
@@ -90,7 +90,7 @@ fn a_group_alone_on_a_domain_switch_takes_the_time_it_takes_beside_others() {
 }
 
 #[test]
-fn an_idle_node_of_the_same_domain_takes_the_place_of_a_dead_one() {
+fn idle_node_of_the_same_domain_replaces_a_failed_one() {
     // Two groups of two nodes leave one of five idle in their domain.
     let hbd = "switch: {nodes: 10, gpus_per_node: 4, gpus: 20}";
     let job = "{name: job, gpus: 16, tp: 8, step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}}";
@@ -107,7 +107,7 @@ fn an_idle_node_of_the_same_domain_takes_the_place_of_a_dead_one() {
 }
 
 #[test]
-fn a_dead_domain_switch_takes_its_whole_domain_and_a_dead_cable_its_node() {
+fn failed_domain_switch_removes_its_domain_and_a_cable_its_node() {
     let fabric = fabric(SWITCH, JOBS);
     let out = |part: &str| {
         let fault = format!("{BOTH}\nfaults: [{{part: {part}, at: 50ms}}]");
@@ -135,7 +135,7 @@ fn a_dead_domain_switch_takes_its_whole_domain_and_a_dead_cable_its_node() {
 }
 
 #[test]
-fn an_all_reduce_on_a_domain_switch_takes_what_the_cable_of_a_gpu_takes() {
+fn all_reduce_on_a_domain_switch_is_bounded_by_the_gpu_cable() {
     let job = "{name: job, gpus: 64, tp: 16}";
     let what = "collectives: [{all_reduce: {name: a, bytes: 64MiB}}]";
     let outcome = run(&fabric(SWITCH, job), &scenario(what));
@@ -152,7 +152,7 @@ fn an_all_reduce_on_a_domain_switch_takes_what_the_cable_of_a_gpu_takes() {
 }
 
 #[test]
-fn what_each_of_two_faults_in_one_step_threw_away_is_restart_and_not_contention() {
+fn work_lost_to_two_faults_counts_as_restart_not_contention() {
     let fabric = fabric(SWITCH, JOBS);
     let faults = "faults: [{part: n0, at: 30ms}, {part: n2, at: 80ms}]";
     let outcome = run(&fabric, &scenario(&format!("train: [{{job: first}}]\n{faults}")));

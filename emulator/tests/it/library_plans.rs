@@ -35,7 +35,7 @@ fn hopper(ranks: u64, domains: u64) -> Site {
 }
 
 #[test]
-fn rings_take_their_closed_form_in_packets() {
+fn rings_match_their_closed_form_in_packets() {
     for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather] {
         for (ranks, domains) in [(8, 1), (32, 4), (16, 16)] {
             for mebibytes in [0.125, 1.0, 16.0] {
@@ -48,7 +48,7 @@ fn rings_take_their_closed_form_in_packets() {
 }
 
 #[test]
-fn trees_take_nearly_their_closed_form_in_packets() {
+fn trees_nearly_match_their_closed_form_in_packets() {
     let trees = [Algorithm::Tree, Algorithm::NvlsTree];
     for (ranks, domains) in [(32, 4), (128, 16)] {
         for mebibytes in [1.0, 8.0, 32.0] {

@@ -13,7 +13,7 @@ fn run(text: &str) -> Outcome {
 }
 
 #[test]
-fn a_workload_whose_flows_were_given_up_has_not_completed() {
+fn workload_with_abandoned_flows_has_not_completed() {
     let outcome = run("
 name: cut
 on: {fat_tree: {radix: 4}}
@@ -28,7 +28,7 @@ expect: [completes within 1s]
 
 /// What was given up is nowhere taken for work that went well: each of these sentences came true once.
 #[test]
-fn what_never_arrived_is_in_no_figure_that_says_all_is_well() {
+fn abandoned_flows_satisfy_no_expectation() {
     let sentences = [
         "restored within 2ms",
         "goodput >= 1%",
@@ -70,7 +70,7 @@ expect: [fct_p50 < 1s, fct_max < 1s, goodput >= 99%]
 
 /// The repair comes at the instant at which flows would be led anew: they wait for it, as they do a moment before.
 #[test]
-fn nothing_is_given_up_at_the_instant_of_a_repair() {
+fn repair_at_the_reroute_instant_abandons_no_flow() {
     for lasts in ["999us", "1ms", "1001us"] {
         let outcome = run(&format!(
             "name: x\non: {{leaf_spine: {{leaves: 2, spines: 2, hosts_per_leaf: 2}}}}\n\
@@ -83,7 +83,7 @@ fn nothing_is_given_up_at_the_instant_of_a_repair() {
 
 /// What was lost without a word counted as under way, and what was trimmed waited for it: one packet a probe, 651 us.
 #[test]
-fn what_was_trimmed_does_not_wait_for_what_was_lost() {
+fn trimmed_packets_do_not_wait_for_lost_ones() {
     let outcome = run("
 name: x
 on: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}

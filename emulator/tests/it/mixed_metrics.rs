@@ -23,7 +23,7 @@ fn run(text: &str) -> Outcome {
 }
 
 #[test]
-fn groups_count_beside_the_phases_of_a_step() {
+fn metrics_combine_groups_with_the_phases_of_a_step() {
     let groups = "on: {fabric: pod-64.yaml}\ncollectives: [{all_reduce: {name: a, bytes: 64MiB, repeat: 40}}]\n";
     let slow = "faults: [{part: n1/b0, at: 0us, effect: {rate: 100Gbps}}]\n";
     let alone = run(&format!("{groups}{slow}"));
@@ -50,7 +50,7 @@ fn groups_count_beside_the_phases_of_a_step() {
 
 /// Short requests beside an all-reduce: their completion times are not those of the run.
 #[test]
-fn flows_of_a_workload_have_completion_times_of_their_own() {
+fn flow_completion_times_are_kept_per_workload() {
     let network = "seed: 0\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\ntraffic:\n  \
         - {name: small requests, run: {shift: 3}, bytes: 4KiB}\n  \
         - {name: bulk, run: {shift: 4}, bytes: 4MiB}\n";
@@ -83,7 +83,7 @@ fn flows_of_a_workload_have_completion_times_of_their_own() {
 }
 
 #[test]
-fn groups_of_a_job_that_does_not_run_are_no_work() {
+fn groups_of_an_idle_job_do_not_count_as_work() {
     let one = run("on: {fabric: job-64.yaml}\ntrain: [{job: pretrain, steps: 1}]\n");
     assert_eq!(one.metrics.goodput.to_bits(), 1.0_f64.to_bits(), "{:?}", one.metrics);
     assert_eq!(one.metrics.availability.to_bits(), 1.0_f64.to_bits());
@@ -97,7 +97,7 @@ fn groups_of_a_job_that_does_not_run_are_no_work() {
 }
 
 #[test]
-fn a_phase_is_restored_whatever_runs_beside_it() {
+fn phase_restoration_ignores_concurrent_traffic() {
     let text = "on: {fabric: pod-64.yaml}\nphases: {}\nfaults: [{part: ocs0/p0, phase: experts, at: 10us}]\n";
     let alone = run(text);
     let traffic = "traffic: [{name: x, run: permutation, bytes: 1KiB, hosts: [n14..n15]}]\n";
@@ -115,7 +115,7 @@ fn a_phase_is_restored_whatever_runs_beside_it() {
 }
 
 #[test]
-fn what_is_never_restored_is_not_expected_to_be() {
+fn rejects_restoration_expectation_without_a_repair() {
     let text = |fault: &str| {
         format!(
             "kind: scenario\nversion: 2\nname: x\non: {{leaf_spine: {{leaves: 2, spines: 2, hosts_per_leaf: 2}}}}\n\
@@ -129,7 +129,7 @@ fn what_is_never_restored_is_not_expected_to_be() {
 }
 
 #[test]
-fn load_is_that_of_the_network_interface() {
+fn load_is_relative_to_the_network_interface() {
     let bytes = |on: &str| {
         let text =
             "traffic: [{name: a, run: {random: {sizes: web_search, load: 0.3, lasts: 300us}}}]\n";

@@ -33,7 +33,7 @@ fn span(mtbf: u64, repair: u64) -> Span {
 }
 
 #[test]
-fn as_many_fail_as_the_rates_say_and_each_works_again_after_it_failed() {
+fn failure_count_follows_the_rates_and_repairs_alternate() {
     let drawn = changes(&span(10_000, 1_000), &|_| 100, 4, Seed(3)).unwrap();
     let failed = drawn.iter().filter(|change| change.fails).count() as f64;
     let expected = 100.0 * 1_000_000.0 / 11_000.0;
@@ -46,7 +46,7 @@ fn as_many_fail_as_the_rates_say_and_each_works_again_after_it_failed() {
 }
 
 #[test]
-fn a_part_more_leaves_the_failures_of_the_others_as_they_were() {
+fn additional_part_leaves_other_failures_unchanged() {
     let few = changes(&span(10_000, 1_000), &|_| 3, 4, Seed(3)).unwrap();
     let more = changes(&span(10_000, 1_000), &|_| 4, 4, Seed(3)).unwrap();
     let same: Vec<PartChange> = more.into_iter().filter(|change| change.place < 3).collect();
@@ -89,7 +89,7 @@ fn lost(month: &Month, cause: Cause) -> f64 {
 }
 
 #[test]
-fn one_failure_costs_what_its_run_cost_and_whole_steps_since_the_checkpoint() {
+fn failure_costs_its_run_plus_steps_since_the_checkpoint() {
     let policy = Policy::restart(10, 30 * SECOND, 0);
     let once = [(Cause::Outage, 2 * SECOND), (Cause::DoneAgain, 3 * SECOND)];
     let table = table(vec![job("a", 8, policy)], 16, &once, SECOND);
@@ -108,7 +108,7 @@ fn one_failure_costs_what_its_run_cost_and_whole_steps_since_the_checkpoint() {
 }
 
 #[test]
-fn a_job_without_nodes_waits_for_the_repair_and_then_reads_its_checkpoint() {
+fn job_without_nodes_waits_for_repair_then_loads_its_checkpoint() {
     let policy = Policy::restart(10, 30 * SECOND, 0);
     let table = table(vec![job("a", 8, policy)], 8, &[], 0);
     let drawn = [node(100_000, 0, true), node(500_000, 0, false)];
@@ -121,7 +121,7 @@ fn a_job_without_nodes_waits_for_the_repair_and_then_reads_its_checkpoint() {
 }
 
 #[test]
-fn causes_add_up_to_the_lost_gpu_hours_exactly_and_goodput_to_what_is_left() {
+fn causes_add_up_to_the_lost_gpu_hours() {
     let policy = Policy::restart(7, 11 * SECOND + 1, SECOND / 3);
     let once = [
         (Cause::Outage, SECOND / 7),
@@ -189,7 +189,7 @@ fn minutes_of(step_seconds: f64, policy: Policy, once: &[(Cause, i128)], seed: u
 /// 100 steps. 818 min with restart from checkpoints, 405 with migration, 930 with TorchFT (which is not modelled). Without a
 /// fault it takes about 400 min, which is given.
 #[test]
-fn a_restart_fitted_on_818_minutes_is_as_long_as_others_publish_and_migration_takes_405() {
+fn fitted_restart_and_migration_match_published_minutes() {
     const STEP: f64 = 400.0 * 60.0 / 3000.0;
     let mean = |policy: Policy, once: &[(Cause, i128)]| {
         (0..10).map(|seed| minutes_of(STEP, policy, once, seed)).sum::<f64>() / 10.0
@@ -367,7 +367,7 @@ fn mistakes(more: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_no_span_can_do_is_refused_at_its_place() {
+fn rejects_impossible_spans_with_their_location() {
     const RATES: &str = "failures: {node: {mtbf: 1000h, repair: 6h}}\n";
     const TRAIN: &str = "train: [{job: job}]\n";
     assert_eq!(mistakes(&format!("span: 90d\n{RATES}{TRAIN}")), Vec::<String>::new());
@@ -397,7 +397,7 @@ fn what_no_span_can_do_is_refused_at_its_place() {
 }
 
 #[test]
-fn the_bill_adds_up_and_names_the_change_that_saves_most_of_those_that_were_run() {
+fn bill_adds_up_and_names_the_most_valuable_change() {
     let text = "name: months\non: {fabric: f.yaml}\nspan: 90d\nsamples: 3\ngpu_hour: 2.5 USD\n\
                 failures: {node: {mtbf: 1000h, repair: 6h, source: ours}}\n\
                 train: [{job: job, restart: {checkpoint: {every: 1000, load: 30s, write: 2s}}}]\n";
@@ -433,13 +433,13 @@ fn the_bill_adds_up_and_names_the_change_that_saves_most_of_those_that_were_run(
 }
 
 #[test]
-fn months_drawn_from_the_table_agree_with_every_failure_run_whole() {
+fn sampled_months_agree_with_full_runs() {
     agree(SMALL, 16, (0..6, 1), "{mtbf: 1000h, repair: 6h}");
 }
 
 #[test]
 #[ignore = "runs 150 steps of 64 GPUs: nightly"]
-fn twenty_months_of_64_gpus_agree_with_every_failure_run_whole() {
+fn twenty_months_of_64_gpus_agree_with_full_runs() {
     let fabric = include_str!("../../../topologies/job-64-circuits.yaml");
     let fabric = fabric.replace("name: pretrain", "name: job");
     agree(&fabric, 36, (0..20, 1), "{mtbf: 10000h, repair: 24h}");
@@ -447,7 +447,7 @@ fn twenty_months_of_64_gpus_agree_with_every_failure_run_whole() {
 
 #[test]
 #[ignore = "runs 250 failures of 64 nodes whole: nightly"]
-fn fifty_months_of_64_nodes_agree_with_every_failure_run_whole() {
+fn fifty_months_of_64_nodes_agree_with_full_runs() {
     let fabric =
         SMALL.replace("nodes: 8", "nodes: 68").replace("nodes_per_tor: 4", "nodes_per_tor: 17");
     let fabric = fabric.replace("gpus: 16, tp: 8", "gpus: 256, tp: 16");

@@ -16,7 +16,7 @@ fn sources(at: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn no_module_uses_another_that_uses_it() {
+fn modules_have_no_cyclic_dependencies() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
     let mut files = Vec::new();
     sources(root, &mut files);

@@ -200,7 +200,7 @@ fn mixtures() -> u64 {
 }
 
 #[test]
-fn mixtures_are_conserved_equal_on_all_threads_within_bounds_and_attributed() {
+fn random_mixtures_conserve_packets_and_match_on_all_thread_counts() {
     let mut faults = 0;
     for seed in 0..mixtures() {
         let scenario = loaded(&random(seed));
@@ -221,7 +221,7 @@ fn mixtures_are_conserved_equal_on_all_threads_within_bounds_and_attributed() {
 }
 
 #[test]
-fn rings_flows_and_a_change_of_circuits_run_beside_each_other_with_a_fault_in_each() {
+fn rings_flows_and_circuit_changes_run_together_with_faults() {
     let outcome = shipped("scenarios/all-at-once.yaml");
     assert!(outcome.passed(), "{:?}", outcome.expectations);
     let [ring, flow, circuit] = outcome.faults.as_slice() else { panic!("{:?}", outcome.faults) };
@@ -235,7 +235,7 @@ fn rings_flows_and_a_change_of_circuits_run_beside_each_other_with_a_fault_in_ea
 
 /// Packets of every workload counted as those of the phase beside it: 2.6 GiB "sent twice" of 214 MiB.
 #[test]
-fn a_phase_counts_its_own_packets_alone() {
+fn phase_counts_only_its_own_packets() {
     let phases = |more: &str| {
         let text = format!(
             "name: x\non: {{fabric: pod.yaml}}\nphases: {{steps: 2, scale: 1}}\n{more}\
@@ -257,7 +257,7 @@ fn a_phase_counts_its_own_packets_alone() {
 
 /// Phases took timeouts of 1,000 s with them, so that what other workloads lost beside them was never sent again.
 #[test]
-fn what_flows_lose_beside_phases_is_sent_again() {
+fn flows_resend_losses_while_phases_run() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios/all-at-once.yaml");
     let text = std::fs::read_to_string(path).unwrap();
     let (faults, more) = ("faults:\n", "faults:\n  - {part: n13/nic2, at: 20us, lasts: 200us}\n");
@@ -270,7 +270,7 @@ fn what_flows_lose_beside_phases_is_sent_again() {
 
 /// Nothing but a repair brings back what the interface of a leaf has lost in a phase.
 #[test]
-fn what_phases_lose_on_a_leaf_that_goes_dark_is_sent_again_when_it_is_back() {
+fn phase_losses_on_a_dark_leaf_are_resent_after_repair() {
     let calm = "name: x\non: {fabric: pod.yaml}\nphases: {}\n";
     let took = |outcome: &Outcome| outcome.steps.of_phases()[0].times.packets.unwrap();
     let run = |text: &str| {
@@ -290,7 +290,7 @@ fn what_phases_lose_on_a_leaf_that_goes_dark_is_sent_again_when_it_is_back() {
 
 /// A flow that never ends is named, with the time since when nothing of it has arrived.
 #[test]
-fn a_flow_that_comes_no_further_is_named_with_what_it_waits_for_and_since_when() {
+fn stalled_flow_is_named_with_its_wait_and_start() {
     let run = |more: &str| {
         let network = "name: x\non: {leaf_spine: {leaves: 2, spines: 1, hosts_per_leaf: 2}}\n";
         let send = "traffic: [{name: a, run: {shift: 2}, hosts: [h0..h3], bytes: 8MiB}]\n";
@@ -397,7 +397,7 @@ const ELSEWHERE: [&str; 9] = [
 ];
 
 #[test]
-fn every_shipped_scenario_conserves_packets_and_beats_no_bound() {
+fn shipped_scenarios_conserve_packets_and_beat_no_bound() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios");
     let entries = std::fs::read_dir(folder).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
@@ -429,7 +429,7 @@ control: {detection_delay: 20us, planning_delay: 10us}
 ";
 
 #[test]
-fn a_run_goes_on_to_a_repair_when_every_group_is_lost() {
+fn run_continues_to_a_repair_when_every_group_is_lost() {
     let nodes: Vec<String> = (0..16).map(|node| format!("n{node}")).collect();
     let faults = format!("faults: [{{parts: [{}], at: 50us, lasts: 3ms}}]\n", nodes.join(", "));
     let outcome = emulate(&loaded(&format!("{RINGS}{faults}")), 1, &mut ()).unwrap();
@@ -439,7 +439,7 @@ fn a_run_goes_on_to_a_repair_when_every_group_is_lost() {
 }
 
 #[test]
-fn a_run_that_ends_before_its_last_plan_states_the_waste_of_the_plan_in_force() {
+fn run_ending_before_the_next_plan_reports_current_waste() {
     // Detected while the last collective runs; the plan for it would be there a second later.
     let text = RINGS.replace("planning_delay: 10us", "planning_delay: 1s");
     let faults = "faults: [{part: n15, at: 1us}]\ntime_limit: 500us\n";
@@ -449,7 +449,7 @@ fn a_run_that_ends_before_its_last_plan_states_the_waste_of_the_plan_in_force() 
 }
 
 #[test]
-fn of_two_faults_of_one_instant_each_is_restored_when_its_group_goes_on() {
+fn simultaneous_faults_are_each_restored_when_their_group_resumes() {
     let faults = "faults: [{part: n1, at: 50us}, {part: n4, at: 50us}]\n";
     let outcome = emulate(&loaded(&format!("{RINGS}{faults}")), 1, &mut ()).unwrap();
     for fault in &outcome.faults {
@@ -461,7 +461,7 @@ fn of_two_faults_of_one_instant_each_is_restored_when_its_group_goes_on() {
 /// Of two nodes that die at once, with a spare for one of them: the group of one goes on after its plan, that of the other
 /// after the repair. No group is later than its fault is restored, but for the collective that begins again.
 #[test]
-fn of_two_faults_of_one_instant_the_one_whose_group_is_lost_is_restored_with_it() {
+fn lost_group_restores_only_its_own_simultaneous_fault() {
     let fabric = include_str!("../../../topologies/ring-64.yaml");
     let read = &mut |name: &str| match name {
         "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
@@ -491,7 +491,7 @@ fn of_two_faults_of_one_instant_the_one_whose_group_is_lost_is_restored_with_it(
 }
 
 #[test]
-fn keys_without_effect_are_refused_with_what_to_write_instead() {
+fn rejects_keys_without_effect_and_suggests_others() {
     let network = "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
     let send = "traffic: [{name: a, run: permutation, bytes: 1KiB}]\n";
     for (more, wanted) in [
@@ -534,7 +534,7 @@ fn keys_without_effect_are_refused_with_what_to_write_instead() {
 }
 
 #[test]
-fn files_of_version_1_are_answered_with_what_to_change() {
+fn rejects_version_1_files_with_the_required_changes() {
     for (text, wanted) in [
         ("name: x\nfabric: f.yaml\ncollectives: []\n", "on: {fabric: FILE}"),
         ("name: x\nnetwork: {ring: {hosts: 8}}\ntraffic: []\n", "on: {SHAPE: …}"),
@@ -548,7 +548,7 @@ fn files_of_version_1_are_answered_with_what_to_change() {
 }
 
 #[test]
-fn a_fault_after_the_end_of_the_run_tests_no_restoration() {
+fn fault_after_the_end_of_the_run_fails_its_restoration() {
     let on = |at: &str| {
         let text = format!(
             "kind: scenario\nversion: 2\nname: late\non: {{fabric: pod.yaml}}\n\

@@ -58,7 +58,7 @@ fn seconds(time: Option<Picoseconds>) -> f64 {
 }
 
 #[test]
-fn packets_take_what_the_fluid_model_says_within_four_per_cent() {
+fn packet_times_match_the_fluid_model_within_four_percent() {
     let result = run("scale: 10", "");
     assert_eq!(result.phases.len(), 2);
     for phase in &result.phases {
@@ -72,7 +72,7 @@ fn packets_take_what_the_fluid_model_says_within_four_per_cent() {
 /// A leaf that sends to many over its loaded uplink has acknowledgements for others. Where they stand
 /// behind its data, windows of those others run dry although their own links are free.
 #[test]
-fn acknowledgements_behind_data_are_what_slows_a_weight_synchronisation() {
+fn acknowledgements_queued_behind_data_slow_weight_sync() {
     let fabric = include_str!("../../../topologies/rfabric-moe.yaml");
     let slower = |acknowledgements: &str| {
         let phases = format!("scale: 300, acknowledgements: {acknowledgements}");
@@ -86,7 +86,7 @@ fn acknowledgements_behind_data_are_what_slows_a_weight_synchronisation() {
 }
 
 #[test]
-fn flows_and_links_are_given_in_the_fabrics_bytes_and_time() {
+fn flow_records_use_fabric_bytes_and_time() {
     let scenario = load(&fabric("5ms", "1ms"), "scale: 10", "");
     let start = scenario::plan(&scenario).unwrap();
     let settings = lightloom_emulator::RunSettings {
@@ -120,7 +120,7 @@ fn flows_and_links_are_given_in_the_fabrics_bytes_and_time() {
 }
 
 #[test]
-fn time_depends_on_the_scale_by_round_trips_alone() {
+fn scale_changes_the_time_only_by_round_trips() {
     let step = |scale: u64| {
         seconds(run(&format!("scale: {scale}"), "").steps.of_phases()[0].times.packets)
     };
@@ -136,14 +136,14 @@ const BOARD: &str = "{part: ocs0/p0..p7, phase: experts, at: 12ms}";
 
 /// Where the file says nothing, the time of the plan says when a step is late: its slack alone can be longer than 10 s.
 #[test]
-fn the_limit_of_a_run_leaves_room_for_the_slack_of_its_steps() {
+fn time_limit_includes_the_slack_of_each_step() {
     let short = load(&fabric("5ms", "1ms"), "scale: 10", "").time_limit;
     let long = load(&fabric("30s", "1ms"), "scale: 10, steps: 2", "").time_limit;
     assert!(long.0 > 2 * 30 * 1_000_000_000_000 && short < long, "{short:?} {long:?}");
 }
 
 #[test]
-fn a_run_does_not_depend_on_the_number_of_threads() {
+fn result_does_not_depend_on_thread_count() {
     let scenario = load(&fabric("5ms", "1ms"), "scale: 40", BOARD);
     let one = emulate(&scenario, 1, &mut ()).unwrap();
     let mut three = emulate(&scenario, 3, &mut ()).unwrap();
@@ -152,7 +152,7 @@ fn a_run_does_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn what_is_on_a_circuit_when_its_mirrors_move_is_lost_or_was_drained() {
+fn switching_circuits_loses_or_drains_packets_in_flight() {
     // Without slack the changes run under traffic.
     let fabric = fabric("0ms", "1ms");
     let drained = emulate(&load(&fabric, "scale: 10", ""), 1, &mut ()).unwrap();
@@ -164,7 +164,7 @@ fn what_is_on_a_circuit_when_its_mirrors_move_is_lost_or_was_drained() {
 }
 
 #[test]
-fn one_driver_board_takes_many_circuits_and_their_traffic_goes_round() {
+fn driver_board_fault_reroutes_traffic_of_its_circuits() {
     let result = run("scale: 10", BOARD);
     let impact = result.faults[0].phases.as_ref().unwrap();
     assert!(impact.circuits_lost >= 4, "{impact:?}");
@@ -183,7 +183,7 @@ fn one_driver_board_takes_many_circuits_and_their_traffic_goes_round() {
 }
 
 #[test]
-fn a_port_that_fails_takes_exactly_the_circuits_that_need_it() {
+fn port_fault_removes_exactly_its_circuits() {
     let start = start();
     let plan = &start.circuits.as_ref().unwrap().plan;
     let new = plan.transitions.iter().find(|change| change.to == "sync").expect("a change");
@@ -203,7 +203,7 @@ fn a_port_that_fails_takes_exactly_the_circuits_that_need_it() {
 }
 
 #[test]
-fn without_a_controller_nothing_moves_and_traffic_goes_on() {
+fn traffic_continues_unchanged_without_a_controller() {
     let result = run("scale: 10", "{part: control, phase: experts, at: 12ms}");
     let impact = result.faults[0].phases.as_ref().unwrap();
     assert_eq!(impact.changes_missed, 1);
@@ -215,7 +215,7 @@ fn without_a_controller_nothing_moves_and_traffic_goes_on() {
 }
 
 #[test]
-fn slow_links_keep_the_circuits_dark_for_so_long() {
+fn slow_link_training_keeps_circuits_dark_longer() {
     let scenario = load(&fabric("5ms", "20ms"), "scale: 20", "");
     let start = scenario::plan(&scenario).unwrap();
     let plan = &start.circuits.as_ref().unwrap().plan;
@@ -231,7 +231,7 @@ fn slow_links_keep_the_circuits_dark_for_so_long() {
 }
 
 #[test]
-fn a_scale_that_leaves_nothing_of_a_phase_is_refused() {
+fn rejects_scale_that_leaves_no_bytes_in_a_phase() {
     let scenario = load(&fabric("5ms", "1ms"), "scale: 1000000", "");
     let error = emulate(&scenario, 1, &mut ()).expect_err("too small");
     assert!(matches!(error, EmulateError::TooSmall { .. }));

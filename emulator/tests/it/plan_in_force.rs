@@ -49,7 +49,7 @@ fn started(plan: &Plan, more: &str) -> (Scenario, RunStart) {
 }
 
 #[test]
-fn a_plan_in_force_is_run_as_it_is_with_what_it_goes_around_broken() {
+fn runs_the_plan_in_force_with_its_bypassed_parts_failed() {
     let plan = plan_of("small", &["n3".parse().unwrap(), "n9".parse().unwrap()]);
     let (scenario, start) = started(&plan, "");
     assert_eq!(start.plan.as_ref().unwrap().0.groups, plan.groups);
@@ -61,7 +61,7 @@ fn a_plan_in_force_is_run_as_it_is_with_what_it_goes_around_broken() {
 }
 
 #[test]
-fn a_plan_of_another_fabric_and_one_through_broken_parts_are_refused_with_what_is_wrong() {
+fn rejects_plan_for_other_fabric_or_through_failed_parts() {
     let (scenario, mistakes) = loaded(&plan_of("other", &[]), "");
     assert!(scenario.is_none());
     assert!(mistakes.iter().any(|mistake| mistake.contains("does not fit")), "{mistakes:?}");
@@ -72,7 +72,7 @@ fn a_plan_of_another_fabric_and_one_through_broken_parts_are_refused_with_what_i
 }
 
 #[test]
-fn a_network_written_in_place_has_no_plan_and_a_scenario_runs_on_one_thing() {
+fn rejects_plan_for_inline_network_and_multiple_targets() {
     let mut none = |name: &str| Err(format!("no {name}"));
     for (on, wanted) in [
         ("{plan: p.json, ring: {hosts: 4}}", "exactly one key belongs here, not 2"),

@@ -142,7 +142,7 @@ fn under_way(flows: &[FlowRow]) -> Picoseconds {
 }
 
 #[test]
-fn a_phase_takes_in_packets_what_its_plan_says() {
+fn phase_time_in_packets_matches_its_plan() {
     let mut draws = Seed(2411).stream("plan times", 0);
     let mut ratios = Vec::new();
     for number in 0..cases(3, 48) {

@@ -56,7 +56,7 @@ fn took(one: &WorkloadResult) -> Picoseconds {
 }
 
 #[test]
-fn a_goal_text_takes_its_transfers_and_its_computing() {
+fn goal_text_takes_its_transfer_and_compute_time() {
     let step = "traffic: [{name: step, run: {recorded: [step.goal]}, hosts: [h0, h5]}]";
     let flow = "traffic: [{name: there, run: {flows: two.csv}}]";
     let (step, flow) = (run(step, 1), run(flow, 1));
@@ -71,7 +71,7 @@ fn a_goal_text_takes_its_transfers_and_its_computing() {
 }
 
 #[test]
-fn a_recorded_collective_is_that_of_the_same_kind_and_size() {
+fn recorded_collective_matches_a_written_one() {
     let recorded = "traffic: [{name: step, run: {recorded: [group.json]}, hosts: [h0..h3]}]";
     let written = "traffic: [{name: ring, run: {all_reduce: ring}, directions: one, bytes: 1MiB, hosts: [h0..h3]}]";
     let (recorded, written) = (run(recorded, 1), run(written, 1));
@@ -90,7 +90,7 @@ expect: [workload group completes within 10ms]
 ";
 
 #[test]
-fn recorded_steps_beside_other_traffic_are_conserved_and_the_same_on_all_threads() {
+fn recorded_steps_with_other_traffic_match_on_all_thread_counts() {
     let one = run(BESIDE, 1);
     let packets = one.head.packets;
     assert_eq!(
@@ -122,7 +122,7 @@ fn recorded_steps_beside_other_traffic_are_conserved_and_the_same_on_all_threads
 }
 
 #[test]
-fn files_that_are_no_step_are_answered_with_the_reason() {
+fn rejects_files_without_a_step_with_a_reason() {
     let said = |run: &str, hosts: &str| {
         loaded(&format!("traffic: [{{name: step, run: {{recorded: {run}}}{hosts}}}]")).unwrap_err()
     };

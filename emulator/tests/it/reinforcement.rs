@@ -76,7 +76,7 @@ fn slowest(pool: &PoolStep) -> usize {
 }
 
 #[test]
-fn a_calm_step_takes_its_closed_form_in_every_loop_and_its_parts_add_up() {
+fn calm_step_matches_its_closed_form_in_every_loop() {
     for (training_loop, method) in
         [("one_step_off", "broadcast"), ("synchronous", "shards"), ("streaming", "relay")]
     {
@@ -100,7 +100,7 @@ fn a_calm_step_takes_its_closed_form_in_every_loop_and_its_parts_add_up() {
 }
 
 #[test]
-fn samples_arrive_whole_and_weights_as_the_plan_sends_them_from_leaf_to_leaf() {
+fn samples_arrive_completely_and_weights_follow_the_plan() {
     for sync in [
         "weight_sync: {method: relay}",
         "weight_sync: {method: broadcast, delta_share: 0.02}",
@@ -151,7 +151,7 @@ fn samples_arrive_whole_and_weights_as_the_plan_sends_them_from_leaf_to_leaf() {
 
 /// Broadcasting weights asks for other circuits than samples: they change before the gradients, which wait for generation then.
 #[test]
-fn a_step_asks_for_the_circuits_of_its_weights_and_waits_for_them() {
+fn step_requests_circuits_for_its_weights_and_waits() {
     let slack = "slack: {weight_sync: 10ms, gradients: 10ms, train: 10ms}";
     let fabric = optical(&format!("weight_sync: {{method: broadcast, delta_share: 0.3}}, {slack}"))
         .replace("oversubscription: 4", "oversubscription: 16");
@@ -164,7 +164,7 @@ fn a_step_asks_for_the_circuits_of_its_weights_and_waits_for_them() {
 
 /// Groups along the line send less between leaves here than groups placed by leaf: both verbs take them.
 #[test]
-fn what_is_run_is_what_plan_plans() {
+fn run_uses_the_same_plan_as_the_plan_command() {
     let rl = "weight_sync: {method: broadcast, delta_share: 0.05}, migrated_share: 0.02, slack: {weight_sync: 10ms, train: 10ms}";
     for fabric in [optical(rl).replace("oversubscription: 4", "oversubscription: 64"), fabric(rl)] {
         let scenario = load(&fabric, &scenario("steps: 1", "")).0.unwrap();
@@ -180,7 +180,7 @@ fn what_is_run_is_what_plan_plans() {
 
 /// A replica that dies has handed on what had ended: it makes the chunk under way again, after a pass over its caches.
 #[test]
-fn a_node_that_dies_in_generation_costs_its_replica_the_chunk_and_the_trainer_nothing() {
+fn node_fault_during_generation_costs_its_replica_one_chunk() {
     let fabric = fabric("weight_sync: {method: shards, delta_share: 0.01}");
     let train = "rollout: {prompt: 256, longest: 4096}";
     let (start, step) = planned(&fabric, &scenario(train, ""));
@@ -207,7 +207,7 @@ fn a_node_that_dies_in_generation_costs_its_replica_the_chunk_and_the_trainer_no
 
 /// A node that sends or receives weights dies: what never arrived is sent again once the plan has another node.
 #[test]
-fn weights_that_are_given_up_are_sent_again() {
+fn resends_abandoned_weights() {
     let fabric = fabric("weight_sync: {method: shards, delta_share: 0.05}");
     let train = "rollout: {prompt: 256, longest: 1024}";
     let (start, step) = planned(&fabric, &scenario(train, ""));
@@ -224,7 +224,7 @@ fn weights_that_are_given_up_are_sent_again() {
 }
 
 #[test]
-fn a_node_of_the_trainer_that_dies_costs_its_micro_batches_and_generation_nothing() {
+fn trainer_node_fault_costs_micro_batches_and_no_generation() {
     let fabric = fabric("weight_sync: {method: shards, delta_share: 0.01}");
     // Generation is short: training is what the step waits for.
     let train = "rollout: {prompt: 1000, longest: 24, sigma: 0, forward_passes: 2}";
@@ -239,7 +239,7 @@ fn a_node_of_the_trainer_that_dies_costs_its_micro_batches_and_generation_nothin
 }
 
 #[test]
-fn what_a_job_of_reinforcement_learning_lacks_is_said() {
+fn reports_missing_parts_of_a_reinforcement_learning_job() {
     let rl = fabric("migrated_share: 0.1");
     let no_places = optical("migrated_share: 0.1").replace("gpus: 96, tp: 8, step", "step");
     let training = rl.replace(

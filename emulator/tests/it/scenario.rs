@@ -42,7 +42,7 @@ control: {detection_delay: 20us, planning_delay: 10us}
 ";
 
 #[test]
-fn an_undisturbed_ring_takes_its_closed_form() {
+fn undisturbed_ring_takes_its_closed_form() {
     let calm = FAULT.replace("faults: [{part: n4, at: 50us}]\n", "");
     let outcome = run(FABRIC, &calm);
     assert_eq!(outcome.workloads.len(), 4 * 40);
@@ -56,7 +56,7 @@ fn an_undisturbed_ring_takes_its_closed_form() {
 }
 
 #[test]
-fn a_dead_node_is_bypassed_and_no_other_group_moves_by_a_picosecond() {
+fn bypass_of_a_failed_node_delays_no_other_group() {
     let outcome = run(FABRIC, FAULT);
     let [fault] = outcome.faults.as_slice() else { panic!("one fault") };
     let restored = fault.restored.unwrap().since(fault.at.unwrap());
@@ -80,7 +80,7 @@ fn a_dead_node_is_bypassed_and_no_other_group_moves_by_a_picosecond() {
 }
 
 #[test]
-fn expectations_say_what_was_found() {
+fn expectations_report_measured_values() {
     let expecting = format!(
         "{FAULT}expect:\n  - waste_ratio < 0.3\n  - restored within 200us\n  - restored within 100us\n  - groups_affected == 1\n  - completes within 1s\n  - groups_lost == 0\n"
     );
@@ -96,7 +96,7 @@ fn expectations_say_what_was_found() {
 }
 
 #[test]
-fn one_seed_gives_one_result_and_another_seed_another() {
+fn result_depends_on_the_seed_and_not_on_threads() {
     assert_eq!(run(FABRIC, FAULT), run(FABRIC, FAULT));
     let other = run(FABRIC, &FAULT.replace("seed: 7", "seed: 8"));
     assert_ne!(other.faults[0].dark, run(FABRIC, FAULT).faults[0].dark);
@@ -106,7 +106,7 @@ fn one_seed_gives_one_result_and_another_seed_another() {
 }
 
 #[test]
-fn data_parallel_reduction_waits_for_all_groups_and_crosses_the_data_centre() {
+fn data_parallel_reduction_waits_for_all_groups() {
     let text = "
 name: step
 on: {fabric: fabric.yaml}
@@ -128,7 +128,7 @@ collectives:
 }
 
 #[test]
-fn a_fault_during_the_reduction_between_groups_restarts_it() {
+fn fault_during_a_reduction_between_groups_restarts_it() {
     let text = "
 name: step
 on: {fabric: fabric.yaml}
@@ -145,7 +145,7 @@ control: {detection_delay: 10us, planning_delay: 10us}
 }
 
 #[test]
-fn bundles_and_fibres_can_break_too_and_repairs_are_taken_in() {
+fn handles_bundle_and_fibre_faults_and_repairs() {
     for part in ["n4/b0", "n4/b0.1"] {
         let text = FAULT.replace("part: n4,", &format!("part: {part},"));
         let outcome = run(FABRIC, &text);
@@ -157,7 +157,7 @@ fn bundles_and_fibres_can_break_too_and_repairs_are_taken_in() {
 }
 
 #[test]
-fn a_job_without_spare_nodes_loses_the_group_and_says_so() {
+fn job_without_spares_reports_its_lost_group() {
     let full = FABRIC.replace("gpus: 64, tp: 16", "gpus: all, tp: 16");
     let outcome = run(&full, FAULT);
     let fault = &outcome.faults[0];
@@ -167,7 +167,7 @@ fn a_job_without_spare_nodes_loses_the_group_and_says_so() {
 }
 
 #[test]
-fn a_part_that_recovers_before_the_next_plan_hangs_no_group() {
+fn repair_before_the_next_plan_stalls_no_group() {
     for part in ["n4", "n4/b0", "n4/b0.1"] {
         let text = FAULT.replace(
             "{part: n4, at: 50us}",
@@ -179,7 +179,7 @@ fn a_part_that_recovers_before_the_next_plan_hangs_no_group() {
 }
 
 #[test]
-fn a_second_fault_during_the_healing_of_the_first_ends_no_run() {
+fn second_fault_during_repair_does_not_end_the_run() {
     for second in (0..24).filter(|node| *node != 4) {
         let text =
             FAULT.replace("at: 50us}", &format!("at: 50us}}, {{part: n{second}, at: 110us}}"));

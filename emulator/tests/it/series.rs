@@ -62,7 +62,7 @@ fn require_flows(series: &Series, outcome: &Outcome) {
 }
 
 #[test]
-fn the_series_of_every_port_adds_up_in_every_mode_and_looking_changes_nothing() {
+fn port_series_add_up_and_do_not_change_the_run() {
     for switches in [
         "",
         "switches: {queue: 64KiB, mark_from: 16KiB}\n",

@@ -32,7 +32,7 @@ fn spare() -> String {
 }
 
 #[test]
-fn one_death_moves_two_modules_and_the_job_goes_on() {
+fn node_fault_moves_two_modules_and_the_job_continues() {
     let (mut deaths_in_rings, mut ends) = (0, 0);
     for node in 0..24 {
         let faults = format!("faults: [{{part: n{node}, at: 30us}}]");
@@ -64,7 +64,7 @@ fn one_death_moves_two_modules_and_the_job_goes_on() {
 }
 
 #[test]
-fn light_that_passes_a_node_takes_its_links_longer_and_no_more() {
+fn passing_a_node_adds_only_its_link_delay() {
     let took = |fabric: &str| {
         let outcome = run(fabric, SCENARIO, 1);
         outcome.workloads.iter().map(|one| one.end.unwrap().since(one.start).0).max().unwrap()
@@ -77,7 +77,7 @@ fn light_that_passes_a_node_takes_its_links_longer_and_no_more() {
 }
 
 #[test]
-fn rings_with_spares_are_the_same_on_any_number_of_threads() {
+fn spare_rings_match_on_any_thread_count() {
     let scenario =
         SCENARIO.to_owned() + "faults: [{part: n2, at: 30us, lasts: 400us}, {part: n9, at: 50us}]";
     let outcome = run(&spare(), &scenario, 1);

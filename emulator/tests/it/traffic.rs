@@ -45,7 +45,7 @@ const NETWORKS: [&str; 12] = [
 ];
 
 #[test]
-fn every_network_carries_every_pattern_and_loses_nothing() {
+fn every_network_carries_every_pattern_without_loss() {
     for network in NETWORKS {
         let outcome = run(&format!(
             "
@@ -77,7 +77,7 @@ traffic:
 }
 
 #[test]
-fn a_ring_one_way_round_takes_its_closed_form_and_a_hierarchy_its_groups() {
+fn ring_and_hierarchy_match_their_closed_forms() {
     let text = |run: &str| {
         format!(
             "name: x\non: {{ring: {{hosts: 8}}}}\n\
@@ -101,7 +101,7 @@ fn a_ring_one_way_round_takes_its_closed_form_and_a_hierarchy_its_groups() {
 }
 
 #[test]
-fn one_seed_gives_one_result_on_any_number_of_threads() {
+fn equal_seeds_give_equal_results_on_any_thread_count() {
     let text = "
 name: threads
 on: {fat_tree: {radix: 4}}
@@ -122,7 +122,7 @@ control: {reroute_delay: 5us}
 }
 
 #[test]
-fn pauses_around_a_circle_of_switches_are_named_and_end_the_run() {
+fn pause_cycle_is_named_and_ends_the_run() {
     // Everybody sends two switches on, one way around: each port waits for the next.
     let names = |kind: &str| (0..5).map(|i| format!("{kind}{i}")).collect::<Vec<_>>().join(", ");
     let mut cables = String::new();
@@ -169,7 +169,7 @@ fn with(fault: &str) -> Outcome {
 }
 
 #[test]
-fn a_fault_moves_the_workload_it_hits_and_no_other() {
+fn fault_delays_only_the_workload_it_hits() {
     for fault in [
         "{part: h3/nic1, at: 10us}",
         "{part: h3/nic1, at: 10us, lasts: 30us}",
@@ -197,7 +197,7 @@ fn a_fault_moves_the_workload_it_hits_and_no_other() {
 }
 
 #[test]
-fn a_dead_host_ends_its_flows_and_no_flow_waits_for_ever() {
+fn failed_host_ends_its_flows_and_leaves_none_waiting() {
     let outcome = with("{part: rack s1, at: 10us}");
     let [affected] = outcome.faults.as_slice() else { panic!("one fault") };
     let traffic = affected.traffic.as_ref().unwrap();
@@ -217,7 +217,7 @@ fn a_dead_host_ends_its_flows_and_no_flow_waits_for_ever() {
 }
 
 #[test]
-fn a_pause_storm_spreads_over_a_lossless_priority_and_no_other() {
+fn pause_storm_spreads_only_within_its_lossless_priority() {
     // h0 pauses; its leaf fills and pauses its uplinks, and so stops flows to h1 from other leaves.
     let text = |priority: u8| {
         format!(
@@ -250,7 +250,7 @@ expect: [no drops on priority 3, no deadlock]
 }
 
 #[test]
-fn an_optical_switch_takes_down_one_cable_of_every_cube() {
+fn optical_switch_fault_removes_one_cable_of_every_cube() {
     let text = "
 name: board
 on: {tpu_cubes: {cubes: [1, 1, 2]}}
@@ -273,7 +273,7 @@ control: {reroute_delay: 10us}
 }
 
 #[test]
-fn a_binary_exchange_takes_its_steps_and_its_switching() {
+fn binary_exchange_takes_its_steps_plus_switching() {
     for steps in 1..=4_u64 {
         let outcome = run(&format!(
             "
@@ -303,7 +303,7 @@ traffic: [{{name: experts, run: circuit_exchange, bytes: 4128768B, repeat: 2}}]
 }
 
 #[test]
-fn a_task_graph_waits_and_computes() {
+fn task_graph_waits_and_computes() {
     let outcome = run("
 name: graph
 on: {switched_domain: {gpus: 4, switches: 1}}
@@ -323,7 +323,7 @@ traffic:
 }
 
 #[test]
-fn mistakes_are_reported_with_their_place() {
+fn locates_every_mistake() {
     let good = "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
     for (more, wanted) in [
         ("traffic: [{name: a, run: permutation}]", "LL0322"),
@@ -391,7 +391,7 @@ fn mistakes_are_reported_with_their_place() {
 }
 
 #[test]
-fn every_figure_of_congestion_control_can_be_written_and_is_heeded() {
+fn every_congestion_control_parameter_has_an_effect() {
     let run = |congestion: &str, figures: &str| {
         run(&format!(
             "
@@ -455,7 +455,7 @@ traffic: [{{name: i, run: {{incast: h0}}, bytes: 1MiB}}]
 }
 
 #[test]
-fn every_shipped_scenario_of_traffic_does_what_it_says() {
+fn shipped_traffic_scenarios_meet_their_expectations() {
     let folder: PathBuf = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios").into();
     let mut run = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {
@@ -485,7 +485,7 @@ fn every_shipped_scenario_of_traffic_does_what_it_says() {
 }
 
 #[test]
-fn a_host_is_out_of_service_while_its_last_cable_is_dark() {
+fn host_is_out_of_service_while_its_last_cable_is_dark() {
     let run = |nics: u32, faults: &str| {
         run(&format!(
             "
@@ -520,7 +520,7 @@ faults: [{faults}]
 }
 
 #[test]
-fn the_circuits_of_a_phase_are_a_network_and_break_with_their_switch() {
+fn phase_circuits_form_a_network_and_fail_with_their_switch() {
     let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/rfabric-shapes.yaml");
     let text = |phase: &str| {
         format!(

@@ -55,7 +55,7 @@ const MAPPINGS: [(&str, u32, u32, &str); 9] = [
 ];
 
 #[test]
-fn a_calm_step_takes_its_closed_form_for_every_dimension() {
+fn calm_step_matches_its_closed_form_in_every_dimension() {
     let mut misses = Vec::new();
     for (name, gpus, tp, training) in MAPPINGS {
         let outcome = run(&one_tor(gpus, tp, training), CALM);
@@ -77,7 +77,7 @@ fn a_calm_step_takes_its_closed_form_for_every_dimension() {
 }
 
 #[test]
-fn the_step_of_an_excerpt_takes_what_the_same_job_takes_on_its_fabric() {
+fn excerpt_step_matches_the_job_on_its_fabric() {
     for (name, gpus, tp, training) in MAPPINGS.iter().filter(|row| !row.3.contains("dp: 4")) {
         let fabric = one_tor(*gpus, *tp, training);
         let scenario = load(&fabric, CALM).0.unwrap();
@@ -133,7 +133,7 @@ fn millis(time: lightloom_units::Picoseconds) -> f64 {
 }
 
 #[test]
-fn a_dead_node_costs_its_step_what_was_done_the_replacement_and_nothing_else() {
+fn node_fault_costs_the_lost_work_and_the_replacement() {
     let calm = both("{job: first, steps: 3}", "");
     let outcome = both("{job: first, steps: 3}", "faults: [{part: n1, at: 350ms}]");
     let (with, without) = (steps(&outcome, "first"), steps(&calm, "first"));
@@ -158,7 +158,7 @@ fn a_dead_node_costs_its_step_what_was_done_the_replacement_and_nothing_else() {
 }
 
 #[test]
-fn a_checkpoint_is_read_and_every_step_since_is_done_again() {
+fn restart_reads_the_checkpoint_and_repeats_later_steps() {
     let fault = "faults: [{part: n1, at: 350ms}]";
     let barrier = both("{job: first, steps: 3}", fault);
     let train = "{job: first, steps: 3, restart: {checkpoint: {every: 2, load: 100ms}}}";
@@ -174,7 +174,7 @@ fn a_checkpoint_is_read_and_every_step_since_is_done_again() {
 }
 
 #[test]
-fn rings_run_alone_take_the_time_they_take_in_place() {
+fn isolated_rings_take_the_time_of_shared_ones() {
     // A fault that changes nothing has the rings that it is on run packet by packet.
     let fault = "faults: [{part: n1/b0, effect: {rate: 3.2Tbps}, at: 1us}]";
     let outcome = both("{job: first, steps: 1}", fault);
@@ -197,7 +197,7 @@ fn rings_run_alone_take_the_time_they_take_in_place() {
 }
 
 #[test]
-fn an_interface_that_goes_and_comes_delays_its_step_and_nothing_begins_again() {
+fn interface_outage_delays_its_step_without_restart() {
     let calm = both("{job: first, steps: 1}", "");
     // In the middle of the exchange of gradients, for less than anybody takes to plan around it.
     let at = millis(steps(&calm, "first")[0].took().unwrap()) - 10.0;
@@ -212,7 +212,7 @@ fn an_interface_that_goes_and_comes_delays_its_step_and_nothing_begins_again() {
 }
 
 #[test]
-fn what_a_job_lacks_is_said() {
+fn reports_missing_parts_of_a_training_job() {
     let bare = TWO_JOBS.replace("step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}", "");
     let bare = bare.replace("tp: 8, }", "tp: 8}");
     let cases = [
@@ -239,7 +239,7 @@ fn shown(step: &JobStep) -> String {
 }
 
 #[test]
-fn a_step_asks_for_the_circuits_of_its_phases_and_waits_for_them() {
+fn step_requests_phase_circuits_and_waits_for_them() {
     let calm = run(CIRCUITS, &format!("{BOTH}train: [{{job: pretrain, steps: 2}}]\n"));
     for step in steps(&calm, "pretrain") {
         println!("{}", shown(step));
@@ -253,7 +253,7 @@ fn a_step_asks_for_the_circuits_of_its_phases_and_waits_for_them() {
 }
 
 #[test]
-fn a_dead_optical_switch_leaves_its_circuits_to_others_and_the_core() {
+fn failed_optical_switch_leaves_traffic_to_others_and_the_core() {
     let fault = "faults: [{part: ocs1, at: 330ms}]";
     let outcome = run(CIRCUITS, &format!("{BOTH}train: [{{job: pretrain, steps: 3}}]\n{fault}\n"));
     let steps = steps(&outcome, "pretrain");
@@ -267,7 +267,7 @@ fn a_dead_optical_switch_leaves_its_circuits_to_others_and_the_core() {
 }
 
 #[test]
-fn a_node_dies_in_the_second_step_and_an_optical_switch_in_the_third() {
+fn survives_a_node_fault_and_then_a_switch_fault() {
     let text = include_str!("../../../topologies/scenarios/job-circuits.yaml");
     let text = text.replace("../job-64-circuits.yaml", "fabric.yaml");
     let outcome = run(CIRCUITS, &text);
@@ -302,7 +302,7 @@ fn shipped(name: &str, sharing: IslandReuse) -> Outcome {
 /// A node dies, groups begin again, an optical switch dies, circuits change: exchanges that share no link take the time
 /// of an equal one, what a fault touches is run by itself, and nothing comes out otherwise.
 #[test]
-fn steps_come_out_the_same_with_reuse_and_without() {
+fn reusing_island_times_does_not_change_steps() {
     for (name, simulated_most) in [("job-step.yaml", 10), ("job-circuits.yaml", 50)] {
         let [reused, proven, whole] = [IslandReuse::Reuse, IslandReuse::Proven, IslandReuse::Whole]
             .map(|how| shipped(name, how));
@@ -316,7 +316,7 @@ fn steps_come_out_the_same_with_reuse_and_without() {
 
 /// The second replica waits for the first, whose node died, long before the optical switch does.
 #[test]
-fn a_group_that_waits_for_a_dead_node_is_affected_by_that_node() {
+fn group_waiting_for_a_failed_node_is_affected_by_it() {
     let outcome = shipped("job-circuits.yaml", IslandReuse::Reuse);
     let groups: Vec<Vec<u32>> = outcome
         .faults

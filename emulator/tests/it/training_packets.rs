@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn reusing_the_time_of_an_idle_ring_changes_no_instant(
+    fn reusing_idle_ring_times_changes_no_instant(
         tensor in prop::sample::select(vec![2u32, 4, 8]),
         pipeline in 1u32..4,
         data in 1u32..3,
@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn one_rail_stands_for_all() {
+fn simulating_one_rail_represents_all() {
     let batch = Batch { sequences: 8, tokens: 128 };
     with_job(&small_model(4), mapping(4, 2, 2), batch, |job| {
         let one = run(job, SimulatedRails::First, RingReuse::IdleRings);
@@ -135,7 +135,7 @@ fn one_rail_stands_for_all() {
 }
 
 #[test]
-fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
+fn analytic_step_matches_packets_on_small_cases() {
     for (tensor, pipeline, data, micro_batches, tokens) in [
         (8, 1, 1, 4, 2048),
         (4, 2, 1, 8, 1024),
@@ -155,7 +155,7 @@ fn the_analytic_step_agrees_with_the_packets_on_small_cases() {
 }
 
 #[test]
-fn a_shared_ring_is_not_reused() {
+fn shared_ring_is_not_reused() {
     use lightloom_collective::CollectiveKind;
     use lightloom_training::graph::{Task, TaskGraph, TaskWork};
     use lightloom_training::machine::{Domain, Machine};
@@ -209,7 +209,7 @@ fn both(
 }
 
 #[test]
-fn experts_and_contexts_take_packet_by_packet_what_the_formula_says() {
+fn expert_and_context_parallel_packets_match_the_formula() {
     let with = |tensor, context, pipeline, data, expert| Mapping {
         context,
         expert,
@@ -235,7 +235,7 @@ fn experts_and_contexts_take_packet_by_packet_what_the_formula_says() {
 }
 
 #[test]
-fn interleaved_and_zero_bubble_steps_take_what_the_formula_says() {
+fn interleaved_and_zero_bubble_packets_match_the_formula() {
     let batch = Batch { sequences: 8, tokens: 1024 };
     let plain = mapping(4, 4, 1);
     let interleaved = Mapping { virtual_stages: 2, ..plain };
@@ -249,7 +249,7 @@ fn interleaved_and_zero_bubble_steps_take_what_the_formula_says() {
 }
 
 #[test]
-fn transfers_between_the_pieces_of_a_stage_take_what_the_formula_says() {
+fn transfers_between_virtual_stages_match_the_formula() {
     // As many micro-batches as stages: no other work hides a transfer between pieces.
     let many = Mapping { virtual_stages: 16, micro_batch: 2, ..mapping(4, 2, 2) };
     let few = Mapping { virtual_stages: 4, ..mapping(2, 4, 1) };
@@ -281,7 +281,7 @@ fn contexts(exchange: ContextExchange, arch: &str, tensor: u32, tokens: u64) -> 
 }
 
 #[test]
-fn every_way_to_exchange_contexts_runs() {
+fn every_context_exchange_matches_the_formula() {
     for exchange in [ContextExchange::Ring, ContextExchange::AllGather, ContextExchange::AllToAll] {
         let step = contexts(exchange, "khop:3", 2, 16_384);
         assert!(step.difference.abs() < 0.02, "{exchange:?}: {step:?}");
@@ -289,14 +289,14 @@ fn every_way_to_exchange_contexts_runs() {
 }
 
 #[test]
-fn contexts_are_gathered_over_several_domains_in_a_ring_for_each_card() {
+fn gathers_contexts_over_domains_with_one_ring_per_interface() {
     // Two of the four ranks of a context share a domain of eight GPUs.
     let step = contexts(ContextExchange::AllGather, "dgx", 4, 8_192);
     assert!(step.difference.abs() < 0.02, "{step:?}");
 }
 
 #[test]
-fn a_large_job_is_run_as_an_excerpt_whose_reuse_is_sampled() {
+fn large_job_runs_as_an_excerpt_with_sampled_reuse() {
     let large = Mapping { data: 64, ..mapping(32, 8, 64) };
     let batch = Batch { sequences: 1024, tokens: 1024 };
     let step = both("llama-3.1-405b", "khop:3", 16, large, batch, Prove::Reuse);
@@ -306,7 +306,7 @@ fn a_large_job_is_run_as_an_excerpt_whose_reuse_is_sampled() {
 }
 
 #[test]
-fn a_group_beyond_a_domain_has_no_packet_mode() {
+fn rejects_packet_mode_for_a_group_larger_than_its_domain() {
     let model = cards::model("llama-3.1-8b").unwrap();
     let card = cards::accelerator("h100").unwrap();
     let job = Job {

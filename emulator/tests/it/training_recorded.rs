@@ -41,7 +41,7 @@ fn end(recorded: &Recorded) -> SimTime {
 }
 
 #[test]
-fn a_step_that_was_run_is_read_back_and_takes_as_long() {
+fn exported_run_replays_in_the_same_time() {
     let ran = ran();
     let text = trace(&ran.graph, &ran.machine, &ran.spans).to_string();
     let recorded = read(text.as_bytes(), 4).unwrap();
@@ -78,7 +78,7 @@ fn waiting_for_a_straggler_is_not_communication() {
 }
 
 #[test]
-fn another_size_of_groups_divides_the_work_and_keeps_the_rest() {
+fn resizing_groups_scales_only_the_divided_work() {
     let ran = ran();
     let text = trace(&ran.graph, &ran.machine, &ran.spans).to_string();
     let recorded = read(text.as_bytes(), 4).unwrap();
@@ -136,7 +136,7 @@ fn rescaled_and_run(model: &Model, mapping: Mapping, to: Mapping) -> [f64; 2] {
 }
 
 #[test]
-fn a_trace_of_64_ranks_predicts_the_job_on_128_and_256() {
+fn trace_of_64_ranks_predicts_the_job_on_128_and_256() {
     let small = |name: &str| {
         let mut model = cards::model(name).unwrap();
         (model.layers, model.vocabulary) = (2, 4_096);
@@ -164,7 +164,7 @@ fn a_trace_of_64_ranks_predicts_the_job_on_128_and_256() {
 }
 
 #[test]
-fn a_layout_that_the_recorded_groups_are_not_of_is_refused() {
+fn rejects_layouts_that_contradict_the_recorded_groups() {
     let ran = ran();
     let text = trace(&ran.graph, &ran.machine, &ran.spans).to_string();
     let recorded = read(text.as_bytes(), 4).unwrap();
@@ -181,7 +181,7 @@ fn a_layout_that_the_recorded_groups_are_not_of_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named_with_its_place() {
+fn locates_unreadable_parts_of_a_trace() {
     let replaced = |from: &str, to: &str| STRAGGLER.replacen(from, to, 1);
     for (text, expected) in [
         ("{\"traceEvents\": [".to_owned(), "line 1, column 17: EOF"),
@@ -210,7 +210,7 @@ fn what_cannot_be_read_is_named_with_its_place() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn trace_reader_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = read(&bytes, 8);
     }
 }

@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_exported_step_runs_like_the_original(micros in 1u64..200, bytes in 1u64..2_000_000) {
+    fn exported_step_runs_like_the_original(micros in 1u64..200, bytes in 1u64..2_000_000) {
         let (graph, machine) = (graph(micros, bytes), machine());
         let streams = export(&graph, &machine);
         let streams: Vec<&[u8]> = streams.iter().map(Vec::as_slice).collect();
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn chakra_reader_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = import(&[&bytes], &[]);
     }
 }
@@ -88,7 +88,7 @@ fn foreign() -> Vec<u8> {
 }
 
 #[test]
-fn a_foreign_trace_is_read_and_run() {
+fn reads_and_runs_a_third_party_trace() {
     let stream = foreign();
     let machine = machine();
     let graph = import(&[&stream, &stream, &stream, &stream], &machine.rings).unwrap();
@@ -106,14 +106,14 @@ fn a_foreign_trace_is_read_and_run() {
 }
 
 #[test]
-fn a_broken_trace_says_where() {
+fn locates_damage_in_a_trace() {
     let stream = foreign();
     let error = import(&[&stream[..stream.len() - 5]], &[]).unwrap_err().to_string();
     assert!(error.contains("rank 0") && error.contains("after 2 messages"), "{error}");
 }
 
 #[test]
-fn a_simai_workload_runs() {
+fn runs_a_simai_workload() {
     // One layer of SimAI's own example: 556 µs of computing, then an all-reduce of 512 MiB over 8 ranks.
     let text = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 ga: 1 all_gpus: 8 checkpoints: 0 checkpoint_initiates: 0\n                1\n                embedding_layer     -1 556000  ALLREDUCE   536870912      1       NONE 0        1      NONE   0      1 \n";
     let workload = simai::read(text).unwrap();

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_passes_through_every_state() {
+    fn circuit_passes_through_every_state() {
         let (old, new) = (circuit(0, 1), circuit(0, 2));
         let mut switches = OpticalSwitches::holding(&[old]);
         let stage = Stage { remove: vec![old], add: vec![new] };
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_board_takes_many_circuits_and_gives_them_back() {
+    fn driver_board_fault_removes_circuits_and_repair_restores_them() {
         let circuits = [circuit(0, 1), circuit(2, 3), circuit(4, 5)];
         let mut switches = OpticalSwitches::holding(&circuits);
         let board: Vec<Port> = (0..8).map(|port| (OcsId(0), port)).collect();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stuck_mirror_keeps_its_circuit_and_refuses_every_other() {
+    fn stuck_mirror_keeps_its_circuit_and_refuses_others() {
         let (old, new) = (circuit(0, 1), circuit(0, 2));
         let mut switches = OpticalSwitches::holding(&[old]);
         switches.break_ports(Effect::Stuck, &[(OcsId(0), 0)]);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_fails_its_test_stays_drained_until_it_is_repaired() {
+    fn link_that_fails_its_test_stays_drained_until_repair() {
         let new = circuit(0, 2);
         let mut switches = OpticalSwitches::default();
         let bad = [(OcsId(0), 4)];

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lane_of_a_hop_carries_as_much() {
+    fn every_lane_of_a_hop_carries_an_equal_share() {
         for widths in [vec![1], vec![3], vec![3, 2], vec![2, 3, 4], vec![5, 1, 4]] {
             let pieces = pieces(&widths);
             for (hop, width) in widths.iter().enumerate() {

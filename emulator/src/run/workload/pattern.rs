@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cycle_visits_everybody_once() {
+    fn cycle_visits_every_host_once() {
         for count in [2, 3, 8, 100] {
             let to = cycle(count, Seed(count as u64));
             let mut at = 0;

@@ -40,7 +40,7 @@ fn bill(scenario: &scenario::Scenario) -> (MonthsResult, usize) {
 }
 
 #[test]
-fn losses_of_an_earlier_result_give_the_same_bill_without_a_run() {
+fn known_losses_give_the_same_bill_without_a_run() {
     let (first, made) = bill(&read(SMALL, &scenario("samples: 3", SAVED), &Value::Null).unwrap());
     assert!(made > 0);
     let known = serde_json::to_value(&first).unwrap();
@@ -63,7 +63,7 @@ fn losses_of_an_earlier_result_give_the_same_bill_without_a_run() {
 }
 
 #[test]
-fn a_year_of_16384_gpus_is_billed_from_losses_that_are_known() {
+fn bills_a_year_of_16384_gpus_from_known_losses() {
     let (first, _) = bill(&read(SMALL, &scenario("samples: 2", SAVED), &Value::Null).unwrap());
     let known = serde_json::to_value(&first).unwrap();
     let large =
@@ -79,7 +79,7 @@ fn a_year_of_16384_gpus_is_billed_from_losses_that_are_known() {
 }
 
 #[test]
-fn losses_that_say_nothing_of_the_job_or_the_part_are_refused_at_their_line() {
+fn rejects_losses_that_lack_the_job_or_part() {
     let (first, _) = bill(&read(SMALL, &scenario("samples: 2", SAVED), &Value::Null).unwrap());
     let known = serde_json::to_value(&first).unwrap();
     let refused = |text: &str, known: &Value| read(SMALL, text, known).unwrap_err();

@@ -14,7 +14,7 @@ const CHECKPOINTS: Policy = Policy::restart(10, 30 * SECOND, 0);
 const ONCE: [(Cause, i128); 2] = [(Cause::Outage, 2 * SECOND), (Cause::DoneAgain, 3 * SECOND)];
 
 #[test]
-fn a_job_that_migrates_moves_and_does_the_step_under_way_again_alone() {
+fn migrating_job_moves_and_repeats_only_the_current_step() {
     let policy = Policy { answer: Answer::Migrate { takes: 40 * SECOND }, ..CHECKPOINTS };
     let table = table(vec![job("a", 8, policy)], 16, &ONCE, 0);
     let drawn = [node(204_000, 0, true), node(604_000, 0, false)];
@@ -25,7 +25,7 @@ fn a_job_that_migrates_moves_and_does_the_step_under_way_again_alone() {
 }
 
 #[test]
-fn copies_in_memory_hold_one_death_and_two_at_once_take_the_job_to_its_checkpoint() {
+fn in_memory_copies_survive_one_fault_but_not_two() {
     let memory = Answer::InMemory { every: 2, load: 5 * SECOND, write: 0, copies: 2 };
     let table = table(vec![job("a", 8, Policy { answer: memory, ..CHECKPOINTS })], 16, &ONCE, 0);
     // 25 steps and a half: one whole step since the last copy, five since the checkpoint.
@@ -48,7 +48,7 @@ const ELASTIC: Answer =
     Answer::Elastic { reform: 4 * SECOND, start: 50 * SECOND, rejoin: 6 * SECOND, least: 1 };
 
 #[test]
-fn an_elastic_job_goes_on_with_a_replica_fewer_until_the_node_is_back() {
+fn elastic_job_runs_with_one_replica_fewer_until_repair() {
     let table = table(vec![job("a", 16, Policy { answer: ELASTIC, ..CHECKPOINTS })], 16, &ONCE, 0);
     let drawn = [node(200_000, 0, true), node(600_000, 0, false)];
     let month = month(&table, &drawn, Milliseconds(1_000_000), Seed(1));
@@ -67,7 +67,7 @@ fn an_elastic_job_goes_on_with_a_replica_fewer_until_the_node_is_back() {
 }
 
 #[test]
-fn an_elastic_job_takes_a_spare_at_once_and_waits_without_any_replica() {
+fn elastic_job_takes_a_spare_immediately_and_waits_without_replicas() {
     let jobs = vec![job("a", 16, Policy { answer: ELASTIC, ..CHECKPOINTS })];
     let spare = table(jobs.clone(), 20, &ONCE, 0);
     let drawn = [node(200_000, 0, true), node(600_000, 0, false)];
@@ -104,7 +104,7 @@ fn under(restart: &str) -> String {
 }
 
 #[test]
-fn a_policy_that_the_fabric_cannot_do_is_refused_with_what_can_be_billed() {
+fn rejects_policies_the_fabric_cannot_support() {
     let refused = |fabric: &str, text: &str| {
         let read = &mut |name: &str| {
             Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() })
@@ -145,7 +145,7 @@ fn months_under(fabric: &str, restart: &str) -> Vec<Month> {
 }
 
 #[test]
-fn each_policy_has_causes_of_its_own_beside_those_of_the_runs() {
+fn each_policy_adds_its_own_causes_to_the_bill() {
     let memory = "in_memory: {every: 2, load: 5s, write: 10ms, checkpoint: {every: 10, load: 60s}}";
     let sum = |months: &[Month], cause: Cause| months.iter().map(|m| lost(m, cause)).sum::<f64>();
     for (restart, own) in [(memory, Cause::MemoryLoad), (MIGRATE, Cause::Migration)] {
