@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_numbers_hosts() {
+    fn template_numbers_hosts() {
         let names = ExportNames::from_template("gpu{:04}.pod-a", 18).unwrap();
         assert_eq!(names.of(17), "gpu0017.pod-a");
         assert_eq!(ExportNames::from_template("n{}", 3).unwrap(), ExportNames::ids("n", 3));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_names_every_host_once() {
+    fn list_names_every_host_once() {
         let names = ExportNames::from_list("# mine\nn1, b\n\nn0\ta # first\n", "n", 2).unwrap();
         assert_eq!((names.of(0), names.of(1)), ("a", "b"));
         let error = |text: &str| ExportNames::from_list(text, "n", 2).unwrap_err().to_string();

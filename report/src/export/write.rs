@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_hold_only_what_kubernetes_takes() {
+    fn labels_contain_only_valid_kubernetes_characters() {
         assert_eq!(label_value("llama 3.1 (pre-train)"), "llama-3.1--pre-train");
         assert_eq!(label_value("ok_1.2"), "ok_1.2");
         assert_eq!(label_value(&"x".repeat(70)).len(), 63);

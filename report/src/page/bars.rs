@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_far_apart_stand_on_a_log_axis_that_says_so_and_none_is_a_hairline() {
+    fn distant_bars_use_a_labelled_log_axis_with_visible_widths() {
         let svg = seconds(&[14.3e-6, 19.4e-6, 3.03e-3]).svg();
         assert!(svg.contains("time, log axis"), "{svg}");
         assert!(svg.contains("10\u{a0}µs") && svg.contains("1\u{a0}ms"), "{svg}");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_timeline_on_a_log_axis_are_as_long_as_they_last() {
+    fn timeline_parts_on_a_log_axis_follow_their_duration() {
         let mut bars = seconds(&[1e-3, 1.0]);
         (bars.bars[1].start, bars.bars[1].value) = (1e-3, 2e-3);
         assert!(!bars.svg().contains("log axis"));

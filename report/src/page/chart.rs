@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_moved_apart_and_stay_inside() {
+    fn labels_move_apart_and_stay_inside() {
         let mut places = [10, 12, 13, 200];
         spread(&mut places, 10, 190);
         assert_eq!(places, [10, 25, 40, 190]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn no_extreme_is_lost_when_points_are_thinned() {
+    fn thinning_points_loses_no_extreme() {
         let mut points: Vec<(f64, f64)> =
             (0..100_000).map(|i| (f64::from(i), f64::from(i % 7))).collect();
         points[55_555].1 = 99.0;

@@ -87,7 +87,7 @@ mod tests {
     use crate::page::quantity::ShownUnit;
 
     #[test]
-    fn rows_and_columns_that_repeat_are_numbered_and_text_is_quoted() {
+    fn repeated_rows_and_columns_are_numbered_and_text_is_quoted() {
         let mut table = FigureTable::new("waste", "Waste")
             .words("design")
             .numbers("from")

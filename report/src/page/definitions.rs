@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_is_the_row_that_names_the_figure() {
+    fn definition_is_the_row_that_names_the_figure() {
         let waste = definition("waste_ratio").unwrap();
         assert!(waste.text.starts_with("gpus_wasted / T"), "{waste:?}");
         assert_eq!(waste.page, "docs/metrics.md");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_markdown_are_taken_off() {
+    fn removes_markdown_formatting() {
         assert_eq!(plain("a `b` **c** [d](e.md) [f] |"), "a b c d [f]");
     }
 }

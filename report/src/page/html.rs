@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_of_the_book_is_a_link() {
+    fn page_of_the_book_becomes_a_link() {
         let html = linked("<a> as docs/buy.md says (docs/how-to/architect.md).");
         assert!(html.starts_with("&lt;a&gt; as <a href=\"https://"), "{html}");
         assert!(html.contains("/blob/main/docs/buy.md\">docs/buy.md</a> says (<a "), "{html}");

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_have_no_decimals_that_say_nothing() {
+    fn ticks_have_no_superfluous_decimals() {
         let tick = |value, unit| ShownQuantity::new(value, unit).tick();
         assert_eq!(tick(1e-5, ShownUnit::Seconds), "10\u{a0}µs");
         assert_eq!(tick(0.001, ShownUnit::Count), "0.001");

@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn graphs_and_labs_have_the_lit_fibres(case in cases()) {
+    fn graphs_and_labs_contain_the_lit_fibres(case in cases()) {
         let lit: BTreeSet<(String, String)> = case.plan.circuits.iter()
             .map(|circuit| (circuit.a.to_string(), circuit.b.to_string())).collect();
         let graph = readers::graphml(&case.text("graphml"));
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn launchers_get_every_rank_of_the_job_once_and_in_order(case in cases()) {
+    fn launchers_get_every_rank_once_and_in_order(case in cases()) {
         ranks_are_those_of_the_plan(&case);
     }
 }
@@ -289,7 +289,7 @@ fn ranks_are_those_of_the_plan(case: &Case) {
 
 /// Regression: group names are sorted as text, so the tenth ring came before the second.
 #[test]
-fn dlrover_takes_more_than_ten_rings_in_the_order_of_the_plan() {
+fn dlrover_orders_more_than_ten_rings_like_the_plan() {
     let text = format!("{RING}{{name: a, gpus: all, tp: 8}}]\n");
     let case = Case::new(&text, &["n7".parse().unwrap()], "10.0.0.{}").unwrap();
     ranks_are_those_of_the_plan(&case);
@@ -299,7 +299,7 @@ fn dlrover_takes_more_than_ten_rings_in_the_order_of_the_plan() {
 }
 
 #[test]
-fn the_same_plan_gives_the_same_bytes() {
+fn equal_plans_export_equal_bytes() {
     let text = format!("{RING}{{name: a, gpus: all, tp: 32}}]\n");
     let case = || Case::new(&text, &["n7".parse().unwrap()], "n{}").unwrap();
     for format in FORMATS {
@@ -309,7 +309,7 @@ fn the_same_plan_gives_the_same_bytes() {
 
 /// Snapshot of every format for one small plan: changes here affect users.
 #[test]
-fn what_is_written_stays_as_it_is() {
+fn exports_match_their_snapshots() {
     let text = "kind: fabric\nversion: 2\nname: small\nhbd: {khop: {nodes: 9, gpus_per_node: 4, k: 2, shape: line}}\n\
                 dcn: {fat_tree: {nodes_per_tor: 2}}\n\
                 jobs: [{name: a, gpus: 8, tp: 8}, {name: b, gpus: 12, tp: 12}]\n";
@@ -329,7 +329,7 @@ fn what_is_written_stays_as_it_is() {
 const RING: &str = "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 48, gpus_per_node: 4, k: 2}}\njobs: [";
 
 #[test]
-fn slurm_rings_stand_beside_the_blocks_that_take_jobs_of_several_rings() {
+fn slurm_ring_topology_accompanies_the_blocks() {
     let text = format!("{RING}{{name: a, gpus: all, tp: 32}}]\n");
     let case = Case::new(&text, &[], "n{}").unwrap();
     let [blocks, rings] = &slurm(&case, "slurm-ring").unwrap()[..] else { panic!("two") };
@@ -343,7 +343,7 @@ fn slurm_rings_stand_beside_the_blocks_that_take_jobs_of_several_rings() {
 }
 
 #[test]
-fn a_slurm_ring_has_at_most_16_nodes_and_what_is_larger_says_what_it_lost() {
+fn slurm_rings_are_limited_to_16_nodes() {
     let small = format!("{RING}{{name: a, gpus: all, tp: 64}}]\n");
     let large = format!("{RING}{{name: a, gpus: all, tp: 96}}]\n");
     let case = Case::new(&small, &[], "n{}").unwrap();
@@ -359,7 +359,7 @@ fn a_slurm_ring_has_at_most_16_nodes_and_what_is_larger_says_what_it_lost() {
 }
 
 #[test]
-fn astra_sim_gets_the_job_with_its_rates() {
+fn astra_sim_gets_the_job_and_link_rates() {
     let case = Case::new(&format!("{RING}{{name: a, gpus: 128, tp: 32}}]\n"), &[], "n{}").unwrap();
     let network: readers::AstraSim = readers::yaml(&case.text("astra-sim"));
     assert_eq!(network.topology, ["Ring", "Switch"]);
@@ -426,7 +426,7 @@ jobs:
 ";
 
 #[test]
-fn every_switch_gets_the_circuits_of_the_phase_and_those_of_other_jobs() {
+fn every_switch_gets_circuits_of_the_phase_and_of_other_jobs() {
     for seed in 1..=8 {
         every_switch_gets_its_circuits(&FAT_TREE.replace("seed: 3", &format!("seed: {seed}")));
     }

@@ -286,7 +286,7 @@ mod tests {
 
     /// Training groups have steps but no separate collectives.
     #[test]
-    fn a_run_of_steps_counts_its_groups_and_has_no_empty_chart() {
+    fn run_of_steps_counts_its_groups_and_has_no_empty_chart() {
         let mut of_steps = run(&[]);
         let step = serde_json::json!({"job": "rl", "index": 0, "start_ps": 0, "end_ps": 9, "closed_form_ps": 8, "mfu": 0.1,
             "why": {"compute_ps": 3, "exposed_ps": {"tp": 1, "weights": 2}, "restart_ps": 3}});
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_are_called_as_in_the_scenario() {
+    fn collectives_are_named_as_in_the_scenario() {
         let sizes =
             run(&[("tensor", Some(32), 19), ("tensor", Some(16), 14), ("data", Some(8), 5)]);
         assert_eq!(names(&sizes), ["tensor (32 ranks)", "tensor (16 ranks)", "data"]);
