@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_instant_in_every_form() {
+    fn parses_the_same_instant_in_every_format() {
         let seconds = |text: &str| time(text).unwrap().unwrap().seconds;
         for text in [
             "2023-03-01T00:18:54+08:00",

@@ -55,7 +55,7 @@ mod tests {
 
     /// As expanded by `scontrol show hostnames` of Slurm 22.05.
     #[test]
-    fn lists_are_those_of_slurm() {
+    fn host_lists_expand_like_slurm() {
         let hosts = |list: &str| expand(list).unwrap().join(" ");
         assert_eq!(hosts("gpu[001-003,9],login"), "gpu001 gpu002 gpu003 gpu9 login");
         assert_eq!(hosts("r[1-2]n[1-2]-ib"), "r1n1-ib r1n2-ib r2n1-ib r2n2-ib");

@@ -21,7 +21,7 @@ fn value<'d>(draft: &'d Draft, file: &str, key: &str) -> (&'d str, GuessConfiden
 }
 
 #[test]
-fn a_topology_and_jobs_become_a_cluster_a_job_and_a_fault_trace() {
+fn drafts_cluster_job_and_fault_trace_from_logs() {
     let draft = draft(&logs(&[("topology.conf", TOPOLOGY), ("jobs", SACCT)]));
     let fabric = "fabric.yaml";
     assert_eq!(value(&draft, fabric, "hbd.switch.nodes"), ("8", GuessConfidence::Stated));
@@ -48,7 +48,7 @@ fn a_topology_and_jobs_become_a_cluster_a_job_and_a_fault_trace() {
 
 /// Every guess appears in its file with the words of the table.
 #[test]
-fn each_guess_is_a_comment_of_its_file() {
+fn each_guess_is_a_comment_in_its_file() {
     let draft = draft(&logs(&[("topology.conf", TOPOLOGY), ("jobs", SACCT)]));
     for guess in draft.guesses.iter().filter(|guess| guess.file.ends_with(".yaml")) {
         let line = format!(
@@ -64,7 +64,7 @@ fn each_guess_is_a_comment_of_its_file() {
 
 /// Drafts of incomplete logs are still valid fabrics.
 #[test]
-fn every_fabric_that_is_drafted_loads_and_plans() {
+fn every_drafted_fabric_loads_and_plans() {
     let one_gpu = SACCT
         .replace("gpu=48", "gpu=6")
         .replace("gpu:h100=48", "gpu:h100=6")
@@ -92,7 +92,7 @@ fn every_fabric_that_is_drafted_loads_and_plans() {
 /// Tables of other months determine the mix of jobs; faults and their period come from the logs
 /// with most of them.
 #[test]
-fn a_job_table_of_another_year_does_not_stretch_the_fault_trace() {
+fn job_table_of_another_year_does_not_stretch_the_fault_trace() {
     let acme = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n\
                 1,u1,2,16,256,Pretrain,COMPLETED,2023-03-01 00:00:00+08:00,2023-03-01 00:10:00+08:00,2023-03-02 00:10:00+08:00,86400,600,1.0\n";
     let rows: String = (2..9)
@@ -107,7 +107,7 @@ fn a_job_table_of_another_year_does_not_stretch_the_fault_trace() {
 
 /// The public profile of two GPUs: three steps of 222.4, 219.7 and 224.9 ms, read manually.
 #[test]
-fn the_public_profile_has_its_middle_step() {
+fn reads_the_middle_step_of_the_public_profile() {
     // Tests run in the folder of their crate.
     let packed = std::path::Path::new("../../../shared/data/traces/kineto_nccl_2gpu.json.gz");
     let Ok(output) = std::process::Command::new("gzip").arg("-dc").arg(packed).output() else {
@@ -138,7 +138,7 @@ fn the_public_profile_has_its_middle_step() {
 
 /// If every rank has a profile, the step can run; with part of the ranks it cannot.
 #[test]
-fn a_whole_set_of_profiles_becomes_a_step() {
+fn complete_set_of_profiles_becomes_a_step() {
     let profile = |rank: u32| {
         format!(
             "{{\"schemaVersion\": 1, \"distributedInfo\": {{\"rank\": {rank}, \"world_size\": 2}}, \"traceEvents\": [{{\"ph\": \"X\", \"cat\": \"kernel\", \

@@ -11,7 +11,7 @@ fn seconds(text: &str) -> i64 {
 
 /// As described in topology.conf(5).
 #[test]
-fn hosts_have_the_switches_of_topology_conf() {
+fn reads_host_switches_from_topology_conf() {
     let logs = logs(&[("x", TOPOLOGY)]);
     assert_eq!(problems(&logs), Vec::<String>::new());
     assert_eq!(logs.hosts.len(), 8);
@@ -25,7 +25,7 @@ fn hosts_have_the_switches_of_topology_conf() {
 }
 
 #[test]
-fn a_dead_host_is_out_until_its_next_job_begins() {
+fn failed_host_is_out_until_its_next_job_starts() {
     let logs = logs(&[("x", SACCT)]);
     assert_eq!(logs.jobs.len(), 4, "steps are parts of jobs");
     assert_eq!(logs.jobs[0].gpus, 48);
@@ -39,7 +39,7 @@ fn a_dead_host_is_out_until_its_next_job_begins() {
 
 /// Columns and states as in the README of AcmeTrace, with synthetic rows.
 #[test]
-fn jobs_of_acme_trace_of_both_clusters() {
+fn reads_jobs_of_both_acme_clusters() {
     let seren = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time
 1,u1,2,16,256,Pretrain,COMPLETED,2023-03-01 00:00:00+08:00,2023-03-01 00:10:00+08:00,2023-03-02 00:10:00+08:00,86400,600,1382400.0
 2,u1,1,8,128,Other,NODE_FAIL,2023-03-01 00:00:00+08:00,2023-03-01 00:10:00+08:00,2023-03-01 00:20:00+08:00,600,600,4800.0
@@ -60,7 +60,7 @@ dlc2,u2,8,64,960,1000,100.0,Other,CANCELLED,2023-05-17 11:28:42+00:00,,2023-05-1
 
 /// Node v1, with the labels of docs/reference/node-labels.md of Topograph.
 #[test]
-fn nodes_of_kubernetes_have_the_labels_of_topograph() {
+fn reads_topograph_labels_of_kubernetes_nodes() {
     let node = |name: &str, leaf: &str| {
         format!(
             "{{\"apiVersion\": \"v1\", \"kind\": \"Node\",\n \"metadata\": {{\"name\": \"{name}\", \"labels\": {{\"fabric.topograph.run/tier-0\": \"{leaf}\", \
@@ -92,7 +92,7 @@ fn nodes_of_kubernetes_have_the_labels_of_topograph() {
 
 /// Event v1: repeated events are merged with a first and a last time.
 #[test]
-fn a_node_is_out_from_not_ready_to_ready() {
+fn node_is_out_from_not_ready_to_ready() {
     let event = |reason: &str, first: &str, last: &str| {
         format!(
             "{{\"involvedObject\": {{\"kind\": \"Node\", \"name\": \"w1\"}}, \"reason\": \"{reason}\", \"message\": \"m\", \
@@ -115,7 +115,7 @@ fn a_node_is_out_from_not_ready_to_ready() {
 /// The fields of health_event.proto: in protocol buffers JSON, as exported by its database, and as
 /// wrapped by its exporter.
 #[test]
-fn a_fatal_health_event_ends_with_a_healthy_one_of_its_check() {
+fn fatal_health_event_ends_with_a_healthy_one_of_its_check() {
     let own = "[
 {\"nodeName\": \"n1\", \"checkName\": \"GpuXidError\", \"componentClass\": \"GPU\", \"isFatal\": true, \"generatedTimestamp\": \"2026-03-01T10:00:00.5Z\", \"message\": \"XID 79\"},
 {\"nodeName\": \"n1\", \"checkName\": \"GpuXidError\", \"componentClass\": \"GPU\", \"isFatal\": true, \"generatedTimestamp\": \"2026-03-01T10:05:00Z\"},
@@ -136,7 +136,7 @@ fn a_fatal_health_event_ends_with_a_healthy_one_of_its_check() {
 
 /// Keys of version 2.10 of the dump.
 #[test]
-fn a_flight_recorder_has_groups_sizes_and_what_hangs() {
+fn reads_groups_sizes_and_hangs_from_a_flight_recorder() {
     let text = "{\"version\": \"2.10\", \"pg_config\": {\"0\": {\"name\": \"0\", \"desc\": \"default_pg\", \"ranks\": \"[0, 1, 2, 3]\"}, \"1\": {\"name\": \"1\", \"desc\": \"mesh_tp\", \"ranks\": \"[0, 1]\"}},
  \"entries\": [{\"process_group\": [\"1\", \"mesh_tp\"], \"profiling_name\": \"nccl:all_reduce\", \"collective_seq_id\": 1, \"input_sizes\": [[3, 4]], \"input_dtypes\": [\"BFloat16\"], \"state\": \"completed\"},
   {\"process_group\": [\"0\", \"default_pg\"], \"profiling_name\": \"nccl:all_reduce\", \"collective_seq_id\": 7, \"input_sizes\": [[5]], \"input_dtypes\": [\"Float\"], \"state\": \"started\"}]}";
@@ -154,7 +154,7 @@ fn a_flight_recorder_has_groups_sizes_and_what_hangs() {
 
 /// Records of output format 4.0.
 #[test]
-fn an_inspector_has_ranks_hosts_and_rates() {
+fn reads_ranks_hosts_and_rates_from_nccl_inspector() {
     let record = |rank: u32, sn: u32| {
         format!(
             "{{\"header\": {{\"id\": \"0x1\", \"rank\": {rank}, \"n_ranks\": 16, \"nnodes\": 2}}, \"metadata\": {{\"hostname\": \"h{}\"}}, \"coll_perf\": {{\"coll\": \"AllReduce\", \
@@ -171,7 +171,7 @@ fn an_inspector_has_ranks_hosts_and_rates() {
 
 /// A profile as written by torch.profiler: three steps marked on the host and again on the device.
 #[test]
-fn a_profile_has_the_middle_step_and_its_exchanges() {
+fn reads_the_middle_step_and_exchanges_of_a_profile() {
     let step = |number: u32, micros: f64, cat: &str| {
         format!(
             "{{\"ph\": \"X\", \"cat\": \"{cat}\", \"name\": \"ProfilerStep#{number}\", \"ts\": 0, \"dur\": {micros}}}"
@@ -196,7 +196,7 @@ fn a_profile_has_the_middle_step_and_its_exchanges() {
 
 /// A sample of each kind is detected as only that kind, regardless of its name.
 #[test]
-fn a_file_is_known_by_its_content() {
+fn detects_the_kind_of_a_file_from_its_content() {
     let logs = logs(&[("a", TOPOLOGY), ("b", SACCT), ("c", "hello"), ("d", "{}")]);
     let kinds: Vec<&str> = logs.read.iter().map(|log| log.kind).collect();
     assert_eq!(kinds, ["Slurm topology.conf", "sacct -P"]);
@@ -226,7 +226,7 @@ edges:
 ";
 
 #[test]
-fn hosts_of_infragraph_have_the_leaves_they_are_cabled_to() {
+fn reads_infragraph_hosts_with_their_leaves() {
     let logs = logs(&[("infra.yaml", INFRAGRAPH)]);
     assert_eq!(problems(&logs), Vec::<String>::new());
     assert_eq!(logs.read[0].kind, "InfraGraph");
@@ -242,7 +242,7 @@ fn hosts_of_infragraph_have_the_leaves_they_are_cabled_to() {
 }
 
 #[test]
-fn an_infragraph_that_is_wrong_is_said_to_be() {
+fn reports_mistakes_of_an_infragraph() {
     for (from, to, error) in [
         ("leaf[0]", "leaf[2]", "`leaf[2]` is no slice of 2"),
         ("cx7.port[0]", "cx8.port[0]", "device `dgx` has no component `cx8`"),
@@ -257,7 +257,7 @@ fn an_infragraph_that_is_wrong_is_said_to_be() {
 
 /// A truncated NCCL dump of a host.
 #[test]
-fn the_host_of_a_topology_of_nccl_has_its_gpus_and_interfaces() {
+fn reads_gpus_and_interfaces_from_an_nccl_topology() {
     let text = "<system version=\"1\"><cpu numaid=\"0\" arch=\"x86_64\">
   <pci busid=\"0000:0f:00.0\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x2330\"><gpu dev=\"0\" sm=\"90\" rank=\"0\" gdr=\"1\"><nvlink target=\"0000:07:00.0\" count=\"18\" tclass=\"0x068000\"/></gpu></pci>
   <pci busid=\"0000:10:00.0\" class=\"0x030200\" vendor=\"0x10de\" device=\"0x2330\"><gpu dev=\"1\" sm=\"90\" rank=\"1\" gdr=\"1\"/></pci>

@@ -22,7 +22,7 @@ fn has(logs: &crate::Logs, wanted: &str) {
 }
 
 #[test]
-fn logs_of_another_cluster_are_named_and_their_rates_kept() {
+fn names_logs_of_another_cluster_and_keeps_their_rates() {
     let logs =
         logs(&[("topology.conf", TOPOLOGY), ("health", &health(&[("other1", 3), ("other2", 5)]))]);
     has(
@@ -33,7 +33,7 @@ fn logs_of_another_cluster_are_named_and_their_rates_kept() {
 }
 
 #[test]
-fn a_host_that_the_topology_lacks_has_its_line_and_is_left_out() {
+fn omits_faults_of_hosts_missing_from_the_topology() {
     let logs =
         logs(&[("topology.conf", TOPOLOGY), ("health", &health(&[("gpu001", 3), ("gpu099", 5)]))]);
     has(&logs, "health:3: host gpu099 is not in topology.conf; its faults are left out");
@@ -41,7 +41,7 @@ fn a_host_that_the_topology_lacks_has_its_line_and_is_left_out() {
 }
 
 #[test]
-fn clocks_hours_apart_are_found_by_the_faults_that_both_saw() {
+fn aligns_clocks_by_faults_present_in_both_logs() {
     let dead = |id: u32, hour: u32, host: &str| {
         format!("{id}|NODE_FAIL|2026-03-01T00:00:00|2026-03-04T{hour:02}:00:00|1|{host}\n")
     };
@@ -65,7 +65,7 @@ fn clocks_hours_apart_are_found_by_the_faults_that_both_saw() {
 }
 
 #[test]
-fn jobs_longer_than_the_trace_and_larger_than_the_cluster_are_named() {
+fn names_jobs_longer_than_the_trace_or_larger_than_the_cluster() {
     let jobs = "JobID|State|Start|End|NNodes|NodeList|AllocTRES\n\
                 7|COMPLETED|2026-03-04T00:00:00Z|2026-04-13T00:00:00Z|2|gpu[001-002]|gres/gpu=64\n";
     let nodes = "{\"kind\": \"Node\", \"metadata\": {\"name\": \"gpu001\", \"labels\": {\"fabric.topograph.run/tier-0\": \"l\"}}, \
@@ -90,7 +90,7 @@ fn jobs_longer_than_the_trace_and_larger_than_the_cluster_are_named() {
 }
 
 #[test]
-fn records_that_cannot_be_read_have_their_line_and_the_others_count() {
+fn locates_unreadable_records_and_keeps_the_others() {
     let jobs = SACCT
         .replace("2026-03-05T02:00:00", "soon")
         .replace("2026-03-11T09:00:00", "2026-03-01T09:00:00");
