@@ -104,7 +104,7 @@ mod tests {
     use lightloom::second::VERBS;
 
     #[test]
-    fn the_command_is_well_formed_and_every_verb_has_an_example() {
+    fn command_is_well_formed_and_every_verb_has_an_example() {
         let command = super::command();
         command.clone().debug_assert();
         for verb in command.get_subcommands() {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_program_lists_what_this_one_adds_in_its_words() {
+    fn main_program_lists_the_lab_verbs_with_the_same_texts() {
         let command = super::command();
         let all: Vec<_> = command.get_subcommands().collect();
         let own = &all[all.len() - VERBS.len()..];

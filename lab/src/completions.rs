@@ -60,7 +60,7 @@ mod tests {
     use crate::cli;
 
     #[test]
-    fn options_complete_the_names_that_they_know() {
+    fn options_complete_known_names() {
         let mut script = Vec::new();
         let mut command = with_names(cli::command());
         clap_complete::generate(clap_complete::Shell::Bash, &mut command, "lightloom", &mut script);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn every_architecture_that_is_completed_is_known() {
+    fn every_completed_architecture_is_known() {
         for name in ARCHITECTURES {
             assert!(lightloom_study::architecture::parse(name).is_ok(), "{name}");
         }

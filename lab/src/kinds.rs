@@ -50,7 +50,7 @@ mod tests {
     use lightloom_training::model::Model;
 
     #[test]
-    fn the_schemas_that_are_kept_are_those_of_the_types() {
+    fn committed_schemas_match_the_types() {
         for kind in KINDS {
             let of_type = match kind.name {
                 "fabric" => schema::<FabricFile>(),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_has_one_meaning() {
+    fn every_code_has_one_meaning() {
         let of_kinds =
             [lightloom_fabric::file::codes::ALL, lightloom_emulator::scenario::file::codes::ALL];
         let readers = READERS.iter().map(|reader| reader.codes);

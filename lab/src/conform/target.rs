@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_say_protocol_and_place() {
+    fn target_contains_protocol_and_address() {
         let target: Target = "gnmi://ocs0.example:9339".parse().unwrap();
         assert_eq!((target.protocol, target.at.as_str()), (Protocol::Gnmi, "ocs0.example:9339"));
         let target: Target = "serial:/dev/ttyUSB0".parse().unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn gnmi_wants_tls_or_an_explicit_plain_text() {
+    fn gnmi_requires_tls_or_explicit_plaintext() {
         let target: Target = "gnmi://a:1".parse().unwrap();
         assert!(address(&target, &Tls::default(), None).is_err());
         let plain = Tls { plaintext: true, ..Tls::default() };

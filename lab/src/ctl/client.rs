@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_code_and_json() {
+    fn parses_responses_into_code_and_json() {
         let response = parse(b"HTTP/1.1 409 Conflict\r\na: b\r\n\r\n{\"x\":1}").unwrap();
         assert_eq!((response.code, response.is_good()), (409, false));
         assert_eq!(response.body["x"], 1);

@@ -217,7 +217,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_state_is_painted_and_nothing_else_changes() {
+    fn paints_states_without_changing_the_text() {
         let page = "n1/b0  as-wanted  0>1\nocs0   unseen\n";
         let shown = painted(page);
         assert!(shown.contains("\u{1b}[32mas-wanted\u{1b}[0m  0>1"), "{shown:?}");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_many_devices_is_one_line() {
+    fn reasons_of_many_devices_are_folded_into_one_line() {
         let mut reasons: Vec<String> =
             (0..64).map(|node| format!("n{node}/b0: cannot be talked to (gone)")).collect();
         reasons.push("ocs0: not read yet".into());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn places_have_the_names_that_people_use() {
+    fn positions_and_slots_have_user_facing_names() {
         let places =
             [("n1/b0", 15), ("n1/b0", 2), ("n1/b0", 0), ("ocs0", 26), ("ocs0", 15), ("leaf5", 1)];
         let shown = places.map(|(device, position)| place(device, position));

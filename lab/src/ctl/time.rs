@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_numbers_with_a_unit() {
+    fn durations_need_a_number_with_a_unit() {
         assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         let why = |text| duration(text).unwrap_err();

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_plan_is_called_what_it_is_with_the_way_to_a_plan() {
+    fn non_plan_file_error_names_its_kind_and_the_plan_command() {
         let why = |text: &str| {
             let Err(why) = parse("x", text.into()) else { panic!("{text} is a plan") };
             why.to_string()
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_goes_out_as_it_is_in_its_file() {
+    fn plan_is_sent_exactly_as_in_its_file() {
         let body = parse("x", b"{\"transceivers\":  [ ]}\n".to_vec()).unwrap();
         let sent = serde_json::to_string(&body).unwrap();
         assert!(sent.contains("\"plan\":{\"transceivers\":  [ ]},\"again\":false"), "{sent}");

@@ -170,7 +170,7 @@ mod tests {
 
     /// The help once left out khop, tpuv4 and big-switch, which are accepted.
     #[test]
-    fn the_help_lists_every_architecture_that_is_accepted() {
+    fn help_lists_every_accepted_architecture() {
         let command = CollectiveArguments::augment_args(clap::Command::new("collective"));
         let option = command.get_arguments().find(|option| option.get_id() == "arch").unwrap();
         let help = option.get_help().unwrap().to_string();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn one_domain_is_no_plural() {
+    fn prints_one_domain_in_the_singular() {
         let document = |domains| Document { schema: "", gpus: 8, domains, rows: Vec::new() };
         assert!(text(&document(1)).starts_with("8 GPUs in 1 domain\n"));
         assert!(text(&document(2)).starts_with("8 GPUs in 2 domains\n"));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_in_a_row_are_a_range() {
+    fn consecutive_ranks_are_printed_as_a_range() {
         assert_eq!(ranges(&[0, 1, 2, 4, 6, 7]), "0-2, 4, 6-7");
     }
 }

@@ -178,7 +178,7 @@ fn run(family: Family, faults: &[&str]) -> SuiteReport {
 const FAMILIES: [Family; 4] = [Family::Gnmi, Family::Scpi, Family::Tl1, Family::Module];
 
 #[test]
-fn a_healthy_device_of_each_family_passes_every_case() {
+fn healthy_device_of_each_family_passes_every_case() {
     for family in FAMILIES {
         let report = run(family, &[]);
         assert!(report.is_good(), "{}", report.text());
@@ -194,7 +194,7 @@ fn a_healthy_device_of_each_family_passes_every_case() {
 }
 
 #[test]
-fn each_of_the_devices_broken_on_purpose_is_found() {
+fn suite_detects_every_misbehaving_device() {
     let mut table = String::from("misbehaviour,promise that it breaks,found by\n");
     let mut missed = Vec::new();
     for misbehaviour in Misbehaviour::ALL {
@@ -227,7 +227,7 @@ fn agrees(table: &str) {
 }
 
 #[test]
-fn a_broken_part_is_a_fault_and_no_misbehaviour() {
+fn failed_part_is_reported_as_fault_not_misbehaviour() {
     for (family, fault) in [
         (Family::Gnmi, "stuck 3"),
         (Family::Scpi, "stuck"),
@@ -243,7 +243,7 @@ fn a_broken_part_is_a_fault_and_no_misbehaviour() {
 }
 
 #[test]
-fn a_wrong_password_is_one_finding_that_names_the_account() {
+fn wrong_password_is_one_finding_naming_the_account() {
     let wrong = Options { login: Some(("root".into(), "toor".into())), ..options(NUMBERS) };
     let (report, _) = tested_with(switch(), (Port::Tl1, Protocol::Tl1), &wrong, &[], None);
     assert_eq!(report.count("misbehaves"), 1, "{}", report.text());
@@ -253,7 +253,7 @@ fn a_wrong_password_is_one_finding_that_names_the_account() {
 }
 
 #[test]
-fn a_gnmi_account_that_is_not_let_in_is_one_finding() {
+fn rejected_gnmi_account_is_one_finding() {
     let spec = || GnmiSpec {
         ingress: 8,
         egress: 8,
@@ -276,7 +276,7 @@ fn a_gnmi_account_that_is_not_let_in_is_one_finding() {
 }
 
 #[test]
-fn a_device_that_lies_or_moves_other_light_is_found() {
+fn detects_devices_that_lie_or_move_other_circuits() {
     for family in FAMILIES {
         for fault in ["lie", "misdirect"] {
             let report = run(family, &[fault]);
@@ -286,7 +286,7 @@ fn a_device_that_lies_or_moves_other_light_is_found() {
 }
 
 #[test]
-fn whenever_it_is_interrupted_every_circuit_is_where_it_was() {
+fn interrupted_run_restores_every_circuit() {
     let mut interrupted = 0;
     let every = cases(5, 1);
     for step in (0..60).step_by(every) {
@@ -307,7 +307,7 @@ fn whenever_it_is_interrupted_every_circuit_is_where_it_was() {
 }
 
 #[test]
-fn without_ports_to_move_no_light_moves() {
+fn moves_no_light_without_permitted_ports() {
     let (report, device) = tested(switch(), (Port::Scpi, Protocol::Scpi, &[]), &[], None);
     assert!(report.is_good() && report.set_up.is_none(), "{}", report.text());
     assert!(report.cases.iter().any(|line| line.detail.contains("give --may-move")));
@@ -315,7 +315,7 @@ fn without_ports_to_move_no_light_moves() {
 }
 
 #[test]
-fn ports_that_carry_a_circuit_are_refused() {
+fn refuses_ports_that_carry_a_circuit() {
     let ports = &["1", "3", "10", "12"][..];
     let (report, device) = tested(switch(), (Port::Scpi, Protocol::Scpi, ports), &[], None);
     assert!(report.cases.iter().any(|line| line.detail.contains("port 1 is in (1, 9)")));
@@ -323,7 +323,7 @@ fn ports_that_carry_a_circuit_are_refused() {
 }
 
 #[test]
-fn one_seed_gives_one_report_in_every_form() {
+fn equal_seeds_give_equal_reports_in_every_format() {
     let report = run(Family::Scpi, &["misbehave no-ranges"]);
     assert_eq!(report, run(Family::Scpi, &["misbehave no-ranges"]));
     let junit = report.junit();

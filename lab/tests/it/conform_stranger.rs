@@ -84,7 +84,7 @@ fn report(models: &[&'static str]) -> SuiteReport {
 }
 
 #[test]
-fn a_server_without_the_model_is_one_finding_that_names_what_it_lacks_and_has() {
+fn server_without_the_model_is_one_finding_naming_its_models() {
     for (models, words) in [
         (
             &["openconfig-interfaces", "openconfig-platform"][..],

@@ -138,7 +138,7 @@ fn refused(device: &Secured, tls: &Tls, words: &[&str]) {
 }
 
 #[test]
-fn a_certificate_that_is_not_to_be_trusted_is_named_with_its_defect() {
+fn untrusted_certificate_is_named_with_its_defect() {
     let (folder, site, other) = (tempfile::tempdir().unwrap(), Authority::new(), Authority::new());
     let ca = file(folder.path(), "site.pem", &site.1);
     let tls = Tls { ca: Some(ca), ..Tls::default() };
@@ -159,7 +159,7 @@ fn a_certificate_that_is_not_to_be_trusted_is_named_with_its_defect() {
 }
 
 #[test]
-fn a_device_that_asks_for_a_certificate_gets_ours_or_says_what_is_missing() {
+fn device_requesting_a_client_certificate_receives_ours() {
     let (folder, site, other) = (tempfile::tempdir().unwrap(), Authority::new(), Authority::new());
     let ca = file(folder.path(), "site.pem", &site.1);
     let device = Secured::start(site.sign("127.0.0.1", 2200), Some(&site));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_transaction_is_said_beside_how_it_ended() {
+    fn history_shows_result_and_later_state() {
         let of = |changes: Value| {
             let mut past = json!({"result": "committed", "state": "committed"});
             past.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn few_devices_are_named_and_many_are_counted() {
+    fn names_few_devices_and_counts_many() {
         let device = |name: &str| json!({"device": name, "detail": ""});
         let of = |names: &[&str]| {
             let devices: Vec<Value> = names.iter().copied().map(device).collect();

@@ -125,7 +125,7 @@ fn standing(device: &DeviceStatus) -> String {
 mod tests {
     /// A state, a field and a kind unknown to this version, with most fields missing.
     #[test]
-    fn a_status_of_another_version_of_the_daemon_is_still_shown() {
+    fn status_of_another_daemon_version_is_still_shown() {
         let other = serde_json::json!({
             "daemon": "9.0.0", "colour": "red",
             "devices": [{"name": "n1/b0", "state": "dozing", "slots": {"0": 1}}],

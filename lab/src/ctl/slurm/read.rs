@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_lists_are_read_as_slurm_writes_them() {
+    fn parses_host_lists_in_slurm_format() {
         let read = |list| hosts(list).into_iter().collect::<Vec<_>>().join(" ");
         assert_eq!(read("n[0,2-3],login"), "login n0 n2 n3");
         assert_eq!(read("gpu[08-10]-[0-1]"), "gpu08-0 gpu08-1 gpu09-0 gpu09-1 gpu10-0 gpu10-1");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drain_of_a_node_and_its_reason_are_read_from_the_line_of_scontrol() {
+    fn reads_drains_and_reasons_from_scontrol() {
         let line = "NodeName=n1 CPUAlloc=0 State=IDLE+CLOUD+DRAIN+NOT_RESPONDING ThreadsPerCore=1 ExtSensorsTemp=n/s \
                     Reason=lightloom: broken, plan 57b8 [root@2026-11-27T16:20:13]\n\
                     NodeName=n2 State=DOWN* ExtSensorsTemp=n/s Reason=Not responding [slurm@2026-11-27T16:20:13]\n\

@@ -149,7 +149,7 @@ fn world(seed: u64) {
 }
 
 #[test]
-fn slurm_agrees_whenever_the_controller_dies_and_whatever_an_operator_does() {
+fn slurm_agrees_despite_controller_crashes_and_operators() {
     for seed in 0..lightloom_testkit::cases(500, 20_000) {
         world(seed);
     }
@@ -158,7 +158,7 @@ fn slurm_agrees_whenever_the_controller_dies_and_whatever_an_operator_does() {
 /// A node that joins a ring takes no job before its ring is loaded, and none if Slurm lacks a node
 /// of the plan.
 #[test]
-fn nodes_are_resumed_after_the_topology_and_nothing_is_loaded_with_a_node_that_slurm_lacks() {
+fn nodes_resume_after_the_topology_and_only_if_slurm_has_all() {
     let (before, after) = (planned(&BTreeSet::from([0]), 1), planned(&BTreeSet::new(), 2));
     let mut slurm = FakeSlurm { left: usize::MAX, ..FakeSlurm::default() };
     slurm.now.nodes = (0..NODES).map(|node| (host(node), NodeState::default())).collect();
@@ -184,7 +184,7 @@ fn nodes_are_resumed_after_the_topology_and_nothing_is_loaded_with_a_node_that_s
 }
 
 #[test]
-fn a_job_starts_on_whole_rings_or_inside_one() {
+fn job_starts_on_whole_rings_or_inside_one() {
     let desired = planned(&BTreeSet::from([0]), 1);
     let may = |numbers: &[usize]| objection(&desired, &numbers.iter().copied().map(host).collect());
     assert_eq!(may(&[1, 2, 3, 4, 5, 6]), None);
@@ -196,7 +196,7 @@ fn a_job_starts_on_whole_rings_or_inside_one() {
 
 /// A file that slurmctld does not read is loaded once only.
 #[test]
-fn a_topology_that_does_not_take_is_an_error() {
+fn topology_that_slurm_ignores_is_an_error() {
     struct Deaf(FakeSlurm);
     impl Scheduler for Deaf {
         const NAME: &'static str = "Slurm";

@@ -125,7 +125,7 @@ fn week(seed: u64, fibres: &[FibreEnd], shrinks: bool) -> (World, Option<(Proper
 /// Runs 20 weeks in each test run and 1,000 in a nightly run. `LIGHTLOOM_SEED` plays and shrinks
 /// one week, `LIGHTLOOM_WEEKS` sets the number.
 #[test]
-fn weeks_of_operators_faults_and_deaths() {
+fn weeks_of_operators_faults_and_crashes() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (seeds, shrinks) = match number("LIGHTLOOM_SEED") {
         Some(seed) => (seed..seed + 1, true),
@@ -165,7 +165,7 @@ fn weeks_of_operators_faults_and_deaths() {
 
 /// A hand moved n13/b1, a repair moved it back, and a rollback of the repair lit it where the hand had left it.
 #[test]
-fn rollback_leads_to_where_the_journal_had_a_module() {
+fn rollback_restores_the_position_recorded_in_the_journal() {
     stays_well(&[
         "plan n0",
         "hand n13/b1 2",
