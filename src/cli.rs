@@ -126,7 +126,7 @@ pub fn grouped(command: clap::Command) -> clap::Command {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn every_verb_stands_in_one_group_and_its_line_fits_80_columns() {
+    fn every_verb_is_in_one_group_and_its_line_fits_80_columns() {
         let command = super::command();
         let mut grouped: Vec<&str> =
             super::GROUPS.iter().flat_map(|(_, verbs)| *verbs).copied().collect();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_is_well_formed_and_every_verb_has_an_example() {
+    fn command_is_well_formed_and_every_verb_has_an_example() {
         let command = super::command();
         command.clone().debug_assert();
         for verb in command.get_subcommands() {

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suites_and_the_document_count_their_cases_and_text_is_escaped() {
+    fn suites_and_document_count_their_cases_and_escape_text() {
         let mut suite = Suite::new("a \"b\" (seed 1)");
         suite.took(Duration::from_millis(1_500));
         suite.property("replay", "lightloom emulate 'a & b.yaml'");

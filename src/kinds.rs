@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_distinguished_by_their_marks() {
+    fn distinguishes_kinds_by_their_marks() {
         let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
         let name = |kind: Option<&FileKind>| kind.map(|kind| kind.name);
         assert_eq!(name(of_keys(&keys(&["name", "hbd"]))), Some("fabric"));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_kind_is_named_and_slips_are_left_to_the_reader() {
+    fn names_a_file_of_another_kind_and_leaves_typos_to_the_reader() {
         let said = |text: &str, wanted: &str| {
             refuse_other("x.yaml", text.as_bytes(), wanted).map(|mistake| mistake.message)
         };

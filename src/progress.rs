@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_due_at_each_tenth_and_never_twice() {
+    fn line_is_due_at_each_tenth_and_never_twice() {
         let lines: Vec<u64> = (0..1000).filter_map(|i| line_due(i, i + 1, 1000)).collect();
         assert_eq!(lines, [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]);
         assert_eq!(line_due(0, 3, 4), Some(70));

@@ -233,7 +233,7 @@ mod tests {
     use super::{csv_of, markdown_of};
 
     #[test]
-    fn a_table_of_markdown_has_a_rule_below_its_head_and_keeps_bars_in_cells() {
+    fn markdown_table_has_a_rule_and_escapes_bars() {
         let markdown = markdown_of("arch,note\nkhop:3,a|b\n").unwrap();
         assert_eq!(markdown, "| arch | note |\n| --- | --- |\n| khop:3 | a\\|b |\n");
     }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_in_the_order_of_the_document() {
+    fn columns_follow_the_order_of_the_document() {
         #[derive(Serialize)]
         struct Trace {
             servers: u32,

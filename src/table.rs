@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stands_left_and_numbers_right() {
+    fn aligns_text_left_and_numbers_right() {
         let mut table = TextTable::new(["what", "GPUs"]);
         table.row(["used".to_owned(), "64".to_owned()]);
         table.row(["wasted µ".to_owned(), "131072".to_owned()]);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_forty_megabytes_leaves_a_line_of_less_than_two_kilobytes() {
+    fn request_of_40_mb_leaves_an_audit_line_below_2_kib() {
         let folder = tempfile::tempdir().unwrap();
         let audit = audit(folder.path());
         let long = "ä".repeat(20_000_000);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_with_a_long_name_is_counted_under_it_however_many_others_there_are() {
+    fn counts_a_long_client_name_among_many_clients() {
         let folder = tempfile::tempdir().unwrap();
         let audit = audit(folder.path());
         let long = "x".repeat(200);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_of_refusals_without_end_is_less_than_a_megabyte_and_none_is_lost_count_of() {
+    fn endless_refusals_stay_below_a_megabyte_a_minute_and_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let audit = audit(folder.path());
         let mut asked = 0_u64;

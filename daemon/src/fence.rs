@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_is_open_for_nine_tenths_of_the_lease_from_when_it_was_asked_for() {
+    fn fence_stays_open_for_nine_tenths_of_the_lease() {
         assert!(Fence::default().is_open(), "a daemon alone");
         let fence = Fence::closed();
         assert!(!fence.is_open());

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_daemon_started_before_the_last_one_is_gone_waits_for_it_and_a_second_one_is_refused() {
+    fn new_daemon_waits_for_the_old_lock_and_a_third_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.log");
         let first = FileStorage::open(&path).unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_is_locked_as_before_and_kept_beside() {
+    fn replaced_journal_keeps_its_lock_and_a_backup() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.log");
         let mut storage = FileStorage::open(&path).unwrap();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_reads_json_and_says_no_by_its_status() {
+    fn hook_reads_json_and_refuses_by_exit_status() {
         let document = document(Hook::Before, "change", &serde_json::json!({"actor": "uid:0"}));
         let good = shell(r#"grep -q '"hook":"before"' && exit 0; exit 3"#, 10_000);
         run(&good, &document).expect("it finds its hook");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_takes_too_long_is_killed_with_what_it_started() {
+    fn slow_hook_is_killed_with_its_children() {
         let began = Instant::now();
         // The command does not read the document, which exceeds a pipe buffer.
         let late = run(&shell("sleep 100 & sleep 100", 100), &vec![b'x'; 1 << 20]);

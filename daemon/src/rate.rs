@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_has_its_burst_and_then_so_many_a_second() {
+    fn each_client_has_a_burst_then_a_fixed_rate() {
         let mut rates = rates();
         assert_eq!(taken(&mut rates, "a", Micros(0)), 3);
         assert_eq!(taken(&mut rates, "b", Micros(0)), 2, "five in all");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again_and_strangers_without_number_share() {
+    fn returned_tokens_are_reusable_and_excess_clients_share_a_bucket() {
         let mut rates = rates();
         assert_eq!(taken(&mut rates, "a", Micros(0)), 3);
         rates.give_back("a");

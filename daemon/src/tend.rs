@@ -232,7 +232,7 @@ mod tests {
     /// A module query to a busy device waits for the current operation. The controller is notified
     /// when the query starts and ends, so operations requested meanwhile do not count as late.
     #[tokio::test]
-    async fn a_question_waits_for_the_operation_that_is_under_way() {
+    async fn query_waits_for_the_operation_in_progress() {
         let (commands, receiver) = tokio::sync::mpsc::unbounded_channel();
         let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
         let took = Histogram::with_opts(prometheus::HistogramOpts::new("took", "took")).unwrap();

@@ -238,7 +238,7 @@ mod tests {
     use super::TraceParent;
 
     #[test]
-    fn a_header_of_trace_context_is_read_and_nothing_else() {
+    fn parses_only_valid_trace_context_headers() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let parent = TraceParent::parse(good).unwrap();
         assert_eq!((parent.trace[0], parent.span[1]), (0x4b, 0xf0));

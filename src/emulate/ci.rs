@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_names_survive_the_shell() {
+    fn quoted_file_names_survive_the_shell() {
         assert_eq!(quoted("a/b-c.yaml"), "a/b-c.yaml");
         assert_eq!(quoted("my file's.yaml"), "'my file'\\''s.yaml'");
     }

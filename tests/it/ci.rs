@@ -9,7 +9,7 @@ use serde_json::Value;
 use small::{json, lightloom, read, small, text};
 
 #[test]
-fn junit_has_a_case_for_every_expectation_and_fault_and_says_how_to_replay() {
+fn junit_lists_every_expectation_and_fault_with_a_replay_command() {
     let folder = small("restored within 120us, groups_lost == 0, groups_affected <= 1");
     let run = lightloom(folder.path(), &["emulate", "run.yaml", "--seed", "5", "--junit", "j.xml"]);
     assert_eq!(run.status.code(), Some(1), "{}", text(&run.stderr));
@@ -30,7 +30,7 @@ fn junit_has_a_case_for_every_expectation_and_fault_and_says_how_to_replay() {
 }
 
 #[test]
-fn the_summary_adds_to_the_page_of_a_github_job_and_replaces_any_other_file() {
+fn summary_appends_to_a_github_job_page_and_replaces_other_files() {
     let folder = small("restored within 120us, waste_ratio < 0.5");
     let write = |of_job: Option<&str>| {
         let mut command = Command::new(crate::programs::lightloom());
@@ -57,7 +57,7 @@ fn the_summary_adds_to_the_page_of_a_github_job_and_replaces_any_other_file() {
 }
 
 #[test]
-fn a_sweep_names_the_worst_seed_and_its_parts_merge_into_the_same_result() {
+fn sweep_names_the_worst_seed_and_its_shards_merge() {
     let folder = small("restored within 178us, groups_lost == 0");
     let sweep = |more: &[&str]| {
         let fixed = ["emulate", "run.yaml", "--seed", "0..11", "--format", "json"];
@@ -95,7 +95,7 @@ fn a_sweep_names_the_worst_seed_and_its_parts_merge_into_the_same_result() {
 }
 
 #[test]
-fn the_worst_seed_of_a_sweep_replays_to_the_same_failure() {
+fn worst_seed_of_a_sweep_replays_to_the_same_failure() {
     let folder = small("restored within 178us");
     let sweep = lightloom(folder.path(), &["emulate", "run.yaml", "--seed", "0..11"]);
     let shown = text(&sweep.stdout);
@@ -109,7 +109,7 @@ fn the_worst_seed_of_a_sweep_replays_to_the_same_failure() {
 }
 
 #[test]
-fn wrong_usage_exits_2_and_a_bad_file_1() {
+fn wrong_usage_exits_with_2_and_a_bad_file_with_1() {
     let folder = small("groups_lost == 0");
     let code = |arguments: &[&str]| lightloom(folder.path(), arguments).status.code();
     assert_eq!(code(&["emulate", "run.yaml", "--seed", "9..0"]), Some(2));
@@ -123,7 +123,7 @@ fn wrong_usage_exits_2_and_a_bad_file_1() {
 }
 
 #[test]
-fn the_paths_of_the_examples_are_those_of_the_repository() {
+fn example_paths_in_help_exist_in_the_repository() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     for verb in ["emulate", "merge"] {
         let help = lightloom(&root, &[verb, "--help"]);
@@ -134,7 +134,7 @@ fn the_paths_of_the_examples_are_those_of_the_repository() {
 }
 
 #[test]
-fn a_run_can_be_looked_into_with_perfetto_tshark_and_a_table_of_links() {
+fn run_exports_timeline_capture_and_link_table() {
     let folder = small("restored within 1ms");
     let run = lightloom(
         folder.path(),
@@ -196,7 +196,7 @@ fn a_run_can_be_looked_into_with_perfetto_tshark_and_a_table_of_links() {
 }
 
 #[test]
-fn progress_tells_simulated_time_packets_and_rate() {
+fn progress_reports_simulated_time_packets_and_rate() {
     // Off a terminal, runs shorter than two seconds print no progress.
     let folder = small("groups_lost == 0");
     let quick = lightloom(folder.path(), &["emulate", "run.yaml"]);
@@ -211,7 +211,7 @@ fn progress_tells_simulated_time_packets_and_rate() {
 }
 
 #[test]
-fn validate_shows_what_a_scenario_names_and_the_fabric_has_not() {
+fn validate_locates_scenario_names_missing_from_the_fabric() {
     let folder = small("group g9 unaffected");
     let shown = lightloom(folder.path(), &["validate", "run.yaml"]);
     assert_eq!(shown.status.code(), Some(1));
@@ -231,7 +231,7 @@ fn validate_shows_what_a_scenario_names_and_the_fabric_has_not() {
 }
 
 #[test]
-fn a_file_of_faults_is_held_against_a_scenario_that_does_not_name_it() {
+fn validates_a_fault_file_against_an_unrelated_scenario() {
     let folder = small("groups_lost == 0");
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write(
@@ -268,7 +268,7 @@ fn a_file_of_faults_is_held_against_a_scenario_that_does_not_name_it() {
 }
 
 #[test]
-fn faults_of_a_network_can_stand_in_a_file_of_their_own() {
+fn network_faults_can_be_in_a_separate_file() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("faults.yaml", "faults:\n  - {part: h3/nic0, at: 5us, lasts: 50us}\n");
@@ -290,7 +290,7 @@ fn faults_of_a_network_can_stand_in_a_file_of_their_own() {
 }
 
 #[test]
-fn a_proof_of_what_is_spared_is_refused_where_nothing_is() {
+fn rejects_prove_reuse_where_nothing_is_reused() {
     let folder = small("groups_lost == 0");
     let run = |arguments: &[&str]| {
         let all = [&["emulate", "run.yaml", "--prove-reuse"], arguments].concat();
@@ -324,7 +324,7 @@ fn a_proof_of_what_is_spared_is_refused_where_nothing_is() {
 }
 
 #[test]
-fn a_phase_sequence_has_expectations_and_tells_ci_of_them_and_of_its_faults() {
+fn phase_sequence_reports_expectations_and_faults_to_ci() {
     let folder = tempfile::tempdir().unwrap();
     let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/rfabric-shapes.yaml");
     let write = |expect: &str| {
@@ -359,7 +359,7 @@ fn a_phase_sequence_has_expectations_and_tells_ci_of_them_and_of_its_faults() {
 }
 
 #[test]
-fn a_phase_sequence_is_swept_over_seeds_that_draw_whether_and_when_it_breaks() {
+fn sweep_of_a_phase_sequence_draws_fault_times_per_seed() {
     let folder = tempfile::tempdir().unwrap();
     let shapes = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/rfabric-shapes.yaml");
     let scenario = format!(
@@ -401,7 +401,7 @@ fn a_phase_sequence_is_swept_over_seeds_that_draw_whether_and_when_it_breaks() {
 }
 
 #[test]
-fn a_run_that_never_ends_fails_and_says_what_waits_for_what() {
+fn endless_run_fails_and_reports_its_waits() {
     let folder = small("groups_lost == 0");
     let scenario = read(folder.path(), "run.yaml").replace(
         "faults: [{part: n4, at: 20us}]",

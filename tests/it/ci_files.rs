@@ -76,7 +76,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_shipped_ci_files_are_yaml_and_name_flags_and_files_that_exist() {
+fn shipped_ci_files_are_yaml_with_existing_flags_and_files() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let mut checked = 0;
     for name in
@@ -162,7 +162,7 @@ fn github(folder: &Path, inputs: &[(&str, &str)]) -> Output {
 }
 
 #[test]
-fn the_github_action_runs_its_steps_and_reports_success_and_failure() {
+fn github_action_reports_success_and_failure() {
     let folder = checkout();
     let failed = github(folder.path(), &[("scenario", "run.yaml"), ("seed", "0..11")]);
     assert_eq!(failed.status.code(), Some(1), "{}", text(&failed.stderr));
@@ -205,7 +205,7 @@ fn gitlab(folder: &Path, job: &Value, variables: &[(&str, &str)]) -> Output {
 }
 
 #[test]
-fn the_gitlab_jobs_run_every_part_and_give_one_verdict() {
+fn gitlab_jobs_run_every_shard_and_give_one_verdict() {
     let folder = checkout();
     let file = yaml("ci/gitlab-ci.yml");
     let jobs = file["lightloom"]["parallel"].as_u64().unwrap();
@@ -239,7 +239,7 @@ fn the_gitlab_jobs_run_every_part_and_give_one_verdict() {
 }
 
 #[test]
-fn every_task_of_the_slurm_array_runs_its_shard_and_the_job_after_it_merges() {
+fn slurm_array_tasks_run_their_shards_and_a_later_job_merges() {
     let folder = checkout();
     let script = read(&root(), "ci/slurm-array.sh");
     let array = script.split("#SBATCH --array=0-").nth(1).unwrap().lines().next().unwrap();
@@ -269,7 +269,7 @@ fn every_task_of_the_slurm_array_runs_its_shard_and_the_job_after_it_merges() {
 }
 
 #[test]
-fn every_pod_of_the_kubernetes_job_runs_its_shard() {
+fn kubernetes_pods_run_their_shards() {
     let folder = checkout();
     let spec = yaml("ci/kubernetes-indexed-job.yaml")["spec"].clone();
     let container = &spec["template"]["spec"]["containers"][0];
@@ -292,7 +292,7 @@ fn every_pod_of_the_kubernetes_job_runs_its_shard() {
 }
 
 #[test]
-fn the_schemas_of_the_services_take_the_files_and_refuse_broken_ones() {
+fn service_schemas_accept_the_ci_files_and_reject_broken_ones() {
     let folder = tempfile::tempdir().unwrap();
     let kubernetes = ["python3", "-m", "kubernetes_validate", "--strict"];
     let schema = |name| ["check-jsonschema", "--builtin-schema", name];

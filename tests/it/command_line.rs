@@ -46,7 +46,7 @@ fn files_under(folder: &std::path::Path, files: &mut Vec<String>) {
 }
 
 #[test]
-fn every_shipped_file_is_good() {
+fn every_shipped_file_is_valid() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies");
     let mut files = Vec::new();
     files_under(folder.as_ref(), &mut files);
@@ -60,7 +60,7 @@ fn every_shipped_file_is_good() {
 }
 
 #[test]
-fn every_mistake_of_a_daemon_file_is_shown_with_its_place() {
+fn locates_every_mistake_of_a_daemon_file() {
     let file = b"state_dir: /tmp/x\npolicies: {dark_links_max: 1}\ndevices:\n\
         - {name: ocs0, driver: {scpi: {tcp: 'a:1'}}}\n- {name: ocs0, driver: {scpi: {tcp: 'a:1'}}}\n";
     let output = run_with_input(&["validate", "-"], file);
@@ -70,7 +70,7 @@ fn every_mistake_of_a_daemon_file_is_shown_with_its_place() {
 }
 
 #[test]
-fn a_bad_file_exits_1_with_its_mistakes_on_standard_error() {
+fn bad_file_exits_with_1_and_prints_mistakes_to_standard_error() {
     let output = run_with_input(&["validate", "-"], BAD);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stdout), "");
@@ -81,7 +81,7 @@ fn a_bad_file_exits_1_with_its_mistakes_on_standard_error() {
 }
 
 #[test]
-fn wrong_usage_exits_2() {
+fn wrong_usage_exits_with_2() {
     for arguments in [
         &["validate"][..],
         &["nonsense"],
@@ -95,7 +95,7 @@ fn wrong_usage_exits_2() {
 }
 
 #[test]
-fn json_stands_alone_on_standard_output() {
+fn json_is_the_only_output_on_standard_output() {
     let output = run_with_input(&["validate", "-", "--format", "json"], BAD);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stderr), "");
@@ -107,7 +107,7 @@ fn json_stands_alone_on_standard_output() {
 }
 
 #[test]
-fn sarif_names_rule_and_place() {
+fn sarif_names_rule_and_location() {
     let output = run_with_input(&["validate", "-", "--format", "sarif"], BAD);
     assert_eq!(output.status.code(), Some(1));
     let log: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -120,7 +120,7 @@ fn sarif_names_rule_and_place() {
 }
 
 #[test]
-fn colour_can_be_forced_and_refused() {
+fn color_option_forces_and_disables_colour() {
     let coloured = run_with_input(&["validate", "-", "--color", "always"], BAD);
     assert!(text(&coloured.stderr).contains('\u{1b}'));
     let plain = run_with_input(&["validate", "-", "--color", "never"], BAD);
@@ -128,7 +128,7 @@ fn colour_can_be_forced_and_refused() {
 }
 
 #[test]
-fn a_missing_file_and_an_unclear_one_say_so() {
+fn reports_missing_files_and_files_of_unknown_kind() {
     let output = run(&["validate", "no/such.yaml"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("LL0015"), "{}", text(&output.stderr));
@@ -138,7 +138,7 @@ fn a_missing_file_and_an_unclear_one_say_so() {
 }
 
 #[test]
-fn the_schema_of_a_kind_is_json_schema() {
+fn schema_of_a_kind_is_json_schema() {
     let output = run(&["schema", "fabric"]);
     assert_eq!(output.status.code(), Some(0));
     let schema: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -150,7 +150,7 @@ fn the_schema_of_a_kind_is_json_schema() {
 }
 
 #[test]
-fn completions_are_made_for_every_shell() {
+fn prints_completions_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let output = run(&["completions", shell]);
         assert_eq!(output.status.code(), Some(0), "{shell}");
@@ -159,7 +159,7 @@ fn completions_are_made_for_every_shell() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_program_quietly() {
+fn closed_output_pipe_ends_the_program_quietly() {
     let mut command = lightloom(&["schema", "fabric"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());

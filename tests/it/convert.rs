@@ -13,7 +13,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// layout. `planner/tests/it/unchanged.rs` shows by digest that the current files still give the
 /// same plans.
 #[test]
-fn every_fabric_file_of_version_1_converts_to_the_one_that_ships() {
+fn version_1_fabric_files_convert_to_the_shipped_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     let topologies = Path::new(ROOT).join("topologies");
     let mut converted = 0;
@@ -44,7 +44,7 @@ fn every_fabric_file_of_version_1_converts_to_the_one_that_ships() {
 
 /// Every verb that is given a file of version 1 suggests the conversion command.
 #[test]
-fn a_fabric_file_of_version_1_is_answered_with_the_command() {
+fn version_1_fabric_file_error_names_the_convert_command() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(
         folder.path().join("s.yaml"),
@@ -77,7 +77,7 @@ fn a_fabric_file_of_version_1_is_answered_with_the_command() {
 }
 
 #[test]
-fn plans_of_version_1_are_proven_plans_of_version_2() {
+fn version_1_plans_convert_to_proven_version_2_plans() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = Path::new(ROOT).join("tests/convert");
     for name in ["ring", "circuits"] {
@@ -109,7 +109,7 @@ fn plans_of_version_1_are_proven_plans_of_version_2() {
 }
 
 #[test]
-fn a_plan_of_version_1_is_answered_with_the_command() {
+fn version_1_plan_error_names_the_convert_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = Path::new(ROOT).join("tests/convert");
     let (fabric, plan) = (data.join("circuits.yaml"), data.join("circuits-plan.json"));

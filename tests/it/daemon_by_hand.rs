@@ -155,7 +155,7 @@ fn expected(ends: &[(&str, &str)]) -> Vec<(String, String)> {
 const FIRST_STEPS: &str = "The daemon, without hardware";
 
 #[test]
-fn the_commands_of_the_first_hour_do_what_they_say() {
+fn first_hour_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let mut script = commands("docs/first-hour.md", FIRST_STEPS);
     assert!(script.contains("kill -9 $DAEMON") && script.contains("n17 dead"));
@@ -181,7 +181,7 @@ fn the_commands_of_the_first_hour_do_what_they_say() {
 
 /// The commands of operations, after the first plan of the README.
 #[test]
-fn the_commands_of_operations_do_what_they_say() {
+fn operations_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let readme = commands("docs/first-hour.md", FIRST_STEPS);
     let (start, _) = readme.split_once("lightloom device fault").expect("first a plan is applied");
@@ -233,7 +233,7 @@ const THREE_MISTAKES: &str = "A rack with three mistakes";
 /// to a plan whose modules do not count switching; then a dirty fibre that exceeds the fabric's
 /// loss budget.
 #[test]
-fn the_commands_of_commissioning_do_what_they_say() {
+fn commissioning_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let page = "docs/how-to/commission.md";
     let script = commands(page, THREE_MISTAKES);
@@ -277,7 +277,7 @@ const WORST_NIGHTS: &str = "Three nights";
 
 /// The leader's machine fails, etcd is lost, a hall loses power.
 #[test]
-fn the_commands_of_the_worst_nights_do_what_they_say() {
+fn worst_nights_commands_work_as_documented() {
     if Command::new("etcd").arg("--version").output().is_err() {
         println!("skipped: no etcd");
         return;
@@ -300,7 +300,7 @@ const SECOND_NIGHT: &str = "A night of a reconfigurable network";
 /// Scheduled phases, a switch that refuses, drift, a failed node and a killed daemon, for both
 /// halves of a plan.
 #[test]
-fn the_commands_of_the_second_night_do_what_they_say() {
+fn second_night_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let mut script = commands("docs/operations-phases.md", SECOND_NIGHT);
     script += "lightloom ctl journal --format json\nkill $DAEMON\n";
@@ -370,7 +370,7 @@ fn count(page: &str, what: &str) -> usize {
 /// Shows the live page in a real browser: a change awaiting confirmation, then a bypass and an
 /// unreachable module. Screenshots are kept in `target/tmp/page`.
 #[test]
-fn the_live_page_shows_what_is_going_on() {
+fn live_page_shows_changes_and_faults_in_a_browser() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file()) {
         println!("skipped: no chromium");
@@ -433,7 +433,7 @@ fn the_live_page_shows_what_is_going_on() {
 
 /// Memory of a daemon with a hundred modules, each polled every second.
 #[test]
-fn a_daemon_of_a_hundred_devices_is_small() {
+fn daemon_of_a_hundred_devices_uses_little_memory() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"mkdir -p /tmp/lightloom
 echo 'transceivers: [{names: "n{0..49}/b{0..1}", powered_for: 2s}]' > devices.yaml
@@ -458,7 +458,7 @@ grep VmRSS /proc/$DAEMON/status
 /// S2: a full disk. Changes are refused and reads continue. Once space is available, the daemon
 /// finds its devices as recorded in its journal.
 #[test]
-fn on_a_full_disk_changes_are_refused_and_reads_go_on() {
+fn full_disk_refuses_changes_and_serves_reads() {
     let folder = tempfile::tempdir().unwrap();
     let readme = commands("docs/first-hour.md", "The daemon, without hardware");
     let devices = readme.lines().find(|line| line.contains("device serve")).unwrap();
@@ -494,7 +494,7 @@ kill $DAEMON
 /// Power loss and a full disk as on the page, with the state folder on a small separate disk. This
 /// requires a mount namespace and therefore root.
 #[test]
-fn the_commands_for_lost_power_and_a_full_disk_do_what_they_say() {
+fn power_loss_and_full_disk_commands_work_as_documented() {
     let namespace = Command::new("unshare").args(["-m", "true"]).status();
     if !namespace.is_ok_and(|status| status.success()) {
         println!("skipped: no mount namespace can be had here");
@@ -529,7 +529,7 @@ fn the_commands_for_lost_power_and_a_full_disk_do_what_they_say() {
 /// A lost journal is reported until there is a plan again, even though everything with light was
 /// adopted.
 #[test]
-fn a_journal_that_is_gone_is_never_well_until_a_plan_is_known_again() {
+fn lost_journal_is_not_healthy_until_a_plan_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let readme = commands("docs/first-hour.md", FIRST_STEPS);
     let (start, _) = readme.split_once("lightloom device fault").expect("first a plan is applied");

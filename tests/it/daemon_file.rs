@@ -11,7 +11,7 @@ fn root() -> &'static Path {
 }
 
 #[test]
-fn the_packaged_file_is_read_and_names_no_device() {
+fn packaged_daemon_file_is_valid_and_names_no_device() {
     let (config, _) = read_files(&root().join("packaging/etc/daemon.yaml")).expect("it is read");
     assert!(config.inventory.devices.is_empty());
     let unit = std::fs::read_to_string(root().join("systemd/lightloomd.service")).unwrap();
@@ -22,7 +22,7 @@ fn the_packaged_file_is_read_and_names_no_device() {
 
 /// The file contains every device that plans set: k bundles per node, and every optical switch.
 #[test]
-fn a_daemons_file_is_written_for_a_fabric() {
+fn init_writes_a_daemon_file_for_a_fabric() {
     let folder = tempfile::tempdir().unwrap();
     for (fabric, devices) in
         [("ring-32.yaml", 32 * 2), ("pod-64.yaml", 16 * 2 + 2), ("rfabric-slow-links.yaml", 16)]
@@ -45,7 +45,7 @@ fn a_daemons_file_is_written_for_a_fabric() {
 }
 
 #[test]
-fn a_fabric_without_devices_has_no_daemons_file() {
+fn init_rejects_a_fabric_without_devices() {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_lightloom"))
         .args(["init", "--daemon"])
         .arg(root().join("topologies/dragonfly-72.yaml"))

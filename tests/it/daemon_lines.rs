@@ -300,7 +300,7 @@ fn late_command<D: Dialect + Clone + 'static>(
 }
 
 #[test]
-fn a_command_that_is_carried_out_after_its_session_was_given_up_undoes_no_change() {
+fn late_command_of_an_abandoned_session_undoes_no_change() {
     let both = |attempts, late_within: u64| {
         let late_within = Micros::from_secs(late_within);
         let tl1 = Tl1::new("root", "root", true);
@@ -371,13 +371,13 @@ fn circuits(switch: &OpticalSwitch, _: SimTime) -> Positions {
 }
 
 #[test]
-fn s3_every_byte_of_a_change_over_scpi() {
+fn s3_survives_damage_to_every_byte_over_scpi() {
     let bench = || Bench::new(Sharing::Exclusive, Scpi::new(true), switch(), Port::Scpi, circuits);
     every_byte("SCPI", &positions(&[(1, 10), (2, 9)]), bench);
 }
 
 #[test]
-fn s3_every_byte_of_a_change_over_tl1() {
+fn s3_survives_damage_to_every_byte_over_tl1() {
     let bench = || {
         let dialect = Tl1::new("root", "root", true);
         Bench::new(Sharing::Exclusive, dialect, switch(), Port::Tl1, circuits)
@@ -388,7 +388,7 @@ fn s3_every_byte_of_a_change_over_tl1() {
 /// HTTP/2 needs ten times the bytes, so only every 61st is damaged, which covers different
 /// positions in the frames.
 #[test]
-fn s3_bytes_of_a_change_over_gnmi() {
+fn s3_survives_damage_to_sampled_bytes_over_gnmi() {
     let truth = |switch: &GnmiSwitch, _: SimTime| {
         let pairs = switch.true_pairs();
         pairs.iter().map(|&(a, b)| (Slot(a.into()), Position(b.into()))).collect()
@@ -403,7 +403,7 @@ fn s3_bytes_of_a_change_over_gnmi() {
 }
 
 #[test]
-fn s3_every_byte_of_a_change_over_the_serial_line() {
+fn s3_survives_damage_to_every_byte_over_the_serial_line() {
     let path = |module: &Transceiver, now| {
         let path = module.true_path(now, 0).map(|path| u32::from(path.code()));
         path.map(|code| (Slot(0), Position(code))).into_iter().collect()

@@ -186,7 +186,7 @@ fn time_of_circuits(circuits: u32, rounds: u32) -> OfCircuits {
 }
 
 #[test]
-fn devices_of_every_kind_are_driven() {
+fn drives_devices_of_every_kind() {
     assert!(time_of_bypasses(16, 2).0.len() >= 2);
     assert_eq!(time_of_changes(8).0.len(), 5);
     let times = time_of_circuits(16, 2);
@@ -196,7 +196,7 @@ fn devices_of_every_kind_are_driven() {
 
 #[test]
 #[ignore = "measures time"]
-fn a_node_breaks_and_its_bypass_is_fired_within_5_ms() {
+fn bypass_of_a_failed_node_is_fired_within_5_ms() {
     let fired = time_of_bypasses(32, 100);
     fired.show("fault known to bypass fired, 64 modules");
     assert!(fired.0.len() >= 100);
@@ -204,7 +204,7 @@ fn a_node_breaks_and_its_bypass_is_fired_within_5_ms() {
 
 #[test]
 #[ignore = "takes a thousand ptys and measures time"]
-fn a_thousand_modules_change_within_a_second() {
+fn one_thousand_modules_change_within_a_second() {
     time_of_changes(500).show("1,000 modules, one change each");
 }
 

@@ -88,7 +88,7 @@ fn has(shown: &str, lines: &[&str]) {
 }
 
 #[test]
-fn a_rollback_says_before_it_is_made_what_it_undoes_and_what_remains() {
+fn rollback_preview_shows_what_it_undoes_and_keeps() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: report", folder.path()).await;
@@ -133,7 +133,7 @@ fn a_rollback_says_before_it_is_made_what_it_undoes_and_what_remains() {
 }
 
 #[test]
-fn what_is_offered_beside_a_dead_device_would_be_accepted() {
+fn commands_suggested_next_to_a_failed_device_are_accepted() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: report", folder.path()).await;
@@ -191,7 +191,7 @@ fn what_is_offered_beside_a_dead_device_would_be_accepted() {
 }
 
 #[test]
-fn a_refusal_says_that_a_silent_module_is_not_taken_for_dead() {
+fn refusal_explains_that_a_silent_module_is_not_treated_as_failed() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: bypass, heartbeat: 60s", folder.path()).await;
@@ -215,7 +215,7 @@ fn a_refusal_says_that_a_silent_module_is_not_taken_for_dead() {
 }
 
 #[test]
-fn a_part_that_does_not_exist_and_one_that_never_broke_get_different_answers() {
+fn unknown_and_healthy_parts_get_different_answers() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: report", folder.path()).await;
@@ -232,7 +232,7 @@ fn a_part_that_does_not_exist_and_one_that_never_broke_get_different_answers() {
 }
 
 #[test]
-fn a_dry_run_tells_the_crossed_cables_of_what_the_plan_touches() {
+fn dry_run_reports_crossed_cables_of_the_planned_devices() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: report", folder.path()).await;
@@ -253,7 +253,7 @@ fn a_dry_run_tells_the_crossed_cables_of_what_the_plan_touches() {
 }
 
 #[test]
-fn a_module_says_who_it_is_and_where_its_light_goes_at_power_on() {
+fn module_page_shows_identity_and_power_on_path() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: report", folder.path()).await;
@@ -284,7 +284,7 @@ fn a_module_says_who_it_is_and_where_its_light_goes_at_power_on() {
 /// Each kind of part fails on emulated devices; the status names it, its evidence and alternative
 /// causes.
 #[test]
-fn a_broken_part_is_named_with_its_evidence() {
+fn failed_part_is_named_with_its_evidence() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: report", folder.path()).await;
@@ -326,7 +326,7 @@ fn a_broken_part_is_named_with_its_evidence() {
 
 /// A bypassed part stays listed until it is repaired.
 #[test]
-fn a_dead_node_stays_named_while_it_is_bypassed() {
+fn failed_node_stays_listed_while_bypassed() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: bypass", folder.path()).await;

@@ -190,7 +190,7 @@ async fn as_before(rig: &mut Rig, plan: &Plan, broken: &[Part]) {
 }
 
 #[test]
-fn a_node_that_dies_between_two_polls_is_bypassed_by_what_its_neighbours_report() {
+fn bypasses_a_node_that_fails_between_polls_from_neighbour_reports() {
     let took = deaths(16, Known::Pushed, 2);
     took.show("32 modules that report lost light, polls of a second");
     assert_eq!(took.changes, 2, "one for each");
@@ -200,7 +200,7 @@ fn a_node_that_dies_between_two_polls_is_bypassed_by_what_its_neighbours_report(
 
 #[test]
 #[ignore = "measures time"]
-fn a_dead_node_is_bypassed_within_300_ms_with_polls_of_100_ms() {
+fn bypasses_a_failed_node_within_300_ms_at_100_ms_polls() {
     let took = deaths(32, Known::Polled, kills());
     took.show("64 modules of protocol 1.1, polls of 100 ms");
     assert!(took.all.at(0.99) <= 300.0);
@@ -208,7 +208,7 @@ fn a_dead_node_is_bypassed_within_300_ms_with_polls_of_100_ms() {
 
 #[test]
 #[ignore = "measures time"]
-fn a_dead_node_is_bypassed_within_10_ms_where_modules_report_lost_light() {
+fn bypasses_a_failed_node_within_10_ms_of_reported_light_loss() {
     let took = deaths(32, Known::Pushed, kills());
     took.show("64 modules that report lost light");
     assert!(took.all.at(0.99) <= 10.0);
@@ -216,14 +216,14 @@ fn a_dead_node_is_bypassed_within_10_ms_where_modules_report_lost_light() {
 
 #[test]
 #[ignore = "measures time"]
-fn a_dead_node_among_128_modules() {
+fn bypasses_a_failed_node_among_128_modules() {
     deaths(64, Known::Pushed, kills()).show("128 modules that report lost light");
 }
 
 /// Processor use of an idle daemon, by poll interval of modules that report loss of light.
 #[test]
 #[ignore = "takes 1,440 ptys and measures time"]
-fn an_idle_daemon_with_1440_modules() {
+fn measures_an_idle_daemon_with_1440_modules() {
     for poll in ["1s", "10s"] {
         let folder = state_folder();
         let links = folder.path().join("links");
@@ -244,7 +244,7 @@ fn an_idle_daemon_with_1440_modules() {
 
 #[test]
 #[ignore = "takes 1,440 ptys and measures time"]
-fn a_dead_node_among_1440_modules() {
+fn bypasses_a_failed_node_among_1440_modules() {
     let took = deaths(720, Known::Pushed, kills());
     took.show("1,440 modules that report lost light");
     assert!(took.all.at(0.99) <= 10.0);

@@ -29,7 +29,7 @@ fn has_fields(row: &Value, fields: &[&str]) {
 }
 
 #[test]
-fn compare_has_the_fields_of_the_contract() {
+fn compare_output_has_the_documented_fields() {
     let arguments = ["compare", "--samples", "2", "--tp", "32,64", "--format", "json"];
     let document = json(&arguments);
     let rows = document["rows"].as_array().expect("rows");
@@ -65,7 +65,7 @@ fn compare_has_the_fields_of_the_contract() {
 }
 
 #[test]
-fn cost_has_the_fields_of_the_contract() {
+fn cost_output_has_the_documented_fields() {
     let document = json(&["cost", "--samples", "2", "--format", "json"]);
     let row = &document["rows"][0];
     has_fields(
@@ -84,21 +84,21 @@ fn cost_has_the_fields_of_the_contract() {
 }
 
 #[test]
-fn wrong_wishes_are_wrong_usage() {
+fn rejects_invalid_designs_faults_and_sizes_as_usage_errors() {
     assert!(error(&["compare", "--arch", "khop:0"], 2).contains("known: khop:K"));
     assert!(error(&["compare", "--faults", "iid:2"], 2).contains("write a probability"));
     assert!(error(&["compare", "--gpus", "2881"], 2).contains("multiple of"));
 }
 
 #[test]
-fn a_trace_that_does_not_fit_says_what_would() {
+fn mismatched_trace_error_suggests_a_synthetic_one() {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/traces/synthetic.json");
     let text = error(&["compare", "--gpus", "131072", "--faults", trace], 1);
     assert!(text.contains("trace synth --servers 16384"), "{text}");
 }
 
 #[test]
-fn a_wrong_trace_is_refused_with_every_position() {
+fn rejects_an_invalid_trace_with_every_location() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("trace.json");
     let event = |node: &str, days: &str, event: &str| {
@@ -119,7 +119,7 @@ fn a_wrong_trace_is_refused_with_every_position() {
 }
 
 #[test]
-fn what_no_design_can_be_is_said_and_not_priced_or_counted() {
+fn impossible_design_is_reported_and_not_priced() {
     let tree = |more: &[&str]| lightloom(&[&["cost", "--samples", "2"], more].concat());
     let alone = tree(&["--arch", "fat-tree:64", "--gpus", "131072"]);
     let shown = String::from_utf8_lossy(&alone.stdout).into_owned();
@@ -136,7 +136,7 @@ fn what_no_design_can_be_is_said_and_not_priced_or_counted() {
 }
 
 #[test]
-fn a_price_file_without_a_part_names_the_designs_that_need_it() {
+fn price_file_without_a_part_names_the_designs_that_need_it() {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/prices.yaml");
     let prices = std::fs::read_to_string(shipped).expect("the shipped prices");
     let at = prices.find("- part: nvlink-switch").expect("a price of it");
@@ -149,7 +149,7 @@ fn a_price_file_without_a_part_names_the_designs_that_need_it() {
 }
 
 #[test]
-fn a_day_before_the_trace_begins_is_a_bad_day_and_no_unknown_flag() {
+fn day_before_the_trace_is_an_invalid_day_not_an_unknown_option() {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/traces/synthetic.json");
     let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-2880.yaml");
     let text = error(&["plan", fabric, "--trace", trace, "--at", "-1"], 1);
@@ -161,7 +161,7 @@ fn a_day_before_the_trace_begins_is_a_bad_day_and_no_unknown_flag() {
 /// An ideal switch wastes only the remainder of groups, yet fewer GPUs share the cost when nodes
 /// have failed.
 #[test]
-fn faulty_gpus_are_not_usable_ones() {
+fn faulty_gpus_do_not_share_the_cost() {
     let arguments = [
         "--gpus",
         "2880",

@@ -23,7 +23,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn every_shipped_device_list_is_good() {
+fn every_shipped_device_list_is_valid() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/devices");
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path().display().to_string();
@@ -35,7 +35,7 @@ fn every_shipped_device_list_is_good() {
 }
 
 #[test]
-fn a_served_device_takes_faults_from_the_command_line() {
+fn served_device_accepts_faults_from_the_command_line() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     std::fs::write(at("list.yaml"), "transceivers:\n  - names: n{0..1}/b0\n").unwrap();
@@ -67,7 +67,7 @@ fn a_served_device_takes_faults_from_the_command_line() {
 }
 
 #[test]
-fn mistakes_in_a_list_are_shown_and_nothing_is_served() {
+fn invalid_device_list_serves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("list.yaml");
     std::fs::write(&path, "transceivers:\n  - name: n0\n").unwrap();
@@ -84,7 +84,7 @@ fn mistakes_in_a_list_are_shown_and_nothing_is_served() {
 }
 
 #[test]
-fn without_the_second_program_the_error_says_how_to_get_it() {
+fn missing_second_program_error_explains_installation() {
     let folder = tempfile::tempdir().unwrap();
     let alone = folder.path().join("lightloom");
     std::fs::copy(env!("CARGO_BIN_EXE_lightloom"), &alone).unwrap();
@@ -98,7 +98,7 @@ fn without_the_second_program_the_error_says_how_to_get_it() {
 }
 
 #[test]
-fn a_served_switch_is_found_to_conform_and_a_broken_one_is_not() {
+fn conformance_accepts_a_served_switch_and_rejects_a_faulty_one() {
     let folder = tempfile::tempdir().unwrap();
     let list = folder.path().join("list.yaml");
     let switch = "ingress: 8, egress: 8, gnmi: {listen: '127.0.0.1:0'}";

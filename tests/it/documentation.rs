@@ -38,7 +38,7 @@ fn kinds() -> Vec<String> {
 }
 
 #[test]
-fn the_schemas_are_those_of_the_program() {
+fn schema_documents_match_the_program() {
     assert!(kinds().contains(&"fabric".to_owned()));
     for kind in kinds() {
         agrees(&format!("schemas/{kind}.json"), &lightloom(&["schema", &kind]));
@@ -46,7 +46,7 @@ fn the_schemas_are_those_of_the_program() {
 }
 
 #[test]
-fn the_table_of_codes_is_that_of_the_program() {
+fn table_of_codes_matches_the_program() {
     let log = lightloom(&["validate", "no/such.yaml", "--format", "sarif"]);
     let log: Value = serde_json::from_str(&log).expect("SARIF is JSON");
     let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().expect("rules are declared");
@@ -63,7 +63,7 @@ fn the_table_of_codes_is_that_of_the_program() {
 
 /// Every fabric file shown in the documentation is valid.
 #[test]
-fn the_fabric_files_in_the_documentation_are_good() {
+fn fabric_files_in_the_documentation_are_valid() {
     let text = std::fs::read_to_string(page("fabric-file.md")).unwrap();
     let blocks: Vec<&str> = text
         .split("```yaml\n")
@@ -82,7 +82,7 @@ fn the_fabric_files_in_the_documentation_are_good() {
 /// The tables of faults and rules name existing tests, no fault has a violation, and the page
 /// states the right number of rows.
 #[test]
-fn the_tables_of_reliability_name_tests_that_exist() {
+fn reliability_tables_name_existing_tests() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let sources: String = crate::house::sources()
         .iter()
@@ -113,7 +113,7 @@ fn the_tables_of_reliability_name_tests_that_exist() {
 
 /// The defaults in the table match the code.
 #[test]
-fn the_documented_defaults_are_those_of_the_schema() {
+fn documented_defaults_match_the_schema() {
     let text = std::fs::read_to_string(page("fabric-file.md")).unwrap();
     let schema: Value = serde_json::from_str(&lightloom(&["schema", "fabric"])).unwrap();
     for (row, kind, key) in [

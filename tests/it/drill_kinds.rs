@@ -63,7 +63,7 @@ fn shown(kind: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_kind_of_fault_is_counted_with_why_it_never_recovers() {
+fn fault_kind_is_counted_with_reasons_for_no_recovery() {
     let rows = rows();
     assert!(rows.len() > 7, "{} rows", rows.len());
     let bundle = rows.iter().find(|row| row.kind == "bundle down").expect("bundles");
@@ -75,7 +75,7 @@ fn a_kind_of_fault_is_counted_with_why_it_never_recovers() {
 
 #[test]
 #[ignore = "400 drills take minutes: nightly"]
-fn every_kind_of_fault_recovers_as_the_table_says() {
+fn every_fault_kind_recovers_as_documented() {
     for row in rows() {
         let drill = drilled(&row.faults, "0..39");
         let found = shown(of_kind(&drill, &row.kind));

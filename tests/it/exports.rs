@@ -41,7 +41,7 @@ fn exported(folder: &Path, fabric: &str, more: &[&str]) -> String {
 }
 
 #[test]
-fn the_format_goes_to_standard_output_and_what_it_loses_to_standard_error() {
+fn export_writes_format_to_stdout_and_losses_to_stderr() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("ring-2880.yaml");
     plan(folder.path(), &fabric, &["--fault", "n17,n42"]);
@@ -66,7 +66,7 @@ fn the_format_goes_to_standard_output_and_what_it_loses_to_standard_error() {
 }
 
 #[test]
-fn what_a_format_cannot_hold_is_said_with_what_can() {
+fn unsupported_export_names_a_suitable_format() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("ring-2880.yaml");
     plan(folder.path(), &fabric, &[]);
@@ -94,7 +94,7 @@ fn what_a_format_cannot_hold_is_said_with_what_can() {
 }
 
 #[test]
-fn a_switch_gets_a_file_in_the_folder() {
+fn each_switch_gets_a_file_in_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("rfabric-shapes.yaml");
     plan(folder.path(), &fabric, &[]);
@@ -180,7 +180,7 @@ fn graphviz_reads_the_rings_and_the_lit_fibres() {
 }
 
 #[test]
-fn networkx_reads_the_cabling_and_what_is_lit() {
+fn networkx_reads_the_cabling_and_the_lit_fibres() {
     let folder = tempfile::tempdir().unwrap();
     let plan = small_plan(folder.path());
     exported(folder.path(), "small.yaml", &["graphml", "-o", "plan.graphml"]);
@@ -231,7 +231,7 @@ print(json.dumps([len(graph), graph.number_of_edges(), networkx.diameter(leaves)
 /// InfraGraph's own service builds the graph, and our import finds hosts, GPUs, ToRs and domains
 /// again.
 #[test]
-fn infragraph_reads_what_is_lit_and_init_reads_it_back() {
+fn infragraph_reads_lit_fibres_and_init_imports_them() {
     let folder = tempfile::tempdir().unwrap();
     let plan = small_plan(folder.path());
     std::fs::create_dir(folder.path().join("logs")).unwrap();
@@ -273,7 +273,7 @@ print(json.dumps({'lit': lit, 'gpus': sum('.gpu.' in node for node in graph), 'c
 
 /// Regression: GPUs with only a network card got 400 GB/s, and a domain became a ring.
 #[test]
-fn astra_sim_gets_the_links_that_the_fabric_has() {
+fn astra_sim_gets_the_links_of_the_fabric() {
     let folder = tempfile::tempdir().unwrap();
     for (hbd, wanted) in [
         ("none: {nodes: 16, gpus_per_node: 8}", ["[ Switch ]", "[ 128 ]", "[ 50.0 ]"]),
@@ -301,7 +301,7 @@ fn astra_sim_gets_the_links_that_the_fabric_has() {
 
 /// Validates with the Kubernetes schemas shipped by the package kubernetes-validate.
 #[test]
-fn kubernetes_takes_the_node_labels() {
+fn kubernetes_accepts_the_node_labels() {
     let folder = tempfile::tempdir().unwrap();
     small_plan(folder.path());
     let labels = exported(folder.path(), "small.yaml", &["kubernetes"]);
@@ -429,7 +429,7 @@ impl SlurmPlaces {
 }
 
 #[test]
-fn slurmctld_lays_jobs_on_whole_rings() {
+fn slurmctld_places_jobs_on_whole_rings() {
     let jobs = ["-N8", "-N8 --switches=1", "-N64"];
     let Some(found) = slurm_places("", "slurm-tree", "topology.conf", &jobs) else { return };
     found.are_whole_rings(&[1, 1, 8]);
@@ -438,7 +438,7 @@ fn slurmctld_lays_jobs_on_whole_rings() {
 /// Requires Slurm 25.05 or later, which Debian 12 does not package. `LIGHTLOOM_SLURM` names its
 /// installation folder.
 #[test]
-fn a_newer_slurm_lays_jobs_on_whole_rings() {
+fn newer_slurm_places_jobs_on_whole_rings() {
     let Ok(prefix) = std::env::var("LIGHTLOOM_SLURM") else {
         eprintln!("skipped: no LIGHTLOOM_SLURM, the folder of a Slurm of 25.05 or later");
         return;
@@ -461,7 +461,7 @@ const START_HERE: &str =
 
 /// Open MPI starts all ranks of the plan after a bypass, each on its planned host and GPU slot.
 #[test]
-fn open_mpi_starts_every_rank_where_the_plan_has_it() {
+fn open_mpi_starts_every_rank_at_its_planned_place() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = "kind: fabric\nversion: 2\nname: two\nhbd: {khop: {nodes: 12, gpus_per_node: 2, k: 2}}\n\
                   jobs: [{name: a, gpus: 16, tp: 8}]\n";

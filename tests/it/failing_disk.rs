@@ -186,7 +186,7 @@ async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Opt
 }
 
 #[test]
-fn s2_on_a_disk_that_fails_changes_are_refused_reads_go_on_and_no_mixed_state_is_left() {
+fn s2_failing_disk_refuses_changes_serves_reads_and_leaves_no_mix() {
     let faults = [
         Fault::Write(ErrorKind::Other),
         Fault::Write(ErrorKind::StorageFull),
@@ -220,7 +220,7 @@ fn s2_on_a_disk_that_fails_changes_are_refused_reads_go_on_and_no_mixed_state_is
 /// The disk fails and recovers while the daemon runs. Open work completes and changes are accepted
 /// without a restart.
 #[test]
-fn s2_writing_resumes_when_the_disk_is_well_again() {
+fn s2_writing_resumes_when_the_disk_recovers() {
     let kinds = [Fault::Write(ErrorKind::StorageFull), Fault::Sync];
     let cases: Vec<(Fault, u32)> =
         kinds.into_iter().flat_map(|fault| (0..4).map(move |after| (fault, after))).collect();
@@ -289,7 +289,7 @@ async fn on_a_ring(folder: &Path, plan: &Plan) -> Rig {
 /// Reports and repairs refused by a full disk are not executed when space is available again. The
 /// plan is still known, and new faults are bypassed.
 #[test]
-fn s2_what_a_full_disk_refuses_is_not_done_later_and_the_plan_is_not_forgotten() {
+fn s2_changes_refused_by_a_full_disk_are_not_executed_later() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {

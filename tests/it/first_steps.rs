@@ -18,7 +18,7 @@ const SIZES: [(&str, &[u32]); 5] = [
 ];
 
 #[test]
-fn every_preset_gives_a_file_that_is_good_and_plans() {
+fn every_preset_makes_a_valid_file_that_plans() {
     let folder = tempfile::tempdir().expect("a folder");
     for (preset, sizes) in SIZES {
         for gpus in sizes {
@@ -37,7 +37,7 @@ fn every_preset_gives_a_file_that_is_good_and_plans() {
 }
 
 #[test]
-fn a_size_that_a_preset_cannot_have_is_answered_with_the_nearest() {
+fn unsupported_preset_size_error_suggests_the_nearest() {
     let folder = tempfile::tempdir().expect("a folder");
     for (arguments, wanted) in [
         (["--preset", "khop", "--gpus", "130"], "write 128 or 132"),
@@ -56,7 +56,7 @@ fn a_size_that_a_preset_cannot_have_is_answered_with_the_nearest() {
 }
 
 #[test]
-fn init_asks_nothing_where_there_is_no_terminal_and_overwrites_nothing() {
+fn init_without_a_terminal_asks_nothing_and_overwrites_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let refused = lightloom(folder.path(), &["init"]);
     assert_eq!(refused.status.code(), Some(2));
@@ -69,7 +69,7 @@ fn init_asks_nothing_where_there_is_no_terminal_and_overwrites_nothing() {
 }
 
 #[test]
-fn a_file_that_was_made_goes_through_a_pipe() {
+fn generated_file_works_through_a_pipe() {
     let folder = tempfile::tempdir().expect("a folder");
     let made = good(folder.path(), &["init", "--preset", "pod", "--gpus", "512"]);
     let mut plan = Command::new(crate::programs::lightloom());
@@ -80,7 +80,7 @@ fn a_file_that_was_made_goes_through_a_pipe() {
 }
 
 #[test]
-fn the_demonstration_shows_each_command_and_leaves_a_page() {
+fn demo_shows_each_command_and_writes_a_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let shown = lightloom(folder.path(), &["demo"]);
     assert!(shown.status.success(), "{}", text(&shown.stderr));
@@ -122,7 +122,7 @@ const TABLES: [&[&str]; 6] = [
 ];
 
 #[test]
-fn every_table_is_kept_as_json_and_as_rows() {
+fn every_table_is_available_as_json_and_csv() {
     let folder = tempfile::tempdir().expect("a folder");
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies");
     for verb in TABLES {
@@ -149,7 +149,7 @@ fn every_table_is_kept_as_json_and_as_rows() {
 }
 
 #[test]
-fn no_result_takes_the_place_of_what_the_command_has_read() {
+fn result_file_never_overwrites_an_input() {
     let folder = tempfile::tempdir().expect("a folder");
     good(folder.path(), &["init", "--preset", "khop", "--gpus", "64", "-o", "fabric.yaml"]);
     let scenario = "kind: scenario\nversion: 2\nname: s\non: {fabric: fabric.yaml}\n\
@@ -171,7 +171,7 @@ fn no_result_takes_the_place_of_what_the_command_has_read() {
 }
 
 #[test]
-fn a_place_where_nothing_can_be_written_is_refused_before_the_work() {
+fn unwritable_output_is_refused_before_the_work() {
     let folder = tempfile::tempdir().expect("a folder");
     for (file, wanted) in
         [("none/r.json", "there is no folder none"), ("-", "leave it out"), (".", "is a folder")]

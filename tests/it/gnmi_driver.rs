@@ -83,7 +83,7 @@ async fn secured(folder: &Path, behind: String) -> String {
 }
 
 #[test]
-fn over_tls_with_a_certificate_and_an_account_the_driver_makes_a_circuit() {
+fn driver_connects_over_tls_with_certificate_and_account() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let site = Authority::new();
@@ -127,7 +127,7 @@ fn over_tls_with_a_certificate_and_an_account_the_driver_makes_a_circuit() {
 }
 
 #[test]
-fn a_password_goes_over_tls_alone_and_comes_from_a_file_that_others_cannot_read() {
+fn password_requires_tls_and_a_private_file() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     Authority::new().sign(folder, "site");
@@ -145,7 +145,7 @@ fn a_password_goes_over_tls_alone_and_comes_from_a_file_that_others_cannot_read(
 }
 
 #[test]
-fn a_controller_with_a_smaller_election_id_moves_nothing_and_names_the_master() {
+fn controller_with_a_smaller_election_id_moves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let more = "gnmi: {listen: '127.0.0.1:0', arbitration: required}";
     let (_switch, at) = Modules::of_list(&list(more), folder.path());

@@ -56,7 +56,7 @@ fn pygnmi_drives_the_emulated_switch() {
 }
 
 #[test]
-fn the_driver_moves_512_circuits_in_one_set_and_reads_them_back_within_a_second() {
+fn driver_sets_512_circuits_and_reads_them_back_within_a_second() {
     let folder = tempfile::tempdir().unwrap();
     let (_switch, at) = Modules::of_list(&list(512, ""), folder.path());
     runtime().block_on(async {
@@ -85,7 +85,7 @@ fn the_driver_moves_512_circuits_in_one_set_and_reads_them_back_within_a_second(
 }
 
 #[test]
-fn a_switch_that_is_not_what_it_should_be_is_named_and_moves_nothing() {
+fn unsupported_switch_is_named_and_not_moved() {
     for (more, expected) in [
         (", model_version: 0.9.0", "is version `0.9.0`, and this speaks 0.8.0"),
         (", ports: any", "not exactly one of its port groups is INPUT-ONLY"),
@@ -103,7 +103,7 @@ fn a_switch_that_is_not_what_it_should_be_is_named_and_moves_nothing() {
 
 /// For each light fault, the read state is the actual one, or the operation reports a failure.
 #[test]
-fn a_switch_that_lies_is_found_by_the_read_that_follows() {
+fn read_back_detects_a_lying_switch() {
     for (fault, stands) in
         [("lie", None), ("misdirect", Some(Position(11))), ("clear", Some(Position(10)))]
     {
@@ -138,7 +138,7 @@ fn a_switch_that_lies_is_found_by_the_read_that_follows() {
 
 /// Polls are a minute apart, so anything seen sooner arrived by subscription.
 #[test]
-fn what_another_controller_changes_is_heard_and_read_at_once() {
+fn subscription_reports_changes_of_another_controller_immediately() {
     let folder = tempfile::tempdir().unwrap();
     let (_switch, at) = Modules::of_list(&list(8, ""), folder.path());
     runtime().block_on(async {
@@ -162,7 +162,7 @@ fn what_another_controller_changes_is_heard_and_read_at_once() {
 }
 
 #[test]
-fn a_switch_is_reached_with_tls_or_with_leave_to_do_without() {
+fn connection_requires_tls_or_explicit_plaintext() {
     let file = |text: &str| {
         let file = format!(
             "state_dir: x\ndevices:\n- {{name: ocs0, driver: {{gnmi: {{tcp: 'h:1'{text}}}}}}}\n"

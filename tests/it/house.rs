@@ -181,7 +181,7 @@ fn every_crate_can_be_packaged() {
 }
 
 #[test]
-fn crates_use_only_what_stands_above_them_in_the_table() {
+fn crates_depend_only_on_crates_above_them_in_the_table() {
     for room in ROOMS {
         let manifest = text(&root().join(room.folder).join("Cargo.toml"));
         let allowed: BTreeSet<String> = room.may_use.iter().map(|name| (*name).into()).collect();
@@ -198,7 +198,7 @@ fn crates_use_only_what_stands_above_them_in_the_table() {
 }
 
 #[test]
-fn every_crate_of_the_workspace_stands_in_the_table() {
+fn table_lists_every_workspace_crate() {
     let manifest = text(&root().join("Cargo.toml"));
     let members = manifest.split("members = [").nth(1).expect("the workspace lists its members");
     let members = members.split(']').next().expect("the list ends");
@@ -230,7 +230,7 @@ fn pure_crates_ban_clocks_files_sockets_and_threads() {
 const UNSAFE: &str = "capi";
 
 #[test]
-fn the_lints_of_the_workspace_hold_in_every_crate() {
+fn workspace_lints_apply_to_every_crate() {
     let workspace = text(&root().join("Cargo.toml"));
     let lints = workspace.split("[workspace.lints.rust]").nth(1).expect("the workspace has lints");
     let lints = lints.split("[profile").next().unwrap_or(lints);
@@ -262,7 +262,7 @@ fn every_source_names_its_licence_in_its_first_line() {
 
 /// A single loop asks the engine for events, so that all kinds of runs have the same semantics.
 #[test]
-fn one_loop_asks_the_engine_for_its_events() {
+fn only_one_loop_polls_engine_events() {
     let is_asked = |name: &String| {
         let is_outside =
             !["tests/", "benches/", "emulator/engine/"].iter().any(|at| name.contains(at));
@@ -273,7 +273,7 @@ fn one_loop_asks_the_engine_for_its_events() {
 }
 
 #[test]
-fn no_file_is_too_long_to_hold_one_idea() {
+fn no_source_file_exceeds_the_line_limit() {
     let long: BTreeSet<String> = sources()
         .into_iter()
         .filter(|name| text(&root().join(name)).lines().count() > LINES_MAX)
@@ -290,7 +290,7 @@ const DOCUMENTED: &[&str] =
     &["firmware-api", "firmware-api/gnmi", "daemon/api", "fabric", "planner", "emulator"];
 
 #[test]
-fn crates_for_others_document_their_public_items() {
+fn public_crates_require_documentation() {
     for folder in DOCUMENTED {
         let source = text(&root().join(folder).join("src/lib.rs"));
         assert!(source.contains("#![warn(missing_docs)]"), "{folder} does not warn");

@@ -36,7 +36,7 @@ fn require_printed(page: &[Vec<&str>], scenario: &str) {
 }
 
 #[test]
-fn the_small_job_prints_what_the_page_shows() {
+fn small_job_output_matches_the_page() {
     let page = page("docs/job-step.md");
     let small = page.split_once("## A small job").unwrap().1;
     let small = small.split_once("## The same deaths").unwrap().0;
@@ -52,14 +52,14 @@ fn the_small_job_prints_what_the_page_shows() {
 }
 
 #[test]
-fn the_large_job_prints_what_the_page_and_the_readme_show() {
+fn large_job_output_matches_the_page_and_readme() {
     let page = page("docs/job-step.md");
     let large = page.split_once("## A small job").unwrap().0;
     require_printed(&steps(large), "topologies/large/job-2048-step.yaml");
 }
 
 #[test]
-fn the_designs_lose_what_the_page_shows() {
+fn design_losses_match_the_page() {
     let page = page("docs/job-step.md");
     let designs = page.split_once("## The same deaths").unwrap().1;
     let blocks: Vec<&str> = designs.split("isolation-").skip(1).collect();
@@ -76,7 +76,7 @@ fn the_designs_lose_what_the_page_shows() {
 }
 
 #[test]
-fn the_parts_of_each_line_add_up_and_are_those_that_the_page_explains() {
+fn printed_parts_add_up_and_are_explained_on_the_page() {
     let (page, readme) = (page("docs/job-step.md"), page("README.md"));
     let all = steps(&page);
     assert_eq!(all[0], steps(&readme)[0], "the README has the same line");

@@ -8,7 +8,7 @@ use small::{good, lightloom};
 const POD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/pod-2048.yaml");
 
 #[test]
-fn a_joint_plan_is_replanned_exported_and_reported() {
+fn joint_plan_is_replanned_exported_and_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let page = good(folder, &["plan", POD, "--fault", "n17,ocs3,l5/up2", "-o", "plan.json"]);
@@ -41,7 +41,7 @@ fn a_joint_plan_is_replanned_exported_and_reported() {
 }
 
 #[test]
-fn a_fabric_file_is_compared_with_the_designs_and_with_its_bounds() {
+fn compare_includes_the_fabric_file_and_its_bounds() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let arguments = ["compare", POD, "--faults", "iid:0.01", "--samples", "3", "--format", "json"];
@@ -62,7 +62,7 @@ fn a_fabric_file_is_compared_with_the_designs_and_with_its_bounds() {
 }
 
 #[test]
-fn a_group_of_no_gpu_is_refused_with_what_to_write() {
+fn rejects_a_zero_gpu_group_with_a_suggestion() {
     let folder = tempfile::tempdir().expect("a folder");
     for verb in ["compare", "cost"] {
         let output = lightloom(folder.path(), &[verb, "--tp", "0"]);
@@ -74,7 +74,7 @@ fn a_group_of_no_gpu_is_refused_with_what_to_write() {
 
 /// Removes or changes one line of a file and checks the answer.
 #[test]
-fn slips_in_a_fabric_file_are_answered_at_their_place() {
+fn locates_mistakes_in_a_fabric_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     let rfabric = std::fs::read_to_string(concat!(
@@ -108,7 +108,7 @@ fn slips_in_a_fabric_file_are_answered_at_their_place() {
 }
 
 #[test]
-fn rails_and_leaf_spines_are_planned_and_what_cannot_run_on_them_says_so() {
+fn plans_rails_and_leaf_spines_and_rejects_unsupported_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
     for network in ["{rails: {nodes_per_group: 4, planes: 2}}", "{leaf_spine: {nodes_per_leaf: 4}}"]
@@ -129,7 +129,7 @@ fn rails_and_leaf_spines_are_planned_and_what_cannot_run_on_them_says_so() {
 /// Regression: the page of a node that failed through both its bundles said "Nothing is out of
 /// service".
 #[test]
-fn broken_bundles_are_named_where_no_node_is_out() {
+fn report_names_failed_bundles_without_a_failed_node() {
     let ring = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-32.yaml");
     let folder = tempfile::tempdir().expect("a folder");
     let faults = ["--fault", "n5/b0,n6/b1", "--samples", "2", "--arch", "khop:2"];

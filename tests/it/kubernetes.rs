@@ -208,7 +208,7 @@ fn once(cluster: &Cluster, at: SocketAddr, more: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn kubernetes_follows_the_plan_and_leaves_what_others_own() {
+fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     let cluster = Cluster::without_slurm(16);
     cluster.write("token", TOKEN);
     let store = Arc::new(Mutex::new(Store::default()));

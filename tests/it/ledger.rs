@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 /// Fast checks of `.ci/run` that also run with every test.
 #[test]
-fn lines_types_circles_words_pages_and_stated_figures_are_no_worse_than_in_the_ledger() {
+fn counted_figures_are_no_worse_than_the_ledger() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     if !root.join(".git").exists() || Command::new("python3").arg("-V").output().is_err() {
         println!("skipped: no git checkout or no python3");
@@ -92,7 +92,7 @@ impl Checkout {
 }
 
 #[test]
-fn a_figure_may_not_get_more_than_three_per_cent_worse_than_its_best() {
+fn figure_may_worsen_by_at_most_three_percent_of_its_best() {
     let checkout = Checkout::with_best(1000);
     checkout.is(1030);
     assert!(checkout.ledger(&["--check"]).0);
@@ -102,7 +102,7 @@ fn a_figure_may_not_get_more_than_three_per_cent_worse_than_its_best() {
 }
 
 #[test]
-fn the_best_value_is_kept_and_later_ones_are_held_against_it() {
+fn later_values_are_checked_against_the_best() {
     let checkout = Checkout::with_best(1000);
     checkout.is(900);
     assert!(checkout.ledger(&["--take"]).0);
@@ -113,7 +113,7 @@ fn the_best_value_is_kept_and_later_ones_are_held_against_it() {
 }
 
 #[test]
-fn what_gets_worse_is_taken_with_a_reason_only() {
+fn worse_figure_requires_a_reason() {
     let checkout = Checkout::with_best(1000);
     checkout.is(1500);
     let (is_good, text) = checkout.ledger(&["--take"]);
@@ -127,7 +127,7 @@ fn what_gets_worse_is_taken_with_a_reason_only() {
 
 /// Detects a best value made worse by hand, in the file or in a commit.
 #[test]
-fn a_best_value_does_not_get_worse_without_a_new_reason() {
+fn best_value_worsens_only_with_a_new_reason() {
     let checkout = Checkout::with_best(1000);
     let name = checkout.0.path().join("ci/ledger.toml");
     let text =
@@ -140,7 +140,7 @@ fn a_best_value_does_not_get_worse_without_a_new_reason() {
 }
 
 #[test]
-fn another_compiler_asks_for_new_figures() {
+fn another_compiler_requires_new_figures() {
     let checkout = Checkout::with_best(1000);
     checkout.writes("rust-toolchain.toml", "[toolchain]\nchannel = \"1.96.0\"\n");
     let (is_good, text) = checkout.ledger(&["--check"]);
@@ -151,7 +151,7 @@ fn another_compiler_asks_for_new_figures() {
 
 /// Figures stated in README or docs match the ledger.
 #[test]
-fn a_stated_figure_is_the_one_of_the_ledger() {
+fn stated_figures_match_the_ledger() {
     let checkout = Checkout::with_best(1000);
     checkout.writes("README.md", "It is 1,000<!-- ledger: size --> bytes long.\n");
     let (is_good, text) = checkout.ledger(&["--check"]);
@@ -173,7 +173,7 @@ fn a_stated_figure_is_the_one_of_the_ledger() {
 
 /// A command that fails or prints something else counts as a failure, not as a good figure.
 #[test]
-fn a_figure_that_cannot_be_read_stops_the_build() {
+fn unreadable_figure_fails_the_check() {
     let checkout = Checkout::with_best(1000);
     checkout.writes("value", "nothing here\n");
     let (is_good, text) = checkout.ledger(&["--check"]);
@@ -183,7 +183,7 @@ fn a_figure_that_cannot_be_read_stops_the_build() {
 /// Compares `ci/count` on a small checkout with counts by hand. Refused words are escaped because
 /// this file is counted as well.
 #[test]
-fn lines_types_circles_words_and_pages_are_counted_as_by_hand() {
+fn count_script_matches_manual_counts() {
     let checkout = Checkout::with_best(1);
     let root = checkout.0.path();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("ci/count");

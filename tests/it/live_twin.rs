@@ -137,7 +137,7 @@ fn processes_of(folder: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_program_runs_in_every_node_with_its_name_its_log_and_its_status() {
+fn program_runs_in_every_node_with_name_log_and_status() {
     let Some(twin) = Twin::up() else { return };
     let script = "hostname; test $LIGHTLOOM_NODE != n3 || exit 7; grep -c : /proc/net/dev; grep n5-b1 /etc/hosts";
     let output = twin.run("exec", &["--all", "--name", "look", "--", "sh", "-c", script]);
@@ -154,7 +154,7 @@ fn a_program_runs_in_every_node_with_its_name_its_log_and_its_status() {
 }
 
 #[test]
-fn nothing_is_left_behind_also_when_the_holder_is_killed() {
+fn nothing_remains_after_the_holder_is_killed() {
     let Some(twin) = Twin::up() else { return };
     let folder = twin.file("twin");
     let background = ["n1", "--", "sh", "-c", "sleep 1000 > /dev/null 2>&1 &"];
@@ -177,7 +177,7 @@ fn nothing_is_left_behind_also_when_the_holder_is_killed() {
 }
 
 #[test]
-fn what_cannot_be_carried_is_said_before_anything_is_made() {
+fn unsupported_twins_are_rejected_before_setup() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (ring, twin) = (at("ring.yaml"), at("twin"));
@@ -202,7 +202,7 @@ fn what_cannot_be_carried_is_said_before_anything_is_made() {
 }
 
 #[test]
-fn a_ring_goes_on_around_a_node_that_died_with_light_that_the_daemon_moved() {
+fn ring_continues_around_a_failed_node_over_moved_circuits() {
     let Some(twin) = Twin::up() else { return };
     let lab = programs::lightloom().with_file_name("lightloom-lab");
     let lab = lab.display().to_string();
@@ -240,7 +240,7 @@ fn reached(twin: &Twin, nodes: &[String]) -> BTreeMap<String, BTreeSet<String>> 
 }
 
 #[test]
-fn a_node_reaches_all_of_its_group_over_light_and_no_other_way() {
+fn node_reaches_its_whole_group_only_over_circuits() {
     let Some(twin) = Twin::up() else { return };
     let nodes: Vec<String> = (0..17).map(|node| format!("n{node}")).collect();
     let before = twin.groups();
@@ -325,14 +325,14 @@ fn goes_on(nodes: u32, arguments: &[&str]) -> Option<Gap> {
 }
 
 #[test]
-fn open_mpi_goes_on_over_light_after_a_node_died() {
+fn open_mpi_continues_over_circuits_after_a_node_fault() {
     let job = ["--steps", "60", "--pause", "0.01", "--size", "262144"];
     goes_on(4, &[&["python3", "mpi"], &job[..]].concat());
 }
 
 #[test]
 #[ignore = "two minutes: ci/nightly"]
-fn sixteen_nodes_go_on_over_light_after_one_died() {
+fn sixteen_nodes_continue_over_circuits_after_a_node_fault() {
     for (python, library) in [("/usr/bin/python3", "gloo"), ("python3", "mpi")] {
         let job = [python, library, "--steps", "150", "--size", "1048576"];
         let gaps: Vec<Gap> = (0..5).map_while(|_| goes_on(16, &job)).collect();

@@ -24,7 +24,7 @@ fn complaint(line: &str) -> String {
 }
 
 #[test]
-fn json_has_the_fields_of_the_contract_best_first() {
+fn json_has_the_documented_fields_best_mapping_first() {
     let output = mfu(&words(
         "--model llama-3.1-70b --gpus 256 --arch khop:3,dgx --batch 512 --top 3 --format json \
          --faults iid:0.02 --samples 2",
@@ -55,7 +55,7 @@ fn json_has_the_fields_of_the_contract_best_first() {
 }
 
 #[test]
-fn a_mapping_that_cannot_be_names_the_constraint_and_the_nearest_that_works() {
+fn impossible_mapping_names_the_constraint_and_the_nearest_valid_one() {
     let text = complaint("--model llama-3.1-70b --gpus 1024 --tp 7");
     assert!(text.contains("remainder 2") && text.contains("nearest that works: TP 8"), "{text}");
 
@@ -122,7 +122,7 @@ fn every_constraint_has_its_message() {
 /// Regression: products of degrees overflowed and ended the program; unrealistic sizes kept it busy
 /// for hours.
 #[test]
-fn sizes_that_no_job_has_are_refused() {
+fn rejects_unrealistic_sizes() {
     for (line, expected) in [
         (
             "--gpus 8 --tp 4294967295 --pp 4294967295 --cp 4294967295",
@@ -151,7 +151,7 @@ fn sizes_that_no_job_has_are_refused() {
 
 /// Regression: the example with packets requested a TP that its domain does not support.
 #[test]
-fn every_example_of_the_help_finds_a_mapping() {
+fn every_example_in_help_finds_a_mapping() {
     let (help, page) = (include_str!("../../lab/src/mfu.rs"), include_str!("../../docs/mfu.md"));
     let examples: Vec<&str> = help
         .lines()
@@ -171,13 +171,13 @@ fn every_example_of_the_help_finds_a_mapping() {
 }
 
 #[test]
-fn an_unknown_name_is_answered_with_the_nearest() {
+fn unknown_name_error_suggests_the_nearest() {
     let text = complaint("--model llama-3.1-405 --gpus 1024");
     assert!(text.contains("did you mean `llama-3.1-405b`?"), "{text}");
 }
 
 #[test]
-fn a_model_file_shows_its_mistakes_with_their_place() {
+fn locates_mistakes_in_a_model_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.yaml");
     std::fs::write(&path, "name: mine\nlayers: 0\nhiden: 8\n").unwrap();
@@ -188,7 +188,7 @@ fn a_model_file_shows_its_mistakes_with_their_place() {
 }
 
 #[test]
-fn the_training_study_prints_every_claim_with_its_verdict() {
+fn training_study_prints_every_claim_with_its_verdict() {
     let output = Command::new(crate::programs::lightloom())
         .args(["reproduce", "mfu", "--format", "json"])
         .output()
@@ -208,7 +208,7 @@ fn the_training_study_prints_every_claim_with_its_verdict() {
 }
 
 #[test]
-fn both_modes_stand_side_by_side_with_their_proof() {
+fn shows_both_modes_together_with_their_proof() {
     let output = mfu(&words(
         "--model llama-3.1-8b --gpus 16 --batch 16 --seq 256 --tp 4 --pp 2 --cp 1 --virtual-stages 1 \
          --micro-batch 1 --recompute none --arch khop:3 --packets --prove --format json",
@@ -224,7 +224,7 @@ fn both_modes_stand_side_by_side_with_their_proof() {
 }
 
 #[test]
-fn other_schedules_and_software_change_the_step() {
+fn schedules_and_software_change_the_step() {
     let step = |flags: &str| {
         let line = format!(
             "--model llama-3.1-70b --gpus 256 --batch 64 --tp 8 --cp 2 --pp 8 --virtual-stages 1 \
@@ -257,7 +257,7 @@ fn seconds_of(line: &str) -> f64 {
 }
 
 #[test]
-fn the_cards_own_link_rates_change_the_step() {
+fn link_rates_of_the_accelerator_change_the_step() {
     let line = "--model llama-3.1-70b --gpus 256 --batch 256 --tp 8 --cp 1 --pp 4 --recompute full";
     let h100 = seconds_of(&format!("{line} --accelerator h100 --constants h100/nemo-25.02"));
     let h800 = seconds_of(&format!("{line} --accelerator h800 --constants h100/nemo-25.02"));
@@ -278,7 +278,7 @@ fn the_cards_own_link_rates_change_the_step() {
 }
 
 #[test]
-fn every_set_of_constants_can_be_chosen_and_says_where_it_comes_from() {
+fn every_constant_set_is_selectable_and_states_its_source() {
     let line = "--model llama-3.1-8b --gpus 8 --batch 64 --tp 2 --cp 1 --recompute full";
     let text = complaint(&format!("{line} --constants nemo-1.0"));
     assert!(text.contains("no constants are called `nemo-1.0`"), "{text}");
@@ -295,7 +295,7 @@ fn every_set_of_constants_can_be_chosen_and_says_where_it_comes_from() {
 }
 
 #[test]
-fn tensor_parallelism_across_network_cards_is_not_recommended() {
+fn never_recommends_tensor_parallelism_across_network_cards() {
     let output =
         mfu(&words("--model llama-3.1-405b --gpus 16384 --arch dgx --top 4 --format json"));
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON alone");
@@ -305,7 +305,7 @@ fn tensor_parallelism_across_network_cards_is_not_recommended() {
 }
 
 #[test]
-fn a_fabric_file_gives_its_own_rates_and_tiers() {
+fn fabric_file_supplies_its_rates_and_tiers() {
     let line = "--model llama-3.1-8b --gpus 128 --batch 128 --tp 4 --pp 1 --cp 1 --recompute full";
     let folder = tempfile::tempdir().unwrap();
     let seconds = |dcn: &str| {
@@ -326,7 +326,7 @@ fn a_fabric_file_gives_its_own_rates_and_tiers() {
 }
 
 #[test]
-fn every_figure_has_the_error_of_its_class_or_says_that_it_is_not_validated() {
+fn every_figure_shows_its_class_error_or_not_validated() {
     let line = "--gpus 64 --batch 128 --tp 4 --cp 1 --recompute full";
     let shown = |flags: &str| {
         let output = mfu(&words(&format!("{line} {flags}")));
@@ -357,7 +357,7 @@ fn every_figure_has_the_error_of_its_class_or_says_that_it_is_not_validated() {
 }
 
 #[test]
-fn options_that_change_nothing_are_refused() {
+fn rejects_options_without_effect() {
     for (line, expected) in [
         ("--ep 8", "--ep 8: llama-3.1-8b has no experts; leave it out"),
         ("--imbalance 0.2", "--imbalance 0.2: llama-3.1-8b has no experts; leave it out"),
@@ -382,7 +382,7 @@ fn refused(line: &str) -> String {
 }
 
 #[test]
-fn selective_recomputation_beside_a_fused_core_repeats_no_counted_operation() {
+fn fused_core_recomputation_repeats_no_counted_operation() {
     let share = |convention: &str| {
         let line = format!(
             "--model llama-3.1-70b --gpus 64 --batch 128 --tp 8 --cp 1 --pp 4 --recompute selective \

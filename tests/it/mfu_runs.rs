@@ -26,7 +26,7 @@ fn typed(run: &MeasuredRun, folder: &Path) -> Value {
 }
 
 #[test]
-fn typed_words_give_what_the_judge_computes() {
+fn command_line_results_match_the_judge() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let read = |name| std::fs::read_to_string(data.join(name));
     let (Ok(first), Ok(second)) = (read("mfu_measured.csv"), read("mfu_measured_2.csv")) else {
@@ -56,7 +56,7 @@ fn tables() -> Option<String> {
 }
 
 #[test]
-fn the_command_line_writes_the_page_of_validation_and_its_rows() {
+fn validation_command_reproduces_its_page_and_rows() {
     let Some(tables) = tables() else { return };
     let [page, rows] = ["markdown", "csv"].map(|format| {
         let output = Command::new(crate::programs::lightloom())
@@ -89,7 +89,7 @@ fn the_command_line_writes_the_page_of_validation_and_its_rows() {
 }
 
 #[test]
-fn the_command_line_writes_the_page_of_collectives() {
+fn validation_command_reproduces_the_collectives_page() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let tables = ["collectives_measured.csv", "collectives_measured_2.csv"].map(|n| data.join(n));
     if !tables.iter().all(|table| table.exists()) {
@@ -112,7 +112,7 @@ struct Row {
 }
 
 #[test]
-fn a_users_runs_refit_the_constants_with_part_kept_back() {
+fn user_runs_refit_the_constants_with_held_out_runs() {
     let folder = tempfile::tempdir().expect("a folder of our own");
     let runs = folder.path().join("runs.csv");
     // Runs of a cluster whose matrix products reach 0.85 of the fitted performance.

@@ -83,7 +83,7 @@ fn logs(folder: &Path) {
 }
 
 #[test]
-fn a_folder_of_logs_becomes_a_bill_in_three_commands() {
+fn folder_of_logs_becomes_a_bill_in_three_commands() {
     let folder = tempfile::tempdir().unwrap();
     logs(folder.path());
     let init = good(folder.path(), &["init", "--from", "logs", "-o", "mine"]);
@@ -111,7 +111,7 @@ fn a_folder_of_logs_becomes_a_bill_in_three_commands() {
 }
 
 #[test]
-fn a_measured_step_is_held_against_ours_and_calibrate_is_asked_for_beyond_a_tenth() {
+fn large_error_of_a_measured_step_suggests_calibration() {
     let folder = tempfile::tempdir().unwrap();
     logs(folder.path());
     good(folder.path(), &["init", "--from", "logs", "-o", "mine"]);
@@ -141,7 +141,7 @@ fn a_measured_step_is_held_against_ours_and_calibrate_is_asked_for_beyond_a_tent
 }
 
 #[test]
-fn guesses_and_problems_are_in_json_and_what_exists_is_kept() {
+fn json_lists_guesses_and_problems_and_existing_files_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     logs(folder.path());
     std::fs::write(folder.path().join("logs/notes.txt"), "hello").unwrap();
@@ -167,7 +167,7 @@ fn guesses_and_problems_are_in_json_and_what_exists_is_kept() {
 
 /// Validates the test events with the Kubernetes schemas.
 #[test]
-fn the_events_of_the_tests_are_those_of_kubernetes() {
+fn test_events_are_valid_kubernetes_events() {
     let folder = tempfile::tempdir().unwrap();
     let mut check = vec!["python3", "-m", "kubernetes_validate", "--strict"];
     let files = ["1.json", "2.json", "3.json", "4.json"];

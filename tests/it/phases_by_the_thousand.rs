@@ -145,7 +145,7 @@ fn run(rig: &Rig, count: usize, faults: bool) -> Tally {
 }
 
 #[test]
-fn every_phase_is_lit_as_the_plan_says_or_the_one_before_it_while_faults_are_drawn() {
+fn every_phase_lights_fully_or_rolls_back_under_faults() {
     if std::env::var_os("LIGHTLOOM_PHASES_QUIET").is_some() {
         return;
     }
@@ -175,7 +175,7 @@ fn every_phase_is_lit_as_the_plan_says_or_the_one_before_it_while_faults_are_dra
 /// Measures the daemon's share of the transition time. A transition has the plan's stages; in each,
 /// the switches need their switching time once, in parallel.
 #[test]
-fn the_daemon_adds_little_to_the_time_of_the_switches() {
+fn daemon_overhead_is_small_next_to_switching_time() {
     if std::env::var_os("LIGHTLOOM_PHASES_QUIET").is_none() {
         return;
     }

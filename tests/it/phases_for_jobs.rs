@@ -32,7 +32,7 @@ fn refused(rig: &Rig, body: &Value) -> (u16, String) {
 }
 
 #[test]
-fn a_job_is_given_its_phase_or_the_reason_why_not() {
+fn job_receives_its_phase_or_the_reason_for_refusal() {
     let rig = Rig::start(Third::Tl1).unwrap();
     let dark = asked("a", "weights", 0, 60_000, "train");
     assert_eq!(refused(&rig, &dark), (422, "no-plan".into()));
@@ -77,7 +77,7 @@ fn a_job_is_given_its_phase_or_the_reason_why_not() {
 }
 
 #[test]
-fn a_phase_is_refused_with_a_code_a_reason_and_a_fix() {
+fn rejected_phase_has_a_code_reason_and_fix() {
     let rig = Rig::start(Third::Tl1).unwrap();
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     let lit = rig.lit();
@@ -126,7 +126,7 @@ fn a_phase_is_refused_with_a_code_a_reason_and_a_fix() {
 }
 
 #[test]
-fn a_phase_asked_for_ahead_begins_in_time_for_when_it_is_wanted() {
+fn phase_requested_ahead_starts_in_time() {
     let rig = Rig::start(Third::Tl1).unwrap();
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     // Run once in each direction to measure the transitions.
@@ -149,7 +149,7 @@ fn a_phase_asked_for_ahead_begins_in_time_for_when_it_is_wanted() {
 
 /// A daemon killed during a phase completes it and then serves the next one.
 #[test]
-fn a_phase_asked_for_while_another_change_is_on_its_way_comes_after_it() {
+fn phase_requested_during_a_change_follows_it() {
     let rig = Rig::start(Third::Tl1).unwrap();
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     let experts = rig.lit();
@@ -168,7 +168,7 @@ fn a_phase_asked_for_while_another_change_is_on_its_way_comes_after_it() {
 }
 
 #[test]
-fn a_hook_before_a_change_that_says_no_or_nothing_in_time_stops_it() {
+fn failing_or_slow_before_hook_stops_the_change() {
     let rig = Rig::start(Third::Tl1).unwrap();
     let dark = rig.lit();
     let heard = rig.path("heard");
@@ -208,7 +208,7 @@ fn loopback(rig: &Rig) -> String {
 
 /// Runs the loop of docs/phases.md with a minimal torch stand-in and without certificates.
 #[test]
-fn the_loop_of_the_page_is_given_its_phases() {
+fn documented_loop_receives_its_phases() {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/phases.md"));
     let page = page.unwrap();
     let code = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
@@ -239,7 +239,7 @@ fn the_loop_of_the_page_is_given_its_phases() {
 }
 
 #[test]
-fn another_plan_ends_the_lease_and_drops_what_waits() {
+fn another_plan_ends_the_lease_and_drops_waiting_phases() {
     let rig = Rig::start(Third::Tl1).unwrap();
     rig.ctl(&["apply", "PLAN", "--phase", "experts"]);
     let waits = asked("w", "weights", 60_000, 60_000, "train");
@@ -254,7 +254,7 @@ fn another_plan_ends_the_lease_and_drops_what_waits() {
 /// The disk fails at each write of a phase: the job receives `lit` only if the journal says
 /// `committed`, both immediately and later.
 #[test]
-fn a_phase_is_acknowledged_only_when_its_end_is_stored() {
+fn phase_is_acknowledged_only_after_its_end_is_stored() {
     let rig = Rig::start(Third::Tl1).unwrap();
     let state = |id: &str, wait_ms: u32| {
         let (code, status) =

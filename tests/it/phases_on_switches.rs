@@ -128,24 +128,24 @@ fn phases_are_lit(third: Third, vectors: [&str; 2]) {
 }
 
 #[test]
-fn phases_are_lit_on_scpi_and_tl1_switches_in_their_stages() {
+fn lights_phases_on_scpi_and_tl1_switches_in_stages() {
     phases_are_lit(Third::Tl1, [EXPERTS_TL1, WEIGHTS_TL1]);
 }
 
 #[test]
-fn phases_are_lit_on_a_sonic_switch_beside_scpi_and_tl1() {
+fn lights_phases_on_sonic_scpi_and_tl1_switches() {
     phases_are_lit(Third::Sonic, [EXPERTS_SONIC, WEIGHTS_SONIC]);
 }
 
 /// Its ports are named `in-1` and `out-1`, with the same numbers as TL1.
 #[test]
-fn phases_are_lit_on_a_gnmi_switch_beside_scpi_and_tl1() {
+fn lights_phases_on_gnmi_scpi_and_tl1_switches() {
     phases_are_lit(Third::Gnmi, [EXPERTS_TL1, WEIGHTS_TL1]);
 }
 
 /// The export writes to CONFIG_DB what the daemon sets there: the same vectors.
 #[test]
-fn the_export_for_sonic_holds_the_circuits_that_the_daemon_sets() {
+fn sonic_export_contains_the_circuits_the_daemon_sets() {
     let folder = tempfile::tempdir().unwrap();
     rig::write_fabric(folder.path());
     for (phase, expected) in [("experts", EXPERTS_SONIC), ("weights", WEIGHTS_SONIC)] {
@@ -158,7 +158,7 @@ fn the_export_for_sonic_holds_the_circuits_that_the_daemon_sets() {
 }
 
 #[test]
-fn a_plan_for_another_fabric_or_altered_by_hand_is_refused_and_nothing_moves() {
+fn rejects_foreign_or_edited_plans_without_moving() {
     let rig = Rig::start(Third::Tl1).unwrap();
     let refused = |change: &dyn Fn(&mut Value)| {
         let mut plan = rig.plan();
@@ -193,7 +193,7 @@ fn a_plan_for_another_fabric_or_altered_by_hand_is_refused_and_nothing_moves() {
 }
 
 #[test]
-fn a_switch_of_another_size_than_the_fabric_says_is_not_moved() {
+fn switch_of_unexpected_size_is_not_moved() {
     let rig = Rig::start(Third::OtherSize).unwrap();
     let why = rig.refused(&rig.plan(), &["--phase", "experts"]);
     let expected = "the switch has 9 ingress and 9 egress ports, and the fabric file says `ports_per_switch: 8`";
@@ -202,7 +202,7 @@ fn a_switch_of_another_size_than_the_fabric_says_is_not_moved() {
 }
 
 #[test]
-fn a_daemon_file_with_a_fat_tree_names_what_no_plan_would_speak_of() {
+fn daemon_file_names_devices_outside_its_fat_tree() {
     let folder = tempfile::tempdir().unwrap();
     rig::write_fabric(folder.path());
     let file = "state_dir: state\nfabric: small.yaml\npolicies: {on_fault: bypass}\ndevices:\n\

@@ -99,7 +99,7 @@ fn newest_source(folders: &[PathBuf]) -> Option<SystemTime> {
 }
 
 #[test]
-fn a_program_is_old_when_any_source_that_it_is_made_of_is_newer() {
+fn program_is_outdated_when_any_of_its_sources_is_newer() {
     let made_of = sources("lightloom-daemon");
     for part in ["daemon", "daemon/control", "daemon/drivers", "firmware-api", "fabric/units"] {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(part).join("src");

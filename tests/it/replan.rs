@@ -23,7 +23,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn what_was_so_already_is_said() {
+fn reports_faults_and_repairs_that_change_nothing() {
     let folder = planned();
     let arguments =
         ["replan", "plan.json", "--fabric", FABRIC, "--fault", "n3", "--repair", "n5,n6/b0"];
@@ -36,7 +36,7 @@ fn what_was_so_already_is_said() {
 }
 
 #[test]
-fn every_unknown_part_is_named_at_once() {
+fn names_every_unknown_part_together() {
     let folder = planned();
     let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--fault", "n99,n1/b7"];
     let output = lightloom(folder.path(), &arguments);
@@ -47,7 +47,7 @@ fn every_unknown_part_is_named_at_once() {
 }
 
 #[test]
-fn swapped_files_are_recognised() {
+fn recognises_swapped_files() {
     let folder = planned();
     let output =
         lightloom(folder.path(), &["replan", FABRIC, "--fabric", "plan.json", "--fault", "n1"]);
@@ -80,7 +80,7 @@ fn validate_proves_a_plan_on_its_fabric() {
 }
 
 #[test]
-fn a_fresh_plan_is_set_beside_the_next_one_where_it_is_asked_for() {
+fn fresh_option_compares_with_a_new_plan() {
     let folder = planned();
     let arguments = ["replan", "plan.json", "--fabric", FABRIC, "--repair", "n3", "--fresh"];
     let unasked = lightloom(folder.path(), &arguments[..6]);
@@ -96,7 +96,7 @@ fn a_fresh_plan_is_set_beside_the_next_one_where_it_is_asked_for() {
 /// A job notices a replan through its step time, so the output shows the previous time next to the
 /// new one.
 #[test]
-fn a_slower_step_is_said_to_be_given_up() {
+fn slower_step_after_a_replan_is_reported() {
     let fabric = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/pod-64.yaml");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let planned = lightloom(folder.path(), &["plan", fabric, "-o", "plan.json"]);
@@ -117,7 +117,7 @@ fn a_slower_step_is_said_to_be_given_up() {
 }
 
 #[test]
-fn faults_or_repairs_must_be_named() {
+fn replan_requires_faults_or_repairs() {
     let folder = planned();
     let output = lightloom(folder.path(), &["replan", "plan.json", "--fabric", FABRIC]);
     assert_eq!(output.status.code(), Some(2));

@@ -232,12 +232,12 @@ fn assert_good(html: &str, required: &[&str], name: &str) {
 }
 
 #[test]
-fn a_ring_is_shown_at_both_widths_and_in_both_themes() {
+fn renders_a_ring_at_both_widths_and_themes() {
     assert_good(page_of_ring(), &REQUIRED, "ring");
 }
 
 #[test]
-fn a_small_ring_is_shown_node_by_node() {
+fn renders_a_small_ring_node_by_node() {
     let folder = tempfile::tempdir().unwrap();
     let small = folder.path().join("ring-16.yaml");
     let text = "kind: fabric\nversion: 2\nname: ring-16\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2, shape: ring}}\n\
@@ -249,14 +249,14 @@ fn a_small_ring_is_shown_node_by_node() {
 }
 
 #[test]
-fn a_tree_is_shown_with_the_circuits_of_its_phases() {
+fn renders_a_tree_with_the_circuits_of_its_phases() {
     let tree = format!("{ROOT}/topologies/rfabric-2048.yaml");
     let html = page(&[&tree]);
     assert_good(&html, &["summary", "tree", "phases-drawn", "table-phases", "cost-bars"], "tree");
 }
 
 #[test]
-fn runs_and_training_steps_are_shown() {
+fn renders_runs_and_training_steps() {
     let folder = tempfile::tempdir().unwrap();
     let results = [
         ("run.json", "emulate topologies/scenarios/node-fault.yaml"),
@@ -308,7 +308,7 @@ fn runs_and_training_steps_are_shown() {
 
 /// A fabric without rings is not described as a line without hops, and no absent part is priced.
 #[test]
-fn a_fabric_without_rings_is_described_as_it_is() {
+fn fabric_without_rings_has_no_ring_or_absent_part_text() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("islands.yaml").display().to_string();
     let text = "kind: fabric\nversion: 2\nname: islands\nhbd: {switch: {nodes: 32, gpus_per_node: 4, gpus: 16}}\n\
@@ -330,7 +330,7 @@ fn a_fabric_without_rings_is_described_as_it_is() {
 
 /// The page answers what to buy first, in the words of `lightloom buy`.
 #[test]
-fn what_to_buy_is_answered_first() {
+fn purchase_recommendation_is_shown_first() {
     let file = format!("{ROOT}/topologies/buy-pretraining.yaml");
     let small = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(file).unwrap();
@@ -363,7 +363,7 @@ fn what_to_buy_is_answered_first() {
 
 /// Figures quoted from memory or not computed are not shown, and definitions link to the book.
 #[test]
-fn published_figures_are_those_that_were_read_and_computed() {
+fn published_section_omits_recalled_and_uncomputed_figures() {
     let html = page_of_ring();
     for internal in ["not computed", "recalled", "Recalled"] {
         assert!(!html.contains(internal), "{internal}");
@@ -375,7 +375,7 @@ fn published_figures_are_those_that_were_read_and_computed() {
 /// Targets: written in 2 s, opened in 1 s, under 500 kB. `--release --test it 131072 --
 /// --nocapture` prints times.
 #[test]
-fn a_ring_of_131072_gpus_is_shown() {
+fn renders_a_ring_of_131072_gpus() {
     let fabric = format!("{ROOT}/topologies/ring-131072.yaml");
     let start = Instant::now();
     let html = page(&[&fabric]);
@@ -386,7 +386,7 @@ fn a_ring_of_131072_gpus_is_shown() {
 }
 
 #[test]
-fn broken_pages_are_found_out() {
+fn browser_check_detects_broken_pages() {
     let Some(program) = chromium() else { return };
     let good = page_of_ring();
     let browser = Browser { program, is_dark: false };
@@ -450,7 +450,7 @@ fn broken_pages_are_found_out() {
 }
 
 #[test]
-fn the_page_fetches_nothing_and_is_the_same_every_time() {
+fn page_fetches_nothing_and_is_reproducible() {
     let html = page_of_ring();
     // The page may link to the book but loads nothing.
     let links = html.matches("<a href=\"https://").count();
@@ -466,7 +466,7 @@ fn the_page_fetches_nothing_and_is_the_same_every_time() {
 
 /// The page shows the same numbers as the other verbs.
 #[test]
-fn the_page_says_what_the_other_verbs_say() {
+fn page_figures_match_the_other_verbs() {
     let csv = page(&[RING, TRACE, "--samples", "8", "--format", "csv"]);
     let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows[0], ["table", "row", "column", "value", "unit"]);
@@ -508,7 +508,7 @@ fn the_page_says_what_the_other_verbs_say() {
 }
 
 #[test]
-fn the_time_integral_of_the_plotted_waste_is_the_mean_of_one_sample() {
+fn plotted_waste_integrates_to_the_mean_of_one_sample() {
     let csv = page(&[RING, TRACE, "--samples", "1", "--arch", "nvl:72", "--format", "csv"]);
     let of = |column: &str| -> Vec<f64> {
         let cells = csv.lines().map(|line| line.split(',').collect::<Vec<&str>>());
@@ -535,7 +535,7 @@ fn the_time_integral_of_the_plotted_waste_is_the_mean_of_one_sample() {
 }
 
 #[test]
-fn the_form_follows_the_name() {
+fn file_name_selects_the_report_format() {
     let folder = tempfile::tempdir().unwrap();
     for (name, start) in [
         ("r.html", "<!doctype html>"),
@@ -550,7 +550,7 @@ fn the_form_follows_the_name() {
 }
 
 #[test]
-fn a_report_without_any_input_compares_designs_and_says_what_is_missing() {
+fn report_without_input_compares_designs_and_lists_missing_inputs() {
     let markdown = page(&["--format", "markdown"]);
     assert!(
         markdown.contains("# Designs compared") && markdown.contains("A fabric file would add"),
@@ -559,7 +559,7 @@ fn a_report_without_any_input_compares_designs_and_says_what_is_missing() {
 }
 
 #[test]
-fn wrong_inputs_are_refused_with_the_reason() {
+fn rejects_wrong_inputs_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);

@@ -62,7 +62,7 @@ async fn written(rig: &Rig) -> BTreeMap<String, Broken> {
 
 /// A fault is reported while a neighbour has failed without having been detected yet.
 #[test]
-fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
+fn reported_fault_is_kept_until_its_bypass_is_possible() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -102,7 +102,7 @@ fn reported_faults_is_kept_when_its_bypass_cannot_be_made_yet() {
 
 /// A fault that could not be bypassed when reported is bypassed automatically as soon as possible.
 #[test]
-fn reported_faults_is_tried_again_without_being_asked() {
+fn reported_fault_is_retried_automatically() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -128,7 +128,7 @@ fn reported_faults_is_tried_again_without_being_asked() {
 
 /// An unbypassed report survives a daemon restart, and reporting it again bypasses it.
 #[test]
-fn reported_faults_survive_the_daemon() {
+fn reported_faults_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -153,7 +153,7 @@ fn reported_faults_survive_the_daemon() {
 /// A plan bypasses a node, then an operator reports the node: it stays failed when the plan is
 /// undone.
 #[test]
-fn what_a_plan_named_and_an_operator_reported_stays_broken_when_the_plan_is_undone() {
+fn reported_fault_named_by_a_plan_survives_its_undo() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -189,7 +189,7 @@ fn what_a_plan_named_and_an_operator_reported_stays_broken_when_the_plan_is_undo
 /// A plan that bypasses a node awaits confirmation, an operator reports the node, and no
 /// confirmation arrives.
 #[test]
-fn an_undoing_at_the_deadline_goes_around_what_was_reported_meanwhile() {
+fn undo_at_the_deadline_bypasses_faults_reported_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -209,7 +209,7 @@ fn an_undoing_at_the_deadline_goes_around_what_was_reported_meanwhile() {
 
 /// The status keeps crossed cables as the cause of a bypass even after the wrong light disappears.
 #[test]
-fn a_bypass_of_crossed_cables_keeps_the_cause() {
+fn bypass_of_crossed_cables_keeps_the_cause() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -252,7 +252,7 @@ async fn ctl(socket: &Path, words: &str) -> (i32, String) {
 
 /// The hint after an aborted bypass works when typed verbatim, and nodes name their modules.
 #[test]
-fn an_aborted_bypass_says_what_to_type_and_that_works() {
+fn aborted_bypass_suggests_a_working_command() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {

@@ -14,13 +14,13 @@ fn run(command: &str) -> String {
 }
 
 #[test]
-fn the_page_shows_what_its_commands_print() {
+fn page_matches_the_output_of_its_commands() {
     shows(6, |command| !command.contains("topologies/large"));
 }
 
 #[test]
 #[ignore = "some minutes"]
-fn the_page_shows_what_2048_gpus_print() {
+fn page_matches_the_output_for_2048_gpus() {
     shows(1, |command| command.contains("topologies/large"));
 }
 
@@ -50,7 +50,7 @@ fn shows(count: usize, is_wanted: impl Fn(&str) -> bool) {
 
 /// In spreadsheets, the rows of a training run are its steps, and those of a plan its phases.
 #[test]
-fn rows_of_a_run_are_its_steps_and_those_of_a_plan_its_phases() {
+fn csv_rows_are_steps_of_a_run_and_phases_of_a_plan() {
     let steps = run("lightloom emulate topologies/scenarios/rl-step.yaml --format csv");
     let lines: Vec<&str> = steps.lines().collect();
     assert!(lines.len() == 2 && lines[0].starts_with("job,gpus,index,"), "{steps}");
@@ -62,7 +62,7 @@ fn rows_of_a_run_are_its_steps_and_those_of_a_plan_its_phases() {
 
 /// The text of the study matches its computation.
 #[test]
-fn the_ranges_of_the_study_are_those_of_the_page() {
+fn study_ranges_match_the_page() {
     let page = std::fs::read_to_string(format!("{ROOT}/docs/rl.md")).unwrap();
     let output = Command::new(crate::programs::lightloom())
         .args(["reproduce", "seeds", "--why", "--format", "json"])

@@ -386,14 +386,14 @@ fn followed(nodes: u32, count: usize, pause_ms: u64) -> Option<Times> {
 }
 
 #[test]
-fn slurm_follows_the_plan_and_leaves_an_operators_drain_alone() {
+fn slurm_follows_the_plan_and_keeps_operator_drains() {
     followed(16, 2, 1);
 }
 
 /// While the daemon is away, operators may change anything, no job is stopped, and the daemon's
 /// knowledge applies again once it is back.
 #[test]
-fn a_daemon_that_is_away_changes_nothing_in_slurm() {
+fn absent_daemon_changes_nothing_in_slurm() {
     let Some(cluster) = Cluster::start(16) else { return };
     let drained = "scontrol -ao show node n2 | grep -q +DRAIN";
     let until = |what: &str| {
@@ -417,7 +417,7 @@ fn a_daemon_that_is_away_changes_nothing_in_slurm() {
 
 /// Runs the commands of the page verbatim with the cluster's Slurm configuration.
 #[test]
-fn the_commands_of_the_page_on_slurm_do_what_they_say() {
+fn slurm_page_commands_work_as_documented() {
     let Some(cluster) = Cluster::start(16) else { return };
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/how-to/slurm.md");
     let page = std::fs::read_to_string(page).unwrap().replace("/etc/slurm/", "");
@@ -456,7 +456,7 @@ fn left_of(folder: &Path) -> String {
 }
 
 #[test]
-fn the_live_demonstration_ends_with_one_plan_in_daemon_emulated_run_and_slurm() {
+fn live_demo_ends_with_one_plan_in_daemon_emulator_and_slurm() {
     let folder = tempfile::tempdir().unwrap();
     // Permissions like those of a home folder, where munged would not start.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -473,7 +473,7 @@ fn the_live_demonstration_ends_with_one_plan_in_daemon_emulated_run_and_slurm() 
 }
 
 #[test]
-fn without_slurm_the_live_demonstration_says_so() {
+fn live_demo_reports_missing_slurm() {
     let folder = tempfile::tempdir().unwrap();
     let shown = demonstrated(folder.path(), "/nowhere");
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
@@ -484,7 +484,7 @@ fn without_slurm_the_live_demonstration_says_so() {
 }
 
 #[test]
-fn a_cluster_that_is_interrupted_leaves_no_process() {
+fn interrupted_cluster_leaves_no_process() {
     let Some(mut cluster) = Cluster::start(16) else { return };
     submit(&cluster, 3, 60.0);
     assert_ne!(left_of(cluster.folder.path()), "");
@@ -497,7 +497,7 @@ fn a_cluster_that_is_interrupted_leaves_no_process() {
 /// number other than 100.
 #[test]
 #[ignore = "minutes: 100 deaths"]
-fn a_node_that_dies_silently_is_drained_within_two_seconds() {
+fn silent_node_failure_is_drained_within_two_seconds() {
     let Some(cluster) = Cluster::start(64) else { return };
     let mut draws = Seed(49).stream("silent deaths", 0);
     let mut took = Times::default();
@@ -530,7 +530,7 @@ fn kills() -> usize {
 
 #[test]
 #[ignore = "minutes: 100 deaths under load"]
-fn no_job_starts_over_a_broken_ring_in_a_hundred_deaths() {
+fn no_job_starts_over_a_broken_ring_in_a_hundred_faults() {
     if let Some(took) = followed(64, kills(), 1_000) {
         took.show("fault reported to drained and topology loaded");
     }

@@ -35,7 +35,7 @@ fn json(folder: &Path, file: &str) -> Value {
 
 /// The printed keys that keep a mapping yield the same groups, ranks and phases.
 #[test]
-fn the_mapping_that_is_printed_gives_the_same_plan() {
+fn printed_mapping_gives_the_same_plan() {
     let folder = folder_of(SEARCH);
     let text = printed(folder.path(), &["plan", "f.yaml", "-o", "p.json"]);
     let kept: Vec<&str> =
@@ -59,7 +59,7 @@ fn the_mapping_that_is_printed_gives_the_same_plan() {
 
 /// Compares with `mfu`: its best mapping on the same fabric among those that a file can express.
 #[test]
-fn it_is_what_mfu_finds_on_the_fabric() {
+fn searched_mapping_matches_mfu_on_the_fabric() {
     let folder = folder_of(SEARCH);
     printed(folder.path(), &["plan", "f.yaml", "-o", "p.json"]);
     let arguments = "mfu --fabric f.yaml --model llama-3.1-70b --gpus 128 --batch 64 --seq 8192 --virtual-stages 1 \
@@ -74,7 +74,7 @@ fn it_is_what_mfu_finds_on_the_fabric() {
 }
 
 #[test]
-fn a_searched_job_trains_in_packets() {
+fn searched_job_trains_in_packets() {
     let job = "  - {name: a, gpus: 32, step: {search: {model: llama-3.1-8b, sequences: 16, sequence: 8192}}}\n";
     let folder = folder_of(job);
     let scenario =
@@ -85,7 +85,7 @@ fn a_searched_job_trains_in_packets() {
 }
 
 #[test]
-fn what_cannot_be_searched_is_said_once_with_its_place() {
+fn impossible_search_is_reported_once_with_its_location() {
     let cases = [
         (SEARCH.replace("gpus: 128, ", ""), "the key `gpus` is missing"),
         (SEARCH.replace("gpus: 128", "gpus: 8"), "write `gpus: 16`"),

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest, Sha256};
 
 #[test]
-fn another_daemon_leads_after_a_death_and_after_a_request() {
+fn another_daemon_leads_after_a_crash_and_on_request() {
     let Some(mut hall) = Hall::open() else { return };
     assert!(hall.apply(9), "{}", hall.logs());
     let (first, _) = hall.leader(None);
@@ -44,7 +44,7 @@ fn another_daemon_leads_after_a_death_and_after_a_request() {
 /// A leader stopped for longer than its lease wakes up with a pending request to move light and
 /// does not execute it.
 #[test]
-fn a_leader_that_slept_sends_nothing_when_it_wakes() {
+fn suspended_leader_sends_nothing_after_resuming() {
     let Some(hall) = Hall::open() else { return };
     assert!(hall.apply(9), "{}", hall.logs());
     let (old, _) = hall.leader(None);
@@ -70,7 +70,7 @@ fn a_leader_that_slept_sends_nothing_when_it_wakes() {
 }
 
 #[test]
-fn without_etcd_light_stays_and_is_read_and_nothing_moves() {
+fn etcd_outage_keeps_light_and_reads_but_moves_nothing() {
     let Some(hall) = Hall::open() else { return };
     assert!(hall.apply(9), "{}", hall.logs());
     let (leads, _) = hall.leader(None);
@@ -94,7 +94,7 @@ fn without_etcd_light_stays_and_is_read_and_nothing_moves() {
 /// Regression: etcd that became unreachable during a write left the leader permanently unable to
 /// write, and `committed` was reported for a change that the next leader undid.
 #[test]
-fn what_etcd_did_not_take_is_not_acknowledged_and_the_leader_goes_on() {
+fn unstored_change_is_not_acknowledged_and_the_leader_continues() {
     let Some(hall) = Hall::open() else { return };
     assert!(hall.apply(9), "{}", hall.logs());
     for (egress, after) in [(10, 10), (11, 30), (12, 50)] {
@@ -123,7 +123,7 @@ fn what_etcd_did_not_take_is_not_acknowledged_and_the_leader_goes_on() {
 /// Regression: a leader whose key was deleted continued next to its successor, and `ctl` accepted
 /// its refusals.
 #[test]
-fn a_leader_without_its_key_ends_and_a_lost_record_is_written_anew() {
+fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
     let Some(mut hall) = Hall::open() else { return };
     assert!(hall.apply(9), "{}", hall.logs());
     let url = hall.url.clone();
@@ -200,7 +200,7 @@ fn says(hall: &Hall, name: &str, why: &str) -> bool {
 }
 
 #[test]
-fn daemons_of_another_fabric_are_refused_by_name() {
+fn daemons_of_another_fabric_are_rejected_by_name() {
     let Some(mut hall) = Hall::open() else { return };
     let file = hall.folder.path().join("c.yaml");
     let ring = concat!(env!("CARGO_MANIFEST_DIR"), "/topologies/ring-32.yaml");
@@ -219,7 +219,7 @@ fn daemons_of_another_fabric_are_refused_by_name() {
 /// a leader without etcd arrive late.
 #[test]
 #[ignore = "a lease of 2 s for each of its deaths"]
-fn a_leader_that_dies_at_any_step_loses_nothing_that_was_acknowledged() {
+fn leader_failure_at_any_step_loses_no_acknowledged_change() {
     let Some(mut hall) = Hall::open() else { return };
     assert!(hall.apply(16), "{}", hall.logs());
     let began = Instant::now();
@@ -283,7 +283,7 @@ fn a_leader_that_dies_at_any_step_loses_nothing_that_was_acknowledged() {
 /// A daemon with another's name or with different devices does not lead; the leader's status lists
 /// the standbys.
 #[test]
-fn who_leads_and_who_stands_by_is_said_and_a_name_is_taken_once() {
+fn status_shows_leader_and_standbys_and_names_are_unique() {
     let Some(mut hall) = Hall::open() else { return };
     let (leads, _) = hall.leader(None);
     let standbys = |hall: &Hall| hall.status(leads).unwrap()["leadership"]["standbys"].clone();
@@ -342,7 +342,7 @@ fn certificates(folder: &Path, names: [&str; 2]) -> String {
 
 /// Three daemons on separate machines have no common socket.
 #[test]
-fn ctl_finds_who_leads_over_the_network() {
+fn ctl_finds_the_leader_over_the_network() {
     let mut hall = Hall::open_with(|folder| {
         let sha256 = certificates(folder, ["daemon", "night"]);
         let at = folder.display();

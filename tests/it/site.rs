@@ -70,7 +70,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_a_heading() {
+fn every_link_leads_to_a_file_and_heading() {
     let mut broken = Vec::new();
     for page in pages() {
         for link in links(&read(&page)) {
@@ -92,7 +92,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
 
 /// Files and folders named in code on a page exist, for example `emulator/src/run.rs`.
 #[test]
-fn every_file_that_is_named_is_there() {
+fn every_file_named_on_a_page_exists() {
     let folders: Vec<String> = std::fs::read_dir(root())
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -189,7 +189,7 @@ fn help_of(words: &[String], known: &mut BTreeMap<Vec<String>, Option<String>>) 
 }
 
 #[test]
-fn every_command_that_is_shown_has_a_verb_and_flags_that_exist() {
+fn every_documented_command_has_existing_verbs_and_options() {
     programs::folder();
     let (mut known, mut wrong, mut seen) = (BTreeMap::new(), Vec::new(), 0);
     for page in pages() {
@@ -237,7 +237,7 @@ fn typed(page: &str, until: &str) -> (String, Vec<String>) {
 }
 
 #[test]
-fn the_first_hour_is_typed_as_it_stands() {
+fn first_hour_commands_work_verbatim() {
     let folder = tempfile::tempdir().unwrap();
     let (script, lines) = typed("docs/first-hour.md", "\n## The daemon");
     assert!(script.lines().filter(|line| line.starts_with("lightloom ")).count() > 12);
@@ -276,13 +276,13 @@ fn require_lines((script, lines): (String, Vec<String>)) {
 }
 
 #[test]
-fn what_a_failure_costs_is_what_its_page_says() {
+fn cost_of_failures_matches_its_page() {
     require_typed("docs/cost-of-failures.md", "\n## At 2,048 GPUs");
 }
 
 #[test]
 #[ignore = "forty months are run in a minute"]
-fn the_months_of_both_control_planes_are_what_their_page_says() {
+fn months_of_both_control_planes_match_their_page() {
     let page = "docs/cost-of-failures.md";
     let (before, until) = (typed(page, "\n### Assumed"), typed(page, "\n### What it was"));
     let script = until.0.strip_prefix(&before.0).unwrap().to_owned();
@@ -291,7 +291,7 @@ fn the_months_of_both_control_planes_are_what_their_page_says() {
 
 #[test]
 #[ignore = "three steps on 2,048 GPUs with the daemon take two minutes"]
-fn the_readme_shows_what_its_last_command_prints() {
+fn readme_matches_the_output_of_its_last_command() {
     let page = read(&root().join("README.md"));
     let lines = page.split("\nThe last line prints").nth(1).unwrap();
     let lines = lines.split("```text\n").nth(1).unwrap().split("\n```").next().unwrap();
@@ -305,7 +305,7 @@ fn the_readme_shows_what_its_last_command_prints() {
 }
 
 #[test]
-fn the_readme_shows_what_its_first_command_prints() {
+fn readme_matches_the_output_of_its_first_command() {
     let (script, lines) = typed("README.md", "\nThe last line prints");
     let first = script.lines().next().unwrap();
     let words = first.strip_prefix("cargo run --release --locked -- ").expect("the first command");

@@ -31,7 +31,7 @@ fn failed(output: &Output) -> &str {
 }
 
 #[test]
-fn a_plan_is_made_proven_written_and_replanned() {
+fn plan_is_made_proven_written_and_replanned() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("ring-2880.yaml");
     let made = lightloom(
@@ -75,7 +75,7 @@ fn a_plan_is_made_proven_written_and_replanned() {
 }
 
 #[test]
-fn a_plan_has_the_fields_of_the_contract() {
+fn plan_has_the_documented_fields() {
     let output =
         lightloom(Path::new("."), &["plan", &shipped("explicit-8.yaml"), "--format", "json"]);
     let plan = json(&output);
@@ -102,7 +102,7 @@ fn a_plan_has_the_fields_of_the_contract() {
 }
 
 #[test]
-fn one_seed_gives_one_plan() {
+fn equal_seeds_give_equal_plans() {
     let trace = shipped("traces/synthetic.json");
     let fabric = shipped("ring-2880.yaml");
     let folder = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn one_seed_gives_one_plan() {
 }
 
 #[test]
-fn a_plan_has_one_digest_wherever_it_is_named() {
+fn plan_digest_is_the_same_in_every_output() {
     let folder = tempfile::tempdir().unwrap();
     for fabric in ["ring-2880.yaml", "rfabric-shapes.yaml"].map(shipped) {
         let run = |arguments: &[&str]| lightloom(folder.path(), arguments);
@@ -156,7 +156,7 @@ fn a_plan_has_one_digest_wherever_it_is_named() {
 }
 
 #[test]
-fn a_plan_that_was_edited_is_refused_by_its_digest() {
+fn rejects_an_edited_plan_by_its_digest() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("ring-2880.yaml");
     lightloom(folder.path(), &["plan", &fabric, "-o", "plan.json"]);
@@ -173,7 +173,7 @@ fn a_plan_that_was_edited_is_refused_by_its_digest() {
 
 /// Every JSON result states its schema, its version and its input files.
 #[test]
-fn results_name_their_schema_their_version_and_their_inputs() {
+fn results_name_their_schema_version_and_inputs() {
     let folder = tempfile::tempdir().unwrap();
     let (ring, trace) = (shipped("ring-32.yaml"), shipped("traces/synthetic.json"));
     let scenario = shipped("scenarios/node-fault.yaml");
@@ -231,7 +231,7 @@ fn results_name_their_schema_their_version_and_their_inputs() {
 }
 
 #[test]
-fn the_exact_method_agrees_and_says_where_it_ends() {
+fn exact_method_agrees_and_reports_how_it_ended() {
     let plan = |more: &[&str]| {
         let fabric = shipped("explicit-8.yaml");
         lightloom(Path::new("."), &[&["plan", &fabric, "--format", "json"], more].concat())
@@ -245,7 +245,7 @@ fn the_exact_method_agrees_and_says_where_it_ends() {
 }
 
 #[test]
-fn what_cannot_be_planned_says_why_and_writes_nothing() {
+fn failed_planning_explains_why_and_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = folder.path().join("small.yaml");
     std::fs::write(
@@ -271,7 +271,7 @@ fn what_cannot_be_planned_says_why_and_writes_nothing() {
 }
 
 #[test]
-fn a_damaged_plan_is_refused_before_anything_is_done_with_it() {
+fn rejects_a_damaged_plan_before_using_it() {
     let folder = tempfile::tempdir().unwrap();
     let fabric = shipped("ring-2880.yaml");
     lightloom(folder.path(), &["plan", &fabric, "-o", "plan.json"]);
@@ -285,7 +285,7 @@ fn a_damaged_plan_is_refused_before_anything_is_done_with_it() {
 }
 
 #[test]
-fn every_shipped_scenario_is_good_and_passes_its_expectations() {
+fn every_shipped_scenario_is_valid_and_passes() {
     let folder = PathBuf::from(shipped("scenarios"));
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path().display().to_string();
@@ -317,7 +317,7 @@ fn every_shipped_scenario_is_good_and_passes_its_expectations() {
 /// 4,096 rings, 135 thousand million packet-hops; one node fails halfway, with spare nodes
 /// available.
 #[test]
-fn every_ring_of_131072_gpus_takes_its_closed_form_from_a_file() {
+fn every_ring_of_131072_gpus_takes_its_closed_form() {
     let folder = tempfile::tempdir().unwrap();
     for (name, late) in [("all-rings", None), ("all-rings-fault", Some("g2048"))] {
         let path = shipped(&format!("scenarios/{name}.yaml"));
@@ -336,7 +336,7 @@ fn every_ring_of_131072_gpus_takes_its_closed_form_from_a_file() {
 }
 
 #[test]
-fn where_changing_circuits_does_not_pay_the_plan_says_from_where_it_would() {
+fn plan_without_circuit_changes_states_the_break_even() {
     let folder = tempfile::tempdir().unwrap();
     let plan = |path: &str| {
         let output = lightloom(folder.path(), &["plan", path]);
@@ -357,7 +357,7 @@ fn where_changing_circuits_does_not_pay_the_plan_says_from_where_it_would() {
 }
 
 #[test]
-fn a_page_of_figures_names_the_trace_it_was_made_with_and_no_other() {
+fn figure_page_names_only_the_trace_it_used() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["reproduce", "mixnet", "--format", "markdown"];
     let output = lightloom(folder.path(), &arguments);
@@ -366,7 +366,7 @@ fn a_page_of_figures_names_the_trace_it_was_made_with_and_no_other() {
 }
 
 #[test]
-fn a_failed_expectation_exits_1_and_says_what_was_found() {
+fn failed_expectation_exits_with_1_and_shows_the_value() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("small.yaml"),
@@ -388,7 +388,7 @@ fn a_failed_expectation_exits_1_and_says_what_was_found() {
 }
 
 #[test]
-fn a_broken_scenario_shows_every_mistake_at_its_place() {
+fn locates_every_mistake_of_a_scenario() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(
         folder.path().join("run.yaml"),

@@ -46,7 +46,7 @@ async fn opened(folder: &Path) -> Rig {
 
 /// Files next to the journal are imported once and not used afterwards.
 #[test]
-fn plans_and_reports_of_a_state_folder_of_0_1_0_are_taken_into_the_journal_once() {
+fn imports_plans_and_reports_of_version_0_1_0_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().join("state");
     copy_state(&state);
@@ -85,7 +85,7 @@ fn plans_and_reports_of_a_state_folder_of_0_1_0_are_taken_into_the_journal_once(
 /// Files that a power loss emptied, truncated or corrupted: each is named, nothing moves, and the
 /// status is not good.
 #[test]
-fn a_plan_or_report_of_an_earlier_version_that_cannot_be_read_is_named() {
+fn names_unreadable_plans_and_reports_of_earlier_versions() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().join("state");
     copy_state(&state);
@@ -124,7 +124,7 @@ fn a_plan_or_report_of_an_earlier_version_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_state_folder_of_0_1_0_opens_and_a_node_that_dies_is_bypassed() {
+fn opens_version_0_1_0_state_and_bypasses_a_failed_node() {
     let folder = tempfile::tempdir().expect("a folder");
     let state = folder.path().join("state");
     copy_state(&state);

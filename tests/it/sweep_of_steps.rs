@@ -25,7 +25,7 @@ fn rank(values: &[f64], per_cent: usize) -> f64 {
 }
 
 #[test]
-fn the_losses_of_all_seeds_are_those_of_each_seed_in_every_form() {
+fn sweep_losses_match_each_seed_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let fixed = ["emulate", SCENARIO, "--format", "json"];
     let sweep = |more: &[&str]| lightloom(folder.path(), &[&fixed, more].concat());

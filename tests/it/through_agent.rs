@@ -97,7 +97,7 @@ impl Small {
 }
 
 #[test]
-fn a_plan_through_agents_is_where_a_raw_client_reads_it() {
+fn plan_through_agents_matches_a_raw_client_read() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }
@@ -195,7 +195,7 @@ impl Many {
 }
 
 #[test]
-fn an_agent_without_permission_moves_nothing() {
+fn agent_without_permission_moves_nothing() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }
@@ -209,7 +209,7 @@ fn an_agent_without_permission_moves_nothing() {
 }
 
 #[test]
-fn another_module_than_said_hello_is_not_moved() {
+fn module_replaced_after_hello_is_not_moved() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }
@@ -245,7 +245,7 @@ fn another_module_than_said_hello_is_not_moved() {
 }
 
 #[test]
-fn a_bus_that_hangs_holds_up_no_other_and_a_dead_agent_leaves_the_light() {
+fn hung_bus_delays_no_other_and_a_dead_agent_keeps_light() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }
@@ -268,7 +268,7 @@ fn a_bus_that_hangs_holds_up_no_other_and_a_dead_agent_leaves_the_light() {
 }
 
 #[test]
-fn an_agent_of_another_cluster_says_nothing_and_hears_nothing() {
+fn agent_of_another_cluster_exchanges_nothing() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }
@@ -297,7 +297,7 @@ fn an_agent_of_another_cluster_says_nothing_and_hears_nothing() {
 }
 
 #[test]
-fn a_profile_outside_its_pages_is_refused_at_its_place() {
+fn rejects_a_profile_outside_its_pages_with_location() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     Authority::new().sign(path, "host");
@@ -323,7 +323,7 @@ fn a_profile_outside_its_pages_is_refused_at_its_place() {
 }
 
 #[test]
-fn a_reader_of_a_dead_server_gets_an_error_and_the_next_server_its_place() {
+fn reader_of_a_dead_server_gets_an_error_and_a_new_server_starts() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }
@@ -351,7 +351,7 @@ fn a_reader_of_a_dead_server_gets_an_error_and_the_next_server_its_place() {
 }
 
 #[test]
-fn a_server_whose_folder_is_unmounted_goes_on_and_does_not_spin() {
+fn server_survives_an_unmounted_folder_without_spinning() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }
@@ -369,7 +369,7 @@ fn a_server_whose_folder_is_unmounted_goes_on_and_does_not_spin() {
 
 /// A daemon that polls once a minute learns from the agent that light is lost and restored.
 #[test]
-fn an_agent_says_that_light_is_gone_before_it_is_asked() {
+fn agent_reports_lost_light_before_the_next_poll() {
     if let Some(why) = cannot() {
         return println!("skipped: {why}");
     }
@@ -402,7 +402,7 @@ fn an_agent_says_that_light_is_gone_before_it_is_asked() {
 
 /// The suite drives a module with its profile.
 #[test]
-fn the_suite_judges_a_module_by_its_profile() {
+fn suite_tests_a_module_with_its_profile() {
     judged_by_profiles(|text| vec![(text("registers"), 0, "20 passed, 0 misbehave")]);
 }
 
@@ -411,7 +411,7 @@ fn the_suite_judges_a_module_by_its_profile() {
 /// light.
 #[test]
 #[ignore = "15 s: ci/nightly profiles"]
-fn the_suite_finds_what_is_wrong_in_a_profile() {
+fn suite_detects_mistakes_in_a_profile() {
     judged_by_profiles(|text| {
         let wrong = |from: &str, to: &str| {
             assert!(text("registers").contains(from));

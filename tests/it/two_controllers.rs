@@ -56,7 +56,7 @@ fn joined(stream: &mut TcpStream, heard: &mut String) -> usize {
 /// All test runs cover the contention rules in virtual time (`daemon/tests/it/contention.rs`).
 #[test]
 #[ignore = "waits 38 s for three restores"]
-fn two_daemons_that_restore_the_same_switch_stop_and_name_each_other() {
+fn two_daemons_restoring_one_switch_stop_and_name_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let list =
         "switches:\n  - {name: ocs0, ingress: 8, egress: 8, tl1: '127.0.0.1:0', switching: 5ms}\n";

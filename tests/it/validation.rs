@@ -7,7 +7,7 @@ use std::process::Command;
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/fault_trace.json");
 
 #[test]
-fn the_validation_page_and_its_rows_are_up_to_date() {
+fn validation_page_and_rows_are_current() {
     if !std::path::Path::new(TRACE).exists() {
         println!("skipped: no ../shared/data");
         return;
@@ -23,7 +23,7 @@ fn the_validation_page_and_its_rows_are_up_to_date() {
 }
 
 #[test]
-fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
+fn missing_trace_leaves_only_its_claims_uncomputed() {
     let run = Command::new(crate::programs::lightloom())
         .args(["reproduce", "infinitehbd", "--format", "json"])
         .output()
@@ -57,7 +57,7 @@ fn without_the_trace_its_claims_are_not_computed_and_the_others_are() {
 
 /// Every study with published claims has one command that gives the verdict and reason of each.
 #[test]
-fn every_verdict_is_recomputed_by_one_command() {
+fn one_command_recomputes_every_verdict() {
     for (study, verdicts) in [
         ("mixnet", &["reproduced"][..]),
         ("opus", &["undetermined", "undetermined", "not_by_our_means"][..]),
@@ -80,7 +80,7 @@ fn every_verdict_is_recomputed_by_one_command() {
 }
 
 #[test]
-fn prices_that_miss_the_published_ratio_are_a_verdict_and_an_exit_status() {
+fn prices_that_miss_the_published_ratio_fail_the_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("prices.yaml");
     let shipped = include_str!("../../topologies/prices.yaml");
@@ -102,7 +102,7 @@ fn prices_that_miss_the_published_ratio_are_a_verdict_and_an_exit_status() {
 /// docs/rfabric.md explains the differences from published ratios with the command's figures. A
 /// two-tier tree matches a manual calculation from the price file.
 #[test]
-fn why_published_ratios_differ_is_what_the_page_says() {
+fn explanation_of_published_ratios_matches_the_page() {
     let run = Command::new(crate::programs::lightloom())
         .args(["reproduce", "rfabric", "--why", "--format", "json"])
         .output()

@@ -33,7 +33,7 @@ fn step(report: &Value) -> f64 {
 }
 
 #[test]
-fn the_shipped_samples_run() {
+fn shipped_samples_run() {
     let run = report("workload run topologies/workloads/simai-layer.txt --arch dgx --format json");
     // 556 us of computation, then 14 steps of 3 us with 2*7/8 of 512 MiB at 82 % of 450 GB/s.
     let expected = 556e-6 + 14.0 * 3e-6 + 1.75 * 536_870_912.0 / (0.82 * 450e9);
@@ -53,7 +53,7 @@ fn the_shipped_samples_run() {
 }
 
 #[test]
-fn a_step_written_as_chakra_traces_runs_as_long() {
+fn step_exported_as_chakra_runs_equally_long() {
     let folder = tempfile::tempdir().unwrap();
     let traces = folder.path().join("traces");
     let ours = report(&format!(
@@ -72,7 +72,7 @@ fn a_step_written_as_chakra_traces_runs_as_long() {
 }
 
 #[test]
-fn what_cannot_be_run_is_refused_with_its_place() {
+fn rejects_unsupported_workloads_with_location() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -127,7 +127,7 @@ fn real(name: &str, folder: &Path) -> Option<String> {
 }
 
 #[test]
-fn files_that_other_tools_wrote_open() {
+fn reads_files_of_other_tools() {
     let folder = tempfile::tempdir().unwrap();
     if let Some(kineto) = real("kineto_nccl_2gpu.json.gz", folder.path()) {
         let recorded = report(&format!("workload replay {kineto} --format json"));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_are_those_of_the_driver() {
+    fn offsets_match_the_driver() {
         let at = |page, offset| linear(RegisterAddress { bank: 0, page, offset }).unwrap();
         assert_eq!((at(0, 0), at(7, 127)), (0, 127), "lower memory is on every page");
         assert_eq!((at(0, 128), at(0, 255)), (128, 255));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_without_a_file_is_named() {
+    fn missing_eeprom_file_is_named() {
         let mut eeprom = Eeprom::new("/nowhere/eeprom".into());
         let error = eeprom.read(RegisterAddress::page(0xb0, 192), &mut [0]).unwrap_err();
         assert!(error.to_string().starts_with("/nowhere/eeprom: read b0h:192: No such file"));

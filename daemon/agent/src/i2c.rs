@@ -185,7 +185,7 @@ mod tests {
     const NAK: Result<&[u8], TransferError> = Err(TransferError::NotAcknowledged);
 
     #[test]
-    fn bank_and_page_are_written_in_one_and_read_back() {
+    fn writes_bank_and_page_together_and_reads_them_back() {
         let mut i2c = i2c(vec![
             ("r 126 2", Ok(&[0, 0])),
             ("w [126, 0, 176]", Ok(&[])),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_not_there_is_named_and_nothing_is_written() {
+    fn missing_page_is_named_and_not_written() {
         let mut i2c = i2c(vec![
             ("r 126 2", Ok(&[0, 0x11])),
             ("w [126, 0, 177]", Ok(&[])),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bus_that_fails_or_never_acknowledges_ends() {
+    fn gives_up_on_a_failing_or_unresponsive_bus() {
         let mut naks: Script = vec![("r 3 1", NAK); 121];
         naks.push(("r 3 1", Err(TransferError::Failed("arbitration lost".into()))));
         let mut i2c = i2c(naks);

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_begun_is_known_to_the_next_agent_and_held_by_one() {
+    fn started_moves_persist_and_belong_to_one_agent() {
         let folder = tempfile::tempdir().unwrap();
         let mut paths = [LightPath::DARK; GROUPS_MAX];
         paths[0] = LightPath::LOOPBACK;

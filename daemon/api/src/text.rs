@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_in_the_order_people_count() {
+    fn sorts_names_in_natural_order() {
         let mut names = ["n10/b1", "ocs0", "n2/b0", "n10/b0", "n1/b0", "n2/b10", "n2/b9"];
         names.sort_by_key(|name| natural(name));
         assert_eq!(names, ["n1/b0", "n2/b0", "n2/b9", "n2/b10", "n10/b0", "n10/b1", "ocs0"]);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_read_aloud() {
+    fn formats_durations_for_reading() {
         let spans = [0.4, 59.6, 299.0, 300.0, 3600.0, 7500.0, -1.0].map(span);
         assert_eq!(spans, ["0 s", "1 min", "4 min 59 s", "5 min", "1 h", "2 h 5 min", "0 s"]);
     }

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn journals_name_actors_as_they_always_did() {
+    fn actor_names_in_journals_are_stable() {
         for (text, actor) in [
             ("policy:fault", Actor::Policy(Policy::Fault)),
             ("policy:confirm-timeout", Actor::Policy(Policy::ConfirmTimeout)),

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn safe_refuses_drift_and_foreign_light_and_update_does_not() {
+    fn safe_mode_refuses_drift_and_foreign_light() {
         let drifted = diff(&[(1, 11)], &[(1, 12)], &[(1, 13)], Mode::Safe).unwrap_err();
         assert!(matches!(drifted[..], [Objection::Drifted { .. }]), "{drifted:?}");
         let foreign = diff(&[], &[(9, 11)], &[(1, 11)], Mode::Safe).unwrap_err();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn mode_update_is_offered_only_where_it_would_be_accepted() {
+    fn suggests_update_mode_only_where_it_would_succeed() {
         let (owned, seen) = (positions(&[(0, 1)]), positions(&[(0, 15)]));
         let observed = Observation { positions: seen, ..Default::default() };
         let said = |trouble: Option<&'static str>, silent: &str| -> Vec<String> {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_are_elsewhere_in_the_same_way_are_one_line() {
+    fn groups_devices_with_the_same_objection_on_one_line() {
         let drifted = |device: String| Objection::Drifted {
             device: device.as_str().into(),
             slot: Slot(0),
@@ -422,7 +422,7 @@ mod tests {
     /// A probe moves only slots that are dark, looped back or probed, and none that is or should be
     /// a circuit.
     #[test]
-    fn a_probe_is_refused_where_a_circuit_is_or_should_be() {
+    fn refuses_a_probe_on_a_circuit_slot() {
         let probe = |sharing, owned: &[(u32, u32)], observed: &[(u32, u32)], probed: &[u32]| {
             let owned = positions(owned);
             let probed = probed.iter().map(|slot| Slot(*slot)).collect();
@@ -451,14 +451,14 @@ mod tests {
     }
 
     #[test]
-    fn circuits_not_named_stay_and_ours_that_left_the_plan_go_dark() {
+    fn keeps_unnamed_circuits_and_removes_own_circuits_outside_the_plan() {
         let moves = diff(&[(1, 11), (2, 12)], &[(1, 11), (2, 12), (7, 17)], &[(1, 11)], Mode::Safe);
         let gone = Move { slot: Slot(2), from: Position(12), to: Position::DARK };
         assert_eq!(moves, Ok(vec![gone]));
     }
 
     #[test]
-    fn one_position_for_two_slots_is_refused_before_any_device_is_touched() {
+    fn refuses_two_slots_at_one_position_before_moving() {
         let error = diff(&[], &[], &[(1, 11), (2, 11)], Mode::Overwrite).unwrap_err();
         assert!(matches!(error[..], [Objection::Twice { .. }]));
     }

@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rollback_took_back_is_undone_until_the_rollback_is() {
+    fn change_stays_undone_until_its_rollback_is_undone() {
         let mut ledger = Ledger::default();
         committed(&mut ledger, "one", "n0/b0");
         committed(&mut ledger, "two", "n0/b0");
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bypass_leaves_known_which_plan_was_applied_and_a_rollback_takes_it_back() {
+    fn bypass_keeps_the_applied_plan_and_rollback_restores_it() {
         let mut ledger = Ledger::default();
         let mut next = |cause, plan| {
             because(&mut ledger, cause, plan, "n0/b0");
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_broken_is_a_fact_and_what_a_plan_named_is_not() {
+    fn detected_faults_persist_but_parts_named_by_a_plan_do_not() {
         let mut ledger = Ledger::default();
         let mut next = |cause, broken: &[&str]| {
             knowing(&mut ledger, cause, "plan", "n0/b0", Some(broken));
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn circuits_applied_beside_a_plan_leave_it_known_and_those_in_it_do_not() {
+    fn circuits_outside_a_plan_keep_it_in_force() {
         let mut ledger = Ledger::default();
         committed(&mut ledger, "plan", "n0/b0");
         committed(&mut ledger, "", "ocs0");
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undone_or_put_back_beside_a_plan_never_becomes_a_part_of_it() {
+    fn undo_outside_a_plan_never_joins_the_plan() {
         for undo in [Cause::Rollback(Txn(2)), Cause::ConfirmTimeout(Txn(2)), Cause::Drift] {
             let mut ledger = Ledger::default();
             committed(&mut ledger, "plan", "n0/b0");
@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_jump_never_confirms_early_or_late_within_one_boot() {
+    fn clock_jump_never_shifts_the_deadline_within_one_boot() {
         for wall_ms in [0, 1_000_000, u64::MAX] {
             let now = Now { mono: Micros::from_secs(101), wall_ms, boot: "a".into() };
             assert_eq!(pending(300).deadline(&now), Micros::from_secs(400));
@@ -631,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deadline_that_is_shown_does_not_move_on_when_it_is_past() {
+    fn shown_deadline_stays_fixed_after_expiry() {
         let at = |mono_s: u64, wall_ms| {
             let now = Now { mono: Micros::from_secs(mono_s), wall_ms, boot: "a".into() };
             pending(60).until_unix_ms(&now)
@@ -642,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reboot_the_wall_clock_can_only_shorten_the_wait() {
+    fn wall_clock_after_a_reboot_only_shortens_the_wait() {
         let at = |wall_ms| Now { mono: Micros::from_secs(5), wall_ms, boot: "b".into() };
         assert_eq!(pending(300).deadline(&at(1_060_000)), Micros::from_secs(245));
         assert_eq!(pending(300).deadline(&at(0)), Micros::from_secs(305));

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_behind_one_server_are_not_independent_and_lines_are() {
+    fn devices_behind_one_server_share_a_failure_domain() {
         let mut management = Management::default();
         let [one, other, third]: [DeviceName; 3] =
             ["n0/b0", "n1/b0", "n2/b0"].map(DeviceName::from);

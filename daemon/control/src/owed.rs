@@ -66,7 +66,7 @@ mod tests {
     use crate::state::{Position, Slot};
 
     #[test]
-    fn only_the_two_ends_of_the_change_explain_where_a_device_stands() {
+    fn deferred_change_explains_only_its_two_positions() {
         let stands = |position: u32| Positions::from([(Slot(0), Position(position))]);
         let owed = Owed { txn: Txn(5), to: stands(1), or: stands(15) };
         assert!(owed.explains(&stands(1), &stands(15)) && owed.explains(&stands(15), &stands(15)));

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suspect_is_one_by_its_mark_and_in_the_first_journals_by_its_text() {
+    fn reads_suspects_by_mark_or_by_early_journal_text() {
         let read = |text: &str| -> Broken { serde_json::from_str(text).expect("it is one") };
         let old = read(r#"{"wall_ms":1,"why":"suspect: 5 failed there: it said done"}"#);
         assert!(old.suspected);

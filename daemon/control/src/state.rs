@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_and_positions_have_the_names_of_the_glossary() {
+    fn slots_and_positions_have_glossary_names() {
         let named = |device: &str, slot, position| {
             let device = DeviceName::from(device);
             format!("{} at {}", device.slot(Slot(slot)), device.place(Position(position)))

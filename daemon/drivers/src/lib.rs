@@ -446,7 +446,7 @@ mod tests {
     /// The answer to the earlier read does not complete the later one, but shows that the device is
     /// alive.
     #[test]
-    fn a_read_is_asked_anew_over_the_same_connection() {
+    fn repeats_a_read_over_the_same_connection() {
         let (mut session, read) = greeted(true);
         let (mut older, mut newer) = (Vec::new(), Vec::new());
         assert_eq!(session.start(&read, &mut older), None);
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_language_without_numbers_is_not_asked_anew() {
+    fn does_not_repeat_reads_without_sequence_numbers() {
         let (mut session, read) = greeted(false);
         let mut out = Vec::new();
         assert_eq!(session.start(&read, &mut out), None);

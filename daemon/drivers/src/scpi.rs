@@ -216,7 +216,7 @@ mod tests {
 
     /// A removal does not wait for light to settle, but still checks for a refusal.
     #[test]
-    fn what_takes_circuits_away_waits_for_no_light() {
+    fn removal_does_not_wait_for_light() {
         let (mut scpi, remove) = switch(5, 0);
         assert_eq!(remove.bytes, b"*cls;:oxc:swit:conn:sub (@1),(@5);:syst:err?\n");
         assert_eq!(answer(&mut scpi, &remove, "0, \"No error\"\n"), Progress::Answered);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_circuits_waits_for_its_light() {
+    fn connection_waits_for_its_light() {
         let (mut scpi, add) = switch(0, 6);
         assert_eq!(add.bytes, b"*cls;:oxc:swit:conn:add (@1),(@6);*OPC?;:syst:err?\n");
         assert_eq!(answer(&mut scpi, &add, "1;0, \"No error\"\n"), Progress::Answered);

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_waits_until_its_device_takes_one_again_and_a_read_does_not() {
+    fn switch_waits_for_the_device_interval_but_a_read_does_not() {
         let moves = vec![Move { slot: Slot(0), from: Position(1), to: Position(2) }];
         let switch = Op::Switch { txn: Txn(1), moves };
         let read = Op::Disarm { txn: Txn(1) };

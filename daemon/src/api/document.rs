@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plan_of_a_ring_is_read_whatever_the_order_of_its_keys() {
+    fn reads_a_ring_plan_with_keys_in_any_order() {
         let made = made();
         let as_written = serde_json::to_string(&made).unwrap();
         let by_name = serde_json::to_value(&made).unwrap().to_string();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_missing_wrong_or_unknown_is_named() {
+    fn names_missing_wrong_and_unknown_plan_fields() {
         let why = |change: &dyn Fn(&mut Value)| {
             let mut document = serde_json::to_value(made()).unwrap();
             change(&mut document);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_without_groups_is_read_and_one_that_is_too_long_is_not() {
+    fn reads_a_plan_without_groups_and_rejects_an_oversized_one() {
         let mut made = made();
         (made.groups, made.ranks) = (Vec::new(), Vec::new());
         (made.transceivers, made.circuits) = (Vec::new(), Vec::new());
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fabric_file_is_no_plan_and_the_refusal_says_how_to_make_one() {
+    fn rejects_fabric_file_as_plan_and_suggests_the_command() {
         let fabric = serde_json::json!({"name": "r", "dcn": {"reconfigurable_fat_tree": {}}});
         let why = serde_json::from_value::<PlanDocument>(fabric).unwrap().0.unwrap_err();
         assert!(why.contains("fabric file") && why.contains("lightloom plan"), "{why}");

@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_that_takes_a_body_has_its_rule() {
+    fn every_path_with_a_body_has_a_rule() {
         let document: serde_json::Value = serde_json::from_str(&super::super::openapi()).unwrap();
         let paths = document["paths"].as_object().unwrap();
         let taking: Vec<&str> =

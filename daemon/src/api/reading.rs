@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_written_by_hand_is_answered_with_the_field_what_is_wanted_and_an_example() {
+    fn invalid_body_error_shows_field_type_and_example() {
         assert_eq!(
             said::<TxnBody>(r#"{"txn": "7"}"#),
             "`request_id` is missing; wanted: a text in quotes\n\
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn every_example_is_a_good_body() {
+    fn every_example_is_a_valid_body() {
         fn good<T: Described>() {
             assert!(read::<T>(T::EXAMPLE.as_bytes()).is_ok(), "{}", T::EXAMPLE);
         }

@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_ends_behind_all_that_begins_like_its_prefix() {
+    fn range_ends_after_all_keys_with_the_prefix() {
         assert_eq!(end_of(b"/a/"), b"/a0");
         assert_eq!(end_of(b"a\xff"), b"b");
         assert_eq!(end_of(b"\xff"), [0]);
@@ -326,7 +326,7 @@ mod tests {
 
     /// Answers the same query twice, the second time with another cluster id.
     #[test]
-    fn a_member_of_another_cluster_is_refused_by_name() {
+    fn rejects_a_member_of_another_cluster_by_name() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let serving = std::thread::spawn(move || {

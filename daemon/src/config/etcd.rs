@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_of_etcd_is_refused_at_its_line() {
+    fn rejects_invalid_etcd_settings_at_their_line() {
         assert!(mistakes("endpoints: [\"http://h:2379\"], prefix: /a/b, lease: 5s").is_empty());
         for (etcd, said) in [
             ("endpoints: [], prefix: /a", "no member of etcd"),

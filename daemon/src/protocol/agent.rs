@@ -95,7 +95,7 @@ mod tests {
     use crate::protocol::DriverFile;
 
     #[test]
-    fn modules_of_agents_are_written_by_pattern() {
+    fn expands_agent_module_patterns() {
         let text = "state_dir: s\nmodules:\n- nodes: [0, 3]\n  bundles: 2\n  agent:\n    tcp: \"host{node}:7410\"\n\
                     \x20   module: n{node}-b{bundle}\n    tls: {ca: a, certificate: b, key: c}\n";
         let config = load("daemon.yaml", text.as_bytes()).0.unwrap();

@@ -104,7 +104,7 @@ mod tests {
 
     /// The journal is the reference, because it defines the same words independently.
     #[test]
-    fn the_api_spells_a_word_as_the_journal_does() {
+    fn api_and_journal_use_the_same_words() {
         let verdicts = [
             Verdict::Applied,
             Verdict::Untouched,

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_says_what_it_was() {
+    fn change_description_names_its_cause() {
         let plan = "0123456789abcdef";
         let said = [
             words(Cause::Apply, plan, &[], &["n5", "n20"]),

@@ -44,12 +44,12 @@ fn said(document: &Value, last_node: u32) -> Result<usize, String> {
 }
 
 #[test]
-fn a_good_plan_is_taken() {
+fn accepts_a_matching_plan() {
     assert_eq!(said(&plan_for(&ring(16, JOB)), 15), Ok(32));
 }
 
 #[test]
-fn a_plan_for_another_fabric_is_refused() {
+fn rejects_plan_for_other_fabric() {
     for (nodes, job) in [(12, JOB), (20, JOB), (16, "{name: j, gpus: 16, tp: 8}")] {
         let error = said(&plan_for(&ring(nodes, job)), 15).unwrap_err();
         let theirs = format!("one of {nodes} nodes, 2 bundles a node, {} GPUs", nodes * 4);
@@ -63,7 +63,7 @@ fn a_plan_for_another_fabric_is_refused() {
 }
 
 #[test]
-fn a_fabric_file_is_no_plan_and_the_refusal_says_how_to_make_one() {
+fn rejects_fabric_file_as_plan_and_suggests_the_command() {
     let fabric = json!({"name": "r", "hbd": {"khop": {"nodes": 16, "gpus_per_node": 4, "k": 2}}});
     let error = said(&fabric, 15).unwrap_err();
     assert!(error.contains("fabric file") && error.contains("lightloom plan"), "{error}");
@@ -71,7 +71,7 @@ fn a_fabric_file_is_no_plan_and_the_refusal_says_how_to_make_one() {
 
 /// Modules without a place in the fabric are reported with location, code and remedy.
 #[test]
-fn a_daemon_file_for_more_than_the_fabric_has_is_refused() {
+fn rejects_daemon_file_with_modules_outside_the_fabric() {
     let folder = tempfile::tempdir().unwrap();
     let file = "state_dir: /nowhere\nfabric: ring.yaml\nmodules:\n\
         - {nodes: [0, 99], bundles: 9, serial: x}\ndevices:\n- {name: n200/b0, driver: {ocstrx: {serial: y}}}\n";
@@ -93,7 +93,7 @@ fn a_daemon_file_for_more_than_the_fabric_has_is_refused() {
 
 /// A management inventory with unknown names is reported by line, with what to write.
 #[test]
-fn a_management_inventory_of_unknown_lines_is_refused() {
+fn rejects_management_inventory_with_unknown_names() {
     let folder = tempfile::tempdir().unwrap();
     let file = "state_dir: /nowhere\nmodules:\n- {nodes: [0, 3], bundles: 2, serial: x}\nmanagement:\n\
         - {name: ts0, kind: server, lines: [n0, n1/b1, n9, ocs7]}\n- {name: ts0, kind: server, lines: [n2]}\n";
@@ -110,7 +110,7 @@ fn a_management_inventory_of_unknown_lines_is_refused() {
 }
 
 #[test]
-fn a_plan_changed_by_hand_is_refused() {
+fn rejects_plan_edited_by_hand() {
     let good = plan_for(&ring(16, JOB));
     let lit = good["transceivers"].as_array().unwrap();
     let lit = lit.iter().position(|t| t["path"] == "external-1").unwrap();
@@ -125,7 +125,7 @@ fn a_plan_changed_by_hand_is_refused() {
 }
 
 #[test]
-fn a_plan_for_modules_that_no_device_stands_for_is_refused() {
+fn rejects_plan_for_modules_without_configured_devices() {
     let error = said(&plan_for(&ring(16, JOB)), 14).unwrap_err();
     assert!(error.contains("n15/b0: no device is configured for it"), "{error}");
 }

@@ -64,7 +64,7 @@ fn contended(world: &World) -> Option<Contended> {
 }
 
 #[test]
-fn another_controller_is_noticed_and_not_fought() {
+fn detects_another_controller_and_stops_restoring() {
     for seed in 0..20 {
         let mut world = world(seed);
         assert_eq!(contended(&world), None);
@@ -86,7 +86,7 @@ fn another_controller_is_noticed_and_not_fought() {
 }
 
 #[test]
-fn after_a_quiet_hour_one_restore_is_tried_and_after_a_decision_all_are() {
+fn retries_one_restore_after_an_hour_and_all_after_a_decision() {
     let mut world = world(1);
     fight(&mut world, Micros::from_secs(60));
     let hour = fight(&mut world, Micros::from_secs(3600));
@@ -103,7 +103,7 @@ fn after_a_quiet_hour_one_restore_is_tried_and_after_a_decision_all_are() {
 }
 
 #[test]
-fn a_restarted_daemon_does_not_begin_the_fight_again() {
+fn restart_does_not_resume_contention() {
     let mut world = world(2);
     let mut set = 0;
     for _ in 0..12 {
@@ -116,7 +116,7 @@ fn a_restarted_daemon_does_not_begin_the_fight_again() {
 }
 
 #[test]
-fn drift_that_comes_once_in_a_while_is_no_other_controller() {
+fn occasional_drift_is_not_another_controller() {
     let mut world = world(3);
     for _ in 0..5 {
         world.devices.get_mut(&ocs()).unwrap().positions = theirs();
@@ -127,7 +127,7 @@ fn drift_that_comes_once_in_a_while_is_no_other_controller() {
 }
 
 #[test]
-fn what_is_claimed_by_another_is_not_restored() {
+fn does_not_restore_devices_claimed_by_others() {
     let mut world = world(4);
     let claim = |by: Option<&str>| Foreign::Claimed(by.map(Into::into));
     world.happens(Event::Foreign(ocs(), claim(Some("lightloomd@other"))));
@@ -143,7 +143,7 @@ fn what_is_claimed_by_another_is_not_restored() {
 }
 
 #[test]
-fn a_change_that_the_device_reports_is_read_at_once() {
+fn reads_a_device_immediately_after_it_reports_a_change() {
     let mut world = world(5);
     world.inventory.poll_every = Micros::from_secs(10);
     let drifts = world.counts.drifts;

@@ -106,7 +106,7 @@ fn damage(url: &str, how: &str) {
 }
 
 #[test]
-fn a_daemon_that_finds_records_in_etcd_changed_says_so_and_the_way_out_leads_out() {
+fn reports_changed_etcd_records_and_documented_recovery_works() {
     let (_switch, port) = Switch::serve();
     let Some(mut daemons) = Daemons::start(port, 1) else { return };
     let url = daemons.url.clone();
@@ -156,7 +156,7 @@ fn a_daemon_that_finds_records_in_etcd_changed_says_so_and_the_way_out_leads_out
 /// The living leader holds the whole journal, so it loses no record and answers without a long
 /// wait.
 #[test]
-fn the_leader_finds_records_that_are_deleted_or_changed_and_writes_them_anew() {
+fn leader_rewrites_deleted_or_changed_etcd_records() {
     let (_switch, port) = Switch::serve();
     let Some(daemons) = Daemons::start(port, 1) else { return };
     let url = daemons.url.clone();
@@ -187,7 +187,7 @@ fn the_leader_finds_records_that_are_deleted_or_changed_and_writes_them_anew() {
 }
 
 #[test]
-fn a_daemon_that_finds_its_file_changed_says_so() {
+fn reports_a_changed_journal_file() {
     let (_switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     let socket = daemon.folder.path().join("lightloomd.sock");

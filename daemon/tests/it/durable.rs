@@ -178,7 +178,7 @@ fn judge(disk: &Disk, said: &Said, when: &str) {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_when_power_is_at_any_operation_on_any_file() {
+fn power_loss_at_any_file_operation_loses_no_acknowledged_change() {
     let whole = Disk::default();
     whole.stop_after(None);
     live(&whole, &mut Said::default()).unwrap();
@@ -207,7 +207,7 @@ fn nothing_acknowledged_is_lost_when_power_is_at_any_operation_on_any_file() {
 
 /// Each unsynced page, length and name change may independently survive or be lost.
 #[test]
-fn nothing_acknowledged_is_lost_whichever_unsynced_pages_and_names_are() {
+fn any_subset_of_unsynced_pages_loses_no_acknowledged_change() {
     let whole = Disk::bare();
     whole.stop_after(None);
     live(&whole, &mut Said::default()).unwrap();
@@ -244,7 +244,7 @@ fn nothing_acknowledged_is_lost_whichever_unsynced_pages_and_names_are() {
 
 /// On a full disk a change either does not begin or can be recorded to its end.
 #[test]
-fn what_begins_on_a_full_disk_is_written_to_its_end_or_does_not_begin() {
+fn full_disk_completes_or_refuses_each_change() {
     let installed = ring(8, 2).1.installed.unwrap();
     let plan = KeptPlan::new(plan_around(&installed, &[]).unwrap());
     let disk = Disk::default();
@@ -278,7 +278,7 @@ fn what_begins_on_a_full_disk_is_written_to_its_end_or_does_not_begin() {
 
 /// A failed write does not change the journal, even if power is lost at that moment.
 #[test]
-fn a_journal_is_written_anew_in_its_place_after_a_failure() {
+fn journal_is_rewritten_in_place_after_a_failed_write() {
     for lost in [false, true] {
         let disk = Disk::default();
         let (mut journal, _) = Journal::<Record, _>::open(disk.journal().unwrap()).unwrap();
@@ -300,7 +300,7 @@ fn a_journal_is_written_anew_in_its_place_after_a_failure() {
 
 /// A plan edited by hand, with new journal hashes.
 #[test]
-fn a_plan_record_that_does_not_match_its_digest_is_damage() {
+fn plan_record_with_wrong_digest_is_damage() {
     let installed = ring(8, 2).1.installed.unwrap();
     let plan = KeptPlan::new(plan_around(&installed, &[]).unwrap());
     let text = serde_json::to_string(&Record::Plan(plan)).unwrap();
@@ -317,7 +317,7 @@ fn a_plan_record_that_does_not_match_its_digest_is_damage() {
 /// S1 with a plan and a report: the daemon dies at each point of a bypass that an operator
 /// requested.
 #[test]
-fn s1_a_plan_and_a_report_survive_a_crash_at_every_point() {
+fn s1_plan_and_report_survive_a_crash_at_every_point() {
     let run = |point: Option<u64>| {
         let mut world = two_fibres(1);
         let before = world.counts.points;
@@ -352,7 +352,7 @@ fn s1_a_plan_and_a_report_survive_a_crash_at_every_point() {
 /// The time to read a journal with four large plans, and its size after a restart of the journal.
 /// `LIGHTLOOM_PLAN_NODES=32768` gives the 131,072 GPUs of docs/reliability.md.
 #[test]
-fn a_journal_of_large_plans_is_read_quickly_and_keeps_those_that_are_needed() {
+fn reads_a_journal_of_large_plans_quickly_and_keeps_needed_ones() {
     let nodes = std::env::var("LIGHTLOOM_PLAN_NODES").ok().and_then(|nodes| nodes.parse().ok());
     let nodes: u32 = nodes.unwrap_or(2048);
     let installed = ring(nodes, nodes / 4).1.installed.unwrap();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 /// A wait from an old version does not block if a change happened in between.
 #[test]
-fn a_change_between_two_questions_is_answered_at_once() {
+fn wait_from_an_old_version_returns_immediately() {
     let (_switch, port) = Switch::serve();
     let daemon = Daemon::start(port);
     let before = daemon.get("/v1/status");
@@ -34,7 +34,7 @@ fn a_change_between_two_questions_is_answered_at_once() {
 }
 
 #[test]
-fn apply_confirm_and_roll_back_over_real_sockets() {
+fn applies_confirms_and_rolls_back_over_sockets() {
     let (switch, port) = Switch::serve();
     let daemon = Daemon::start(port);
     let (first, second) = (circuits(0, 16), circuits(1, 16));
@@ -83,7 +83,7 @@ fn apply_confirm_and_roll_back_over_real_sockets() {
 }
 
 #[test]
-fn a_lying_switch_is_found_out_and_a_babbling_one_survived() {
+fn detects_a_lying_switch_and_survives_garbage_output() {
     let (switch, port) = Switch::serve();
     let daemon = Daemon::start(port);
     switch.lies.store(true, Ordering::Relaxed);
@@ -105,7 +105,7 @@ fn a_lying_switch_is_found_out_and_a_babbling_one_survived() {
 }
 
 #[test]
-fn kill_9_at_any_time_of_an_apply_ends_in_the_old_circuits_or_the_new() {
+fn kill_during_an_apply_ends_in_old_or_new_circuits() {
     let (switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     let plans = [circuits(0, 64), circuits(7, 64)];
@@ -136,7 +136,7 @@ fn kill_9_at_any_time_of_an_apply_ends_in_the_old_circuits_or_the_new() {
 }
 
 #[test]
-fn drift_is_seen_within_a_poll_and_adopted_without_a_move() {
+fn sees_drift_within_one_poll_and_adopts_it_without_a_move() {
     let (switch, port) = Switch::serve();
     let daemon = Daemon::start(port);
     let (_, answer) = daemon.apply("a", &json!(circuits(0, 3)), &json!({}));
@@ -160,7 +160,7 @@ fn drift_is_seen_within_a_poll_and_adopted_without_a_move() {
 }
 
 #[test]
-fn two_clients_race_and_one_wins() {
+fn one_of_two_racing_clients_succeeds() {
     let (switch, port) = Switch::serve();
     let daemon = Daemon::start(port);
     let mut wins = 0;
@@ -189,7 +189,7 @@ fn two_clients_race_and_one_wins() {
 }
 
 #[test]
-fn bad_requests_are_refused_before_any_device_hears_of_them() {
+fn rejects_bad_requests_before_contacting_devices() {
     let (switch, port) = Switch::serve();
     let daemon = Daemon::start(port);
     let before = switch.received.lock().unwrap().iter().filter(|l| l.contains("conn:")).count();
@@ -230,7 +230,7 @@ fn bad_requests_are_refused_before_any_device_hears_of_them() {
 
 /// 320 circuits on a switch that takes 20 ms need little more than the device's time.
 #[test]
-fn the_daemon_adds_little_to_the_time_of_the_device() {
+fn daemon_overhead_is_small_next_to_device_time() {
     let (switch, port) = Switch::serve();
     let daemon = Daemon::start(port);
     switch.switch_millis.store(20, Ordering::Relaxed);
@@ -256,7 +256,7 @@ fn the_daemon_adds_little_to_the_time_of_the_device() {
 
 /// An unconfirmed change is undone by the next process even if the daemon dies.
 #[test]
-fn an_unconfirmed_apply_is_undone_after_kill_9() {
+fn undoes_an_unconfirmed_apply_after_a_kill() {
     let (switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     let (first, second) = (circuits(0, 8), circuits(3, 8));
@@ -279,7 +279,7 @@ fn an_unconfirmed_apply_is_undone_after_kill_9() {
 /// An undone change is not shown as committed, and one that waits for a confirmation shows its
 /// deadline.
 #[test]
-fn a_transaction_says_whether_it_stays() {
+fn transaction_state_shows_whether_the_change_is_final() {
     let (_switch, port) = Switch::serve();
     let daemon = Daemon::start(port);
     let state = |txn: u64| {
@@ -312,7 +312,7 @@ fn a_transaction_says_whether_it_stays() {
 /// An unreachable switch is listed as not seen, not as free of drift, and an apply is refused with
 /// its name.
 #[test]
-fn no_drift_is_not_said_of_devices_that_are_not_seen() {
+fn drift_lists_unreachable_devices_as_unseen() {
     let (_switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     let (_, answer) = daemon.apply("one", &json!(circuits(0, 4)), &json!({}));
@@ -342,7 +342,7 @@ fn no_drift_is_not_said_of_devices_that_are_not_seen() {
 /// A journal that was edited is reported by status, drift, log and `--check`, with its valid
 /// part.
 #[test]
-fn a_damaged_journal_is_told_everywhere() {
+fn reports_a_damaged_journal_in_every_view() {
     let (_switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     for (request, shift) in [("one", 0), ("two", 1)] {
@@ -409,7 +409,7 @@ fn forge(log: &str, from: &str, to: &str) -> String {
 
 /// An audit log rewritten with correct hashes is detected, because the script lacked the key.
 #[test]
-fn a_forged_audit_log_is_found_and_an_old_one_is_said_to_be_unkeyed() {
+fn detects_a_forged_audit_log_and_reports_an_unkeyed_one() {
     let (_switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     for (request, shift) in [("one", 0), ("two", 1)] {
@@ -479,7 +479,7 @@ fn a_forged_audit_log_is_found_and_an_old_one_is_said_to_be_unkeyed() {
 /// `--check` reports settings that would or should keep the daemon from starting, with location and
 /// remedy.
 #[test]
-fn check_finds_passwords_that_everybody_reads_or_knows() {
+fn check_reports_readable_and_default_passwords() {
     let folder = tempfile::tempdir().unwrap();
     let password = folder.path().join("password");
     let file = format!(
@@ -517,7 +517,7 @@ fn check_finds_passwords_that_everybody_reads_or_knows() {
 /// S9: 10,000 clients that send nothing or half a request keep no client out and use a bounded number
 /// of files. The daemon holds at most the newest few hundred connections.
 #[test]
-fn ten_thousand_idle_clients_keep_nobody_out() {
+fn ten_thousand_idle_clients_lock_out_no_client() {
     let (_switch, port) = Switch::serve();
     let daemon = Daemon::start(port);
     let socket = daemon.folder.path().join("lightloomd.sock");

@@ -113,7 +113,7 @@ impl Daemon {
 }
 
 #[test]
-fn on_a_full_disk_the_status_says_so_and_writing_resumes_without_a_restart() {
+fn status_reports_a_full_disk_and_writing_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let Some(daemon) = Daemon::start(folder.path()) else { return };
     let well =

@@ -154,7 +154,7 @@ fn six_for(time: Duration) {
     let another = std::env::current_exe().unwrap();
     let mut without_role = Command::new(another);
     without_role
-        .args(alone(module_path!(), "a_hostile_client_in_a_process_of_its_own"))
+        .args(alone(module_path!(), "hostile_client_process"))
         .env(HOSTILE, format!("{} {}", time.as_millis(), socket.display()))
         .stdout(Stdio::piped())
         .uid(NOBODY);
@@ -201,19 +201,19 @@ fn six_for(time: Duration) {
 }
 
 #[test]
-fn six_hostile_clients_neither_fill_disk_nor_memory_nor_keep_others_out() {
+fn hostile_clients_exhaust_no_disk_memory_or_connections() {
     six_for(Duration::from_secs(5));
 }
 
 #[test]
 #[ignore = "takes a minute"]
-fn six_hostile_clients_for_a_minute() {
+fn hostile_clients_exhaust_nothing_within_a_minute() {
     six_for(Duration::from_secs(60));
 }
 
 /// Runs only in the process that the tests above start.
 #[test]
-fn a_hostile_client_in_a_process_of_its_own() {
+fn hostile_client_process() {
     let Ok(order) = std::env::var(HOSTILE) else { return };
     let (ms, socket) = order.split_once(' ').unwrap();
     let until = Instant::now() + Duration::from_millis(ms.parse().unwrap());
@@ -230,7 +230,7 @@ fn a_hostile_client_in_a_process_of_its_own() {
 
 /// A truncated body is answered within seconds, and others are served meanwhile.
 #[test]
-fn bodies_that_stop_half_way_are_hung_up_on_within_seconds_and_take_no_place_from_others() {
+fn truncated_bodies_are_dropped_within_seconds() {
     let daemon = Daemon::start();
     let socket = daemon.socket();
     let halves: Vec<UnixStream> = (0..600)
@@ -258,7 +258,7 @@ fn bodies_that_stop_half_way_are_hung_up_on_within_seconds_and_take_no_place_fro
 
 /// A client without the role, or with a body above its limit, is refused before the body is read.
 #[test]
-fn a_body_is_not_read_before_its_head_is_good() {
+fn rejects_a_request_by_its_head_before_reading_the_body() {
     let daemon = Daemon::start();
     let socket = daemon.socket();
     let before = daemon.rss_kb("VmHWM:");

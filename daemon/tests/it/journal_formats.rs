@@ -10,7 +10,7 @@ use lightloom_daemon::journal::read_all;
 /// Written by version 0.1.0 on 65 emulated devices: adopt, a plan with confirm, two circuits on a
 /// switch, another plan during which the daemon was killed, and the next start.
 #[test]
-fn a_journal_of_0_1_0_is_read_as_it_was_meant() {
+fn reads_a_journal_of_version_0_1_0() {
     let bytes = include_bytes!("../data/journal-0.1.0.log");
     let (records, good_bytes, damage) = read_all::<Record>(bytes);
     assert!(damage.is_none(), "{damage:?}");

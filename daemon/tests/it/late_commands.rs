@@ -64,7 +64,7 @@ fn stands(world: &World) -> bool {
 }
 
 #[test]
-fn light_is_where_the_plan_wants_it_2_s_after_a_late_command() {
+fn light_returns_to_the_plan_within_2_s_of_a_late_command() {
     let (mut changed, mut restored) = (0, 0);
     for seed in 0..cases(300, 20_000) {
         let mut world = world(seed);
@@ -104,7 +104,7 @@ fn light_is_where_the_plan_wants_it_2_s_after_a_late_command() {
 }
 
 #[test]
-fn what_a_person_moves_stays_moved() {
+fn keeps_positions_that_an_operator_changed() {
     let (ours, late) = ((3, 103), Micros::from_secs(5));
     let cases = [
         (ours.0, None, late),

@@ -270,25 +270,25 @@ fn is_linearizable(runs: u32, turns: u32, kills: u32) {
 }
 
 #[test]
-fn one_order_of_requests_explains_every_answer() {
+fn client_histories_are_linearizable() {
     is_linearizable(3, 25, 0);
 }
 
 #[test]
-fn one_order_explains_every_answer_also_of_a_daemon_that_is_killed() {
+fn client_histories_are_linearizable_across_kills() {
     is_linearizable(3, 25, 3);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_a_hundred_histories() {
+fn nightly_a_hundred_client_histories_are_linearizable() {
     is_linearizable(50, 40, 0);
     is_linearizable(50, 40, 6);
 }
 
 /// Each kind of wrong answer is found if inserted by hand.
 #[test]
-fn an_answer_that_no_order_explains_is_found() {
+fn checker_detects_answers_without_a_linear_order() {
     let line = |sent, answered, did| Line { sent, answered, did };
     let apply = |id, expected, got| Did::Apply { id, digest: id, expected, confirm: false, got };
     let read = |version, open| Did::Read { version, open, pending: None };

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const INSIDE: &str = "LIGHTLOOM_INSIDE_NAMESPACE";
 
 #[test]
-fn random_plans_are_in_the_kernel_as_ip_and_tc_see_it() {
+fn kernel_state_matches_random_plans() {
     if std::env::var_os(INSIDE).is_some() {
         return;
     }

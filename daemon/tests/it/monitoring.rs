@@ -43,7 +43,7 @@ fn served() -> String {
 }
 
 #[test]
-fn rules_and_dashboard_speak_of_metrics_that_are_served() {
+fn rules_and_dashboard_use_only_served_metrics() {
     let served = named(&served());
     for file in [RULES, DASHBOARD] {
         let text = std::fs::read_to_string(file).unwrap();
@@ -56,7 +56,7 @@ fn rules_and_dashboard_speak_of_metrics_that_are_served() {
 }
 
 #[test]
-fn what_is_watched_is_served_with_its_values_and_forgotten_when_it_is_over() {
+fn serves_watched_values_and_drops_resolved_ones() {
     let text = served();
     for line in [
         "lightloomd_port_power_dbm{device=\"n0/b0\",slot=\"0\"} -2.5",
@@ -75,7 +75,7 @@ fn what_is_watched_is_served_with_its_values_and_forgotten_when_it_is_over() {
 }
 
 #[test]
-fn every_rule_has_a_severity_a_summary_and_an_action() {
+fn every_alert_rule_has_severity_summary_and_action() {
     let text = std::fs::read_to_string(RULES).unwrap();
     let count =
         |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();

@@ -9,7 +9,7 @@ use lightloom_daemon::view;
 use serde_json::Value;
 
 #[test]
-fn the_committed_document_is_what_the_api_says() {
+fn committed_openapi_document_is_current() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
     let now = lightloom_daemon::api::openapi();
     if std::env::var_os("LIGHTLOOM_BLESS").is_some() {
@@ -25,7 +25,7 @@ fn the_committed_document_is_what_the_api_says() {
 /// Every response has a description and a schema, as the specification requires, and every answer
 /// of the controller is in the document.
 #[test]
-fn every_response_has_a_meaning_and_a_body() {
+fn every_response_has_a_description_and_a_schema() {
     let document: Value = serde_json::from_str(&lightloom_daemon::api::openapi()).unwrap();
     let mut seen = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -76,7 +76,7 @@ fn every_response_has_a_meaning_and_a_body() {
 
 /// The specification's own validator accepts the document.
 #[test]
-fn the_specification_s_validator_accepts_the_document() {
+fn openapi_validator_accepts_the_document() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
     match std::process::Command::new("openapi-spec-validator").arg(file).output() {
         Ok(output) => {

@@ -50,7 +50,7 @@ fn positions(reached: Option<Reached>) -> Option<Observation> {
 }
 
 #[test]
-fn whole_replies_are_understood_in_pieces_of_any_size() {
+fn parses_replies_split_at_any_size() {
     for cut in 1..40 {
         let scpi = observed(Scpi::new(false), &SCPI_HELLO, b"(@1,2),(@9,10)\r\n", cut);
         let tl1 = observed(Tl1::new("u", "p", false), &TL1_HELLO, TL1_PATCHES, cut);
@@ -69,7 +69,7 @@ fn whole_replies_are_understood_in_pieces_of_any_size() {
 
 /// Proof 7 of the TL1 grammar: messages between command and reply, and replies of every kind.
 #[test]
-fn tl1_is_matched_by_ctag_and_denials_differ() {
+fn matches_tl1_replies_by_ctag_and_distinguishes_denials() {
     let auto = b"\r\n\n   ( nil ) 24-09-01 12:00:00\r\n*C 17 REPT ALM EQPT\r\n   \"PORT 3\"\r\n;";
     let ack = b"IP 4\r\n<";
     let wrong = b"\r\n\n   X 24-09-01 12:00:00\r\nM  999 COMPLD\r\n   \"5,13\"\r\n;";
@@ -94,7 +94,7 @@ fn tl1_is_matched_by_ctag_and_denials_differ() {
 }
 
 #[test]
-fn scpi_positions_that_contradict_themselves_are_not_believed() {
+fn rejects_contradictory_scpi_positions() {
     for wrong in [
         "(@1,1),(@9,10)",
         "(@1,2),(@9,9)",
@@ -115,7 +115,7 @@ fn scpi_positions_that_contradict_themselves_are_not_believed() {
 }
 
 #[test]
-fn a_reply_without_an_end_is_bounded() {
+fn bounds_a_reply_without_an_end() {
     let endless = vec![b'7'; INPUT_BYTES_MAX + 2];
     let reached = observed(Scpi::new(false), &SCPI_HELLO, &endless, 4096);
     assert!(matches!(reached, Some(Reached::Lost(_))));
@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..400), cut in 1..64_usize) {
+    fn parsers_survive_arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..400), cut in 1..64_usize) {
         observed(Scpi::new(true), &[], &bytes, cut);
         observed(Scpi::new(true), &SCPI_HELLO, &bytes, cut);
         observed(Tl1::new("u", "p", true), &TL1_HELLO, &bytes, cut);
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn nearly_right_replies_never_make_a_position_of_two_slots(
+    fn damaged_replies_never_map_two_slots_to_one_position(
         scpi in damaged(b"(@1,2,3),(@9,10,11)\n"), tl1 in damaged(TL1_PATCHES), cut in 1..16_usize,
     ) {
         let scpi = positions(observed(Scpi::new(false), &SCPI_HELLO, &scpi, cut));

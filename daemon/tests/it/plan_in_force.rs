@@ -309,13 +309,13 @@ proptest! {
         ..ProptestConfig::default()
     })]
     #[test]
-    fn the_plan_in_force_is_what_a_naive_model_says(steps in prop::collection::vec(step(), 1..40)) {
+    fn plan_in_force_matches_a_naive_model(steps in prop::collection::vec(step(), 1..40)) {
         follows_the_model(&steps);
     }
 }
 
 #[test]
-fn the_steps_reach_every_cause() {
+fn model_steps_cover_every_cause() {
     let circuits = |device| Step::Circuits { device, position: 2, confirm: false };
     let steps = [
         Step::Plan { plan: 0, position: 1, confirm: false },
@@ -333,7 +333,7 @@ fn the_steps_reach_every_cause() {
 
 /// A plan stays in force if circuits outside it are undone and made again.
 #[test]
-fn circuits_beside_a_plan_that_are_undone_and_made_again_leave_it_in_force() {
+fn circuits_outside_a_plan_leave_it_in_force() {
     let circuits = |confirm| Step::Circuits { device: 4, position: 2, confirm };
     let plan = Step::Plan { plan: 0, position: 1, confirm: false };
     for (confirm, undo) in

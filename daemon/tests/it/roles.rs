@@ -212,7 +212,7 @@ fn on_a_runtime(test: impl Future<Output = ()>) {
 
 /// The matrix has every verb of the published API.
 #[test]
-fn s10_the_matrix_is_whole() {
+fn s10_role_matrix_covers_every_api_verb() {
     let document: serde_json::Value = serde_json::from_str(&api::openapi()).unwrap();
     let mut verbs = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -231,7 +231,7 @@ fn s10_the_matrix_is_whole() {
 }
 
 #[test]
-fn s10_no_verb_without_its_role_and_every_attempt_on_the_record() {
+fn s10_every_verb_requires_its_role_and_is_audited() {
     on_a_runtime(async {
         let door = Door::open().await;
         let (mut asked, mut changes, mut forbidden) = (0, 0, 0);
@@ -259,7 +259,7 @@ fn s10_no_verb_without_its_role_and_every_attempt_on_the_record() {
 
 /// No path leads out of the API or around a role.
 #[test]
-fn s10_no_path_leads_anywhere_else() {
+fn s10_no_path_bypasses_the_roles() {
     const PATHS: [&str; 10] = [
         "/../../etc/passwd",
         "/v1/../../etc/passwd",
@@ -289,7 +289,7 @@ fn s10_no_path_leads_anywhere_else() {
 
 /// Repeating another client's request changes nothing; repeating one's own acts once.
 #[test]
-fn s10_a_replayed_request_acts_once_and_needs_its_role() {
+fn s10_replayed_request_acts_once_and_requires_its_role() {
     on_a_runtime(async {
         let door = Door::open().await;
         let request = r#"{"request_id": "the same", "devices": []}"#;
@@ -319,7 +319,7 @@ async fn until_closed(stream: &mut (impl AsyncReadExt + Unpin), since: Instant) 
 /// S9: clients that connect and send nothing, stop in the handshake, send one byte at a time, or
 /// vanish are disconnected, and others are answered.
 #[test]
-fn s9_who_says_nothing_is_shown_out_and_others_are_answered() {
+fn s9_disconnects_silent_clients_and_serves_others() {
     on_a_runtime(async {
         let door = Door::open().await;
         let (port, name) = (door.port, ServerName::try_from("localhost").unwrap());

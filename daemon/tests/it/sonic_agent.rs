@@ -203,7 +203,7 @@ fn applied(end: &StepEnd) -> bool {
 }
 
 #[tokio::test]
-async fn a_circuit_that_is_tuning_is_not_committed() {
+async fn does_not_commit_a_circuit_while_it_tunes() {
     let Some(redis) = Redis::start(&[]) else { return };
     for is_image in [false, true] {
         Raw::to(&redis).say("FLUSHALL");
@@ -229,7 +229,7 @@ async fn a_circuit_that_is_tuning_is_not_committed() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_undone_takes_the_configuration_back_and_lights_nothing_later() {
+async fn undo_removes_the_configuration_and_lights_nothing_later() {
     let Some(redis) = Redis::start(&[]) else { return };
     for is_image in [false, true] {
         let mut raw = Raw::to(&redis);
@@ -256,7 +256,7 @@ async fn a_change_that_is_undone_takes_the_configuration_back_and_lights_nothing
 }
 
 #[tokio::test]
-async fn a_side_that_has_failed_ends_the_change_at_once_and_is_taken_back() {
+async fn failed_side_ends_the_change_immediately_and_is_undone() {
     let Some(redis) = Redis::start(&[]) else { return };
     let mut raw = Raw::to(&redis);
     let _agent = Agent::start(&redis, Kind { ends: "failed", ..USUAL });
@@ -272,7 +272,7 @@ async fn a_side_that_has_failed_ends_the_change_at_once_and_is_taken_back() {
 }
 
 #[tokio::test]
-async fn circuits_that_only_one_of_the_databases_has_are_seen() {
+async fn reads_circuits_present_in_only_one_database() {
     let Some(redis) = Redis::start(&[]) else { return };
     let (mut raw, mut driver) = (Raw::to(&redis), driver(&redis).await);
     raw.say("SELECT 4");
@@ -286,7 +286,7 @@ async fn circuits_that_only_one_of_the_databases_has_are_seen() {
 }
 
 #[tokio::test]
-async fn ports_on_modules_are_numbered_in_their_order() {
+async fn numbers_module_ports_in_order() {
     let Some(redis) = Redis::start(&[]) else { return };
     let _agent = Agent::start(&redis, USUAL);
     let mut raw = Raw::to(&redis);
@@ -311,7 +311,7 @@ async fn ports_on_modules_are_numbered_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_blocked_and_a_switch_of_packets_are_refused() {
+async fn refuses_blocked_ports_and_packet_switches() {
     let Some(redis) = Redis::start(&[]) else { return };
     let (mut raw, mut driver) = (Raw::to(&redis), driver(&redis).await);
     raw.say("SELECT 4");

@@ -40,7 +40,7 @@ fn moves(before: impl Fn(u32) -> u32, after: impl Fn(u32) -> u32) -> Vec<Move> {
 }
 
 #[tokio::test]
-async fn three_hundred_and_twenty_circuits_are_one_transaction_of_redis() {
+async fn sets_320_circuits_in_one_redis_transaction() {
     let Some(redis) = Redis::start(&[]) else { return };
     let mut driver = driver(&redis, None);
     assert_eq!(driver.connect().await, Ok("SONiC database".into()));
@@ -62,7 +62,7 @@ async fn three_hundred_and_twenty_circuits_are_one_transaction_of_redis() {
 }
 
 #[tokio::test]
-async fn only_the_session_that_holds_the_claim_changes_circuits() {
+async fn only_the_claiming_session_changes_circuits() {
     let Some(redis) = Redis::start(&[]) else { return };
     let claiming = |owner: &str| {
         let dialect = Sonic::new(ReadFrom::Config, None).claiming(owner, 7);
@@ -93,7 +93,7 @@ async fn only_the_session_that_holds_the_claim_changes_circuits() {
 
 /// Sent by hand like a session that watched the claim and sends a late `EXEC`.
 #[tokio::test]
-async fn a_transaction_that_arrives_after_its_session_was_given_up_changes_nothing() {
+async fn late_transaction_of_an_abandoned_session_changes_nothing() {
     use std::io::{Read, Write};
     let Some(redis) = Redis::start(&[]) else { return };
     let claiming = || {
@@ -120,7 +120,7 @@ async fn a_transaction_that_arrives_after_its_session_was_given_up_changes_nothi
 }
 
 #[tokio::test]
-async fn what_redis_refuses_changes_nothing() {
+async fn redis_refusal_changes_nothing() {
     let Some(redis) = Redis::start(&["--requirepass", "light", "--min-replicas-to-write", "1"])
     else {
         return;

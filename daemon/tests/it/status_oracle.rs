@@ -322,7 +322,7 @@ fn mistakes(week: &Week) -> Vec<String> {
 }
 
 #[test]
-fn a_status_says_what_is_so_and_nothing_else() {
+fn status_matches_the_oracle() {
     let (mut well, mut differing, mut wrong) = (0, 0, Vec::new());
     for seed in 0..cases(12, 1_000) {
         let mut week = Week::begin(seed);
@@ -340,7 +340,7 @@ fn a_status_says_what_is_so_and_nothing_else() {
 /// Every node of a group closes a ring edge inside itself by a loopback. If one loopback is
 /// missing, the job's ring is open.
 #[test]
-fn an_open_ring_is_never_well() {
+fn open_ring_is_never_reported_as_healthy() {
     let mut week = Week::planned(7);
     let closes = week.status().0.loopbacks[0].bundle.clone();
     let device = DeviceName::from(closes.as_str());
@@ -360,7 +360,7 @@ fn an_open_ring_is_never_well() {
 }
 
 #[test]
-fn silence_of_two_devices_says_nothing_of_the_others() {
+fn two_unreachable_devices_do_not_affect_others_in_status() {
     let mut week = Week::begin(3);
     for device in week.all().iter().take(2) {
         week.loses_power(device);
@@ -493,7 +493,7 @@ fn leads_nowhere(week: &mut Week) -> Option<String> {
 
 /// Power is restored first; then the commands are run.
 #[test]
-fn the_named_commands_lead_to_all_is_well() {
+fn suggested_commands_restore_a_healthy_status() {
     let mut wrong = Vec::new();
     for seed in 0..cases(12, 1_000) {
         let mut week = Week::begin(1_000 + seed);

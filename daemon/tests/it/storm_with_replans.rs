@@ -478,7 +478,7 @@ fn storm(seed: u64, hours: u64) -> Counts {
 
 /// S16: the shipping policy with replans; `LIGHTLOOM_STORM_SEEDS` sets the number of seeds.
 #[test]
-fn s16_a_storm_over_a_ring_with_replans() {
+fn s16_storm_over_a_ring_with_replans() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("LIGHTLOOM_SEED") {
         Some(seed) => seed..seed + 1,

@@ -15,7 +15,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn systemd_hears_that_it_is_ready_alive_and_stopping() {
+fn systemd_receives_ready_watchdog_and_stopping() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     std::fs::write(at("daemon.yaml"), format!("state_dir: {}\n", folder.path().display())).unwrap();

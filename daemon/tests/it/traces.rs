@@ -63,7 +63,7 @@ fn spans(bodies: &Mutex<Vec<Value>>) -> Vec<Value> {
 }
 
 #[test]
-fn a_change_is_one_trace_under_the_client_that_asked_for_it() {
+fn change_is_traced_under_the_requesting_client() {
     let (switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     daemon.kill();
@@ -136,7 +136,7 @@ fn a_change_is_one_trace_under_the_client_that_asked_for_it() {
 
 /// Changes never wait for a collector.
 #[test]
-fn a_collector_that_is_away_holds_nothing_up_and_what_it_misses_is_counted() {
+fn absent_collector_delays_nothing_and_lost_spans_are_counted() {
     let (_switch, port) = Switch::serve();
     let mut daemon = Daemon::start(port);
     daemon.kill();

@@ -41,7 +41,7 @@ fn unconfirmed(seed: u64, dead_for_s: u64) -> World {
 }
 
 #[test]
-fn an_unconfirmed_change_is_undone_but_for_a_dead_device_which_follows_when_it_is_back() {
+fn expired_change_is_undone_now_and_on_failed_devices_later() {
     for seed in 0..20 {
         let mut world = unconfirmed(seed, 120);
         world.run_for(seconds(70));
@@ -72,7 +72,7 @@ fn an_unconfirmed_change_is_undone_but_for_a_dead_device_which_follows_when_it_i
 }
 
 #[test]
-fn a_dead_device_that_comes_back_elsewhere_is_left_to_a_person() {
+fn failed_device_found_elsewhere_is_left_to_the_operator() {
     let mut world = unconfirmed(1, 120);
     world.run_for(seconds(70));
     let model = world.devices.get_mut(&module(2)).unwrap();
@@ -91,7 +91,7 @@ fn a_dead_device_that_comes_back_elsewhere_is_left_to_a_person() {
 }
 
 #[test]
-fn a_rollback_does_what_it_can_without_a_dead_device() {
+fn rollback_proceeds_without_a_failed_device() {
     let mut world = two_fibres_reported(3);
     let away = paths(&[(0, 15), (1, 15), (2, 15), (3, 15)]);
     world.ask(Micros::default(), "alice", "away", Request::Apply(away));
@@ -138,7 +138,7 @@ fn dark(world: &World) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_fault_is_bypassed_while_a_change_waits_and_stays_bypassed_when_that_is_undone() {
+fn bypass_during_a_pending_change_survives_its_undo() {
     for seed in 0..20 {
         let mut world = cut_while_unconfirmed(seed);
         if seed % 2 == 0 {
@@ -156,7 +156,7 @@ fn a_fault_is_bypassed_while_a_change_waits_and_stays_bypassed_when_that_is_undo
 }
 
 #[test]
-fn a_confirm_after_a_bypass_confirms_what_waited_and_nothing_else() {
+fn confirm_after_a_bypass_confirms_only_the_pending_change() {
     let mut world = cut_while_unconfirmed(1);
     let mut planned = paths(&[(2, 1)]);
     planned.version = Some(1);
@@ -182,7 +182,7 @@ fn a_confirm_after_a_bypass_confirms_what_waited_and_nothing_else() {
 /// A bypass that is rolled back counts once, however often it is tried and also after a restart.
 /// A bypass that stays in force counts each time.
 #[test]
-fn a_bypass_that_is_rolled_back_counts_once_among_the_changes_of_an_hour() {
+fn rolled_back_bypass_counts_once_against_the_hourly_limit() {
     let mut world = two_fibres(1);
     // Its light is weak everywhere, so other paths are no better.
     world.faults_of.insert(module(1), Faults { weak: 1.0, ..Faults::default() });
@@ -205,7 +205,7 @@ fn a_bypass_that_is_rolled_back_counts_once_among_the_changes_of_an_hour() {
 
 /// Suggestions for a device that needs an operator are accepted, and other actions are refused.
 #[test]
-fn only_what_would_be_accepted_is_suggested() {
+fn suggests_only_acceptable_actions() {
     let adopts = |world: &mut World, id: &str| {
         let adopt = Request::Adopt(vec![module(2)].into());
         let mut asked = world.controller().unwrap().clone();
@@ -263,7 +263,7 @@ fn killed_beside_a_dead_device(recovery: Recovery, point: u64) -> World {
 }
 
 #[test]
-fn a_recovery_beside_a_dead_device_is_over_within_twice_its_deadline() {
+fn recovery_next_to_a_failed_device_ends_within_twice_its_deadline() {
     let (mut interrupted, mut longest) = (0, 0);
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
         for point in 1..=40 {
@@ -312,7 +312,7 @@ fn a_recovery_beside_a_dead_device_is_over_within_twice_its_deadline() {
 /// A module that misses one answer is not dead, even if another module of the node has long been
 /// dead and could not be bypassed yet.
 #[test]
-fn a_module_that_misses_one_answer_beside_a_dead_one_is_not_bypassed() {
+fn single_missed_answer_next_to_a_failed_module_is_not_bypassed() {
     for seed in 0..40 {
         let mut world = two_fibres(seed);
         world.faults_of.insert(module(1), Faults { refuse: 1.0, ..Faults::default() });

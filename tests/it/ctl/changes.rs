@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn an_apply_that_waits_for_its_confirm_says_until_when_and_what_to_type() {
+fn apply_awaiting_confirm_shows_deadline_and_command() {
     let folder = tempfile::tempdir().unwrap();
     let past = json!({
         "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
@@ -31,7 +31,7 @@ fn an_apply_that_waits_for_its_confirm_says_until_when_and_what_to_type() {
 }
 
 #[test]
-fn a_transaction_that_did_not_commit_says_what_to_do() {
+fn uncommitted_transaction_shows_the_next_step() {
     let folder = tempfile::tempdir().unwrap();
     let past = json!({
         "txn": 9, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
@@ -52,7 +52,7 @@ fn a_transaction_that_did_not_commit_says_what_to_do() {
 }
 
 #[test]
-fn an_apply_that_cuts_light_is_refused_until_that_is_said() {
+fn apply_that_cuts_light_requires_an_option() {
     let folder = tempfile::tempdir().unwrap();
     let cut = |circuit: &str, cuts_light: bool| json!({"device": "ocs0", "slot": 1, "from": 9, "to": 10, "goes_dark": circuit, "cuts_light": cuts_light});
     let moves = json!([cut("ocs0 1-9", true), cut("ocs0 1-9", true), cut("ocs0 2-10", false)]);
@@ -88,7 +88,7 @@ fn preview(moves: Value) -> Value {
 }
 
 #[test]
-fn parts_are_named_with_commas_or_spaces_and_a_bypass_is_shown_before_it_is_made() {
+fn accepts_part_lists_and_previews_a_bypass() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::plays(folder.path(), &[("/v1/faults/diff", 200, preview(json!([])))]);
     for parts in [
@@ -113,7 +113,7 @@ fn parts_are_named_with_commas_or_spaces_and_a_bypass_is_shown_before_it_is_made
 }
 
 #[test]
-fn a_rollback_is_shown_before_it_is_made() {
+fn previews_a_rollback() {
     let folder = tempfile::tempdir().unwrap();
     let one = json!({
         "device": "n1/b0", "slot": 0, "from": 15, "to": 1, "wave": 1, "domain": "n1",
@@ -161,7 +161,7 @@ fn a_rollback_is_shown_before_it_is_made() {
 }
 
 #[test]
-fn a_plan_that_was_let_through_says_which_broken_parts_it_forgot() {
+fn accepted_plan_lists_the_failed_parts_it_uses() {
     let folder = tempfile::tempdir().unwrap();
     let past = json!({
         "txn": 3, "actor": "uid:0", "cause": "apply", "plan_sha256": "", "unix_ms": 0,
@@ -180,7 +180,7 @@ fn a_plan_that_was_let_through_says_which_broken_parts_it_forgot() {
 }
 
 #[test]
-fn one_dead_node_is_repaired_with_one_command() {
+fn one_command_repairs_a_failed_node() {
     let folder = tempfile::tempdir().unwrap();
     let part = |name: &str, bypassed: bool| json!({"part": name, "why": "", "bypassed": bypassed});
     let broken = |parts: &[&str], bypassed: bool| {
@@ -209,7 +209,7 @@ fn one_dead_node_is_repaired_with_one_command() {
 
 /// Simulates a daemon that rejects the first connections, is busy for the next, and then answers.
 #[test]
-fn a_request_that_finds_no_place_or_no_room_is_sent_again_under_its_id() {
+fn request_is_repeated_with_its_id_when_the_daemon_is_busy() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("lightloomd.sock");
     let listener = UnixListener::bind(&socket).unwrap();

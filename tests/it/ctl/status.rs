@@ -5,7 +5,7 @@ use super::*;
 
 /// A daemon without devices is not healthy: its file names no device yet.
 #[test]
-fn a_daemon_without_devices_is_not_well() {
+fn daemon_without_devices_is_not_healthy() {
     let folder = tempfile::tempdir().unwrap();
     let idle = status(json!({"devices": [], "circuits": []}));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, idle)]);
@@ -15,7 +15,7 @@ fn a_daemon_without_devices_is_not_well() {
 }
 
 #[test]
-fn a_status_says_what_is_wrong_first_and_what_to_type() {
+fn status_shows_problems_first_and_commands_to_run() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
     let (code, shown, _) = run(&daemon, &["status"]);
@@ -83,7 +83,7 @@ fn a_status_says_what_is_wrong_first_and_what_to_type() {
 }
 
 #[test]
-fn no_drift_is_said_only_of_what_was_read() {
+fn no_drift_is_reported_only_for_devices_that_were_read() {
     let folder = tempfile::tempdir().unwrap();
     let report = json!({"slots": [], "complete": true, "unseen": [], "journal_damage": null});
     let daemon = Daemon::plays(folder.path(), &[("/v1/drift", 200, report)]);
@@ -121,7 +121,7 @@ fn no_drift_is_said_only_of_what_was_read() {
 }
 
 #[test]
-fn another_controller_is_never_well() {
+fn another_controller_is_never_healthy() {
     let folder = tempfile::tempdir().unwrap();
     let contended = json!([{
         "device": "ocs0", "times": 3, "first_unix_ms": 1, "last_unix_ms": 3_600_000, "stopped": true,
@@ -139,7 +139,7 @@ fn another_controller_is_never_well() {
 }
 
 #[test]
-fn crossed_cables_are_never_well() {
+fn crossed_cables_are_never_healthy() {
     let folder = tempfile::tempdir().unwrap();
     let end = |end: &str, lit_by: &str, should_be: &str| json!({"end": end, "lit_by": lit_by, "should_be": should_be});
     let crossed =
@@ -170,7 +170,7 @@ fn crossed_cables_are_never_well() {
 }
 
 #[test]
-fn fewer_circuits_than_were_applied_are_shown_with_the_command_for_the_rest() {
+fn missing_circuits_are_shown_with_the_command_to_restore_them() {
     let folder = tempfile::tempdir().unwrap();
     let fewer = |explained: bool| {
         let applied = json!({"plan_sha256": "fedc", "circuits": 2, "explained": explained});
@@ -191,7 +191,7 @@ fn fewer_circuits_than_were_applied_are_shown_with_the_command_for_the_rest() {
 }
 
 #[test]
-fn a_broken_part_that_no_plan_goes_around_is_shown_as_such() {
+fn shows_failed_parts_that_no_plan_bypasses() {
     let folder = tempfile::tempdir().unwrap();
     let lit =
         json!({"part": "n9", "since_unix_ms": null, "why": "reported by uid:0", "bypassed": false});
@@ -214,7 +214,7 @@ fn a_broken_part_that_no_plan_goes_around_is_shown_as_such() {
 }
 
 #[test]
-fn circuits_of_the_plan_that_do_not_stand_are_never_well_and_neither_is_no_plan() {
+fn dark_planned_circuits_and_a_missing_plan_are_never_healthy() {
     let folder = tempfile::tempdir().unwrap();
     let dark = json!({
         "standing": 23, "circuits": 24, "ends": ["n3/b0.1"],
@@ -246,7 +246,7 @@ fn circuits_of_the_plan_that_do_not_stand_are_never_well_and_neither_is_no_plan(
 }
 
 #[test]
-fn without_a_journal_nothing_is_offered_that_would_be_refused() {
+fn suggests_no_refused_commands_without_a_journal() {
     let folder = tempfile::tempdir().unwrap();
     let open = json!({
         "txn": 3, "actor": "uid:0", "cause": "apply", "summary": "apply of plan 4a28", "undoes": null,
@@ -265,7 +265,7 @@ fn without_a_journal_nothing_is_offered_that_would_be_refused() {
 }
 
 #[test]
-fn an_audit_log_that_cannot_be_written_is_not_all_well() {
+fn unwritable_audit_log_is_not_healthy() {
     let folder = tempfile::tempdir().unwrap();
     let full = status(json!({"audit_failure": "No space left on device"}));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, full)]);
@@ -276,7 +276,7 @@ fn an_audit_log_that_cannot_be_written_is_not_all_well() {
 }
 
 #[test]
-fn an_undo_on_its_way_comes_first_and_says_what_it_undoes_and_whom_it_waits_for() {
+fn undo_in_progress_is_shown_first_with_its_waits() {
     let folder = tempfile::tempdir().unwrap();
     let open = json!({
         "txn": 3, "actor": "policy:confirm-timeout", "cause": "2 was not confirmed in time", "kind": "confirm-timeout", "undoes": 2,

@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn a_socket_of_another_program_is_named_at_once_with_what_to_type() {
+fn names_a_socket_of_another_program_and_the_command_to_type() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("other");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -40,7 +40,7 @@ fn a_socket_of_another_program_is_named_at_once_with_what_to_type() {
 }
 
 #[test]
-fn no_usage_line_shows_the_socket_as_if_it_had_to_be_typed() {
+fn usage_lines_omit_the_socket_option() {
     let typed = |words: &[&str]| {
         let mut command = Command::new(programs::lightloom());
         command.arg("ctl").args(words).env("LIGHTLOOM_SOCKET", "/nowhere/lightloomd.sock");
@@ -84,7 +84,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_watch_outlives_the_daemon() {
+fn watch_survives_a_daemon_restart() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
     let file = |name: &str| folder.path().join(name);
@@ -108,7 +108,7 @@ fn a_watch_outlives_the_daemon() {
 }
 
 #[test]
-fn a_wait_says_what_it_waits_for_and_ends_in_time() {
+fn wait_shows_its_reason_and_ends_in_time() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("absent.sock");
     let output = ctl(&nowhere, &["wait", "--for", "1500ms"]).output().unwrap();

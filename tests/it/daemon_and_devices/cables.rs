@@ -53,7 +53,7 @@ fn crossed_cables_fail_qualification_and_name_both_neighbours() {
 /// Two cables of a ring at rest are swapped: nothing moves, there is light everywhere, and all four
 /// ends report the wrong neighbour.
 #[test]
-fn cables_crossed_at_rest_are_reported_and_no_part_is_blamed() {
+fn crossed_cables_at_rest_are_reported_without_blaming_a_part() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -96,7 +96,7 @@ fn cables_crossed_at_rest_are_reported_and_no_part_is_blamed() {
 /// Crossed with a fibre selected by only one end: one end is dark, and the other reports whose
 /// light it receives. This is not a dark fibre.
 #[test]
-fn an_end_that_is_dark_for_crossed_cables_is_reported_with_that_cause() {
+fn dark_end_of_crossed_cables_is_reported_with_its_cause() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -125,7 +125,7 @@ fn an_end_that_is_dark_for_crossed_cables_is_reported_with_that_cause() {
 }
 
 #[test]
-fn garbage_on_a_line_is_counted_and_survived() {
+fn counts_and_survives_garbage_on_a_line() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -151,7 +151,7 @@ fn garbage_on_a_line_is_counted_and_survived() {
 }
 
 #[test]
-fn a_circuit_that_another_client_makes_is_seen_within_one_poll() {
+fn sees_a_circuit_of_another_client_within_one_poll() {
     let folder = tempfile::tempdir().unwrap();
     let list = "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0', \
                 tl1: '127.0.0.1:0', switching: 5ms}\n";
@@ -190,7 +190,7 @@ fn a_circuit_that_another_client_makes_is_seen_within_one_poll() {
 }
 
 #[test]
-fn who_waits_for_a_change_does_not_wake_himself_by_looking() {
+fn waiting_for_a_change_does_not_wake_on_own_reads() {
     let folder = tempfile::tempdir().unwrap();
     let list = "switches:\n  - {name: ocs0, ingress: 8, egress: 8, scpi: '127.0.0.1:0'}\n";
     let (_switch, at) = Modules::of_list(list, &folder.path().join("links"));
@@ -212,7 +212,7 @@ fn who_waits_for_a_change_does_not_wake_himself_by_looking() {
 /// One module under two names, as with a host listed twice: the second name is unreachable with a
 /// reference to the first, and its light does not move. Once the first is gone, the second is used.
 #[test]
-fn a_module_that_answers_under_two_names_is_moved_under_one() {
+fn module_with_two_names_moves_under_one() {
     let folder = tempfile::tempdir().unwrap();
     let links = |name: &str| folder.path().join(name);
     let first = Modules::serve(1, 1, &links("first"));

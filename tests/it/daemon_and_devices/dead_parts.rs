@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn a_node_without_power_is_bypassed_without_a_report() {
+fn bypasses_a_node_without_power_without_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -45,7 +45,7 @@ fn a_node_without_power_is_bypassed_without_a_report() {
 /// Failures on one node are handled together: whichever neighbour is read first, a single change
 /// suffices.
 #[test]
-fn both_bundles_of_a_dead_node_are_bypassed_by_one_change() {
+fn bypasses_both_bundles_of_a_failed_node_in_one_change() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -79,7 +79,7 @@ fn both_bundles_of_a_dead_node_are_bypassed_by_one_change() {
 }
 
 #[test]
-fn a_fibre_without_light_between_modules_that_are_well_is_bypassed() {
+fn bypasses_a_dark_fibre_between_healthy_modules() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -94,7 +94,7 @@ fn a_fibre_without_light_between_modules_that_are_well_is_bypassed() {
 }
 
 #[test]
-fn with_the_policy_to_report_a_dark_fibre_is_shown_and_stays() {
+fn report_policy_shows_a_dark_fibre_and_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -116,7 +116,7 @@ fn with_the_policy_to_report_a_dark_fibre_is_shown_and_stays() {
 
 /// A module fails, is reported and bypassed, which explains the ends that miss its light.
 #[test]
-fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_reported_again() {
+fn fibre_of_a_known_failed_part_is_not_reported_again() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -151,7 +151,7 @@ fn a_fibre_of_a_part_that_is_known_to_be_broken_is_not_reported_again() {
 
 /// A node fails while a plan awaits a confirmation that does not arrive.
 #[test]
-fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_undone() {
+fn node_bypassed_during_a_pending_plan_stays_bypassed_after_undo() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -192,7 +192,7 @@ fn a_dead_node_is_bypassed_while_a_plan_waits_and_stays_bypassed_when_that_is_un
 
 /// A node fails, and a module that its bypass must move reports success without moving.
 #[test]
-fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
+fn bypasses_a_lying_module_next_to_a_failed_node() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -239,7 +239,7 @@ fn a_module_that_lies_beside_a_dead_node_is_gone_around_too() {
 
 /// A plan that uses a node bypassed by the daemon: mode safe names the node and says what to do.
 #[test]
-fn a_plan_that_forgets_a_broken_part_is_refused_in_mode_safe() {
+fn safe_mode_refuses_a_plan_through_a_failed_part() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {

@@ -6,7 +6,7 @@ use super::*;
 /// Repairs move no job's ring: where faults have separated rings, fewer circuits have light than
 /// were applied.
 #[test]
-fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_reported() {
+fn circuits_missing_from_the_applied_plan_are_reported_after_repairs() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = Modules::serve(32, 2, &folder.path().join("links"));
     on_a_runtime(async {
@@ -47,7 +47,7 @@ fn after_repairs_the_circuits_that_are_missing_from_the_applied_plan_are_reporte
 /// A module lost its position and was adopted there: nothing drifts, but a circuit of the plan is
 /// dark.
 #[test]
-fn a_circuit_of_the_plan_that_was_adopted_away_is_reported_and_lit_again() {
+fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -101,7 +101,7 @@ fn a_circuit_of_the_plan_that_was_adopted_away_is_reported_and_lit_again() {
 /// A change past its deadline is being undone while one of its modules is unreachable: no
 /// confirmation is requested any more.
 #[test]
-fn an_undo_that_waits_for_a_silent_module_is_shown_instead_of_the_confirm() {
+fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -169,7 +169,7 @@ fn a_pair_whose_repair_leaves_fewer_circuits(
 
 /// A plan made around parts that are repaired later is not a target for a rollback.
 #[test]
-fn applying_again_never_takes_for_broken_what_was_repaired_since() {
+fn applying_again_treats_repaired_parts_as_healthy() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = Modules::serve(32, 2, &folder.path().join("links"));
     on_a_runtime(async {
@@ -199,7 +199,7 @@ fn applying_again_never_takes_for_broken_what_was_repaired_since() {
 
 /// A fault reported after a change remains known when the change is undone.
 #[test]
-fn a_rollback_goes_around_what_was_found_broken_since() {
+fn rollback_bypasses_faults_found_since() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -246,7 +246,7 @@ fn a_rollback_goes_around_what_was_found_broken_since() {
 
 /// Without an earlier plan no bypass exists, so light on a failed part is refused.
 #[test]
-fn a_rollback_that_would_light_a_broken_part_is_refused() {
+fn rejects_a_rollback_that_would_light_a_failed_part() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
@@ -289,7 +289,7 @@ fn a_rollback_that_would_light_a_broken_part_is_refused() {
 }
 
 #[test]
-fn plans_are_kept_in_the_journal_and_files_of_earlier_versions_go() {
+fn journal_keeps_plans_and_old_plan_files_are_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let _modules = ring(&folder.path().join("links"));
     let state = folder.path().join("state");

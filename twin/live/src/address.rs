@@ -76,7 +76,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_port_has_an_address_and_a_hardware_address_of_its_own() {
+    fn every_port_has_unique_ip_and_hardware_addresses() {
         let ports = (0..700).flat_map(|node| (0..4).map(move |bundle| port(node, bundle)));
         let nodes = (0..700).flat_map(|node| [dcn(node), light(node)]);
         let all: Vec<_> = ports.chain(nodes).collect();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_name_every_network() {
+    fn hosts_file_names_every_network() {
         let text = hosts(2, 2);
         assert!(
             text.contains("10.64.0.2 n1\n10.81.0.2 n1-light\n10.65.0.2 n1-b0\n10.66.0.2 n1-b1\n"),

@@ -246,14 +246,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_start_too() {
+    fn process_is_identified_by_pid_and_start_time() {
         let own = Process::find(std::process::id()).unwrap();
         assert!(own.runs());
         assert!(!Process { started: own.started + 1, ..own }.runs());
     }
 
     #[test]
-    fn documents_are_replaced_whole() {
+    fn documents_are_replaced_atomically() {
         let folder = tempfile::tempdir().unwrap();
         let folder = Folder::new(folder.path()).unwrap();
         assert!(folder.record().unwrap_err().to_string().contains("there is no twin in"));

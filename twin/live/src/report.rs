@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_counted_from_the_last_step_before_the_fault() {
+    fn gap_is_counted_from_the_last_step_before_the_fault() {
         let step = |number, unix_us| RingStep {
             node: "n0".into(),
             group: "g0".into(),

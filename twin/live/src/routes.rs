@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_reaches_all_others_through_the_neighbour_on_their_side() {
+    fn each_node_reaches_all_others_through_its_nearest_neighbour() {
         let ways = ways(&line(&[2, 3, 5, 8]), 1);
         let (out, back) =
             ((inside_index(0), address::port(5, 1)), (inside_index(1), address::port(2, 0)));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_light_in_its_middle_is_two() {
+    fn line_that_is_dark_in_its_middle_is_two() {
         let mut group = line(&[0, 1, 2, 3]);
         (group.members[1].next, group.members[2].previous) = (None, None);
         let reached = |at| ways(&group, at).into_keys().collect::<Vec<_>>();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bypass_rewrites_what_went_through_the_dead_node_only() {
+    fn bypass_rewrites_only_routes_through_the_failed_node() {
         let (old, new) = (line(&[0, 1, 2, 3]), line(&[0, 1, 3]));
         let rewritten = |at, after| difference(0, &ways(&old, at), &ways(&new, after)).len();
         assert_eq!(rewritten(0, 0), 1, "the dead node's is removed");

@@ -51,7 +51,7 @@ fn deaths(nodes: u32, gpus: u32, count: u64, control: &str) -> f64 {
 /// Prints figures to compare with `cargo test --test it 10_ms -- --ignored --nocapture`.
 /// docs/twin.md states how far the two agree.
 #[test]
-fn deaths_at_32_nodes_are_found_sooner_where_bytes_take_no_time() {
+fn faults_at_32_nodes_are_found_sooner_without_transfer_time() {
     let ptys = deaths(32, 96, 20, PTYS);
     let lines = deaths(32, 96, 20, "lightloomd");
     assert!(ptys < lines, "bytes on a line take their time");
@@ -62,13 +62,13 @@ fn deaths_at_32_nodes_are_found_sooner_where_bytes_take_no_time() {
 /// runs them live.
 #[test]
 #[ignore = "prints figures of docs/twin.md"]
-fn deaths_at_64_and_720_nodes() {
+fn faults_at_64_and_720_nodes() {
     deaths(64, 192, 20, PTYS);
     deaths(720, 2_160, 5, PTYS);
 }
 
 #[test]
-fn sixty_four_nodes_take_less_than_ten_seconds_of_processor_time() {
+fn simulating_64_nodes_takes_less_than_ten_cpu_seconds() {
     let began = ProcessTime::now();
     run(&ring(64, 240), &scene(1, 40, "lightloomd", "{part: n9, at: 100us}"), 1);
     let took = began.elapsed().as_secs_f64();
@@ -78,7 +78,7 @@ fn sixty_four_nodes_take_less_than_ten_seconds_of_processor_time() {
 
 #[test]
 #[ignore = "measures time"]
-fn seven_hundred_and_twenty_nodes_take_less_than_a_minute() {
+fn simulating_720_nodes_takes_less_than_a_cpu_minute() {
     let began = ProcessTime::now();
     let outcome = run(&ring(720, 2_816), &scene(1, 40, "lightloomd", "{part: n300, at: 100us}"), 1);
     let took = began.elapsed().as_secs_f64();

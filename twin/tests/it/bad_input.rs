@@ -10,7 +10,7 @@ fn refused(text: &str, with: &str) {
 }
 
 #[test]
-fn what_cannot_run_with_the_daemon_is_refused_with_a_reason() {
+fn rejects_settings_the_daemon_cannot_run() {
     refused(&scene(1, 1, "nobody", ""), "`nobody` is not known here");
     refused(&scene(1, 1, "{lightloomd: {poll_every: 10us}}", ""), "write 1ms or more");
     refused(&scene(1, 1, "{lightloomd: {bits_per_second: 300}}", ""), "9600 to 50000000");
@@ -40,7 +40,7 @@ fn what_cannot_run_with_the_daemon_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_network_without_transceivers_has_nothing_for_the_daemon() {
+fn rejects_the_daemon_on_a_network_without_transceivers() {
     let text = "kind: scenario\nversion: 2\nname: twin\non: {ring: {hosts: 8}}\nseed: 1\ntraffic:\n  \
                 - {name: all, pattern: permutation, bytes: 1MiB}\ncontrol: lightloomd\n";
     refused(text, "k-hop ring");

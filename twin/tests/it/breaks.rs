@@ -9,7 +9,7 @@ use scenes::{ring, run, scene, took};
 const DEAD: &str = "{part: n9, at: 100us}";
 
 #[test]
-fn equal_seeds_are_equal_runs_on_any_number_of_threads() {
+fn equal_seeds_give_equal_runs_on_any_thread_count() {
     let fabric = ring(32, 96);
     let of = |seed, threads| {
         let outcome = run(&fabric, &scene(seed, 20, "lightloomd", DEAD), threads);
@@ -21,7 +21,7 @@ fn equal_seeds_are_equal_runs_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_slow_disk_delays_the_light_by_its_flush() {
+fn slow_disk_delays_light_by_its_flush() {
     let fabric = ring(32, 96);
     let slow = format!("{{part: control, effect: {{slow_disk: 50ms}}, at: 0us}}, {DEAD}");
     let journal = |faults: &str| {
@@ -36,7 +36,7 @@ fn a_slow_disk_delays_the_light_by_its_flush() {
 /// Kills the daemon at many points of a bypass and restarts it 20 ms later. It completes the change
 /// that its journal contains, and the ring continues.
 #[test]
-fn a_daemon_that_is_killed_between_two_steps_finishes_the_bypass_after_its_restart() {
+fn killed_daemon_finishes_the_bypass_after_restart() {
     let fabric = ring(32, 96);
     for at in [1, 3, 6, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 24] {
         let faults = format!("{DEAD}, {{part: control, at: {at}ms, lasts: 20ms}}");
@@ -52,7 +52,7 @@ fn a_daemon_that_is_killed_between_two_steps_finishes_the_bypass_after_its_resta
 /// A module needed by the bypass reports a move that it did not make. Reading back detects this,
 /// and the change is not committed.
 #[test]
-fn a_module_that_lies_is_found_by_its_read_back() {
+fn read_back_detects_a_lying_module() {
     let fabric = ring(32, 96);
     let honest = run(&fabric, &scene(1, 20, "lightloomd", DEAD), 1);
     let mut lied = 0;
@@ -73,7 +73,7 @@ fn a_module_that_lies_is_found_by_its_read_back() {
 }
 
 #[test]
-fn a_late_module_makes_the_bypass_later() {
+fn late_module_delays_the_bypass() {
     let fabric = ring(32, 96);
     let all = |faults: &str| {
         let outcome = run(&fabric, &scene(1, 20, "lightloomd", faults), 1);
@@ -91,7 +91,7 @@ fn a_late_module_makes_the_bypass_later() {
 }
 
 #[test]
-fn a_flapping_fibre_is_bypassed_at_most_as_often_as_the_daemon_may() {
+fn flapping_fibre_stays_within_the_bypass_limit() {
     let fabric = ring(32, 96);
     let flaps = "{part: n9/b0.1, effect: {flapping: {down: 3ms, up: 20ms, times: 20}}, at: 100us}";
     let outcome = run(&fabric, &scene(1, 20, "lightloomd", flaps), 1);
@@ -103,7 +103,7 @@ fn a_flapping_fibre_is_bypassed_at_most_as_often_as_the_daemon_may() {
 
 /// Receivers lock after light returns, during the daemon's qualification and beyond.
 #[test]
-fn links_carry_packets_when_receivers_have_locked() {
+fn links_carry_packets_after_receivers_lock() {
     let after_light = |relock: &str| {
         let fabric = format!("{}\ntransceiver: {{relock: {relock}}}\n", ring(32, 96));
         let outcome = run(&fabric, &scene(1, 20, "lightloomd", DEAD), 1);
@@ -125,7 +125,7 @@ fn links_carry_packets_when_receivers_have_locked() {
 /// The daemon identifies a failed node by its modules. Its GPUs count as lost once, in addition to
 /// the rest of the group's.
 #[test]
-fn the_gpus_of_a_dead_node_are_counted_once() {
+fn gpus_of_a_failed_node_are_counted_once() {
     let dead = "{part: n2, at: 100us}";
     let outcome = run(&ring(8, 32), &scene(1, 20, "lightloomd", dead), 1);
     let fault = &outcome.faults[0];

@@ -60,7 +60,7 @@ fn steps(outcome: &Outcome) -> Vec<Option<Picoseconds>> {
 }
 
 #[test]
-fn phases_come_on_time_in_every_language_once_the_way_into_them_is_known() {
+fn known_transitions_finish_on_time_in_every_protocol() {
     let assumed = steps(&run(FABRIC, &scene("{assumed: {}}", ""), 1));
     for language in ["scpi", "tl1", "gnmi"] {
         let (outcome, daemon) = shipped(&format!("{{lightloomd: {{switches: {language}}}}}"), "");
@@ -76,7 +76,7 @@ fn phases_come_on_time_in_every_language_once_the_way_into_them_is_known() {
 }
 
 #[test]
-fn a_switch_that_breaks_misses_its_phases_and_the_step_still_ends() {
+fn faulty_switch_misses_its_phases_but_the_step_ends() {
     let faults = [("ocs1", "down"), ("ocs1", "stuck"), ("ocs1", "lies"), ("ocs1/p3", "stuck")];
     for (part, effect) in faults {
         let fault = format!("{{part: {part}, effect: {effect}, at: 150ms}}");
@@ -89,7 +89,7 @@ fn a_switch_that_breaks_misses_its_phases_and_the_step_still_ends() {
 }
 
 #[test]
-fn a_switch_that_answers_late_makes_phases_late_and_misses_none() {
+fn late_switch_delays_phases_without_missing_any() {
     let calm = steps(&shipped("lightloomd", "").0);
     let (outcome, daemon) = shipped("lightloomd", "{part: ocs1, effect: {late: 3ms}, at: 150ms}");
     assert_eq!((daemon.phases.lit, daemon.phases.missed), (6, 0), "{:?}", daemon.phases);
@@ -97,7 +97,7 @@ fn a_switch_that_answers_late_makes_phases_late_and_misses_none() {
 }
 
 #[test]
-fn a_daemon_that_dies_in_a_change_brings_it_to_its_end() {
+fn daemon_killed_during_a_change_completes_it() {
     // The transition into the first phase starts at 75 ms and takes 34 ms.
     for at in [76, 80, 84, 90, 95, 100, 108] {
         let fault = format!("{{part: control, at: {at}ms, lasts: 20ms}}");
@@ -109,7 +109,7 @@ fn a_daemon_that_dies_in_a_change_brings_it_to_its_end() {
 }
 
 #[test]
-fn a_node_that_dies_is_bypassed_beside_phases() {
+fn bypasses_a_failed_node_while_phases_run() {
     let (outcome, daemon) = shipped("lightloomd", "{part: n2, at: 10ms}");
     assert_eq!((daemon.bypasses, daemon.false_bypasses), (1, 0));
     assert!(outcome.faults[0].restored.is_some());
@@ -117,7 +117,7 @@ fn a_node_that_dies_is_bypassed_beside_phases() {
 }
 
 #[test]
-fn a_network_of_circuits_alone_has_phases_too() {
+fn runs_phases_on_a_circuit_only_network() {
     let alone = FABRIC.replace("hbd: {khop: {nodes: 8, gpus_per_node: 4, k: 2}}\n", "");
     let alone = alone.replace("  - {name: train, gpus: 24, tp: 8}\n", "");
     read(&alone, &scene("lightloomd", "")).unwrap();

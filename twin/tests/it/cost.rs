@@ -50,7 +50,7 @@ fn bypass(nodes: u32, gpus: u32, kills: u64) -> [f64; 2] {
 
 #[test]
 #[ignore = "measures time"]
-fn what_beginning_and_ending_a_bypass_takes() {
+fn measures_start_and_end_of_a_bypass() {
     for (nodes, gpus, kills) in [(32, 96, 15), (64, 240, 7), (720, 2_816, 3)] {
         let [begin, end] = bypass(nodes, gpus, kills);
         println!(
@@ -61,7 +61,7 @@ fn what_beginning_and_ending_a_bypass_takes() {
 
 #[test]
 #[ignore = "measures time"]
-fn what_reads_and_plans_take() {
+fn measures_reads_and_plans() {
     for (nodes, gpus) in [(32, 96), (720, 2_816)] {
         let scenario = read(&ring(nodes, gpus), &scene(1, 1, "lightloomd", "")).unwrap();
         let On::Fabric(fabric) = &scenario.on else { panic!("it runs on a fabric") };

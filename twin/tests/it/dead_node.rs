@@ -9,7 +9,7 @@ use lightloom_units::id::BundleId;
 use scenes::{read, ring, run, run_read, scene};
 
 #[test]
-fn what_is_broken_from_the_start_is_left_alone_and_the_next_death_is_bypassed() {
+fn leaves_initial_faults_alone_and_bypasses_the_next_one() {
     let text = scene(1, 40, "lightloomd", "{part: n9, at: 20ms}");
     let text = text.replace("seed: 1", "broken: [n3, n20/b0]\nseed: 1");
     let outcome = run(&ring(64, 240), &text, 1);
@@ -25,7 +25,7 @@ fn what_is_broken_from_the_start_is_left_alone_and_the_next_death_is_bypassed() 
 /// failed, so it is not bypassed and the result says why. The node's other bundle is bypassed,
 /// because its neighbour loses light.
 #[test]
-fn a_bundle_in_loopback_that_falls_silent_is_not_taken_for_dead_and_the_result_says_why() {
+fn silent_bundle_in_loopback_is_not_treated_as_failed() {
     let at = |bundle: &str| scene(1, 40, "lightloomd", &format!("{{part: {bundle}, at: 100us}}"));
     let (start, _) = run_read(&read(&ring(64, 240), &at("n0/b0")).unwrap(), 1);
     let (plan, _) = start.plan.as_ref().unwrap();
@@ -47,7 +47,7 @@ fn a_bundle_in_loopback_that_falls_silent_is_not_taken_for_dead_and_the_result_s
 }
 
 #[test]
-fn a_node_that_dies_is_bypassed_and_its_ring_goes_on() {
+fn bypasses_a_failed_node_and_its_ring_continues() {
     let began = ProcessTime::now();
     let outcome = run(&ring(64, 240), &scene(1, 40, "lightloomd", "{part: n9, at: 100us}"), 1);
     let fault = &outcome.faults[0];

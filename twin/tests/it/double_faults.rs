@@ -81,7 +81,7 @@ fn check(seed: u64, outcome: &Outcome, start: &RunStart, touched: &[NodeId]) {
 }
 
 #[test]
-fn two_faults_at_once_break_no_invariant_and_touch_no_other_group() {
+fn two_simultaneous_faults_keep_invariants_and_other_groups() {
     let fabric = ring(NODES, 96);
     let mut counts = BTreeMap::<&str, u64>::new();
     for seed in 0..seeds() {

@@ -77,7 +77,7 @@ fn false_bypasses(control: &str, of: Doubt, seeds: u64) -> u64 {
 
 /// A dead line with good light must not cause a bypass, however short the heartbeat.
 #[test]
-fn a_silence_longer_than_any_heartbeat_bypasses_no_module_that_works() {
+fn silence_beyond_any_heartbeat_bypasses_no_healthy_module() {
     let of = |heartbeat: &str| {
         let control = format!("{{lightloomd: {{heartbeat: {heartbeat}}}}}");
         false_bypasses(&control, Doubt::SilentLine, 2)
@@ -87,7 +87,7 @@ fn a_silence_longer_than_any_heartbeat_bypasses_no_module_that_works() {
 
 #[test]
 #[ignore = "prints the table of docs/twin.md"]
-fn what_each_policy_loses_and_bypasses_for_nothing() {
+fn measures_losses_and_false_bypasses_of_each_policy() {
     println!(
         "| lost light | poll | heartbeat | readings | answer within | dead node to group | false: {DOUBTS:?} |"
     );

@@ -32,7 +32,7 @@ fn emulated(fabric: &str, what: &str, faults: &str, control: &str) -> Outcome {
 }
 
 #[test]
-fn a_job_that_trains_goes_on_after_what_the_shipping_daemon_does() {
+fn training_job_continues_after_a_bypass_by_the_real_daemon() {
     let shipped = trained("{part: n1, at: 100ms}", "lightloomd");
     let daemon = shipped.lightloomd.as_ref().unwrap();
     assert!(daemon.violations.is_empty(), "{:?}", daemon.violations);
@@ -59,13 +59,13 @@ fn a_job_that_trains_goes_on_after_what_the_shipping_daemon_does() {
 }
 
 #[test]
-fn without_a_fault_both_control_planes_show_the_same_steps() {
+fn both_control_planes_show_equal_steps_without_faults() {
     let [shipped, assumed] = ["lightloomd", "{assumed: {}}"].map(|control| trained("", control));
     assert_eq!(shipped.steps, assumed.steps);
 }
 
 #[test]
-fn a_ring_goes_around_a_dead_node_while_an_optical_switch_is_silent() {
+fn ring_is_bypassed_while_an_optical_switch_is_unreachable() {
     let faults =
         "{part: ocs0, at: 100ms}, {part: n1, at: 120ms}, {part: control, at: 125ms, lasts: 50ms}";
     let what = "train: [{job: pretrain, steps: 1}]\n";

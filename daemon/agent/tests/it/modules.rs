@@ -52,7 +52,7 @@ fn status(module: &mut ServedModule) -> StatusReport {
 }
 
 #[test]
-fn a_change_moves_once_whoever_asks_again() {
+fn executes_a_repeated_change_once() {
     let folder = tempfile::tempdir().unwrap();
     let memory = Held::new("A1");
     let moves = shared(folder.path(), true);
@@ -77,7 +77,7 @@ fn a_change_moves_once_whoever_asks_again() {
 }
 
 #[test]
-fn one_set_up_costs_the_module_no_more_than_this() {
+fn set_up_stays_within_module_time_budget() {
     let folder = tempfile::tempdir().unwrap();
     let memory = Held::new("A1");
     let mut module = module("m", &memory, &shared(folder.path(), true));
@@ -94,7 +94,7 @@ fn one_set_up_costs_the_module_no_more_than_this() {
 }
 
 #[test]
-fn what_may_not_move_is_refused_and_stays() {
+fn refuses_moves_of_read_only_and_foreign_modules() {
     let folder = tempfile::tempdir().unwrap();
     let (one, other) = (Held::new("A1"), Held::new("A1"));
     let moves = shared(folder.path(), false);
@@ -118,7 +118,7 @@ fn what_may_not_move_is_refused_and_stays() {
 }
 
 #[test]
-fn a_module_that_changes_after_hello_is_not_moved() {
+fn refuses_to_move_a_module_replaced_after_hello() {
     let folder = tempfile::tempdir().unwrap();
     let memory = Held::new("A1");
     let mut module = module("m", &memory, &shared(folder.path(), true));
@@ -134,7 +134,7 @@ fn a_module_that_changes_after_hello_is_not_moved() {
 }
 
 #[test]
-fn a_bus_that_fails_leaves_an_outcome_that_is_unknown() {
+fn bus_failure_leaves_the_outcome_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let memory = Held::new("A1");
     let mut module = module("m", &memory, &shared(folder.path(), true));
@@ -151,7 +151,7 @@ fn a_bus_that_fails_leaves_an_outcome_that_is_unknown() {
 
 /// A move counts as made even if no light arrives, because a daemon that reads back relies on it.
 #[test]
-fn a_move_into_a_dark_fibre_is_counted() {
+fn counts_a_move_into_a_dark_fibre() {
     let folder = tempfile::tempdir().unwrap();
     let memory = Held::new("A1");
     let mut module = module("m", &memory, &shared(folder.path(), true));
@@ -167,7 +167,7 @@ fn a_move_into_a_dark_fibre_is_counted() {
 
 /// A path code that the profile does not have must not be reported as dark.
 #[test]
-fn light_at_an_unknown_code_is_not_known() {
+fn unknown_path_code_is_not_reported_as_dark() {
     let folder = tempfile::tempdir().unwrap();
     let memory = Held::new("A1");
     let profile = shipped("registers", &[("loopback: 15", "loopback: 7")]).unwrap();
@@ -183,7 +183,7 @@ fn light_at_an_unknown_code_is_not_known() {
 /// time without one. A module's own move causes no event, and only one event is outstanding at a
 /// time.
 #[test]
-fn light_that_goes_and_comes_back_is_said_unasked() {
+fn reports_lost_and_returned_light_without_a_request() {
     let folder = tempfile::tempdir().unwrap();
     let memory = Held::new("A1");
     let mut module = module("m", &memory, &shared(folder.path(), true));

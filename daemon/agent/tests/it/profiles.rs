@@ -15,7 +15,7 @@ fn order(transaction: u32, path: Path) -> PathOrder {
 }
 
 #[test]
-fn both_shipped_profiles_take_the_light_along_every_path_and_back() {
+fn shipped_profiles_move_light_along_every_path() {
     for name in ["registers", "commands"] {
         let profile = shipped(name, &[]).unwrap();
         let mut memory = Held::new("A1");
@@ -36,7 +36,7 @@ fn both_shipped_profiles_take_the_light_along_every_path_and_back() {
 }
 
 #[test]
-fn both_move_a_module_on_a_bare_bus() {
+fn shipped_profiles_drive_a_module_on_a_bare_bus() {
     use lightloom_agent::i2c::I2c;
     for name in ["registers", "commands"] {
         let profile = shipped(name, &[]).unwrap();
@@ -56,7 +56,7 @@ fn both_move_a_module_on_a_bare_bus() {
 }
 
 #[test]
-fn a_path_that_the_module_has_not_and_a_transaction_that_was_used_move_nothing() {
+fn rejects_unsupported_paths_and_used_transactions() {
     for name in ["registers", "commands"] {
         let profile = shipped(name, &[]).unwrap();
         let mut memory = Held::new("A1");
@@ -76,7 +76,7 @@ fn a_path_that_the_module_has_not_and_a_transaction_that_was_used_move_nothing()
 }
 
 #[test]
-fn a_module_whose_light_goes_elsewhere_is_no_success() {
+fn module_that_misses_its_path_reports_failure() {
     use lightloom_units::SimTime;
     for (fault, expected) in
         [("stuck", GroupOutcome::HardwareFault), ("slow 50", GroupOutcome::SettleTimeout)]
@@ -98,7 +98,7 @@ fn a_module_whose_light_goes_elsewhere_is_no_success() {
 
 /// One mistake per line: the replacement that causes it, its code, and its message.
 #[test]
-fn every_mistake_of_a_profile_is_refused_at_its_place() {
+fn rejects_every_profile_mistake_with_its_location() {
     for (before, after, said) in [
         ("[B0h]", "[B0h, 9Fh]", ["LL0701", "page 9Fh is not left to vendors"]),
         ("\"B0h:136\"", "\"10h:143\"", ["LL0701", "10h:143 is on a page"]),

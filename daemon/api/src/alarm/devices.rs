@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_swapped_cables_are_named_with_what_to_type() {
+    fn names_two_swapped_cables_and_the_next_step() {
         let end = |ends: [&str; 3]| {
             let [end, lit_by, should_be] = ends.map(str::to_owned);
             CrossedEnd { end, lit_by, should_be }

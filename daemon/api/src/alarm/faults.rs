@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fibre_whose_far_end_is_silent_is_not_to_blame() {
+    fn fibre_with_an_unreachable_far_end_is_not_blamed() {
         let fibre = |near: &str, far: &str, far_is_down: bool| DarkFibreView {
             near: near.to_owned(),
             far: far.to_owned(),

@@ -100,7 +100,7 @@ mod tests {
     use crate::state::Position;
 
     #[test]
-    fn the_way_back_takes_the_last_stage_first() {
+    fn rollback_reverses_the_stages() {
         let fabric = |slots: &[(u32, u32)]| {
             let slots = slots.iter().map(|&(s, p)| (Slot(s), Position(p))).collect();
             Fabric::from([("o".into(), slots)])

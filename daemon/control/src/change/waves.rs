@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_of_a_circuit_go_in_one_wave() {
+    fn both_directions_of_a_circuit_share_a_wave() {
         // 1-2 and 3-4 become 1-3 and 2-4; 5-6 becomes 5-7. Ports 1 to 8, positions 11 to 18.
         let changes = moves(&[
             (1, 12, 13),
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_stage_waits_for_the_one_before_it() {
+    fn later_stage_waits_for_the_previous_one() {
         let changes = moves(&[(1, 11, 12), (2, 12, 11), (3, 0, 13)]);
         let way = vec![moves(&[(3, 0, 13)]), moves(&[(1, 11, 12), (2, 12, 11)])];
         let (_, stages) = legs(&changes, [&way].into_iter()).unwrap();
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_comes_from_the_dark_frees_no_place_of_a_parked_one() {
+    fn newly_lit_slot_does_not_release_a_parked_place() {
         // A cycle of three with a bound of two is broken; slot 9 was dark before.
         let changes = moves(&[(1, 11, 12), (2, 12, 13), (3, 13, 11), (9, 0, 19)]);
         let start: Positions =
@@ -446,7 +446,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_permutation_gets_there_without_double_use_and_within_the_bound(
+        fn permutations_complete_without_double_use_within_the_bound(
             seed in any::<u64>(), size in 1_u32..24, dark_max in 2_usize..8,
         ) {
             use rand::{RngExt, seq::SliceRandom};
@@ -465,7 +465,7 @@ mod tests {
         }
 
         #[test]
-        fn duplex_circuits_get_there_whole_at_every_wave_and_within_the_bound(
+        fn duplex_circuits_complete_as_pairs_within_the_bound(
             seed in any::<u64>(), ports in 2_u32..40, dark_max in 2_usize..6, sides in any::<bool>(),
         ) {
             let offset = if sides { 0 } else { ports };

@@ -126,7 +126,7 @@ fn is_true(plant: &Plant, commission: &Commission) {
 }
 
 #[test]
-fn a_ring_as_planned_takes_two_rounds_with_names_and_halves_without() {
+fn commissions_ring_in_two_rounds_with_neighbour_names() {
     let (ends, planned) = ring(64, 2);
     let named = run(&Plant::of(&planned, true), &ends, &planned);
     assert_eq!(named.rounds(), 2);
@@ -140,7 +140,7 @@ fn a_ring_as_planned_takes_two_rounds_with_names_and_halves_without() {
 
 /// 1,000 fabrics with two mistakes each, of four kinds, with names and without.
 #[test]
-fn every_drawn_mistake_is_named() {
+fn finds_every_drawn_cabling_mistake() {
     let mut most = [0; 2];
     for seed in 0..1_000_u64 {
         let mut rng = Seed(seed).stream("cabling", 0);
@@ -184,7 +184,7 @@ fn every_drawn_mistake_is_named() {
 }
 
 #[test]
-fn two_plugs_in_each_others_places_are_named_once() {
+fn reports_two_swapped_plugs_as_one_swap() {
     let (ends, planned) = ring(8, 2);
     let mut plant = Plant::of(&planned, true);
     let [one, other] = [planned[3].0.clone(), planned[6].1.clone()];
@@ -200,7 +200,7 @@ fn two_plugs_in_each_others_places_are_named_once() {
 }
 
 #[test]
-fn what_was_found_is_not_looked_for_again() {
+fn resumed_commissioning_skips_known_fibres() {
     let (ends, planned) = ring(16, 2);
     let mut plant = Plant::of(&planned, false);
     plant.pull(&ends[5]);
@@ -222,7 +222,7 @@ fn what_was_found_is_not_looked_for_again() {
 /// An end without light whose far end was not tried is tried again later, so that no healthy fibre
 /// is accused.
 #[test]
-fn what_was_not_tried_before_is_tried_when_it_can_be() {
+fn tests_busy_fibres_once_their_ends_are_free() {
     let (ends, planned) = ring(8, 2);
     let plant = Plant::of(&planned, true);
     // At first a job uses these modules, so only the others are available.
@@ -246,7 +246,7 @@ fn what_was_not_tried_before_is_tried_when_it_can_be() {
 /// A module that cannot be tried leaves its far ends dark, but its fibres are not reported as
 /// missing.
 #[test]
-fn a_module_that_is_left_out_is_no_missing_cable() {
+fn excluded_module_is_not_reported_as_missing_cable() {
     let (ends, planned) = ring(8, 2);
     let plant = Plant::of(&planned, true);
     let mut commission = Commission::new(ends.clone(), &planned, &resting(&ends));

@@ -208,7 +208,7 @@ mod tests {
 
     /// After any events, the agenda agrees with a scan of all devices.
     #[test]
-    fn the_agenda_is_what_a_walk_over_all_devices_finds() {
+    fn agenda_matches_a_scan_of_all_devices() {
         let mut entangled = 0;
         for seed in 0..40 {
             let (mut controller, names) = ring(6);

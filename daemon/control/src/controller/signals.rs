@@ -420,7 +420,7 @@ mod tests {
     /// A thousand devices are read together: their answers wait for the daemon, and no device
     /// counts as slow.
     #[test]
-    fn a_reading_in_a_crowd_is_no_pace_of_the_device() {
+    fn crowded_readings_do_not_count_as_device_pace() {
         let mut crowd = Crowd::default();
         let asked = |at: u64, crowd: &mut Crowd| crowd.joined(Micros(at));
         let at_once = (0..1_000).filter(|_| asked(5_000, &mut crowd)).count();

@@ -30,7 +30,7 @@ fn bypass(world: &mut World) -> usize {
 /// A node that sends nothing after its neighbours lost its light is dead after twice the time of a
 /// frame there and back.
 #[test]
-fn a_status_that_is_missed_costs_a_frame() {
+fn missed_status_costs_one_frame_time() {
     let mut world = ring(64);
     let mut all: Vec<Micros> = Vec::new();
     for _ in 0..8 {
@@ -48,7 +48,7 @@ fn a_status_that_is_missed_costs_a_frame() {
 }
 
 #[test]
-fn the_journal_of_a_bypass_holds_what_changes() {
+fn bypass_journal_records_only_the_change() {
     let mut world = ring(192);
     let whole: usize = world.records.iter().map(|r| serde_json::to_string(r).unwrap().len()).sum();
     let written = bypass(&mut world);
@@ -71,7 +71,7 @@ fn the_journal_of_a_bypass_holds_what_changes() {
 /// one is the computation of the control core from a death to its bypass.
 #[test]
 #[ignore = "counted under valgrind"]
-fn bypasses_on_720_nodes() {
+fn bypasses_nodes_in_a_720_node_ring() {
     let kills = std::env::var("LIGHTLOOM_KILLS").ok().and_then(|text| text.parse().ok());
     let kills: u32 = kills.unwrap_or(1);
     let mut world = ring(720);

@@ -252,7 +252,7 @@ fn read(dbm: f64, rng: &mut Stream) -> f64 {
 }
 
 #[test]
-fn nothing_is_named_where_nothing_is_wrong() {
+fn diagnosis_names_no_part_of_a_healthy_fabric() {
     let mut rng = Seed(1).stream("diagnosis", 0);
     for _ in 0..2_000 {
         let named = diagnose(&World::new().links(&mut rng));
@@ -261,7 +261,7 @@ fn nothing_is_named_where_nothing_is_wrong() {
 }
 
 #[test]
-fn the_right_part_comes_first_in_95_of_100_single_faults() {
+fn diagnosis_ranks_95_percent_of_single_faults_first() {
     let mut rng = Seed(2).stream("diagnosis", 0);
     let (mut right, mut second, mut alone, mut all) = (BTreeMap::<usize, u32>::new(), 0, 0, 0);
     for round in 0..12_000 {
@@ -286,7 +286,7 @@ fn the_right_part_comes_first_in_95_of_100_single_faults() {
 }
 
 #[test]
-fn both_parts_come_first_in_80_of_100_double_faults() {
+fn diagnosis_ranks_80_percent_of_double_faults_first() {
     let mut rng = Seed(3).stream("diagnosis", 0);
     let (mut both, mut one, mut all) = (0, 0, 0);
     let mut missed = BTreeMap::<(usize, usize), u32>::new();
@@ -316,7 +316,7 @@ fn both_parts_come_first_in_80_of_100_double_faults() {
 
 /// A symptom is described by the readings, with the second best explanation.
 #[test]
-fn a_named_part_says_why_and_what_else_it_could_be() {
+fn diagnosis_gives_reason_and_alternative() {
     let mut rng = Seed(4).stream("diagnosis", 0);
     let mut world = World::new();
     world.faults = vec![Fault::Cut(2, 0)];
@@ -332,7 +332,7 @@ fn a_named_part_says_why_and_what_else_it_could_be() {
 /// A node with one module on a link in use and one without. Two silent modules prove a fault of the
 /// node, a single one only of the module.
 #[test]
-fn a_module_without_a_link_says_whether_its_node_is_at_fault() {
+fn diagnosis_separates_node_and_module_without_link() {
     let mut rng = Seed(7).stream("loose", 0);
     let mut world = World::new();
     world.links.truncate(NODES);

@@ -214,7 +214,7 @@ fn followed(count: u8) -> Faults {
 }
 
 #[test]
-fn whenever_another_daemon_takes_over_a_change_ends_as_it_says() {
+fn change_keeps_its_outcome_across_failovers() {
     for fenced in [true, false] {
         for recovery in [Recovery::FinishForward, Recovery::RollBack] {
             explore(led(fenced, asked_twice(2, 0, recovery, followed(1))), 2_000_000);
@@ -226,18 +226,18 @@ fn whenever_another_daemon_takes_over_a_change_ends_as_it_says() {
 }
 
 #[test]
-fn whenever_another_daemon_takes_over_a_bypass_ends_as_it_says() {
+fn bypass_keeps_its_outcome_across_failovers() {
     explore(led(true, bypassed(followed(1))), 2_000_000);
 }
 
 #[test]
-fn whenever_another_daemon_takes_over_a_request_acts_once() {
+fn request_acts_once_across_failovers() {
     explore(led(false, two_clients(followed(1))), 2_000_000);
 }
 
 /// Each rule of leadership is violated on purpose, and the judge of devices and records detects it.
 #[test]
-fn a_rule_of_leadership_that_is_broken_is_found() {
+fn judge_detects_broken_leadership_rules() {
     let modules = |fenced| led(fenced, asked_twice(2, 0, Recovery::RollBack, followed(1)));
     let switch = led(false, asked_twice(1, 1, Recovery::RollBack, followed(1)));
     let broken = [
@@ -254,7 +254,7 @@ fn a_rule_of_leadership_that_is_broken_is_found() {
 }
 
 #[test]
-fn whatever_management_is_lost_in_a_change_it_ends_as_it_says() {
+fn change_keeps_its_outcome_when_management_is_lost() {
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
         explore(change(2, 0, recovery, losing(1)), 2_000_000);
         explore(change(1, 1, recovery, losing(1)), 2_000_000);
@@ -263,7 +263,7 @@ fn whatever_management_is_lost_in_a_change_it_ends_as_it_says() {
 }
 
 #[test]
-fn every_change_of_two_devices_with_up_to_two_faults_ends_as_it_says() {
+fn change_of_two_devices_keeps_its_outcome_under_two_faults() {
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
         explore(change(2, 0, recovery, faults(cases(2, 3))), 2_000_000);
         explore(change(1, 1, recovery, faults(2)), 2_000_000);
@@ -273,7 +273,7 @@ fn every_change_of_two_devices_with_up_to_two_faults_ends_as_it_says() {
 }
 
 #[test]
-fn every_change_behind_a_drain_with_a_fault_leaves_traffic_on() {
+fn change_behind_a_drain_restores_traffic_under_faults() {
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
         explore(drained(2, recovery, faults(2)), 2_000_000);
     }
@@ -282,29 +282,29 @@ fn every_change_behind_a_drain_with_a_fault_leaves_traffic_on() {
 /// Neither the drain control nor the module was reached during an undo; the module was at its
 /// position.
 #[test]
-fn traffic_is_let_back_on_what_was_not_reached_when_a_change_was_undone() {
+fn undo_restores_traffic_on_unreachable_parts() {
     explore(drained(1, Recovery::FinishForward, losing(2)), 2_000_000);
 }
 
 #[test]
-fn every_change_that_expires_is_undone_also_beside_a_dead_device() {
+fn expired_change_is_undone_despite_a_failed_device() {
     explore(expires(2, 0, dying(1)), 2_000_000);
     explore(expires(1, 1, dying(1)), 2_000_000);
 }
 
 #[test]
-fn every_bypass_on_top_of_an_unconfirmed_change_ends_as_it_says() {
+fn bypass_during_an_unconfirmed_change_keeps_both_outcomes() {
     explore(bypassed(dying(1)), 2_000_000);
 }
 
 #[test]
-fn of_every_race_of_two_clients_a_request_acts_once() {
+fn request_acts_once_in_every_race_of_two_clients() {
     explore(two_clients(faults(1)), 2_000_000);
 }
 
 /// The judge detects a caller that violates a rule.
 #[test]
-fn a_rule_that_the_edge_breaks_is_found() {
+fn judge_detects_callers_that_break_rules() {
     let broken = [
         (Mutant::SyncsNothing, change(2, 0, Recovery::FinishForward, faults(1)), "I5"),
         (Mutant::TrustsAnswers, change(2, 0, Recovery::FinishForward, faults(1)), "I3"),
@@ -325,7 +325,7 @@ fn assert_found(mutant: Mutant, scenario: Scenario, invariant: &str) {
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_larger_worlds_with_more_faults() {
+fn nightly_explores_larger_worlds_with_more_faults() {
     let mut states = 0;
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
         states += explore(change(3, 0, recovery, faults(2)), 50_000_000);
@@ -342,7 +342,7 @@ fn nightly_larger_worlds_with_more_faults() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_two_clients_and_a_bypass_on_top_with_two_faults() {
+fn nightly_explores_client_races_and_stacked_bypasses_with_two_faults() {
     explore(two_clients(faults(2)), 50_000_000);
     explore(bypassed(dying(2)), 50_000_000);
 }
@@ -368,7 +368,7 @@ const BOTH: [Recovery; 2] = [Recovery::FinishForward, Recovery::RollBack];
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_taken_over_in_a_change_with_a_second_fault() {
+fn nightly_failover_during_a_change_with_a_second_fault() {
     let lost = followed_and_lost(2);
     taken_over(lost, |recovery, faults| asked_twice(2, 0, recovery, faults), &BOTH);
     taken_over(lost, |recovery, faults| asked_twice(1, 1, recovery, faults), &BOTH);
@@ -376,7 +376,7 @@ fn nightly_taken_over_in_a_change_with_a_second_fault() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_taken_over_in_a_change_of_three_devices_with_a_second_fault() {
+fn nightly_failover_during_a_three_device_change_with_a_second_fault() {
     for fenced in [true, false] {
         for recovery in BOTH {
             explore(led(fenced, asked_twice(2, 1, recovery, followed(2))), 50_000_000);
@@ -386,38 +386,38 @@ fn nightly_taken_over_in_a_change_of_three_devices_with_a_second_fault() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_taken_over_behind_a_drain_with_a_second_fault() {
+fn nightly_failover_behind_a_drain_with_a_second_fault() {
     taken_over(followed_and_lost(2), |recovery, faults| drained(2, recovery, faults), &BOTH);
     explore(drained(2, Recovery::RollBack, losing(2)), 50_000_000);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_taken_over_in_a_change_that_expires_with_a_second_fault() {
+fn nightly_failover_during_an_expiring_change_with_a_second_fault() {
     taken_over(followed_and_lost(2), |_, faults| expires(1, 1, faults), &BOTH[..1]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_taken_over_between_two_clients_with_a_second_fault() {
+fn nightly_failover_between_two_clients_with_a_second_fault() {
     taken_over(followed(2), |_, faults| two_clients(faults), &BOTH[..1]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_taken_over_in_a_bypass_on_top_with_a_second_fault() {
+fn nightly_failover_during_a_stacked_bypass_with_a_second_fault() {
     taken_over(followed(2), |_, faults| bypassed(faults), &BOTH[..1]);
 }
 
 #[test]
 #[ignore = "takes an hour"]
-fn long_every_bypass_on_top_of_an_unconfirmed_change_with_three_faults() {
+fn long_bypass_during_an_unconfirmed_change_with_three_faults() {
     explore(bypassed(dying(3)), 50_000_000);
 }
 
 #[test]
 #[ignore = "takes an hour"]
-fn long_management_is_lost_with_a_bypass_on_top_and_between_two_clients() {
+fn long_lost_management_during_a_stacked_bypass_and_client_race() {
     explore(bypassed(losing(2)), 50_000_000);
     let lost = followed_and_lost(2);
     taken_over(lost, |_, faults| two_clients(faults), &BOTH[..1]);

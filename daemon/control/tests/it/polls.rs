@@ -57,7 +57,7 @@ fn reads(devices: u32, seconds: u64) -> BTreeMap<DeviceName, Vec<u64>> {
 }
 
 #[test]
-fn many_devices_that_were_read_at_once_are_polled_one_after_another() {
+fn spreads_polls_of_devices_read_simultaneously() {
     let asked = reads(1_000, 5);
     assert_eq!(asked.len(), 1_000);
     let mut within: BTreeMap<u64, u32> = BTreeMap::new();
@@ -75,7 +75,7 @@ fn many_devices_that_were_read_at_once_are_polled_one_after_another() {
 }
 
 #[test]
-fn a_few_devices_are_polled_as_long_after_a_read_as_the_file_says() {
+fn waits_the_configured_interval_between_polls_of_few_devices() {
     for times in reads(8, 5).values() {
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= POLL_EVERY.0));
     }

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_denied_client_sets_nothing_until_the_switch_takes_its_id_again() {
+    fn denied_client_sets_nothing_until_its_id_is_accepted() {
         let mut ours = Mastership::of(Some(Candidacy { role: None, election_id: 7 }));
         let status = Status::permission_denied("the master has election id 8");
         assert!(ours.was_denied(&status) && ours.denied().unwrap().contains("election id 7"));

@@ -7,7 +7,7 @@ use lightloom_firmware_api::frame::{Frame, FrameKind, PAYLOAD_BYTES_MAX, VERSION
 use lightloom_firmware_api::message::{RequestRefusal, command};
 
 #[test]
-fn names_come_back_as_they_were_given() {
+fn link_names_round_trip_to_bundles() {
     for name in ["n0/b0", "n0/b7", "n719/b3", "n16777213/b255"] {
         let bundle: BundleId = name.parse().expect(name);
         let seen = Neighbour { name: link_name(bundle), path: 2 };
@@ -45,7 +45,7 @@ fn greeted() -> (OcsTrx, StatusReport) {
 
 /// A module that claims to know its neighbours but does not.
 #[test]
-fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
+fn reads_a_module_that_refuses_link_names() {
     let (mut dialect, status) = greeted();
     let read = Op::Observe { power: Vec::new(), neighbours: Neighbours::Usual };
     let requests = dialect.requests(&read).unwrap();
@@ -63,7 +63,7 @@ fn a_module_that_refuses_to_be_named_is_read_all_the_same() {
 /// An idle read is a single request, so a bypass seldom waits for it. After light has moved, each
 /// read includes the neighbours until all have answered.
 #[test]
-fn neighbours_are_asked_for_where_they_are_not_known_and_now_and_then() {
+fn requests_neighbours_only_when_unknown_or_occasionally() {
     let (mut dialect, mut status) = greeted();
     let mut links = LinksReport::default();
     let known = Neighbour { name: link_name("n4/b0".parse().unwrap()), path: 1 };
@@ -101,14 +101,14 @@ fn neighbours_are_asked_for_where_they_are_not_known_and_now_and_then() {
 }
 
 #[test]
-fn a_tenth_of_a_microwatt_is_minus_forty_dbm() {
+fn converts_power_units_to_millidecibels() {
     assert_eq!(mdbm(Power(1)), -40_000);
     assert_eq!(mdbm(Power(10_000)), 0);
     assert_eq!(mdbm(Power(0)), -99_000);
 }
 
 #[test]
-fn a_port_that_was_shut_down_says_so_and_one_that_is_broken_does_not() {
+fn distinguishes_shut_down_ports_from_failed_ports() {
     let of = |states: [u8; 8], module_state| {
         let status = StatusReport { data_paths: states, module_state, ..Default::default() };
         shut(&status, 0, 1)
@@ -128,7 +128,7 @@ fn a_port_that_was_shut_down_says_so_and_one_that_is_broken_does_not() {
 
 /// A module that does not know epochs receives unchanged requests.
 #[test]
-fn a_module_is_asked_in_the_epoch_of_the_leader_if_it_checks_epochs() {
+fn sends_leader_epoch_only_to_modules_that_check_it() {
     for checks in [true, false] {
         let mut dialect = OcsTrx::new(DataPathPolicy::Hot, 0).leading_in(Some(5));
         let hello = dialect.hello();

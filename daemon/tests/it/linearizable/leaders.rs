@@ -251,13 +251,13 @@ fn is_linearizable(runs: u32, turns: u32, changes: &[Change]) {
 }
 
 #[test]
-fn one_order_explains_every_answer_over_two_changes_of_the_leader() {
+fn client_histories_are_linearizable_across_two_failovers() {
     is_linearizable(1, 5, &[Leaves, Dies]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_one_order_explains_every_answer_over_changes_of_the_leader() {
+fn nightly_client_histories_are_linearizable_across_failovers() {
     is_linearizable(20, 40, &[Dies, Leaves, Sleeps, Dies, Sleeps]);
 }
 
@@ -338,13 +338,13 @@ fn nothing_is_taken_back(rounds: u32, of: u32) {
 }
 
 #[test]
-fn nothing_acknowledged_is_taken_back_over_two_rounds_of_faults() {
+fn acknowledged_changes_survive_two_rounds_of_faults() {
     nothing_is_taken_back(2, 2);
 }
 
 #[test]
 #[ignore = "takes half an hour"]
-fn nightly_nothing_acknowledged_is_taken_back_over_rounds_of_faults() {
+fn nightly_acknowledged_changes_survive_over_rounds_of_faults() {
     let rounds = std::env::var("LIGHTLOOM_ROUNDS").map_or(200, |rounds| rounds.parse().unwrap());
     nothing_is_taken_back(rounds, 5);
 }

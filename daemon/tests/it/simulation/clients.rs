@@ -6,7 +6,7 @@ use super::*;
 
 /// S5: a device that is a hundred times slower, or never answers, delays no other device.
 #[test]
-fn s5_a_slow_device_holds_up_nobody_else() {
+fn s5_slow_device_delays_no_other_device() {
     let done_at = |slow: Option<u64>| {
         let mut world = World::new(3, wide(), Faults::default());
         if let Some(slow_micros) = slow {
@@ -36,7 +36,7 @@ fn s5_a_slow_device_holds_up_nobody_else() {
 
 /// S5: changes of other devices take no longer because one device is slow or silent.
 #[test]
-fn s5_changes_beside_a_slow_device_take_as_long_as_ever() {
+fn s5_changes_next_to_a_slow_device_take_the_usual_time() {
     const CHANGES: u64 = 500;
     let tail = |faults: Faults| {
         let mut world = World::new(5, wide(), Faults::default());
@@ -76,7 +76,7 @@ fn wide() -> Inventory {
 
 /// S5: an operation without an answer ends within 100 ms of the deadline.
 #[test]
-fn s5_a_deadline_is_kept() {
+fn s5_operation_ends_at_its_deadline() {
     let mut world = World::new(3, wide(), Faults::default());
     let silent = Faults { lose_request: 1.0, ..Faults::default() };
     world.faults_of.insert("ocs1".into(), silent);
@@ -87,7 +87,7 @@ fn s5_a_deadline_is_kept() {
 
 /// S6: a device that reports success without acting, or moves another port, is always detected.
 #[test]
-fn s6_a_device_that_lies_is_found_out() {
+fn s6_detects_a_lying_device() {
     let (mut lies, mut strays) = (0, 0);
     for seed in 0..200 {
         for stray in [false, true] {
@@ -111,7 +111,7 @@ fn s6_a_device_that_lies_is_found_out() {
 
 /// S7: a circuit moved by hand is seen within one poll and restored only by policy.
 #[test]
-fn s7_drift_is_seen_within_a_poll_and_fixed_only_by_policy() {
+fn s7_sees_drift_within_one_poll_and_restores_only_by_policy() {
     for policy in [OnDrift::Report, OnDrift::Restore] {
         for seed in 0..100 {
             let mut inventory = inventory();
@@ -135,7 +135,7 @@ fn s7_drift_is_seen_within_a_poll_and_fixed_only_by_policy() {
 
 /// The limit on the daemon's own changes also holds across restarts.
 #[test]
-fn s7_ten_changes_of_its_own_an_hour_and_no_more_after_a_restart() {
+fn s7_limits_own_changes_to_ten_per_hour_across_restarts() {
     let mut inventory = inventory();
     inventory.on_drift = OnDrift::Restore;
     let mut world = World::new(7, inventory, Faults::default());
@@ -159,7 +159,7 @@ fn s7_ten_changes_of_its_own_an_hour_and_no_more_after_a_restart() {
 
 /// S8: of two clients with the same version one succeeds and the other is refused.
 #[test]
-fn s8_of_two_clients_with_one_version_one_wins() {
+fn s8_one_of_two_clients_with_the_same_version_succeeds() {
     let mut conflicts = 0;
     for seed in 0..1000 {
         let mut rng = Seed(seed).stream("clients", 0);
@@ -207,7 +207,7 @@ fn s14_restarts_move_nothing() {
 
 /// S14 under load: one switch changes all the time, and another is not touched.
 #[test]
-fn s14_restarts_under_load_lose_nothing_that_was_acknowledged() {
+fn s14_restarts_under_load_lose_no_acknowledged_change() {
     let mut rng = Seed(14).stream("load", 0);
     let mut world = World::new(14, inventory(), Faults::default());
     world.ask(Micros::from_millis(10), "alice", "first", Request::Apply(apply(1)));
@@ -242,7 +242,7 @@ fn s14_restarts_under_load_lose_nothing_that_was_acknowledged() {
 
 /// S15: the wall clock jumps; the confirmation timer follows the monotonic clock.
 #[test]
-fn s15_clock_jumps_neither_hasten_nor_delay_a_confirm_timeout() {
+fn s15_clock_jumps_do_not_shift_the_confirm_timeout() {
     for seed in 0..200 {
         let mut rng = Seed(seed).stream("clock", 0);
         let mut world = World::new(seed, inventory(), Faults::default());
@@ -269,7 +269,7 @@ fn s15_clock_jumps_neither_hasten_nor_delay_a_confirm_timeout() {
 /// S15: a machine that sleeps. The confirmation timer follows the clock that continues, and old
 /// observations do not make a fibre dark.
 #[test]
-fn s15_a_machine_that_sleeps_undoes_nothing_early_and_blames_nobody() {
+fn s15_suspended_machine_undoes_nothing_early_and_blames_no_fibre() {
     for seed in 0..50 {
         let mut world = two_fibres(seed);
         let mut away = paths(&[(0, 15), (1, 15), (2, 15), (3, 15)]);

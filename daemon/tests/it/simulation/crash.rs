@@ -21,7 +21,7 @@ fn crash_once(seed: u64, recovery: Recovery, point: Option<u64>, dead: Micros) -
 
 /// S1: `kill -9` before, inside and after every journal write and before every send.
 #[test]
-fn s1_a_crash_at_any_point_ends_in_the_old_plan_or_the_new_one() {
+fn s1_crash_at_any_point_ends_in_the_old_or_new_plan() {
     let points = crash_once(0, Recovery::FinishForward, None, Micros::default()).counts.points;
     let mut runs = 0;
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
@@ -49,7 +49,7 @@ fn s1_a_crash_at_any_point_ends_in_the_old_plan_or_the_new_one() {
 
 /// S2: the disk fills up or fails to sync at any byte of an apply's journal.
 #[test]
-fn s2_a_disk_that_fails_at_any_write_never_leaves_a_mixed_state() {
+fn s2_write_failure_at_any_byte_never_leaves_a_mixed_state() {
     let whole = crash_once(0, Recovery::FinishForward, None, Micros::default());
     let start = crash_once(0, Recovery::FinishForward, Some(1), Micros::from_secs(60));
     let (from, to) = (start.disk.bytes().len(), whole.disk.bytes().len());
@@ -73,7 +73,7 @@ fn s2_a_disk_that_fails_at_any_write_never_leaves_a_mixed_state() {
 
 /// S2: from any moment of an apply on, the disk fails to sync, fails to write, or is read-only.
 #[test]
-fn s2_a_disk_that_fails_from_any_moment_never_leaves_a_mixed_state() {
+fn s2_disk_failure_at_any_moment_never_leaves_a_mixed_state() {
     type Fault = (&'static str, fn(&Disk, bool));
     let faults: [Fault; 3] = [
         ("no sync", Disk::fail_syncs),
@@ -106,7 +106,7 @@ fn s2_a_disk_that_fails_from_any_moment_never_leaves_a_mixed_state() {
 
 /// S2: every single-bit flip of a real journal is found.
 #[test]
-fn s2_every_bit_flip_of_a_journal_is_found() {
+fn s2_detects_every_bit_flip_of_a_journal() {
     let bytes = crash_once(0, Recovery::FinishForward, None, Micros::default()).disk.bytes();
     let (records, _, damage) = read_all::<Record>(&bytes);
     assert!(damage.is_none());
@@ -123,7 +123,7 @@ fn s2_every_bit_flip_of_a_journal_is_found() {
 
 /// S4: a device restarts at every operation of a change, with its circuits kept or lost.
 #[test]
-fn s4_a_device_that_restarts_at_any_operation_is_resumed_or_rolled_back() {
+fn s4_device_restart_at_any_operation_is_resumed_or_rolled_back() {
     let mut ends = BTreeMap::<&str, u32>::new();
     for (device, keeps) in [("ocs0", true), ("ocs0", false), ("n1/b1", true), ("n1/b1", false)] {
         for operation in 1..=20 {
@@ -182,7 +182,7 @@ fn changes_sixty_four(reboot: Reboot) -> World {
 /// S4: a device restarts at every operation of a change of 64 circuits. Everything is finished,
 /// undone or listed within its boot time and five seconds.
 #[test]
-fn s4_a_restart_in_a_change_of_64_circuits_is_over_soon_after_its_boot() {
+fn s4_restart_during_64_circuits_settles_soon_after_boot() {
     let boot = Micros::from_secs(3);
     let (mut ends, mut longest, mut restarts) = (BTreeMap::<&str, u32>::new(), 0, 0);
     for device in [DeviceName::from("ocs0"), module(0)] {
@@ -234,7 +234,7 @@ fn s4_a_restart_in_a_change_of_64_circuits_is_over_soon_after_its_boot() {
 /// S4: a drain control that restarts while it takes traffic off is read before the next command,
 /// also during a rollback.
 #[test]
-fn s4_a_lever_that_restarts_is_read_before_it_is_pulled_again() {
+fn s4_restarted_drain_control_is_read_before_its_next_command() {
     let mut pulled = 0;
     for operation in 1..=12 {
         let mut world = World::new(operation, inventory(), Faults::default());
@@ -258,7 +258,7 @@ fn s4_a_lever_that_restarts_is_read_before_it_is_pulled_again() {
 
 /// S1: ten thousand records are read and folded within two seconds.
 #[test]
-fn s1_recovery_of_ten_thousand_records_takes_less_than_two_seconds() {
+fn s1_recovers_ten_thousand_records_within_two_seconds() {
     let bytes = crash_once(0, Recovery::FinishForward, None, Micros::default()).disk.bytes();
     let (records, _, _) = read_all::<Record>(&bytes);
     let disk = Disk::default();

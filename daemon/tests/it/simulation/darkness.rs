@@ -6,7 +6,7 @@ use super::*;
 /// n0 is moved away and back because n2 lies; n1 does not move but misses light meanwhile. The
 /// fibre was bypassed in four of four tries before both ends of a fibre were judged together.
 #[test]
-fn a_change_that_is_rolled_back_leaves_no_healthy_fibre_bypassed() {
+fn rolled_back_change_leaves_no_healthy_fibre_bypassed() {
     let mut rolled_back = 0;
     for seed in 0..100 {
         let mut world = two_fibres(seed);
@@ -31,7 +31,7 @@ fn a_change_that_is_rolled_back_leaves_no_healthy_fibre_bypassed() {
 
 /// One end moved and the other did not. The ledger knows this, so the fibre is not at fault.
 #[test]
-fn the_two_ends_of_a_change_that_got_half_way_are_no_dark_fibre() {
+fn half_finished_change_does_not_blame_the_fibre() {
     let mut partial = 0;
     for seed in 0..100 {
         let mut world = two_fibres(seed);
@@ -54,7 +54,7 @@ fn the_two_ends_of_a_change_that_got_half_way_are_no_dark_fibre() {
 /// An outsider turns a module away and back. Its neighbour is dark meanwhile, and no fibre has
 /// failed.
 #[test]
-fn a_far_end_that_looked_elsewhere_for_a_while_is_no_dark_fibre() {
+fn far_end_turned_away_temporarily_does_not_blame_the_fibre() {
     for seed in 0..100 {
         let mut world = two_fibres(seed);
         let path = |world: &mut World, path: u32| {
@@ -72,7 +72,7 @@ fn a_far_end_that_looked_elsewhere_for_a_while_is_no_dark_fibre() {
 /// A cut fibre and a dead node are soon found at both ends. Light lost in one direction is found as
 /// soon as light lost in both.
 #[test]
-fn a_cut_fibre_and_a_silent_far_end_are_bypassed() {
+fn bypasses_a_cut_fibre_and_a_dark_far_end() {
     for seed in 0..100 {
         let mut world = two_fibres(seed);
         let end = (module(0), SLOT, Position(1));
@@ -103,7 +103,7 @@ fn a_cut_fibre_and_a_silent_far_end_are_bypassed() {
 /// Two swapped cables are reported within eight reads, until the first read after their repair.
 /// Meanwhile no fibre is considered dark.
 #[test]
-fn crossed_cables_are_told_and_forgotten_with_the_first_read_that_sees_them_right() {
+fn reports_crossed_cables_until_the_first_correct_read() {
     for seed in 0..50 {
         let mut world = two_fibres(seed);
         let poll = world.inventory.poll_every;
@@ -131,7 +131,7 @@ fn crossed_cables_are_told_and_forgotten_with_the_first_read_that_sees_them_righ
 
 /// A device that dies between the last read and an apply is reported within its own deadline.
 #[test]
-fn a_device_that_dies_before_an_apply_is_told_within_its_own_deadline() {
+fn reports_a_device_failed_before_an_apply_within_its_deadline() {
     let mut world = two_fibres(1);
     let until = world.now.mono + Micros::from_secs(600);
     world.devices.get_mut(&module(2)).unwrap().reboot(until, true);
@@ -152,7 +152,7 @@ fn a_device_that_dies_before_an_apply_is_told_within_its_own_deadline() {
 /// A port that is shut down and turned on again is reported with place and time, and nothing moves.
 /// A later cut of a fibre is found.
 #[test]
-fn i9_a_port_that_was_shut_down_is_no_fault_and_costs_no_change() {
+fn i9_shut_down_port_is_reported_and_moves_nothing() {
     for seed in 0..20 {
         let mut world = two_fibres(seed);
         if seed % 2 == 1 {
@@ -189,7 +189,7 @@ fn i9_a_port_that_was_shut_down_is_no_fault_and_costs_no_change() {
 
 /// Both modules of a dead node are bypassed by one change, whichever is found first.
 #[test]
-fn both_modules_of_a_dead_node_are_bypassed_by_one_change() {
+fn bypasses_both_modules_of_a_failed_node_in_one_change() {
     for seed in 0..40 {
         let mut world = two_fibres(seed);
         world.kill();
@@ -212,7 +212,7 @@ fn both_modules_of_a_dead_node_are_bypassed_by_one_change() {
 /// If the neighbours of a dying node report it, one change bypasses both modules within
 /// milliseconds. A lost answer with a cut fibre, or a shut-down port, is not taken for a dead node.
 #[test]
-fn a_node_that_dies_is_bypassed_within_milliseconds_where_its_neighbours_report_it() {
+fn bypasses_a_failed_node_within_milliseconds_of_neighbour_reports() {
     let mut took = Vec::new();
     for seed in 0..100 {
         let mut world = two_fibres(seed);
@@ -244,7 +244,7 @@ fn a_node_that_dies_is_bypassed_within_milliseconds_where_its_neighbours_report_
 
 /// A fibre is cut while one module at its ends misses one answer. No module is considered dead.
 #[test]
-fn a_lost_answer_beside_a_cut_fibre_is_no_dead_node() {
+fn lost_answer_near_a_cut_fibre_is_not_a_failed_node() {
     for seed in 0..100 {
         let mut world = two_fibres(seed);
         world.kill();
@@ -264,7 +264,7 @@ fn a_lost_answer_beside_a_cut_fibre_is_no_dead_node() {
 /// A fibre is cut while modules need 8 ms per answer, less than their promised maximum. No module
 /// is considered dead, whether one node's modules are slow or all of them, as behind a busy host.
 #[test]
-fn modules_that_answer_slowly_beside_a_cut_fibre_are_not_given_up() {
+fn slow_modules_near_a_cut_fibre_are_not_treated_as_failed() {
     for seed in 0..40 {
         let mut world = two_fibres(seed);
         world.kill();
@@ -288,7 +288,7 @@ fn modules_that_answer_slowly_beside_a_cut_fibre_are_not_given_up() {
 
 /// All modules begin to need 8 ms per answer when a fibre is cut, as with a busy host.
 #[test]
-fn a_host_that_is_busy_while_a_fibre_is_cut_gives_no_module_up() {
+fn busy_host_during_a_fibre_cut_is_not_treated_as_failed() {
     for seed in 0..40 {
         let mut world = two_fibres(seed);
         world.kill();
@@ -307,7 +307,7 @@ fn a_host_that_is_busy_while_a_fibre_is_cut_gives_no_module_up() {
 /// shut down. The missed answer is outdated, so no fibre is considered dark; a storm found that one
 /// was.
 #[test]
-fn i9_an_answer_that_was_lost_before_the_light_was_is_no_silence() {
+fn i9_answer_lost_before_the_light_does_not_count_as_silence() {
     for seed in 0..40 {
         let mut world = two_fibres(seed);
         world.kill();
@@ -328,7 +328,7 @@ fn i9_an_answer_that_was_lost_before_the_light_was_is_no_silence() {
 
 /// The limits of a module are multiples of the promise, and never shorter than the line needs.
 #[test]
-fn limits_follow_what_a_module_promises_over_its_line() {
+fn limits_follow_module_promises_and_line_speed() {
     let promise = Promise {
         commit: Micros(1_000),
         settle: Micros(30),

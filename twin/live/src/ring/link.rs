@@ -166,7 +166,7 @@ mod tests {
     use crate::ranks::RankMember;
 
     #[test]
-    fn a_line_of_nodes_is_a_ring_of_twice_as_many_members() {
+    fn line_of_nodes_is_a_ring_with_twice_the_members() {
         let at = |last| Some(Ipv4Addr::new(10, 65, 0, last));
         let member = |node: &str, next, previous| RankMember { node: node.into(), next, previous };
         let members =

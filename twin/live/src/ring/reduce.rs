@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_goes_on_with_the_least_step_and_newcomers_follow() {
+    fn ring_resumes_at_the_lowest_step_and_newcomers_follow() {
         let steps = [7, 8, NO_STEP, 7];
         let agreed = ring(4, |index, exchange| agree(steps[index], 4, exchange).unwrap());
         assert_eq!(agreed, [7; 4]);

@@ -87,30 +87,30 @@ fn what_lives_keeps_its_light(subsets: &[u32]) {
 }
 
 #[test]
-fn whichever_modules_are_lost_nothing_moves() {
+fn losing_management_of_any_two_modules_moves_nothing() {
     nothing_moves(&subsets(2));
 }
 
 #[test]
-fn whichever_modules_are_lost_while_a_node_dies_what_lives_keeps_its_light() {
+fn node_fault_during_lost_management_keeps_other_circuits_lit() {
     what_lives_keeps_its_light(&subsets(1));
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_whichever_of_all_subsets_is_lost_nothing_moves() {
+fn nightly_losing_management_of_any_modules_moves_nothing() {
     nothing_moves(&subsets(12));
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn nightly_whichever_of_all_subsets_is_lost_while_a_node_dies_what_lives_keeps_its_light() {
+fn nightly_node_fault_during_any_lost_management_keeps_circuits_lit() {
     what_lives_keeps_its_light(&subsets(12));
 }
 
 /// The judge detects lost management that looks like death.
 #[test]
-fn silence_that_is_taken_for_darkness_is_found() {
+fn judge_detects_lost_management_treated_as_darkness() {
     let mut found = 0;
     for node in 0..NODES {
         let mut world = ring();
