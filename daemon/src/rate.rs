@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn returned_tokens_are_reusable_and_excess_clients_share_a_bucket() {
+    fn returned_tokens_are_reusable_and_client_buckets_are_bounded() {
         let mut rates = rates();
         assert_eq!(taken(&mut rates, "a", Micros(0)), 3);
         rates.give_back("a");

@@ -88,7 +88,7 @@ fn has(shown: &str, lines: &[&str]) {
 }
 
 #[test]
-fn rollback_preview_shows_what_it_undoes_and_keeps() {
+fn rollback_preview_lists_undone_and_remaining_changes() {
     let folder = tempfile::tempdir().unwrap();
     on_a_runtime(async {
         let house = House::with("on_fault: report", folder.path()).await;

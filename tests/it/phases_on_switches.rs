@@ -202,7 +202,7 @@ fn switch_of_unexpected_size_is_not_moved() {
 }
 
 #[test]
-fn daemon_file_names_devices_outside_its_fat_tree() {
+fn rejects_daemon_file_that_contradicts_its_fat_tree() {
     let folder = tempfile::tempdir().unwrap();
     rig::write_fabric(folder.path());
     let file = "state_dir: state\nfabric: small.yaml\npolicies: {on_fault: bypass}\ndevices:\n\

@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn detected_faults_persist_but_parts_named_by_a_plan_do_not() {
+    fn found_faults_exclude_parts_named_by_the_plan() {
         let mut ledger = Ledger::default();
         let mut next = |cause, broken: &[&str]| {
             knowing(&mut ledger, cause, "plan", "n0/b0", Some(broken));

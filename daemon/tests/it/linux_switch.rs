@@ -31,7 +31,7 @@ fn kernel_state_matches_random_plans() {
         let inside = Command::new("unshare")
             .args(namespace)
             .arg(&this)
-            .args(alone(module_path!(), "inside"))
+            .args(alone(module_path!(), "drives_the_kernel_inside_a_namespace"))
             .env(INSIDE, "1")
             .output()
             .unwrap();
@@ -42,7 +42,7 @@ fn kernel_state_matches_random_plans() {
 
 #[test]
 #[ignore = "runs inside a namespace that the other test makes"]
-fn inside() {
+fn drives_the_kernel_inside_a_namespace() {
     assert!(std::env::var_os(INSIDE).is_some(), "run the other test");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {

@@ -191,7 +191,7 @@ fn every_listed_fault_affects_a_phase_sequence() {
 }
 
 #[test]
-fn stuck_host_finishes_its_exchange_after_repair() {
+fn stuck_host_finishes_after_repair_and_mismatched_replay_is_rejected() {
     let stuck = "faults: [{part: h3, effect: stuck, at: 1us, lasts: 2ms}]";
     let repaired = on_network(stuck);
     assert!(repaired.workloads[0].end.is_some_and(|end| end.0 > 2_000_000_000), "{repaired:?}");

@@ -77,7 +77,7 @@ fn calm_step_matches_its_closed_form_in_every_domain() {
 }
 
 #[test]
-fn isolated_group_takes_the_same_time_as_a_shared_one() {
+fn simulated_group_takes_the_time_of_a_reused_one() {
     // A fault that changes nothing has the groups on that switch run packet by packet.
     let fault = "faults: [{part: hbd0, effect: {rate: 6.4Tbps}, at: 1us}]";
     let fabric = fabric(SWITCH, JOBS);

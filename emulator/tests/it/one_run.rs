@@ -439,7 +439,7 @@ fn run_continues_to_a_repair_when_every_group_is_lost() {
 }
 
 #[test]
-fn run_ending_before_the_next_plan_reports_current_waste() {
+fn run_may_end_before_a_fault_is_replanned() {
     // Detected while the last collective runs; the plan for it would be there a second later.
     let text = RINGS.replace("planning_delay: 10us", "planning_delay: 1s");
     let faults = "faults: [{part: n15, at: 1us}]\ntime_limit: 500us\n";
@@ -461,7 +461,7 @@ fn simultaneous_faults_are_each_restored_when_their_group_resumes() {
 /// Of two nodes that die at once, with a spare for one of them: the group of one goes on after its plan, that of the other
 /// after the repair. No group is later than its fault is restored, but for the collective that begins again.
 #[test]
-fn lost_group_restores_only_its_own_simultaneous_fault() {
+fn simultaneous_fault_of_a_lost_group_is_restored_by_the_repair() {
     let fabric = include_str!("../../../topologies/ring-64.yaml");
     let read = &mut |name: &str| match name {
         "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),

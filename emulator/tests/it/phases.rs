@@ -203,7 +203,7 @@ fn port_fault_removes_exactly_its_circuits() {
 }
 
 #[test]
-fn traffic_continues_unchanged_without_a_controller() {
+fn missing_controller_changes_no_circuits_and_traffic_continues() {
     let result = run("scale: 10", "{part: control, phase: experts, at: 12ms}");
     let impact = result.faults[0].phases.as_ref().unwrap();
     assert_eq!(impact.changes_missed, 1);

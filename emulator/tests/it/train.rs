@@ -174,7 +174,7 @@ fn restart_reads_the_checkpoint_and_repeats_later_steps() {
 }
 
 #[test]
-fn isolated_rings_take_the_time_of_shared_ones() {
+fn rings_simulated_separately_take_the_time_they_take_in_place() {
     // A fault that changes nothing has the rings that it is on run packet by packet.
     let fault = "faults: [{part: n1/b0, effect: {rate: 3.2Tbps}, at: 1us}]";
     let outcome = both("{job: first, steps: 1}", fault);
@@ -253,7 +253,7 @@ fn step_requests_phase_circuits_and_waits_for_them() {
 }
 
 #[test]
-fn failed_optical_switch_leaves_traffic_to_others_and_the_core() {
+fn failed_optical_switch_slows_steps_without_restarts() {
     let fault = "faults: [{part: ocs1, at: 330ms}]";
     let outcome = run(CIRCUITS, &format!("{BOTH}train: [{{job: pretrain, steps: 3}}]\n{fault}\n"));
     let steps = steps(&outcome, "pretrain");

@@ -124,7 +124,7 @@ proptest! {
 }
 
 #[test]
-fn simulating_one_rail_represents_all() {
+fn one_simulated_rail_matches_simulating_all() {
     let batch = Batch { sequences: 8, tokens: 128 };
     with_job(&small_model(4), mapping(4, 2, 2), batch, |job| {
         let one = run(job, SimulatedRails::First, RingReuse::IdleRings);

@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_their_line() {
+    fn goal_errors_name_their_line() {
         for (text, expected) in [
             ("num_ranks 1\nrank 0 {\nl1: sned 8b to 1\n}", "line 3: `l1: sned 8b to 1`"),
             ("num_ranks 1\nrank 0 {\nl1 requires l2\n}", "line 3"),

@@ -296,7 +296,7 @@ const OPTICS: &str = "transceiver:\n  optics: {launch_dbm: 1, sensitivity_dbm: -
                       connectors: 2}, {fibre_m: 5, connectors: 2}, {fibre_m: 500, connectors: 4}]}\n";
 
 #[test]
-fn planner_ignores_hops_with_excessive_loss() {
+fn fabric_omits_hops_with_excessive_loss() {
     let ring = "name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, k: 3}}\n";
     let text = format!("{ring}{OPTICS}");
     let (fabric, mistakes) = file::load("fabric.yaml", current(&text).as_bytes());

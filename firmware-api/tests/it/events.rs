@@ -259,7 +259,7 @@ fn stray_light_sends_a_moved_event() {
 }
 
 #[test]
-fn version_1_1_peers_use_no_events_or_go() {
+fn older_module_refuses_events_and_unrequested_events_are_not_sent() {
     let capabilities = Capabilities(PROFILE.capabilities.0 & 0x3f);
     let mut rig = Rig::with(Profile { capabilities, ..PROFILE });
     rig.ask(&Request::Events { enabled: true, debounce_us: 0 });

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn sufficient_circuits_need_no_detours() {
+    fn all_to_all_rate_lies_between_the_mesh_and_its_bound() {
         let fabric = fabric(5, 8);
         let demand = shapes::dense(5, Seed(1));
         let evaluator = Evaluator::new(&fabric, &demand);

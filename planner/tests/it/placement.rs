@@ -243,7 +243,7 @@ fn accepts_every_job_set_that_fits_without_tor_alignment() {
 }
 
 #[test]
-fn job_order_does_not_affect_placement_of_ring_sizes() {
+fn job_order_does_not_change_cross_tor_traffic() {
     for sample in 0..10 {
         let mut planned = Vec::new();
         for jobs in [[(256, 16), (2304, 32)], [(2304, 32), (256, 16)]] {

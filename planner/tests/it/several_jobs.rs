@@ -98,7 +98,7 @@ jobs:
 ";
 
 #[test]
-fn newly_active_phase_gets_the_common_circuits() {
+fn replanning_two_jobs_around_any_node_gives_a_valid_plan() {
     for (text, nodes) in [(SMALL.to_owned(), 20), (POD.to_owned() + A + B, 128)] {
         let both = fabric(&text);
         let before = plan(&both, &faults(&both, &[]), Options::default()).expect("a plan");

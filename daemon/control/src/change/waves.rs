@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn newly_lit_slot_does_not_release_a_parked_place() {
+    fn lighting_a_dark_slot_does_not_free_a_parked_one() {
         // A cycle of three with a bound of two is broken; slot 9 was dark before.
         let changes = moves(&[(1, 11, 12), (2, 12, 13), (3, 13, 11), (9, 0, 19)]);
         let start: Positions =

@@ -214,7 +214,7 @@ fn followed(count: u8) -> Faults {
 }
 
 #[test]
-fn change_keeps_its_outcome_across_failovers() {
+fn change_ends_as_reported_across_failovers() {
     for fenced in [true, false] {
         for recovery in [Recovery::FinishForward, Recovery::RollBack] {
             explore(led(fenced, asked_twice(2, 0, recovery, followed(1))), 2_000_000);
@@ -226,7 +226,7 @@ fn change_keeps_its_outcome_across_failovers() {
 }
 
 #[test]
-fn bypass_keeps_its_outcome_across_failovers() {
+fn bypass_ends_as_reported_across_failovers() {
     explore(led(true, bypassed(followed(1))), 2_000_000);
 }
 
@@ -254,7 +254,7 @@ fn judge_detects_broken_leadership_rules() {
 }
 
 #[test]
-fn change_keeps_its_outcome_when_management_is_lost() {
+fn change_ends_as_reported_when_management_is_lost() {
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
         explore(change(2, 0, recovery, losing(1)), 2_000_000);
         explore(change(1, 1, recovery, losing(1)), 2_000_000);
@@ -263,7 +263,7 @@ fn change_keeps_its_outcome_when_management_is_lost() {
 }
 
 #[test]
-fn change_of_two_devices_keeps_its_outcome_under_two_faults() {
+fn change_of_two_devices_ends_as_reported_under_two_faults() {
     for recovery in [Recovery::FinishForward, Recovery::RollBack] {
         explore(change(2, 0, recovery, faults(cases(2, 3))), 2_000_000);
         explore(change(1, 1, recovery, faults(2)), 2_000_000);
@@ -293,7 +293,7 @@ fn expired_change_is_undone_despite_a_failed_device() {
 }
 
 #[test]
-fn bypass_during_an_unconfirmed_change_keeps_both_outcomes() {
+fn bypass_during_an_unconfirmed_change_ends_as_reported() {
     explore(bypassed(dying(1)), 2_000_000);
 }
 

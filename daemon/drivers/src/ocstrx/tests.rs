@@ -101,7 +101,7 @@ fn requests_neighbours_only_when_unknown_or_occasionally() {
 }
 
 #[test]
-fn converts_power_units_to_millidecibels() {
+fn converts_power_to_milli_dbm() {
     assert_eq!(mdbm(Power(1)), -40_000);
     assert_eq!(mdbm(Power(10_000)), 0);
     assert_eq!(mdbm(Power(0)), -99_000);

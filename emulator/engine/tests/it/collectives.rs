@@ -147,7 +147,7 @@ fn halving_doubling_takes_the_sum_of_its_steps() {
 }
 
 #[test]
-fn pairwise_all_to_all_matches_simultaneous_exchange() {
+fn pairwise_all_to_all_keeps_ports_busy_and_simultaneous_is_no_faster() {
     let run = |exchange| {
         let (mut engine, members) = star_engine(16);
         let size = Bytes(16 * 50 * 4_032);

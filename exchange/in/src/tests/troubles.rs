@@ -41,7 +41,7 @@ fn omits_faults_of_hosts_missing_from_the_topology() {
 }
 
 #[test]
-fn aligns_clocks_by_faults_present_in_both_logs() {
+fn detects_clock_offsets_from_faults_in_both_logs() {
     let dead = |id: u32, hour: u32, host: &str| {
         format!("{id}|NODE_FAIL|2026-03-01T00:00:00|2026-03-04T{hour:02}:00:00|1|{host}\n")
     };

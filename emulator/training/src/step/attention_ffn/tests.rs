@@ -176,7 +176,7 @@ fn micro_batches_cover_the_whole_batch() {
 
 /// Reading while computing is quicker, and no quicker than twice.
 #[test]
-fn overlapping_kernels_at_most_halves_the_time() {
+fn overlap_at_most_halves_the_kernel_time() {
     let world = world("step-3");
     for batch in [1, 48, 480, 4_800] {
         let apart = world.apart([16, 2], [1, 8], 1);
