@@ -43,7 +43,7 @@ pub struct DaemonResult {
     /// The language of the optical switches.
     #[serde(default)]
     pub switch_language: SwitchLanguage,
-    /// The interval at which it reads each of them.
+    /// The interval between two readings of a device.
     #[serde(rename = "poll_every_ps")]
     pub poll_every: Picoseconds,
     /// Whether they report lost light.

@@ -37,7 +37,7 @@ pub struct RunSettings {
     pub watch: Watch,
     /// Whether equal parts are simulated once. The result does not depend on it.
     pub sharing: IslandReuse,
-    /// What is sampled over time. `None` for no time series.
+    /// The samples to take over time. `None` for no time series.
     pub series: Option<Looks>,
 }
 
@@ -71,7 +71,7 @@ pub enum EmulateError {
     /// Jobs over a span do not finish even without failures.
     #[error("the jobs do not end their steps, even without a failure")]
     NeverEnds,
-    /// A proof was requested, but nothing is shared.
+    /// A proof was requested, but no parts are shared.
     #[error("there is nothing to prove: {0}, so everything is simulated anyway")]
     NothingSpared(&'static str),
     /// An expectation names a group that does not exist.
@@ -82,7 +82,7 @@ pub enum EmulateError {
         /// The number of groups.
         groups: usize,
     },
-    /// At this scale a phase is shorter than the round trips of its circuits.
+    /// At this scale a phase is shorter than twenty round trips.
     #[error(
         "at a scale of {scale} the phase `{phase}` lasts {time}, less than twenty round trips; \
          choose a scale of at most {scale_max}"
@@ -163,15 +163,15 @@ pub fn emulate_with(
             Some(making.run(&old, calm(), progress)?)
         }
     };
-    // Phases have no flows by which faults could be told apart. If there are too many faults to
-    // leave each out, run each alone.
+    // Faults cannot be told apart by the flows of phases. If there are too many faults to leave
+    // each out, run each one separately.
     let mut alone = Vec::new();
     let without = making.without_each(&events, progress)?;
     if without.is_empty() && scenario.phases.is_some() && events.len() > 1 {
         alone = making.each_alone(&events, progress)?;
     }
-    // If several faults are each enough for a result, leaving one out shows nothing, so run each
-    // alone.
+    // If several faults are each enough for a result, leaving one out shows nothing. Run each one
+    // separately.
     if let Some(baseline) = &baseline
         && judge::is_overdetermined(&log, baseline, &without)
     {
@@ -203,8 +203,8 @@ pub(crate) fn run_alone(
     Ok(making.run(events, (Watch::default(), None), &mut ())?)
 }
 
-/// Maximum number of faults for which a run without each one is made. Such runs show the effects of
-/// a fault on traffic that it did not hit but that shares links with, or waits for, traffic that it
+/// Maximum number of faults that are left out in runs of their own. Such runs show the effects of a
+/// fault on traffic that it did not hit but that shares links with, or waits for, traffic that it
 /// hit.
 const MOST_LEFT_OUT: usize = 8;
 
@@ -236,7 +236,7 @@ pub(crate) struct Making<'a> {
     scenario: &'a Scenario,
     start: &'a RunStart,
     traffic: Vec<Traffic>,
-    /// By phase, its demand in the scaled run.
+    /// The scaled demand of each phase.
     demands: Vec<Demand>,
     /// Groups of the plan, and the orders of the training jobs.
     members: Vec<Members>,
@@ -385,7 +385,7 @@ impl<'a> Making<'a> {
         Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
     }
 
-    /// Runs each fault alone.
+    /// Runs each fault separately.
     fn each_alone(
         &self,
         events: &[FaultEvent],
@@ -505,7 +505,7 @@ fn trains<'a>(
 /// Twenty round trips between hosts of two leaves.
 const SHORTEST_PHASE: Picoseconds = Picoseconds::from_micros(80);
 
-/// Returns the factor by which sizes and times of the run are smaller than in the fabric.
+/// Returns the scale of the run: the fabric's sizes and times divided by those of the run.
 fn scale_of(scenario: &Scenario, start: &RunStart) -> Result<u64, EmulateError> {
     let (Some(run), Some(circuits)) = (scenario.phases, &start.circuits) else { return Ok(1) };
     let total = |phase: &lightloom_planner::rfabric::phases::Phase| {
@@ -541,8 +541,8 @@ fn require_groups(scenario: &Scenario, start: &RunStart) -> Result<(), EmulateEr
     missing.map_or(Ok(()), |group| Err(EmulateError::NoSuchGroup { group, groups }))
 }
 
-/// Returns why nothing can be shared, or `None`. Rings of groups can be shared if nothing is drawn
-/// by link name and no single packet is recorded.
+/// Returns why sharing is impossible, or `None`. Rings of groups can be shared unless link names
+/// determine random draws or single packets are recorded.
 fn whole_because(
     scenario: &Scenario,
     start: &RunStart,
@@ -570,7 +570,7 @@ fn whole_because(
     }
 }
 
-/// Returns what can be shared, depending on whether a proof was requested.
+/// Returns the parts to share, depending on whether a proof was requested.
 fn sharing(
     scenario: &Scenario,
     start: &RunStart,

@@ -45,9 +45,9 @@ pub(crate) struct JudgedRun<'a> {
     pub(crate) log: &'a RunLog,
     /// The log of the run without faults.
     pub(crate) baseline: &'a RunLog,
-    /// By fault, the run without it. Empty if no fault was left out.
+    /// For each fault, the run without it. Empty if no fault was left out.
     pub(crate) without: &'a [Without],
-    /// By fault, the run with that fault alone. Empty if these were not run.
+    /// For each fault, the run with only that fault. Empty if these were not run.
     pub(crate) alone: &'a [RunLog],
     pub(crate) scale: u64,
     pub(crate) threads: usize,
@@ -57,14 +57,14 @@ pub(crate) struct JudgedRun<'a> {
 pub(crate) enum Without {
     /// Not run, because the fault is present from the start.
     NotRun,
-    /// The same as the run without faults.
+    /// Identical to the run without faults.
     Calm,
     /// The log of that run.
     Run(Box<RunLog>),
 }
 
 impl Without {
-    /// Returns the log, or `None` if there was no such run.
+    /// Returns the log, or `None` if the run was not made.
     fn log<'a>(&'a self, baseline: &'a RunLog) -> Option<&'a RunLog> {
         match self {
             Self::NotRun => None,
@@ -75,7 +75,7 @@ impl Without {
 }
 
 /// Returns whether some result differs from the run without faults and is the same in every run
-/// that leaves out one fault. Each fault alone may then be enough to cause it.
+/// that leaves out one fault. Each fault may then be enough to cause it.
 pub(crate) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[Without]) -> bool {
     let others: Vec<&RunLog> = without.iter().filter_map(|one| one.log(baseline)).collect();
     !others.is_empty()

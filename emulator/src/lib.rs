@@ -3,11 +3,11 @@
 //!
 //! A [`scenario`] defines the workloads, faults and expectations. The [`substrate`] is the fabric
 //! as vertices and links of the engine. [`run`] is the only event loop: workloads send, faults
-//! begin and end, and a control plane reacts. The log of a run is compared with that of the same
-//! run without faults, which gives the [`outcome`]. [`sweep`] runs many seeds, and [`months`] draws
-//! the cost of failures over a long span from such runs. [`called`] lets a program send over a
-//! network during a run. [`training`] runs steps of a training job packet by packet, and
-//! [`shipped`] attaches a control plane that is executed instead of modelled by delays.
+//! begin and end, and a control plane reacts. Comparing the log of a run with the same run without
+//! faults gives the [`outcome`]. [`sweep`] runs many seeds, and [`months`] draws the cost of
+//! failures over a long span from such runs. [`called`] lets a program send over a network during a
+//! run. [`training`] runs steps of a training job packet by packet, and [`shipped`] attaches a
+//! control plane that is executed instead of modelled by delays.
 //!
 //! Times are integers in picoseconds and sizes are in bytes; docs/metrics.md defines every figure.
 //! The same seed always gives the same outcome.

@@ -9,8 +9,8 @@
 //!
 //! The loss of a failure is always measured: [`Prepared`] draws parts and instants of a step, and
 //! every [`Case`] is a run of the scenario under its own control plane. A [`Month`] draws from the
-//! table of these runs. Losses outside any run are computed and have causes of their own: waiting
-//! for nodes, writing and reading checkpoints, and whole steps since the last checkpoint.
+//! table of these runs. Losses outside any run are computed as separate causes: waiting for nodes,
+//! writing and reading checkpoints, and whole steps since the last checkpoint.
 //!
 //! Time is counted in picoseconds with 128 bits, so that causes add up exactly to the loss over any
 //! number of years.

@@ -88,11 +88,11 @@ pub struct Scenario {
     pub switches: PacketSwitches,
     /// Delay of a host from the last bit of a packet to its reaction.
     pub host_delay: Picoseconds,
-    /// The time at which the run is stopped.
+    /// Time limit of the run.
     pub time_limit: SimTime,
     /// Whether the scenario intends to end at the time limit.
     pub ends_at_limit: bool,
-    /// The number of packets on a wire after which the run is stopped.
+    /// Maximum number of packets put on a wire.
     pub packet_limit: u64,
     /// Conditions that must hold at the end.
     pub expectations: Vec<Expectation>,
@@ -116,7 +116,7 @@ impl Scenario {
 /// The network of a scenario.
 #[derive(Clone, Debug)]
 pub enum On {
-    /// A fabric, for which a plan is made.
+    /// A fabric with a plan.
     Fabric(Arc<Fabric>),
     /// A network defined in the scenario.
     Network(Arc<Substrate>),
@@ -129,8 +129,8 @@ pub struct PhaseRun {
     pub steps: u32,
     /// Handling of packets on a circuit that a change removes.
     pub in_flight: InFlight,
-    /// Factor by which sizes and times are smaller than in the fabric. `None` chooses one that
-    /// keeps the run within about [`PACKETS_MAX`] packets.
+    /// The fabric's sizes and times divided by those of the run. `None` chooses a scale that keeps
+    /// the run within about [`PACKETS_MAX`] packets.
     pub scale: Option<u64>,
 }
 

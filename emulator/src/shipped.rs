@@ -29,8 +29,8 @@ pub enum Happened {
     /// The light of a transceiver rests on another path. `None` while it moves or the transceiver
     /// sends none.
     Light(BundleId, Option<Path>),
-    /// The pairs of ports, the lower one first, between which an optical switch passes light in
-    /// both directions from now on.
+    /// The pairs of ports, the lower one first, that an optical switch connects in both directions
+    /// from now on.
     Passes(OcsId, Vec<(u32, u32)>),
     /// The circuits of the requested phase begin to move.
     PhaseMoves,
@@ -57,7 +57,7 @@ pub struct PhaseWish {
     pub phase: String,
     /// The time until its circuits are wanted.
     pub within: Picoseconds,
-    /// The planned duration of their use.
+    /// The planned duration.
     pub lasts: Picoseconds,
 }
 
@@ -74,10 +74,10 @@ pub enum PhaseAnswer {
 
 /// The daemon, its devices and its disk, under the clock of a run.
 pub trait ControlSide {
-    /// Returns the time of its next action.
+    /// Returns the time of the next action.
     fn next_due(&self) -> Option<SimTime>;
-    /// Advances time to `now` and appends the events to `out`, each with its time. Events of light
-    /// and commands are no later than `now`; results of the daemon's computation may lie ahead.
+    /// Advances time to `now` and appends the events to `out`, each with its time. Light and
+    /// commands happen at `now` or before; results of the daemon's computation may lie ahead.
     fn advance(&mut self, now: SimTime, out: &mut Vec<(SimTime, Happened)>);
     /// Begins or ends a fault.
     fn fault(

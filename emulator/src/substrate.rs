@@ -50,23 +50,23 @@ pub struct Substrate {
     pub hosts_per_server: usize,
     /// The route of workload flows.
     pub route: Route,
-    /// By optical switch that is never commanded, the cables through it.
+    /// For each optical switch that is never commanded, the cables through it.
     pub patched: Vec<Vec<LinkId>>,
     /// The grid of the hosts, if any.
     pub grid: Option<Grid>,
-    /// By step, the fibres of a binary exchange, and the time of a change.
+    /// For each step, the fibres of a binary exchange; and the time of a change.
     pub exchange: Option<(Vec<Vec<LinkId>>, Picoseconds)>,
-    /// The domains of a machine on which a single step runs.
+    /// The domains of a machine that runs a single step.
     pub domains: Option<Domains>,
     /// The cables of GPU rings.
     pub rings: Option<RingCables>,
     /// The circuits between leaves that a plan makes.
     pub circuits: Option<OpticalCircuits>,
-    /// By vertex.
+    /// The name of each vertex.
     names: Vec<String>,
-    /// By vertex, its index among the hosts.
+    /// The index of each vertex among the hosts.
     places: Vec<Option<u32>>,
-    /// By link, its class.
+    /// The class of each link.
     classes: Vec<u8>,
     class_names: &'static [&'static str],
 }

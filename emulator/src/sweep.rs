@@ -102,7 +102,7 @@ impl SeedRange {
         self.first != self.last
     }
 
-    /// Returns the seeds of `shard`, which are dealt out in turn, or all seeds without a shard.
+    /// Returns the seeds of `shard`, which are dealt out in rotation, or all seeds without a shard.
     pub fn share(self, shard: Option<SweepShard>) -> impl Iterator<Item = Seed> {
         let SweepShard { index, count } = shard.unwrap_or(SweepShard { index: 0, count: 1 });
         (self.first..=self.last).filter(move |seed| (seed - self.first) % count == index).map(Seed)
@@ -166,9 +166,9 @@ pub struct SweepSubject {
 pub struct ExpectationTally {
     /// The expectation as written.
     pub expect: String,
-    /// The number of seeds under which it held.
+    /// The number of seeds that met the expectation.
     pub passed: usize,
-    /// The number of seeds under which it did not.
+    /// The number of seeds that did not.
     pub failed: usize,
     /// The seed that came nearest to its bound, or went furthest beyond it.
     pub worst_seed: Seed,
@@ -213,7 +213,7 @@ pub struct Sweep {
 /// Why sweeps cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// No sweeps were given.
+    /// The list of sweeps is empty.
     #[error("there is nothing to merge")]
     Nothing,
     /// The scenarios differ.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lower bounds of a workload's time: the closed form of its messages on their paths, and the
+//! Lower bounds of a workload's time: the closed form of the messages on their paths, and the
 //! traffic into and out of each host and each larger cut of the network. The tightest bound is
 //! reported by name.
 
@@ -69,8 +69,8 @@ fn on_wire(transport: &Transport, size: Bytes) -> u128 {
     u128::from(size.0) + packets * u128::from(transport.header.0)
 }
 
-/// Returns the transfer time, or 0 if no link leads out: such flows never end, so there is no time
-/// to bound.
+/// Returns the transfer time. It is 0 if no link leads out, because such flows never end and cannot
+/// be bounded.
 fn time_for(bytes: u128, rate: u128) -> Picoseconds {
     let time = (bytes * 8 * 1_000_000_000_000).checked_div(rate).unwrap_or_default();
     Picoseconds(u64::try_from(time).unwrap_or(u64::MAX))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Cuts of a network: sets of vertices, and the rates at which bytes can leave and enter them.
+//! Cuts of a network: sets of vertices, with the rates of the links into and out of them.
 //!
 //! ```text
 //!        spines            components below a tier        ──▶ leaves with their hosts, pods
@@ -7,10 +7,10 @@
 //!    leaf  leaf  leaf      halves of a network without switches, or of a grid
 //!    hosts hosts hosts
 //! ```
-//! Traffic between hosts inside and outside a set crosses the links at its edge, whatever the
-//! routes are, so every set gives a bound. The sets used here are tight for the network shapes that
-//! this crate builds. `emulator/tests/it/bounds.rs` compares them with the maximum flow through
-//! every set of hosts of small networks.
+//! Traffic between hosts inside and outside a set crosses the links at its edge on any route, so
+//! every set gives a bound. The sets used here are tight for the network shapes that this crate
+//! builds. `emulator/tests/it/bounds.rs` compares them with the maximum flow through every set of
+//! hosts of small networks.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(super) struct Cut {
 
 pub(super) struct Cuts {
     pub(super) all: Vec<Cut>,
-    /// By vertex, the cuts that contain it, in order.
+    /// For each vertex, the cuts that contain it, in order.
     pub(super) around: Vec<Vec<u32>>,
 }
 
@@ -88,7 +88,7 @@ fn name(substrate: &Substrate, places: &[u32]) -> String {
 /// The links that workloads may use.
 struct Usable<'a> {
     substrate: &'a Substrate,
-    /// By vertex, the number of links to the nearest host.
+    /// The distance of each vertex to the nearest host, in links.
     tiers: Vec<u32>,
 }
 

@@ -11,7 +11,7 @@ use crate::nearest_rank::nearest_rank;
 use crate::outcome::{ExpectationResult, Outcome, Percentiles, Stop};
 use crate::scenario::{Comparison, Expectation, FaultEvent, Figure, When};
 
-/// Whether an expectation holds, what was measured, and the margin to its bound.
+/// Whether an expectation holds, the measured value, and the margin to its bound.
 pub(super) type Found = (bool, String, Option<f64>);
 
 pub(super) struct ExpectationJudge<'a> {
@@ -196,7 +196,7 @@ fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
     took.map_or(f64::INFINITY, |took| took.0 as f64)
 }
 
-/// A fault after which something has to be restored.
+/// A fault that requires a restoration.
 struct Restorable {
     /// Index of the fault.
     fault: usize,
@@ -228,7 +228,7 @@ fn no_workload(name: &str) -> Found {
     (false, format!("there is no workload `{name}` here"), None)
 }
 
-/// Returns whether no packet, or none of one priority, was dropped at a full queue.
+/// Returns whether no packets, or no packets of one priority, were dropped at a full queue.
 fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
     let (drops, of) = match priority {
         None => (outcome.head.packets.dropped, String::new()),
@@ -250,7 +250,7 @@ fn no_deadlock(outcome: &Outcome) -> Found {
 }
 
 /// Returns whether all work was done within `span`. Phases that begin with the run are compared by
-/// the sum of their steps. `ended` is the end of the run if the phases wait for something.
+/// their step times. `ended` is the end of the run if the phases wait for something.
 fn completes(outcome: &Outcome, ended: Option<SimTime>, span: Picoseconds) -> Found {
     let unfinished = outcome.workloads.iter().find(|workload| workload.end.is_none());
     if let Some(workload) = unfinished {

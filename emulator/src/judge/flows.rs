@@ -38,7 +38,7 @@ impl<'a> WorkloadEnds<'a> {
 }
 
 /// A flow that ended at another time than in the run without faults, with its workload and the
-/// earlier of its two ends.
+/// earlier end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MovedFlow {
     pub(super) flow: FlowId,
@@ -63,15 +63,15 @@ pub(super) struct Compared<'a> {
     cuts: Cuts,
     here: WorkloadEnds<'a>,
     calm: WorkloadEnds<'a>,
-    /// By fault, the run without it, if there is one.
+    /// For each fault, the run without it, if there is one.
     without: Vec<Option<WorkloadEnds<'a>>>,
-    /// By fault, the run with it alone. Empty if these were not run.
+    /// For each fault, the run with only that fault. Empty if these were not run.
     alone: Vec<WorkloadEnds<'a>>,
     pub(super) moved: Vec<MovedFlow>,
 }
 
 impl<'a> Compared<'a> {
-    /// Compares the traffic of a run with that of its run without faults.
+    /// Compares the traffic of a run with the run without faults.
     pub(super) fn of(whole: &Whole<'a>) -> Self {
         let (here, calm) = (WorkloadEnds::of(whole.log), WorkloadEnds::of(whole.baseline));
         let cuts = Cuts::of(&whole.start.substrate);
@@ -102,7 +102,7 @@ impl<'a> Compared<'a> {
         let workload = &self.workloads[place];
         let records: Vec<FlowRecord> =
             step.flows().map(|flow| self.here.engine.record(flow)).collect();
-        // With an abandoned flow, the repetition as a whole never ends.
+        // If a flow was abandoned, the repetition as a whole never ends.
         let end = step.end.filter(|_| given_up(self.here, step) == 0);
         let took = end.map(|end| end.since(step.start)).filter(|took| *took > Picoseconds::ZERO);
         let bound = bounds::tightest(&self.cuts, self.here.engine, step);
@@ -163,7 +163,7 @@ impl<'a> Compared<'a> {
         !left.is_empty()
     }
 
-    /// Returns the impact of a fault to which `moved` is attributed.
+    /// Returns the impact of a fault that caused the flows in `moved` to end at another time.
     pub(super) fn impact(
         &self,
         (hit, given_up): (&[FlowId], &[FlowId]),
@@ -189,9 +189,9 @@ impl<'a> Compared<'a> {
     }
 
     /// Returns how much later the slowest workload of these flows ended because of `fault`. The run
-    /// is compared with the one without `fault`, or with the run without faults if there is no such
-    /// run. If leaving out `fault` makes no difference, the run with it alone is compared with the
-    /// run without faults. `None` if a workload did not end.
+    /// is compared with the one without `fault` if there is one, otherwise with the run without
+    /// faults. If leaving out `fault` makes no difference, the run with only this fault is compared
+    /// with the run without faults. `None` if a workload did not end.
     pub(super) fn delay(&self, fault: usize, moved: &[MovedFlow]) -> Option<Picoseconds> {
         let end = |ran: WorkloadEnds<'_>, place: usize| {
             let job = &ran.jobs[place];
@@ -265,7 +265,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Returns whether a workload sent nothing, so that there is nothing to compare.
+    /// Returns whether a workload sent nothing and so cannot be compared.
     fn is_silent(&self, name: &str) -> bool {
         let jobs = self.here.jobs.iter().zip(self.workloads);
         let mut mine = jobs.filter(|(_, workload)| workload.name == name);
@@ -306,7 +306,7 @@ fn workloads_of(moved: &[MovedFlow]) -> BTreeSet<usize> {
     moved.iter().map(|moved| moved.workload).collect()
 }
 
-/// Returns the faults to which a moved flow is attributed.
+/// Returns the faults that caused a moved flow.
 fn causes(moved: &MovedFlow, suspects: &[Option<SuspectFault<'_>>]) -> Vec<usize> {
     let there = || suspects.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?)));
     let hit = there().filter(|(_, suspect)| suspect.hit.contains(&moved.flow));

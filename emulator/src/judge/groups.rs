@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Effects of faults on each group: its delay, its downtime, and the remaining share of its time.
+//! Effects of faults on each group: delay, downtime, and the remaining share of useful time.
 
 use std::collections::BTreeSet;
 
@@ -91,7 +91,7 @@ pub(super) fn goodput(log: &RunLog, baseline: &RunLog) -> Share {
 }
 
 /// Returns, by group, when it first differed from the run without faults, or `None` if it never
-/// did. A group that was formed only after a repair has nothing to compare with.
+/// did. A group that was formed only after a repair cannot differ.
 pub(super) fn moved(log: &RunLog, baseline: &RunLog) -> Vec<Option<SimTime>> {
     let differs = |here: &[StepLog], there: &[StepLog]| {
         let calm_end = |step: &StepLog| at_place(there, step.place).and_then(|step| step.end);
@@ -123,7 +123,7 @@ pub(super) struct GroupImpact {
     /// How much later the slowest of them ended. `None` if one has work left.
     pub(super) delay: Option<Picoseconds>,
     /// Groups with work that end everything at the same picosecond without the fault. `None` if
-    /// there is no such run.
+    /// that run was not made.
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
@@ -177,9 +177,10 @@ fn by_hits(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     affected
 }
 
-/// Returns, by fault, the groups that end a step at another picosecond without it. If each of
-/// several faults alone is enough to delay a group, leaving one out changes nothing. Such a group
-/// counts for the faults that delay it alone, or if there are none, for all that had begun.
+/// Returns, by fault, the groups that end a step at another picosecond without it. If several
+/// faults are each enough to delay a group, leaving one out changes nothing. Such a group counts
+/// for the faults that delay it in separate runs, or if there are none, for all faults that had
+/// begun.
 fn by_removal(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let without = |group: usize| {
@@ -219,8 +220,8 @@ fn delay(ran: &JudgedRun<'_>, fault: usize, result: &GroupResult) -> Option<Pico
     Some(Picoseconds(result.end?.0.saturating_sub(without.0)))
 }
 
-/// Returns the ends of a group's steps, including those between the groups of its job, and whether
-/// the group is lost.
+/// Returns the ends of a group's steps, including the collectives between groups, and whether the
+/// group is lost.
 fn fate(log: &RunLog, group: usize) -> Option<(Vec<Option<SimTime>>, bool)> {
     let group = log.groups.get(group)?;
     Some((steps(log, group).map(|step| step.end).collect(), group.lost))

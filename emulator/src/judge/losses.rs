@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time that each fault cost each training job: its steps compared by cause with those of the run
-//! without the fault.
+//! Time that each fault cost each training job, by cause, compared with the run without the fault.
 
 use super::JudgedRun;
 use crate::outcome::JobLoss;

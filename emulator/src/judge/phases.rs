@@ -100,7 +100,7 @@ pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
 }
 
 /// Returns two runs that differ only in this fault: this one and the one without it. If those are
-/// alike in every phase, returns the one with the fault alone and the one without faults.
+/// alike in every phase, returns the one with only this fault and the one without faults.
 fn compared<'a>(ran: &JudgedRun<'a>, fault: usize) -> (&'a RunLog, &'a RunLog) {
     let without = ran.without.get(fault).and_then(|one| one.log(ran.baseline));
     match (without, ran.alone.get(fault)) {

@@ -72,7 +72,7 @@ pub(super) fn optical_ports(ran: &JudgedRun<'_>) -> Option<f64> {
     (!ran.log.phases.is_empty()).then_some(ports as f64)
 }
 
-/// Returns the share of the hosts' time in which they had a working cable.
+/// Returns the share of the hosts' time with a working cable.
 fn of_hosts(ran: &JudgedRun<'_>) -> Share {
     let ended = ran.log.ended;
     let whole = ended.0 as f64 * ran.start.substrate.hosts.len() as f64;

@@ -89,7 +89,8 @@ pub struct JobRow {
     pub mfu: f64,
     /// Number of steps between two checkpoints.
     pub saved_every_steps: u32,
-    /// Its response to a lost node before it reads a checkpoint; `restart` if it reads one at once.
+    /// Its response to a lost node before it reads a checkpoint; `restart` if it reads one
+    /// immediately.
     pub answer: &'static str,
     /// Number of data-parallel replicas.
     pub replicas: u32,
@@ -101,7 +102,7 @@ pub struct JobRow {
     pub step_with_fewer_ps: Option<i64>,
 }
 
-/// A kind of failure and the source of its rate.
+/// A kind of failure, with its rate and source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FailureRow {
     /// The kind of part.
@@ -125,7 +126,7 @@ pub struct TableRow {
     pub out: usize,
     /// The number of runs.
     pub runs: usize,
-    /// The number of runs in which a job could not continue.
+    /// The number of runs that left a job unable to continue.
     pub stopped: usize,
     /// GPU-seconds lost once, over the other runs.
     pub once_gpu_seconds: Figure,
@@ -198,7 +199,7 @@ pub struct MonthsResult {
     pub seeds: SeedRange,
     /// Length of the span in hours.
     pub span_hours: f64,
-    /// Number of GPUs in the bill: those of its jobs and the spare ones.
+    /// Number of GPUs in the bill, including spare ones.
     pub gpus: u64,
     /// Number of nodes without a job.
     pub spare_nodes: usize,
@@ -226,7 +227,7 @@ pub struct MonthsResult {
     pub losses_from: Option<LossesFrom>,
     /// Results of the runs by kind of failure.
     pub table: Vec<TableRow>,
-    /// The runs, each of which can be repeated individually.
+    /// The runs, with everything needed to repeat them individually.
     pub runs: Vec<CaseRun>,
     /// The months by seed.
     pub months: Vec<MonthRow>,

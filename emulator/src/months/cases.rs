@@ -34,7 +34,7 @@ use crate::substrate::AnyPart;
 /// part in the second. Recovery that extends into the third ends there, and the last step shows the
 /// slowdown until the repair.
 const STEPS: u32 = 4;
-/// Index of the step in which the part fails.
+/// Index of the step with the failure.
 const FAILS_IN: usize = 1;
 
 /// Maximum number of nodes out in a run; runs with this number also stand for more.
@@ -48,7 +48,7 @@ pub struct Case {
     pub part: AnyPart,
     /// The number of nodes already out.
     pub out: usize,
-    /// The index of the run among those of its kind.
+    /// The index of the run within its kind.
     pub number: u32,
 }
 
@@ -56,7 +56,7 @@ fn by_name<S: serde::Serializer>(part: &AnyPart, serializer: S) -> Result<S::Ok,
     serializer.serialize_str(part.name())
 }
 
-/// A case as it was run, so that it can be repeated individually.
+/// A finished case, with everything needed to repeat it individually.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CaseRun {
     /// The case.
@@ -239,7 +239,7 @@ impl Prepared {
         self.scenario.span.as_ref().expect("a span is what it was prepared for")
     }
 
-    /// Returns a table of its jobs without runs.
+    /// Returns a table of the jobs without runs.
     #[must_use]
     pub fn table(&self) -> LossTable {
         LossTable::new(self.jobs.clone(), self.gpus, self.gpus_per_node)
@@ -282,7 +282,7 @@ impl Prepared {
     /// If the engine or the control plane rejects an operation.
     pub fn run(&self, case: &Case, maker: &dyn MakeControl) -> Result<CaseRun, EmulateError> {
         let label = format!("cases of {} with {} out", case.part.name(), case.out);
-        // Take the parts in turn, so that all are run equally often.
+        // Take the parts in rotation, so that all are run equally often.
         let mut places: Vec<usize> = (0..self.start.substrate.count(case.part)).collect();
         places.shuffle(&mut self.short.seed.stream(&label, u64::MAX));
         let place = places[case.number as usize % places.len()];
@@ -316,7 +316,7 @@ impl Prepared {
             true => self.calm.clone(),
             false => run_alone((&self.short, &self.start), &events, maker)?.trained,
         };
-        // With several jobs, use the step of the one whose step is longest.
+        // If there are several jobs, use the longest of their steps.
         let step = before.iter().filter_map(|log| log.steps.get(FAILS_IN));
         let step = step.filter_map(|step| Some((step.start, took(step)?)));
         let (begins, takes) = step.max_by_key(|(_, takes)| *takes).unwrap_or_default();
@@ -371,8 +371,7 @@ fn took(step: &TrainStepLog) -> Option<Picoseconds> {
     step.end.map(|end| end.since(step.start))
 }
 
-/// Returns the number of GPUs in the bill, those of these jobs and of none, and the number per
-/// node.
+/// Returns the number of GPUs in the bill, including spare ones, and the number per node.
 fn gpus_of_bill(scenario: &Scenario, start: &RunStart, trained: &[u32]) -> (u64, u64) {
     let On::Fabric(fabric) = &scenario.on else { return (0, 1) };
     let ranks = start.plan.iter().flat_map(|(plan, _)| &plan.ranks);
@@ -463,7 +462,7 @@ fn loss(
     let length = |log: &TrainLog| Some(i128::from(took(log.steps.last()?)?.0));
     let step = length(log)?;
     let slower = step - length(before)?;
-    // Steps after the one in which the job restarted are as long as the last one.
+    // Steps after the job's restart are as long as the last one.
     let is_in_next = |step: &TrainStepLog| {
         step.restarts > 0 || fault.restored.is_some_and(|restored| restored > step.start)
     };

@@ -58,7 +58,7 @@ pub fn changes(
             changes.extend(later.filter(|one| one.at < span.length));
         }
     }
-    // At the same instant, repairs come before failures.
+    // At the same instant, repairs precede failures.
     changes.sort_by_key(|change| (change.at, change.fails));
     Ok(changes)
 }

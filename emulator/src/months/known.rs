@@ -13,11 +13,11 @@ use crate::scenario::{KnownLosses, KnownRun, LossPart, RunLoss};
 pub struct LossesFrom {
     /// The file.
     pub file: String,
-    /// The control plane of its runs.
+    /// The control plane of the runs.
     pub control: String,
-    /// GPUs of its jobs, in the order of the jobs here.
+    /// GPUs of the jobs in that result, in the order of the jobs here.
     pub gpus: Vec<u64>,
-    /// By job, the factor by which steps are scaled.
+    /// The scale factor for the steps of each job.
     pub stretched: Vec<f64>,
     /// Whether they come from another fabric and are only assumed to apply to this one.
     pub stand_in: bool,

@@ -25,9 +25,9 @@ pub struct Month {
     pub capacity: i128,
     /// Useful work, in the time that it takes without failures.
     pub useful: i128,
-    /// Useful work multiplied by the utilisation of its steps.
+    /// Useful work multiplied by the utilisation of each step.
     pub utilised: f64,
-    /// Time in which jobs had all their GPUs.
+    /// Time of jobs while they had all their GPUs.
     pub allocated: i128,
     /// Losses by cause, which add up to `capacity - useful`.
     pub lost: BTreeMap<Cause, i128>,
@@ -51,7 +51,7 @@ impl Month {
         self.useful + self.lost.get(&Cause::SlowerSteps).copied().unwrap_or(0)
     }
 
-    /// Returns the share of all GPU time in which jobs had all their GPUs.
+    /// Returns the share of all GPU time that jobs with all their GPUs used.
     #[must_use]
     pub fn scheduling(&self) -> f64 {
         ratio(self.allocated, self.capacity)
@@ -78,7 +78,7 @@ fn ratio(part: i128, whole: i128) -> f64 {
 struct Out {
     part: AnyPart,
     place: usize,
-    /// By job, the additional time of a step if it is the only part of its kind that is out.
+    /// For each job, the additional step time if no other part of the same kind is out.
     alone: Vec<i128>,
 }
 
@@ -90,7 +90,7 @@ struct Cluster<'a> {
     /// Picoseconds since the start of the span.
     now: i128,
     open: Vec<Out>,
-    /// By job, the additional time of a step with the nodes that are out, if there are several.
+    /// For each job, the additional step time with the nodes that are out, if there are several.
     together: Vec<i128>,
     month: Month,
 }

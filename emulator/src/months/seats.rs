@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Answer, LossTable, TrainedJob};
 
-/// The GPUs of one node, as the job and the replicas to which they belong.
+/// The GPUs of one node, as their job and replicas.
 type Seat = (usize, Vec<u32>);
 
 /// A replica that its job leaves out.
 #[derive(Clone, Copy, Debug)]
 struct LeftOut {
-    /// The number of its seats without a node.
+    /// The number of seats without a node.
     vacant: usize,
     /// When it is ready, in picoseconds since the start of the span. `None` while nodes are
     /// missing.
@@ -25,7 +25,7 @@ pub(super) struct Seats {
     broken: BTreeSet<usize>,
     vacant: Vec<Seat>,
     left_out: BTreeMap<(usize, u32), LeftOut>,
-    /// By job, how long a replica takes to get ready. `None` if the job is not elastic.
+    /// For each job, how long a replica takes to get ready. `None` if the job is not elastic.
     start: Vec<Option<i128>>,
 }
 
@@ -116,7 +116,7 @@ impl Seats {
         self.left_out.retain(|(of, _), out| *of != job || out.vacant > 0);
     }
 
-    /// Counts the replicas of a job that are left out, and those of them that lack nodes.
+    /// Counts the replicas of a job that are left out, and how many of these lack nodes.
     pub(super) fn left_out(&self, job: usize) -> (u32, u32) {
         let of = self.left_out.iter().filter(|((of, _), _)| *of == job);
         of.fold((0, 0), |(all, without), (_, out)| (all + 1, without + u32::from(out.vacant > 0)))

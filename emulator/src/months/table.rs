@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table from which months draw: the cost of each kind of failure, measured in runs.
+//! The table that months draw from: the cost of each kind of failure, measured in runs.
 
 use super::{Case, Cause, TrainedJob};
 use crate::substrate::AnyPart;
@@ -26,7 +26,7 @@ pub struct LossSample {
 pub struct LossTable {
     /// The jobs without failures.
     pub jobs: Vec<TrainedJob>,
-    /// The number of GPUs in the bill: those of these jobs and the spare ones.
+    /// The number of GPUs in the bill, including spare ones.
     pub gpus: u64,
     /// GPUs per node.
     pub gpus_per_node: u64,
@@ -49,7 +49,7 @@ impl LossTable {
         Self { jobs, gpus, gpus_per_node, rows: Vec::new() }
     }
 
-    /// Adds the result of a run of `case` in which the part with index `place` failed.
+    /// Adds the result of a run of `case`. `place` is the index of the failed part.
     pub fn add(&mut self, case: &Case, place: usize, sample: LossSample) {
         let Case { part, out, .. } = *case;
         match self.rows.iter_mut().find(|row| (row.part, row.out) == (part, out)) {
@@ -59,8 +59,8 @@ impl LossTable {
     }
 
     /// Returns the runs for a part with this number of nodes out, or with the nearest lower number
-    /// for which there are runs. These are the runs in which this very part failed, or if there are
-    /// none, all of its kind.
+    /// that was run. If this very part failed in some of them, returns only those, otherwise all
+    /// runs for its kind.
     #[must_use]
     pub fn samples(&self, (part, place): (AnyPart, usize), out: usize) -> Vec<&LossSample> {
         let fits = self.rows.iter().filter(|row| row.part == part && row.out <= out);
@@ -70,8 +70,7 @@ impl LossTable {
         if own.is_empty() { row.runs.iter().map(|(_, sample)| sample).collect() } else { own }
     }
 
-    /// Returns the cost of a node failure for an elastic job, from the runs in which it hit the
-    /// job.
+    /// Returns the cost of node failures for an elastic job, from the runs that hit the job.
     #[must_use]
     pub fn losses_of_elastic(&self, job: usize) -> Vec<&JobLossSample> {
         let runs =

@@ -47,7 +47,7 @@ pub struct FaultResult {
     /// Groups whose collectives it stopped or delayed.
     pub groups_affected: Vec<GroupId>,
     /// Groups of training jobs that end every step at the same picosecond in a run without this
-    /// fault. `None` if there is no such run.
+    /// fault. `None` if that run was not made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_unaffected: Option<Vec<GroupId>>,
     /// The unit of the next two figures: hosts if the number of GPUs per host is unknown.
@@ -55,7 +55,7 @@ pub struct FaultResult {
     pub counted: EndpointKind,
     /// GPUs of the affected groups.
     pub gpus_affected: u64,
-    /// GPUs that went out of service: those of the broken part and of lost groups.
+    /// GPUs that went out of service with the broken part or with lost groups.
     pub gpus_lost: u64,
     /// How much later than without faults the slowest affected group or workload ended. `None` if
     /// one of them has work left.
@@ -81,8 +81,8 @@ pub struct FaultResult {
 #[serde(rename_all = "snake_case")]
 pub enum NotRestored {
     /// A bundle in loopback stopped responding. Its light reaches no neighbour that could miss it,
-    /// and the daemon does not treat silence alone as a failure, because a working module behind a
-    /// cut management line looks the same.
+    /// and for the daemon silence is not enough to detect a failure, because a working module
+    /// behind a cut management line looks the same.
     InLoopback,
     /// The fault was detected, but too few nodes are left to form its groups again.
     NoNodes,
@@ -190,7 +190,7 @@ impl FaultResult {
     }
 }
 
-/// Writes one line: when the fault was detected, planned around and restored, and what it affected.
+/// Writes one line: when the fault was detected, planned around and restored, and its effects.
 impl fmt::Display for FaultResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = self.what();

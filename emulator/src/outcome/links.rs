@@ -56,7 +56,7 @@ pub struct QueueRow {
 pub struct LinkResult {
     /// Its ends.
     pub link: String,
-    /// Share of the run in which it was sending.
+    /// Share of the run that it spent sending.
     pub utilisation: f64,
     /// Bytes put on the wire.
     pub bytes: Bytes,
@@ -66,7 +66,7 @@ pub struct LinkResult {
     pub marked: u64,
     /// Packets lost on it while it was dark or faulty.
     pub lost: u64,
-    /// Time in which its far end paused at least one priority.
+    /// How long its far end paused at least one priority.
     #[serde(rename = "paused_ps")]
     pub paused: Picoseconds,
 }

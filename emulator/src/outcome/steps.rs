@@ -101,7 +101,7 @@ pub struct ClosedForm {
     /// Computation on the slowest stage, the optimizer, and pipeline waiting.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
-    /// Generation of the samples, with which training may overlap. Absent in a job that only
+    /// Generation of the samples, which may overlap with training. Absent in a job that only
     /// trains.
     #[serde(rename = "generation_ps", skip_serializing_if = "is_nothing")]
     pub generation: Picoseconds,
@@ -138,7 +138,7 @@ fn is_nothing(time: &Picoseconds) -> bool {
 /// The time of a step by cause, along its critical path. The parts add up exactly to the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WhyResult {
-    /// Computation on the critical path, including that of other stages for which a stage waits.
+    /// Computation on the critical path, including other stages that a stage waits for.
     #[serde(rename = "compute_ps")]
     pub compute: Picoseconds,
     /// Generation on the critical path. Absent without generation.

@@ -67,9 +67,9 @@ pub(crate) struct Context<'a> {
     pub(crate) substrate: &'a Substrate,
     pub(crate) events: &'a [FaultEvent],
     pub(crate) engine: IslandEngine<Watch>,
-    /// By fault.
+    /// One log for each fault.
     pub(crate) faults: Vec<FaultLog>,
-    /// By fault, whether it is active.
+    /// Whether each fault is active.
     pub(crate) active: Vec<bool>,
     pub(super) links: Links,
     /// The circuits that carry traffic now.
@@ -87,9 +87,9 @@ pub(crate) struct Context<'a> {
     free_flows: Vec<Range<u32>>,
     /// Whether some flows of workloads have prescribed paths.
     pub(crate) has_fixed_flows: bool,
-    /// By host, since when all of its cables have been dark.
+    /// For each host, since when all its cables have been dark.
     pub(super) out_since: Vec<Option<SimTime>>,
-    /// Intervals in which some host was out of service.
+    /// Intervals with a host out of service.
     pub(super) out_of_service: Vec<(SimTime, SimTime)>,
 }
 
@@ -150,7 +150,7 @@ impl<'a> Context<'a> {
         self.notices.pop_front()
     }
 
-    /// Makes `owner` the owner of a batch, to be notified of its end.
+    /// Makes `owner` the owner of a batch, to be notified when it ends.
     pub(crate) fn own(&mut self, batch: BatchId, owner: Owner) {
         self.owners.insert(batch, owner);
     }
@@ -227,7 +227,7 @@ impl<'a> Context<'a> {
         self.control_down > 0
     }
 
-    /// Returns the factor by which the control plane is slowed now.
+    /// Returns the factor of the control plane's current slowdown.
     pub(crate) fn slowness(&self) -> u64 {
         let slower = |(event, active): (&FaultEvent, &bool)| match event.effect {
             Effect::Slower(times) if *active => Some(u64::from(times)),

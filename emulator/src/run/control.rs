@@ -53,7 +53,7 @@ pub(crate) trait ControlPlane {
     fn control_returned(&mut self, _context: &mut Context<'_>) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when one of its timers expires.
+    /// Called when a timer of this control plane expires.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
     /// Called when a fault or a workload posts a notice.
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fault injection: links go down, degrade and come back, independent of what the control plane
-//! knows.
+//! Fault injection: links go down, degrade and recover, independent of the control plane.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +16,7 @@ enum FaultTimer {
     Begin,
     /// A flapping part goes dark again.
     Goes,
-    /// A flapping part comes back.
+    /// A flapping part recovers.
     Comes,
     End,
 }
@@ -230,7 +229,8 @@ impl Context<'_> {
         nodes * u64::from(rings.fabric().hbd.gpus_per_node())
     }
 
-    /// Returns the nodes that active faults put out of service, counting only faults for which `counts` holds.
+    /// Returns the nodes that active faults put out of service. Only faults that satisfy `counts`
+    /// are considered.
     pub(super) fn failed_nodes(&self, counts: impl Fn(usize) -> bool) -> BTreeSet<NodeId> {
         let Some(rings) = &self.substrate.rings else { return BTreeSet::new() };
         let active = (0..self.faults.len()).filter(|fault| self.active[*fault] && counts(*fault));
@@ -239,8 +239,7 @@ impl Context<'_> {
         faults.failed_nodes(&rings.fabric().hbd)
     }
 
-    /// Records which hosts go out of service, because all of their cables are dark, and which come
-    /// back.
+    /// Records which hosts go out of service, because all their cables are dark, and which return.
     fn note_service(&mut self, fault: usize, links: &[LinkId]) {
         if self.substrate.rings.is_some() {
             return;

@@ -12,7 +12,7 @@ use super::Context;
 pub(super) struct Links {
     /// Links that no transceiver or optical switch selects.
     unlit: FxHashSet<LinkId>,
-    /// By link, the number of faults that keep it dark.
+    /// The number of faults that keep each link dark.
     faulted: FxHashMap<LinkId, u32>,
 }
 

@@ -26,15 +26,15 @@ pub(crate) struct RunLog {
     pub(crate) stop: Option<Stop>,
     /// Unfinished work when the run was stopped.
     pub(crate) waiting: Vec<Waiting>,
-    /// By fault.
+    /// One log for each fault.
     pub(crate) faults: Vec<FaultLog>,
-    /// By group of a job.
+    /// One log for each group of a job.
     pub(crate) groups: Vec<GroupLog>,
-    /// By job, the collectives between its groups.
+    /// For each job, the collectives between its groups.
     pub(crate) between: Vec<Vec<StepLog>>,
     /// Number of collectives of a job, with repetitions unrolled.
     pub(crate) program_length: usize,
-    /// By workload between hosts.
+    /// One entry for each workload between hosts.
     pub(crate) jobs: Vec<Job>,
     /// Training jobs.
     pub(crate) trained: Vec<TrainLog>,
@@ -48,7 +48,7 @@ pub(crate) struct RunLog {
     /// Port time of optical ports in changes, and dark because of faults.
     pub(crate) switching: u128,
     pub(crate) broken: u128,
-    /// Intervals in which some host was out of service.
+    /// Intervals with a host out of service.
     pub(crate) out_of_service: Vec<(SimTime, SimTime)>,
     /// The result of the shipped control plane. `None` if the control plane is modelled.
     pub(crate) daemon: Option<Box<DaemonResult>>,
@@ -107,8 +107,7 @@ pub(crate) struct FaultLog {
     pub(super) out: bool,
     pub(crate) bundles: usize,
     pub(crate) dark: Option<[Picoseconds; 2]>,
-    /// The stages of its recovery with their ends, in order. Empty if the control plane is
-    /// modelled.
+    /// The stages of recovery with their ends, in order. Empty if the control plane is modelled.
     pub(crate) timeline: Vec<(StageName, SimTime)>,
     /// Groups whose links it hit, or that were moved because of it.
     pub(crate) groups: BTreeSet<usize>,
@@ -173,7 +172,7 @@ pub enum Stop {
         /// The limit, in packets put on a wire.
         limit: u64,
     },
-    /// Work is left, but nothing is under way and no repair is pending.
+    /// Work is left, but no packets are in flight and no repair is pending.
     Standstill,
     /// Ports pause each other in a cycle for ever.
     Deadlock {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unfinished work of a stopped run: what it is, since when it has made no progress, and what it
-//! waits for.
+//! Unfinished work of a stopped run, since when it has made no progress, and its dependencies.
 
 use std::fmt;
 
@@ -32,7 +31,7 @@ pub enum WaitsFor {
     Workload(String),
     /// A collective of the groups has to finish first, given by its index in the scenario.
     Collective(usize),
-    /// Another group of its job.
+    /// Another group of the same job.
     Group(GroupId),
     /// Transceivers that were commanded to switch.
     Transceivers,
@@ -45,7 +44,7 @@ pub enum WaitsFor {
     },
     /// Light on the ring of a group.
     Light,
-    /// Nodes from which the group can be formed again.
+    /// Nodes to form the group again.
     Nodes,
     /// A path between its hosts.
     Way,
@@ -61,12 +60,12 @@ pub enum WaitsFor {
     },
     /// A paused interface.
     Paused {
-        /// The link on which it sends.
+        /// The link behind the interface.
         port: String,
     },
     /// Its turn at an interface.
     Turn {
-        /// The link on which it sends.
+        /// The link behind the interface.
         port: String,
     },
     /// Acknowledgements of sent data.
@@ -76,13 +75,13 @@ pub enum WaitsFor {
         /// The size of the message.
         size: Bytes,
     },
-    /// Its start, or that of one of its parts.
+    /// The start of the work or of one of its parts.
     Start,
     /// Packets under way.
     Packets,
     /// Bytes without a path.
     Held(Bytes),
-    /// So many entries are not listed.
+    /// This number of entries is not listed.
     More(usize),
 }
 

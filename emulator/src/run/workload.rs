@@ -36,9 +36,9 @@ pub(crate) use train::{Circuits, StepBreakdown, TrainLog, TrainOrder, TrainStepL
 pub(crate) trait Workload {
     /// Begins, or sets a timer to begin later.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError>;
-    /// Called when one of its timers expires.
+    /// Called when a timer of this workload expires.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
-    /// Called when one of its batches has ended; its last byte arrived at `at`.
+    /// Called when a batch of this workload has ended; its last byte arrived at `at`.
     fn batch_done(
         &mut self,
         context: &mut Context<'_>,
@@ -78,7 +78,7 @@ pub(crate) trait Workload {
     }
     /// Returns the completed amount and the total.
     fn progress(&self) -> (f64, f64);
-    /// Returns when the last of its work ended.
+    /// Returns when the last part of the work ended.
     fn last_end(&self) -> Option<SimTime>;
     /// Returns its unfinished work.
     fn waiting(&self, context: &Context<'_>) -> Vec<Waiting>;

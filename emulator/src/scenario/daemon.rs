@@ -24,7 +24,7 @@ pub enum SwitchLanguage {
 pub struct DaemonSetup {
     /// Polling interval of each transceiver.
     pub poll_every: Picoseconds,
-    /// Silence after which a transceiver counts as failed.
+    /// Period of silence that counts as a failure of a transceiver.
     pub heartbeat: Picoseconds,
     /// Rate of the serial lines.
     pub bits_per_second: u32,
@@ -32,7 +32,7 @@ pub struct DaemonSetup {
     pub line_time: bool,
     /// Whether transceivers report loss of light (firmware protocol 1.2) or are only polled (1.1).
     pub events: bool,
-    /// Number of consecutive good power readings after which a path counts as established.
+    /// Number of consecutive good power readings needed to establish a path.
     pub power_samples: u32,
     /// Maximum settling time of light. `None` if it follows from the transceivers' specification.
     pub settle_within: Option<Picoseconds>,

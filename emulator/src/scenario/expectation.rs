@@ -46,7 +46,7 @@ pub enum Expectation {
         /// Priority; `None` for all priorities.
         priority: Option<u8>,
     },
-    /// There is no cycle of ports that pause each other.
+    /// No cycle of ports pauses each other.
     NoDeadlock,
     /// Flows of a workload end as without faults, to the picosecond.
     WorkloadUnaffected(String),
@@ -101,7 +101,7 @@ figures! {
     BundlesSwitched = "bundles_switched",
     /// Groups that were lost and never re-formed.
     GroupsLost = "groups_lost",
-    /// Fraction of the groups' time in which no fault stopped them.
+    /// Fraction of the groups' time without stops caused by faults.
     Availability = "availability",
     /// Time of the same work without faults, as a fraction of the groups' time.
     Goodput = "goodput",

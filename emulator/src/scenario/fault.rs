@@ -174,7 +174,7 @@ pub struct ScenarioFault {
     pub effect: Effect,
     /// Earliest start.
     pub when: When,
-    /// Length of the interval after the earliest start from which the seed draws the start.
+    /// Length of the interval for the seed's draw of the start, after the earliest start.
     pub within: Picoseconds,
     /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,

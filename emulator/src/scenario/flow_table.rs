@@ -21,7 +21,7 @@ pub struct ListedFlow {
     pub destination: VertexId,
     /// Size of the data.
     pub bytes: Bytes,
-    /// Priority; `None` for that of the workload.
+    /// Priority; `None` for the workload's priority.
     pub priority: Option<u8>,
     /// Dependencies.
     pub after: Vec<FlowDependency>,

@@ -13,7 +13,7 @@ use crate::substrate::AnyPart;
 pub struct RunLoss {
     /// Job name.
     pub job: String,
-    /// Number of its GPUs.
+    /// Number of GPUs of the job.
     pub gpus: u64,
     /// One-time losses by cause, in order of occurrence.
     pub once: Vec<LossPart>,
@@ -38,7 +38,7 @@ pub struct LossPart {
 pub struct KnownJob {
     /// Job name.
     pub job: String,
-    /// Number of its GPUs at that time.
+    /// Number of GPUs of the job at that time.
     pub gpus: u64,
     /// Duration of a step without failures.
     pub step_ps: i64,
@@ -73,7 +73,7 @@ pub struct KnownRun {
     pub failed_at_start: Vec<String>,
     /// Failed part.
     pub fails: String,
-    /// Index of the part among those of its kind.
+    /// Index of the part within its kind.
     pub place: usize,
     /// Time of the failure.
     pub at_ps: SimTime,
@@ -92,9 +92,9 @@ pub struct KnownLosses {
     /// File name in the scenario.
     #[serde(skip)]
     pub file: String,
-    /// SHA-256 of the fabric file of its runs.
+    /// SHA-256 of the fabric file of the runs.
     pub fabric_sha256: String,
-    /// Control plane of its runs.
+    /// Control plane of the runs.
     pub control: String,
     /// Jobs.
     pub jobs: Vec<KnownJob>,

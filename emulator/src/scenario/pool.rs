@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A reinforcement-learning job: its trainer as a training job, and the work of its generation
+//! A reinforcement-learning job: the trainer as a training job, and the work of the generation
 //! pool.
 
 use lightloom_fabric::fabric::{Fabric, Job as FabricJob};
@@ -28,7 +28,7 @@ pub struct Rollout {
     pub longest: u32,
     /// Number of forward passes over all samples before training.
     pub forward_passes: u32,
-    /// Maximum number of samples that a replica decodes at once.
+    /// Maximum number of samples in a replica's decoding batch.
     pub batch: u32,
 }
 

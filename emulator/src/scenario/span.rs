@@ -9,7 +9,7 @@ use lightloom_units::{Dollars, Milliseconds};
 use super::KnownLosses;
 use crate::substrate::AnyPart;
 
-/// A period over which the jobs of a scenario train.
+/// A long period of training by the jobs of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     /// Length.
@@ -33,7 +33,7 @@ pub enum FailureSource {
         trace: Arc<FaultTrace>,
         /// File name in the scenario.
         file: String,
-        /// Day of the trace on which the span begins.
+        /// First day of the trace that the span covers.
         from_day: f64,
     },
     /// Failure rates by kind of part.

@@ -56,7 +56,7 @@ pub enum StartError {
     /// A broken part does not exist.
     #[error(transparent)]
     Part(#[from] FaultError),
-    /// There is no plan.
+    /// A plan cannot be made.
     #[error(transparent)]
     Plan(#[from] joint::PlanError),
     /// The given plan does not match the current state of this fabric.
@@ -79,13 +79,13 @@ pub enum StartError {
         /// The error.
         error: NodesError,
     },
-    /// The fabric has no domain in which groups could form rings.
+    /// The fabric lacks a domain for the rings of groups.
     #[error(
         "this fabric has no domain, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \
          switches or circuits"
     )]
     NoRings,
-    /// There is no job, or no group of a job can be formed.
+    /// The fabric has no job, or no group of a job can be formed.
     #[error("no group of any job can be formed: give the fabric a job, or fewer faults")]
     NothingRuns,
 }
@@ -120,7 +120,7 @@ impl RunStart {
 }
 
 impl RunStart {
-    /// Returns, by TP group of a job in the order of its step's lanes, its members among `groups`.
+    /// Returns the members of each TP group of a job, in the order of the step's lanes.
     pub(crate) fn seats(&self, step: &TrainStep, groups: &[Members]) -> Vec<Members> {
         let (Some((plan, _)), Some(gpus)) = (&self.plan, &self.substrate.rings) else {
             return Vec::new();
@@ -141,7 +141,7 @@ impl RunStart {
     }
 }
 
-/// Draws the faults of `scenario`, and makes and checks a plan for the initial state of its fabric.
+/// Draws the faults of `scenario`, and makes and checks a plan for the fabric's initial state.
 ///
 /// # Errors
 /// If a part does not exist, the trace does not match, or no group can be formed.
@@ -285,7 +285,7 @@ fn drawn(
         .collect()
 }
 
-/// Returns every outage of a host, or of all GPUs of a server at once, on a network defined in the
+/// Returns every outage of a host, or of all GPUs of a server together, on a network defined in the
 /// scenario.
 fn outages(scenario: &Scenario, substrate: &Substrate) -> Result<Vec<FaultEvent>, StartError> {
     let Some(replay) = &scenario.replay else { return Ok(Vec::new()) };

@@ -167,7 +167,7 @@ impl Traffic {
         )
     }
 
-    /// Returns the priorities of its flows.
+    /// Returns the priorities of the flows.
     #[must_use]
     pub fn priorities(&self) -> Vec<u8> {
         match &self.run {

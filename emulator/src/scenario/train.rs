@@ -35,10 +35,9 @@ pub struct Train {
     pub steps: u32,
     /// The accelerator.
     pub accelerator: Accelerator,
-    /// The fitted constants to use. `None` selects those of the software that the accelerator is
-    /// mostly used with.
+    /// The fitted constants to use. `None` selects the software most used with the accelerator.
     pub constants: Option<String>,
-    /// Tokens of a sequence. `None` means those of a micro-batch.
+    /// Tokens of a sequence. `None` means one sequence per micro-batch.
     pub sequence: Option<u32>,
     /// How it generates, if its step is one of reinforcement learning.
     pub rollout: Rollout,

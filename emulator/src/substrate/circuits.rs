@@ -7,8 +7,8 @@
 //!                         └────── electrical core ──────────┘
 //! ```
 //!
-//! All traffic of a leaf leaves by one host with the joint rate of its GPUs. The core is one switch
-//! whose links have the rate at which a leaf may send and receive. This is the planner's model, so
+//! All traffic of a leaf leaves by one host with the joint rate of the leaf's GPUs. The core is one
+//! switch whose links have the joint rate of the leaf's uplinks. This is the planner's model, so
 //! any difference between the two comes from packets. A circuit is a link from leaf to leaf at the
 //! circuit's own rate, not the electrical path with a delay.
 
@@ -55,16 +55,16 @@ pub(crate) enum Lane {
 #[derive(Clone, Debug)]
 pub struct OpticalCircuits {
     network: ReconfigurableFatTree,
-    /// By leaf, its hosts.
+    /// The hosts of each leaf.
     hosts: Vec<VertexId>,
-    /// By leaf, its switch.
+    /// The switch of each leaf.
     leaves: Vec<VertexId>,
     core: Option<VertexId>,
-    /// By leaf, the link up from its hosts.
+    /// For each leaf, the link up from its hosts.
     interfaces: Vec<LinkId>,
-    /// By leaf, the link into the core. Empty without a core.
+    /// For each leaf, the link into the core. Empty without a core.
     uplinks: Vec<LinkId>,
-    /// By circuit, the link from leaf `a` to leaf `b`.
+    /// For each circuit, the link from leaf `a` to leaf `b`.
     circuits: BTreeMap<CrossConnect, LinkId>,
     by_cable: BTreeMap<LinkId, CrossConnect>,
 }

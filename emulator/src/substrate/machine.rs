@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine on which a single step runs: ranks in rings or below switches, with rails between
-//! them.
+//! The machine for a single step: ranks in rings or below switches, with rails between them.
 
 use lightloom_engine::topology::{Ring, RingShape};
 use lightloom_engine::{
@@ -14,9 +13,9 @@ use super::{DCN, HBD, Substrate};
 /// The ranks of a machine that exchange inside a domain.
 #[derive(Clone, Debug)]
 pub struct Domains {
-    /// By rank, its ring.
+    /// The ring of each rank.
     ring_of: Vec<Option<u32>>,
-    /// By rank, the switch of its domain.
+    /// The domain switch of each rank.
     domain_of: Vec<Option<u32>>,
     /// Whether rings are cables between neighbours.
     pub(crate) are_wired: bool,

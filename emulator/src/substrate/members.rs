@@ -14,7 +14,7 @@ pub(crate) struct Members {
     pub(crate) light: Vec<VertexId>,
     /// Whether the last member is joined to the first.
     pub(crate) is_closed: bool,
-    /// In the order of their ranks.
+    /// The ranks in order.
     pub(crate) ranks: Vec<VertexId>,
 }
 

@@ -59,7 +59,7 @@ impl NetworkPart {
     }
 }
 
-/// A kind of part from which the seed draws one.
+/// A kind of part that the seed draws from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnyPart {
     /// A node that works at the start.
@@ -106,7 +106,7 @@ impl AnyPart {
 /// Why a part does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchPart {
-    /// Nothing has this name.
+    /// No part has this name.
     #[error("`{name}` names nothing in this network: {there}")]
     Unknown {
         /// The name as written.
@@ -130,7 +130,7 @@ pub enum NoSuchPart {
     NoNic {
         /// The host.
         host: String,
-        /// The index of its last interface.
+        /// The index of the host's last interface.
         last: usize,
     },
     /// No bundle has this fibre.
@@ -167,7 +167,7 @@ pub enum NoSuchPart {
         name: String,
         /// The switch.
         ocs: OcsId,
-        /// The index of its last port.
+        /// The index of the switch's last port.
         last: u32,
     },
 }
@@ -350,7 +350,7 @@ impl Substrate {
         let leads = |link: &&LinkId| self.network.link(**link).to == other;
         let cable = self.network.outgoing(one).iter().find(leads);
         let cable = cable.ok_or_else(|| self.no_cable((one, from), to))?;
-        // A GPU that is cut off from the switch of its island takes its node out of the plan.
+        // A GPU that is cut off from the island's switch takes its node out of the plan.
         let is_of_island = |at: &&VertexId| {
             self.rings.as_ref().is_some_and(|rings| !rings.nodes_of_island(**at).is_empty())
         };

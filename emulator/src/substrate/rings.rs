@@ -40,16 +40,16 @@ pub enum Carrier {
 #[derive(Clone, Debug)]
 pub struct RingCables {
     pub(super) fabric: Arc<Fabric>,
-    /// By cable.
+    /// The carrier of each cable.
     carriers: Vec<Carrier>,
-    /// By top-of-rack switch, its vertex.
+    /// The vertex of each top-of-rack switch.
     pub(super) tors: Vec<VertexId>,
-    /// By island, the switch that joins its GPUs.
+    /// The switch that joins the GPUs of each island.
     pub(super) islands: Vec<VertexId>,
-    /// By GPU, in order of nodes and then of GPUs in a node.
+    /// The vertex of each GPU, in order of nodes and then of GPUs in a node.
     pub(super) gpus: Vec<VertexId>,
     gpus_per_node: u8,
-    /// By GPU, the ring edge that starts there, from GPU g to GPU g + 1 of its node.
+    /// For each GPU, the ring edge to the next GPU of its node.
     ring_edges: Vec<LinkId>,
     /// Every fibre with its two cables, between the lower halves and between the upper ones, each
     /// from the lower end up.
@@ -190,8 +190,8 @@ impl RingCables {
         }
     }
 
-    /// Adds a switch above the GPUs of every island, which each GPU reaches at the rate of its two
-    /// edges. The switch loses nothing.
+    /// Adds a switch above the GPUs of every island. Each GPU reaches it at the rate of two edges,
+    /// and the switch loses nothing.
     fn cable_islands(&mut self, builder: &mut NetworkBuilder) {
         let fabric = self.fabric.clone();
         let Grouping::Island { nodes } = fabric.hbd.grouping() else { return };

@@ -65,9 +65,9 @@ pub struct CableGraph {
     pub hosts: Vec<String>,
     /// Names of switches.
     pub switches: Vec<String>,
-    /// Cables, with the indices of their ends among hosts followed by switches.
+    /// Cables, with the indices of both ends among hosts followed by switches.
     pub cables: Vec<(usize, usize, LinkSpec)>,
-    /// By optical switch, the indices of the cables through it.
+    /// For each optical switch, the indices of the cables through it.
     pub circuits: Vec<Vec<usize>>,
 }
 
@@ -110,7 +110,7 @@ impl Substrate {
         Ok(Self { route, hosts_per_server, patched, grid, exchange, ..plain })
     }
 
-    /// Creates a network of hosts and switches on which flows take shortest paths.
+    /// Creates a network of hosts and switches that routes flows over shortest paths.
     pub(super) fn plain(network: Network, hosts: Vec<VertexId>) -> Self {
         let mut places = vec![None; network.vertex_count()];
         for (place, host) in (0..).zip(&hosts) {
@@ -137,7 +137,7 @@ impl Substrate {
     }
 }
 
-/// Classes of links, by the roles of their ends.
+/// Classes of links, by the roles of both ends.
 const CLASSES: [&str; 4] = ["host-host", "host-switch", "switch-host", "switch-switch"];
 
 /// Returns the class of each link, and the names of the classes.

@@ -10,7 +10,7 @@ use lightloom_units::Bytes;
 pub struct PacketSwitches {
     /// Capacity of one queue. `None` means the data of two seconds at the link rate.
     pub queue: Option<Bytes>,
-    /// The backlog from which packets are marked.
+    /// The queue length that starts marking.
     pub mark_from: Bytes,
     /// Which packets are marked.
     pub marking: Marking,

@@ -23,7 +23,7 @@ pub struct Recoveries {
     /// The number of faults that were recovered from. The others hit nothing that waits for
     /// recovery, or were never recovered from.
     pub recovered: u64,
-    /// The number of faults without recovery for which groups or flows still wait.
+    /// The number of faults without recovery that groups or flows still wait for.
     pub never: u64,
     /// The number of these faults by reason.
     #[serde(default)]

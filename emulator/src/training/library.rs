@@ -49,8 +49,8 @@ pub fn seconds(site: &Site, kind: CollectiveKind, bytes: f64, way: LibraryTime) 
     Some(plan.start_seconds + took.as_secs_f64())
 }
 
-/// Builds the links that join the members. The rates of a plan are those of data: headers are added
-/// to them, and acknowledgements have no size.
+/// Builds the links that join the members. The plan's rates count only data: headers are added to
+/// them, and acknowledgements have no size.
 fn join(
     plan: &LibraryPlan,
     builder: &mut NetworkBuilder,

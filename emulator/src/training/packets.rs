@@ -24,7 +24,7 @@ use crate::run::{Progress, RunError};
 
 /// Maximum number of packet-hops of an excerpt when times of idle rings are reused.
 pub const HOPS_BUDGET: f64 = 6e8;
-/// Maximum number of packet-hops for which a proof also runs the whole excerpt without reuse.
+/// Maximum number of packet-hops of a proof that also runs the whole excerpt without reuse.
 pub const PROOF_BUDGET: f64 = 5e8;
 /// Maximum number of tasks of an excerpt.
 const TASKS_BUDGET: f64 = 2e6;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs a task graph alone on a machine: a scenario of one recorded step on its own network,
-//! without faults.
+//! Runs a task graph on a machine without other traffic: a scenario with one recorded step, its own
+//! network and no faults.
 //!
 //! Every ring of the high-bandwidth domain has its own cables, so nothing outside can disturb a
 //! collective on it, and a collective on an idle ring takes the same time whenever it starts. With

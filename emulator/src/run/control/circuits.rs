@@ -40,9 +40,9 @@ enum CircuitTimer {
 /// The plan to apply, in the time and bytes of the scaled run.
 pub(crate) struct CircuitOrder<'a> {
     pub(crate) plan: &'a Plan,
-    /// By phase, its demand.
+    /// The demand of each phase.
     pub(crate) demands: &'a [Demand],
-    /// By phase, the wait before it sends.
+    /// How long each phase waits before it sends.
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) timing: SwitchTiming,
     /// The share of the live demand's rate that every stage of a change must keep.

@@ -12,7 +12,7 @@ use crate::substrate::OpticalPort as Port;
 /// The dark ports, and the accumulated port time in picoseconds.
 #[derive(Debug, Default)]
 pub(super) struct DarkPorts {
-    /// By dark port, since when, and whether because of a fault.
+    /// For each dark port, since when, and whether because of a fault.
     since: BTreeMap<Port, (SimTime, bool)>,
     pub(super) switching: u128,
     pub(super) broken: u128,

@@ -15,7 +15,7 @@ use crate::scenario::Effect;
 
 impl Replanner<'_> {
     /// Moves the groups that changed and returns when they continue. `before` holds the previous
-    /// nodes of each group in rank order; `lit_at` the times at which switched bundles are lit.
+    /// nodes of each group in rank order; `lit_at` holds when each switched bundle is lit.
     pub(super) fn move_groups(
         &mut self,
         context: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl Replanner<'_> {
             }
             moves.push(GroupMove { group, members: None, is_formed, resumes });
         }
-        // The final members are known only after all moves.
+        // The final members are only available after all moves.
         for moved in &mut moves {
             let is_lost = self.groups[moved.group].is_lost;
             moved.members = (!is_lost).then(|| self.members_of(moved.group));
@@ -99,8 +99,8 @@ impl Replanner<'_> {
         Some((group, to))
     }
 
-    /// Returns the group whose work a newly possible group takes up: a lost one, or a new one if
-    /// none is lost.
+    /// Returns the group whose work a newly possible group takes up: a lost one if there is one,
+    /// otherwise a new one.
     fn group_to_fill(&mut self, job: u32, to: &[NodeId]) -> usize {
         let lost = self.groups.iter().position(|group| group.is_lost && group.job == job);
         lost.unwrap_or_else(|| {
@@ -114,7 +114,7 @@ impl Replanner<'_> {
         })
     }
 
-    /// Marks faults as restored when a lost group is formed again and they wait for nothing else.
+    /// Marks faults as restored when a lost group is formed again and they wait for no other group.
     fn credit(&self, context: &mut Context<'_>, group: usize, resumes: SimTime) {
         for log in &mut context.faults {
             let waits = log.groups.iter().any(|other| self.groups[*other].is_lost);

@@ -6,9 +6,8 @@
 //!                      switching ──▶ training ──▶ up, or drained where the link fails its test
 //! ```
 //!
-//! A circuit needs a working mirror and driver at both of its ports. A failed circuit stays
-//! commanded, because the controller does not know of the failure, and has light again after a
-//! repair.
+//! A circuit needs a working mirror and driver at both ports. A failed circuit stays commanded,
+//! because the controller does not know of the failure, and has light again after a repair.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -63,7 +63,7 @@ pub(super) struct Placed {
 pub(crate) struct Replanner<'a> {
     pub(super) fabric: &'a Fabric,
     pub(super) rings: &'a RingCables,
-    /// The fabric without the steps of its jobs, for checking plans of rings alone.
+    /// The fabric without the steps of jobs, for checking plans of rings only.
     without_steps: Fabric,
     seed: Seed,
     delays: Delays,
@@ -75,15 +75,16 @@ pub(crate) struct Replanner<'a> {
     pub(super) respected: FaultSet,
     /// Permanent faults.
     for_good: FaultSet,
-    /// By fault, whether it is known.
+    /// Whether the control plane knows of each fault.
     knows: Vec<bool>,
-    /// By bundle that was ever switched, the path it holds in hardware, or `None` while it is dark.
+    /// For each bundle that was ever switched, the path it holds in hardware, or `None` while it is
+    /// dark.
     pub(super) held: BTreeMap<BundleId, Option<Path>>,
     pub(super) groups: Vec<Placed>,
     /// Actions postponed while the control plane was down.
     postponed: Vec<ReplanTimer>,
-    /// By bundle, its number of commands. Switching times are drawn from it, so that they do not
-    /// depend on other bundles.
+    /// The number of commands to each bundle. Switching times are drawn from it, so that they do
+    /// not depend on other bundles.
     commands: BTreeMap<BundleId, u64>,
     acts: Vec<ReplanTimer>,
     me: Owner,
@@ -143,7 +144,7 @@ impl<'a> Replanner<'a> {
         let hbd = &self.fabric.hbd;
         let gpus = self.fabric.hbd.gpus_per_node();
         let range = ring_group.segment.map_or(0..gpus, |s| s.first..s.first + s.gpus);
-        // Without a domain the network carries the group's exchanges, so there is no ring.
+        // Without a domain the network carries the group's exchanges and a ring is not needed.
         let has_domain = hbd.grouping() != Grouping::Anywhere;
         let ring = |gpus: Vec<GpuId>| if has_domain { vertices(gpus) } else { Vec::new() };
         let ranks = ring_group
@@ -339,7 +340,8 @@ impl<'a> Replanner<'a> {
 }
 
 impl ControlPlane for Replanner<'_> {
-    /// Turns off what the first plan does not light and what is broken from the start.
+    /// Turns off the links that the first plan does not light and the parts that are broken from
+    /// the start.
     fn begin(&mut self, context: &mut Context<'_>, me: Owner) -> Result<(), RunError> {
         self.me = me;
         self.knows = context.events.iter().map(|event| event.from_start).collect();
@@ -372,8 +374,8 @@ impl ControlPlane for Replanner<'_> {
         Ok(())
     }
 
-    /// Sets a repaired part to its planned state: unchanged if there was no new plan, otherwise
-    /// with its node in loopback.
+    /// Sets a repaired part to its planned state: unchanged if the plan is still the same,
+    /// otherwise with its node in loopback.
     fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         match context.events[fault].effect {
             Effect::Stuck => self.free_stuck(context, fault),

@@ -64,7 +64,7 @@ impl ControlPlane for Rerouter {
     }
 
     fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
-        // The controller of circuits moves their flows at once, without a detection delay.
+        // The controller of circuits moves their flows immediately, without a detection delay.
         if matches!(notice, Notice::Circuits) && !context.control_is_gone() {
             reroute(context, false);
         }
@@ -147,8 +147,8 @@ fn has_path_left(context: &mut Context<'_>, flow: FlowId) -> bool {
     engine.paths(flow).iter().any(|path| path.iter().all(is_up))
 }
 
-/// Returns the fault for which a flow is abandoned: the last one that hit it, or that was active
-/// when it began.
+/// Returns the fault that caused a flow to be abandoned: the last one that hit it, or that was
+/// active when it began.
 fn why_given_up(context: &Context<'_>, flow: FlowId) -> Option<usize> {
     let hit = context.faults.iter().rposition(|log| log.flows_hit.contains(&flow));
     let began = context.engine.record(flow).start;

@@ -48,7 +48,7 @@ enum ControlTimer {
     Settled(PhaseAnswer),
 }
 
-/// The stages of one response of the daemon so far.
+/// The finished stages of a response of the daemon.
 #[derive(Default)]
 struct Answer {
     faults: Vec<usize>,

@@ -65,9 +65,9 @@ pub(crate) struct Called<'a> {
     orders: VecDeque<ProgramOrder>,
     /// Messages between hosts that have no path now.
     blocked: Vec<ProgramOrder>,
-    /// By open batch, the caller's number and the flow.
+    /// For each open batch, the caller's number and the flow.
     open: FxHashMap<BatchId, (u64, FlowId)>,
-    /// By timer, the caller's number.
+    /// For each timer, the caller's number.
     timers: Vec<u64>,
     /// Free places among the timers.
     free: Vec<usize>,
@@ -134,7 +134,7 @@ impl<'a> Called<'a> {
         let mut dark = context.engine.flows_on_dark_links();
         dark.retain(|flow| mine.contains(flow));
         for flow in dark {
-            // If there is no other path, the flow waits for its own.
+            // Without another path, the flow waits for its current one.
             let _ = context.engine.reroute_flow(flow);
         }
         for order in std::mem::take(&mut self.blocked) {

@@ -24,15 +24,15 @@ use crate::scenario::{Effect, Pattern, Traffic};
 #[derive(Debug)]
 pub(super) struct HostCircuits {
     hosts: Vec<VertexId>,
-    /// By step, then by pair.
+    /// Indexed by step, then by pair.
     fibres: Vec<Vec<LinkId>>,
     /// How long a host is dark when it changes its circuit.
     pub(super) switching: Picoseconds,
-    /// By host, the step whose fibre it holds, or `None` while it is dark.
+    /// The step whose fibre each host holds, or `None` while the host is dark.
     holds: Vec<Option<usize>>,
-    /// By host, the step that it waits for.
+    /// The step that each host waits for.
     wants: Vec<Option<usize>>,
-    /// By host, the number of faults that keep it from switching.
+    /// The number of faults that keep each host from switching.
     stuck: Vec<u32>,
 }
 
@@ -95,8 +95,8 @@ impl HostCircuits {
         [host, host | 1 << step].iter().all(|host| self.holds[*host] == Some(step))
     }
 
-    /// Requests the fibre of a step for a host. Returns what follows at once or after the switching
-    /// time.
+    /// Requests the fibre of a step for a host. Returns the next action, taken immediately or after
+    /// the switching time.
     pub(super) fn want(&mut self, host: usize, step: usize) -> Option<NextTurn> {
         self.wants[host] = Some(step);
         match self.holds[host] {
@@ -257,7 +257,7 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Sets every fibre to the state of its circuits.
+    /// Turns every fibre on or off according to the circuits.
     fn relight(&self, context: &mut Context<'_>) {
         let Some(circuits) = &self.circuits else { return };
         let fibres = circuits.fibres.iter().flatten();

@@ -33,7 +33,7 @@ pub(crate) struct JobGroups<'a> {
     /// scenario.
     program: Vec<(usize, &'a Collective)>,
     groups: Vec<GroupProgress>,
-    /// By job.
+    /// One entry for each job.
     between: Vec<Between>,
     parts: BTreeMap<BatchId, BatchOwner>,
     /// The number of nodes below a top-of-rack switch.
@@ -197,7 +197,7 @@ impl<'a> JobGroups<'a> {
             self.stop(context, index);
         }
         let Some(members) = &moved.members else {
-            // The other groups of its job continue without it.
+            // The job's other groups continue without it.
             self.groups[index].log.lost = true;
             self.groups[index].links.clear();
             return self.advance_between(context, self.groups[index].log.job as usize);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic between hosts. Each workload begins when its prerequisites are done, and runs as often
-//! as it is repeated.
+//! Traffic between hosts. Each workload begins when its prerequisites are done, and runs for its
+//! number of repetitions.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(crate) struct Jobs<'a> {
     pub(super) jobs: Vec<Job>,
     owner: BTreeMap<BatchId, usize>,
     turns: Vec<(SimTime, JobTurn)>,
-    /// By timer, the turn it is for.
+    /// The turn of each timer.
     planned: Vec<JobTurn>,
     /// The circuits of all hosts, if hosts have one circuit at a time.
     pub(super) circuits: Option<HostCircuits>,
@@ -55,7 +55,7 @@ pub(super) enum JobTurn {
     Begin(usize),
     /// Its computation ends.
     Computed(usize),
-    /// A task of its recorded step that sends nothing ends.
+    /// A task of a recorded step that sends nothing ends.
     Worked(usize, TaskId),
     /// The circuit of a host reaches the fibre of a step.
     Come(usize, usize),
@@ -84,7 +84,7 @@ pub(crate) struct Repetition {
     /// Its flows as ranges: in order of start for an exchange over circuits, by task for a recorded
     /// step.
     pub(crate) flows: Vec<Range<u32>>,
-    /// By task of a recorded step, its start and end.
+    /// The start and end of each task of a recorded step.
     pub(crate) spans: Vec<(SimTime, SimTime)>,
 }
 
@@ -223,7 +223,7 @@ impl<'a> Jobs<'a> {
         }
     }
 
-    /// Handles the end of a repetition: the next one begins, or the workloads that wait for this
+    /// Handles the end of a repetition: begins the next one, or the workloads that wait for this
     /// one.
     pub(super) fn step_done(&mut self, place: usize, at: SimTime, now: SimTime) {
         let job = &mut self.jobs[place];
@@ -240,7 +240,7 @@ impl<'a> Jobs<'a> {
         self.begin_after(Prior::Traffic(place), now);
     }
 
-    /// Begins the workloads that waited for `done`, if they wait for nothing else.
+    /// Begins the workloads that waited for `done` if it was their last prerequisite.
     fn begin_after(&mut self, done: Prior, now: SimTime) {
         for (next, traffic) in self.traffic.iter().enumerate() {
             let waits = traffic.after.contains(&done);
@@ -271,7 +271,7 @@ impl<'a> Jobs<'a> {
         shortened(&format!("`{name}`, flows"), flows.filter(is_open).map(waits).collect())
     }
 
-    /// Returns what an unfinished workload waits for.
+    /// Returns the dependency of an unfinished workload.
     fn waits(&self, context: &Context<'_>, place: usize) -> Vec<Waiting> {
         let (traffic, job) = (&self.traffic[place], &self.jobs[place]);
         let behind = traffic.after.iter().find(|before| !self.is_over(**before));
@@ -304,7 +304,7 @@ pub(super) fn flow_name(context: &Context<'_>, flow: FlowId) -> String {
     format!("{from} to {to}")
 }
 
-/// Returns what an unfinished flow waits for.
+/// Returns the dependency of an unfinished flow.
 pub(super) fn flow_waits(context: &Context<'_>, flow: FlowId) -> Waiting {
     let record = context.engine.record(flow);
     let arrived = WaitsFor::Acknowledgements { delivered: record.delivered, size: record.size };

@@ -29,9 +29,9 @@ pub(crate) struct Leaves<'a> {
     /// `None` if only packet switches or cables join the leaves.
     pub(super) circuits: Option<&'a OpticalCircuits>,
     pub(super) count: usize,
-    /// By rank of the plan, its GPU.
+    /// The GPU of each rank of the plan.
     gpus: Vec<Option<End>>,
-    /// By pair of directly joined leaves, the cables from the lower to the higher.
+    /// For each pair of directly joined leaves, the cables from the lower to the higher.
     cables: BTreeMap<LeafPair, Vec<Lane>>,
     /// Rate of one circuit or cable, in bytes per second.
     lane_bytes: f64,
@@ -262,7 +262,7 @@ impl Lanes {
 struct Piece {
     /// The fraction of the bytes of the route.
     share: f64,
-    /// By hop, the index of its lane.
+    /// The index of the lane of each hop.
     lane_of: Vec<usize>,
 }
 

@@ -24,19 +24,20 @@ use super::super::{Context, Owner};
 use super::lanes::{End, Lanes, Leaves, Left};
 use crate::substrate::{Lane, LaneHop};
 
-/// A pair's flows stay unchanged unless more than this share of its bytes belongs on another lane.
+/// Flows of a pair stay unchanged unless more than this share of the pair's bytes belongs on
+/// another lane.
 const WORTH_MOVING: f64 = 0.05;
 
 /// The traffic of one host to another in a phase.
 #[derive(Debug)]
 struct Pair {
     ends: [End; 2],
-    /// Bytes that no flow carries because there is no path now.
+    /// Bytes without a path at present.
     held: u64,
     flows: Vec<(FlowId, Vec<LaneHop>)>,
     batch: Option<BatchId>,
     ended: Option<SimTime>,
-    /// Whether a link on the path of its flows went dark and lost their packets silently.
+    /// Whether a link on the flows' path went dark and lost packets silently.
     is_cut: bool,
 }
 
@@ -312,7 +313,7 @@ impl Pair {
         self.held + under_way.sum::<u64>()
     }
 
-    /// Returns whether every link of its flows carries packets.
+    /// Returns whether every link of the flows carries packets.
     fn is_lit(&self, context: &Context<'_>) -> bool {
         let ways = self.flows.iter().flat_map(|(flow, _)| context.engine.path(*flow));
         ways.into_iter().all(|link| context.carries(*link) && context.carries(link.reverse()))

@@ -19,9 +19,9 @@ use crate::substrate::Lane;
 
 /// The traffic, in the time and bytes of the scaled run.
 pub(crate) struct PhaseProgram<'a> {
-    /// By phase, its demand.
+    /// The demand of each phase.
     pub(crate) demands: &'a [Demand],
-    /// By phase, the routes of its plan.
+    /// The planned routes of each phase.
     pub(crate) routes: Vec<&'a [RoutePlan]>,
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) names: Vec<String>,
@@ -71,7 +71,7 @@ impl<'a> Phases<'a> {
         (self.logs.len() - 1) % self.order.demands.len()
     }
 
-    /// Counts the packets lost so far on links dedicated to phases.
+    /// Counts the packets lost until now on links dedicated to phases.
     fn lost(&self, context: &Context<'_>) -> u64 {
         self.leaves.links().map(|link| context.engine.port_count(link).lost).sum()
     }

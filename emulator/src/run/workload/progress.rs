@@ -26,7 +26,7 @@ impl Running {
     }
 }
 
-/// The progress of one group through the collectives of its job.
+/// The progress of one group through its job's collectives.
 pub(super) struct GroupProgress {
     pub(super) members: Members,
     pub(super) log: GroupLog,
@@ -50,7 +50,7 @@ pub(crate) struct GroupLog {
     pub(crate) lost: bool,
     /// Downtime caused by faults.
     pub(crate) down: Picoseconds,
-    /// The index of its current or next collective in the job's program.
+    /// The index of the current or next collective in the job's program.
     pub(crate) next: usize,
 }
 

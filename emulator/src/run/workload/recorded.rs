@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step of tasks, alone or alongside other traffic. Computation takes its recorded time, and
-//! exchanges run packet by packet over the network of the run. On a machine, rings can take the
-//! time of the ring alone.
+//! A step of tasks, with or without other traffic. Computation takes its recorded time, and
+//! exchanges run packet by packet over the network of the run. On a machine, collectives on rings
+//! can take the time measured on an otherwise idle ring.
 
 use std::collections::BTreeMap;
 
@@ -23,15 +23,15 @@ use crate::substrate::{Domains, HBD, Members};
 /// A step under way.
 pub(super) struct Playing {
     schedule: graph::Schedule,
-    /// By task, its earliest possible end, with each message alone on its path.
+    /// For each task, the earliest possible end, with every message alone on its path.
     earliest: Vec<Picoseconds>,
     /// Tasks that could not begin because a host had no path.
     blocked: Vec<TaskId>,
-    /// By batch, its task.
+    /// The task of each batch.
     batches: BTreeMap<BatchId, TaskId>,
     /// Rings with a collective on them, if times of idle rings are reused.
     busy: BTreeMap<u32, (u32, bool)>,
-    /// By ring of a machine, its class if its times are reused.
+    /// For each ring of a machine, its class if times are reused.
     classes: BTreeMap<u32, Option<RingClass>>,
 }
 
@@ -41,7 +41,7 @@ impl Playing {
         !self.blocked.is_empty()
     }
 
-    /// Returns the share of its tasks that are done.
+    /// Returns the share of finished tasks.
     pub(super) fn share_done(&self) -> f64 {
         1.0 - self.schedule.open() as f64 / self.earliest.len().max(1) as f64
     }

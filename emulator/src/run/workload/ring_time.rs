@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Times of collectives on rings that nothing else uses. Each is run once, packet by packet, on a
-//! copy of the ring alone, and is then reused for every identical ring.
+//! Times of collectives on rings that are otherwise idle. Each is run once, packet by packet, on a
+//! separate copy of the ring, and is then reused for every identical ring.
 //!
 //! The reuse is exact. The rings of a fabric share no link, nor do groups on the switch of an
 //! island. A collective on an idle ring takes the same time whenever it starts, and its end is
@@ -129,7 +129,7 @@ impl RingTimes {
             return None;
         }
         let shares = |queueing: Queueing| queueing.buffer.is_some() || queueing.pause.is_some();
-        // The groups of an island share the buffer of its switch.
+        // The groups of an island share the buffer of one switch.
         if links.len() > length && context.engine.settings().queueing.is_some_and(shares) {
             return None;
         }

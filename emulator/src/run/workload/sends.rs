@@ -16,14 +16,14 @@ use super::ring_time::RingExchange;
 pub(super) struct Sends {
     /// The collective. `None` for one flow from the first host to the second.
     pub(super) kind: Option<CollectiveKind>,
-    /// In the order of their ranks.
+    /// The hosts in rank order.
     pub(super) hosts: Vec<VertexId>,
     pub(super) bytes: Bytes,
     /// The directions around their ring.
     pub(super) directions: Directions,
     /// The route of flows that are not in `ways`.
     pub(super) route: Route,
-    /// By both ends, the route of flows between them if it differs.
+    /// The routes of pairs of hosts that differ from `route`.
     pub(super) ways: BTreeMap<(VertexId, VertexId), Route>,
     /// Priority at switches with priority queues.
     pub(super) priority: u8,

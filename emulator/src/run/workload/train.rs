@@ -43,13 +43,13 @@ pub(crate) struct TrainOrder<'a> {
     train: &'a Train,
     step: TrainStep,
     graph: TaskGraph,
-    /// By task, its purpose.
+    /// The purpose of each task.
     dimensions: Vec<TaskPurpose>,
-    /// By task, its additional time if its group has lost its memory.
+    /// For each task, the additional time if its group has lost its memory.
     again: BTreeMap<TaskId, Picoseconds>,
     pace: LinkShare,
     closed_form: StepTime,
-    /// By TP group, the initial place of its ranks.
+    /// The initial members of each TP group.
     seats: Vec<Members>,
 }
 
@@ -112,7 +112,7 @@ struct TrainingJob<'a> {
     running: BTreeSet<TaskId>,
     held: BTreeSet<TaskId>,
     sending: BTreeMap<TaskId, StartedCollective>,
-    /// By TP group.
+    /// The place of each TP group.
     seats: Vec<Seat>,
     /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
     rounds: u32,
@@ -135,7 +135,7 @@ struct TrainingJob<'a> {
 pub(crate) struct TrainStepLog {
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
-    /// By TP group, the end of its last task.
+    /// For each TP group, the end of the last task.
     pub(crate) group_ends: Vec<SimTime>,
     /// Its time by cause.
     pub(crate) why: StepBreakdown,
@@ -162,7 +162,7 @@ enum TrainTimer {
     Resume,
     /// A part was repaired.
     Wake,
-    /// It is known whether circuits change for a phase.
+    /// The job learns whether circuits change for a phase.
     Asked,
 }
 
@@ -178,14 +178,14 @@ const ACTS: [TrainTimer; 6] = [
 /// All training jobs.
 pub(crate) struct Trainings<'a> {
     jobs: Vec<TrainingJob<'a>>,
-    /// By batch, its job and task.
+    /// The job and task of each batch.
     batches: BTreeMap<BatchId, (usize, TaskId)>,
     times: RingTimes,
     /// The circuits between leaves, if any.
     circuits: Option<Circuits<'a>>,
-    /// By group of the run, its job and TP group. `None` if it does not train.
+    /// The job and TP group of each group of the run. `None` if the group does not train.
     places: Vec<Option<(usize, usize)>>,
-    /// By group of the run, its job and number of GPUs, including groups that do not train.
+    /// The job and number of GPUs of each group of the run, including groups that do not train.
     groups: Vec<(u32, u32)>,
     me: Owner,
 }
@@ -489,7 +489,7 @@ impl Workload for Trainings<'_> {
 }
 
 impl Trainings<'_> {
-    /// Returns the log of a group of the run, in which each place of the program is a step.
+    /// Returns the log of a group of the run. Each place of the program is a step.
     fn group_log(
         &self,
         place: Option<(usize, usize)>,

@@ -64,8 +64,7 @@ pub struct DaemonFile {
     /// Whether transceivers report loss of light (firmware protocol 1.2); with `false` they are
     /// only polled (1.1).
     pub events: Option<bool>,
-    /// Number of consecutive good power readings after which a path counts as established, 1 to
-    /// 100; default 3.
+    /// Number of consecutive good power readings needed to establish a path, 1 to 100; default 3.
     #[schemars(range(min = 1, max = 100))]
     pub power_samples: Option<u32>,
     /// Maximum settling time of light; defaults to the transceivers' specification.

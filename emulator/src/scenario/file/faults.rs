@@ -396,8 +396,8 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
 
 const LONGEST_FRAME: Bytes = Bytes(9_216);
 
-/// A single bit error loses a whole packet, so large emulated packets lose more data than real
-/// frames would.
+/// A single bit error loses a whole packet, and large emulated packets therefore lose more data
+/// than real frames would.
 pub(super) fn warn_of_large_packets(
     faults: &[FaultFile],
     transport: &Transport,

@@ -30,12 +30,12 @@ pub struct GraphFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CableFile {
-    /// Names of its ends.
+    /// Names of both ends.
     pub ends: [String; 2],
-    /// Rate; defaults to that of `links`.
+    /// Rate; defaults to the rate in `links`.
     #[serde(default)]
     pub rate: Option<Text<BitsPerSecond>>,
-    /// Propagation delay; defaults to that of `links`.
+    /// Propagation delay; defaults to the delay in `links`.
     #[serde(default)]
     pub delay: Option<Text<Picoseconds>>,
 }

@@ -23,7 +23,7 @@ pub enum RestartFile {
     Checkpoint(CheckpointFile),
     /// The whole job restarts from its last copy in the memory of other nodes. Only with `span`.
     InMemory(InMemoryFile),
-    /// The groups of the node move to a spare node with the state of their replicas. Only with
+    /// The groups of the node move to a spare node, together with the replicas' state. Only with
     /// `span`.
     Migrate(MigrateFile),
     /// The job continues without the replicas of the node until they have a node again. Only with
@@ -45,7 +45,7 @@ pub struct CheckpointFile {
     pub write: Option<Text<Picoseconds>>,
 }
 
-/// Copies of a job's state in the memory of its nodes.
+/// Copies of a job's state in the memory of other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InMemoryFile {
@@ -62,7 +62,7 @@ pub struct InMemoryFile {
     #[serde(default = "two")]
     #[schemars(range(min = 2, max = 16))]
     pub copies: u32,
-    /// The checkpoint from which the job restarts if that many nodes fail at once.
+    /// The checkpoint to restart from if that many nodes fail simultaneously.
     pub checkpoint: CheckpointFile,
 }
 
@@ -72,7 +72,7 @@ pub struct InMemoryFile {
 pub struct MigrateFile {
     /// Time of the migration after the ring is ready.
     pub takes: Text<Picoseconds>,
-    /// The checkpoint from which the job restarts if as many nodes fail at once as it has replicas.
+    /// The checkpoint to restart from if one node per replica fails simultaneously.
     pub checkpoint: CheckpointFile,
 }
 
@@ -80,7 +80,7 @@ pub struct MigrateFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ElasticFile {
-    /// Time until the other replicas continue without a replica, after the failure of its node is
+    /// Time until the other replicas continue without a replica, after the node failure is
     /// detected.
     pub reform: Text<Picoseconds>,
     /// Time until a replica that has its nodes is ready, while the others continue.
@@ -91,7 +91,7 @@ pub struct ElasticFile {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub least: u32,
-    /// The checkpoint from which the job restarts after waiting.
+    /// The checkpoint to restart from after waiting.
     pub checkpoint: CheckpointFile,
 }
 

@@ -23,7 +23,7 @@ use crate::substrate::AnyPart;
 pub struct FailuresFile {
     /// A fault trace, relative to this file: see `lightloom trace`.
     pub trace: Option<String>,
-    /// Day of the trace on which the span begins; default 0.
+    /// First day of the trace that the span covers; default 0.
     #[schemars(range(min = 0, max = 36525))]
     pub from_day: Option<f64>,
     /// Nodes.

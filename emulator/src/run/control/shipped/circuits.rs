@@ -28,11 +28,11 @@ pub(super) struct ShippedCircuits<'a> {
     /// The phases of the current plan.
     phases: Vec<PhasePlan>,
     circuits: &'a OpticalCircuits,
-    /// By switch and ports, the lower port first.
+    /// The circuits by switch and ports, the lower port first.
     by_ports: BTreeMap<(OcsId, u32, u32), CrossConnect>,
     /// The circuits that switches pass in both directions.
     passed: BTreeSet<CrossConnect>,
-    /// By training circuit, when it is trained.
+    /// For each training circuit, when it is trained.
     training: BTreeMap<CrossConnect, SimTime>,
     up: BTreeSet<CrossConnect>,
     /// Circuits that the current change removes; they get no new traffic.
@@ -46,7 +46,7 @@ pub(super) struct ShippedCircuits<'a> {
 }
 
 impl<'a> ShippedCircuits<'a> {
-    /// Creates the circuits as they are when a step begins.
+    /// Creates the circuits in their state at the start of a step.
     pub(super) fn new(circuits: &'a OpticalCircuits, order: CircuitOrder<'a>) -> Self {
         let ports = |circuit: &CrossConnect| {
             let (a, b) = (circuit.a_port, circuit.b_port);
@@ -97,8 +97,8 @@ impl<'a> ShippedCircuits<'a> {
         !ends(circuit).iter().any(|port| self.dead.contains_key(port))
     }
 
-    /// Sets the port pairs between which a switch passes light. Returns the links that begin to
-    /// train, and until when.
+    /// Sets the port pairs that a switch connects. Returns the links that begin to train, and until
+    /// when.
     pub(super) fn passes(
         &mut self,
         context: &mut Context<'_>,
@@ -153,8 +153,8 @@ impl<'a> ShippedCircuits<'a> {
         self.publish(context);
     }
 
-    /// Returns what a job at a phase requests from the daemon, or `None` if its circuits are set or
-    /// it needs none.
+    /// Returns a job's request to the daemon for a phase, or `None` if its circuits are set or it
+    /// needs none.
     pub(super) fn wish(&mut self, context: &mut Context<'_>, phase: usize) -> Option<PhaseWish> {
         let planned = &self.phases[phase];
         let wanted: BTreeSet<CrossConnect> = planned.circuits.iter().copied().collect();

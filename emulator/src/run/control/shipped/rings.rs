@@ -19,7 +19,7 @@ use crate::substrate::{HBD, Members};
 /// The members of each group and the path that each bundle holds.
 pub(super) struct ShippedRings<'a> {
     pub(super) inner: Replanner<'a>,
-    /// By bundle without light at rest, since when.
+    /// For each bundle without light at rest, since when.
     dark_since: BTreeMap<BundleId, SimTime>,
     /// When the last lit link locks.
     pub(super) locked_at: SimTime,
@@ -31,7 +31,7 @@ impl<'a> ShippedRings<'a> {
     }
 
     /// Handles a bundle whose light rests on another path, or moves. Returns how long it was dark,
-    /// and the links that begin to lock with the times at which they carry packets.
+    /// and the links that begin to lock, each with the time when it carries packets.
     pub(super) fn light(
         &mut self,
         context: &mut Context<'_>,
@@ -134,8 +134,8 @@ impl<'a> ShippedRings<'a> {
         }
     }
 
-    /// Returns the groups that the new plan places elsewhere. A group is identified with the one
-    /// that shares most of its members.
+    /// Returns the groups that the new plan places elsewhere. A group is matched with the one that
+    /// shares most members.
     fn changes(&self, old: &Layout, members: &[Option<Members>]) -> Vec<GroupChange> {
         let of_jobs = |layout: &Layout| -> Vec<RingGroup> {
             layout.groups.iter().filter(|group| group.job.is_some()).cloned().collect()

@@ -34,13 +34,13 @@ pub(crate) struct Circuits<'a> {
     optical: &'a OpticalCircuits,
     rings: &'a RingCables,
     names: Vec<String>,
-    /// By first and last leaf, the planned multi-hop routes of phases.
+    /// The planned multi-hop routes of phases, by first and last leaf.
     routes: BTreeMap<(usize, usize), Vec<RoutePlan>>,
-    /// By lower and higher leaf, the circuits that carry traffic now.
+    /// The circuits that carry traffic now, by lower and higher leaf.
     up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
     /// Bytes of exchanges under way.
     under_way: BTreeMap<LeafPort, f64>,
-    /// By job and task, its bytes under way.
+    /// The bytes under way of each job and task.
     loads: BTreeMap<(usize, TaskId), Vec<(LeafPort, f64)>>,
     is_changing: bool,
 }
@@ -56,11 +56,11 @@ enum LeafPort {
 /// The phases of one job and its current phase.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phases {
-    /// By phase of a step, its index in the plan. `None` if it sends nothing.
+    /// For each phase of a step, its index in the plan. `None` if it sends nothing.
     own: [Option<usize>; NAMES.len()],
-    /// By task, its phase.
+    /// The phase of each task.
     of_task: Vec<usize>,
-    /// By phase, the number of its tasks, and of those that are open.
+    /// For each phase, the number of tasks, and the number of open ones.
     count: [usize; NAMES.len()],
     open: [usize; NAMES.len()],
     /// The current phase.
@@ -108,8 +108,8 @@ impl<'a> Circuits<'a> {
         self.rings.gpu(host).map(|gpu| dcn.leaf_of(gpu).index())
     }
 
-    /// Returns the path on which a flow of `bytes` finishes first after the bytes under way: a
-    /// circuit, the core or the planned route. `None` while there is no path.
+    /// Returns the fastest path for a flow of `bytes`, given the bytes already in flight: a
+    /// circuit, the core or the planned route. `None` while the leaves are not connected.
     fn way(
         &mut self,
         context: &Context<'_>,
@@ -289,7 +289,7 @@ impl Phases {
         }
     }
 
-    /// Records the end of a task. Returns whether it was the last of its phase.
+    /// Records the end of a task. Returns whether it was the last one of the phase.
     pub(super) fn ends(&mut self, task: TaskId) -> bool {
         let Some(phase) = self.of_task.get(task.index()) else { return false };
         self.open[*phase] -= 1;
@@ -310,7 +310,7 @@ impl Phases {
         (1..=own).rev().find(|phase| self.own[*phase].is_some()).unwrap_or(0)
     }
 
-    /// Returns whether a task comes before a phase.
+    /// Returns whether a task precedes a phase.
     pub(super) fn is_before(&self, task: TaskId, phase: usize) -> bool {
         self.of_task.get(task.index()).is_some_and(|of| *of < phase)
     }
@@ -347,7 +347,7 @@ impl Trainings<'_> {
         phases.asked = true;
         let step = training.steps.len() as u32 - 1;
         context.post(Notice::PhaseBegan { step, phase });
-        // By then all parts know whether circuits change for the phase.
+        // One picosecond later, all parts know whether circuits change for the phase.
         let soon = context.now() + Picoseconds(1);
         self.plan(context, soon, (TrainTimer::Asked, job, 0, 0));
     }

@@ -135,7 +135,7 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Returns when the fault began because of which these groups restart.
+    /// Returns the start of the fault that makes these groups restart.
     fn outage_began(&self, context: &Context<'_>, rings: &[usize]) -> SimTime {
         let since = rings.iter().filter_map(|ring| self.seats[*ring].down_since).min();
         since.unwrap_or(context.now())
@@ -279,7 +279,7 @@ impl Trainings<'_> {
         if seat.is_lost || seat.is_stopped || !seat.has_light(context) {
             return Ok(());
         }
-        // The node came back before a new plan, but its state of the step is lost.
+        // The node returned before a new plan, but its state of the step is lost.
         if seat.is_dead {
             let began = training.outage_began(context, &[ring]);
             training.outages.push((began, now));

@@ -11,9 +11,9 @@ use crate::substrate::{DCN, Members};
 /// The place of a TP group, and whether it can work.
 pub(super) struct Seat {
     pub(super) members: Members,
-    /// Links of its ring in both directions.
+    /// Links of the ring in both directions.
     pub(super) ring_links: Vec<LinkId>,
-    /// Links of its ring and its interfaces in both directions.
+    /// Links of the ring and of the interfaces in both directions.
     pub(super) links: Vec<LinkId>,
     /// Whether it was moved and waits for its transceivers.
     pub(super) is_stopped: bool,

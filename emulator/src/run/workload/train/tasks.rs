@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tasks of a step: computation by timer, exchanges around rings by the time of the ring alone,
-//! and everything else packet by packet over the network.
+//! The tasks of a step. Computation runs by timer, exchanges around rings take the time of an idle
+//! ring, and everything else runs packet by packet over the network.
 
 use std::collections::BTreeMap;
 
