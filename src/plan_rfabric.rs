@@ -129,8 +129,8 @@ pub fn summary(plan: &Plan) -> String {
     format!("{of} communicates for {}{fixed}.\n{dark}", rounded(step))
 }
 
-/// If no circuit change pays off, returns the largest switching time for which one would. This
-/// replans with zero switching time and divides the gain by the number of changes.
+/// If no circuit change pays off, returns the largest switching time that would make one pay off.
+/// This replans with zero switching time and divides the gain by the number of changes.
 pub fn break_even(
     network: &ReconfigurableFatTree,
     phases: &[Phase],

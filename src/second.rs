@@ -148,7 +148,7 @@ pub(crate) fn has(name: &str) -> bool {
     VERBS.iter().any(|verb| verb.name == name)
 }
 
-/// A command of the first program needs the second. Nothing has been written or printed yet.
+/// A command of the first program needs the second. No output has been produced yet.
 #[derive(Debug, thiserror::Error)]
 #[error("this is run by {PROGRAM}")]
 pub struct Needed;

@@ -334,7 +334,7 @@ fn every_figure_shows_its_class_error_or_not_validated() {
     };
     let known = shown("--model llama-3.1-70b --accelerator h100 --constants nemo-25.02");
     assert!(known.contains(" runs)") && known.contains('±'), "{known}");
-    // The last one has only four held-out runs, too few for a prediction.
+    // The last case has only four held-out runs, too few for a prediction.
     for flags in [
         "--accelerator h20",
         "--accelerator h100 --constants nemo-25.02 --arch khop:3",

@@ -24,9 +24,9 @@ use super::{CollectiveError, CollectiveKind, part_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Exchange {
-    /// One partner after another.
+    /// Sends to one partner after another.
     Pairwise,
-    /// All pieces are given to the network at the start of the collective.
+    /// Hands all pieces to the network at the start of the collective.
     AtOnce,
     /// Distances of powers of two, in log N steps.
     Bruck,
@@ -95,7 +95,7 @@ impl AllToAll {
         let steps = self.exchange.steps(ranks)?;
         let mut schedule = Schedule::chained(CollectiveKind::AllToAll, ranks, self.size)?;
         let piece = part_of(self.size, ranks as u64);
-        // By rank: what must arrive before its next step.
+        // For each rank, the data that must arrive before its next step.
         let mut awaited: Vec<Vec<Await>> = vec![Vec::new(); ranks];
         for Shift { distance, ways } in steps {
             let mut came = vec![None; ranks];

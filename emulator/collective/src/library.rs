@@ -32,8 +32,8 @@ const TREE_STEP: f64 = 11.3e-6;
 const CHANNEL_RATE: f64 = 2e9;
 /// Fractions of the cards' rate achieved by rings and trees.
 const CARD_SHARES: [f64; 2] = [0.96, 0.931];
-/// Until its channels are full, a ring inside a domain loses a fraction of its time, and a ring
-/// over a switch a fixed time.
+/// Loss of an unfilled ring: a fraction of its time inside a domain, and a fixed time over a
+/// switch.
 const FILL: RingFill = RingFill { share: 0.2, bytes: 256.0 * MEBIBYTE, switch_seconds: 35e-6 };
 /// Fractions of the domain's and the cards' rate achieved by an all-to-all.
 const PAIRWISE_SHARES: [f64; 2] = [0.87, 0.75];
@@ -176,8 +176,8 @@ impl Hops {
     pub fn ring(&self, bytes: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
         let [inside, between] = self.steps;
-        // The piece with the longest path leaves every domain, including those of its first and
-        // last rank if possible.
+        // The piece with the longest path leaves every domain, if possible also the domains of the
+        // first and last rank.
         let leaves = if self.domains == 1 { 0.0 } else { domains.min(n - 1.0) };
         let steps = (n - 1.0 - leaves) * inside + leaves * between;
         steps + (n - 1.0) / n * bytes / self.slowest()
@@ -323,7 +323,7 @@ impl Site {
         1.0 + FILL.share * (FILL.bytes / bytes).min(1.0)
     }
 
-    /// Returns the part of `rate` usable by a protocol; LL is limited to `part` of its maximum.
+    /// Returns the usable part of `rate` for a protocol; LL is limited to `part` of its maximum.
     fn limit(&self, protocol: Protocol, rate: f64, part: f64) -> f64 {
         match protocol {
             Protocol::Ll => (0.5 * rate).min(part * self.generation.low_latency(self.domains)),

@@ -15,7 +15,7 @@ use lightloom_units::Bytes;
 use super::schedule::{Await, NetworkLevel, RingStride, Schedule, Sending, TimeForm};
 use super::{CollectiveError, CollectiveKind, part_of};
 
-/// Directions in which the ring is used.
+/// The directions of transfer around the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Directions {
@@ -68,7 +68,7 @@ impl Ring {
         Ok(Schedule { kind, ranks, size, sendings, form: laid.form })
     }
 
-    /// Appends the sendings of a ring of ranks with these names. Those of position `p` wait for all
+    /// Appends the sendings of a ring of ranks with these names. At position `p` they wait for all
     /// of `waits[p]`, if present.
     pub(crate) fn lay_out(
         &self,
@@ -112,6 +112,6 @@ impl Ring {
 
 pub(crate) struct Laid {
     pub(crate) form: TimeForm,
-    /// By position in the ring: the sendings that end there.
+    /// For each position in the ring, the sendings that end there.
     pub(crate) into: Vec<Vec<usize>>,
 }

@@ -87,7 +87,7 @@ pub(crate) enum TimeForm {
 /// One direction around a ring: rank `r` sends to `r + step`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingStride {
-    /// Index of the sending of rank 0; those of the other ranks follow.
+    /// Index of rank 0's sending; the other ranks follow.
     pub(crate) first: usize,
     pub(crate) ranks: usize,
     pub(crate) step: usize,
@@ -164,9 +164,9 @@ impl RingStride {
     }
 }
 
-/// Returns the arrival of the last message if messages meet only those of their own sending.
-/// Message `k` arrives at the later of (its dependencies) + (its path time) and (message `k-1` of
-/// the sending, or with several paths that many messages earlier) + (its time on the slowest link).
+/// Returns the arrival of the last message if no message waits for another sending. Message `k`
+/// arrives at the later of (its dependencies) + (its path time) and (message `k-1` of the sending,
+/// or with several paths that many messages earlier) + (its time on the slowest link).
 fn longest_chain(sendings: &[Sending], times: &[MessageTime]) -> Picoseconds {
     let mut arrivals: Vec<Vec<Picoseconds>> = vec![Vec::new(); sendings.len()];
     let rounds = sendings.iter().map(|sending| sending.messages).max().unwrap_or(0);

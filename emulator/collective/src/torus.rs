@@ -19,7 +19,7 @@ use super::{CollectiveError, CollectiveKind, part_of};
 
 #[derive(Clone, Debug)]
 pub struct TorusAllReduce {
-    /// By dimension: its rings, which together contain every rank from 0 once. All rings of a
+    /// The rings of each dimension, which together contain every rank from 0 once. All rings of a
     /// dimension have equal length; dimensions of one rank are omitted.
     pub rings: Vec<Vec<Vec<usize>>>,
     /// Size of each rank's data before and after.
@@ -29,7 +29,7 @@ pub struct TorusAllReduce {
 struct ShareProgress {
     size: Bytes,
     stages: Vec<TimeForm>,
-    /// By rank: the sendings that deliver the data for its next stage.
+    /// For each rank, the sendings that deliver the data for its next stage.
     into: Vec<Vec<usize>>,
 }
 
@@ -37,7 +37,7 @@ impl TorusAllReduce {
     /// Returns the schedule.
     ///
     /// # Errors
-    /// If there are no dimensions, or rings of one rank.
+    /// If the list of dimensions is empty, or a ring has only one rank.
     pub fn schedule(&self) -> Result<Schedule, CollectiveError> {
         let dimensions = self.rings.len();
         let ranks = self.rings.first().map_or(0, |rings| rings.iter().map(Vec::len).sum());
@@ -62,7 +62,7 @@ impl TorusAllReduce {
         Ok(Schedule { kind, ranks, size, sendings, form })
     }
 
-    /// Adds a stage in which every ring of a dimension scatters or gathers the data of its ranks.
+    /// Adds a stage that scatters or gathers the ranks' data in every ring of a dimension.
     fn stage(
         &self,
         sendings: &mut Vec<Sending>,

@@ -19,7 +19,7 @@ pub(super) struct Reaches {
     extra_db: Vec<f64>,
     /// Widest first.
     reaches: Vec<Reach>,
-    /// By bank. `None` if the bank joins no pair.
+    /// One entry per bank. `None` if the bank joins no pair.
     of_bank: Vec<Option<usize>>,
 }
 
@@ -28,7 +28,7 @@ struct Reach {
     /// Loss of the bank's switches and of the fibre common to all paths, in dB.
     common_db: f64,
     budget_db: f64,
-    /// By leaf: whether any circuit can end there.
+    /// For each leaf, whether any circuit can end there.
     joins: Vec<bool>,
 }
 

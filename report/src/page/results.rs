@@ -93,7 +93,7 @@ pub struct Comparison {
     /// First sample, change by change, for each design that holds the groups.
     pub histories: Vec<History>,
     pub window: TraceTime,
-    /// Day of the history for which the plan is drawn.
+    /// Day of the history that the plan is drawn for.
     pub planned_day: Option<f64>,
     pub curves: Vec<RatioCurve>,
     /// Snapshots per point of the curves.

@@ -88,7 +88,7 @@ fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
         let status = rig.look(view::status).await;
         assert!(status.dark_circuits.is_none() && status.no_plan.is_none());
 
-        // Rolling back to before any plan: nothing has light, and the status says so.
+        // Rolling back to before any plan turns all light off, and the status says so.
         let back = Request::Rollback(Rollback { txn: Txn(1), ..Rollback::default() });
         let answer = rig.ask(back, None).await;
         rig.committed(&answer).await;
@@ -232,8 +232,7 @@ fn rollback_bypasses_faults_found_since() {
         assert!(!circuits.is_empty() && circuits.iter().all(|c| c.stands), "{circuits:?}");
         assert!(!circuits.iter().any(|c| of_node(&c.a) || of_node(&c.b)), "{circuits:?}");
 
-        // Rolling back to before any plan: nothing has light, and the part is still known to have
-        // failed.
+        // Rolling back to before any plan turns all light off, and the failed part stays known.
         let back = Rollback { txn: Txn(1), ..Rollback::default() };
         let answer = rig.ask(Request::Rollback(back), None).await;
         rig.committed(&answer).await;

@@ -14,7 +14,7 @@ const CHANNELS: f64 = 16.0;
 
 #[derive(Clone, Debug)]
 pub struct LibraryPlan {
-    /// The messages. The members of a tree are domains, those of a ring ranks.
+    /// The messages, between domains for a tree and between ranks for a ring.
     pub schedule: Schedule,
     pub joined: Joined,
     pub start_seconds: f64,
@@ -93,8 +93,8 @@ impl Site {
         let passing = size / CHANNEL_RATE;
         let most = (CHANNELS * self.inside() * size).min(rate * passing);
         let pieces = (bytes / most).ceil().max(1.0);
-        // Half of a piece is in each tree, and in half of the cases it waits for that of the other
-        // child.
+        // Half of a piece is in each tree, and in half of the cases it waits for the other child's
+        // half.
         let on_links = 0.75 * bytes / pieces / rate;
         // The first piece also takes time on links, a part of it in each step.
         let first = 2.0 * bytes / pieces / rate / (2.0 * self.depth());

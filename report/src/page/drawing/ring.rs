@@ -26,7 +26,7 @@ const LABELS: f64 = 300.0;
 const MOST_NODES_ALONE: u32 = 1_024;
 /// Maximum number of wedges beyond that.
 const MOST_WEDGES: u32 = 480;
-/// Largest number of nodes for which each node is labelled and every fibre with light is drawn.
+/// Largest number of nodes that are all labelled, with every lit fibre drawn.
 const MOST_LABELLED: u32 = 40;
 
 /// Returns the drawing and the number of nodes per wedge.

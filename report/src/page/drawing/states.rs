@@ -19,7 +19,7 @@ pub(in super::super) enum State {
 }
 
 impl State {
-    /// Returns the CSS class of its colour; jobs share four.
+    /// Returns the CSS class of the state's colour; jobs share four.
     pub(in super::super) fn class(self) -> String {
         match self {
             Self::Used(job) => format!("used-{}", job % 4),
@@ -44,9 +44,9 @@ pub(in super::super) struct Line<'a> {
     pub(in super::super) fabric: &'a Fabric,
     pub(in super::super) plan: &'a Plan,
     pub(in super::super) states: Vec<State>,
-    /// By position: the node's ring.
+    /// The ring of the node at each position.
     pub(in super::super) groups: Vec<Option<GroupId>>,
-    /// By position: failed bundles and fibres of a node that has not failed itself.
+    /// For each position, failed bundles and fibres of a node that has not failed itself.
     pub(in super::super) broken_parts: Vec<u32>,
     pub(in super::super) lit: Vec<LitFibre>,
 }

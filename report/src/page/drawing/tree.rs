@@ -29,7 +29,7 @@ struct Tree<'a> {
     /// Leaves per box, and number of boxes.
     per_box: u32,
     boxes: u32,
-    /// By box and bank: number of circuits that end there.
+    /// For each box and bank, the number of circuits that end there.
     ends: BTreeMap<(u32, usize), u32>,
 }
 
