@@ -59,7 +59,7 @@ pub struct DaemonResult {
     /// The outcomes of the phases that jobs requested.
     #[serde(default, skip_serializing_if = "PhaseCounts::is_none")]
     pub phases: PhaseCounts,
-    /// The number of starts of the daemon after the first.
+    /// The number of restarts of the daemon.
     pub restarts: u64,
     /// The SHA-256 digest of the final plan.
     #[serde(default)]

@@ -124,7 +124,7 @@ impl Cluster<'_> {
         i128::from(self.table.gpus) - self.gpus_out() - self.held() - self.left_out()
     }
 
-    /// Advances time, and adds replicas again as they become ready.
+    /// Advances time, and lets replicas rejoin their jobs as they become ready.
     fn advance_to(&mut self, until: i128) {
         while let Some(ready) = self.seats.next_ready().filter(|ready| *ready < until) {
             self.advance(ready.max(self.now) - self.now);

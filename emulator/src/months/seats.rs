@@ -100,7 +100,7 @@ impl Seats {
         self.left_out.values().filter_map(|out| out.ready).min()
     }
 
-    /// Adds the replicas that are ready by `now` again. Returns their jobs.
+    /// Makes the replicas that are ready by `now` part of their jobs again. Returns these jobs.
     pub(super) fn take_up(&mut self, now: i128) -> BTreeSet<usize> {
         let is_ready = |out: &LeftOut| out.ready.is_some_and(|ready| ready <= now);
         let ready = self.left_out.iter().filter(|(_, out)| is_ready(out));

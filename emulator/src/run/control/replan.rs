@@ -329,7 +329,7 @@ impl<'a> Replanner<'a> {
         }
     }
 
-    /// Sets a bundle that obeys again to its planned path.
+    /// Returns a bundle that is no longer stuck to its planned path.
     fn free_stuck(&mut self, context: &mut Context<'_>, fault: usize) {
         for part in context.events[fault].planned() {
             if let PlannedPart::Bundle(bundle) = part {

@@ -75,7 +75,7 @@ impl<'a> JobGroups<'a> {
         self.program.len()
     }
 
-    /// Begins the next collective of a group, or begins it again, if possible.
+    /// Begins or restarts the next collective of a group, if possible.
     fn advance_group(&mut self, context: &mut Context<'_>, index: usize) -> Result<(), RunError> {
         let group = &self.groups[index];
         if group.log.lost || group.stopped || group.running.is_some() {

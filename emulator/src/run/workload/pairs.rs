@@ -111,7 +111,7 @@ impl PhaseTraffic {
     /// Marks the pairs with a flow over one of these links, which go dark.
     pub(super) fn cut(&mut self, context: &Context<'_>, links: &[LinkId]) {
         let crosses = |link: &LinkId| links.contains(link) || links.contains(&link.reverse());
-        // Switches reroute their own flows, or the transport sends them again.
+        // Switches reroute their own flows, or the transport resends their packets.
         let is_cut = |(flow, hops): &(FlowId, Vec<LaneHop>)| {
             let is_open = context.engine.record(*flow).end.is_none();
             is_open && !hops.is_empty() && context.engine.path(*flow).iter().any(crosses)

@@ -143,7 +143,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// Starts the traffic when the slack is over, or again when dark links have light.
+    /// Starts the traffic after the slack, and restarts it after dark links have light.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError> {
         if act == SLACK_OVER {
             let phase = self.phase();
@@ -218,7 +218,7 @@ impl Workload for Phases<'_> {
         Ok(())
     }
 
-    /// Sends lost traffic again right after its links have light.
+    /// Resends lost traffic right after its links have light.
     fn fault_ended(&mut self, context: &mut Context<'_>, _: usize) -> Result<(), RunError> {
         if self.traffic.as_ref().is_some_and(PhaseTraffic::is_cut) {
             context.at(context.now() + Picoseconds(1), self.me, LIT_AGAIN);

@@ -275,7 +275,7 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Tries to begin held tasks again.
+    /// Retries held tasks.
     pub(super) fn retry_tasks(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let places: Vec<usize> = self.playing.keys().copied().collect();
         for place in places {

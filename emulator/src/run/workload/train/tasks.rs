@@ -220,7 +220,7 @@ impl Trainings<'_> {
         ready.into_iter().try_for_each(|next| self.begin_task(context, job, next))
     }
 
-    /// Tries to begin held tasks again.
+    /// Retries held tasks.
     pub(super) fn retry_held(
         &mut self,
         context: &mut Context<'_>,
