@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run found: the result document of `lightloom emulate`, one for every kind of scenario.
+//! The result document of `lightloom emulate`, common to every kind of scenario.
 
 mod faults;
 mod head;
@@ -29,23 +29,23 @@ pub use crate::run::{Waiting, WaitsFor};
 use crate::scenario::InFlight;
 pub use crate::stages::{Stage, StageName};
 
-/// The result of a run. Everything but the two wall-clock figures depends on the scenario and the
-/// seed alone.
+/// The result of a run. Everything except the two wall-clock figures depends only on the scenario
+/// and the seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// What was run, for how long, and what became of the packets.
+    /// The scenario, the duration, and the packet counts.
     #[serde(flatten)]
     pub head: OutcomeHead,
-    /// Packets that found no room, by priority, where switches keep priorities apart; acknowledgements and
-    /// trimmed packets come last.
+    /// Dropped packets by priority, if switches have priority queues. Acknowledgements and trimmed
+    /// packets come last.
     pub drops_by_priority: Vec<u64>,
-    /// How much of the run was spared, exactly; nothing where everything was simulated.
+    /// How much of the run was shared, exactly. `None` if everything was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reuse: Option<ReuseCount>,
-    /// How many times smaller than in the fabric all sizes and times of the run were; times and sizes here are the
+    /// The fabric's sizes and times divided by those of the run. All sizes and times here are the
     /// fabric's.
     pub scale: u64,
-    /// What becomes of packets on a circuit that a change removes. `None` without phases.
+    /// Handling of packets on a circuit that a change removes. `None` without phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<InFlight>,
     /// Every collective of every group and every repetition of every other workload.
@@ -56,68 +56,70 @@ pub struct Outcome {
     /// Every step.
     #[serde(skip_serializing_if = "Steps::is_empty")]
     pub steps: Steps,
-    /// Exchanges round idle rings that took the time of an equal one, which is exact. `None` without jobs that train.
+    /// Number of exchanges around idle rings that reused the time of an identical one, which is
+    /// exact. `None` without training jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges_reused: Option<u64>,
-    /// How long steps took. `None` without steps that ended.
+    /// Percentiles of the step times. `None` if no step ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_percentiles: Option<Percentiles>,
-    /// Where the time of the optical ports went. `None` without phases.
+    /// The time of the optical ports by use. `None` without phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<PortTime>,
     /// Flow completion times.
     pub flows: FlowFigures,
-    /// What packets found in the queues of all links that were used.
+    /// Queue lengths that packets found, over all used links.
     pub queues: QueueFigures,
-    /// What the shipping daemon did. `None` where the control plane is assumed.
+    /// Results of the shipped daemon. `None` if the control plane is modelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lightloomd: Option<Box<DaemonResult>>,
-    /// What each fault did.
+    /// The effects of each fault.
     pub faults: Vec<FaultResult>,
-    /// Every group of every job: what it lost, and by how much it was late.
+    /// Every group of every job, with losses and delay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupResult>,
-    /// What the plan is worth at the end. `None` on a network that is not planned.
+    /// Metrics of the final plan. `None` on a network without a plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanResult>,
-    /// Shares of the time; docs/metrics.md defines them.
+    /// Shares of the time, defined in docs/metrics.md.
     pub metrics: Metrics,
-    /// How busy the links were, and how full their queues.
+    /// Utilisation and queues of the links.
     pub links: Vec<LinkClass>,
-    /// Why the run was stopped before its work was done; nothing when it came to its end.
+    /// Why the run was stopped before its work was done. `None` if it finished.
     pub stop: Option<Stop>,
-    /// Whether it was stopped by a limit that its scenario does not write: it would never have ended.
+    /// Whether a limit stopped the run although the scenario does not intend that.
     pub never_ended: bool,
-    /// What was not done when it was stopped, since when it had come no further, and what it waited for.
+    /// Unfinished work when the run was stopped, since when it had made no progress, and its
+    /// dependencies.
     pub waiting: Vec<Waiting>,
-    /// What was expected, and whether it came true.
+    /// The expectations and whether they held.
     pub expectations: Vec<ExpectationResult>,
     /// Every flow, for `--flows-out`.
     #[serde(skip)]
     pub flow_records: Vec<FlowRow>,
 }
 
-/// One flow, as `--flows-out` writes it.
+/// One flow, as written by `--flows-out`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRow {
-    /// Where it came from.
+    /// The source.
     pub source: Arc<str>,
-    /// Where it went to.
+    /// The destination.
     pub destination: Arc<str>,
-    /// Its size in the run.
+    /// The size in the run.
     pub size: Bytes,
     /// When it could begin.
     pub start: SimTime,
-    /// When its last byte arrived; nothing if it never did.
+    /// When its last byte arrived. `None` if it never did.
     pub end: Option<SimTime>,
-    /// Whether it was given up.
+    /// Whether it was abandoned.
     pub cancelled: bool,
-    /// The workload of `traffic` whose flow it is. `None` for those of groups, steps and phases.
+    /// The workload of `traffic` that it belongs to. `None` for flows of groups, steps and phases.
     pub workload: Option<Arc<str>>,
 }
 
 impl FlowRow {
-    /// The row of a flow between vertices that users know as `name` calls them.
+    /// Creates the row of a flow. `name` returns the displayed name of a vertex.
     pub(crate) fn new(
         flow: &FlowRecord,
         name: impl Fn(VertexId) -> Arc<str>,
@@ -136,51 +138,52 @@ impl FlowRow {
 }
 
 impl Outcome {
-    /// Whether every expectation came true and no limit that was not asked for stopped the run.
+    /// Returns whether every expectation held and no unintended limit stopped the run.
     #[must_use]
     pub fn passed(&self) -> bool {
         !self.never_ended && self.expectations.iter().all(|expectation| expectation.passed)
     }
 }
 
-/// One collective of one group (or, between groups, of one job).
+/// One collective of one group, or of one job for a collective between groups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkloadResult {
-    /// Its name in the scenario.
+    /// The name in the scenario.
     pub name: String,
-    /// The group; nothing for a collective between all groups of the job.
+    /// The group. `None` for a collective between all groups of the job.
     pub group: Option<GroupId>,
-    /// What it is.
+    /// The kind of collective.
     pub kind: &'static str,
-    /// Size, by the convention of NCCL's tests: the whole buffer of one rank.
+    /// The size as in NCCL's tests: the whole buffer of one rank.
     pub bytes: Bytes,
-    /// When it began; at a restart, when it first began.
+    /// When it began; after a restart, when it first began.
     #[serde(rename = "start_ps")]
     pub start: SimTime,
-    /// When its last byte arrived; nothing if it never ended.
+    /// When its last byte arrived. `None` if it never ended.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
     /// The closed form of the undisturbed collective.
     #[serde(rename = "ideal_ps")]
     pub ideal: Picoseconds,
-    /// No run can be faster: the tightest of the bounds below.
+    /// The tightest lower bound of the time.
     #[serde(rename = "lower_bound_ps")]
     pub lower_bound: Picoseconds,
-    /// Which bound that is: `path`, the closed form of its messages; or an interface that has so much to send or to
-    /// receive, such as `h3 receives`; of a group alone, `an interface`.
+    /// The source of that bound: `path` for the closed form of the messages, or a loaded interface,
+    /// such as `h3 receives`. For a single group, `an interface`.
     pub lower_bound_of: String,
     /// When the same collective ended in the run without faults.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
-    /// Size over time.
+    /// Size divided by time, in bytes per second.
     pub algbw_bytes_per_s: f64,
-    /// Bandwidth the slowest link carried: algorithm bandwidth times the collective's factor.
+    /// Bandwidth on the slowest link: algorithm bandwidth times the collective's factor, in bytes
+    /// per second.
     pub busbw_bytes_per_s: f64,
-    /// How often it was begun again.
+    /// Number of restarts.
     pub restarts: u32,
-    /// Ranks of the ring; between groups, groups.
+    /// Number of ranks of the ring, or of groups for a collective between groups.
     pub ranks: u32,
-    /// Completion times of its flows. `None` for collectives of groups.
+    /// Completion times of the flows. `None` for collectives of groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<FlowFigures>,
 }
@@ -188,7 +191,7 @@ pub struct WorkloadResult {
 /// Flow completion times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlowFigures {
-    /// Flows that ended.
+    /// Number of flows that ended.
     pub count: u64,
     /// Flows that were given up: for a restart, or since nothing leads to their end any more.
     pub cancelled: u64,
@@ -204,7 +207,7 @@ pub struct FlowFigures {
 }
 
 impl FlowFigures {
-    /// The times of `flows`.
+    /// Returns the completion times of `flows`.
     pub(crate) fn new(flows: &[FlowRecord]) -> Self {
         let times: Vec<Picoseconds> =
             flows.iter().filter_map(|flow| flow.end.map(|end| end.since(flow.start))).collect();
@@ -220,52 +223,53 @@ impl FlowFigures {
     }
 }
 
-/// What faults did to one group.
+/// Effects of faults on one group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GroupResult {
     /// The group.
     pub group: GroupId,
-    /// GPUs in it.
+    /// The number of GPUs in the group.
     pub gpus: u32,
-    /// When its last collective ended; nothing if it has some left.
+    /// When its last collective ended. `None` if work is left.
     #[serde(rename = "end_ps")]
     pub end: Option<SimTime>,
-    /// When it ended in the run without faults; nothing for a group that only a repair made possible.
+    /// When it ended in the run without faults. `None` for a group that only a repair made
+    /// possible.
     #[serde(rename = "end_without_faults_ps")]
     pub end_without_faults: Option<SimTime>,
-    /// How much later it ended; nothing if it has work left.
+    /// How much later it ended. `None` if work is left.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
-    /// For how long faults kept it still.
+    /// Downtime caused by faults.
     #[serde(rename = "down_ps")]
     pub down: Picoseconds,
     /// Whether it was lost and never formed again.
     pub lost: bool,
-    /// Whether it ended each step and collective at the same picosecond as in the run without faults. `None` for a group
-    /// without work.
+    /// Whether every step and collective ended at the same picosecond as in the run without faults.
+    /// `None` for a group without work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unaffected: Option<bool>,
-    /// Of a job that trains: when its last task of each step ended; nothing for a step that never did.
+    /// For a training job, when its last task of each step ended. `None` for a step that never did.
     #[serde(rename = "step_ends_ps", skip_serializing_if = "Vec::is_empty")]
     pub step_ends: Vec<Option<SimTime>>,
 }
 
-/// How long things took, by nearest rank: the smallest time that so many of all do not exceed.
+/// Percentiles of times, by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    /// Half of them took no longer.
+    /// The median.
     #[serde(rename = "p50_ps")]
     pub p50: Picoseconds,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     #[serde(rename = "p99_ps")]
     pub p99: Picoseconds,
-    /// None took longer.
+    /// The maximum.
     #[serde(rename = "max_ps")]
     pub max: Picoseconds,
 }
 
 impl Percentiles {
-    /// Those of `times`. `None` of nothing.
+    /// Returns the percentiles of `times`, or `None` if it is empty.
     pub(crate) fn of(mut times: Vec<Picoseconds>) -> Option<Self> {
         times.sort_unstable();
         let at = |per_cent| percentile(&times, per_cent);
@@ -273,19 +277,19 @@ impl Percentiles {
     }
 }
 
-/// What packets found in queues.
+/// Queue lengths that packets found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QueueFigures {
-    /// Half of the packets found no more.
+    /// Half of the packets found no more, in bytes.
     pub p50_bytes: Bytes,
-    /// 99 of 100 packets found no more.
+    /// 99 % of the packets found no more, in bytes.
     pub p99_bytes: Bytes,
-    /// None found more, to three digits.
+    /// The longest queue that a packet found, to three digits, in bytes.
     pub max_bytes: Bytes,
-    /// Time in which ports were paused, added up over all ports: docs/metrics.md.
+    /// Pause time summed over all ports, as defined in docs/metrics.md.
     #[serde(rename = "paused_ps")]
     pub paused: Picoseconds,
-    /// That of the port that was paused longest.
+    /// Pause time of the port that was paused longest.
     #[serde(rename = "paused_max_ps")]
     pub paused_max: Picoseconds,
 }
@@ -293,106 +297,106 @@ pub struct QueueFigures {
 /// Shares of the time of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Share of the time of all that work in which no fault kept them still.
+    /// Share of the workers' time without downtime caused by faults.
     pub availability: f64,
-    /// Share of the time of all that work that the same work takes without faults.
+    /// Share of the workers' time that the same work takes without faults.
     pub goodput: f64,
 }
 
-/// How long something took, and what the models say of it.
+/// A measured time and the predictions of the models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Times {
-    /// What packets took. `None` where some never arrived.
+    /// The measured time. `None` if some packets never arrived.
     #[serde(rename = "packets_ps")]
     pub packets: Option<Picoseconds>,
-    /// What packets took without the scenario's faults.
+    /// The measured time without the scenario's faults.
     #[serde(rename = "packets_without_faults_ps")]
     pub packets_without_faults: Option<Picoseconds>,
-    /// What the fluid model says of the plan without faults.
+    /// The prediction of the fluid model for the plan without faults.
     #[serde(rename = "fluid_ps")]
     pub fluid: Option<Picoseconds>,
-    /// What the planner says.
+    /// The planner's prediction.
     #[serde(rename = "closed_form_ps")]
     pub closed_form: Picoseconds,
 }
 
-/// One phase of one step. Times of a phase run from the end of its slack.
+/// One phase of one step. Times of a phase start at the end of its slack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PhaseResult {
-    /// Which step, from 0.
+    /// Index of the step, from 0.
     pub step: u32,
-    /// Its name.
+    /// The name of the phase.
     pub name: String,
-    /// Bytes it sends.
+    /// Number of bytes to send.
     pub demand_bytes: Bytes,
-    /// Circuits that carry traffic when it ends.
+    /// Number of circuits that carry traffic at the end.
     pub circuits_up: usize,
-    /// Circuits that the plan has for it.
+    /// Number of planned circuits.
     pub circuits_planned: usize,
-    /// When the phase before it ended.
+    /// When the previous phase ended.
     #[serde(rename = "start_ps")]
     pub start: SimTime,
-    /// How long it took.
+    /// Measured and predicted times.
     #[serde(flatten)]
     pub times: Times,
-    /// From the first command of the change before it to the last circuit up.
+    /// From the first command of the previous change to the last circuit up.
     #[serde(rename = "transition_ps")]
     pub transition: Picoseconds,
-    /// Data of this phase sent more than once, since circuits came or went, in the fabric's bytes.
+    /// Bytes of this phase sent more than once because circuits changed, at full size.
     pub resent_bytes: Bytes,
-    /// Packets lost on circuits and on the interfaces of leaves, which phases have for themselves.
+    /// Packets lost on links dedicated to phases: circuits, and interfaces of leaves.
     pub packets_lost: u64,
-    /// Bytes that never found a way.
+    /// Bytes that never had a path.
     pub held_bytes: Bytes,
-    /// Whether the change before it was missed, for there was no control plane to command it.
+    /// Whether the change before this phase was missed because the control plane was down.
     pub change_missed: bool,
 }
 
 /// One step: the sums over its phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct StepResult {
-    /// Which, from 0.
+    /// Index of the step, from 0.
     pub step: u32,
-    /// How long it took.
+    /// Measured and predicted times.
     #[serde(flatten)]
     pub times: Times,
 }
 
-/// Where the time of the optical ports went, as shares of all ports over the whole run.
+/// The time of the optical ports by use, as shares of all ports over the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PortTime {
     /// Drained, switching or training in a planned change.
     pub switching_share: f64,
-    /// Dark or drained since something broke.
+    /// Dark or drained because of a failure.
     pub fault_share: f64,
 }
 
-/// What the plan is worth at the end of the run.
+/// Metrics of the plan at the end of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PlanResult {
-    /// GPUs working for jobs.
+    /// Number of GPUs working for jobs.
     pub gpus_used: u64,
-    /// Healthy GPUs in no complete ring over all GPUs.
+    /// Share of all GPUs that are healthy but in no complete ring.
     pub waste_ratio: f64,
-    /// What an ideal switch would waste.
+    /// Waste ratio of an ideal switch.
     pub waste_ratio_lower_bound: f64,
-    /// Share of inner data-parallel hops that cross ToRs.
+    /// Share of inner data-parallel hops that cross top-of-rack switches.
     pub cross_tor_share: f64,
 }
 
-/// One expectation and what was found.
+/// One expectation and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExpectationResult {
-    /// The sentence.
+    /// The expectation as written.
     pub expect: String,
-    /// Whether it came true.
+    /// Whether it held.
     pub passed: bool,
-    /// What was found, in words.
+    /// The measured value, in words.
     pub value: String,
-    /// How far inside its bound the figure is, as a share of the bound (of one, where the bound is
-    /// zero); below zero when it is outside. Nothing where there is nothing to measure.
+    /// The margin to the bound as a share of the bound (of 1 if the bound is 0); negative if the
+    /// bound was exceeded. `None` if there is no figure to measure.
     pub margin: Option<f64>,
-    /// Places in the list of faults of those that went beyond the bound.
+    /// Indices in the list of faults that exceeded the bound.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub breached_by: Vec<usize>,
 }

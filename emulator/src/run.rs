@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One run: workloads send, parts break, the control plane answers. The only event loop there is.
+//! One run: workloads send, parts fail, and the control plane reacts. This is the only event loop.
 //!
 //! ```text
 //!            ┌────────────────────────── Context ──────────────────────────┐
@@ -9,9 +9,10 @@
 //!                              steps of tasks, phases       rerouter, circuits
 //! ```
 //!
-//! A workload is a source of flows with dependencies: it names ranks. A control plane decides what follows a fault.
-//! Neither calls the other: what one changes it posts as a `Notice`, and all hear of it before time goes on.
-//! A new workload or control plane is one file that implements its trait.
+//! A workload is a source of flows with dependencies and names ranks. A control plane decides how
+//! to recover from a fault. Neither calls the other: each posts its changes as a `Notice`, which
+//! all parts receive before time advances. A new workload or control plane is one file that
+//! implements its trait.
 
 mod context;
 pub(crate) mod control;
@@ -42,93 +43,93 @@ pub use workload::{Caller, ProgramOrder, ReuseError, RingReuse};
 use crate::scenario::FaultEvent;
 use crate::substrate::Substrate;
 
-/// Which of the runs of a scenario is under way.
+/// One of the runs of a scenario.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunPass {
-    /// With everything that the scenario says.
+    /// The complete scenario.
     Faults,
-    /// Without faults, to compare.
+    /// Without faults, for comparison.
     Calm,
-    /// Without one of the faults, to say what that one did: its place among them, from 0.
+    /// Without one of the faults, given by index, to find its effects.
     Without(usize),
-    /// With one fault only, to say what it does by itself.
+    /// With only one fault, given by index, to find its effects.
     Only(usize),
 }
 
-/// Hears how far a run is.
+/// Receives the progress of a run.
 pub trait Progress {
-    /// A run begins.
+    /// Called when a run begins.
     fn begins(&mut self, _: RunPass) {}
 
-    /// Simulated time now, packet-hops so far, and the share of the work that is done.
+    /// Reports the simulated time, the packet-hops so far, and the share of finished work.
     fn report(&mut self, now: SimTime, packet_hops: u64, done: f64);
 }
 
-/// For runs without a progress display.
+/// Ignores progress.
 impl Progress for () {
     fn report(&mut self, _: SimTime, _: u64, _: f64) {}
 }
 
-/// How much simulated time passes between two looks at the limits, where packets move.
+/// Simulated time between two checks of the limits while packets move.
 const SLICE: Picoseconds = Picoseconds::from_micros(20);
 
-/// Whether parts of the run that are the same are simulated once; see [`steady`](lightloom_engine::steady).
+/// Whether identical parts of the run are simulated once; see [`steady`](lightloom_engine::steady).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IslandReuse {
-    /// Where that is exact.
+    /// Shares identical parts if that is exact.
     #[default]
     Reuse,
-    /// The same, and the whole is simulated too: every arrival is compared.
+    /// As [`IslandReuse::Reuse`], but also simulates the whole run and compares every arrival.
     Proven,
-    /// Everything is simulated.
+    /// Simulates everything.
     Whole,
 }
 
-/// Why a run cannot go on.
+/// Why a run cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The engine refuses something.
+    /// The engine rejects an operation.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A part of the network that cannot be laid out by itself.
+    /// A part of the network cannot be built separately.
     #[error(transparent)]
     Network(#[from] lightloom_engine::NetworkError),
-    /// A part that the fabric does not have.
+    /// The fabric does not have a part.
     #[error(transparent)]
     Part(#[from] lightloom_fabric::fault::FaultError),
-    /// The shipping control plane cannot run here.
+    /// The shipped control plane cannot run here.
     #[error("`control: lightloomd`: {0}")]
     Control(String),
-    /// A later plan is wrong, which is a mistake of this program.
+    /// A later plan is wrong, which is a bug in this program.
     #[error("the plan is not sound (a mistake in the planner, please report it): {}", .0[0])]
     Unsound(Vec<Violation>),
-    /// A collective that cannot be laid out.
+    /// A collective cannot be started.
     #[error(transparent)]
     Collective(#[from] CollectiveStartError),
-    /// Times of rings that cannot be used again.
+    /// Times of rings cannot be reused.
     #[error(transparent)]
     Reuse(#[from] ReuseError),
-    /// A task of ranks that the machine does not have.
+    /// A task names a rank or ring that the machine does not have.
     #[error(
         "task `{task}` is of a rank or a ring that the machine, of {ranks} ranks, does not have"
     )]
     Absent {
         /// The task.
         task: String,
-        /// Ranks of the machine.
+        /// The number of ranks of the machine.
         ranks: u32,
     },
-    /// A workload that cannot be laid out.
+    /// A workload cannot be started.
     #[error("workload `{workload}`: {error}")]
     Workload {
-        /// Its name.
+        /// The name of the workload.
         workload: String,
-        /// What is wrong.
+        /// The error.
         error: CollectiveStartError,
     },
 }
 
-/// What is run, and how.
+/// The inputs and settings of a run.
 pub(crate) struct RunOrder<'a> {
     pub(crate) substrate: &'a Substrate,
     pub(crate) events: &'a [FaultEvent],
@@ -137,17 +138,17 @@ pub(crate) struct RunOrder<'a> {
     pub(crate) settings: EngineSettings,
     pub(crate) watch: Watch,
     pub(crate) sharing: IslandReuse,
-    /// Whether much of it happens again and again, and is to be remembered.
+    /// Whether to cache repeated results, because much of the run repeats.
     pub(crate) remembers: bool,
-    /// How often ports are sampled. `None` if no series is asked for.
+    /// How often ports are sampled. `None` for no time series.
     pub(crate) series: Option<Looks>,
-    /// The run is stopped here.
+    /// Time limit of the run.
     pub(crate) time_limit: SimTime,
-    /// The run is stopped after so many packets on a wire.
+    /// Maximum number of packets put on a wire.
     pub(crate) packet_limit: u64,
 }
 
-/// A run under way.
+/// A run in progress.
 pub(crate) struct Run<'a> {
     context: Context<'a>,
     workloads: Vec<Box<dyn Workload + 'a>>,
@@ -164,7 +165,7 @@ pub(crate) struct Run<'a> {
 /// Runs an order to its end.
 ///
 /// # Errors
-/// If the engine refuses something, or no next plan can be made.
+/// If the engine rejects an operation, or no next plan can be made.
 pub(crate) fn run(order: RunOrder<'_>, progress: &mut dyn Progress) -> Result<RunLog, RunError> {
     let mut run = Run::new(order)?;
     run.begin()?;
@@ -214,7 +215,7 @@ impl<'a> Run<'a> {
         self.deliver()
     }
 
-    /// Runs until nothing is left to do or a limit is reached.
+    /// Runs until all work is done or a limit is reached.
     fn until_done(&mut self, progress: &mut dyn Progress) -> Result<Option<Stop>, RunError> {
         let limit = self.time_limit;
         while let Some(next) = self.context.engine.next_due() {
@@ -259,7 +260,7 @@ impl<'a> Run<'a> {
         Ok(self.workloads.iter().any(|one| one.stands_still()).then_some(Stop::Standstill))
     }
 
-    /// Runs until the workload at this place, a program that sends, has nothing under way.
+    /// Runs until the workload with this index, a program that sends, has nothing in flight.
     pub(crate) fn until_idle(&mut self, workload: usize) -> Result<Option<Stop>, RunError> {
         self.awaited = Some(workload);
         self.context.post(Notice::Called);
@@ -288,7 +289,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lets everybody hear what was posted, in order, until nothing is left.
+    /// Delivers all posted notices in order.
     fn deliver(&mut self) -> Result<(), RunError> {
         while let Some(notice) = self.context.next_notice() {
             if let Notice::PhaseBegan { step, phase } = notice {
@@ -308,7 +309,7 @@ impl<'a> Run<'a> {
         self.workloads.iter().all(|workload| workload.is_done())
     }
 
-    /// Whether all is done but for a control plane that polls for ever.
+    /// Returns whether only the endless polling of a control plane is left.
     fn only_polls(&self) -> bool {
         self.control.iter().any(|plane| plane.only_polls(&self.context)) && self.is_done()
     }
@@ -320,13 +321,14 @@ impl<'a> Run<'a> {
     }
 
     fn deadlock(&self) -> Option<Stop> {
-        // Only switches with real queues pause, and they are never taken apart.
+        // Only switches with priority queues pause, and they are never split into parts.
         let ports = self.context.engine.engine()?.deadlock()?;
         let name = |link| self.context.substrate.link_name(link);
         Some(Stop::Deadlock { ports: ports.into_iter().map(name).collect() })
     }
 
-    /// Whether nothing will be delivered any more: what is left is sent into the dark again and again.
+    /// Returns whether no more packets will be delivered because the remaining ones are resent into
+    /// dark links for ever.
     fn is_stranded(&mut self) -> bool {
         let context = &self.context;
         let may = self.workloads.iter().all(|one| one.is_done() || one.can_strand());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the result of every kind of run begins with: what was run, for how long, and what became of the packets.
+//! The common head of every result: the scenario, the duration, and the packet counts.
 
 use lightloom_fabric::provenance::{Inputs, Provenance};
 use lightloom_units::SimTime;
@@ -8,40 +8,40 @@ use serde::Serialize;
 
 use lightloom_engine::PacketCount;
 
-/// The version of the result of one run.
+/// Version of the result of one run.
 pub const RUN_SCHEMA: &str = "lightloom.run/v2";
 
 /// The first keys of a result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutcomeHead {
-    /// The schema of the result, and the files it came from; these are filled in where files are read.
+    /// The schema and the input files, filled in by the reader of the files.
     #[serde(flatten)]
     pub made: Provenance,
-    /// Name of the scenario.
+    /// The name of the scenario.
     pub scenario: String,
-    /// SHA-256 of the fabric file; on a network, of the scenario file.
+    /// SHA-256 of the fabric file, or of the scenario file on a network defined there.
     pub fabric_sha256: String,
     /// The seed.
     pub seed: Seed,
-    /// Threads it ran on.
+    /// Number of threads.
     pub threads: usize,
-    /// Real time it took; filled in where there is a clock.
+    /// Real time of the run in seconds, filled in by the owner of the clock.
     pub wall_seconds: f64,
-    /// When the last thing happened.
+    /// The simulated time of the last event.
     #[serde(rename = "simulated_ps")]
     pub simulated: SimTime,
     /// Packets put on a wire.
     pub packet_hops: u64,
-    /// `packet_hops / wall_seconds`; filled in where there is a clock.
+    /// `packet_hops / wall_seconds`, filled in by the owner of the clock.
     pub packet_hops_per_second: f64,
-    /// Who commanded what follows a fault: `assumed` delays.
+    /// The control plane of the run, such as `assumed` delays.
     pub control: &'static str,
-    /// What became of the packets.
+    /// The packet counts.
     pub packets: Packets,
 }
 
 impl OutcomeHead {
-    /// The head of a run that `count` counted the packets of; the clock is read elsewhere.
+    /// Creates the head of a run with the packet counts in `count`. The clock is read elsewhere.
     pub(crate) fn new(of: RunIdentity<'_>, simulated: SimTime, count: &PacketCount) -> Self {
         Self {
             made: Provenance::of(RUN_SCHEMA, Inputs::new()),
@@ -58,35 +58,36 @@ impl OutcomeHead {
         }
     }
 
-    /// Notes the real time that the run took.
+    /// Records the real time of the run.
     pub fn took(&mut self, wall_seconds: f64) {
         self.wall_seconds = wall_seconds;
         self.packet_hops_per_second = self.packet_hops as f64 / wall_seconds;
     }
 }
 
-/// What was run, and how.
+/// The scenario and the settings of a run.
 pub(crate) struct RunIdentity<'a> {
-    /// Name of the scenario.
+    /// The name of the scenario.
     pub(crate) scenario: &'a str,
-    /// SHA-256 of the file that says what it runs on.
+    /// SHA-256 of the file that defines the network.
     pub(crate) sha256: &'a str,
     pub(crate) seed: Seed,
     pub(crate) threads: usize,
 }
 
-/// What became of the packets.
+/// Packet counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Packets {
     /// Data packets and acknowledgements handed to the network.
     pub sent: u64,
-    /// Those that arrived.
+    /// Packets that arrived.
     pub delivered: u64,
-    /// Those that found a queue full.
+    /// Packets dropped at a full queue.
     pub dropped: u64,
-    /// Those lost on a link that was or went dark.
+    /// Packets lost on a dark link or a link that went dark.
     pub lost: u64,
-    /// Those still under way when the run ended: `sent = delivered + dropped + lost + in_flight`.
+    /// Packets still in flight at the end of the run: `sent = delivered + dropped + lost +
+    /// in_flight`.
     pub in_flight: u64,
     /// Marks set by queues.
     pub marked: u64,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What ports and flows do over time: queues, pauses, marks, losses, rates, windows, at equal distances.
+//! Activity of ports and flows over time, sampled at equal intervals: queues, pauses, marks,
+//! losses, rates, and windows.
 //!
-//! Looking changes nothing: the engine is asked to come to a moment and to go on.
+//! Sampling does not affect the run: the engine only stops at a time and continues.
 
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{FlowId, LinkId, PortCount, SendingEnd};
@@ -9,85 +10,87 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 use super::Context;
 
-/// What is looked at, and how often.
+/// The samples to take, and their interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looks {
-    /// The time between two looks.
+    /// The time between two samples.
     pub every: Picoseconds,
-    /// Whether ports are looked at.
+    /// Whether to sample ports.
     pub ports: bool,
-    /// Whether flows are looked at.
+    /// Whether to sample flows.
     pub flows: bool,
 }
 
-/// Most rows of ports, and of flows, that are kept, so that a long run does not fill the memory.
+/// Maximum number of rows of ports, and of flows, to limit the memory of a long run.
 const MOST_ROWS: usize = 5_000_000;
 
-/// What one port did since the row before, or is in at the moment.
+/// Activity of one port since the previous row, and its state at this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesRow {
-    /// The moment.
+    /// The time.
     pub at: SimTime,
     /// The link behind the port.
     pub link: LinkId,
-    /// What waits before it or is being sent at the moment.
+    /// Bytes that wait before the link or are being sent.
     pub queue: Bytes,
     /// Bytes put on the wire.
     pub sent: Bytes,
-    /// That over the time.
+    /// Average rate of the sent bytes.
     pub rate: BitsPerSecond,
-    /// Packets marked.
+    /// Marked packets.
     pub marked: u64,
-    /// Packets that found no room.
+    /// Packets dropped at a full queue.
     pub dropped: u64,
-    /// Packets lost on a link that was dark or wrong.
+    /// Packets lost on a dark or faulty link.
     pub lost: u64,
-    /// Time in which the far end had it pause some priority.
+    /// How long the far end paused at least one priority.
     pub paused: Picoseconds,
 }
 
-/// What one flow did since the row before, and what its sending end is in at the moment.
+/// Activity of one flow since the previous row, and the state of its sender at this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSeriesRow {
-    /// The moment.
+    /// The time.
     pub at: SimTime,
     /// The flow.
     pub flow: FlowId,
-    /// Bytes of its data that have arrived in order.
+    /// Bytes that have arrived in order.
     pub delivered: Bytes,
-    /// That over the time.
+    /// Average rate of the arrived bytes.
     pub rate: BitsPerSecond,
-    /// Packets sent again.
+    /// Retransmitted packets.
     pub resent: u64,
-    /// Its sending end. `None` once all has arrived.
+    /// The state of the sender. `None` once everything has arrived.
     pub sending: Option<SendingEnd>,
 }
 
-/// The ports and flows of a run over time.
+/// Samples of the ports and flows of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
-    /// In order of time, then link; only ports that did something, or hold something.
+    /// Sorted by time, then by link. Contains only ports with activity or queued bytes.
     pub rows: Vec<SeriesRow>,
-    /// In order of time, then flow; only flows that have begun and had not ended at the look before.
+    /// Sorted by time, then by flow. Contains only flows that have begun and had not ended at the
+    /// previous sample.
     pub flows: Vec<FlowSeriesRow>,
-    /// From when on nothing was kept, for there was no room for more rows.
+    /// The time after which the maximum number of rows was reached and no samples were kept.
     pub full_at: Option<SimTime>,
 }
 
-/// So many bytes in this time.
+/// Returns the average rate of `bytes` over `time`.
 fn rate(bytes: Bytes, time: Picoseconds) -> BitsPerSecond {
     BitsPerSecond((bytes.0 as f64 * 8.0 / time.as_secs_f64().max(1e-12)).round() as u64)
 }
 
-/// Looks at all ports and flows now and then.
+/// Samples all ports and flows at intervals.
 pub(super) struct Looker {
     looks: Looks,
     last: SimTime,
-    /// By link: what its port had done and held when it was looked at last.
+    /// For each link, the counts and queue of its port at the previous sample.
     before: Vec<(PortCount, Bytes)>,
-    /// Flows that have not ended, with what had arrived and been sent again when they were looked at last.
+    /// Open flows, with the bytes that had arrived and the packets that had been retransmitted at
+    /// the previous sample.
     open: Vec<(FlowId, Bytes, u64)>,
-    /// How many flows there were when they were looked at last.
+    /// Number of flows at the previous sample.
     known: usize,
     series: Series,
 }
@@ -100,19 +103,19 @@ impl Looker {
         Self { looks, last, before, open, known: 0, series }
     }
 
-    /// When it looks next.
+    /// Returns the time of the next sample.
     pub(super) fn next(&self) -> SimTime {
         self.last + self.looks.every
     }
 
-    /// Looks, if it is time; the next thing happens at `next`.
+    /// Takes a sample if it is due. `next` is the time of the next event.
     pub(super) fn look(&mut self, context: &Context<'_>, next: Option<SimTime>) {
         let now = context.engine.now();
         if now < self.next() {
             return;
         }
         self.note(context, now);
-        // While nothing happens there is nothing to see.
+        // Without events, samples would not change.
         let idle = next.unwrap_or(now).since(now).0 / self.looks.every.0;
         self.last = now + Picoseconds(idle * self.looks.every.0);
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The scenario file: on what, what runs, what breaks when, what is expected.
+//! Scenario files: the network, the workloads, the faults, and the expectations.
 //!
-//! Reading it reads the fabric too and plans it, so that every part and group it names is known to exist.
+//! Reading a scenario also reads and plans its fabric, to check that every named part and group
+//! exists.
 
 pub mod codes;
 mod collectives;
@@ -63,98 +64,106 @@ use crate::substrate::{PacketSwitches, Substrate};
 use expectations::{Breaks, Ground, lower_expectations};
 use neighbours::NamedFiles;
 
-/// A run of the emulator: on what, what runs, what breaks, and what is expected.
+/// A run of the emulator: the network, the workloads, the faults, and the expectations.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioFile {
-    /// What kind of file this is.
+    /// Kind of the file.
     #[serde(default)]
     pub kind: Option<KindFile>,
     /// Version of the kind: 2.
     #[serde(default)]
     #[schemars(range(min = 2, max = 2))]
     pub version: Option<u32>,
-    /// Its name in reports.
+    /// Name in reports.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// What it runs on: a fabric file, or a network written in place.
+    /// A fabric file, or a network defined here.
     pub on: PlaceFile,
-    /// The cables of a network written in place.
+    /// Cables of a network defined here.
     #[serde(default)]
     pub links: LinksFile,
     /// Seed of every random draw; `--seed` on the command line overrides it.
     #[serde(default = "usual_seed")]
     pub seed: u64,
-    /// What is broken from the start: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`, optical switches `ocs3`.
+    /// Parts that are broken from the start: nodes `n17`, bundles `n17/b0`, fibres `n17/b0.2`,
+    /// optical switches `ocs3`.
     #[serde(default)]
     pub broken: Vec<Part>,
-    /// What is broken from the start, besides: the nodes that a fault trace has out on some day.
+    /// Additional parts that are broken from the start: the nodes that are out on a day of a fault
+    /// trace.
     #[serde(default)]
     pub broken_by: Option<TraceDayFile>,
-    /// What every job does, in this order: a group goes on to the next collective when it is done
-    /// with one, and a collective between groups waits for all of them.
+    /// Collectives of every job, in order. A group continues with the next collective when it has
+    /// finished one; a collective between groups waits for all of them.
     #[serde(default)]
     pub collectives: Vec<CollectiveFile>,
-    /// What hosts send beside that, between GPUs `n4/g2`, nodes `n4` or hosts `h3`: each begins when
-    /// what it waits for is done. Hosts that are broken from the start take no part.
+    /// Additional traffic between GPUs `n4/g2`, nodes `n4` or hosts `h3`. Each workload begins when
+    /// its prerequisites are done. Hosts that are broken from the start take no part.
     #[serde(default)]
     pub traffic: Vec<TrafficFile>,
-    /// Jobs of the fabric that train, step after step: computing, and what their ranks exchange over rings and network.
+    /// Training jobs of the fabric, step by step: computation, and exchanges between ranks over
+    /// rings and network.
     #[serde(default)]
     pub train: Vec<TrainFile>,
     /// The phases of the fabric's step, over its circuits.
     #[serde(default)]
     pub phases: Option<PhasesFile>,
-    /// What breaks during the run, and when.
+    /// Faults during the run.
     #[serde(default)]
     pub faults: Vec<FaultFile>,
-    /// A file with more of what breaks, relative to this file.
+    /// File with additional faults, relative to this file.
     #[serde(default)]
     pub faults_in: Option<String>,
-    /// Some days of a fault trace, in compressed time, as more of what breaks.
+    /// Days of a fault trace with additional faults, in compressed time.
     #[serde(default)]
     pub replay: Option<ReplayFile>,
-    /// The jobs of `train` run for so long, with the failures of `failures`: the result is a bill of lost GPU-hours.
+    /// Length of a span over which the jobs of `train` run with `failures`. The result is a bill of
+    /// lost GPU-hours.
     #[serde(default)]
     pub span: Option<Text<Milliseconds>>,
-    /// What fails over the span: a fault trace, or rates.
+    /// Failures over the span: a fault trace, or rates.
     #[serde(default)]
     pub failures: Option<FailuresFile>,
-    /// Runs from which the loss of each kind of failure is taken, 2 to 1,000; 16 if not written. Beside `span`.
+    /// Number of runs to measure the loss of each kind of failure, 2 to 1,000; default 16. Only
+    /// with `span`.
     #[serde(default)]
     #[schemars(range(min = 2, max = 1000))]
     pub samples: Option<u32>,
-    /// A result of months of the same jobs, relative to this file, whose losses are taken instead of runs. Beside `span`.
+    /// Result of earlier months of the same jobs, relative to this file, whose losses replace runs.
+    /// Only with `span`.
     #[serde(default)]
     pub losses: Option<String>,
-    /// What a GPU-hour costs, such as `2.5 USD`; without it the bill has no dollars. Beside `span`.
+    /// Price of a GPU-hour, such as `2.5 USD`. Without it the bill has no dollars. Only with
+    /// `span`.
     #[serde(default)]
     pub gpu_hour: Option<GpuHourFile>,
-    /// What follows a fault: assumed delays, or `lightloomd`.
+    /// The control plane: assumed delays, or `lightloomd`.
     #[serde(default, deserialize_with = "control::word_or_keys")]
     #[schemars(with = "control::ControlSchema")]
     pub control: ControlFile,
-    /// How data is cut into packets, sent and repaired.
+    /// How data is divided into packets, sent, and retransmitted.
     #[serde(default)]
     pub transport: TransportFile,
-    /// How the packet switches queue.
+    /// Queues of the packet switches.
     #[serde(default)]
     pub switches: SwitchesFile,
-    /// The run ends at this simulated time. Default 10 s of the run: at that limit it fails and prints its wait-for
-    /// graph.
+    /// Simulated time at which the run ends. Default 10 s of the run: at that limit it fails and
+    /// prints its wait-for graph.
     #[serde(default = "time_limit")]
     pub time_limit: Text<Picoseconds>,
-    /// A run that puts more packets than this on a wire is stopped and fails.
+    /// Maximum number of packets put on a wire. A run with more is stopped and fails.
     #[serde(default = "packet_limit")]
     #[schemars(range(min = 1))]
     pub packet_limit: u64,
-    /// What must be true in the end: `waste_ratio < 0.01`, `restored within 5ms`, `completes within 20ms`,
-    /// `group g3 unaffected`, `workload shuffle unaffected`, `no drops on priority 3`, `no deadlock`.
+    /// Conditions that must hold at the end: `waste_ratio < 0.01`, `restored within 5ms`,
+    /// `completes within 20ms`, `group g3 unaffected`, `workload shuffle unaffected`, `no drops on
+    /// priority 3`, `no deadlock`.
     #[serde(default)]
     pub expect: Vec<String>,
 }
 
-/// What kind of file this is.
+/// Kind of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KindFile {
@@ -174,7 +183,7 @@ fn packet_limit() -> u64 {
     10_000_000_000
 }
 
-/// Keys of the first version at the top of a file, and what stands for them.
+/// Top-level keys of the first version, and their replacements.
 const EARLIER: [(&str, &str); 3] = [
     ("fabric", "write `on: {fabric: FILE}` instead of `fabric: FILE`"),
     (
@@ -190,7 +199,7 @@ const EARLIER: [(&str, &str); 3] = [
     ),
 ];
 
-/// Whether a file with these keys at the top is a scenario of an earlier version.
+/// Returns whether a file with these top-level keys is a scenario of an earlier version.
 #[must_use]
 pub fn is_earlier_version(keys: &[String]) -> bool {
     let has = |name: &str| keys.iter().any(|key| key == name);
@@ -198,7 +207,8 @@ pub fn is_earlier_version(keys: &[String]) -> bool {
     !has("on") && EARLIER.iter().any(|(key, _)| has(key)) && marks.iter().any(|mark| has(mark))
 }
 
-/// Reads a scenario file, the fabric it names and the other files it names, or every mistake in them.
+/// Reads a scenario file, its fabric and the other files that it names. Returns all errors if there
+/// are any.
 #[must_use]
 pub fn load(
     file: &str,
@@ -208,7 +218,7 @@ pub fn load(
     load_under(None, file, bytes, read)
 }
 
-/// The same with this plan in force, whichever the file names.
+/// Reads a scenario file like [`load`], with the given plan instead of the plan in the file.
 #[must_use]
 pub fn load_under(
     in_force: Option<Arc<Plan>>,
@@ -219,7 +229,8 @@ pub fn load_under(
     load_for((in_force, false), file, bytes, read)
 }
 
-/// Reads what a program shall send over: a scenario file that need not run anything and expects nothing.
+/// Reads the network for a program that sends: a scenario file without expectations, and with or
+/// without workloads.
 #[must_use]
 pub fn load_called(
     file: &str,
@@ -354,8 +365,9 @@ fn lower(
     scenario.filter(|_| !check.has_errors() && !neighbours.have_errors())
 }
 
-/// Phases alone and steps are long: large packets, a tenth of what a circuit holds in a round trip, and a window of twice
-/// what fills the path, so that a burst of other flows at a leaf's interface leaves no circuit idle.
+/// Returns the transport. Phases without other workloads are long, so their defaults are large
+/// packets, a tenth of the data in flight on a circuit, and a window of twice what fills the path,
+/// so that a burst of other flows at a leaf's interface leaves no circuit idle.
 fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     if !is_long(raw) || check.is_written("/transport") {
         return transport::lower(&raw.transport, network::host_ports(raw), check);
@@ -374,7 +386,8 @@ fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     }
 }
 
-/// Queues without bound where circuits carry phases and nothing else is written, so that nothing is lost but by light.
+/// Returns the switches. If circuits carry phases and the file sets no limits, queues are
+/// unbounded, so that only lost light loses packets.
 fn lower_switches(
     raw: &ScenarioFile,
     fabric: Option<&Fabric>,
@@ -410,12 +423,12 @@ fn lower_switches(
     }
 }
 
-/// Whether phases or the steps of jobs are run.
+/// Returns whether phases or the steps of jobs are run.
 fn is_long(file: &ScenarioFile) -> bool {
     file.phases.is_some() || !file.train.is_empty()
 }
 
-/// Whether phases, or the steps of jobs, have nothing beside them.
+/// Returns whether phases or the steps of jobs run without other workloads.
 fn is_alone(file: &ScenarioFile) -> bool {
     file.collectives.is_empty() && file.traffic.is_empty()
 }
@@ -425,7 +438,7 @@ fn lower_phases(raw: &PhasesFile, file: &ScenarioFile) -> PhaseRun {
     PhaseRun { steps: raw.steps, in_flight: raw.in_flight, scale }
 }
 
-/// What is done before the first phase begins.
+/// Returns the prerequisites of the first phase.
 fn lower_phases_after(
     raw: &ScenarioFile,
     collectives: &[Collective],
@@ -435,7 +448,7 @@ fn lower_phases_after(
     traffic::lower_after(after, (&raw.traffic, collectives), "/phases", check)
 }
 
-/// What a scenario does, as far as expectations can be about it.
+/// Returns the properties of a scenario that expectations can refer to.
 fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> Ground<'a> {
     let between = scenario.collectives.iter().filter(|one| one.kind.is_between_groups());
     let mut priorities: BTreeSet<u8> = between.map(|one| one.priority).collect();
@@ -451,7 +464,7 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> G
         breaks.forever |=
             fault.probability >= 1.0 && fault.lasts.is_none() && fault.effect.is_grey();
     }
-    // A file of faults that cannot be read counts for the worst, as a trace does.
+    // If the fault file cannot be read, assume the worst, as for a trace.
     let unread = raw.faults_in.is_some() && scenario.faults.len() == raw.faults.len();
     if raw.replay.is_some() || unread {
         breaks.add(1.0, true);
@@ -470,7 +483,7 @@ fn ground<'a>(raw: &ScenarioFile, scenario: &'a Scenario, start: &RunStart) -> G
     }
 }
 
-/// The parts that the fabric has; the others have been reported.
+/// Returns the parts that the fabric has. The others have already been reported.
 fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part> {
     let mut parts = Vec::new();
     for (index, part) in broken.iter().enumerate() {
@@ -487,7 +500,8 @@ fn existing(broken: &[Part], fabric: &Fabric, check: &mut Check<'_>) -> Vec<Part
 /// Keys that the first plan depends on.
 const PLANNED_FROM: [&str; 4] = ["/on", "/broken", "/broken_by", "/replay"];
 
-/// Plans the fabric as it is at the start. Faults of the run itself, which may have mistakes, are left out.
+/// Plans the initial state of the fabric. Faults during the run, which may have errors, are left
+/// out.
 fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> Option<RunStart> {
     let key = match (&base.on, &base.replay) {
         _ if raw.on.plan.is_some() => "/on/plan",
@@ -522,7 +536,7 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
     }
 }
 
-/// Holds the groups that are named against the plan.
+/// Checks that the named groups are in the plan.
 fn require_groups(start: &RunStart, raw: &[String], check: &mut Check<'_>) {
     let groups = start.groups();
     for (index, sentence) in raw.iter().enumerate() {
@@ -555,7 +569,7 @@ fn faults_beside(
 }
 
 impl Scenario {
-    /// Every mistake of a file of faults that this scenario could name.
+    /// Returns every error in a fault file for this scenario.
     #[must_use]
     pub fn check_faults(&self, file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         let start = plan(&Self { faults: Vec::new(), ..self.clone() }).ok();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows are sent, as scenario files say it: packets, window, congestion control, load balancing,
-//! repair.
+//! The transport in scenario files: packets, window, congestion control, load balancing, and
+//! retransmission.
 
 use lightloom_engine::transport::{
     Balance, FlowInterfaces, LossRecovery, Reordering, Transport, Window,
@@ -13,43 +13,43 @@ use serde::Deserialize;
 use super::codes;
 use super::congestion::*;
 
-/// How far packets of a flow that is spread may overtake each other before one counts as lost, if nothing is written.
+/// Default limit on reordering of packets of a spread flow before one counts as lost.
 const REORDERING: Reordering = Reordering::WindowPercent(50);
 
-/// The silence after which the last packet of a flow that is spread goes again, if nothing is written: an assumption, four
-/// round trips of a fat-tree of three tiers with 1 us a link.
+/// Default silence before the last packet of a spread flow is sent again. Assumed: four round trips
+/// of a three-tier fat-tree with 1 us per link.
 const TAIL_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
-/// How data is cut into packets, sent and repaired.
+/// How data is divided into packets, sent, and retransmitted.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransportFile {
     /// Data in a full packet.
     pub payload: Text<Bytes>,
-    /// What a packet occupies on a link beyond its data.
+    /// Size of a packet on a link beyond its data.
     pub header: Text<Bytes>,
-    /// What an acknowledgement occupies on a link.
+    /// Size of an acknowledgement on a link.
     pub acknowledgement: Text<Bytes>,
-    /// Data in flight at most, in percent of what fills the path when no other flow uses it.
+    /// Maximum data in flight, as a percentage of the data that fills the idle path.
     #[schemars(range(min = 1, max = 1000))]
     pub window_percent: u32,
     /// Data in flight at most, in packets, instead of `window_percent`.
     #[schemars(range(min = 1, max = 60000))]
     pub window_packets: Option<u32>,
-    /// What flows do about congestion.
+    /// Congestion control.
     pub congestion: CongestionFile,
-    /// Figures of `congestion: dctcp`.
+    /// Parameters of `congestion: dctcp`.
     pub dctcp: Option<DctcpFile>,
-    /// Figures of `congestion: dcqcn`.
+    /// Parameters of `congestion: dcqcn`.
     pub dcqcn: Option<DcqcnFile>,
-    /// Figures of `congestion: swift`.
+    /// Parameters of `congestion: swift`.
     pub swift: Option<SwiftFile>,
-    /// Figures of `congestion: nscc`.
+    /// Parameters of `congestion: nscc`.
     pub nscc: Option<NsccFile>,
     /// How a flow is spread over equal paths.
     pub balance: BalanceFile,
-    /// By how many interfaces of its host a flow leaves. If not written, `all` where hosts have several that are alike
-    /// (`nics`, `planes`, `switched_domain`), otherwise `one`.
+    /// Interfaces of a host that a flow uses. Defaults to `all` if hosts have several identical
+    /// ones (`nics`, `planes`, `switched_domain`), otherwise to `one`.
     pub interfaces: Option<InterfacesFile>,
     /// How lost packets are sent again. If not written, `go_back_n` for flows on one path and
     /// `selective_repeat` for those that are spread or get `receiver_credit`, in which packets may overtake each other
@@ -61,8 +61,8 @@ pub struct TransportFile {
     /// is still missing counts as lost. For `selective_repeat`. If not written, 50 us for flows whose packets take
     /// several paths where switches do not pause, and otherwise never.
     pub tail_probe: Option<Text<Picoseconds>>,
-    /// From the last bit of a packet at a host to what it does because of it: acknowledge, send more, begin
-    /// what waited for it. Counted in the times of flows.
+    /// Delay at a host from the last bit of a packet to the reaction: an acknowledgement, more
+    /// data, or the start of a waiting flow. Included in flow times.
     pub host_delay: Text<Picoseconds>,
 }
 
@@ -94,25 +94,27 @@ impl Default for TransportFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum BalanceFile {
-    /// One path for the whole flow, by a seeded hash.
+    /// One path for the whole flow, chosen by a seeded hash.
     #[default]
     PerFlow,
-    /// Each packet goes by a path drawn for it, each once a round; one that lost a packet, and answered none sent later, is left alone until
-    /// a probe is answered.
+    /// Each packet takes a drawn path, each path once per round. A path that lost a packet and
+    /// delivered none sent later is avoided until a probe is answered.
     Spray(PathsFile),
-    /// Packets take turns over entropy values; one that lost a packet is retired until a probe is answered.
+    /// Packets take entropy values in rotation. A value that lost a packet is retired until a probe
+    /// is answered.
     Entropy(EntropyFile),
-    /// Switches send each packet by the port with the least before it, among those on shortest paths that are up.
+    /// Switches send each packet through the port with the shortest queue, among working ports on
+    /// shortest paths.
     Adaptive,
 }
 
-/// By how many interfaces of its host a flow leaves.
+/// Interfaces of a host that a flow uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InterfacesFile {
-    /// One, by a seeded hash.
+    /// One interface, chosen by a seeded hash.
     One,
-    /// All from which a shortest path leads on: each takes the next packet when it is free.
+    /// All interfaces on a shortest path. Each takes the next packet when it is free.
     All,
 }
 
@@ -133,55 +135,56 @@ pub struct EntropyFile {
 /// The most entropy values, and those where the number of paths is not known.
 const MOST_VALUES: u64 = 1_024;
 const USUAL_VALUES: u64 = 128;
-/// Of so many paths drawn of more, each packet draws one: flows meet little.
+/// With this number of drawn paths, flows that draw a path for each packet rarely collide.
 const MANY_PATHS: u64 = 64;
 
 fn fifty_microseconds() -> Text<Picoseconds> {
     Text(Picoseconds::from_micros(50))
 }
 
-/// Over how many paths.
+/// Number of paths.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PathsFile {
-    /// Paths that are drawn; those drawn twice count twice.
+    /// Number of drawn paths; a path that is drawn twice counts twice.
     #[schemars(range(min = 2, max = 1024))]
     pub paths: u16,
 }
 
-/// How lost packets are sent again.
+/// How lost packets are retransmitted.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RecoveryFile {
-    /// Everything from the gap on.
+    /// Everything after the gap.
     GoBackN,
-    /// What is missing.
+    /// Only missing packets.
     SelectiveRepeat(ReorderingFile),
 }
 
-/// How far packets may overtake each other.
+/// How far packets may be reordered.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReorderingFile {
-    /// A packet counts as lost when one sent so many packets later has arrived.
+    /// A packet counts as lost when one sent this number of packets later has arrived.
     #[schemars(range(min = 1, max = 60000))]
     pub reordering: u32,
 }
 
-/// What a transport has to know of the network.
+/// Properties of the network that the transport depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HostPorts {
-    /// Interfaces of a host by which a flow may leave. `None` if that differs from host to host.
+    /// Number of interfaces of a host that a flow may use. `None` if it differs between hosts.
     pub(super) count: Option<u32>,
-    /// Shortest paths from a host to one far away, by all these interfaces. `None` if that is not known.
+    /// Number of shortest paths from a host to a distant one over all these interfaces. `None` if
+    /// unknown.
     pub(super) paths: Option<u64>,
-    /// The rate of one. `None` if it is not written in the file.
+    /// Rate of one interface. `None` if the file does not give it.
     pub(super) rate: Option<BitsPerSecond>,
-    /// Whether switches ask hosts to pause.
+    /// Whether switches can pause hosts.
     pub(super) pauses: bool,
 }
 
-/// What flows do, by what the file says.
+/// Returns the transport of a file.
 pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> Transport {
     check_packets(raw, check);
     let interfaces = interfaces(raw, ports, check);
@@ -224,7 +227,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     }
 }
 
-/// After which silence the last packet goes again.
+/// Returns the silence before the last packet of a flow is sent again.
 fn tail_probe(
     raw: &TransportFile,
     recovery: LossRecovery,
@@ -256,7 +259,7 @@ fn tail_probe(
     Some(written)
 }
 
-/// By how many interfaces flows leave, and whether there are paths for each.
+/// Returns the interfaces that flows use, and checks that each has paths.
 fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> FlowInterfaces {
     let is_many = ports.count.is_some_and(|count| count > 1);
     if raw.interfaces == Some(InterfacesFile::All) && ports.count == Some(1) {
@@ -290,7 +293,7 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> F
     if all { FlowInterfaces::All } else { FlowInterfaces::One }
 }
 
-/// What keeps to fewer paths than there are loads some links twice and others not at all.
+/// Warns about too few values: they load some links twice and leave others unused.
 fn warn_of_few_values(
     raw: &TransportFile,
     ports: HostPorts,
@@ -320,8 +323,9 @@ fn warn_of_few_values(
     }
 }
 
-/// A packet is stored and forwarded over a host's link, a switch's and those between: four times at least where there is more
-/// than one switch.
+/// Warns about a timeout shorter than a packet's transmission. A packet is stored and forwarded
+/// over the links of a host, a switch and those between, at least four times with more than one
+/// switch.
 fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) {
     const LINKS: u64 = 4;
     let Some(rate) = rate else { return };
@@ -337,7 +341,7 @@ fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check
         .help(format!("write `{enough}ms`"));
 }
 
-/// Refuses sizes, windows and timeouts that cannot be.
+/// Rejects impossible sizes, windows and timeouts.
 fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
     let sizes = [
         ("payload", raw.payload.0),
