@@ -27,6 +27,7 @@ use lightloom_fabric::khop::Port;
 use lightloom_units::id::{BundleId, NodeId, OcsId};
 use lightloom_units::{Picoseconds, Text};
 
+use lightloom_control::bypass::MoveGroups;
 use lightloom_control::inventory::{Device, Inventory};
 use lightloom_control::management::Management;
 use lightloom_control::mover::{Follows, Limits};
@@ -55,12 +56,14 @@ pub mod codes {
     pub const DEFAULT_PASSWORD: Code =
         error("LL0603", "A device is reached with its vendor's default password");
     pub const BAD_LIMIT: Code = error("LL0604", "A limit is out of its range");
+    pub const NO_EFFECT: Code = error("LL0610", "A policy has no effect beside another");
     pub const BAD_CLIENT: Code = error("LL0605", "A client certificate hash is not 64 hex digits");
     pub const NOT_INSTALLED: Code = error("LL0606", "A device is no part of the fabric");
     pub const NO_LINE: Code = error("LL0607", "A management domain names a line that is not there");
     pub const BAD_SERVER: Code =
         error("LL0609", "What is said of etcd or a collector of traces cannot be");
     pub const ALL: &[Code] = &[
+        NO_EFFECT,
         SAME_NAME,
         NO_LEVER,
         DEFAULT_PASSWORD,
@@ -118,6 +121,7 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
         let message = "at least 2 links may be dark: a cycle of circuits cannot be moved with one";
         check.error(codes::BAD_LIMIT, path, message).help("write 2 or more");
     }
+    check_moves(policies, check);
     for (index, client) in config.file.tls.iter().flat_map(|tls| &tls.clients).enumerate() {
         let hex = client.sha256.len() == 64 && client.sha256.bytes().all(|b| b.is_ascii_hexdigit());
         if !hex {
@@ -161,6 +165,32 @@ fn lower(file: DaemonFile, installed: Option<&Fabric>, check: &mut Check<'_>) ->
         }
     }
     (!check.has_errors()).then_some(config)
+}
+
+/// Refuses what has no effect beside another policy.
+fn check_moves(policies: &PoliciesFile, check: &mut Check<'_>) {
+    let mut refuse = |key: &str, message: &str, help: &str| {
+        check.error(codes::NO_EFFECT, &format!("/policies/{key}"), message).help(help);
+    };
+    let PoliciesFile { on_fault, move_groups, max_healthy_circuits, .. } = policies;
+    if *on_fault == OnFault::Report {
+        let message = "no bypass begins automatically with `on_fault: report`";
+        let help = "write `on_fault: bypass`, or leave this out";
+        for key in move_groups
+            .map(|_| "move_groups")
+            .into_iter()
+            .chain(max_healthy_circuits.map(|_| "max_healthy_circuits"))
+        {
+            refuse(key, message, help);
+        }
+        return;
+    }
+    let message = match (move_groups, max_healthy_circuits) {
+        (Some(MoveGroups::Never), Some(_)) => "`move_groups: never` cuts no healthy circuit",
+        (Some(MoveGroups::Ask), Some(_)) => "`move_groups: ask` asks for any number of circuits",
+        _ => return,
+    };
+    refuse("max_healthy_circuits", message, "write `move_groups: own-job`, or leave this out");
 }
 
 fn inventory(policies: &PoliciesFile) -> Inventory {

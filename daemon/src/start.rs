@@ -211,6 +211,7 @@ fn begin(
         modules: config.bundles.clone(),
         switches: config.numbered_switches(),
         on_fault: config.file.policies.on_fault,
+        may_move: config.file.policies.may_move(),
         heartbeat: config::micros(config.file.policies.heartbeat),
     };
     let inventory = config.inventory.clone();

@@ -146,6 +146,7 @@ pub(crate) fn inventory(fabric: &Fabric, daemon: &DaemonSetup) -> (Inventory, Se
         switches,
         on_fault: OnFault::Bypass,
         heartbeat: micros(daemon.heartbeat),
+        ..Setup::default()
     };
     (inventory, setup)
 }

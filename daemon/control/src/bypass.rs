@@ -6,19 +6,73 @@ use std::collections::{BTreeMap, BTreeSet};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
+use lightloom_fabric::plan::Plan;
 /// The digest by which a plan is known.
 pub use lightloom_fabric::plan::digest as sha256_of;
-use lightloom_fabric::plan::{Circuit, Group, Plan};
 use lightloom_planner::check;
 use lightloom_planner::joint::{self, Bounds, Options};
-use lightloom_planner::khop::from_document;
+use lightloom_planner::khop::{MovedForOthers, from_document};
 use lightloom_units::id::{BundleId, NodeId};
 use lightloom_units::seed::Seed;
+use serde::{Deserialize, Serialize};
 
 use crate::drive::Verdict;
 use crate::ledger::Past;
 use crate::record::{Cause, TxnResult};
 use crate::state::Micros;
+
+/// What a bypass that the daemon begins may do to rings that lost nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MayMove {
+    /// Which of them move, so that no GPUs are given up.
+    pub groups: MoveGroups,
+    /// The most of their circuits that are cut without asking an operator. `None`: any number.
+    pub max_healthy_circuits: Option<u32>,
+}
+
+/// Which rings that lost nothing move, so that no GPUs are given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MoveGroups {
+    /// None.
+    Never,
+    /// Those of a job that lost something: it stands still until every group has a ring again.
+    #[default]
+    OwnJob,
+    /// The same, once an operator accepts.
+    Ask,
+}
+
+impl MayMove {
+    /// Why an operator has to accept a bypass of `broken` that moves so much, and how.
+    #[must_use]
+    pub fn asks(&self, broken: &[Part], moved: &MovedForOthers) -> Option<String> {
+        let policy = match (self.groups, self.max_healthy_circuits) {
+            (MoveGroups::Ask, _) if moved.rings > 0 => "move_groups: ask".to_owned(),
+            (_, Some(most)) if moved.circuits > most => format!("max_healthy_circuits: {most}"),
+            _ => return None,
+        };
+        let names: Vec<String> = broken.iter().map(ToString::to_string).collect();
+        let what = said(moved)?;
+        let names = names.join(" ");
+        Some(format!("{what} (`{policy}`); accept that with: lightloom ctl fault {names}"))
+    }
+}
+
+/// What moves that lost nothing, and why so much. `None` if nothing does.
+#[must_use]
+pub fn said(moved: &MovedForOthers) -> Option<String> {
+    (*moved != MovedForOthers::default()).then(|| moved.to_string())
+}
+
+/// A plan around broken parts, and what moves for it although it lost nothing.
+#[derive(Clone, Debug)]
+pub struct Around {
+    /// The plan, proven.
+    pub plan: Plan,
+    /// Rings that lost nothing and move.
+    pub moved: MovedForOthers,
+}
 
 /// The next plan with the least change.
 ///
@@ -30,7 +84,8 @@ pub fn next_plan(
     broken: &[Part],
     repaired: &[Part],
 ) -> Result<Plan, Vec<String>> {
-    next_plan_within(fabric, plan, broken, repaired, &Bounds::default())
+    let next = next_plan_within(fabric, plan, broken, repaired, &Bounds::default())?;
+    Ok(next.plan)
 }
 
 /// The same within bounds: modules of some nodes do not answer, so that they cannot be set, or light is not to be cut.
@@ -43,7 +98,7 @@ pub fn next_plan_within(
     broken: &[Part],
     repaired: &[Part],
     bounds: &Bounds,
-) -> Result<Plan, Vec<String>> {
+) -> Result<Around, Vec<String>> {
     let one = |error: &dyn std::fmt::Display| vec![error.to_string()];
     let (_, mut faults) = from_document(fabric, plan).map_err(|e| one(&e))?;
     for part in broken {
@@ -60,11 +115,12 @@ pub fn next_plan_within(
     let options = options(plan.seed);
     let next = joint::replan_within(fabric, plan, &faults, is_repair, bounds, options);
     let next = next.map_err(|e| one(&e))?;
-    proven(fabric, &faults, next.plan)
+    let moved = next.change.moved;
+    Ok(Around { plan: proven(fabric, &faults, next.plan)?, moved })
 }
 
-/// `first`, or where it gives up GPUs of jobs, a plan that gives up fewer and moves running groups for it: those of the jobs
-/// that are hit, which stand still until every replica of theirs is whole again. Light of other jobs is not cut.
+/// `first`, or where it gives up GPUs of jobs, a plan that gives up fewer. Of the groups that lost nothing those move for it
+/// that `groups` says, and as few as possible; light of other jobs is not cut.
 ///
 /// # Errors
 /// As [`next_plan`].
@@ -72,38 +128,23 @@ pub fn or_moving_what_stands_still(
     fabric: &Fabric,
     plan: &Plan,
     broken: &[Part],
-    first: Plan,
-) -> Result<Plan, Vec<String>> {
-    if first.metrics.gpus_used >= plan.metrics.gpus_used {
+    first: Around,
+    groups: MoveGroups,
+) -> Result<Around, Vec<String>> {
+    if first.plan.metrics.gpus_used >= plan.metrics.gpus_used {
         return Ok(first);
     }
-    let Ok(wider) = next_plan(fabric, plan, broken, &[]) else { return Ok(first) };
-    let is_better = wider.metrics.gpus_used > first.metrics.gpus_used;
-    Ok(if is_better && leaves_others_alone(plan, broken, &wider) { wider } else { first })
-}
-
-/// Whether the next plan leaves every group, and every circuit, of jobs that nothing broken is in as it is.
-fn leaves_others_alone(plan: &Plan, broken: &[Part], next: &Plan) -> bool {
     let is_broken = |node: &NodeId| broken.iter().any(|part| part.node() == Some(*node));
-    let hit: BTreeSet<u32> = plan
+    let hit = plan
         .groups
         .iter()
         .filter(|group| group.nodes.iter().chain(&group.passing).any(is_broken))
-        .filter_map(|group| group.job)
-        .collect();
-    let others =
-        || plan.groups.iter().filter(|group| group.job.is_some_and(|job| !hit.contains(&job)));
-    let stays = |group: &Group| {
-        next.groups.iter().any(|other| other.job == group.job && other.ring == group.ring)
-    };
-    let of_others: BTreeSet<NodeId> =
-        others().flat_map(|group| group.nodes.iter().chain(&group.passing)).copied().collect();
-    let lit: BTreeSet<Circuit> = next.circuits.iter().copied().collect();
-    let kept = |circuit: &Circuit| {
-        let ends = [circuit.a.bundle.node, circuit.b.bundle.node];
-        lit.contains(circuit) || !ends.iter().any(|node| of_others.contains(node))
-    };
-    others().all(stays) && plan.circuits.iter().all(kept)
+        .filter_map(|group| group.job);
+    let moves = if groups == MoveGroups::Never { BTreeSet::new() } else { hit.collect() };
+    let bounds = Bounds { moves: Some(moves), ..Bounds::default() };
+    let wider = next_plan_within(fabric, plan, broken, &[], &bounds);
+    let is_better = |wider: &Around| wider.plan.metrics.gpus_used > first.plan.metrics.gpus_used;
+    Ok(wider.ok().filter(is_better).unwrap_or(first))
 }
 
 /// What each half planned alone would come to is not asked here: that takes as long as the plan.
@@ -351,27 +392,72 @@ mod tests {
             let ends = broken.iter().filter_map(|part| part.node()).collect();
             let bounds = Bounds { cuts_at: Some(ends), ..Bounds::default() };
             let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
-            plan = or_moving_what_stands_still(&fabric, &plan, &broken, first).expect("a way");
+            let own = MoveGroups::OwnJob;
+            let next = or_moving_what_stands_still(&fabric, &plan, &broken, first, own);
+            plan = next.expect("a way").plan;
         }
         assert_eq!(plan.metrics.gpus_used, 64, "as many as a plan made anew has");
     }
 
     #[test]
-    fn a_job_that_is_not_hit_is_left_alone() {
+    fn policy_says_which_rings_move_and_when_an_operator_is_asked() {
         let fabric = tight();
         let plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).expect("it fits");
-        let other = |mut plan: Plan| {
-            for group in plan.groups.iter_mut().filter(|group| group.nodes[0].0 >= 8) {
-                group.job = group.job.map(|_| 1);
-            }
-            plan
+        let plan = next_plan(&fabric, &plan, &["n7".parse().expect("a node")], &[]).expect("a way");
+        let broken: [Part; 1] = ["n17".parse().expect("a node")];
+        let ends = broken.iter().filter_map(|part| part.node()).collect();
+        let bounds = Bounds { cuts_at: Some(ends), ..Bounds::default() };
+        let with = |groups| {
+            let first = next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
+            or_moving_what_stands_still(&fabric, &plan, &broken, first, groups).expect("a way")
         };
-        let broken: [Part; 1] = ["n3".parse().expect("a node")];
-        let next = next_plan(&fabric, &plan, &broken, &[]).expect("a way");
-        let moved =
-            next_plan(&fabric, &next, &["n13".parse().expect("a node")], &[]).expect("a way");
-        assert!(leaves_others_alone(&other(next.clone()), &broken, &other(next.clone())));
-        assert!(!leaves_others_alone(&other(next), &broken, &other(moved)));
+        let never = with(MoveGroups::Never);
+        assert_eq!((never.plan.metrics.gpus_used, never.moved), (56, MovedForOthers::default()));
+        let own = with(MoveGroups::OwnJob);
+        assert_eq!(own.plan.metrics.gpus_used, 64);
+        let MovedForOthers { rings, circuits, at_least } = own.moved;
+        assert!(rings > 0 && circuits > 0 && at_least == rings, "{:?}", own.moved);
+        let may = |groups, max_healthy_circuits| MayMove { groups, max_healthy_circuits };
+        let asks = |may: MayMove| may.asks(&broken, &own.moved);
+        assert_eq!(asks(MayMove::default()), None);
+        assert_eq!(asks(may(MoveGroups::OwnJob, Some(circuits))), None);
+        let limit = asks(may(MoveGroups::OwnJob, Some(circuits - 1))).expect("a proposal");
+        assert!(limit.contains(&format!("max_healthy_circuits: {}", circuits - 1)), "{limit}");
+        let ask = asks(may(MoveGroups::Ask, None)).expect("a proposal");
+        assert!(ask.ends_with("(`move_groups: ask`); accept that with: lightloom ctl fault n17"));
+    }
+
+    #[test]
+    fn a_job_that_is_not_hit_is_left_alone() {
+        let text = "kind: fabric\nversion: 2\nname: two\nhbd: {khop: {nodes: 18, gpus_per_node: 4, k: 2}}\n\
+                    jobs:\n  - {name: a, gpus: 32, tp: 8}\n  - {name: b, gpus: 32, tp: 8}\n";
+        let (fabric, _) = lightloom_fabric::file::load("two.yaml", text.as_bytes());
+        let fabric = fabric.expect("it is one");
+        let first = plan_anew(&fabric, &FaultSet::none(), Seed(1)).expect("it fits");
+        let of_others = |plan: &Plan, job| {
+            let others = plan.groups.iter().filter(|group| group.job.is_some_and(|own| own != job));
+            others.cloned().collect::<Vec<_>>()
+        };
+        let mut wider = 0;
+        for pair in (0..18).flat_map(|a| (0..18).map(move |b| [a, b])).filter(|[a, b]| a != b) {
+            let mut plan = first.clone();
+            for node in pair.map(NodeId) {
+                let broken = [Part::Node(node)];
+                let bounds = Bounds { cuts_at: Some([node].into()), ..Bounds::default() };
+                let narrow =
+                    next_plan_within(&fabric, &plan, &broken, &[], &bounds).expect("a way");
+                let own = MoveGroups::OwnJob;
+                let next = or_moving_what_stands_still(&fabric, &plan, &broken, narrow, own);
+                let next = next.expect("a way");
+                wider += usize::from(next.moved.rings > 0);
+                let hit = plan.groups.iter().find(|group| group.nodes.contains(&node));
+                if let Some(job) = hit.and_then(|group| group.job) {
+                    assert_eq!(of_others(&plan, job), of_others(&next.plan, job), "{pair:?}");
+                }
+                plan = next.plan;
+            }
+        }
+        assert!(wider > 0, "some moved rings of their own job");
     }
 
     fn past(result: TxnResult, parts: &[(&str, Verdict, &str, bool)]) -> Past {

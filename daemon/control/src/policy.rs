@@ -37,7 +37,7 @@ use lightloom_fabric::fabric::Fabric as Installed;
 use lightloom_fabric::plan::{PhasePlan, Plan, Spelled};
 use serde::{Deserialize, Serialize};
 
-use crate::bypass::Backoff;
+use crate::bypass::{Backoff, MayMove};
 use crate::change::Mode;
 use crate::controller::{
     Action, Answer, Apply, Controller, Event, Note, Planned, ReplyTo, Request,
@@ -93,6 +93,8 @@ pub struct Setup {
     pub switches: Switches,
     /// When a node or module dies.
     pub on_fault: OnFault,
+    /// What a bypass may do to rings that lost nothing.
+    pub may_move: MayMove,
     /// How long a silent module is waited for: by a bypass that needs it, and before a node that no far end sees is
     /// said to be silent.
     pub heartbeat: Micros,

@@ -13,6 +13,7 @@ use super::etcd::{EtcdFile, TracesFile};
 use crate::protocol::DriverFile;
 use crate::protocol::agent::AgentTlsFile;
 use crate::protocol::transceiver::{self, PathPolicy};
+use lightloom_control::bypass::{MayMove, MoveGroups};
 use lightloom_control::inventory::{OnDrift, Recovery};
 use lightloom_control::management::DomainKind;
 use lightloom_control::policy::OnFault;
@@ -169,6 +170,11 @@ pub struct PoliciesFile {
     /// Action when a node or module fails.
     #[schemars(with = "OnFaultFile")]
     pub on_fault: OnFault,
+    /// Healthy rings that an automatic bypass may move to keep GPUs in service [default: `own-job`].
+    #[schemars(with = "Option<MoveGroupsFile>")]
+    pub move_groups: Option<MoveGroups>,
+    /// Maximum number of circuits of these rings that are cut without asking [default: unlimited].
+    pub max_healthy_circuits: Option<u32>,
     /// Time to wait for an unreachable module: before a bypass that needs it, and before the status
     /// reports a node that no peer observes. An unreachable module is not considered failed.
     pub heartbeat: Text<Picoseconds>,
@@ -185,10 +191,21 @@ impl Default for PoliciesFile {
             recovery: Recovery::default(),
             on_drift: OnDrift::default(),
             on_fault: OnFault::default(),
+            move_groups: None,
+            max_healthy_circuits: None,
             heartbeat: Text(Picoseconds::from_millis(30_000)),
             dark_links_max: 1024,
             poll_every: Text(Picoseconds::from_millis(10_000)),
         }
+    }
+}
+
+impl PoliciesFile {
+    /// Returns the limits of a bypass with respect to healthy rings.
+    #[must_use]
+    pub fn may_move(&self) -> MayMove {
+        let groups = self.move_groups.unwrap_or_default();
+        MayMove { groups, max_healthy_circuits: self.max_healthy_circuits }
     }
 }
 
@@ -202,6 +219,19 @@ enum OnFaultFile {
     Report,
     /// Plan a bypass and apply it.
     Bypass,
+}
+
+/// Healthy rings that an automatic bypass may move.
+#[derive(JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[expect(dead_code, reason = "schema only")]
+enum MoveGroupsFile {
+    /// None: GPUs are given up.
+    Never,
+    /// Rings of the stopped job.
+    OwnJob,
+    /// Rings of the stopped job, after an operator accepts with `ctl fault`.
+    Ask,
 }
 
 /// Type of a management failure domain.
@@ -346,4 +376,34 @@ pub struct ModulesFile {
     /// Limits that differ from the defaults.
     #[serde(default)]
     pub limits: LimitsFile,
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config;
+
+    #[test]
+    fn refuses_policies_that_leave_each_other_without_effect() {
+        let mistakes = |policies: &str| {
+            let text = format!("state_dir: s\npolicies: {{{policies}}}\n");
+            let (_, mistakes) = config::load("daemon.yaml", text.as_bytes());
+            mistakes.into_iter().map(|mistake| mistake.message).collect::<Vec<_>>()
+        };
+        for (policies, said) in [
+            ("move_groups: never", "no bypass begins automatically with `on_fault: report`"),
+            (
+                "on_fault: bypass, move_groups: never, max_healthy_circuits: 2",
+                "`move_groups: never` cuts no healthy circuit",
+            ),
+            (
+                "on_fault: bypass, move_groups: ask, max_healthy_circuits: 2",
+                "`move_groups: ask` asks for any number of circuits",
+            ),
+        ] {
+            assert_eq!(mistakes(policies), [said], "{policies}");
+        }
+        for policies in ["move_groups: ask", "move_groups: own-job, max_healthy_circuits: 0"] {
+            assert!(mistakes(&format!("on_fault: bypass, {policies}")).is_empty(), "{policies}");
+        }
+    }
 }

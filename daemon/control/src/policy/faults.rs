@@ -208,10 +208,12 @@ impl Control {
         let cuts_at = found.then(ends);
         let planned = self.plan_within(now, plan, (&parts, repaired), cuts_at);
         let (next, target) = planned.map_err(|reasons| Answer::Refused { reasons })?;
+        let bypass::Around { plan: next, moved } = next;
+        let moved = bypass::said(&moved).map(|said| format!("; {said}")).unwrap_or_default();
         let cause = if broken.is_empty() { Cause::Repair } else { Cause::Bypass };
         let known = self.broken_with(&next, now, |part| {
             let around = broken.iter().find(|around| around.part == *part);
-            around.map_or_else(Default::default, |a| (a.why.clone(), a.suspected))
+            around.map_or_else(Default::default, |a| (format!("{}{moved}", a.why), a.suspected))
         });
         let settles = match cause {
             Cause::Repair => self.repaired_by(repaired, &known),
@@ -241,13 +243,13 @@ impl Control {
         plan: &Plan,
         (broken, repaired): (&[Part], &[Part]),
         cuts_at: Option<BTreeSet<NodeId>>,
-    ) -> Result<(Plan, Fabric), Vec<String>> {
+    ) -> Result<(bypass::Around, Fabric), Vec<String>> {
         let Some(installed) = self.replannable() else { return Err(vec![self.no_rings()]) };
         let owned = &self.controller.ledger().owned;
-        let wanted = |next: Plan| {
+        let wanted = |next: bypass::Around| {
             let moves = |device: &DeviceName, to| !self.stays(device, &[(Slot(0), to)].into());
-            let mut target = desired::paths_where(&next, &self.setup.modules, moves)?;
-            self.add_circuits(&mut target, &next, plan, owned);
+            let mut target = desired::paths_where(&next.plan, &self.setup.modules, moves)?;
+            self.add_circuits(&mut target, &next.plan, plan, owned);
             target.retain(|device, want| !self.stays(device, want));
             // An optical switch that is silent holds its light, and no ring waits for it.
             let is_switch =
@@ -259,9 +261,18 @@ impl Control {
         let first = bypass::next_plan_within(installed, plan, broken, repaired, &bounds);
         let first = match first {
             Ok(first) if bounds.cuts_at.is_some() && self.sees_all_but(plan, broken) => {
-                let used = first.metrics.gpus_used;
-                let wider = bypass::or_moving_what_stands_still(installed, plan, broken, first)?;
-                if wider.metrics.gpus_used > used && self.asked_all.is_none() {
+                let (used, may_move) = (first.plan.metrics.gpus_used, &self.setup.may_move);
+                let wider = bypass::or_moving_what_stands_still(
+                    installed,
+                    plan,
+                    broken,
+                    first,
+                    may_move.groups,
+                )?;
+                if let Some(why) = may_move.asks(broken, &wider.moved) {
+                    return Err(vec![why]);
+                }
+                if wider.plan.metrics.gpus_used > used && self.asked_all.is_none() {
                     return Err(vec![ASKS_ALL.to_owned()]);
                 }
                 Ok(wider)
@@ -282,8 +293,9 @@ impl Control {
                 && since.is_none_or(|since| since + self.setup.heartbeat > now.mono)
         };
         let waited = !first.1.keys().any(waits);
-        let as_good = |other: &(Plan, Fabric)| {
-            (waited || other.0.metrics.gpus_used >= first.0.metrics.gpus_used)
+        let as_good = |other: &(bypass::Around, Fabric)| {
+            let used = |next: &(bypass::Around, Fabric)| next.0.plan.metrics.gpus_used;
+            (waited || used(other) >= used(&first))
                 && other.1.keys().all(|device| self.is_in_reach(device))
         };
         let other = other.and_then(wanted).ok().filter(as_good);

@@ -168,6 +168,7 @@ impl World {
             modules: self.config.bundles.clone(),
             switches: self.config.numbered_switches(),
             on_fault: self.config.file.policies.on_fault,
+            may_move: self.config.file.policies.may_move(),
             heartbeat: Micros::from_secs(20),
         };
         let (inventory, ledger) = (self.config.inventory.clone(), Ledger::fold(&opened.records));
