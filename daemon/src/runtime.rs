@@ -36,8 +36,8 @@ use crate::tend::{FromDevice, NoPreview, ToDevice};
 use crate::traces::Traces;
 use alarm::Alarm;
 use lightloom_control::controller::{Action, Answer, Event, Note, ReplyTo, Request};
+use lightloom_control::policy::Control;
 use lightloom_control::policy::phases::{Refusal, Wish};
-use lightloom_control::policy::{Control, NoJournal};
 use lightloom_control::record::{Asked, Record};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
 use lightloom_daemon_api::status::LostState;
@@ -190,7 +190,7 @@ impl Runtime {
             count_at: Micros::default(),
             place: parts.place,
             leadership: parts.leadership,
-            damage: parts.damage,
+            damage: None,
             lost: parts.lost,
             journal_gone: parts.journal_gone,
             namesakes: BTreeMap::new(),
@@ -209,11 +209,8 @@ impl Runtime {
             hooks: parts.hooks,
             traces: parts.traces,
         };
-        if let Some(damage) = &runtime.damage {
-            let why = format!("{damage}; {}", runtime.place.after_damage(damage));
-            let why = NoJournal::Damaged(why);
-            let ledger = runtime.control.controller().ledger().clone();
-            runtime.control.only_read(ledger, why);
+        if let Some(damage) = parts.damage {
+            runtime.is_damaged(damage);
         }
         runtime.perform(parts.first);
         runtime

@@ -162,6 +162,9 @@ pub enum JournalError {
     /// The disk has no room for what would begin: nothing was written, and the journal goes on.
     #[error("the disk is full ({0})")]
     Full(io::Error),
+    /// Durable lines are missing or changed.
+    #[error("{0}")]
+    Lost(Damage),
     /// A record larger than the bound.
     #[error("a record of {0} bytes is longer than a journal line may be")]
     TooLong(usize),
@@ -202,10 +205,8 @@ pub struct Journal<R, S> {
     chain: Chain,
     /// How many bytes end there.
     good: usize,
-    /// All of them are durable.
-    synced: bool,
-    /// All records read at start are durable: a killed daemon may leave unsynced ones.
-    proven: bool,
+    /// The same for the last durable line. `None` until the first sync: a killed daemon may leave unsynced lines.
+    durable: Option<(Chain, usize)>,
     damaged: bool,
     poisoned: Option<String>,
     kind: PhantomData<fn(R)>,
@@ -223,8 +224,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     /// One whose records are not looked at, and that takes none.
     pub fn open_unread(storage: S) -> Self {
         let (chain, poisoned) = (Chain::new(None), Some("it was not read".into()));
-        let (good, synced, proven, damaged, kind) = (0, false, false, true, PhantomData);
-        Self { storage, chain, good, synced, proven, damaged, poisoned, kind }
+        let (good, durable, damaged, kind) = (0, None, true, PhantomData);
+        Self { storage, chain, good, durable, damaged, poisoned, kind }
     }
 
     /// The same with a key: what is added is keyed. Lines without the key are taken only before the first keyed
@@ -251,8 +252,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         }
         let poisoned = damage.as_ref().map(ToString::to_string);
         let damaged = damage.is_some();
-        let (synced, proven, kind) = (false, false, PhantomData);
-        let journal = Self { storage, chain, good, synced, proven, damaged, poisoned, kind };
+        let (durable, kind) = (None, PhantomData);
+        let journal = Self { storage, chain, good, durable, damaged, poisoned, kind };
         let proof = damaged.then_some(Proof(()));
         Ok((journal, Opened { records, torn_bytes, damage, proof }))
     }
@@ -297,7 +298,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         let mut chain = Chain::new(self.chain.key.clone());
         let lines = encode(&mut chain, first, false)?;
         self.storage.replace(lines.as_bytes())?;
-        (self.chain, self.good, self.synced, self.proven) = (chain, lines.len(), true, true);
+        (self.chain, self.good) = (chain, lines.len());
+        self.is_durable();
         Ok(())
     }
 
@@ -307,45 +309,64 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.good
     }
 
-    /// The records that were written without an error, read back and proven. Writes nothing.
+    /// Reads the durable records back. Writes nothing.
     ///
     /// # Errors
-    /// A storage that cannot be read, has lost some of them, or never synced the records found at start.
+    /// The storage cannot be read, lost some of them, or never synced the records found at start.
     pub fn read_back(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
-        if !self.proven {
+        if self.durable.is_none() {
             let why = "records found at start may not be durable";
             return Err(JournalError::Storage(io::Error::other(why)));
         }
-        self.proven().map(|(records, _)| (records, Proof(())))
+        let bytes = self.storage.load()?;
+        Ok((self.durable_of(&bytes)?.0, Proof(())))
     }
 
-    /// Goes on after a failure: what was written without an error is read back, proven and written anew, and
-    /// what was not is gone, as it was never promised.
+    /// Continues after a failure. Durable records are kept, as are later ones that were written and can still be read; all of
+    /// them become durable. Unsynced records that the failure dropped were never acknowledged.
     ///
     /// # Errors
-    /// When that cannot be done yet, and never where the journal was found damaged.
+    /// The storage cannot do it yet. [`JournalError::Lost`] if durable lines changed; a journal that was damaged when it was
+    /// opened stays closed.
     pub fn reopen(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if let Some(why) = self.poisoned.as_ref().filter(|_| self.damaged) {
             return Err(JournalError::Poisoned(why.clone()));
         }
-        let (records, bytes) = self.proven()?;
-        if self.poisoned.is_some() {
-            self.storage.rewrite(&bytes)?;
-            (self.poisoned, self.synced, self.proven) = (None, true, true);
+        let bytes = self.storage.load()?;
+        let (mut records, mut chain, durable) = self.durable_of(&bytes)?;
+        let rest = &bytes[durable..self.good.clamp(durable, bytes.len())];
+        let (later, more, damage) = read(rest, &mut chain);
+        if let Some(damage) = damage.filter(|_| self.durable.is_none()) {
+            return Err(JournalError::Lost(damage));
         }
+        records.extend(later);
+        (self.chain, self.good) = (chain, durable + more);
+        let stored = match self.poisoned {
+            Some(_) => self.storage.rewrite(&bytes[..self.good]),
+            None => self.storage.sync(),
+        };
+        self.poison_on_error(stored)?;
+        self.poisoned = None;
+        self.is_durable();
         Ok((records, Proof(())))
     }
 
-    fn proven(&mut self) -> Result<(Vec<R>, Vec<u8>), JournalError> {
-        let mut bytes = self.storage.load()?;
-        bytes.truncate(self.good);
+    fn is_durable(&mut self) {
+        self.durable = Some((self.chain.clone(), self.good));
+    }
+
+    /// Returns the durable records among `bytes`, the chain behind them, and their length in bytes.
+    fn durable_of(&self, bytes: &[u8]) -> Result<(Vec<R>, Chain, usize), JournalError> {
         let mut chain = Chain::new(self.chain.key.clone());
-        let (records, good, damage) = read(&bytes, &mut chain);
-        if damage.is_some() || good != self.good || chain.hash != self.chain.hash {
-            let lost = "lines that were written before cannot be read back";
-            return Err(JournalError::Storage(io::Error::other(lost)));
+        let Some((until, length)) = &self.durable else { return Ok((Vec::new(), chain, 0)) };
+        let (records, byte, damage) = read(&bytes[..bytes.len().min(*length)], &mut chain);
+        if byte == *length && chain.hash == until.hash {
+            return Ok((records, chain, byte));
         }
-        Ok((records, bytes))
+        let reason = "durable records cannot be read back".to_owned();
+        let line = records.len() + 1;
+        let here = || Damage { line, byte, reason, is_newer: false };
+        Err(JournalError::Lost(damage.unwrap_or_else(here)))
     }
 
     /// That the disk is full and only what was set aside for that is left, if so.
@@ -418,10 +439,9 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         let before = (self.chain.clone(), self.good);
         self.write_leaving(records, leave)?;
         let synced = self.storage.sync();
-        self.synced = synced.is_ok();
-        self.proven |= self.synced;
-        if synced.is_err() {
-            (self.chain, self.good) = before;
+        match synced {
+            Ok(()) => self.is_durable(),
+            Err(_) => (self.chain, self.good) = before,
         }
         self.poison_on_error(synced).map(|()| Proof(()))
     }
@@ -453,14 +473,15 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
             return Err(JournalError::Poisoned(why.clone()));
         }
         let mut chain = self.chain.clone();
-        let lines = encode(&mut chain, records, self.synced)?;
+        let synced = self.durable.as_ref().is_some_and(|(_, durable)| *durable == self.good);
+        let lines = encode(&mut chain, records, synced)?;
         if let Some(leave) = leave {
             let room = lines.len() as u64 + leave;
             self.storage.make_room(room).map_err(JournalError::Full)?;
         }
         let written = self.storage.append(lines.as_bytes());
         self.poison_on_error(written)?;
-        (self.chain, self.synced) = (chain, false);
+        self.chain = chain;
         self.good += lines.len();
         Ok(())
     }

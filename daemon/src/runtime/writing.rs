@@ -3,7 +3,7 @@
 //! devices continue to be read, and writing is retried until it succeeds.
 
 use super::{NotStored, Runtime, full_disk};
-use crate::journal::JournalError;
+use crate::journal::{Damage, JournalError};
 use lightloom_control::controller::Answer;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::NoJournal;
@@ -75,6 +75,7 @@ impl Runtime {
     fn try_again(&mut self) {
         let (records, proof) = match self.journal.reopen() {
             Ok(read) => read,
+            Err(JournalError::Lost(damage)) => return self.is_damaged(damage),
             Err(error) => {
                 let ledger = self.control.controller().ledger().clone();
                 self.only_read(ledger, &error.to_string());
@@ -90,6 +91,14 @@ impl Runtime {
         self.began = None;
         let first = self.control.go_on(Ledger::fold(&records), &self.clock.now());
         self.perform(first);
+    }
+
+    /// Refuses changes until a person repairs the journal.
+    pub(super) fn is_damaged(&mut self, damage: Damage) {
+        let why = format!("{damage}; {}", self.place.after_damage(&damage));
+        let ledger = self.control.controller().ledger().clone();
+        self.damage = Some(damage);
+        self.control.only_read(ledger, NoJournal::Damaged(why));
     }
 
     fn only_read(&mut self, ledger: Ledger, why: &str) {

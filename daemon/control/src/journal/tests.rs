@@ -227,3 +227,95 @@ fn a_tail_that_does_not_begin_as_the_next_line_is_damage() {
         }
     }
 }
+
+/// A disk whose sync fails; unsynced bytes are then readable or gone.
+#[derive(Default)]
+struct Fails {
+    written: Vec<u8>,
+    durable: Vec<u8>,
+    keeps: bool,
+    fails: bool,
+}
+impl Storage for Fails {
+    fn load(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.written.clone())
+    }
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.written.extend_from_slice(bytes);
+        Ok(())
+    }
+    fn sync(&mut self) -> io::Result<()> {
+        if self.fails {
+            if !self.keeps {
+                self.written.clone_from(&self.durable);
+            }
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        self.durable.clone_from(&self.written);
+        Ok(())
+    }
+    fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.written = bytes.to_vec();
+        self.sync()
+    }
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.written.truncate(usize::try_from(length).unwrap());
+        self.sync()
+    }
+}
+
+/// Two durable records, one that nothing waited for, and one whose sync failed.
+fn failed(keeps: bool) -> Journal<String, Fails> {
+    let disk = Fails { keeps, ..Fails::default() };
+    let (mut journal, _) = Journal::<String, _>::open(disk).unwrap();
+    journal.append([&"one".to_owned(), &"two".to_owned()]).unwrap();
+    journal.write([&"three".to_owned()]).unwrap();
+    journal.storage.fails = true;
+    journal.append([&"four".to_owned()]).unwrap_err();
+    journal
+}
+
+#[test]
+fn only_durable_records_are_served_after_a_failed_sync() {
+    for keeps in [true, false] {
+        assert_eq!(failed(keeps).read_back().unwrap().0, ["one", "two"], "keeps: {keeps}");
+    }
+}
+
+#[test]
+fn continues_after_a_sync_that_lost_unsynced_records() {
+    for keeps in [true, false] {
+        let mut journal = failed(keeps);
+        assert!(journal.reopen().is_err(), "the disk still fails");
+        journal.storage.fails = false;
+        let kept: &[&str] = if keeps { &["one", "two", "three"] } else { &["one", "two"] };
+        assert_eq!(journal.reopen().unwrap().0, kept);
+        journal.append([&"five".to_owned()]).unwrap();
+        let (records, _, damage) = read_all::<String>(&journal.storage.durable);
+        assert_eq!(
+            (records, damage),
+            ([kept, &["five"]].concat().iter().map(ToString::to_string).collect(), None)
+        );
+    }
+}
+
+#[test]
+fn lost_durable_records_are_damage() {
+    let mut journal = failed(false);
+    (journal.storage.fails, journal.storage.written) = (false, written(&["one"]));
+    let Err(JournalError::Lost(damage)) = journal.reopen() else { panic!("it lost a record") };
+    assert_eq!(damage.line, 2);
+    assert!(journal.append([&"five".to_owned()]).is_err());
+}
+
+/// The disk is full when a change would begin, and the sync of what was written before fails.
+#[test]
+fn reopening_without_a_failed_write_syncs() {
+    let (mut journal, _) = Journal::<String, _>::open(Fails::default()).unwrap();
+    journal.append([&"one".to_owned()]).unwrap();
+    journal.write([&"two".to_owned()]).unwrap();
+    journal.storage.fails = true;
+    assert!(journal.reopen().is_err());
+    journal.storage.fails = false;
+    assert_eq!(journal.reopen().unwrap().0, ["one"], "the failed sync dropped the other");
+}
