@@ -14,9 +14,6 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_units::id::BundleId;
 
-/// How long a bypass that would move groups waits for the answers of all modules.
-const ASKED_ALL_WITHIN: Micros = Micros::from_millis(20);
-
 /// Returns whether a bypass waits until all modules have answered.
 fn is_asking(begun: &[Action]) -> bool {
     begun.iter().any(|action| match action {
@@ -161,14 +158,17 @@ impl Control {
         if may_bypass { tries().min() } else { None }
     }
 
-    /// Returns whether the answers of some modules are still missing before a move of groups.
+    /// Returns whether the answers of some modules are still missing before a move of groups. Each has the time of two reads,
+    /// because it may be answering an earlier one.
     fn waits_for_all(&self, now: &Now) -> bool {
-        self.asked_all.filter(|asked| now.mono < *asked + ASKED_ALL_WITHIN).is_some_and(|asked| {
-            let mut modules = self.setup.modules.values();
-            let devices = self.controller.devices();
-            modules
-                .any(|name| devices.get(name).is_some_and(|seen| seen.up && seen.read_at < asked))
-        })
+        let Some(asked) = self.asked_all else { return false };
+        let is_awaited = |device: &DeviceName| {
+            let within = self.controller.inventory().limits(device).read_within;
+            let seen = self.controller.devices().get(device);
+            now.mono < asked + within + within
+                && seen.is_some_and(|seen| seen.up && seen.read_at < asked)
+        };
+        self.setup.modules.values().any(is_awaited)
     }
 
     /// Bypasses new faults if the policy allows it and no wait is in progress.

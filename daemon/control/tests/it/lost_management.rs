@@ -58,6 +58,25 @@ fn four_nodes_whose_management_is_lost_keep_their_light() {
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty());
 }
 
+/// 30 ms is less than a module may take, and more than the 20 ms that a bypass used to wait before it gave up a ring.
+#[test]
+fn groups_move_once_every_module_has_answered_however_slowly() {
+    for answers_after in [Micros(400), Micros::from_millis(30)] {
+        let mut world = World::new(32, 96, 16);
+        for node in [4, 15] {
+            dies(&mut world, node);
+            world.run_for(seconds(5));
+        }
+        world.answers_after = answers_after;
+        world.run_for(seconds(5));
+        dies(&mut world, 6);
+        world.run_for(seconds(5));
+        let used = world.control.plan().unwrap().metrics.gpus_used;
+        assert_eq!(used, 96, "answers after {answers_after:?}: {:?}", world.bypassed);
+        assert!(world.moved > 0 && world.wrongly_cut.is_empty(), "{:?}", world.wrongly_cut);
+    }
+}
+
 #[test]
 fn all_lines_that_are_lost_leave_the_plan_and_what_dies_afterwards_is_bypassed() {
     let mut world = World::new(32, 96, 16);

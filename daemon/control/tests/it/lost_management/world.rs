@@ -84,6 +84,7 @@ pub(crate) struct World {
     moved_in: BTreeMap<DeviceName, Txn>,
     /// Lit circuits that were cut although neither end is dead.
     pub(crate) wrongly_cut: Vec<String>,
+    pub(crate) answers_after: Micros,
     /// Every module on a living node answered when the last bypass was planned.
     may_move: bool,
     /// Lit circuits that were cut then to move groups of a stopped job.
@@ -191,6 +192,7 @@ impl World {
             unanswered: BTreeMap::new(),
             moved_in: BTreeMap::new(),
             wrongly_cut: Vec::new(),
+            answers_after: ANSWERS_AFTER,
             may_move: false,
             moved: 0,
             moves: 0,
@@ -354,7 +356,7 @@ impl World {
                 Action::Append(records) => self.records.extend(records),
                 Action::Send(device, ticket, op) => match self.lines[&device].up {
                     false => self.later(Micros(10), Happens::Refused(device, ticket)),
-                    true => self.later(ANSWERS_AFTER, Happens::Answer(device, ticket, op)),
+                    true => self.later(self.answers_after, Happens::Answer(device, ticket, op)),
                 },
                 Action::Abandon(device, _) => self.later(Micros(50), Happens::Dropped(device)),
                 Action::Note(Note::Bypassing(parts, _)) => {
