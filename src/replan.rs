@@ -137,7 +137,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Applies the faults and repairs of the arguments. Returns notes about those without effect.
+/// Applies the faults and repairs of the arguments. Returns notes about any without effect.
 fn change_faults(
     fabric: &Fabric,
     faults: &mut FaultSet,

@@ -323,7 +323,7 @@ fn every_byte<E: EmulatedDevice>(name: &str, goal: &Positions, bench: impl Fn() 
     each_of(1, name, goal, bench);
 }
 
-/// Applies every damage to one in `step` bytes.
+/// Applies every damage to one byte in every `step`.
 fn each_of<E: EmulatedDevice>(
     step: usize,
     name: &str,

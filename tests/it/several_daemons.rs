@@ -232,7 +232,7 @@ fn leader_failure_at_any_step_loses_no_acknowledged_change() {
     for death in 0..deaths {
         let (egress, is_cut) = (10 + death % 7, death % 2 == 1);
         let (leads, _) = hall.leader(None);
-        // Spread evenly over the change and slightly beyond.
+        // Spread the deaths evenly over the change and slightly beyond.
         let dies_after = change * (death * 389 % 1_200) / 1_000;
         let committed = std::thread::scope(|scope| {
             let applying = scope.spawn(|| hall.apply(egress));
@@ -318,7 +318,7 @@ fn status_shows_leader_and_standbys_and_names_are_unique() {
 }
 
 /// Writes an authority, and for each name a certificate with its key for `localhost`. Returns the
-/// SHA-256 of the last one.
+/// SHA-256 of the last certificate.
 fn certificates(folder: &Path, names: [&str; 2]) -> String {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
