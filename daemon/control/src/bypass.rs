@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From a plan and what broke to the plan around it, proven by the checker before it is used.
+//! Computes the plan around faults from a plan and the failed parts. The checker verifies each plan
+//! before it is used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,7 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
-/// The digest by which a plan is known.
+/// The digest that identifies a plan.
 pub use lightloom_fabric::plan::digest as sha256_of;
 use lightloom_planner::check;
 use lightloom_planner::joint::{self, Bounds, Options};
@@ -21,30 +22,30 @@ use crate::ledger::Past;
 use crate::record::{Cause, TxnResult};
 use crate::state::Micros;
 
-/// What a bypass that the daemon begins may do to rings that lost nothing.
+/// The limits for rings without a fault in a bypass that the daemon begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MayMove {
-    /// Which of them move, so that no GPUs are given up.
+    /// Which of these rings may move so that no GPUs are given up.
     pub groups: MoveGroups,
-    /// The most of their circuits that are cut without asking an operator. `None`: any number.
+    /// The most of their circuits that are cut without an operator's consent; `None` if any number.
     pub max_healthy_circuits: Option<u32>,
 }
 
-/// Which rings that lost nothing move, so that no GPUs are given up.
+/// Which rings without a fault may move so that no GPUs are given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MoveGroups {
-    /// None.
     Never,
-    /// Those of a job that lost something: it stands still until every group has a ring again.
+    /// Those of a job with a fault, which cannot continue until every group has a ring again.
     #[default]
     OwnJob,
-    /// The same, once an operator accepts.
+    /// The same, after an operator has accepted it.
     Ask,
 }
 
 impl MayMove {
-    /// Why an operator has to accept a bypass of `broken` that moves so much, and how.
+    /// Returns why an operator has to accept a bypass of `broken` that moves this much, and the
+    /// command to accept it.
     #[must_use]
     pub fn asks(&self, broken: &[Part], moved: &MovedForOthers) -> Option<String> {
         let policy = match (self.groups, self.max_healthy_circuits) {
@@ -59,25 +60,24 @@ impl MayMove {
     }
 }
 
-/// What moves that lost nothing, and why so much. `None` if nothing does.
+/// Describes the rings without a fault that move, and the reason. `None` if there are none.
 #[must_use]
 pub fn said(moved: &MovedForOthers) -> Option<String> {
     (*moved != MovedForOthers::default()).then(|| moved.to_string())
 }
 
-/// A plan around broken parts, and what moves for it although it lost nothing.
+/// A plan around failed parts, and the rings without a fault that move for it.
 #[derive(Clone, Debug)]
 pub struct Around {
-    /// The plan, proven.
+    /// The plan, which has passed its check.
     pub plan: Plan,
-    /// Rings that lost nothing and move.
     pub moved: MovedForOthers,
 }
 
-/// The next plan with the least change.
+/// Returns the next plan with the fewest changes.
 ///
 /// # Errors
-/// Why there is none: parts that do not exist, a plan for another fabric, a plan that fails its check.
+/// Nonexistent parts, a plan for another fabric, or a plan that fails its check.
 pub fn next_plan(
     fabric: &Fabric,
     plan: &Plan,
@@ -88,10 +88,11 @@ pub fn next_plan(
     Ok(next.plan)
 }
 
-/// The same within bounds: modules of some nodes do not answer, so that they cannot be set, or light is not to be cut.
+/// Does the same within bounds: modules of some nodes do not answer and cannot be set, or some
+/// light must not be cut.
 ///
 /// # Errors
-/// As [`next_plan`].
+/// As for [`next_plan`].
 pub fn next_plan_within(
     fabric: &Fabric,
     plan: &Plan,
@@ -106,7 +107,7 @@ pub fn next_plan_within(
     }
     for part in repaired {
         faults.remove(fabric, *part).map_err(|e| one(&e))?;
-        // A node that works again has its bundles back.
+        // A repaired node has its bundles back.
         if let Part::Node(node) = part {
             faults.bundles.retain(|bundle| bundle.node != *node);
         }
@@ -119,11 +120,12 @@ pub fn next_plan_within(
     Ok(Around { plan: proven(fabric, &faults, next.plan)?, moved })
 }
 
-/// `first`, or where it gives up GPUs of jobs, a plan that gives up fewer. Of the groups that lost nothing those move for it
-/// that `groups` says, and as few as possible; light of other jobs is not cut.
+/// Returns `first`, or if it gives up GPUs of jobs, a plan that gives up fewer. For this plan, the
+/// groups without a fault that `groups` allows move, as few as possible. Light of other jobs is not
+/// cut.
 ///
 /// # Errors
-/// As [`next_plan`].
+/// As for [`next_plan`].
 pub fn or_moving_what_stands_still(
     fabric: &Fabric,
     plan: &Plan,
@@ -147,22 +149,23 @@ pub fn or_moving_what_stands_still(
     Ok(wider.ok().filter(is_better).unwrap_or(first))
 }
 
-/// What each half planned alone would come to is not asked here: that takes as long as the plan.
+/// Leaves out the comparison with separate plans for both halves, because it takes as long as the
+/// plan.
 fn options(seed: Seed) -> Options {
     Options { compare: false, seed, ..Options::default() }
 }
 
-/// A plan of the whole fabric around `faults`, with every circuit that these leave.
+/// Plans the whole fabric around `faults`, with every circuit that they leave.
 ///
 /// # Errors
-/// Why there is none: a job that does not fit, a plan that fails its check.
+/// A job that does not fit, or a plan that fails its check.
 pub fn plan_anew(fabric: &Fabric, faults: &FaultSet, seed: Seed) -> Result<Plan, Vec<String>> {
     let plan =
         joint::plan(fabric, faults, options(seed)).map_err(|error| vec![error.to_string()])?;
     proven(fabric, faults, plan)
 }
 
-/// A plan, if it passes its check.
+/// Returns the plan if it passes its check.
 fn proven(fabric: &Fabric, faults: &FaultSet, plan: Plan) -> Result<Plan, Vec<String>> {
     match check::check(fabric, faults, &plan) {
         Ok(_) => Ok(plan),
@@ -170,7 +173,7 @@ fn proven(fabric: &Fabric, faults: &FaultSet, plan: Plan) -> Result<Plan, Vec<St
     }
 }
 
-/// Whether a plan around `known` does not go around `part` yet.
+/// Returns whether a plan around `known` does not avoid `part` yet.
 #[must_use]
 pub fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
     let covers =
@@ -184,28 +187,29 @@ pub fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
     !covered && known.clone().insert(fabric, part).unwrap_or(false)
 }
 
-/// Whether this part, by its name such as `n17/b0.2`, is that one or belongs to it.
+/// Returns whether a part such as `n17/b0.2` is `whole` or belongs to it.
 #[must_use]
 pub fn is_inside(part: &str, whole: &str) -> bool {
     part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
-/// When parts are bypassed again: within a region not at once, and what did not succeed ever later, each set of parts
-/// on its own. One that cannot succeed holds up no other, and neither does one elsewhere.
+/// When parts are bypassed again. A region is not bypassed twice in quick succession, and the pause
+/// after each failed try grows, separately for each set of parts. So parts that cannot be bypassed
+/// do not delay others.
 #[derive(Clone, Debug, Default)]
 pub struct Backoff {
     tried: BTreeMap<Vec<Part>, (u32, Micros)>,
-    /// The nodes that were bypassed lately, and until when that is so.
+    /// The nodes of recent bypasses, and until when their region waits.
     regions: BTreeMap<NodeId, Micros>,
 }
 
 impl Backoff {
     const FIRST: Micros = Micros::from_secs(1);
     const LAST: Micros = Micros::from_secs(1_800);
-    /// A region is bypassed once in this time.
+    /// The shortest time between two bypasses in a region.
     const REGION: Micros = Micros::from_secs(1);
 
-    /// When these are to be tried again; 0 if they were not tried yet.
+    /// Returns when these parts may be tried again; 0 if they were not tried yet.
     #[must_use]
     pub fn not_before(&self, parts: &[Part]) -> Micros {
         let tried = self.tried.get(parts).map_or(Micros::default(), |(_, at)| *at);
@@ -216,7 +220,7 @@ impl Backoff {
         tried.max(parts.iter().map(region).min().unwrap_or_default())
     }
 
-    /// `parts` are bypassed now.
+    /// Records a bypass of `parts`.
     pub fn tried(&mut self, parts: &[Part], now: Micros) {
         let (tries, at) = self.tried.entry(parts.to_vec()).or_default();
         let wait = Self::FIRST.0.saturating_mul(8u64.saturating_pow(*tries));
@@ -228,7 +232,8 @@ impl Backoff {
         );
     }
 
-    /// What was tried was not begun, for want of an answer: that costs no light, and is tried again in so long.
+    /// Records that a try did not begin because an answer was missing. It cost no light, so it is
+    /// repeated after `again_in`.
     pub fn not_begun(&mut self, parts: &[Part], now: Micros, again_in: Micros) {
         if let Some((tries, at)) = self.tried.get_mut(parts) {
             *tries = tries.saturating_sub(1);
@@ -236,21 +241,21 @@ impl Backoff {
         }
     }
 
-    /// When each set of parts is tried again, and each region.
+    /// Returns when each set of parts and each region may be tried again.
     pub fn due(&self) -> impl Iterator<Item = Micros> {
         self.tried.values().map(|(_, at)| *at).chain(self.regions.values().copied())
     }
 
-    /// A bypass succeeded: what breaks from now on is news.
+    /// Clears the tries, because faults after a successful bypass are new.
     pub fn forget(&mut self) {
         self.tried.clear();
     }
 }
 
-/// What made the last bypasses fail: modules that did not do as they were told, or else fibres without light. They
-/// are gone around as well when it is tried again, until something is committed.
+/// Returns the parts at which the last bypasses failed: modules that did not do as commanded, or
+/// else fibres without light. The next try avoids them as well, until a bypass is committed.
 ///
-/// `path` says where a bundle was to stand in the plan of this hash.
+/// `path` returns the planned path of a bundle in the plan with this digest.
 #[must_use]
 pub fn suspects<'a>(
     history: impl Iterator<Item = &'a Past>,
@@ -267,7 +272,7 @@ pub fn suspects<'a>(
             let bundle = device.as_str().parse::<BundleId>().ok()?;
             (!part.detail.is_empty() && !silent).then_some((bundle, part))
         });
-        // Light that is missing at one end is mostly the doing of another.
+        // Missing light at one end is mostly the fault of another.
         let (unlit, liars): (Vec<_>, Vec<_>) = troubles.partition(|(_, part)| part.unlit);
         let of = |bundle: BundleId, unlit: bool| match unlit {
             false => Some(Part::Bundle(bundle)),
@@ -351,7 +356,7 @@ mod tests {
         }
     }
 
-    /// A pod with both halves: rings of transceivers, and optical switches between the leaves.
+    /// A pod with rings of transceivers, and with optical switches between the leaves.
     const POD: &str = "kind: fabric\nversion: 2\nname: pod\nhbd: {khop: {nodes: 16, gpus_per_node: 4, k: 2}}\ndcn:\n  reconfigurable_fat_tree: \
         {leaves: 8, gpus_per_leaf: 8, circuit_rate: 400Gbps, electrical: {rate_per_leaf: 800Gbps, oversubscription: 4}, \
         banks: [{name: core, switches: 2, ports_per_switch: 32, ports_per_leaf: 4}], timing: {switching: 10ms}}\n\
@@ -376,7 +381,7 @@ mod tests {
         assert_eq!(stages(&back), stages(&plan));
     }
 
-    /// Eighteen nodes, and a job that needs sixteen of them in pairs.
+    /// A fabric of eighteen nodes whose job needs sixteen of them in pairs.
     fn tight() -> Fabric {
         let text = "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 18, gpus_per_node: 4, k: 2}}\n\
                     jobs:\n  - {name: pretrain, gpus: 64, tp: 8}\n";

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The write-ahead journal: a text file that a person can read and that only grows, until it is long
-//! and begins anew with one record that says all that went before.
+//! The write-ahead journal: a readable text file that only grows. When it is long, it is restarted
+//! with one record of the whole state.
 //!
 //! ```text
 //!   <seq> <sha256 of the line before and this line's body> <body as JSON>\n
 //! ```
 //!
-//! A `+` before the number says that all lines before were durable when this one was written: what is missing before
-//! it was lost later, and is no torn tail.
+//! A `+` before the number says that all earlier lines were durable when this line was written. If
+//! one of them is missing, it was lost later, and the tail is not torn.
 //!
-//! With a key the hash is an HMAC-SHA-256: then nobody without the key can write a line, and lines from before
-//! there was a key are known as such. Each line's hash covers the hash before it, so a line can be neither changed, removed nor put
-//! in elsewhere. A tail that a crash tore off is cut and reported; any other damage is found and
-//! the journal refuses to grow until a person decides (docs/decisions/journal.md says why text and
-//! not a database).
+//! With a key the hash is an HMAC-SHA-256, so that no line can be written without the key, and
+//! lines from before the key are known as such. Each hash covers the previous one, so no line can
+//! be changed, removed or inserted. A tail that a crash tore off is cut and reported. With any
+//! other damage the journal accepts no records until an operator decides (docs/decisions/journal.md
+//! explains why it is text and not a database).
 
 mod chain;
 
@@ -26,66 +26,68 @@ use serde::de::DeserializeOwned;
 use chain::Chain;
 pub use chain::Key;
 
-/// The longest body of a record in bytes: bounds what a reader of a damaged file may be asked to do.
+/// The longest body of a record in bytes, which bounds the work of reading a damaged file.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// Where the bytes go. Tests put a disk here that tears, lies and fills up.
+/// The storage of the bytes. Tests use a disk that tears, lies and fills up.
 pub trait Storage {
-    /// Everything there is.
+    /// Reads everything.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn load(&mut self) -> io::Result<Vec<u8>>;
-    /// Adds bytes at the end; durable only after [`Storage::sync`].
+    /// Appends bytes, which are durable only after [`Storage::sync`].
     ///
     /// # Errors
-    /// The device's; some of the bytes may have been written.
+    /// The device's error. Some bytes may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Returns when everything appended is durable.
+    /// Makes all appended bytes durable.
     ///
     /// # Errors
-    /// The device's; nothing may be assumed about what is durable.
+    /// The device's error. Durability is then unknown.
     fn sync(&mut self) -> io::Result<()>;
-    /// Puts `bytes` in the place of everything there is, durably and at once or not at all.
+    /// Replaces everything with `bytes`, durably, and either completely or not at all.
     ///
     /// # Errors
-    /// The device's; then what was there is there still.
+    /// The device's error. The earlier bytes are then unchanged.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Cuts the file to `length` bytes, durably.
+    /// Truncates the file to `length` bytes, durably.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
-    /// Writes all of it again after a failure, where what is there may not be durable.
+    /// Writes everything again after a failure, because the existing bytes may not be durable.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's error.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.replace(bytes)
     }
-    /// Sees to it that so many bytes more can be appended, whatever else fills the disk. Writes nothing.
+    /// Ensures that this many bytes can still be appended, whatever else fills the disk. Writes
+    /// nothing.
     ///
     /// # Errors
-    /// The device's: it is full.
+    /// The device is full.
     fn make_room(&mut self, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
-    /// That the disk is full and only what was set aside for that is left, if so.
+    /// Returns an error text while the disk is full and only the reserved space is left.
     fn short_of_space(&self) -> Option<String> {
         None
     }
-    /// Sets space aside again for when the disk is full.
+    /// Reserves space again for a full disk.
     ///
     /// # Errors
-    /// The device's: it is full still.
+    /// The device is still full.
     fn set_aside(&mut self) -> io::Result<()> {
         Ok(())
     }
-    /// Why nothing can be written now, where that is known before it is tried.
+    /// Returns why a write would fail, if that is known in advance.
     fn trouble(&self) -> Option<String> {
         None
     }
-    /// Why records behind the [loaded](Storage::load) bytes are missing. `None` if all are present.
+    /// Returns why records after the [loaded](Storage::load) bytes are missing. `None` if all are
+    /// present.
     fn missing(&self) -> Option<String> {
         None
     }
@@ -150,48 +152,46 @@ impl<T> Stored<T> {
 /// Why the journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The storage failed.
     #[error("the journal's storage: {0}")]
     Storage(#[from] io::Error),
-    /// A write or sync failed earlier: what is on the disk is not known until it is
-    /// [read back](Journal::reopen).
+    /// A write or sync failed earlier, so the contents of the disk are unknown until they are [read
+    /// back](Journal::reopen).
     #[error(
         "the journal has failed before ({0}) and takes no more records until it is written anew"
     )]
     Poisoned(String),
-    /// The disk has no room for what would begin: nothing was written, and the journal goes on.
+    /// The disk has no room for what would begin. Nothing was written, and the journal continues.
     #[error("the disk is full ({0})")]
     Full(io::Error),
     /// Durable lines are missing or changed.
     #[error("{0}")]
     Lost(Damage),
-    /// A record larger than the bound.
     #[error("a record of {0} bytes is longer than a journal line may be")]
     TooLong(usize),
 }
 
-/// Where a journal is damaged. What is before it is good.
+/// The position of damage in a journal. Everything before it is good.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("journal line {line}: {reason}. What is before it is good")]
 pub struct Damage {
-    /// The line, from 1: those before it can be read.
+    /// The line, from 1. Earlier lines can be read.
     pub line: usize,
     /// The byte at which that line begins.
     pub byte: usize,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub reason: String,
     /// The line is intact, but this version does not know its kind of record.
     pub is_newer: bool,
 }
 
-/// What reading the journal at start found.
+/// The result of opening a journal.
 #[derive(Debug)]
 pub struct Opened<R> {
     /// The records, oldest first.
     pub records: Vec<R>,
     /// Bytes of a torn tail that were cut off.
     pub torn_bytes: usize,
-    /// Damage that is not a torn tail: the records are those before it, and nothing may be added.
+    /// Damage other than a torn tail. The records end before it, and none can be added.
     pub damage: Option<Damage>,
     /// Proof for the records before the damage. `None` for a journal without damage, whose first write gives one.
     pub proof: Option<Proof>,
@@ -201,9 +201,9 @@ pub struct Opened<R> {
 #[derive(Debug)]
 pub struct Journal<R, S> {
     storage: S,
-    /// As it is after the last line that was written without an error.
+    /// The chain after the last line that was written without an error.
     chain: Chain,
-    /// How many bytes end there.
+    /// The number of bytes up to there.
     good: usize,
     /// The same for the last durable line. `None` until the first sync: a killed daemon may leave unsynced lines.
     durable: Option<(Chain, usize)>,
@@ -213,23 +213,23 @@ pub struct Journal<R, S> {
 }
 
 impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
-    /// Reads everything, cuts a torn tail, and is ready to grow.
+    /// Reads everything and cuts a torn tail.
     ///
     /// # Errors
-    /// When the storage cannot be read or the torn tail cannot be cut.
+    /// The storage cannot be read, or the torn tail cannot be cut.
     pub fn open(storage: S) -> Result<(Self, Opened<R>), JournalError> {
         Self::open_keyed(storage, None)
     }
 
-    /// One whose records are not looked at, and that takes none.
+    /// Creates a journal that is not read and accepts no records.
     pub fn open_unread(storage: S) -> Self {
         let (chain, poisoned) = (Chain::new(None), Some("it was not read".into()));
         let (good, durable, damaged, kind) = (0, None, true, PhantomData);
         Self { storage, chain, good, durable, damaged, poisoned, kind }
     }
 
-    /// The same with a key: what is added is keyed. Lines without the key are taken only before the first keyed
-    /// one.
+    /// Opens a journal whose new lines are keyed. Lines without the key are accepted only before
+    /// the first keyed line.
     ///
     /// # Errors
     /// As for [`Journal::open`].
@@ -244,7 +244,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
             reason,
             is_newer: false,
         }));
-        // Where space was set aside it reads as zeros: nothing was ever written there.
+        // Reserved space reads as zeros, because it was never written.
         let written = good + without_zeros(&bytes[good..]).len();
         let torn_bytes = if damage.is_none() { written - good } else { 0 };
         if damage.is_none() && bytes.len() > good {
@@ -258,33 +258,33 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok((journal, Opened { records, torn_bytes, damage, proof }))
     }
 
-    /// How many records it holds.
+    /// Returns the number of records.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.chain.seq
     }
 
-    /// The first line that is keyed, from 1.
+    /// Returns the first keyed line, from 1.
     #[must_use]
     pub fn keyed_from(&self) -> Option<u64> {
         self.chain.keyed_from
     }
 
-    /// Takes no more records, for this reason.
+    /// Accepts no more records, for this reason.
     pub fn distrust(&mut self, reason: String) {
         (self.poisoned, self.damaged) = (Some(reason), true);
     }
 
-    /// The hash of its last line.
+    /// Returns the hash of the last line.
     #[must_use]
     pub fn head(&self) -> &str {
         &self.chain.hash
     }
 
-    /// Begins anew with records that say all that those before them said.
+    /// Restarts the journal with records that contain the state of all earlier ones.
     ///
     /// # Errors
-    /// When the storage cannot; the journal is as it was then and goes on.
+    /// The storage's error. The journal then continues unchanged.
     pub fn restart<'a>(
         &mut self,
         first: impl IntoIterator<Item = &'a R>,
@@ -303,7 +303,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok(())
     }
 
-    /// How many bytes it holds.
+    /// Returns the number of bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.good
@@ -369,16 +369,16 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Err(JournalError::Lost(damage.unwrap_or_else(here)))
     }
 
-    /// That the disk is full and only what was set aside for that is left, if so.
+    /// Returns an error text while the disk is full and only the reserved space is left.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.storage.short_of_space()
     }
 
-    /// Sets space aside again for when the disk is full.
+    /// Reserves space again for a full disk.
     ///
     /// # Errors
-    /// A disk that is full still.
+    /// The disk is still full.
     pub fn set_aside(&mut self) -> Result<(), JournalError> {
         Ok(self.storage.set_aside()?)
     }
@@ -392,16 +392,16 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.poison_on_error(trouble)
     }
 
-    /// Why it takes no more records, if so.
+    /// Returns why the journal accepts no records, or `None` if it does.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.poisoned.as_deref()
     }
 
-    /// Writes records and returns when they are durable. One sync for all of them.
+    /// Writes records and makes them durable with one sync.
     ///
     /// # Errors
-    /// When that cannot be promised; from then on nothing is taken any more.
+    /// Durability is unknown. No more records are accepted then.
     pub fn append<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -412,11 +412,12 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.append_leaving(records, None)
     }
 
-    /// The same for records with which something begins, if the disk has room for them and `leave` bytes more, so
-    /// that what begins can be written to its end.
+    /// Does the same for records that begin something, if the disk has room for them and for
+    /// `leave` more bytes. So the journal can record it to its end.
     ///
     /// # Errors
-    /// As [`Journal::append`]; [`JournalError::Full`] where there is no room: nothing was written then.
+    /// As for [`Journal::append`], and [`JournalError::Full`] if there is no room. Nothing was
+    /// written then.
     pub fn begin<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -486,7 +487,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok(())
     }
 
-    /// What a failed write or sync has left on the disk is anybody's guess.
+    /// After a failed write or sync the contents of the disk are unknown.
     fn poison_on_error(&mut self, result: io::Result<()>) -> Result<(), JournalError> {
         result.map_err(|error| {
             self.poisoned = Some(error.to_string());
@@ -495,7 +496,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     }
 }
 
-/// The lines of these records, behind durable ones or not; the chain ends at them then.
+/// Returns the lines of these records and advances the chain. `synced` says whether all earlier
+/// lines are durable.
 fn encode<'a, R: Serialize + 'a>(
     chain: &mut Chain,
     records: impl IntoIterator<Item = &'a R>,
@@ -515,12 +517,12 @@ fn encode<'a, R: Serialize + 'a>(
     Ok(lines)
 }
 
-/// The records of `bytes`, how many bytes they are, and damage other than a torn tail.
+/// Returns the records of `bytes`, their length in bytes, and damage other than a torn tail.
 pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<Damage>) {
     read(bytes, &mut Chain::new(None))
 }
 
-/// What a chain of lines holds.
+/// The contents of a chain of lines.
 #[derive(Debug)]
 pub struct ReadBack<R> {
     /// The records, oldest first.
@@ -531,7 +533,7 @@ pub struct ReadBack<R> {
     pub keyed_from: Option<u64>,
 }
 
-/// The records of `bytes`, where their chain may have a key.
+/// Reads the records of `bytes`, whose chain may have a key.
 pub fn read_keyed<R: DeserializeOwned>(bytes: &[u8], key: Option<Key>) -> ReadBack<R> {
     let mut chain = Chain::new(key);
     let (records, _, damage) = read(bytes, &mut chain);
@@ -554,7 +556,7 @@ fn read<R: DeserializeOwned>(bytes: &[u8], chain: &mut Chain) -> (Vec<R>, usize,
                 good += line.len();
                 continue;
             }
-            // Whole but for its end: it was never acknowledged.
+            // The line lacks only its end, so it was never acknowledged.
             Ok(_) => *chain = before,
             Err(reason) => {
                 *chain = before.clone();
@@ -579,22 +581,24 @@ fn not_a_record(error: String) -> String {
     }
 }
 
-/// `bytes` up to the last that is not zero: no line ends in one, so that what follows was never written.
+/// Returns `bytes` up to the last byte that is not zero. No line ends in a zero, so the rest was
+/// never written.
 fn without_zeros(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &bytes[..end]
 }
 
-/// Whether what follows the last good line is what a crash leaves of writes that were under way:
-/// cut short, or with sectors that never arrived and read as zeros. It begins with the number of the next line. A whole line that does not
-/// match its hash is neither, nor is one whose only fault is its last byte, nor what is missing before a line that was
-/// written when it was there.
+/// Returns whether a crash during writes explains the bytes after the last good line: they are cut
+/// short, or sectors are missing and read as zeros. They must begin with the number of the next
+/// line. Everything else is damage: a whole line that does not match its hash, a line in which only
+/// the last byte is wrong, or missing lines that were durable when a later one was written.
 fn torn(tail: &[u8], mut chain: Chain) -> bool {
     const HOLE_BYTES_MIN: usize = 8;
     if tail.windows(2).any(|bytes| bytes == b"\n+") {
         return false;
     }
-    // The first bytes of a line may be the last of a sector. No single flipped bit makes a digit zero.
+    // A sector may end within the first bytes of a line. No single flipped bit turns a digit into
+    // zero.
     if tail.first() == Some(&0) {
         return true;
     }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every policy around the [controller](crate::controller): what is broken and what is done about it, which plan
-//! is on the devices, where an undone change goes back to.
+//! All policies around the [controller](crate::controller): which parts have failed and what the
+//! daemon does about them, which plan is in force, and where an undone change leads.
 //!
 //! ```text
-//!   requests, faults ─▶ plans: what is asked, around what is broken ─┐
-//!   devices, time ─▶ deaths: what is found broken ─▶ faults: bypass ─┼─▶ controller ─▶ actions
-//!   ends of changes ─▶ plan in force, reports settled, way back ─────┘
+//!   requests, faults ─▶ plans: the request, around known faults ────┐
+//!   devices, time ─▶ deaths: detected faults ─▶ faults: bypass ─────┼─▶ controller ─▶ actions
+//!   ends of changes ─▶ plan in force, settled reports, way back ────┘
 //! ```
 //!
-//! | file | which rules |
+//! | file | rules |
 //! | --- | --- |
-//! | `policy/witnesses.rs` | who is dead: what is silent and whose light is missing at who answers |
-//! | `policy/blindness.rs` | what is silent without a witness: management that is lost |
-//! | `policy/deaths.rs` | what counts as broken, when a bypass waits, when it is tried again |
-//! | `policy/faults.rs` | what a bypass is, what is refused, what is remembered of reports |
-//! | `policy/rollback.rs` | where a change that is undone goes back to |
-//! | `policy/phases.rs` | which phase of the plan is lit when, and for which job |
+//! | `policy/witnesses.rs` | which nodes are dead: silent ones whose light others miss |
+//! | `policy/blindness.rs` | silence without a witness: lost management |
+//! | `policy/deaths.rs` | which faults count, when a bypass waits, when it is tried again |
+//! | `policy/faults.rs` | the contents of a bypass, its refusals, and the reports that are kept |
+//! | `policy/rollback.rs` | the target of an undo |
+//! | `policy/phases.rs` | when each phase of the plan is lit, and for which job |
 //!
-//! Pure: what must survive a crash is in the [`Ledger`], and everything else is an [`Action`].
+//! State that must survive a crash is in the [`Ledger`], and every effect is an [`Action`].
 
 mod blindness;
 mod deaths;
@@ -55,79 +55,78 @@ pub use diagnoses::Diagnosis;
 use phases::Phases;
 use unstored::Unstored;
 
-/// The wait until what is broken is judged again, while the modules beside it are read.
+/// How soon faults are judged again while neighbouring modules are read.
 const JUDGE_AGAIN: Micros = Micros::from_millis(5);
-/// What the policy asks for is answered to itself; edges begin at 1.
+/// The destination of answers to the policy's own requests. Callers use numbers from 1.
 const OWN: ReplyTo = ReplyTo(0);
 
-/// When a node or module dies.
+/// What to do when a node or module dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFault {
-    /// Say so.
+    /// Report it.
     #[default]
     Report,
-    /// Replan around it and apply the bypass.
+    /// Plan around it and apply the bypass.
     Bypass,
 }
 
-/// Why nothing can be written down.
+/// Why records cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJournal {
-    /// It is damaged.
     #[error("the journal is damaged, so nothing is changed: {0}")]
     Damaged(String),
-    /// It could not be written.
     #[error("the journal has failed, so nothing is changed: {0}")]
     Failed(String),
 }
 
-/// What is installed, and what is to be done when it breaks.
+/// The installation, and the policies for its faults.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The fabric; `None` if no file names one.
     pub installed: Option<Installed>,
     /// The device of each transceiver bundle.
     pub modules: Modules,
-    /// The device of each optical switch whose ports plans number; empty without such a network.
+    /// The device of each optical switch with its numbers of the plan's ports; empty without such a
+    /// network.
     pub switches: Switches,
-    /// When a node or module dies.
     pub on_fault: OnFault,
-    /// What a bypass may do to rings that lost nothing.
+    /// The limits for rings without a fault in a bypass.
     pub may_move: MayMove,
-    /// How long a silent module is waited for: by a bypass that needs it, and before a node that no far end sees is
-    /// said to be silent.
+    /// How long a silent module is awaited: by a bypass that needs it, and before a node that no
+    /// far end sees is reported as silent.
     pub heartbeat: Micros,
 }
 
-/// The controller and every policy: events in, actions out.
+/// The controller and every policy. Takes events and returns actions.
 pub struct Control {
     controller: Controller,
     setup: Arc<Setup>,
-    /// Why nothing can be written down, and so nothing is changed.
+    /// Why records cannot be written, so that nothing is changed.
     failed: Option<NoJournal>,
     plan: Option<Arc<Plan>>,
-    /// Its canonical text, for the digests of the plans around what breaks; `None` if none is made.
+    /// The plan's canonical text, for the digests of plans around faults; `None` if no such plans
+    /// are made.
     spelled: Option<Spelled>,
     applied: Option<Arc<Plan>>,
-    /// Devices that cannot be reached: since when, and why.
+    /// Unreachable devices: since when, and why.
     unreachable: BTreeMap<DeviceName, (Micros, String)>,
-    /// Parts that a bypass was tried for wait longer, the more often it was.
+    /// The wait until the next bypass of the same parts, which grows with each try.
     backoff: Backoff,
-    /// A module beside a dead one is read first: what is broken is judged again in a moment.
+    /// A module next to a dead one is read first, and the faults are judged again in a moment.
     judges_again: bool,
-    /// Every module is asked since then whether it answers: groups would move.
+    /// When every module was asked whether it answers, because groups would move.
     asked_all: Option<Micros>,
-    /// Why the last one was not even begun.
+    /// Why the last bypass did not begin.
     refused: Option<String>,
-    /// Which phases jobs asked for.
+    /// The phases that jobs requested.
     phases: Unstored<Phases>,
     /// The parts at fault when the last bypass began.
     diagnosed: Vec<Diagnosis>,
 }
 
 impl Control {
-    /// Control over what the journal remembers, and what it does first.
+    /// Starts from the ledger and returns the first actions.
     #[must_use]
     pub fn start(
         inventory: Inventory,
@@ -157,8 +156,8 @@ impl Control {
         (control, actions)
     }
 
-    /// Reads devices on and changes nothing: nothing can be written down, for the reason `why`. `ledger` is what
-    /// can be read back.
+    /// Only reads devices from now on, because records cannot be written for the reason `why`.
+    /// `ledger` has the records that can be read back.
     pub fn only_read(&mut self, ledger: Ledger, why: NoJournal) {
         self.failed = Some(why);
         self.controller.only_read(ledger);
@@ -171,7 +170,7 @@ impl Control {
         self.phases.is_stored(proof);
     }
 
-    /// Goes on over what the journal remembers, once it can be written again.
+    /// Continues from the ledger once records can be written again.
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.failed = None;
         let actions = self.controller.go_on(ledger, now);
@@ -181,59 +180,59 @@ impl Control {
         actions
     }
 
-    /// The controller.
     #[must_use]
     pub fn controller(&self) -> &Controller {
         &self.controller
     }
-    /// What is installed.
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
-    /// The fabric that is installed, if one is named.
+    /// Returns the installed fabric, if one is named.
     #[must_use]
     pub fn installed(&self) -> Option<&Installed> {
         self.setup.installed.as_ref()
     }
-    /// The same where GPUs are placed on it: its plans go around what breaks. `None` for circuits alone.
+    /// Returns the fabric if GPUs are placed on it, so that plans can avoid faults. `None` for
+    /// circuits alone.
     #[must_use]
     pub fn replannable(&self) -> Option<&Installed> {
         self.installed().filter(|fabric| fabric.circuits_alone().is_none())
     }
-    /// The plan that is on the devices, where it is known.
+    /// Returns the plan in force, if known.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_deref()
     }
-    /// The same, to be kept.
+    /// Returns a shared reference to the plan in force.
     #[must_use]
     pub fn plan_in_force(&self) -> Option<Arc<Plan>> {
         self.plan.clone()
     }
-    /// The plan that somebody applied last, where it is another and is known.
+    /// Returns the plan that a client applied last, if it is another one and known.
     #[must_use]
     pub fn applied(&self) -> Option<&Plan> {
         self.applied.as_deref()
     }
-    /// The name of the plan on the devices, where the plan itself is lost: no bypass can start from it.
+    /// Returns the name of the plan in force if the plan itself is lost, so that no bypass can
+    /// start from it.
     #[must_use]
     pub fn lost_plan(&self) -> Option<&str> {
         let sha256 = self.controller.ledger().plan_sha256.as_str();
         (!sha256.is_empty() && self.plan.is_none()).then_some(sha256)
     }
-    /// Why nothing is changed; `None` if what is done can be written down.
+    /// Returns why nothing is changed, or `None` if records can be written.
     #[must_use]
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_ref().map(|failed| match failed {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
         })
     }
-    /// What this plan, which is [proven](desired::prove), wants of the devices. Without a phase its circuits stay
-    /// those of the phase that is lit.
+    /// Returns the positions that a [proven](desired::prove) plan wants. Without a phase its
+    /// circuits stay those of the lit phase.
     ///
     /// # Errors
-    /// Every reason why it cannot be applied to what is installed.
+    /// Every reason why the plan cannot be applied to the installation.
     pub fn wanted(
         &self,
         plan: &Plan,
@@ -248,8 +247,8 @@ impl Control {
         desired::wanted(plan, phase, modules, switches, &self.controller.ledger().owned)
     }
 
-    /// Where the devices stand for this plan, which is proven: its paths, and the circuits of the phase of
-    /// `before` that these positions light.
+    /// Returns the positions for a proven plan: its paths, and the circuits of the phase of
+    /// `before` that `owned` lights.
     ///
     /// # Errors
     /// Parts without a device.
@@ -273,26 +272,26 @@ impl Control {
         }
     }
 
-    /// The devices of the optical switches that plans speak of.
+    /// Returns the devices of the optical switches that plans name.
     #[must_use]
     pub fn switches(&self) -> &Switches {
         &self.setup.switches
     }
 
-    /// The phase of the plan on the devices whose circuits are ours now.
+    /// Returns the phase of the plan in force whose circuits are ours now.
     #[must_use]
     pub fn phase(&self) -> Option<&PhasePlan> {
         let owned = &self.controller.ledger().owned;
         circuits::in_force(self.switches(), &self.plan.as_ref()?.phases, owned)
     }
 
-    /// Since when a device cannot be reached, and why.
+    /// Returns since when a device is unreachable, and why.
     #[must_use]
     pub fn unreachable(&self, device: &DeviceName) -> Option<(Micros, &str)> {
         self.unreachable.get(device).map(|(since, why)| (*since, why.as_str()))
     }
 
-    /// When [`tick`](Self::tick) is to come, if nothing else happens.
+    /// Returns when [`tick`](Self::tick) is due without other events.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let again = self.judges_again.then(|| now.mono + JUDGE_AGAIN);
@@ -301,14 +300,14 @@ impl Control {
         self.controller.deadline(now).into_iter().chain(again).chain(bypass).chain(phase).min()
     }
 
-    /// Takes one event in and says what to do.
+    /// Handles an event and returns the actions.
     pub fn handle(&mut self, now: &Now, event: Event) -> Vec<Action> {
         let actions = self.controller.handle(now, event);
         self.follow(now, &actions);
         actions
     }
 
-    /// Does what it is time for. To be called after every event as well.
+    /// Does everything that is due. Must be called after every event as well.
     pub fn tick(&mut self, now: &Now) -> Vec<Action> {
         let due = self.controller.deadline(now).is_some_and(|deadline| deadline <= now.mono);
         let mut actions = if due { self.handle(now, Event::Tick) } else { Vec::new() };
@@ -317,12 +316,12 @@ impl Control {
         actions
     }
 
-    /// These actions were not performed, because a record before them could not be written.
+    /// Handles actions that were not carried out, because writing an earlier record failed.
     pub fn not_sent(&mut self, actions: &[Action]) {
         self.controller.not_sent(actions);
     }
 
-    /// A client asks. `plan` is the one that an apply comes from.
+    /// Handles a client's request. `plan` is the one from which an apply was made.
     pub fn ask(
         &mut self,
         now: &Now,
@@ -337,7 +336,7 @@ impl Control {
         }
     }
 
-    /// The request as the controller takes it: with what is known to be broken, and the way around it.
+    /// Completes a request for the controller with the known faults and the way around them.
     fn prepared(
         &mut self,
         now: &Now,
@@ -375,7 +374,7 @@ impl Control {
         }
     }
 
-    /// Why a client's plan is refused for what is known to be broken.
+    /// Returns why a client's plan is refused because of known faults.
     #[must_use]
     pub fn objections(&self, apply: &Apply, plan: &Plan) -> Vec<String> {
         match (apply.mode, &apply.cause) {
@@ -384,14 +383,14 @@ impl Control {
         }
     }
 
-    /// What the controller did changes what the policies know.
+    /// Updates the state of the policies after the controller's actions.
     fn follow(&mut self, now: &Now, actions: &[Action]) {
         let (mut fired, mut ended) = (Vec::new(), Vec::new());
         for action in actions.iter() {
             match action {
                 Action::Note(Note::Up(device)) => {
                     self.unreachable.remove(device);
-                    // What could not begin for want of an answer may begin now.
+                    // A bypass that could not begin without an answer may begin now.
                     if self.refused.take().is_some() {
                         self.backoff.forget();
                     }
@@ -400,7 +399,7 @@ impl Control {
                     let known = self.unreachable.entry(device.clone());
                     known.or_insert_with(|| (now.mono, String::new())).1.clone_from(why);
                 }
-                // What waited because of its own changes waits no longer.
+                // The limit of own changes no longer delays a bypass.
                 Action::Append(records)
                     if records.iter().any(|one| matches!(one, Record::Resumed { .. })) =>
                 {
@@ -447,7 +446,8 @@ impl Control {
         self.controller.plans(self.planned());
     }
 
-    /// The positions that the plan on the devices states, its circuits as of the phase that it was brought to.
+    /// Returns the positions of the plan in force, with the circuits of the phase to which it was
+    /// last brought.
     fn planned(&self) -> Planned {
         let Some(plan) = &self.plan else { return Planned::default() };
         let mut positions = desired::stated(plan, &self.setup.modules);
@@ -458,7 +458,7 @@ impl Control {
         Planned { plan_sha256: self.controller.ledger().plan_sha256.clone(), positions }
     }
 
-    /// The phase that the plan on the devices was last brought to; `None` if none is known.
+    /// Returns the phase to which the plan in force was last brought, if known.
     #[must_use]
     pub fn phase_in_force(&self) -> Option<&str> {
         let ledger = self.controller.ledger();
@@ -472,8 +472,8 @@ impl Control {
 }
 
 impl Request {
-    /// Whether it begins something that can wait for a disk with room: ways back, what is decided about a
-    /// change that was made, and ways around what broke cannot.
+    /// Returns whether a request can wait until the disk has room. Rollbacks, decisions about a
+    /// completed change, and bypasses cannot.
     #[must_use]
     pub fn can_wait_for_room(&self) -> bool {
         match self {

@@ -93,7 +93,7 @@ impl Runtime {
         self.perform(first);
     }
 
-    /// Refuses changes until a person repairs the journal.
+    /// Refuses changes until an operator repairs the journal.
     pub(super) fn is_damaged(&mut self, damage: Damage) {
         let why = format!("{damage}; {}", self.place.after_damage(&damage));
         let ledger = self.control.controller().ledger().clone();

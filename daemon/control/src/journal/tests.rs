@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A journal that is torn, changed by hand, damaged and continued.
+//! Journals that are torn, changed by hand, damaged or continued.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -102,11 +102,11 @@ fn a_keyed_chain_cannot_be_written_without_its_key() {
     assert_eq!((read.records.len(), read.keyed_from), (4, Some(3)));
     assert!(read.damage.is_none());
 
-    // A script writes all of it anew, with the hash that needs no key.
+    // A script writes everything again, with the hash that needs no key.
     let forged = lines(Vec::new(), None, &["one", "two", "three", "nothing"]);
     let read = read_keyed::<String>(&forged, key());
     assert_eq!((read.records.len(), read.keyed_from), (4, None), "known by the key beside it");
-    // Or the last line alone.
+    // Or only the last line.
     let cut = both.iter().rposition(|byte| *byte == b' ').unwrap();
     let head = both[..both[..cut].iter().rposition(|byte| *byte == b'\n').unwrap() + 1].to_vec();
     let mut chain = Chain::new(None);
@@ -117,7 +117,7 @@ fn a_keyed_chain_cannot_be_written_without_its_key() {
     let tail = [head, line.into_bytes()].concat();
     let damage = read_keyed::<String>(&tail, key()).damage.unwrap();
     assert_eq!((damage.line, damage.reason.as_str()), (4, "was written without the key"));
-    // Or an old line before the first keyed one, which that one covers.
+    // Or an old line before the first keyed one, whose hash covers it.
     let swapped = String::from_utf8(both).unwrap().replacen("one", "eno", 1).into_bytes();
     assert_eq!(read_keyed::<String>(&swapped, key()).damage.unwrap().line, 1);
     let other = Some(Key::new([8; 32]));
@@ -149,7 +149,7 @@ fn a_sector_that_never_arrived_is_a_torn_tail() {
     assert_eq!(opened.records, ["one"]);
 }
 
-/// Space that is set aside in the file itself reads as zeros behind the last line.
+/// Space reserved in the file reads as zeros after the last line.
 #[test]
 fn zeros_behind_the_last_line_are_its_end_and_hide_neither_a_torn_line_nor_damage() {
     let whole = written(&["one", "two", "three"]);
@@ -176,7 +176,7 @@ fn zeros_behind_the_last_line_are_its_end_and_hide_neither_a_torn_line_nor_damag
     }
 }
 
-/// A sector that was durable once is lost, and later lines were written when it was there.
+/// A durable sector is lost after later lines were written.
 #[test]
 fn a_sector_that_is_lost_before_acknowledged_lines_is_damage_and_no_torn_tail() {
     let long = "x".repeat(3000);
@@ -192,7 +192,8 @@ fn a_sector_that_is_lost_before_acknowledged_lines_is_damage_and_no_torn_tail() 
     }
 }
 
-/// A page with the end of one line and the first bytes of the next never arrives, and later ones do.
+/// A page with the end of one line and the first bytes of the next is missing, but later pages are
+/// present.
 #[test]
 fn a_page_that_never_arrived_is_a_torn_tail_wherever_in_it_the_line_begins() {
     let long = "x".repeat(3000);
@@ -208,7 +209,7 @@ fn a_page_that_never_arrived_is_a_torn_tail_wherever_in_it_the_line_begins() {
     }
 }
 
-/// A file, or lines of it, that something else wrote over: no crash leaves what begins as no line does.
+/// Another program overwrote the file or some lines. After a crash, a tail begins like a line.
 #[test]
 fn a_tail_that_does_not_begin_as_the_next_line_is_damage() {
     let two = written(&["one", "two"]);

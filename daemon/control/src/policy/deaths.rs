@@ -158,8 +158,8 @@ impl Control {
         if may_bypass { tries().min() } else { None }
     }
 
-    /// Returns whether the answers of some modules are still missing before a move of groups. Each has the time of two reads,
-    /// because it may be answering an earlier one.
+    /// Returns whether the answers of some modules are still missing before a move of groups. Each
+    /// module has the time of two reads, because it may be answering an earlier one.
     fn waits_for_all(&self, now: &Now) -> bool {
         let Some(asked) = self.asked_all else { return false };
         let is_awaited = |device: &DeviceName| {

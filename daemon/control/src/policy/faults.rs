@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which plan is on the devices, what is known to be broken, and the bypass around it.
+//! The plan in force, the known faults, and the bypass around them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +17,19 @@ use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Positions, Slot, at};
 
-/// Why a bypass is not begun yet.
+/// Why a bypass does not begin yet.
 pub(super) const ASKS_ALL: &str =
     "groups would move: whether every other module answers is asked first";
 
-/// Cables in each other's place.
+/// The hint that two cables were exchanged.
 pub(super) const CROSSED: &str = "crossed cables?";
 
-/// A part that a bypass goes around.
+/// A part that a bypass avoids.
 pub(super) struct Around {
     pub(super) part: Part,
-    /// Who or what says so, for operators.
+    /// The source of the report, for operators.
     pub(super) why: String,
-    /// Nobody says so: a bypass failed at it.
+    /// The part is only suspected, because a bypass failed at it.
     pub(super) suspected: bool,
 }
 
@@ -40,9 +40,10 @@ impl Around {
 }
 
 impl Control {
-    /// These parts as plans name them: a fibre has a port at each end, and plans say the lower. Of a fibre
-    /// between crossed cables that is said as well, for nobody sees it any more once it is bypassed. `found`: the
-    /// policy says so, not an operator.
+    /// Returns these parts by the plan's names: a fibre has a port at each end, and plans name the
+    /// lower one. For a fibre between crossed cables the reason says so, because nothing shows it
+    /// once the fibre is bypassed. `found` says whether the policy and not an operator reports the
+    /// fault.
     pub(super) fn as_planned(
         &self,
         broken: &[(Part, String)],
@@ -63,7 +64,7 @@ impl Control {
         (broken.collect(), repaired.iter().map(named).collect())
     }
 
-    /// Whether what was found of this fibre says already who lights its far end.
+    /// Returns whether the reason for this fibre already names the end that lights its far end.
     fn is_found_crossed(&self, part: Part) -> bool {
         let Part::Fibre(port) = part else { return false };
         let Some(device) = self.setup.modules.get(&port.bundle) else { return false };
@@ -72,7 +73,7 @@ impl Control {
         dark.iter().any(|dark| dark.near == near && dark.far_lit_by.is_some())
     }
 
-    /// Who lights an end of this fibre instead of the other.
+    /// Returns which wrong end lights an end of this fibre.
     fn crossed_at(&self, part: Part) -> Option<String> {
         let Part::Fibre(port) = part else { return None };
         let near = (
@@ -90,7 +91,7 @@ impl Control {
         crossed(&near).or_else(|| crossed(far?))
     }
 
-    /// Why nothing can be bypassed without a fabric of rings.
+    /// Returns why nothing can be bypassed without a fabric of rings.
     fn no_rings(&self) -> String {
         match self.installed() {
             Some(fabric) => format!(
@@ -101,7 +102,8 @@ impl Control {
         }
     }
 
-    /// Parts broke, or work again, as `asked` says: the plan goes around the first and takes back the second.
+    /// Handles a report of failed and repaired parts: the plan avoids the former and uses the
+    /// latter again.
     pub fn fault(
         &mut self,
         now: &Now,
@@ -122,7 +124,7 @@ impl Control {
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
         let (broken, repaired) = self.as_planned(broken, repaired, asked.actor.is_policy());
-        // What the policy finds cuts no light that ends elsewhere.
+        // A bypass that the policy begins cuts only light that ends at the failed parts.
         let found = asked.actor.is_policy();
         let result = self.bypass(now, (&asked.request, found), (&broken, &repaired));
         let mut actions = Vec::new();
@@ -139,7 +141,8 @@ impl Control {
                 self.handle(now, Event::Request { asked, request, reply_to })
             }
             Err(answer) => {
-                // What is known already may be reported by an operator only now.
+                // An operator may report a fault that was known already, which changes the way
+                // back.
                 self.lead_back();
                 vec![Action::Answer(reply_to, answer)]
             }
@@ -153,7 +156,8 @@ impl Control {
         actions
     }
 
-    /// What is kept although its bypass did not begin is bypassed later, and whoever asked has to know that.
+    /// Adds to the answer that the faults are kept and bypassed later, if their bypass did not
+    /// begin.
     fn say_kept(&self, answer: &mut Answer, kept: &[String]) {
         if kept.is_empty() {
             return;
@@ -185,7 +189,8 @@ impl Control {
             .ok_or_else(|| refused("no plan is known to be on the devices: apply one".into()))?;
         let again = self.controller.ledger().requests.contains_key(request);
         if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
-            // What is broken already is as asked; what was never broken is another part than was meant.
+            // A part that failed already needs no change. A part that never failed is probably not
+            // the one that was meant.
             return Err(match broken.is_empty() {
                 true => Answer::Refused { reasons },
                 false => Answer::NothingToDo { reasons },
@@ -235,8 +240,9 @@ impl Control {
         })
     }
 
-    /// The next plan, and where it wants devices. Where that needs a module that does not answer, another that needs
-    /// none, if there is one: one that is worth as much at once, any once that module was silent for a heartbeat.
+    /// Returns the next plan and its target. If it needs a module that does not answer, another
+    /// plan that needs none is preferred: an equally good one at once, and any other once the
+    /// module has been silent for a heartbeat.
     fn plan_within(
         &self,
         now: &Now,
@@ -251,7 +257,7 @@ impl Control {
             let mut target = desired::paths_where(&next.plan, &self.setup.modules, moves)?;
             self.add_circuits(&mut target, &next.plan, plan, owned);
             target.retain(|device, want| !self.stays(device, want));
-            // An optical switch that is silent holds its light, and no ring waits for it.
+            // A silent optical switch keeps its light, and no ring waits for it.
             let is_switch =
                 |device: &DeviceName| self.switches().values().any(|(switch, _)| switch == device);
             target.retain(|device, _| !is_switch(device) || self.is_in_reach(device));
@@ -302,8 +308,9 @@ impl Control {
         Ok(other.unwrap_or(first))
     }
 
-    /// Whether every module answers but those of nodes that are broken: nothing is acted on that is not seen. Where all
-    /// were asked for that, each has answered since.
+    /// Returns whether every module answers, except those of failed nodes, because the daemon does
+    /// not act without readings. If all modules were asked for this purpose, each must have
+    /// answered since.
     fn sees_all_but(&self, plan: &Plan, broken: &[Part]) -> bool {
         let is_broken = |bundle: &BundleId| {
             plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
@@ -324,7 +331,7 @@ impl Control {
         self.controller.devices().get(device).is_some_and(|seen| seen.up)
     }
 
-    /// The nodes at the ends of a part.
+    /// Returns the nodes at the ends of a part.
     fn nodes_of(&self, part: Part) -> impl Iterator<Item = NodeId> {
         let far = match part {
             Part::Fibre(port) => self.replannable().and_then(|fabric| fabric.hbd.peer(port)),
@@ -333,8 +340,8 @@ impl Control {
         part.node().into_iter().chain(far.map(|far| far.bundle.node))
     }
 
-    /// Whether a device is no part of a change around a few nodes: all of this is ours there already, and stands there or
-    /// cannot be reached.
+    /// Returns whether a change around a few nodes need not include a device: all wanted positions
+    /// are ours already, and the device is at them or unreachable.
     fn stays(&self, device: &DeviceName, want: &Positions) -> bool {
         let ledger = self.controller.ledger();
         if ledger.owned.get(device) != Some(want) {
@@ -353,14 +360,15 @@ impl Control {
         stands && is_settled
     }
 
-    /// What cannot be reached and need not move is left for when it is back.
+    /// Leaves out unreachable devices that need not move.
     pub(super) fn leave_what_cannot_be_reached(&self, target: &mut Fabric) {
         let ledger = self.controller.ledger();
         let up = |device: &DeviceName| self.controller.devices().get(device).is_some_and(|d| d.up);
         target.retain(|device, want| up(device) || ledger.owned.get(device) != Some(want));
     }
 
-    /// What was told or found to be broken, also where the bypass around it has not succeeded yet.
+    /// Returns the reported and the detected faults, including those whose bypass has not succeeded
+    /// yet.
     pub(super) fn reported_or_found(&self) -> BTreeMap<String, Broken> {
         let ledger = self.controller.ledger();
         let mut broken = ledger.reported.clone();
@@ -368,8 +376,9 @@ impl Control {
         broken
     }
 
-    /// What an operator reports is kept until a bypass of it is committed, so that one that cannot be made now is
-    /// made later; and what a plan named before is still broken when that plan is undone. Says what is kept now.
+    /// Keeps an operator's reports until a bypass of them is committed, so that a bypass that is
+    /// impossible now is made later. A fault that an earlier plan named also remains when that plan
+    /// is undone. Returns the parts that are kept now.
     fn keep_reported(
         &mut self,
         now: &Now,
@@ -396,21 +405,23 @@ impl Control {
         names
     }
 
-    /// Whether a bypass of this part is in the journal, so that no rollback forgets it.
+    /// Returns whether a bypass of this part is in the journal, so that no rollback forgets the
+    /// fault.
     fn is_found(&self, part: Part) -> bool {
         let ledger = self.controller.ledger();
         let first = ledger.history.front().map(|past| past.txn);
         first.is_some_and(|first| ledger.found_since(first).contains_key(&part.to_string()))
     }
 
-    /// The reports that a bypass to `next` settles: the journal keeps them as found from then on. What was known
-    /// before, because a plan named it, is still broken when that plan is undone.
+    /// Returns the reports that a bypass to `next` settles, because the journal then has them as
+    /// detected faults. A fault that is known because a plan named it is not settled, because it
+    /// remains when that plan is undone.
     fn bypassed_by(&self, next: &Plan) -> BTreeSet<String> {
         let ledger = self.controller.ledger();
         self.reports(|name| self.avoids(next, name) && !ledger.broken.contains_key(name))
     }
 
-    /// The reports that a repair settles, after which `known` is broken.
+    /// Returns the reports that a repair settles. `known` are the faults after it.
     fn repaired_by(&self, repaired: &[Part], known: &BTreeMap<String, Broken>) -> BTreeSet<String> {
         let ledger = self.controller.ledger();
         self.reports(|name| {
@@ -419,7 +430,7 @@ impl Control {
         })
     }
 
-    /// The reports that a client's plan takes to work again.
+    /// Returns the reports that a client's plan treats as repaired.
     pub(super) fn not_bypassed_by(&self, plan: &Plan) -> BTreeSet<String> {
         self.reports(|name| !self.avoids(plan, name))
     }
@@ -437,7 +448,7 @@ impl Control {
         name.parse().is_ok_and(|part| !bypass::is_news(installed, &covered, part))
     }
 
-    /// The parts that are known to be broken, since when and why.
+    /// Returns the known failed parts, since when and why.
     #[must_use]
     pub fn broken(&self) -> BTreeMap<String, Broken> {
         let mut broken = self.reported_or_found();
@@ -447,8 +458,8 @@ impl Control {
         broken
     }
 
-    /// What is known to be broken once `plan` is on the devices; `why` speaks of what is new, and says whether it
-    /// is only suspected.
+    /// Returns the known faults once `plan` is in force. `why` returns the reason for a new fault,
+    /// and whether it is only suspected.
     pub fn broken_with(
         &self,
         plan: &Plan,
@@ -468,7 +479,7 @@ impl Control {
         plan.faults.iter().map(of).collect()
     }
 
-    /// Why nothing has to be done, where all of it is known.
+    /// Returns why no change is needed, if everything is known.
     fn no_news(&self, broken: &[(Part, String)], repaired: &[Part]) -> Option<Vec<String>> {
         let known = self.broken();
         let mut reasons = Vec::new();
@@ -492,13 +503,13 @@ impl Control {
         Some(reasons)
     }
 
-    /// Whether the plan on the devices goes around this part.
+    /// Returns whether the plan in force avoids this part.
     #[must_use]
     pub fn goes_around(&self, part: Part) -> bool {
         self.plan.as_ref().is_some_and(|plan| self.avoids(plan, &part.to_string()))
     }
 
-    /// Whether every module of this part can be talked to.
+    /// Returns whether every module of this part is reachable.
     fn answers(&self, part: &str) -> bool {
         let touched = self.setup.modules.iter().filter(|(bundle, _)| {
             let bundle = bundle.to_string();
@@ -508,7 +519,7 @@ impl Control {
         touched.map(|(_, device)| devices.get(device)).all(|seen| seen.is_some_and(|seen| seen.up))
     }
 
-    /// Why mode safe refuses this plan: it was made as if parts worked that are known to be broken.
+    /// Returns why mode safe refuses this plan: it uses parts that are known to have failed.
     #[must_use]
     pub fn forgotten_by(&self, plan: &Plan) -> Vec<String> {
         let Some(installed) = self.replannable() else { return Vec::new() };
@@ -531,7 +542,7 @@ impl Control {
         if !reasons.is_empty() {
             let names = known.keys().cloned().collect::<Vec<_>>().join(",");
             let mut ways = format!("make it again with `--fault {names}`");
-            // What does not answer refuses every change that moves it, in any mode.
+            // No mode can move a part that does not answer.
             if known.keys().all(|name| self.answers(name)) {
                 ways += ", say `ctl fault --repaired PART` of what works again, or apply with mode \
                          `update`, which forgets that they are broken";
@@ -542,7 +553,7 @@ impl Control {
     }
 }
 
-/// Puts actions behind others; records that follow each other are written together.
+/// Appends actions. Adjacent records are merged, so that they are written together.
 pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
     let mut more = more.into_iter().peekable();
     if let (Some(Action::Append(records)), Some(Action::Append(next))) =
@@ -554,15 +565,15 @@ pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
     actions.extend(more);
 }
 
-/// Whether a repair of `part` brings this one back: a repaired node has its bundles back, also those that
-/// broke one by one.
+/// Returns whether a repair of `part` includes this one: a repaired node has its bundles back, even
+/// those that failed separately.
 fn is_of(known: &str, part: &Part) -> bool {
     let name = part.to_string();
     let of_node = matches!(part, Part::Node(_)) && known.split('/').next() == Some(&name);
     known == name || of_node
 }
 
-/// The broken part that this one is inside of.
+/// Returns the failed part that contains this one.
 fn inside<'a>(part: &Part, known: &'a BTreeMap<String, Broken>) -> Option<&'a str> {
     let part = part.to_string();
     known.keys().find(|whole| is_inside(&part, whole)).map(String::as_str)

@@ -58,7 +58,8 @@ fn four_nodes_whose_management_is_lost_keep_their_light() {
     assert!(took <= Micros::from_millis(50) && world.wrongly_cut.is_empty());
 }
 
-/// 30 ms is less than a module may take, and more than the 20 ms that a bypass used to wait before it gave up a ring.
+/// 30 ms is less than a module may take, and more than the 20 ms that a bypass used to wait before
+/// it gave up a ring.
 #[test]
 fn groups_move_once_every_module_has_answered_however_slowly() {
     for answers_after in [Micros(400), Micros::from_millis(30)] {
