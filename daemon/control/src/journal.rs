@@ -176,7 +176,7 @@ pub enum JournalError {
 pub struct Damage {
     /// The line, from 1. Earlier lines can be read.
     pub line: usize,
-    /// The byte at which that line begins.
+    /// The byte offset of that line.
     pub byte: usize,
     /// The kind of damage.
     pub reason: String,
@@ -193,7 +193,8 @@ pub struct Opened<R> {
     pub torn_bytes: usize,
     /// Damage other than a torn tail. The records end before it, and none can be added.
     pub damage: Option<Damage>,
-    /// Proof for the records before the damage. `None` for a journal without damage, whose first write gives one.
+    /// Proof for the records before the damage. `None` for a journal without damage, where the
+    /// first write gives a proof.
     pub proof: Option<Proof>,
 }
 
@@ -205,7 +206,8 @@ pub struct Journal<R, S> {
     chain: Chain,
     /// The number of bytes up to there.
     good: usize,
-    /// The same for the last durable line. `None` until the first sync: a killed daemon may leave unsynced lines.
+    /// The same for the last durable line. `None` until the first sync, because a killed daemon may
+    /// leave unsynced lines.
     durable: Option<(Chain, usize)>,
     damaged: bool,
     poisoned: Option<String>,
@@ -322,12 +324,13 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok((self.durable_of(&bytes)?.0, Proof(())))
     }
 
-    /// Continues after a failure. Durable records are kept, as are later ones that were written and can still be read; all of
-    /// them become durable. Unsynced records that the failure dropped were never acknowledged.
+    /// Continues after a failure. Durable records are kept, and so are later ones that can still be
+    /// read; all of them become durable. Unsynced records that the failure dropped were never
+    /// acknowledged.
     ///
     /// # Errors
-    /// The storage cannot do it yet. [`JournalError::Lost`] if durable lines changed; a journal that was damaged when it was
-    /// opened stays closed.
+    /// The storage cannot do it yet. [`JournalError::Lost`] if durable lines changed; a journal
+    /// that was damaged when it was opened stays closed.
     pub fn reopen(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if let Some(why) = self.poisoned.as_ref().filter(|_| self.damaged) {
             return Err(JournalError::Poisoned(why.clone()));
@@ -355,7 +358,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.durable = Some((self.chain.clone(), self.good));
     }
 
-    /// Returns the durable records among `bytes`, the chain behind them, and their length in bytes.
+    /// Returns the durable records among `bytes`, the chain after them, and their length in bytes.
     fn durable_of(&self, bytes: &[u8]) -> Result<(Vec<R>, Chain, usize), JournalError> {
         let mut chain = Chain::new(self.chain.key.clone());
         let Some((until, length)) = &self.durable else { return Ok((Vec::new(), chain, 0)) };
@@ -383,10 +386,11 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok(self.storage.set_aside()?)
     }
 
-    /// Checks whether the storage accepts records. On an error the journal needs a [reopen](Self::reopen).
+    /// Checks whether the storage accepts records. After an error the journal needs a
+    /// [reopen](Self::reopen).
     ///
     /// # Errors
-    /// The storage's trouble.
+    /// Why the storage accepts none.
     pub fn untroubled(&mut self) -> Result<(), JournalError> {
         let trouble = self.storage.trouble().map_or(Ok(()), |why| Err(io::Error::other(why)));
         self.poison_on_error(trouble)
@@ -412,12 +416,12 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.append_leaving(records, None)
     }
 
-    /// Does the same for records that begin something, if the disk has room for them and for
-    /// `leave` more bytes. So the journal can record it to its end.
+    /// Does the same for records that begin a change, if the disk has room for them and for `leave`
+    /// more bytes. The change can then be recorded to its end.
     ///
     /// # Errors
-    /// As for [`Journal::append`], and [`JournalError::Full`] if there is no room. Nothing was
-    /// written then.
+    /// As for [`Journal::append`], and [`JournalError::Full`] if there is no room. The journal is
+    /// unchanged then.
     pub fn begin<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,

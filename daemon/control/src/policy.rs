@@ -71,7 +71,7 @@ pub enum OnFault {
     Bypass,
 }
 
-/// Why records cannot be written.
+/// Why the journal accepts no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJournal {
     #[error("the journal is damaged, so nothing is changed: {0}")]
@@ -102,7 +102,7 @@ pub struct Setup {
 pub struct Control {
     controller: Controller,
     setup: Arc<Setup>,
-    /// Why records cannot be written, so that nothing is changed.
+    /// Why the journal accepts no records and the daemon makes no changes.
     failed: Option<NoJournal>,
     plan: Option<Arc<Plan>>,
     /// The plan's canonical text, for the digests of plans around faults; `None` if no such plans
@@ -156,8 +156,8 @@ impl Control {
         (control, actions)
     }
 
-    /// Only reads devices from now on, because records cannot be written for the reason `why`.
-    /// `ledger` has the records that can be read back.
+    /// Only reads devices from now on, because the journal accepts no records for the reason `why`.
+    /// `ledger` is what it still contains.
     pub fn only_read(&mut self, ledger: Ledger, why: NoJournal) {
         self.failed = Some(why);
         self.controller.only_read(ledger);
@@ -170,7 +170,7 @@ impl Control {
         self.phases.is_stored(proof);
     }
 
-    /// Continues from the ledger once records can be written again.
+    /// Continues from the ledger once the journal accepts records again.
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.failed = None;
         let actions = self.controller.go_on(ledger, now);
@@ -221,7 +221,7 @@ impl Control {
         let sha256 = self.controller.ledger().plan_sha256.as_str();
         (!sha256.is_empty() && self.plan.is_none()).then_some(sha256)
     }
-    /// Returns why nothing is changed, or `None` if records can be written.
+    /// Returns why the daemon makes no changes, or `None` if it does.
     #[must_use]
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_ref().map(|failed| match failed {
@@ -336,7 +336,7 @@ impl Control {
         }
     }
 
-    /// Completes a request for the controller with the known faults and the way around them.
+    /// Adds the known faults to a request, and the plan that avoids them.
     fn prepared(
         &mut self,
         now: &Now,
@@ -446,8 +446,7 @@ impl Control {
         self.controller.plans(self.planned());
     }
 
-    /// Returns the positions of the plan in force, with the circuits of the phase to which it was
-    /// last brought.
+    /// Returns the positions of the plan in force, with the circuits of its current phase.
     fn planned(&self) -> Planned {
         let Some(plan) = &self.plan else { return Planned::default() };
         let mut positions = desired::stated(plan, &self.setup.modules);
@@ -458,7 +457,7 @@ impl Control {
         Planned { plan_sha256: self.controller.ledger().plan_sha256.clone(), positions }
     }
 
-    /// Returns the phase to which the plan in force was last brought, if known.
+    /// Returns the current phase of the plan in force, by the last change that set one.
     #[must_use]
     pub fn phase_in_force(&self) -> Option<&str> {
         let ledger = self.controller.ledger();

@@ -141,8 +141,8 @@ impl Control {
                 self.handle(now, Event::Request { asked, request, reply_to })
             }
             Err(answer) => {
-                // An operator may report a fault that was known already, which changes the way
-                // back.
+                // An operator may report a fault that was known already. This changes the target of
+                // an undo.
                 self.lead_back();
                 vec![Action::Answer(reply_to, answer)]
             }
@@ -240,8 +240,8 @@ impl Control {
         })
     }
 
-    /// Returns the next plan and its target. If it needs a module that does not answer, another
-    /// plan that needs none is preferred: an equally good one at once, and any other once the
+    /// Returns the next plan and its target. If the plan needs a module that does not answer, one
+    /// without that module is preferred: immediately if it is as good, and otherwise once the
     /// module has been silent for a heartbeat.
     fn plan_within(
         &self,
