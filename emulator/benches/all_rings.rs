@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ring all-reduce of 1 GiB on every ring of 32 GPUs of 131,072 GPUs at once, packet by packet.
+//! Ring all-reduce of 1 GiB on every ring of 32 GPUs out of 131,072 GPUs concurrently, packet by
+//! packet.
 //!
-//! One way round, so that no acknowledgement takes a link from data and every ring must take its closed
-//! form to the picosecond. Four rows: a fabric without faults and one where 2 % of the nodes are broken from
-//! the start (and as many more are installed), each undisturbed and with a node that dies half-way. The
-//! ring of the dead node is planned anew after 2 ms (a millisecond to notice, one to plan), its
-//! transceivers switch after another and 60 to 80 µs, and it begins again; without spare nodes it is lost.
-//! No other ring may move by a picosecond.
+//! The rings run in one direction, so that acknowledgements and data use different links and every
+//! ring must take its closed form to the picosecond. There are four rows: a fabric without faults,
+//! and one with 2 % of its nodes broken from the start (and as many more installed), each
+//! undisturbed and with a node that fails half-way. The ring of the failed node is replanned after
+//! 2 ms (1 ms each for detection and planning), its transceivers switch in another 60 to 80 µs, and
+//! it restarts. Without spare nodes it is lost. No other ring may change by a picosecond.
 //!
-//! Times are those of the simulation; what making the plan and the network took is printed beside them. Memory is
-//! the most that the process has held until then.
+//! Times are simulated; the real time for plan and network is printed next to them. Memory is the
+//! peak of the process until then.
 //!
-//! `cargo bench -p lightloom-emulator --bench all_rings -- [both] [threads] [MiB] [rings]`; with `both`, the same
-//! both ways round, where acknowledgements cost what the last column says. With `prove`, one engine is
-//! asked for everything again and has to say the same (use few rings).
+//! `cargo bench -p lightloom-emulator --bench all_rings -- [both] [threads] [MiB] [rings]`; with
+//! `both`, the rings run in both directions, and the last column shows the cost of
+//! acknowledgements. With `prove`, a single engine computes everything again and must agree (use
+//! few rings).
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]
 
 use std::sync::Arc;
@@ -75,7 +77,6 @@ fn main() {
     }
 }
 
-/// A fabric with its plan.
 struct Case {
     fabric: Arc<Fabric>,
     faults: FaultSet,
@@ -83,10 +84,10 @@ struct Case {
 }
 
 impl Case {
-    /// `rings` rings of 8 nodes, and so many percent of broken nodes beside them.
+    /// Creates `rings` rings of 8 nodes, with this percentage of additional broken nodes.
     fn new(wanted: Wanted, broken_percent: u32) -> Self {
         let (needed, ratio) = (wanted.rings * 8, f64::from(broken_percent) / 100.0);
-        // As many nodes more as break, and half as many again to come in later; whole ToRs.
+        // Add as many nodes as are broken, and half as many again as spares, in whole racks.
         let nodes = needed + (f64::from(needed) * ratio * 1.5) as u32 / 4 * 4;
         let text = format!(
             "kind: fabric\nversion: 2\nname: all-rings\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 4, k: 3, shape: ring}}}}\n\
@@ -103,7 +104,8 @@ impl Case {
         Self { fabric, faults, layout }
     }
 
-    /// Runs all rings, with a node that dies at `dies`, and prints a row. Returns when the last one ended.
+    /// Runs all rings, with a node that fails at `dies`, and prints a row. Returns when the last
+    /// ring ended.
     fn measure(&self, wanted: Wanted, dies: Option<SimTime>) -> u64 {
         let begun = Instant::now();
         let substrate = Substrate::of_fabric(
@@ -148,7 +150,6 @@ impl Case {
     }
 }
 
-/// One ring and what it runs.
 struct Ring {
     group: RingGroup,
     now: Option<StartedCollective>,
@@ -164,7 +165,7 @@ struct Run<'a> {
     dies: Option<SimTime>,
 }
 
-/// What timers stand for.
+/// Timer kinds.
 const DIES: u64 = 0;
 const REPLANNED: u64 = 1;
 const LIT: u64 = 2;
@@ -208,7 +209,7 @@ impl Run<'_> {
         ring.iter().map(|gpu| rings.vertex(*gpu)).collect()
     }
 
-    /// The third node of the ring in the middle of the plan.
+    /// Returns the third node of the ring in the middle of the plan.
     fn victim(&self) -> NodeId {
         self.rings[self.rings.len() / 2].group.nodes[2]
     }
@@ -247,7 +248,7 @@ impl Run<'_> {
         }
     }
 
-    /// The place of a ring among all groups of the plan.
+    /// Returns the index of a ring among all groups of the plan.
     fn place(&self, ring: usize) -> usize {
         let of_jobs = self.case.layout.groups.iter().enumerate();
         of_jobs
@@ -257,7 +258,7 @@ impl Run<'_> {
             .unwrap_or(0)
     }
 
-    /// When the last ring ended, and how that compares with the closed form.
+    /// Returns when the last ring ended, and the comparison with the closed form.
     fn verdict(&self) -> (u64, String) {
         let (mut last, mut equal, mut lost, mut most) = (0, 0, 0, 0.0_f64);
         for ring in &self.rings {
@@ -283,12 +284,12 @@ impl Run<'_> {
     }
 }
 
-/// Processor time of all threads of this process so far.
+/// Returns the processor time of all threads of this process.
 fn cpu_seconds() -> f64 {
     cpu_time::ProcessTime::now().as_duration().as_secs_f64()
 }
 
-/// The most memory this process has held so far.
+/// Returns the peak memory of this process.
 fn peak_megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long one packet-level step takes: `cargo bench -p lightloom-emulator --bench training_packets`.
+//! Measures one packet-level step: `cargo bench -p lightloom-emulator --bench training_packets`.
 //!
-//! Llama-3.1-405B, TP 32 on rings, eight stages, 64 micro-batches of one sequence of 8,192 tokens, one pipeline replica.
+//! Llama-3.1-405B, TP 32 on rings, eight stages, 64 micro-batches of one sequence of 8,192 tokens,
+//! one pipeline replica.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which group was affected by which fault: what a result says, against runs of scenarios that do not write that fault.
+//! Compares the groups that a result attributes to each fault with runs of scenarios without that
+//! fault.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +13,10 @@ use lightloom_units::SimTime;
 use lightloom_units::seed::Seed;
 use rand::RngExt;
 
-/// Two jobs on rings of two nodes, ToRs of four nodes, two nodes to spare.
+/// Two jobs on rings of two nodes, racks of four nodes, two spare nodes.
 const TWO_JOBS: &str = include_str!("../../../topologies/job-64.yaml");
 
-/// One job whose circuits follow the phases of its step.
+/// One job with circuits that follow the phases of its step.
 const CIRCUITS: &str = include_str!("../../../topologies/job-64-circuits.yaml");
 
 fn scenario_of(fabric: &str, train: &str, faults: &[String]) -> Scenario {
@@ -37,12 +38,12 @@ fn run(fabric: &str, train: &str, faults: &[String]) -> Outcome {
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// By group, the end of each step.
+/// Returns the end of each step of each group.
 fn ends(outcome: &Outcome) -> Vec<Vec<Option<SimTime>>> {
     outcome.groups.iter().map(|group| group.step_ends.clone()).collect()
 }
 
-/// Groups in which two runs differ, to the picosecond.
+/// Returns the groups that end a step at different picoseconds in two runs.
 fn differ(one: &Outcome, other: &Outcome) -> BTreeSet<usize> {
     let both = ends(one).into_iter().zip(ends(other)).enumerate();
     both.filter(|(_, (one, other))| one != other).map(|(group, _)| group).collect()
@@ -52,7 +53,8 @@ fn listed(outcome: &Outcome, fault: usize) -> BTreeSet<usize> {
     outcome.faults[fault].groups_affected.iter().map(|group| group.0 as usize).collect()
 }
 
-/// Holds a result against runs without each of its faults, which know nothing of how it was made.
+/// Compares a result with runs without each of its faults, which are independent of the
+/// attribution.
 fn judge(fabric: &str, train: &str, faults: &[String]) -> Vec<BTreeSet<usize>> {
     let outcome = run(fabric, train, faults);
     let calm = run(fabric, train, &[]);
@@ -67,7 +69,7 @@ fn judge(fabric: &str, train: &str, faults: &[String]) -> Vec<BTreeSet<usize>> {
     println!("{faults:?}: {truth:?}, {} groups moved", moved.len());
     for (fault, truth) in truth.iter().enumerate() {
         let listed = listed(&outcome, fault);
-        // What each of several faults would have done alone belongs to some of them.
+        // Effects that several faults would each have had are attributed to some of them.
         let shared = &listed - truth;
         assert!(listed.is_superset(truth), "{faults:?}, {}: {listed:?}, not {truth:?}", fault);
         assert!(
@@ -84,7 +86,7 @@ fn judge(fabric: &str, train: &str, faults: &[String]) -> Vec<BTreeSet<usize>> {
     (0..faults.len()).map(|fault| listed(&outcome, fault)).collect()
 }
 
-/// A fault of the table: a part that is drawn, when, and for how long.
+/// Draws a fault of the table: its part, start and duration.
 fn drawn(draws: &mut impl RngExt, parts: &[&str], nodes: u32, most_ms: u32) -> String {
     let (node, part) = (draws.random_range(0..nodes), draws.random_range(0..parts.len()));
     let part = parts[part].replace('N', &node.to_string());
@@ -95,7 +97,7 @@ fn drawn(draws: &mut impl RngExt, parts: &[&str], nodes: u32, most_ms: u32) -> S
     }
 }
 
-/// Who watches the runs.
+/// Records the passes of a run.
 #[derive(Default)]
 struct Passes(Vec<RunPass>);
 
@@ -107,7 +109,8 @@ impl Progress for Passes {
     fn report(&mut self, _: SimTime, _: u64, _: f64) {}
 }
 
-/// The share that is done may fall within a run; which run is under way is said by the run itself.
+/// The reported share of finished work may fall within a run; the start of each run is reported
+/// separately.
 #[test]
 fn observer_receives_each_run_as_it_starts() {
     let train = "train: [{job: pretrain, steps: 1}]";
@@ -151,7 +154,7 @@ fn attributes_fault_pairs_under_circuits() {
     judge(CIRCUITS, "train: [{job: pretrain, steps: 4}]", &shipped);
 }
 
-/// The ring of n9 is made again from other nodes than it would be if n1 had not taken them.
+/// Because n1 takes nodes first, the ring of n9 is formed from other nodes.
 #[test]
 fn fault_that_takes_a_spare_affects_the_next_job_needing_one() {
     let train = "train: [{job: pretrain, steps: 2}, {job: finetune, steps: 2}]";
@@ -160,7 +163,8 @@ fn fault_that_takes_a_spare_affects_the_next_job_needing_one() {
     assert_eq!(listed, [BTreeSet::from([0, 1, 2, 3, 4, 5]), BTreeSet::from([4, 5])]);
 }
 
-/// Two faults of one node at one instant: without either one the other does the same.
+/// Two faults of one node at the same instant: without either of them, the other has the same
+/// effect.
 #[test]
 fn lists_both_of_two_sufficient_faults() {
     let train = "train: [{job: pretrain, steps: 1}, {job: finetune, steps: 1}]";
@@ -169,7 +173,7 @@ fn lists_both_of_two_sufficient_faults() {
     assert!(!listed[0].is_empty() && listed[0] == listed[1], "{listed:?}");
 }
 
-/// Two permutations of 16 hosts beside each other, one after 20 µs, on a leaf-spine network.
+/// Two permutations of 16 hosts on a leaf-spine network, the second one 20 µs later.
 fn traffic(faults: &[String]) -> Outcome {
     let text = format!(
         "kind: scenario\nversion: 2\nname: traffic\nseed: 1\n\
@@ -184,7 +188,7 @@ fn traffic(faults: &[String]) -> Outcome {
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// A flow by what it is in every run: its ends and its size; and when it ended.
+/// Returns the ends and size of each flow, which identify it in every run, and when it ended.
 fn flows(outcome: &Outcome) -> BTreeSet<(String, String, u64, Option<SimTime>)> {
     let row = |flow: &lightloom_emulator::outcome::FlowRow| {
         (flow.source.to_string(), flow.destination.to_string(), flow.size.0, flow.end)
@@ -192,12 +196,13 @@ fn flows(outcome: &Outcome) -> BTreeSet<(String, String, u64, Option<SimTime>)> 
     outcome.flow_records.iter().map(row).collect()
 }
 
-/// By workload, when it ended.
+/// Returns the end of each workload.
 fn workload_ends(outcome: &Outcome) -> Vec<(String, SimTime)> {
     outcome.workloads.iter().map(|one| (one.name.clone(), one.end.unwrap())).collect()
 }
 
-/// The judges are the runs that do not write the fault: which flows end otherwise, and by how much later each workload.
+/// The reference runs without the fault show which flows end at another time, and the delay of each
+/// workload.
 #[test]
 fn attributes_flows_to_faults_that_change_their_end() {
     let mut draws = Seed(9).stream("traffic", 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bad scenarios: sentences that name nothing are refused, and every mistake of a file is shown at once, at its
-//! place, once.
+//! Bad scenarios: expectations about missing things are rejected, and every error of a file is
+//! reported once, together and at its location.
 
 use lightloom_emulator::scenario;
 use lightloom_emulator::scenario::file::NamedFile;
@@ -40,7 +40,7 @@ fn lines(mistakes: &[Diagnostic]) -> Vec<String> {
     mistakes.iter().map(ToString::to_string).collect()
 }
 
-/// Exactly one mistake, of the expectations, with a place and a fix.
+/// Requires exactly one error, about the expectations, with a location and a fix.
 fn require_idle(more: &str, wanted: &str, mistakes: &[Diagnostic]) {
     let [mistake] = mistakes else { panic!("{more}: {:?}", lines(mistakes)) };
     assert_eq!(mistake.code.id, "LL0309", "{more}: {mistake}");
@@ -166,8 +166,8 @@ expect: [no drops on priority 3, all is well, workload q unaffected]
         let is_it = |line: &&String| line.starts_with(place) && line.contains(what);
         assert_eq!(found.iter().filter(is_it).count(), 1, "{place} {what} in {found:#?}");
     }
-    // The storm and the sentence about drops hang on `pause`, which cannot be read, and the number of hosts on one
-    // that does not exist: nothing is said of them.
+    // Nothing is reported for the pause storm and the drop expectation, because they depend on the
+    // unreadable `pause`, nor for the number of hosts, because one host does not exist.
     assert_eq!(found.len(), 18, "{found:#?}");
 }
 
@@ -200,7 +200,7 @@ expect: [group g9 unaffected, restored within 5]
     assert_eq!(found.len(), 8, "{found:#?}");
 }
 
-/// `fat_tree` itself was called an unknown key, and `fabric` missing.
+/// Regression: `fat_tree` itself was reported as an unknown key, and `fabric` as missing.
 #[test]
 fn names_an_unknown_network_key_and_not_the_network() {
     let text = OF_TRAFFIC.replace("hosts_per_leaf", "hosts_per_leave");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic beside the rings of a fabric: rings do not feel it, reductions over the same network do, and each fault
-//! says what it did to both.
+//! Traffic alongside the rings of a fabric: it does not affect rings but delays reductions over the
+//! same network, and each fault reports its effects on both.
 
 use crate::fabric;
 use fabric::FABRIC;
@@ -21,7 +21,7 @@ collectives:
 
 const REDUCTION: &str = "  - data_parallel_all_reduce: {name: gradients, bytes: 1MiB}\n";
 
-/// The job has the nodes n0 to n15; all others do nothing but send to n1, over queues that hold it all.
+/// The job has nodes n0 to n15. All others only send to n1, over queues that hold all the data.
 const INCAST: &str = "
 switches: {queue: 64MiB, mark_from: 64MiB}
 traffic:
@@ -60,7 +60,7 @@ fn network_traffic_delays_reductions_but_not_rings() {
     let (late, early) = (ends(&beside, "gradients")[0].unwrap(), ends(&alone, "gradients")[0]);
     assert!(late > early.unwrap(), "{late} after {early:?}");
 
-    // 32 GPUs send 1 MiB to one interface of 400 Gb/s: it is busy all the time, header and all.
+    // 32 GPUs send 1 MiB to one interface of 400 Gb/s, which is always busy with data and headers.
     let [incast] = named(&beside, "incast")[..] else { panic!("one incast") };
     let bits = 32.0 * 1_048_576.0 * 8.0 * 4_096.0 / 4_032.0;
     let took = incast.end.unwrap().since(incast.start).as_secs_f64();
@@ -82,13 +82,14 @@ fn group_and_workload_expectations_can_each_fail() {
     let verdicts: Vec<bool> = outcome.expectations.iter().map(|one| one.passed).collect();
     assert_eq!(verdicts, [true, false, false, true, true], "{:?}", outcome.expectations);
 
-    // The interface was repaired: what it sent waited, and what waited for that came later, too.
+    // The interface was repaired: its data waited, and so did the traffic that depends on it.
     let [node, interface] = &outcome.faults[..] else { panic!("two faults") };
     assert!(node.groups_affected.len() == 1 && node.traffic.as_ref().unwrap().flows_hit == 0);
     let traffic = interface.traffic.as_ref().unwrap();
     assert_eq!((traffic.flows_hit, traffic.flows_given_up), (1, 0), "{traffic:?}");
     assert!(traffic.flows_moved > 1, "{traffic:?}");
-    // The node that a broken interface spares the job moves other bundles: what it affects is what runs otherwise without it.
+    // The node whose failure a broken interface prevents moves other bundles. Its effects are the
+    // differences from a run without it.
     let without = run(&text.replace(", {part: n17/nic1, at: 60us, lasts: 2ms}", ""));
     let otherwise = |group: &GroupId| {
         let end = |outcome: &Outcome| {
@@ -118,7 +119,7 @@ fn abandons_flows_of_a_permanently_failed_node_and_ends() {
         let found = "4 flows of `incast` were given up";
         assert_eq!((expectation.passed, expectation.value.as_str()), (false, found));
     }
-    // A node that is broken from the start takes no part, by name or not.
+    // A node that is broken from the start takes no part, whether it is named or not.
     let broken = "broken: [n17]\nexpect: [workload incast completes within 10ms]\n";
     let outcome = run(&format!("{RINGS}{INCAST}{broken}"));
     assert!(outcome.passed(), "{:?}", outcome.expectations);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Lower bounds: what no run can beat, computed by hand, and held against the largest flow through every set of hosts
-//! of small networks, which shares nothing with the cuts that the judge looks at.
+//! Lower bounds, computed by hand and compared with the maximum flow through every set of hosts of
+//! small networks. The maximum flow is computed independently of the cuts that the emulator uses.
 
 use std::collections::VecDeque;
 
@@ -22,12 +22,12 @@ fn run(text: &str) -> (Scenario, Outcome) {
     (scenario, outcome)
 }
 
-/// Bytes that a message takes on a wire: 64 beside every 4,032.
+/// Returns the bytes of a message on a wire: 64 in addition to every 4,032.
 fn on_wire(size: u64) -> u64 {
     size + size.div_ceil(4_032) * 64
 }
 
-/// What so many bytes take at 400 Gb/s.
+/// Returns the time for this number of bytes at 400 Gb/s.
 fn at_400(bytes: u64) -> Picoseconds {
     Picoseconds(bytes * 20)
 }
@@ -64,7 +64,7 @@ fn bidirectional_ring_is_bounded_by_its_interface() {
     let text =
         format!("{SIXTEEN}traffic: [{{name: a, run: {{all_reduce: ring}}, bytes: 64MiB}}]\n");
     let result = first(&text);
-    // 30 pieces of 2 MiB each way, in full packets at best.
+    // 30 pieces of 2 MiB in each direction, in full packets at best.
     assert_eq!(result.lower_bound, at_400(2 * on_wire(60 * MEBIBYTE)));
     assert!(result.lower_bound > Picoseconds::from_micros(2_500), "{}", result.lower_bound);
     assert_eq!(result.lower_bound_of, "h0 sends");
@@ -117,7 +117,7 @@ fn switchless_networks_are_bounded_by_their_bisection() {
     assert!(result.lower_bound >= at_400(8 * on_wire(4 * MEBIBYTE) / 4), "{result:?}");
 }
 
-/// The most that can flow from some hosts to all others (Edmonds and Karp), in bits a second.
+/// Returns the maximum flow from some hosts to all others (Edmonds and Karp), in bits per second.
 fn largest_flow(substrate: &Substrate, inside: u32) -> u128 {
     let count = substrate.network.vertex_count();
     let mut left = vec![vec![0_u128; count + 2]; count + 2];
@@ -164,7 +164,7 @@ fn largest_flow(substrate: &Substrate, inside: u32) -> u128 {
     }
 }
 
-/// The tightest bound of all sets of hosts, in picoseconds.
+/// Returns the tightest bound of all sets of hosts, in picoseconds.
 fn tightest(substrate: &Substrate, outcome: &Outcome) -> f64 {
     let place = |name: &str| {
         let vertex: VertexId = substrate.vertex(name).unwrap();
@@ -240,8 +240,8 @@ fn bound_never_exceeds_the_largest_flow_and_is_tight_on_common_shapes() {
     }
 }
 
-/// Packets of several paths meet on the first link alone: a short one passes the others, and messages one after the
-/// other go side by side. Runs ended 6 to 9 ns before their bound.
+/// Regression: runs ended 6 to 9 ns before their bound. Packets of several paths share only the
+/// first link, so a short one overtakes the others and consecutive messages overlap.
 #[test]
 fn no_multipath_run_beats_its_bound() {
     let cubes = "{tpu_cubes: {cubes: [1, 1, 2]}}";

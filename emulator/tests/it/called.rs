@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program that sends over a network while it runs: the same times as a scenario, every byte once, faults beside it.
+//! A program that sends over a network during the run: the same times as a scenario, every byte
+//! once, and faults at the same time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use lightloom_fabric::document::Diagnostic;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
 
-/// A file of topologies/.
+/// Reads a file of topologies/.
 fn shipped(name: &str) -> Result<NamedFile, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies").join(name);
     let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;
@@ -25,7 +26,7 @@ fn called(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     load_called("it.yaml", text.as_bytes(), &mut shipped)
 }
 
-/// What a program does when something of it is over: more orders.
+/// Returns a program's further orders when one of its orders is done.
 type Next<'a> = dyn FnMut(SimTime, u64) -> Vec<ProgramOrder> + 'a;
 
 struct Program<'a> {
@@ -168,7 +169,8 @@ fn names_hosts_of_undelivered_messages() {
     assert!(ran.log.is_empty() && ran.moved[1] < Bytes(4_000_000));
 }
 
-/// Between neighbours of a ring that has light a message takes its cable, and the network when a node of it is gone.
+/// Messages between neighbours of a lit ring take the ring's cable, or the network after a node of
+/// the ring has failed.
 #[test]
 fn ring_neighbours_on_a_fabric_use_optical_circuits() {
     let text = "name: it\non: {fabric: ring-256.yaml}\n";

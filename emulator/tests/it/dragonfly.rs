@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes on a dragonfly (Kim, Dally, Scott, Abts: "Technology-driven, highly-scalable dragonfly topology", ISCA 2008)
-//! against bounds that follow from counting cables: where every group sends to the next one, minimal routes share one
-//! cable, and by way of a third group every cable between groups is used twice, which leaves about a half.
+//! Routes on a dragonfly (Kim, Dally, Scott, Abts: "Technology-driven, highly-scalable dragonfly
+//! topology", ISCA 2008), compared with bounds from counting cables. If every group sends to the
+//! next one, minimal routes share one cable. Through a third group, every cable between groups is
+//! used twice, which leaves about a half.
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario;
 use lightloom_emulator::scenario::file::NamedFile;
 
-/// p = h = 2, a = 4: nine groups of eight hosts, so `shift: 8` is to the same place of the next group.
+/// p = h = 2, a = 4: nine groups of eight hosts, so `shift: 8` leads to the same place of the next
+/// group.
 fn run(routes: &str, balance: &str, work: &str, more: &str) -> Outcome {
     let text = format!(
         "
@@ -28,7 +30,8 @@ traffic: [{{name: a, run: {work}, bytes: 4MiB}}]
 
 const SPRAY: &str = "{spray: {paths: 256}}";
 
-/// Share of the rate of its cable that a host with 4 MiB to send gets until the last has sent it.
+/// Returns the throughput of a host that sends 4 MiB, relative to the rate of its cable, until the
+/// last host has finished.
 fn throughput(outcome: &Outcome) -> f64 {
     let seconds = outcome.workloads[0].end.unwrap().since(Default::default()).as_secs_f64();
     4.0 * 1_048_576.0 * 8.0 * 4_096.0 / 4_032.0 / seconds / 400e9
@@ -39,8 +42,9 @@ fn valiant_beats_minimal_routes_between_adjacent_groups() {
     let minimal = throughput(&run("minimal", SPRAY, "{shift: 8}", ""));
     // Eight hosts share the cable between their group and the next: 1/(a·p), which is 1/(a·h) here.
     assert!((0.95 / 8.0..=1.0 / 8.0).contains(&minimal), "{minimal}");
-    // Each of a group's a·h - 1 cables to third groups carries its share of a·p hosts twice, of its own group and of
-    // the one that comes through it: (a·h - 1)/(2·a·p), which is a half in large dragonflies.
+    // Each of a group's a·h - 1 cables to third groups carries its share of a·p hosts twice, for
+    // its own group and for the one that passes through it: (a·h - 1)/(2·a·p), which is a half in
+    // large dragonflies.
     let bound = 7.0 / 16.0;
     let valiant = throughput(&run("valiant", SPRAY, "{shift: 8}", ""));
     println!("adversarial: minimal {minimal:.4}, Valiant {valiant:.4}");
@@ -67,7 +71,7 @@ control: {reroute_delay: 20us}
 ";
     let outcome = run("valiant", "per_flow", "permutation", faults);
     let traffic = outcome.faults[0].traffic.as_ref().unwrap();
-    // The two hosts of the router are out of service; every other flow finds a way.
+    // The two hosts of the router are out of service; every other flow finds a path.
     assert_eq!(outcome.faults[0].gpus_lost, 2, "{traffic:?}");
     assert_eq!(traffic.flows_given_up, 4, "{traffic:?}");
     let (count, given_up) = (outcome.flows.count, outcome.flows.cancelled);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of faults in docs/scenario-faults.csv: every cell is written into a scenario of its kind and run, and has
-//! an effect.
+//! The table of faults in docs/scenario-faults.csv: every cell is written into a matching scenario
+//! and has an effect when run.
 
 use crate::fabric;
 use fabric::FABRIC;
@@ -16,7 +16,7 @@ fn read(name: &str) -> Result<NamedFile, String> {
     Ok(NamedFile { name: name.to_owned(), bytes })
 }
 
-/// Rings and a reduction between them over switches that pause, with these faults.
+/// Runs rings, and a reduction between them over switches that pause, with these faults.
 fn on_fabric(faults: &str) -> Outcome {
     on_fabric_drawn(faults, 7)
 }
@@ -41,7 +41,7 @@ time_limit: 20ms
     lightloom_emulator::emulate(&loaded, 1, &mut ()).unwrap()
 }
 
-/// Everybody to everybody on the network that has such a part.
+/// Runs an all-to-all or all-reduce on a network that has such a part.
 fn on_network(faults: &str) -> Outcome {
     let (network, run) = if faults.contains("ocs") {
         ("tpu_cubes: {cubes: [1, 1, 2]}", "{all_reduce: torus}, bytes: 1MiB")
@@ -73,7 +73,7 @@ time_limit: 20ms
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// The shipped phase sequence of sixteen leaves, smaller, with this fault.
+/// Runs the shipped phase sequence of sixteen leaves, at a smaller scale, with this fault.
 fn in_phases(fault: &str) -> Outcome {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/");
     let fault = fault.replacen('{', "{phase: experts, at: 1ms, ", 1);
@@ -90,7 +90,8 @@ faults: [{fault}]
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// The table: what breaks, and how that is written for each kind of file; nothing where it is not.
+/// Returns the table: the broken part, and the fault as written for each kind of file, or `None` if
+/// it does not apply.
 fn table() -> Vec<(String, Vec<Option<String>>)> {
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/scenario-faults.csv");
     let reader = csv::Reader::from_path(table).unwrap();
@@ -99,7 +100,8 @@ fn table() -> Vec<(String, Vec<Option<String>>)> {
     reader.into_records().map(|record| row(record.unwrap())).collect()
 }
 
-/// A cell as the faults of a file. Only what bypasses faults needs one to have an effect.
+/// Returns the faults of a file for a cell. Faults of the control plane need another fault to have
+/// an effect.
 fn faults(cell: &str, more: &str) -> String {
     if cell == "replay" {
         let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/traces/synthetic.json");
@@ -110,7 +112,7 @@ fn faults(cell: &str, more: &str) -> String {
     format!("faults: [{}]", cell.replacen('{', "{at: 20us, ", 1))
 }
 
-/// How long the first fault took to be healed with and without the second.
+/// Returns the restoration time of the first fault with and without the second.
 fn restored(run: fn(&str) -> Outcome, part: &str, control: &str) -> [Option<u64>; 2] {
     let first = format!("{{part: {part}, at: 50us}}");
     let control = control.replacen('{', "{at: 20us, ", 1);
@@ -148,7 +150,7 @@ fn every_listed_fault_affects_a_fabric() {
             assert!(found, "{what}: {cell}");
             continue;
         }
-        // What the seed draws may be a node that no ring uses.
+        // The seed may draw a node that no ring uses.
         let seeds = if cell.contains("any node") { 7..17 } else { 7..8 };
         let is_affected = |seed| {
             let outcome = on_fabric_drawn(&faults(cell, ""), seed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of flows that wait for each other, run packet by packet: held against the same flows alone.
+//! Tables of flows with dependencies, run packet by packet and compared with the same flows alone.
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::Outcome;
@@ -27,7 +27,7 @@ fn ends(outcome: &Outcome) -> Vec<SimTime> {
 
 #[test]
 fn dependent_flow_starts_when_its_predecessor_arrives() {
-    // The same flow of 64 KiB over the spines, alone and from the beginning.
+    // The same flow of 64 KiB over the spines, alone and from the start.
     let alone =
         ends(&run("start,src,dst,bytes\n0us,h5,h1,64KiB\n", 1))[0].since(SimTime::default());
     let table = "start,src,dst,bytes,id,after\n\
@@ -37,14 +37,14 @@ fn dependent_flow_starts_when_its_predecessor_arrives() {
                  90us,h1,h4,64KiB,d,b\n";
     let outcome = run(table, 1);
     let [a, b, c, d] = ends(&outcome)[..] else { panic!("four flows") };
-    // Acknowledgements of `a` leave where the data of `b` does: a few of them are in its way.
+    // Acknowledgements of `a` leave by the same interface as the data of `b`, and a few delay it.
     let slack = Picoseconds::from_micros(1);
     let after = |end: SimTime, begin: SimTime| {
         let took = end.since(begin);
         assert!(took >= alone && took <= alone + slack, "{took} after the other, {alone} alone");
     };
     after(b, a);
-    // The last acknowledgement is on its way for more than nothing and less than a whole flow.
+    // The last acknowledgement takes more than zero time and less than a whole flow.
     let acknowledged = c.since(SimTime::default()) - alone;
     let received = a.since(SimTime::default());
     assert!(acknowledged > received && acknowledged < received + alone, "{acknowledged}");
@@ -54,7 +54,7 @@ fn dependent_flow_starts_when_its_predecessor_arrives() {
     }
 }
 
-/// Switches with one queue keep no priorities apart, and zero is what a flow has without one.
+/// Switches with one queue ignore priorities, and zero means no priority.
 #[test]
 fn zero_column_is_not_a_priority() {
     let zeros = "start,src,dst,bytes,priority\n0us,h0,h5,64KiB,0\n";

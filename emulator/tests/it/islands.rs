@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs and collectives in switch domains and cubes, and without any domain: against closed forms, against the same
-//! exchanges packet by packet, and what a dead node, cable or domain switch takes with it.
+//! Jobs and collectives in switch domains and cubes, and without a domain: compared with closed
+//! forms and with the same exchanges packet by packet, and under faults of a node, cable or domain
+//! switch.
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::scenario;
@@ -78,7 +79,7 @@ fn calm_step_matches_its_closed_form_in_every_domain() {
 
 #[test]
 fn simulated_group_takes_the_time_of_a_reused_one() {
-    // A fault that changes nothing has the groups on that switch run packet by packet.
+    // A fault without effect makes the groups on that switch run packet by packet.
     let fault = "faults: [{part: hbd0, effect: {rate: 6.4Tbps}, at: 1us}]";
     let fabric = fabric(SWITCH, JOBS);
     let outcome = run(&fabric, &scenario(&format!("{BOTH}\n{fault}")));
@@ -117,7 +118,7 @@ fn failed_domain_switch_removes_its_domain_and_a_cable_its_node() {
     let (switch, outcome) = out("hbd0");
     assert!(switch.detected.is_some() && switch.restored.is_some(), "idle domains: {switch:?}");
     assert_eq!(outcome.groups.iter().filter(|group| group.lost).count(), 0);
-    // One and the same node goes, whether by its cable, one of its GPUs or itself.
+    // The same node fails, whether by its cable, one of its GPUs, or as a whole.
     let ends = ["n1-cable", "n1/g2", "n1"].map(|part| {
         let part = if part == "n1-cable" { "n1/g0-hbd0" } else { part };
         let (_, outcome) = out(part);
@@ -125,7 +126,7 @@ fn failed_domain_switch_removes_its_domain_and_a_cable_its_node() {
     });
     assert_eq!(ends[0], ends[2], "its cable");
     assert_eq!(ends[1], ends[2], "its GPU");
-    // With every node in use there is nowhere to go.
+    // With every node in use, no replacement is available.
     let full = "{name: first, gpus: 64, tp: 16, step: {training: {model: llama-3.1-8b, dp: 4, tokens: 8192}}}";
     let full = self::fabric(SWITCH, full);
     let fault = "train: [{job: first}]\nfaults: [{part: hbd0, at: 20ms}]";

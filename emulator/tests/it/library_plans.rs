@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A library's collectives in packets against their closed forms.
+//! Collectives of a communication library, packet by packet and in closed form.
 use lightloom_collective::{
     Algorithm, CollectiveKind, Generation, LibraryTime, Protocol, Shape, Site,
 };
@@ -9,7 +9,8 @@ const MEBIBYTE: f64 = 1_048_576.0;
 
 /// Runs every plan of `kind` and returns the largest difference, in percent.
 fn largest(site: Site, kind: CollectiveKind, mebibytes: f64, algorithms: &[Algorithm]) -> f64 {
-    // No tree of more than a mebibyte is run in LL: its many pieces wait for each other in packets.
+    // Trees above a mebibyte are not run in LL, because their many pieces wait for each other in
+    // packets.
     let is_meant = |way: &LibraryTime| {
         let is_late = way.algorithm == Algorithm::Tree && mebibytes > 1.0;
         algorithms.contains(&way.algorithm) && !(is_late && way.protocol == Protocol::Ll)

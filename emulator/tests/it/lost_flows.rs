@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that never arrive: no figure, no sentence and no word of a result may take them for work that went well.
+//! Flows that never arrive: no figure, expectation or text of a result may count them as success.
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario;
@@ -26,7 +26,7 @@ expect: [completes within 1s]
     assert_eq!(outcome.expectations[0].value, "15 flows of `in` were given up");
 }
 
-/// What was given up is nowhere taken for work that went well: each of these sentences came true once.
+/// Regression: each of these expectations held although flows had been abandoned.
 #[test]
 fn abandoned_flows_satisfy_no_expectation() {
     let sentences = [
@@ -56,7 +56,7 @@ expect: [{}]
         assert!(fault.traffic.as_ref().unwrap().flows_given_up > 0, "{fault}");
         assert!(fault.to_string().ends_with("work left undone"), "{fault}");
     }
-    // One of 100 flows that never arrives is no matter of the median.
+    // A flow that never arrives among 100 does not affect the median.
     let outcome = run("
 name: one
 on: {leaf_spine: {leaves: 4, spines: 4, hosts_per_leaf: 4}}
@@ -68,7 +68,7 @@ expect: [fct_p50 < 1s, fct_max < 1s, goodput >= 99%]
     assert_eq!(passed, [true, false, false], "{:?}", outcome.expectations);
 }
 
-/// The repair comes at the instant at which flows would be led anew: they wait for it, as they do a moment before.
+/// A repair at the instant of rerouting, or a moment before, still saves the waiting flows.
 #[test]
 fn repair_at_the_reroute_instant_abandons_no_flow() {
     for lasts in ["999us", "1ms", "1001us"] {
@@ -81,7 +81,8 @@ fn repair_at_the_reroute_instant_abandons_no_flow() {
     }
 }
 
-/// What was lost without a word counted as under way, and what was trimmed waited for it: one packet a probe, 651 us.
+/// Regression: silently lost packets counted as in flight, and trimmed ones waited for them, so
+/// that each probe released one packet: 651 us.
 #[test]
 fn trimmed_packets_do_not_wait_for_lost_ones() {
     let outcome = run("

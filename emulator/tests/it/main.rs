@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom-emulator` promises, in one program: a file a subject, a folder what several of them use.
+//! Tests of `lightloom-emulator` in one program, with one file per subject and folders for shared
+//! helpers.
 
 #![allow(
     clippy::disallowed_methods,

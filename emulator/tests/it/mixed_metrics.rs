@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Availability, goodput and restoration where several kinds of work run beside each other: each counts, in one unit.
+//! Availability, goodput and restoration with several kinds of concurrent work, all counted in one
+//! unit.
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario::file::NamedFile;
@@ -30,11 +31,12 @@ fn metrics_combine_groups_with_the_phases_of_a_step() {
     let calm = run(groups);
     assert_eq!(calm.metrics.goodput.to_bits(), 1.0_f64.to_bits());
     assert!(alone.metrics.goodput < 0.9, "{:?}", alone.metrics);
-    // Phases that nothing happens to beside them: the loss is divided by more work, and does not vanish.
+    // With undisturbed phases at the same time, the loss is divided by more work but does not
+    // vanish.
     let beside = run(&format!("{groups}{slow}phases: {{}}\n"));
     let lost = 1.0 - beside.metrics.goodput;
     assert!(lost > 0.001 && lost < 1.0 - alone.metrics.goodput, "{:?}", beside.metrics);
-    // The same by hand: weights are GPUs and optical ports, times those of the result.
+    // The same by hand, weighted by GPUs and optical ports, with the times of the result.
     let time = |time: lightloom_units::Picoseconds| time.0 as f64;
     let at = |time: Option<lightloom_units::SimTime>| time.unwrap().0 as f64;
     let (mut part, mut whole) = (0.0, 0.0);
@@ -48,7 +50,7 @@ fn metrics_combine_groups_with_the_phases_of_a_step() {
     assert!((beside.metrics.goodput - goodput).abs() < 1e-6, "{goodput}: {:?}", beside.metrics);
 }
 
-/// Short requests beside an all-reduce: their completion times are not those of the run.
+/// Short requests during an all-reduce have their own completion times, separate from the run's.
 #[test]
 fn flow_completion_times_are_kept_per_workload() {
     let network = "seed: 0\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 4}}\ntraffic:\n  \
@@ -59,7 +61,7 @@ fn flow_completion_times_are_kept_per_workload() {
     let judged: Vec<bool> = outcome.expectations.iter().map(|one| one.passed).collect();
     assert_eq!(judged, [true, false, true], "{:?}", outcome.expectations);
     for workload in &outcome.workloads {
-        // By hand, from the rows of the flows: the size tells them apart.
+        // By hand from the rows of the flows, which differ by size.
         let own = outcome.flow_records.iter().filter(|flow| flow.size == workload.bytes);
         let mut took: Vec<_> =
             own.clone().map(|flow| flow.end.unwrap().since(flow.start)).collect();
@@ -108,7 +110,7 @@ fn phase_restoration_ignores_concurrent_traffic() {
     };
     assert!(took(&alone).is_some(), "its bytes go another way: {:?}", alone.faults);
     assert_eq!(took(&alone), took(&beside));
-    // The interface of a leaf's GPUs is the only way there is.
+    // The interface of a leaf's GPUs is the only path.
     let only =
         text.replace("ocs0/p0", "leaf0/gpus").replace("phases: {}", "phases: {}\ntime_limit: 50ms");
     assert_eq!(took(&run(&only)), None);

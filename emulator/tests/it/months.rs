@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Months: what fails over a span, where every GPU-hour goes, and what was published of the same.
+//! Months: failures over a span, the use of every GPU-hour, and a comparison with published
+//! results.
 
 mod known;
 mod policies;
@@ -54,7 +55,7 @@ fn additional_part_leaves_other_failures_unchanged() {
 }
 
 fn job(name: &str, gpus: u64, policy: Policy) -> TrainedJob {
-    // Two replicas on nodes of four GPUs, side by side.
+    // Two replicas on consecutive nodes of four GPUs.
     let nodes = (gpus / 4) as u32;
     let of_node = (0..nodes).map(|node| vec![node * 2 / nodes]).collect();
     let replicas = Replicas { count: 2, step_with_fewer: 7 * SECOND, of_node };
@@ -73,7 +74,8 @@ fn node(at: u64, place: usize, fails: bool) -> PartChange {
     PartChange { at: Milliseconds(at), part: AnyPart::Node, place, fails }
 }
 
-/// A table in which every failure costs the first job this, and the others nothing.
+/// Returns a table with the same loss of the first job for every failure, and no loss of other
+/// jobs.
 fn table(jobs: Vec<TrainedJob>, gpus: u64, once: &[(Cause, i128)], slower: i128) -> LossTable {
     let mut losses = vec![Some(JobLossSample::default()); jobs.len()];
     losses[0] = Some(JobLossSample { once: once.to_vec(), slower });
@@ -83,7 +85,7 @@ fn table(jobs: Vec<TrainedJob>, gpus: u64, once: &[(Cause, i128)], slower: i128)
     table
 }
 
-/// GPU-seconds lost for a cause.
+/// Returns the GPU-seconds lost to a cause.
 fn lost(month: &Month, cause: Cause) -> f64 {
     month.lost.get(&cause).map_or(0.0, |time| *time as f64 / SECOND as f64)
 }
@@ -93,14 +95,15 @@ fn failure_costs_its_run_plus_steps_since_the_checkpoint() {
     let policy = Policy::restart(10, 30 * SECOND, 0);
     let once = [(Cause::Outage, 2 * SECOND), (Cause::DoneAgain, 3 * SECOND)];
     let table = table(vec![job("a", 8, policy)], 16, &once, SECOND);
-    // 25 steps and a half are done: five whole ones since the checkpoint, at 9 s each until the repair.
+    // 25.5 steps are done: five whole ones since the checkpoint, at 9 s each until the repair.
     let drawn = [node(204_000, 0, true), node(604_000, 0, false)];
     let month = month(&table, &drawn, Milliseconds(1_000_000), Seed(1));
     assert_eq!((month.failures, month.hits, month.waits), (1, 1, 0));
     assert_eq!(lost(&month, Cause::Outage), 8.0 * 2.0);
     assert_eq!(lost(&month, Cause::CheckpointLoad), 8.0 * 30.0);
     assert_eq!(lost(&month, Cause::DoneAgain), 8.0 * (3.0 + 5.0 * 9.0));
-    // The repair comes 400 s later; 80 s of these are the loss, and a ninth of the rest is what steps take longer.
+    // The repair comes 400 s later; 80 s of these are the one-time loss, and a ninth of the rest is
+    // the slowdown.
     let slower = lost(&month, Cause::SlowerSteps);
     assert!((slower - 8.0 * 320.0 / 9.0).abs() < 1e-6, "{slower}");
     assert_eq!(lost(&month, Cause::UnderRepair), 4.0 * 400.0);
@@ -163,11 +166,12 @@ fn causes_add_up_to_the_lost_gpu_hours() {
     }
 }
 
-/// Minutes until 3,000 steps of `step` seconds are done, a fault every 2,700 to 4,500 s.
+/// Returns the minutes until 3,000 steps of `step_seconds` are done, with a fault every 2,700 to
+/// 4,500 s.
 fn minutes_of(step_seconds: f64, policy: Policy, once: &[(Cause, i128)], seed: u64) -> f64 {
     let step = (step_seconds * SECOND as f64) as i128;
     let trained = TrainedJob { step, ..job("llama-4-scout", 64, policy) };
-    // Each fault is repaired long before the next one, and 64 GPUs are to spare.
+    // Each fault is repaired long before the next one, and 64 GPUs are spare.
     let table = table(vec![trained], 128, once, 0);
     let mut random = Seed(seed).stream("every 2,700 to 4,500 s", 0);
     let (mut at, mut drawn) = (0, Vec::new());
@@ -185,9 +189,10 @@ fn minutes_of(step_seconds: f64, policy: Policy, once: &[(Cause, i128)], seed: u
     enough as f64 / 60_000.0
 }
 
-/// Clockwork's benchmark as its vendor publishes it: 3,000 steps on 64 H200, a fault every 2,700 to 4,500 s, checkpoints each
-/// 100 steps. 818 min with restart from checkpoints, 405 with migration, 930 with TorchFT (which is not modelled). Without a
-/// fault it takes about 400 min, which is given.
+/// Clockwork's benchmark as published by the vendor: 3,000 steps on 64 H200, a fault every 2,700 to
+/// 4,500 s, and checkpoints every 100 steps. It takes 818 min with restart from checkpoints, 405
+/// with migration, and 930 with TorchFT (not modelled). Without faults it takes about 400 min,
+/// which is an input.
 #[test]
 fn fitted_restart_and_migration_match_published_minutes() {
     const STEP: f64 = 400.0 * 60.0 / 3000.0;
@@ -204,10 +209,11 @@ fn fitted_restart_and_migration_match_published_minutes() {
         if took < 818.0 { low = minutes } else { high = minutes }
     }
     println!("a restart of {high:.1} min fits 818 min");
-    // The range that AWS publishes for restarts from checkpoints, which was not fitted on.
+    // The range that AWS publishes for restarts from checkpoints, which was not used for fitting.
     assert!((15.0..30.0).contains(&high), "{high} min");
-    // What migrates keeps all but the step under way. How long it moves is not fitted: another vendor publishes less than two
-    // minutes for recoveries without a checkpoint (AWS), which is taken as the longest.
+    // Migration repeats only the current step. Its duration is not fitted: another vendor (AWS)
+    // publishes less than two minutes for recoveries without a checkpoint, which is used as the
+    // maximum.
     let load = (high * 60.0 * SECOND as f64) as i128;
     for takes in [0, 120 * SECOND] {
         let policy = Policy { answer: Answer::Migrate { takes }, ..Policy::restart(100, load, 0) };
@@ -225,7 +231,7 @@ fn load(fabric: &str, text: &str) -> Scenario {
     scenario.unwrap_or_else(|| panic!("{mistakes:?}"))
 }
 
-/// A run of four steps in which these nodes fail, each at so many picoseconds.
+/// Runs four steps with failures of these nodes, each at a time in picoseconds.
 fn whole(fabric: &str, faults: &[(usize, u64)]) -> Outcome {
     let faults: Vec<String> =
         faults.iter().map(|(node, at)| format!("{{part: n{node}, at: {at}ps}}")).collect();
@@ -240,7 +246,7 @@ fn length(outcome: &Outcome, step: usize) -> f64 {
     outcome.steps.of_jobs()[step].took().unwrap().as_secs_f64()
 }
 
-/// Runs of a job in which some nodes are out all the time, each made once.
+/// Runs of a job with some nodes out all the time, each made once.
 struct OutRuns<'a> {
     fabric: &'a str,
     made: BTreeMap<Vec<usize>, Outcome>,
@@ -255,9 +261,9 @@ impl OutRuns<'_> {
     }
 }
 
-/// Seconds that `changes` cost the job of `fabric`, every failure run whole: its own node, with the nodes out that are out,
-/// at an instant of its own. What a step takes longer counts until the repair. Also how many failures there were, and how
-/// many of them with another node out.
+/// Returns the seconds that `changes` cost the job of `fabric`, the number of failures, and how
+/// many of them had another node out. Every failure is run in full: with its own node and instant,
+/// and with the nodes that are out. The slowdown counts until the repair.
 fn cost_of_whole_runs(
     runs: &mut OutRuns<'_>,
     drawn: &[PartChange],
@@ -281,7 +287,7 @@ fn cost_of_whole_runs(
             let losses = &with.faults.last().unwrap().losses;
             let late = losses.first().map_or(0.0, |loss| loss.late as f64 / 1e12);
             let slower = length(&with, 3) - before;
-            // The steps after the one that begins again are as long as the last one.
+            // Steps after the restarted one are as long as the last one.
             let is_spilled = with.steps.of_jobs()[2].restarts > 0;
             cost += late - slower * if is_spilled { 1.0 } else { 2.0 };
             out.push(change.place);
@@ -296,8 +302,9 @@ fn cost_of_whole_runs(
     (cost, failures, pairs)
 }
 
-/// Months of one job drawn from the table of losses against the same months, every failure run whole.
-/// The table has runs with up to `most_out` nodes out. Returns failures with another node out.
+/// Compares months of one job drawn from the table of losses with the same months with every
+/// failure run in full. The table has runs with up to `most_out` nodes out. Returns the number of
+/// failures with another node out.
 fn agree(
     fabric: &str,
     samples: u32,
@@ -339,7 +346,7 @@ fn agree(
     pairs
 }
 
-/// Two racks, so that a group that moves takes other ways than before.
+/// Two racks, so that a moved group uses other paths than before.
 const SMALL: &str = "
 kind: fabric
 version: 2
@@ -349,7 +356,7 @@ dcn: {fat_tree: {nodes_per_tor: 4}}
 jobs: [{name: job, gpus: 16, tp: 8, step: {training: {model: llama-3.1-8b, dp: 2, tokens: 8192}}}]
 ";
 
-/// On [`SMALL`], with `more` besides.
+/// Returns the errors of a scenario on [`SMALL`] with the additional text `more`.
 fn mistakes(more: &str) -> Vec<String> {
     let read = &mut |name: &str| match name {
         "f.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: SMALL.as_bytes().to_vec() }),
@@ -424,7 +431,7 @@ fn bill_adds_up_and_names_the_most_valuable_change() {
     ] {
         assert!(changes.contains(&wanted), "{wanted:?}: {changes:?}");
     }
-    // A node of four is idle nearly all the time.
+    // One node of four is nearly always idle.
     assert_eq!(result.saves_most, Some(Change::OneSpareFewer));
     let saved = result.alternatives.iter().map(|one| one.saves_gpu_hours);
     assert!(saved.rev().is_sorted(), "{:?}", result.alternatives);

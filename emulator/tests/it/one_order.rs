@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The modules of the emulator stand in one order: none uses another that uses it, directly or by way of others.
+//! Dependencies between modules of the emulator contain no cycle, directly or indirectly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

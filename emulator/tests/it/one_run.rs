@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One loop for rings, circuits and flows: what is beside each other is conserved, does not depend on threads, beats
-//! no bound, and each fault is attributed what a comparison of two runs shows.
+//! One loop for rings, circuits and flows. Concurrent workloads conserve packets, do not depend on
+//! the number of threads and respect lower bounds, and each fault is attributed the differences
+//! between two runs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +15,7 @@ use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
 use rand::RngExt;
 
-/// Eight leaves of two nodes; what leaves send to each other is small.
+/// Eight leaves of two nodes, with little traffic between leaves.
 const POD: &str = "
 kind: fabric
 version: 2
@@ -76,7 +77,7 @@ fn require_conserved(outcome: &Outcome) {
     assert_eq!(packets.sent, arrived, "{}: {packets:?}", outcome.head.scenario);
 }
 
-/// A scenario that mixes rings, circuits and flows, with faults of all three.
+/// Draws a scenario that mixes rings, circuits and flows, with faults of all three.
 fn random(seed: u64) -> String {
     let mut draws = Seed(seed).stream("mixture", 0);
     let mut below = |count: u64| draws.random_range(0..count);
@@ -136,7 +137,8 @@ fn require_bounds(outcome: &Outcome) {
     }
 }
 
-/// What each fault is said to have affected is what differs from the run without faults, run on its own.
+/// Checks that the effects attributed to faults are the differences from a separate run without
+/// faults.
 fn require_attribution(scenario: &Scenario, outcome: &Outcome) {
     let calm = Scenario { faults: Vec::new(), ..scenario.clone() };
     let calm = emulate(&calm, 1, &mut ()).unwrap();
@@ -165,8 +167,8 @@ fn require_attribution(scenario: &Scenario, outcome: &Outcome) {
     }
 }
 
-/// Everything ends, but for hosts that are broken for good and for what a control plane that is gone for good leaves as
-/// it is; what does not end is named.
+/// Checks that everything ends, except work that waits for permanently failed hosts or a
+/// permanently failed control plane, and that unfinished work is named.
 fn require_ends(outcome: &Outcome) {
     let for_good = |part: &str| {
         let is_it = |fault: &&lightloom_emulator::outcome::FaultResult| {
@@ -175,7 +177,7 @@ fn require_ends(outcome: &Outcome) {
         outcome.faults.iter().filter(is_it).any(|fault| fault.at.is_some())
     };
     let is_dead = |host: &str| host.starts_with("n13/") && for_good("n13");
-    // A collective waits for messages that a broken host will never send.
+    // A collective waits for messages that a failed host will never send.
     let is_given_up = |one: &Waiting| matches!(one.waits_for, WaitsFor::GivenUp { .. });
     let waits_for_dead = for_good("n13") && outcome.waiting.iter().any(is_given_up);
     let open = outcome.flow_records.iter().filter(|flow| flow.end.is_none() && !flow.cancelled);
@@ -194,7 +196,7 @@ fn require_ends(outcome: &Outcome) {
     );
 }
 
-/// How many random scenarios are run; `LIGHTLOOM_MIXTURES=1000` runs a thousand.
+/// Returns the number of random scenarios; `LIGHTLOOM_MIXTURES=1000` runs a thousand.
 fn mixtures() -> u64 {
     std::env::var("LIGHTLOOM_MIXTURES").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
 }
@@ -233,7 +235,8 @@ fn rings_flows_and_circuit_changes_run_together_with_faults() {
     require_conserved(&outcome);
 }
 
-/// Packets of every workload counted as those of the phase beside it: 2.6 GiB "sent twice" of 214 MiB.
+/// Regression: packets of every workload counted for the concurrent phase: 2.6 GiB "sent twice" of
+/// 214 MiB.
 #[test]
 fn phase_counts_only_its_own_packets() {
     let phases = |more: &str| {
@@ -255,7 +258,7 @@ fn phase_counts_only_its_own_packets() {
     assert!(alone.iter().all(is_less), "{alone:?}");
 }
 
-/// Phases took timeouts of 1,000 s with them, so that what other workloads lost beside them was never sent again.
+/// Regression: phases set timeouts of 1,000 s, so that losses of other workloads were never resent.
 #[test]
 fn flows_resend_losses_while_phases_run() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios/all-at-once.yaml");
@@ -268,7 +271,7 @@ fn flows_resend_losses_while_phases_run() {
     require_conserved(&outcome);
 }
 
-/// Nothing but a repair brings back what the interface of a leaf has lost in a phase.
+/// Only a repair restores data that the interface of a leaf lost in a phase.
 #[test]
 fn phase_losses_on_a_dark_leaf_are_resent_after_repair() {
     let calm = "name: x\non: {fabric: pod.yaml}\nphases: {}\n";
@@ -288,7 +291,7 @@ fn phase_losses_on_a_dark_leaf_are_resent_after_repair() {
     }
 }
 
-/// A flow that never ends is named, with the time since when nothing of it has arrived.
+/// A flow that never ends is named, with the time of its last progress.
 #[test]
 fn stalled_flow_is_named_with_its_wait_and_start() {
     let run = |more: &str| {
@@ -300,7 +303,7 @@ fn stalled_flow_is_named_with_its_wait_and_start() {
     };
     let gone = "faults: [{part: control, at: 1us}, {part: h1, at: 40us}]\ntime_limit: 5ms\n";
     let outcome = run(gone);
-    // What h1 sends to h3 and what h3 sends to h1; the others end.
+    // The flows from h1 to h3 and from h3 to h1 remain; the others end.
     let named: Vec<&str> = outcome.waiting.iter().map(|one| one.what.as_str()).collect();
     assert_eq!(named, ["`a`, flow h1 to h3", "`a`, flow h3 to h1"]);
     for waiting in &outcome.waiting {
@@ -315,7 +318,8 @@ fn stalled_flow_is_named_with_its_wait_and_start() {
                  faults: [{part: h2, at: 10us, effect: {pause_storm: 0}}]\ntime_limit: 5ms\n";
     let outcome = run(storm);
     assert!(!outcome.waiting.is_empty() && outcome.stop.is_some());
-    // The port to h2 is paused from 10 us until the end, and what waits behind it pauses others.
+    // The port to h2 is paused from 10 us until the end, and packets that wait behind it pause
+    // others.
     let from = lightloom_units::SimTime(10_000_000);
     assert!(outcome.queues.paused_max >= outcome.head.simulated.since(from));
     assert!(outcome.queues.paused > outcome.queues.paused_max, "{:?}", outcome.queues);
@@ -349,7 +353,7 @@ expect: [completes within 20ms]
         let end = |name: &str| of(name).into_iter().map(|(_, end)| end).max().unwrap();
         let late = of("late")[0].0;
         let before = end("tensor").max(end("early")) + Picoseconds::from_micros(5);
-        // News of an end travels for one link.
+        // The end is reported after one link delay.
         assert!(late >= before && late.since(before) <= Picoseconds::from_micros(2), "{late}");
         let phase = outcome.phases[0].start;
         let before = end("late").max(end("gradients"));
@@ -366,7 +370,7 @@ expect: [completes within 20ms]
     assert!(mistakes.iter().any(|one| one.message.contains("both a collective and traffic")));
 }
 
-/// A scenario as it is read at a path.
+/// Reads a scenario at a path.
 fn at_home(path: &str, bytes: &[u8]) -> Scenario {
     let folder = Path::new(path).parent().unwrap();
     let read = &mut |name: &str| {
@@ -382,8 +386,8 @@ fn shipped(name: &str) -> Outcome {
     emulate(&at_home(&path, &std::fs::read(&path).unwrap()), 1, &mut ()).unwrap()
 }
 
-/// Those that take long, those over a span, and those that need the daemon, are run by others (the last by the tests of
-/// `twin`).
+/// Scenarios that take long, cover a span, or need the daemon, and are run by other tests (the last
+/// by those of `twin`).
 const ELSEWHERE: [&str; 9] = [
     "first-bill.yaml",
     "all-rings.yaml",
@@ -440,7 +444,7 @@ fn run_continues_to_a_repair_when_every_group_is_lost() {
 
 #[test]
 fn run_may_end_before_a_fault_is_replanned() {
-    // Detected while the last collective runs; the plan for it would be there a second later.
+    // Detected during the last collective; its plan would be ready a second later.
     let text = RINGS.replace("planning_delay: 10us", "planning_delay: 1s");
     let faults = "faults: [{part: n15, at: 1us}]\ntime_limit: 500us\n";
     let outcome = emulate(&loaded(&format!("{text}{faults}")), 1, &mut ()).unwrap();
@@ -458,8 +462,9 @@ fn simultaneous_faults_are_each_restored_when_their_group_resumes() {
     }
 }
 
-/// Of two nodes that die at once, with a spare for one of them: the group of one goes on after its plan, that of the other
-/// after the repair. No group is later than its fault is restored, but for the collective that begins again.
+/// Two nodes fail at the same instant, with a spare for one of them. The group of one continues
+/// after its plan, that of the other after the repair. Apart from the restarted collective, no
+/// group is later than the restoration of its fault.
 #[test]
 fn simultaneous_fault_of_a_lost_group_is_restored_by_the_repair() {
     let fabric = include_str!("../../../topologies/ring-64.yaml");
@@ -520,7 +525,8 @@ fn rejects_keys_without_effect_and_suggests_others() {
     let torus = "name: x\non: {torus: {sides: [4]}}\nswitches: {queue: 64KiB}\n";
     let (_, mistakes) = load(&format!("{torus}{send}"));
     assert!(mistakes.iter().any(|one| one.message.contains("crosses a switch")), "{mistakes:?}");
-    // Where some data does not pause, the queue bounds that; without `mark_from` it says what is marked.
+    // If some data does not pause, `queue` bounds it; without `mark_from`, `queue` determines the
+    // marking.
     for switches in [
         "switches: {queue: 64KiB, mark_from: 8KiB, pause: {priorities: [3], above: 8KiB}}\n",
         "switches: {queue: 64KiB, pause: {priorities: [0], above: 8KiB}}\n",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phase sequences on reconfigurable circuits: packets against the models, and what faults do.
+//! Phase sequences on reconfigurable circuits: packets compared with the models, and the effects of
+//! faults.
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario::file::NamedFile;
@@ -69,8 +70,9 @@ fn packet_times_match_the_fluid_model_within_four_percent() {
     }
 }
 
-/// A leaf that sends to many over its loaded uplink has acknowledgements for others. Where they stand
-/// behind its data, windows of those others run dry although their own links are free.
+/// A leaf that sends to many over its loaded uplink also acknowledges data of others. If
+/// acknowledgements queue behind its data, the windows of those others run empty although their own
+/// links are idle.
 #[test]
 fn acknowledgements_queued_behind_data_slow_weight_sync() {
     let fabric = include_str!("../../../topologies/rfabric-moe.yaml");
@@ -125,7 +127,7 @@ fn scale_changes_the_time_only_by_round_trips() {
         seconds(run(&format!("scale: {scale}"), "").steps.of_phases()[0].times.packets)
     };
     let full = step(4);
-    // What a phase takes beside its bytes, round trips at its start and end, is not divided: a fifth of a per cent here.
+    // Round trips at the start and end of a phase are not scaled: a fifth of a per cent here.
     for (scale, tolerance) in [(16, 0.025), (64, 0.13)] {
         let ratio = step(scale) / full;
         assert!((ratio - 1.0).abs() < tolerance, "divided by {scale}: {ratio}");
@@ -134,7 +136,8 @@ fn scale_changes_the_time_only_by_round_trips() {
 
 const BOARD: &str = "{part: ocs0/p0..p7, phase: experts, at: 12ms}";
 
-/// Where the file says nothing, the time of the plan says when a step is late: its slack alone can be longer than 10 s.
+/// By default the planned time determines when a step is late, because its slack may be longer than
+/// 10 s.
 #[test]
 fn time_limit_includes_the_slack_of_each_step() {
     let short = load(&fabric("5ms", "1ms"), "scale: 10", "").time_limit;
@@ -153,7 +156,7 @@ fn result_does_not_depend_on_thread_count() {
 
 #[test]
 fn switching_circuits_loses_or_drains_packets_in_flight() {
-    // Without slack the changes run under traffic.
+    // Without slack, circuits change during traffic.
     let fabric = fabric("0ms", "1ms");
     let drained = emulate(&load(&fabric, "scale: 10", ""), 1, &mut ()).unwrap();
     assert_eq!(drained.head.packets.lost, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A scenario runs under the plan that it is given, and under no other.
+//! A scenario runs under the given plan and no other.
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::scenario::file::NamedFile;
@@ -24,7 +24,7 @@ fn plan_of(name: &str, broken: &[Part]) -> Plan {
     lightloom_planner::plan(&fabric, &faults, Options::default()).unwrap()
 }
 
-/// What loading a scenario on the fabric `small` under `plan` gives.
+/// Loads a scenario on the fabric `small` under `plan`.
 fn loaded(plan: &Plan, more: &str) -> (Option<Scenario>, Vec<String>) {
     let mut read = |name: &str| {
         let bytes = match name {

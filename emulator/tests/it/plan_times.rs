@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a plan says that a phase takes, against packets: drawn fabrics with one job each, which no constant was chosen on.
+//! Planned times of a phase compared with packets, on drawn fabrics with one job each that were not
+//! used to choose any constant.
 //!
-//! The phase is that of the gradients, whose flows are of 16 MiB and more, under one transport ([`TRANSPORT`]).
+//! The phase is that of the gradients, with flows of at least 16 MiB, under one transport
+//! ([`TRANSPORT`]).
 
 use lightloom_emulator::outcome::FlowRow;
 use lightloom_emulator::scenario;
@@ -13,7 +15,7 @@ use lightloom_units::seed::{Seed, Stream};
 use lightloom_units::{Picoseconds, SimTime};
 use rand::RngExt;
 
-/// A fabric, its job's model and what is broken from the start.
+/// A fabric, the model of its job, and the parts broken from the start.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) fabric: String,
@@ -22,7 +24,7 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// A scenario on its fabric.
+    /// Loads a scenario on this fabric.
     pub(crate) fn read(&self, text: &str) -> (Option<scenario::Scenario>, Vec<Diagnostic>) {
         let text_of = |name: &str| match name {
             "fabric.yaml" => Some(&self.fabric),
@@ -37,12 +39,13 @@ impl Case {
     }
 }
 
-/// Switches send each packet by the port with the least before it, and windows leave room for what waits there.
+/// Switches send each packet through the port with the shortest queue, and windows leave room for
+/// queued packets.
 const TRANSPORT: &str = "transport: {balance: adaptive, window_percent: 200}\n";
 
 const MIB: u32 = 1 << 20;
 
-/// A model of so many bytes a layer, in BF16, and next to none beside its layers.
+/// A model with this number of bytes per layer in BF16, and almost none outside its layers.
 const LAYER_BYTES: u32 = 32 * MIB;
 
 fn model(layers: u32) -> String {
@@ -78,7 +81,7 @@ fn drawn(draws: &mut Stream, number: u32) -> Case {
              link_rate: {rate}Gbps}}}}"
         )
     };
-    // A flow of a ring is one of dp parts of what a rank holds: 16, 32 or 48 MiB.
+    // A flow of a ring is one of dp parts of a rank's data: 16, 32 or 48 MiB.
     let flow = 16 * MIB * draws.random_range(1..=3_u32);
     let layers = (flow / MIB * 4 * pp * dp).div_ceil(LAYER_BYTES / MIB).next_multiple_of(pp);
     let fabric = format!(
@@ -104,8 +107,9 @@ fn drawn(draws: &mut Stream, number: u32) -> Case {
     Case { name, fabric, model: model(layers), broken }
 }
 
-/// Seconds of the gradients: in the plan, which has all stages of a pipeline exchange at once, and in packets, where stages
-/// end one after another: what the step shows of them and for how long they are under way, between which the truth lies.
+/// Returns the seconds of the gradients in the plan, where all stages of a pipeline exchange
+/// concurrently, and in packets, where stages end one after another: the time exposed in the step
+/// and the time under way, which bound the true value.
 fn times(case: &Case) -> (f64, [f64; 2]) {
     let text = format!(
         "kind: scenario\nversion: 2\nname: x\non: {{fabric: fabric.yaml}}\n{TRANSPORT}\
@@ -125,7 +129,7 @@ fn times(case: &Case) -> (f64, [f64; 2]) {
     (gradients.duration_ps.as_secs_f64(), packets.map(|time| time.as_secs_f64()))
 }
 
-/// For how long gradients were under way.
+/// Returns how long gradients were under way.
 fn under_way(flows: &[FlowRow]) -> Picoseconds {
     let mut spans: Vec<(SimTime, SimTime)> = flows
         .iter()
@@ -160,7 +164,8 @@ fn phase_time_in_packets_matches_its_plan() {
     }
     let near = ratios.iter().filter(|ratio| (0.95..=1.05).contains(*ratio)).count();
     println!("{near} of {} within 5 %", ratios.len());
-    // What the software of an H100 takes for each step of a ring is not in a plan: it counts most for flows of 16 MiB at 400 Gbit/s.
+    // The plan does not include the software time of an H100 for each step of a ring, which matters
+    // most for flows of 16 MiB at 400 Gbit/s.
     assert!(ratios.iter().all(|ratio| (0.93..=1.05).contains(ratio)), "{ratios:?}");
     assert!(near * 100 >= ratios.len() * 95, "{near} of {}", ratios.len());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recorded and described steps beside other traffic, held against tables of the same flows and closed forms.
+//! Recorded and described steps alongside other traffic, compared with tables of the same flows and
+//! closed forms.
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::{Outcome, WorkloadResult};
@@ -7,7 +8,7 @@ use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_units::Picoseconds;
 
-/// Two ranks that send in turn, and compute between.
+/// Two ranks that send in turn and compute in between.
 const GOAL: &str = "num_ranks 2
 rank 0 {
   s: send 65536b to 1 tag 0
@@ -61,8 +62,9 @@ fn goal_text_takes_its_transfer_and_compute_time() {
     let flow = "traffic: [{name: there, run: {flows: two.csv}}]";
     let (step, flow) = (run(step, 1), run(flow, 1));
     let (step, flow) = (&step.workloads[0], &flow.workloads[0]);
-    // There, a hundred microseconds of computing, and back: each way as the same flow of a table takes alone. What follows a
-    // transfer begins when its end is known, up to one link later.
+    // A transfer there, a hundred microseconds of computing, and a transfer back, each as long as
+    // the same flow of a table alone. A task after a transfer begins when the end is reported, up
+    // to one link later.
     let exact = took(flow) * 2 + Picoseconds::from_micros(100);
     let most = exact + Picoseconds::from_micros(4);
     assert!((exact..=most).contains(&took(step)), "{} {exact}", took(step));
@@ -100,13 +102,13 @@ fn recorded_steps_with_other_traffic_match_on_all_thread_counts() {
     assert!(one.stop.is_none() && one.expectations.iter().all(|sentence| sentence.passed));
     assert!(one.workloads.iter().all(|each| each.lower_bound <= took(each)), "{:?}", one.workloads);
     assert_eq!(one.workloads.iter().filter(|each| each.name == "step").count(), 3);
-    // What waits for a step begins after its last repetition.
+    // A workload that waits for a step begins after its last repetition.
     let end = |name: &str| {
         one.workloads.iter().filter(|each| each.name == name).filter_map(|each| each.end).max()
     };
     let group = one.workloads.iter().find(|each| each.name == "group").unwrap();
     assert!(Some(group.start) >= end("step"));
-    // Attribution: what ended otherwise than without faults, and only that.
+    // Exactly the workloads that end at another time than without faults are attributed.
     let moved =
         one.workloads.iter().any(|each| each.name == "step" && each.end != each.end_without_faults);
     let named = one

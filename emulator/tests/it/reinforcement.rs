@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of reinforcement learning, packet by packet: against their closed form, the plan's bytes, and themselves without the
-//! fault.
+//! Steps of reinforcement learning, packet by packet: compared with their closed form, the planned
+//! bytes, and the same step without the fault.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use lightloom_training::reinforcement::PoolStep;
 use lightloom_training::step_graph::TaskPurpose;
 use lightloom_units::id::NodeId;
 
-/// 32 GPUs that train and 64 that generate, in groups of 8 with a spare node each, below leaves of four nodes.
+/// 32 GPUs that train and 64 that generate, in groups of 8 with a spare node each, below leaves of
+/// four nodes.
 fn fabric(rl: &str) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 36, gpus_per_node: 4, k: 2, spare_per_ring: 1}}}}\n\
@@ -24,7 +25,7 @@ fn fabric(rl: &str) -> String {
     )
 }
 
-/// The same below leaves that optical switches join.
+/// The same fabric with leaves joined by optical switches.
 fn optical(rl: &str) -> String {
     fabric(rl).replace(
         "dcn: {leaf_spine: {nodes_per_leaf: 4}}",
@@ -50,7 +51,7 @@ fn seconds(step: &JobStep) -> f64 {
     step.took().unwrap().as_secs_f64()
 }
 
-/// What the step of a scenario does, and where it was planned.
+/// Returns the start and the training step of a scenario.
 fn planned(fabric: &str, text: &str) -> (RunStart, TrainStep) {
     let (loaded, mistakes) = load(fabric, text);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
@@ -62,14 +63,14 @@ fn planned(fabric: &str, text: &str) -> (RunStart, TrainStep) {
     (start, step)
 }
 
-/// Where the plan has a rank of the job.
+/// Returns the planned node of a rank of the job.
 fn node_of(start: &RunStart, rank: u32) -> NodeId {
     let (plan, _) = start.plan.as_ref().unwrap();
     let mut own = plan.ranks.iter().filter(|one| one.job == Some(0));
     own.find(|one| one.dp * 8 + one.tp == rank).unwrap().gpu.node
 }
 
-/// The replica that generates longest.
+/// Returns the replica that generates longest.
 fn slowest(pool: &PoolStep) -> usize {
     let seconds = |at: &usize| pool.chunks[*at].iter().map(|one| one.seconds).sum::<f64>();
     (0..pool.chunks.len()).max_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap()
@@ -112,7 +113,7 @@ fn samples_arrive_completely_and_weights_follow_the_plan() {
         let (mut sent, mut samples) = (BTreeMap::<_, u64>::new(), 0);
         for (task, purpose) in tasks.graph.tasks().iter().zip(&tasks.purposes) {
             let TaskWork::Transfer { from, to, bytes } = task.work else { continue };
-            // What stays on a ring crosses no leaf.
+            // Traffic on one ring crosses no leaf.
             if from / 8 == to / 8 {
                 continue;
             }
@@ -149,7 +150,8 @@ fn samples_arrive_completely_and_weights_follow_the_plan() {
     }
 }
 
-/// Broadcasting weights asks for other circuits than samples: they change before the gradients, which wait for generation then.
+/// Broadcasting weights needs other circuits than samples. They change before the gradients, which
+/// then wait for generation.
 #[test]
 fn step_requests_circuits_for_its_weights_and_waits() {
     let slack = "slack: {weight_sync: 10ms, gradients: 10ms, train: 10ms}";
@@ -162,7 +164,8 @@ fn step_requests_circuits_for_its_weights_and_waits() {
     assert!(why.exposed.dp.0 > 0 && why.generation.0 > 0, "{why:?}");
 }
 
-/// Groups along the line send less between leaves here than groups placed by leaf: both verbs take them.
+/// Groups along the line send less between leaves here than groups placed by leaf, and both
+/// commands choose them.
 #[test]
 fn run_uses_the_same_plan_as_the_plan_command() {
     let rl = "weight_sync: {method: broadcast, delta_share: 0.05}, migrated_share: 0.02, slack: {weight_sync: 10ms, train: 10ms}";
@@ -178,7 +181,8 @@ fn run_uses_the_same_plan_as_the_plan_command() {
     }
 }
 
-/// A replica that dies has handed on what had ended: it makes the chunk under way again, after a pass over its caches.
+/// A failed replica has already passed on its finished chunks. It repeats the current chunk after a
+/// pass over its caches.
 #[test]
 fn node_fault_during_generation_costs_its_replica_one_chunk() {
     let fabric = fabric("weight_sync: {method: shards, delta_share: 0.01}");
@@ -186,7 +190,7 @@ fn node_fault_during_generation_costs_its_replica_one_chunk() {
     let (start, step) = planned(&fabric, &scenario(train, ""));
     let pool = step.pool.as_ref().unwrap();
     let replica = slowest(pool);
-    // A node of it, and the middle of its second chunk.
+    // A node of the replica, and the middle of its second chunk.
     let [first, second] = [0, 1].map(|at| &pool.chunks[replica][at]);
     let at = first.seconds + second.seconds / 2.0;
     let rank = 32 + 16 * replica as u32;
@@ -205,7 +209,8 @@ fn node_fault_during_generation_costs_its_replica_one_chunk() {
     assert!((why.fault.as_secs_f64() - outage).abs() < 1e-3, "{why:?}");
 }
 
-/// A node that sends or receives weights dies: what never arrived is sent again once the plan has another node.
+/// A node that sends or receives weights fails: data that never arrived is resent once the plan has
+/// another node.
 #[test]
 fn resends_abandoned_weights() {
     let fabric = fabric("weight_sync: {method: shards, delta_share: 0.05}");
@@ -226,7 +231,7 @@ fn resends_abandoned_weights() {
 #[test]
 fn trainer_node_fault_costs_micro_batches_and_no_generation() {
     let fabric = fabric("weight_sync: {method: shards, delta_share: 0.01}");
-    // Generation is short: training is what the step waits for.
+    // Generation is short, so the step waits for training.
     let train = "rollout: {prompt: 1000, longest: 24, sigma: 0, forward_passes: 2}";
     let faults = "faults: [{part: n1, at: 300ms}]";
     let outcome = run(&fabric, &scenario(train, faults));

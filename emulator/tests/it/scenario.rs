@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a scenario promises: faults are healed, the groups beside them feel nothing, and one seed
+//! Guarantees of scenarios: faults are recovered from, other groups are unaffected, and one seed
 //! gives one result.
 
 use crate::fabric;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports over time: what is seen adds up to what the result says, and looking changes nothing.
+//! Ports over time: samples add up to the result, and sampling changes nothing.
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::run::{IslandReuse, Looks, Series, SeriesRow};
@@ -42,7 +42,8 @@ fn sums(rows: &[SeriesRow], links: usize) -> Vec<Totals> {
     sums
 }
 
-/// What flows did between looks adds up to what the result says of them, and only copies of packets exceed its window.
+/// Checks that the activity of flows between samples adds up to the result, and that only copies of
+/// packets exceed the window.
 fn require_flows(series: &Series, outcome: &Outcome) {
     let flows = &outcome.flow_records;
     let mut delivered = vec![0; flows.len()];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! N + 1 rings, packet by packet: light passes a node without ranks, and one death moves two modules.
+//! N + 1 rings, packet by packet: light passes a node without ranks, and one failure moves two
+//! modules.
 
 use crate::fabric;
 use fabric::FABRIC;
@@ -40,7 +41,7 @@ fn node_fault_moves_two_modules_and_the_job_continues() {
         let [fault] = outcome.faults.as_slice() else { panic!("one fault") };
         assert!(outcome.stop.is_none() && !outcome.never_ended, "n{node}: {:?}", outcome.waiting);
         assert!(outcome.groups.iter().all(|group| group.end.is_some() && !group.lost), "n{node}");
-        // Its own GPUs are out of service, and no other.
+        // Only its own GPUs are out of service.
         assert_eq!(fault.gpus_lost, 4, "n{node}");
         // Four rings of five nodes: the other four nodes are idle.
         match fault.groups_affected.as_slice() {
@@ -70,8 +71,9 @@ fn passing_a_node_adds_only_its_link_delay() {
         outcome.workloads.iter().map(|one| one.end.unwrap().since(one.start).0).max().unwrap()
     };
     let (plain, spare) = (took(FABRIC), took(&spare()));
-    // A node that passes light on is four links more. In one way round a ring every part of the data crosses each link once or
-    // twice; a full packet of 4 KiB takes 10.24 ns at 3.2 Tb/s, a link 100 ns inside a node and 200 ns between nodes.
+    // A node that passes light on adds four links. In one direction around a ring, every part of
+    // the data crosses each link once or twice; a full packet of 4 KiB takes 10.24 ns at 3.2 Tb/s,
+    // a link 100 ns inside a node and 200 ns between nodes.
     let (least, most) = (4 * (100_000 + 160), 2 * 4 * (200_000 + 10_240));
     assert!((plain + least..=plain + most).contains(&spare), "{plain} {spare}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a scenario of traffic promises: every network carries it, faults move what they hit and nothing
-//! else, circles of pauses are named, and mistakes are shown with their place.
+//! Guarantees of traffic scenarios: every network carries traffic, faults only affect the flows
+//! they hit, cycles of pauses are named, and errors have a location.
 
 use std::path::{Path, PathBuf};
 
@@ -123,7 +123,7 @@ control: {reroute_delay: 5us}
 
 #[test]
 fn pause_cycle_is_named_and_ends_the_run() {
-    // Everybody sends two switches on, one way around: each port waits for the next.
+    // Every host sends two switches further in one direction, so each port waits for the next.
     let names = |kind: &str| (0..5).map(|i| format!("{kind}{i}")).collect::<Vec<_>>().join(", ");
     let mut cables = String::new();
     for i in 0..5 {
@@ -218,7 +218,7 @@ fn failed_host_ends_its_flows_and_leaves_none_waiting() {
 
 #[test]
 fn pause_storm_spreads_only_within_its_lossless_priority() {
-    // h0 pauses; its leaf fills and pauses its uplinks, and so stops flows to h1 from other leaves.
+    // h0 pauses; its leaf fills and pauses its uplinks, which stops flows to h1 from other leaves.
     let text = |priority: u8| {
         format!(
             "
@@ -244,7 +244,8 @@ expect: [no drops on priority 3, no deadlock]
     assert!(late(&shared, 1) > 150.0, "the victim waits too: {}", late(&shared, 1));
     let apart = run(&text(4));
     assert!(apart.passed());
-    // Of the other priority the victim has the uplink for itself meanwhile: it is earlier, if anything.
+    // With another priority the victim has the uplink to itself meanwhile, so it ends earlier if
+    // anything.
     let victim = &apart.workloads[1];
     assert!(victim.end <= victim.end_without_faults, "{victim:?}");
 }
@@ -284,7 +285,8 @@ traffic: [{{name: experts, run: circuit_exchange, bytes: 4128768B, repeat: 2}}]
         ));
         let [first, second] = outcome.workloads.as_slice() else { panic!("two rounds") };
         let (micros, packet) = (Picoseconds::from_micros, Bytes(4_096));
-        // Half of 1,024 packets a step over 400 Gb/s, 1 µs of fibre; news of a step's end travel 1 µs.
+        // Half of 1,024 packets per step over 400 Gb/s and 1 µs of fibre; the end of a step is
+        // reported after 1 µs.
         let once = BitsPerSecond::from_gbps(400).time_for(packet) * 512 + micros(1);
         let dark = (micros(70) + micros(1)) * (steps - 1);
         let closed = once * steps + dark;
@@ -294,7 +296,7 @@ traffic: [{{name: experts, run: circuit_exchange, bytes: 4128768B, repeat: 2}}]
         assert!((1.0..1.02).contains(&over), "{steps} steps: {took} for {closed}");
         assert!(took >= first.ideal);
         if steps > 1 {
-            // The next round begins by going back to the first fibre.
+            // The next round begins by returning to the first fibre.
             let again = second.end.unwrap().since(second.start);
             let back = again.as_secs_f64() - took.as_secs_f64();
             assert!((back * 1e6 - 70.0).abs() < 1.0, "{back}");
@@ -318,7 +320,7 @@ traffic:
     assert_eq!(ends[..3], [10, 20, 30].map(|us| SimTime(us * 1_000_000)));
     // The second flow begins 5 us after the table does: a packet over two links.
     assert_eq!(ends[3], SimTime(35_000_000 + 2 * (81_920 + 1_000_000)));
-    // Known one link delay later, then 2 us, then 1 us.
+    // Reported one link delay later, then 2 us, then 1 us.
     assert_eq!(ends[4], ends[3] + Picoseconds::from_micros(1 + 2 + 1));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs that train: their steps against the closed form, a row for each dimension of the mapping, and against
-//! themselves without the fault.
+//! Training jobs: their steps compared with the closed form, with a row for each dimension of the
+//! mapping, and with the same steps without the fault.
 
 use crate::fabric::{load, run, sum};
 use lightloom_emulator::outcome::{JobStep, Outcome};
@@ -10,7 +10,7 @@ use lightloom_emulator::scenario::{self, On, TrainStep};
 use lightloom_emulator::training::packets::{self, Prove};
 use lightloom_engine::capture::Watch;
 
-/// A job of `gpus` GPUs under one ToR, so that no two flows meet but at an interface.
+/// A job of `gpus` GPUs below one top-of-rack switch, so that flows only meet at interfaces.
 fn one_tor(gpus: u32, tp: u32, training: &str) -> String {
     let nodes = gpus.div_ceil(4).max(8);
     format!(
@@ -36,7 +36,7 @@ fn seconds(step: &JobStep) -> f64 {
     step.took().unwrap().as_secs_f64()
 }
 
-/// One row a dimension, and mixes: GPUs, TP, the rest of the mapping.
+/// One row per dimension, and mixes: GPUs, TP, the rest of the mapping.
 const MAPPINGS: [(&str, u32, u32, &str); 9] = [
     ("tp", 8, 8, "{model: llama-3.1-8b, tokens: 8192}"),
     ("tp 16", 16, 16, "{model: llama-3.1-8b, tokens: 8192, micro_batches: 2}"),
@@ -100,7 +100,7 @@ fn excerpt_step_matches_the_job_on_its_fabric() {
     }
 }
 
-/// Two jobs on rings of two nodes, two nodes to spare, under one ToR.
+/// Two jobs on rings of two nodes and two spare nodes, below one top-of-rack switch.
 const TWO_JOBS: &str = "
 kind: fabric
 version: 2
@@ -146,7 +146,7 @@ fn node_fault_costs_the_lost_work_and_the_replacement() {
     let more = millis(with[1].took().unwrap()) - millis(without[1].took().unwrap());
     assert!((more - lost - fault).abs() < 0.5, "{more} ms more for {lost} and {fault}");
     assert_eq!(with[1].restarts, 1);
-    // Under one ToR the new place is as good as the old one.
+    // Below one top-of-rack switch the new place is as good as the old one.
     let next = millis(with[2].took().unwrap()) / millis(without[2].took().unwrap());
     assert!((next - 1.0).abs() < 0.01, "{next}");
     assert_eq!(steps(&outcome, "other"), steps(&calm, "other"), "shares nothing with it");
@@ -175,7 +175,7 @@ fn restart_reads_the_checkpoint_and_repeats_later_steps() {
 
 #[test]
 fn rings_simulated_separately_take_the_time_they_take_in_place() {
-    // A fault that changes nothing has the rings that it is on run packet by packet.
+    // A fault without effect makes the rings with the broken part run packet by packet.
     let fault = "faults: [{part: n1/b0, effect: {rate: 3.2Tbps}, at: 1us}]";
     let outcome = both("{job: first, steps: 1}", fault);
     for step in outcome.steps.of_jobs() {
@@ -183,7 +183,7 @@ fn rings_simulated_separately_take_the_time_they_take_in_place() {
     }
     let calm = both("{job: first, steps: 1}", "");
     assert!(outcome.exchanges_reused < calm.exchanges_reused, "some ran in place");
-    // Light that passes a spare node is run alone with it.
+    // A ring whose light passes a spare node is run separately with that node.
     let spare = TWO_JOBS.replace(
         "nodes: 16, gpus_per_node: 4, k: 2",
         "nodes: 24, gpus_per_node: 4, k: 2, spare_per_ring: 1",
@@ -199,7 +199,7 @@ fn rings_simulated_separately_take_the_time_they_take_in_place() {
 #[test]
 fn interface_outage_delays_its_step_without_restart() {
     let calm = both("{job: first, steps: 1}", "");
-    // In the middle of the exchange of gradients, for less than anybody takes to plan around it.
+    // In the middle of the exchange of gradients, too briefly for a new plan.
     let at = millis(steps(&calm, "first")[0].took().unwrap()) - 10.0;
     let fault = format!("faults: [{{part: n1/nic2, at: {at:.0}ms, lasts: 3ms}}]");
     let outcome = both("{job: first, steps: 2}", &fault);
@@ -231,7 +231,7 @@ fn reports_missing_parts_of_a_training_job() {
     }
 }
 
-/// Circuits follow the phases of the step; two nodes to spare.
+/// Circuits follow the phases of the step; two spare nodes.
 const CIRCUITS: &str = include_str!("../../../topologies/job-64-circuits.yaml");
 
 fn shown(step: &JobStep) -> String {
@@ -244,7 +244,8 @@ fn step_requests_phase_circuits_and_waits_for_them() {
     for step in steps(&calm, "pretrain") {
         println!("{}", shown(step));
         assert_eq!(sum(step), step.took().unwrap().0);
-        // The change to the micro-batches is hidden behind the first pass, that to the gradients is not.
+        // The change to the micro-batches is hidden by the first pass; the change to the gradients
+        // is not.
         let waited = millis(step.why.unwrap().transition);
         assert!((waited - 1.1).abs() < 0.01, "control and switching take 1.1 ms: {waited}");
         let off = seconds(step) / step.closed_form.as_secs_f64() - 1.0;
@@ -299,8 +300,9 @@ fn shipped(name: &str, sharing: IslandReuse) -> Outcome {
     lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ()).unwrap().outcome
 }
 
-/// A node dies, groups begin again, an optical switch dies, circuits change: exchanges that share no link take the time
-/// of an equal one, what a fault touches is run by itself, and nothing comes out otherwise.
+/// A node fails, groups restart, an optical switch fails and circuits change. Exchanges that share
+/// no link reuse the time of an identical one, those that a fault affects are simulated, and the
+/// result is the same.
 #[test]
 fn reusing_island_times_does_not_change_steps() {
     for (name, simulated_most) in [("job-step.yaml", 10), ("job-circuits.yaml", 50)] {
@@ -314,7 +316,7 @@ fn reusing_island_times_does_not_change_steps() {
     }
 }
 
-/// The second replica waits for the first, whose node died, long before the optical switch does.
+/// The second replica waits for the first, whose node failed, long before the optical switch fails.
 #[test]
 fn group_waiting_for_a_failed_node_is_affected_by_it() {
     let outcome = shipped("job-circuits.yaml", IslandReuse::Reuse);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The training step packet by packet: reuse is exact, one rail stands for all, and the analytic step agrees.
+//! The training step packet by packet: reuse is exact, one rail represents all, and the analytic
+//! step agrees.
 use lightloom_emulator::run::RunError;
 use lightloom_emulator::training::packets::{self, PacketStep, Proof, Prove};
 use lightloom_emulator::training::replay::{ReuseError, RingReuse, TaskTimes, replay};
@@ -18,7 +19,7 @@ use proptest::prelude::*;
 
 const RING_DELAY_NS: u64 = 200;
 const RAIL_DELAY_NS: u64 = 1_000;
-/// Data in a packet over the packet: what is left of a rate for data.
+/// Share of a packet that is data.
 const PAYLOAD: f64 = 4_032.0 / 4_096.0;
 
 fn links() -> [Cable; 2] {
@@ -26,7 +27,7 @@ fn links() -> [Cable; 2] {
         rate: BitsPerSecond::from_gbps(gbps),
         delay: Picoseconds::from_nanos(ns),
     };
-    // A GPU sends 800 GB/s into its ring, half each way, and 50 GB/s into its rail.
+    // A GPU sends 800 GB/s into its ring, half in each direction, and 50 GB/s into its rail.
     [link(3_200, RING_DELAY_NS), link(400, RAIL_DELAY_NS)]
 }
 
@@ -41,7 +42,8 @@ fn network() -> Network {
     }
 }
 
-/// Constants without anything that packets do not show: nothing hidden, no stragglers, wires at full rate.
+/// Returns constants without effects that packets do not model: nothing overlapped, no stragglers,
+/// wires at full rate.
 fn bare() -> Calibration {
     let mut calibration = cards::accelerator("h100").unwrap().calibration();
     calibration.software.sharding = ZeroStage::Replicated;
@@ -178,12 +180,12 @@ fn shared_ring_is_not_reused() {
     let shared = replay(&graph, &machine, RingReuse::Never, &mut ()).unwrap();
     let alone = TaskGraph::new(vec![task("one")]).unwrap();
     let alone = replay(&alone, &machine, RingReuse::Never, &mut ()).unwrap();
-    // Together they move twice the bytes over the same cables, and fill each other's pauses.
+    // Together they move twice the bytes over the same cables and fill each other's pauses.
     let ratio = shared.end.0 as f64 / alone.end.0 as f64;
     assert!((1.5..=2.0).contains(&ratio), "{ratio}");
 }
 
-/// Both modes of one job, as the command line runs them.
+/// Runs a job in both modes, as on the command line.
 fn both(
     model: &str,
     arch: &str,
@@ -260,7 +262,7 @@ fn transfers_between_virtual_stages_match_the_formula() {
     }
 }
 
-/// Both modes of two layers whose contexts are exchanged so.
+/// Runs two layers with this context exchange in both modes.
 fn contexts(exchange: ContextExchange, arch: &str, tensor: u32, tokens: u64) -> PacketStep {
     let mut model = cards::model("llama-3.1-8b").unwrap();
     model.layers = 2;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recorded steps: what was run is read back and takes as long, waiting is not work, and mistakes have a place.
+//! Recorded steps: a recorded run is read back and takes the same time, waiting is not work, and
+//! errors have a location.
 use lightloom_emulator::training::packets::{self, ExcerptRun, Prove};
 use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_training::architecture::architecture;
@@ -17,7 +18,7 @@ use lightloom_training::step_graph::{SimulatedRails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use proptest::prelude::*;
 
-/// A small step with TP, PP and DP, packet by packet.
+/// Runs a small step with TP, PP and DP, packet by packet.
 fn ran() -> ExcerptRun {
     let mut model = cards::model("llama-3.1-8b").unwrap();
     model.layers = 4;
@@ -48,15 +49,16 @@ fn exported_run_replays_in_the_same_time() {
     assert_eq!(recorded.graph.tasks().len(), ran.graph.tasks().len());
     let before = ran.spans.iter().map(|span| span.1).max().unwrap();
     assert_eq!(recorded.recorded, before.since(SimTime::START));
-    // Every time as recorded: only the news of an end, one cable long, is not in the trace.
+    // Every time is as recorded, except for the report of an end, one cable long, which is not in
+    // the trace.
     let longest = end(&recorded).0 as f64 / before.0 as f64;
     assert!((0.99..=1.0).contains(&longest), "{longest}");
-    // Communication packet by packet again: the same instant.
+    // With communication packet by packet, the end is the same.
     let again = replay(&recorded.graph, &ran.machine, RingReuse::IdleRings, &mut ()).unwrap();
     assert_eq!(again.end, before);
 }
 
-/// Two ranks of which the second computes longer; the first waits inside its all-reduce.
+/// Two ranks; the second computes longer, and the first waits in its all-reduce.
 const STRAGGLER: &str = r#"{"traceEvents": [
   {"name": "process_name", "ph": "M", "pid": 0},
   {"name": "work", "ph": "X", "pid": 0, "tid": "gpu", "ts": 0, "dur": 100, "args": {"id": "a"}},
@@ -97,8 +99,8 @@ fn resizing_groups_scales_only_the_divided_work() {
     assert!(eight > four / 2.0, "exchange does not shrink with the group");
 }
 
-/// A step of 64 ranks that was run in packets and recorded, rescaled and run again, against the step that the same job takes on so
-/// many: seconds of both.
+/// Returns the seconds of a 64-rank step that was run in packets, recorded, rescaled and run again,
+/// and of the step that the same job takes with the other mapping.
 fn rescaled_and_run(model: &Model, mapping: Mapping, to: Mapping) -> [f64; 2] {
     let card = cards::accelerator("h100").unwrap();
     let network = architecture("khop:3").unwrap();

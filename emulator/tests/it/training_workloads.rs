@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Workloads of other tools: Chakra traces both ways, SimAI text, both run packet by packet.
+//! Workloads of other tools: Chakra traces in both directions and SimAI text, both run packet by
+//! packet.
 use lightloom_collective::CollectiveKind;
 use lightloom_emulator::training::replay::{RingReuse, replay};
 use lightloom_training::chakra::{export, import};
@@ -23,7 +24,8 @@ fn machine() -> Machine {
     }
 }
 
-/// Computing on both rings, exchange on them, transfers and gradients between them.
+/// Returns tasks with computation on both rings, exchanges on them, and transfers and gradients
+/// between them.
 fn graph(micros: u64, bytes: u64) -> TaskGraph {
     let mut tasks = Vec::new();
     let mut add = |after: &[u32], work: TaskWork| {
@@ -65,7 +67,7 @@ proptest! {
             [&graph, &back].map(|graph| replay(graph, &machine, RingReuse::IdleRings, &mut ()).unwrap());
         prop_assert_eq!(before.end, after.end);
         prop_assert_eq!(before.packet_hops, after.packet_hops);
-        // What was read is written as it was.
+        // Writing the imported trace again gives the same bytes.
         let again = export(&back, &machine);
         let again: Vec<&[u8]> = again.iter().map(Vec::as_slice).collect();
         let twice = import(&again, &machine.rings).unwrap();
@@ -78,8 +80,9 @@ proptest! {
     }
 }
 
-/// Written by Google's protobuf for Python from Chakra's schema: metadata, a computation of 50 µs with attributes and
-/// tensors, and an all-reduce of 1 MiB that waits for it, as ASTRA-sim's generator lays it out.
+/// Written by Google's protobuf for Python from Chakra's schema: metadata, a computation of 50 µs
+/// with attributes and tensors, and a dependent all-reduce of 1 MiB, as laid out by ASTRA-sim's
+/// generator.
 const FOREIGN: &str = "070a05302e302e342208031207636f6d707574651804383242040a025b5d520b0a076e756d5f6f707348076308051214616c6c5f7265647563655f346e7075735f314d4218072a0103520e0a0969735f6370755f6f70d80100520d0a09636f6d6d5f747970654800520f0a09636f6d6d5f73697a654880804052140a0c696e766f6c7665645f64696de201030a0101";
 
 fn foreign() -> Vec<u8> {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small k-hop ring over a fat-tree, for scenarios that tests run.
+//! A small k-hop ring over a fat-tree, shared by test scenarios.
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 
-/// A scenario that names this fabric as `fabric.yaml`, and no other file.
+/// Loads a scenario that names this fabric as `fabric.yaml`, and no other file.
 pub(crate) fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     let read = &mut |name: &str| match name {
         "fabric.yaml" => Ok(NamedFile { name: name.to_owned(), bytes: fabric.as_bytes().to_vec() }),
@@ -15,14 +15,14 @@ pub(crate) fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnosti
     scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 
-/// What comes of it.
+/// Runs such a scenario.
 pub(crate) fn run(fabric: &str, text: &str) -> Outcome {
     let (loaded, mistakes) = load(fabric, text);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// All causes of the time of a step.
+/// Returns the sum of all causes of a step's time.
 pub(crate) fn sum(step: &JobStep) -> u64 {
     let why = step.why.unwrap();
     let exposed = why.exposed;
@@ -32,7 +32,6 @@ pub(crate) fn sum(step: &JobStep) -> u64 {
     why.compute.0 + exchange + of_pool + waiting
 }
 
-/// The fabric file.
 pub(crate) const FABRIC: &str = "
 kind: fabric
 version: 2

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses of an earlier result: the same months again without a run, and other months that they stand in for.
+//! Losses from an earlier result: the same months without new runs, and other months that use them
+//! as an approximation.
 
 use lightloom_emulator::months::{MonthsResult, Prepared, months};
 use lightloom_emulator::scenario;
@@ -17,7 +18,7 @@ fn scenario(losses: &str, restart: &str) -> String {
     SCENARIO.replace("LOSSES", losses).replace("RESTART", restart)
 }
 
-/// The scenario, or its mistakes; `known.json` is this result.
+/// Returns the scenario or its errors; `known.json` contains `known`.
 fn read(fabric: &str, text: &str, known: &Value) -> Result<scenario::Scenario, String> {
     let read = &mut |name: &str| {
         let text = if name == "f.yaml" { fabric.to_owned() } else { known.to_string() };
@@ -50,7 +51,8 @@ fn known_losses_give_the_same_bill_without_a_run() {
     assert_eq!((&again.bill, &again.months), (&first.bill, &first.months));
     assert!(!again.losses_from.as_ref().unwrap().stand_in);
 
-    // Twice the replicas, on twice the nodes: steps are as much longer as their closed forms, and the result says so.
+    // With twice the replicas on twice the nodes, steps are scaled with their closed forms, and the
+    // result records that.
     let larger = SMALL.replace("nodes: 8", "nodes: 16").replace("gpus: 16,", "gpus: 32,");
     let larger = larger.replace("dp: 2", "dp: 4");
     let (stands_in, made) = bill(&read(&larger, &scenario(losses, SAVED), &known).unwrap());

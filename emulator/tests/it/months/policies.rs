@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What jobs do that have lost a node, under each policy; and which of that a fabric cannot do.
+//! Responses of jobs to a lost node under each policy, and policies that a fabric does not support.
 
 use lightloom_emulator::months::{Answer, Cause, Month, Policy, Prepared, month};
 use lightloom_emulator::scenario;
@@ -28,17 +28,17 @@ fn migrating_job_moves_and_repeats_only_the_current_step() {
 fn in_memory_copies_survive_one_fault_but_not_two() {
     let memory = Answer::InMemory { every: 2, load: 5 * SECOND, write: 0, copies: 2 };
     let table = table(vec![job("a", 8, Policy { answer: memory, ..CHECKPOINTS })], 16, &ONCE, 0);
-    // 25 steps and a half: one whole step since the last copy, five since the checkpoint.
+    // 25.5 steps: one whole step since the last copy, five since the checkpoint.
     let one = [node(204_000, 0, true)];
     let month_of = |drawn: &[PartChange]| month(&table, drawn, Milliseconds(1_000_000), Seed(1));
     let once = month_of(&one);
     assert_eq!(lost(&once, Cause::MemoryLoad), 8.0 * 5.0);
     assert_eq!(lost(&once, Cause::DoneAgain), 8.0 * (3.0 + 8.0));
-    // The second dies while the copy is read: four steps more, once.
+    // The second node fails while the copy is read: four more steps, once.
     let twice = month_of(&[node(204_000, 0, true), node(209_000, 1, true)]);
     assert_eq!(lost(&twice, Cause::CheckpointLoad), 8.0 * 30.0);
     assert_eq!(lost(&twice, Cause::DoneAgain), 8.0 * (3.0 + 5.0 * 8.0));
-    // Long after the first, it finds new copies.
+    // If it fails much later, it finds new copies.
     let later = month_of(&[node(204_000, 0, true), node(504_000, 1, true)]);
     assert_eq!(lost(&later, Cause::CheckpointLoad), 0.0);
     assert_eq!(lost(&later, Cause::MemoryLoad), 8.0 * 10.0);
@@ -53,14 +53,14 @@ fn elastic_job_runs_with_one_replica_fewer_until_repair() {
     let drawn = [node(200_000, 0, true), node(600_000, 0, false)];
     let month = month(&table, &drawn, Milliseconds(1_000_000), Seed(1));
     assert_eq!((month.hits, month.waits), (1, 0));
-    // The other node of the replica: until the repair, and while the replica starts with both.
+    // The other node of the replica waits until the repair, and while the replica starts with both.
     assert_eq!(lost(&month, Cause::LeftOut), 4.0 * 400.0 + 8.0 * 50.0);
     assert_eq!(lost(&month, Cause::UnderRepair), 4.0 * 400.0);
     assert_eq!(lost(&month, Cause::Reform), 8.0 * 4.0);
     assert_eq!(lost(&month, Cause::Rejoin), 16.0 * 6.0);
     assert_eq!(lost(&month, Cause::Outage), 8.0 * 2.0);
     assert_eq!(lost(&month, Cause::DoneAgain), 8.0 * 3.0);
-    // 450 s less 9 s of steps with half of the work, in seven eighths of the time.
+    // 450 s minus 9 s of steps with half of the work, in seven eighths of the time.
     let useful = 16.0 * (200.0 + 350.0 - 6.0) + 8.0 * 441.0 * 8.0 / 7.0;
     let found = month.useful as f64 / SECOND as f64;
     assert!((found - useful).abs() < 1e-6, "{found} and {useful}");
@@ -73,7 +73,7 @@ fn elastic_job_takes_a_spare_immediately_and_waits_without_replicas() {
     let drawn = [node(200_000, 0, true), node(600_000, 0, false)];
     let with_spare = month(&spare, &drawn, Milliseconds(1_000_000), Seed(1));
     assert_eq!(lost(&with_spare, Cause::LeftOut), 8.0 * 50.0);
-    // Node 4 has the seat of node 0, so that its death hits and that of node 0 does not.
+    // Node 4 has replaced node 0, so its failure hits the job and a failure of node 0 does not.
     let again = [node(200_000, 0, true), node(300_000, 0, false), node(500_000, 0, true)];
     assert_eq!(month(&spare, &again, Milliseconds(1_000_000), Seed(1)).hits, 1);
     let again = [node(200_000, 0, true), node(300_000, 0, false), node(500_000, 4, true)];
@@ -86,7 +86,7 @@ fn elastic_job_takes_a_spare_immediately_and_waits_without_replicas() {
     assert_eq!(lost(&month, Cause::CheckpointLoad), 8.0 * 30.0);
 }
 
-/// [`SMALL`] in which the job has all GPUs, and two replicas of two nodes or one of four.
+/// Returns [`SMALL`] with all GPUs in the job, as two replicas of two nodes or one of four.
 fn full(pp: u32) -> String {
     SMALL.replace("nodes: 8", "nodes: 4").replace("dp: 2", &format!("pp: {pp}"))
 }
@@ -132,7 +132,7 @@ fn rejects_policies_the_fabric_cannot_support() {
     assert_eq!(refused(SMALL, &under(MIGRATE)), "");
 }
 
-/// Three months of a job under a policy, its losses from runs.
+/// Returns three months of a job under a policy, with losses from runs.
 fn months_under(fabric: &str, restart: &str) -> Vec<Month> {
     let prepared = Prepared::of(&load(fabric, &under(restart)), &NoDaemon).unwrap().unwrap();
     let mut table = prepared.table();
@@ -152,7 +152,8 @@ fn each_policy_adds_its_own_causes_to_the_bill() {
         let months = months_under(SMALL, restart);
         assert!(sum(&months, own) > 0.0 && sum(&months, Cause::DoneAgain) > 0.0, "{restart}");
     }
-    // Without a spare, a job that can go on with a replica fewer loses less than one that waits for the repair.
+    // Without spares, a job that continues with one replica fewer loses less than one that waits
+    // for the repair.
     let (elastic, waits) = (months_under(&full(1), ELASTIC_KEYS), months_under(&full(1), SAVED));
     assert!(sum(&elastic, Cause::LeftOut) > 0.0 && sum(&elastic, Cause::Rejoin) > 0.0);
     let all = |months: &[Month]| months.iter().map(Month::lost_time).sum::<i128>() as f64;
