@@ -196,7 +196,7 @@ fn begin(
     let (audit, key) = open_audit(&config, audited, known.as_deref())?;
     if let Some(sha256) = key.filter(|_| damage.is_none() && alone) {
         let record = Record::AuditKey { sha256, wall_ms: clock.now().wall_ms };
-        // If this cannot be written now, the next start writes it.
+        // If this fails, the next start writes it.
         if journal.append([&record]).is_ok() {
             ledger.apply(&record);
         }

@@ -342,7 +342,8 @@ pub struct Controller {
     /// Until then the daemon's own transactions wait, after one that could not begin or changed
     /// nothing.
     own_not_before: Micros,
-    /// Records cannot be written, so the controller begins, finishes and undoes no transaction.
+    /// The journal accepts no records, so the controller begins, finishes and undoes no
+    /// transaction.
     only_reads: bool,
     /// Commands without a waiting transaction that may still be carried out.
     strays: Strays,
@@ -386,8 +387,8 @@ impl Controller {
         actions
     }
 
-    /// Only reads devices from now on, because records cannot be written. Open changes are left as
-    /// after a crash.
+    /// Only reads devices from now on, because the journal accepts no records. Open changes are left
+    /// as after a crash.
     pub fn only_read(&mut self, ledger: Ledger) {
         (self.ledger, self.only_reads) = (ledger, true);
         (self.drive, self.around) = (None, None);

@@ -185,7 +185,7 @@ impl Etcd {
     /// it to its election timeout.
     ///
     /// # Errors
-    /// As for all calls.
+    /// Any [`EtcdError`].
     pub fn grant(&self, seconds: u64) -> Result<(u64, Duration), EtcdError> {
         let answer = self.ask("/v3/lease/grant", &json!({"TTL": seconds.to_string()}))?;
         Ok((number(&answer["ID"])?, Duration::from_secs(number(&answer["TTL"])?)))
@@ -194,7 +194,7 @@ impl Etcd {
     /// Renews a lease, and returns whether it still existed.
     ///
     /// # Errors
-    /// As for all calls.
+    /// Any [`EtcdError`].
     pub fn keep_alive(&self, lease: u64) -> Result<bool, EtcdError> {
         let answer = self.ask("/v3/lease/keepalive", &json!({"ID": lease.to_string()}))?;
         let left = &answer["result"]["TTL"];
@@ -204,7 +204,7 @@ impl Etcd {
     /// Ends a lease and deletes the keys attached to it.
     ///
     /// # Errors
-    /// As for all calls.
+    /// Any [`EtcdError`].
     pub fn revoke(&self, lease: u64) -> Result<(), EtcdError> {
         self.ask("/v3/lease/revoke", &json!({"ID": lease.to_string()})).map(|_| ())
     }
@@ -237,7 +237,7 @@ impl Etcd {
     /// Reads one key.
     ///
     /// # Errors
-    /// As for all calls.
+    /// Any [`EtcdError`].
     pub fn get(&self, key: &str) -> Result<Option<KeyValue>, EtcdError> {
         let answer = self.ask("/v3/kv/range", &json!({"key": coded(key.as_bytes())}))?;
         Ok(key_values(&answer["kvs"])?.pop())
@@ -247,7 +247,7 @@ impl Etcd {
     /// there are more.
     ///
     /// # Errors
-    /// As for all calls.
+    /// Any [`EtcdError`].
     pub fn page(
         &self,
         from: &[u8],

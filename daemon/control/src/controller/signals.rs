@@ -79,9 +79,9 @@ pub(super) struct Signalled {
     heard_at: Micros,
     /// When it was to be read immediately; earlier requests do not count.
     wanted_at: Micros,
-    /// The whole node was given up, and this module's light is gone.
+    /// The whole node was found dead, and this module's light is gone.
     pub(super) is_found_dead: bool,
-    /// The whole node was given up, but no far end could miss this module's light.
+    /// The whole node was found dead, but no far end could miss this module's light.
     pub(super) is_silent_beside: bool,
     paid_until: Micros,
     is_read: bool,

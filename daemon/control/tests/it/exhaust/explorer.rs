@@ -108,7 +108,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     None,
-    /// Records are written and never made durable.
+    /// Records are never made durable.
     SyncsNothing,
     /// A device's answer to a command counts as a read.
     TrustsAnswers,
@@ -493,7 +493,7 @@ impl State {
         self.models.get_mut(device).expect("it is one").execute(self.epoch, op)
     }
 
-    /// Records that are written and not yet durable.
+    /// Records that are not durable yet.
     pub(crate) fn unsynced(&self) -> &[Record] {
         &self.soft
     }
