@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each kind of fault does: who feels it, who does not, and how it ends.
+//! Effects of each kind of fault: the affected and unaffected groups, and the end of the fault.
 
 use crate::fabric;
 use std::path::Path;
@@ -27,12 +27,12 @@ fn run_on(fabric: &str, text: &str) -> Outcome {
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// Forty all-reduces of every group, about 0.5 ms, with these faults.
+/// Runs forty all-reduces of every group, about 0.5 ms, with these faults.
 fn with(faults: &str) -> Outcome {
     run_on(FABRIC, &text(faults, "all_reduce: {name: tensor, bytes: 1MiB, repeat: 40}"))
 }
 
-/// Ten, about 0.12 ms: long enough to be bypassed, and many of them are run.
+/// Runs ten all-reduces, about 0.12 ms: long enough for a bypass and short enough for many runs.
 fn short_with(faults: &str) -> Outcome {
     run_on(FABRIC, &text(faults, "all_reduce: {name: tensor, bytes: 1MiB, repeat: 10}"))
 }
@@ -54,8 +54,8 @@ fn all_done(outcome: &Outcome) -> bool {
     outcome.workloads.iter().all(|collective| collective.end.is_some())
 }
 
-/// The groups that ended anything at another picosecond than without faults: found here from the
-/// collectives alone.
+/// Returns the groups that ended something at another picosecond than without faults, computed only
+/// from the collectives.
 fn moved(outcome: &Outcome) -> Vec<String> {
     let moved = outcome.workloads.iter().filter(|c| c.end != c.end_without_faults);
     let mut groups: Vec<String> = moved.filter_map(|c| c.group).map(|g| g.to_string()).collect();
@@ -111,7 +111,7 @@ fn slow_link_is_not_bypassed_and_delays_its_ring() {
     let [fault] = slow.faults.as_slice() else { panic!("one fault") };
     assert_eq!((fault.detected, fault.replanned, fault.bundles_switched), (None, None, 0));
     assert_eq!(fault.restored, Some(SimTime(150_000_000)));
-    // At a thirty-second of the rate nearly nothing is done while it lasts.
+    // At a thirty-second of the rate, almost nothing is done during the fault.
     let delay = fault.delay.unwrap();
     assert!(delay > Picoseconds::from_micros(80), "{delay}");
     assert!(delay < Picoseconds::from_micros(105), "{delay}");
@@ -123,10 +123,10 @@ fn bit_errors_drop_the_expected_share_of_packets() {
     let outcome = with("{part: n4/b0.1, at: 0us, effect: {bit_errors: 1e-6}}");
     let group = outcome.faults[0].groups_affected[0];
     let steps = outcome.workloads.iter().filter(|c| c.group == Some(group)).count() as f64;
-    // A ring of 16 passes 2 x 15/16 of the buffer over each link, half of it each way round. A chain of
-    // nodes is a ring that goes out over one cable of each bundle and comes back over the other: four
-    // links cross the fibre. 4,032 bytes of data are 4,096 on the wire, and what is sent again is lost
-    // as often; acknowledgements are too short to count.
+    // A ring of 16 passes 2 x 15/16 of the buffer over each link, half of it in each direction. A
+    // chain of nodes is a ring that leaves over one cable of each bundle and returns over the
+    // other: four links cross the fibre. 4,032 bytes of data are 4,096 on the wire, and resent
+    // packets are lost as often; acknowledgements are too short to count.
     let data = steps * 4.0 * 15.0 / 16.0 * 1_048_576.0 / 4_032.0;
     let expected = (data + outcome.head.packets.retransmitted as f64) * 4_096.0 * 8.0 * 1e-6;
     let lost = outcome.head.packets.lost as f64;
@@ -140,9 +140,9 @@ fn stuck_transceiver_is_detected_on_its_next_command() {
     let quiet = with("{part: n4/b0, at: 0us, effect: stuck}");
     assert!(moved(&quiet).is_empty() && quiet.faults[0].detected.is_none());
 
-    // Whichever bundle the bypass of a dead node commands, it may be the stuck one.
+    // Any bundle that the bypass of a failed node commands may be the stuck one.
     let mut found = 0;
-    // Of a node that a running ring uses.
+    // Only nodes that a running ring uses.
     let is_used = |dead: &u32| {
         let outcome = short_with(&format!("{{part: n{dead}, at: 50us}}"));
         !outcome.faults[0].groups_affected.is_empty()
@@ -178,14 +178,14 @@ fn control_plane_outage_only_postpones_repairs() {
         outcome.faults[0].restored.unwrap().since(outcome.faults[0].at.unwrap())
     };
     assert!(gone.faults[0].detected.unwrap() >= SimTime(1_040_000_000));
-    // 20 us and 10 us take ten times as long; switching takes what it takes.
+    // 20 us and 10 us take ten times as long; switching takes its usual time.
     let more = took(&slow).get() - took(&usual).get();
     assert_eq!(more, 9 * 30_000_000);
     let for_ever = with("{part: n4, at: 50us}, {part: control, at: 40us}");
     assert_eq!(for_ever.faults[0].detected, None);
     assert!(for_ever.never_ended, "the ring waits for a plan that never comes");
     let [waiting] = for_ever.waiting.as_slice() else { panic!("{:?}", for_ever.waiting) };
-    // The fault began at 50 us; the group has stood since.
+    // The fault began at 50 us; the group has stood still since.
     assert_eq!(waiting.since, Some(SimTime(50_000_000)), "{waiting}");
     let waiting = waiting.to_string();
     assert!(waiting.contains("`tensor`: waits for n4/"), "{waiting}");
@@ -336,7 +336,7 @@ fn locates_unknown_groups_days_and_files() {
     assert!(lines.iter().any(|line| line.starts_with("fabric.yaml:2:")), "{lines:?}");
 }
 
-/// 348 days of the public trace, a day in a millisecond, every packet run.
+/// 348 days of the public trace at one millisecond per day, with every packet simulated.
 #[test]
 fn runs_the_public_348_day_trace_in_ten_seconds() {
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/fault_trace.json");
@@ -359,11 +359,12 @@ fn runs_the_public_348_day_trace_in_ten_seconds() {
     assert!(outcome.faults.iter().all(|fault| fault.replanned.is_some()));
 }
 
-/// Light is there, and the receivers do not pass bits on yet: what a bypass takes is longer by exactly that.
+/// There is light, but the receivers do not yet pass on bits, which lengthens a bypass by exactly
+/// that time.
 #[test]
 fn receiver_relock_time_lengthens_a_bypass() {
     let run = |relock: &str| {
-        // Two nodes to spare are no ring that stands lit in reserve.
+        // Two spare nodes are too few for a lit ring in reserve.
         let fabric = FABRIC
             .replace("software_delay: 20us", &format!("software_delay: 20us{relock}"))
             .replace("nodes: 24", "nodes: 22")
@@ -393,7 +394,7 @@ fn receiver_relock_time_lengthens_a_bypass() {
     );
 }
 
-/// Steps run in packets of 60 KiB, of which one wrong bit loses fifteen times as much as of a frame.
+/// Steps run in packets of 60 KiB, so that one wrong bit loses fifteen times as much as in a frame.
 #[test]
 fn warns_about_bit_errors_in_large_packets() {
     let warned = |more: &str, share: &str| {

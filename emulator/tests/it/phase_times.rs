@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a plan states that each phase takes, beside what packets take: 50 drawn fabrics that no constant was chosen on.
+//! Planned times of each phase compared with packets, on 50 drawn fabrics that were not used to
+//! choose any constant.
 //!
 //! ```text
 //!   LIGHTLOOM_NIGHT=1 cargo test --release -p lightloom-emulator --test it every_phase_takes -- --nocapture
 //! ```
-//! Flows are of 16 MiB and more, under one transport ([`TRANSPORT`]).
+//! Flows have at least 16 MiB, under one transport ([`TRANSPORT`]).
 
 use lightloom_emulator::scenario;
 use lightloom_emulator::scenario::file::NamedFile;
@@ -16,7 +17,8 @@ use rand::RngExt;
 
 use crate::plan_times::Case;
 
-/// The packets of a flow take turns over 1,024 entropy values, and one that others overtake is not taken for lost.
+/// Packets of a flow take 1,024 entropy values in rotation, and a packet that others overtake does
+/// not count as lost.
 const TRANSPORT: &str = "
 transport:
   payload: 8KiB
@@ -29,11 +31,11 @@ transport:
 
 const MIB: u64 = 1 << 20;
 
-/// What a training job is drawn as.
+/// The drawn properties of a training job.
 struct Job {
     pp: u32,
     dp: u32,
-    /// Bytes of a flow at least.
+    /// Minimum size of a flow in bytes.
     flow: u64,
     layers: u32,
 }
@@ -42,7 +44,7 @@ impl Job {
     fn drawn(draws: &mut Stream) -> Self {
         let (pp, dp) = (draws.random_range(1..=3_u32), draws.random_range(2..=4_u32));
         let flow = 16 * MIB * draws.random_range(1..=3_u64);
-        // A layer has 32 MiB in BF16, and a rank a quarter of those of its stage.
+        // A layer has 32 MiB in BF16, and a rank holds a quarter of its stage's layers.
         let layers =
             u32::try_from(flow / MIB * 2 * u64::from(pp) / 16).unwrap().next_multiple_of(pp);
         Self { pp, dp, flow, layers }
@@ -62,7 +64,7 @@ impl Job {
     }
 
     fn text(&self, dcn: &str) -> String {
-        // Changes of circuits are over before the phase sends.
+        // Changes of circuits end before the phase sends.
         let slack = match dcn.contains("circuit_rate") {
             true => ", micro_batch_slack: 1ms, gradient_slack: 1ms",
             false => "",
@@ -93,7 +95,7 @@ fn rate_of(draws: &mut Stream) -> u32 {
     [100, 200, 400][draws.random_range(0..3_usize)]
 }
 
-/// One time in two, one of these parts.
+/// With probability one half, returns one of these parts.
 fn broken(draws: &mut Stream, parts: &[String]) -> Vec<String> {
     let mut out = Vec::new();
     if draws.random_range(0..2_u32) == 0 {
@@ -209,7 +211,8 @@ fn circuits(draws: &mut Stream, number: u32, banks: u32) -> Case {
     case((number, format!("circuits {what}")), (leaves * per_leaf, &job), &dcn, out)
 }
 
-/// Leaves that optical switches join, and bytes from leaf to leaf: few ports, so that traffic passes through other leaves.
+/// Leaves joined by optical switches, and bytes from leaf to leaf. There are few ports, so that
+/// traffic passes through other leaves.
 fn matrix(draws: &mut Stream, number: u32) -> Case {
     let leaves = draws.random_range(4..=7_u32);
     let banks = draws.random_range(1..=2_u32);
@@ -236,7 +239,8 @@ fn matrix(draws: &mut Stream, number: u32) -> Case {
     Case { name, fabric, model: String::new(), broken: out }
 }
 
-/// By phase: its name, seconds in the plan and in packets. `None` where no plan can be made.
+/// Returns the name of each phase, with its seconds in the plan and in packets. `None` if no plan
+/// can be made.
 fn times(case: &Case) -> Option<Vec<(String, [f64; 2], usize)>> {
     let text = format!(
         "kind: scenario\nversion: 2\nname: x\non: {{fabric: fabric.yaml}}{TRANSPORT}broken: [{}]\nphases: {{scale: 1}}\n",
@@ -299,7 +303,8 @@ fn every_phase_takes_in_packets_what_its_plan_states() {
     assert!(worst <= 0.05, "{worst}");
 }
 
-/// GPUs that no domain joins send over their own interfaces, not as one host a leaf with the rate of all.
+/// GPUs without a domain send over their own interfaces, not as one host per leaf with the rate of
+/// all.
 #[test]
 fn gpus_without_a_domain_send_over_their_own_interfaces() {
     for (leaves, below, ports, core, broken) in
@@ -327,7 +332,8 @@ fn gpus_without_a_domain_send_over_their_own_interfaces() {
     }
 }
 
-/// Gradients of a job on 16 GPUs, by share of a link that its file says: seconds in the plan, of the phase, and of the step.
+/// Returns the seconds of the gradients of a job on 16 GPUs in the plan, the phase and the step,
+/// for a share of a link in the file.
 fn of_share(share: &str, accelerator: &str) -> [f64; 3] {
     let fabric = format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 5, gpus_per_node: 4, k: 2}}}}\n\
@@ -369,7 +375,8 @@ fn plan_packets_and_steps_take_one_share_of_a_link() {
     }
 }
 
-/// Two nodes a group below leaves of four nodes, 4:1: which groups share a leaf decides what crosses the uplinks.
+/// Two nodes per group below leaves of four nodes, 4:1, so that traffic over the uplinks depends on
+/// the groups that share a leaf.
 const POD: &str = "
 kind: fabric
 version: 2

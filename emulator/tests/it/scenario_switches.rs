@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the switches of a scenario promise: queues that are too small drop, pauses lose nothing, drops
-//! are named by priority, and sentences that would be true whatever happens are refused.
+//! Guarantees about the switches of a scenario: queues that are too small drop packets, pauses lose
+//! nothing, drops are reported by priority, and expectations that would always hold are rejected.
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario::file::NamedFile;
@@ -8,7 +8,8 @@ use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::Diagnostic;
 use lightloom_units::Picoseconds;
 
-/// Two groups of 16 GPUs under eight ToRs, whose uplinks carry a quarter of what comes from below.
+/// Two groups of 16 GPUs below eight top-of-rack switches with uplinks for a quarter of the traffic
+/// from below.
 const FABRIC: &str = "
 kind: fabric
 version: 2
@@ -32,7 +33,8 @@ fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 
-/// The scenario with these keys; a priority is written only where switches keep priorities apart.
+/// Returns the scenario with these keys; a priority is written only if switches have priority
+/// queues.
 fn with(more: &str) -> String {
     let has_priorities =
         ["schedule", "pause", "trim", "buffer"].iter().any(|key| more.contains(key));
@@ -98,7 +100,7 @@ fn cut_through_saves_and_slow_hosts_cost_what_their_closed_forms_say() {
     let plain = ideal("}");
     assert!(ideal(", cut_through: true}") < plain);
     assert!(ideal(", cut_through: true, schedule: strict}") < plain);
-    // An all-reduce between two groups is two steps, and each ends in a host.
+    // An all-reduce between two groups takes two steps, and each ends in a host.
     assert_eq!(ideal("}\ntransport: {host_delay: 3us}"), plain + Picoseconds::from_micros(6));
 }
 
@@ -141,7 +143,7 @@ fn what_says_nothing_is_refused_with_its_place() {
     }
 }
 
-/// Four values for sixteen paths took 2.3 times the bound, and nothing said so.
+/// Regression: four values for sixteen paths took 2.3 times the bound without a warning.
 #[test]
 fn fewer_entropy_values_than_paths_are_warned_of() {
     let drawn = |on: &str, balance: &str| {
@@ -171,7 +173,7 @@ fn fewer_entropy_values_than_paths_are_warned_of() {
     assert!(drawn("{fat_tree: {radix: 32}}", "spray: {paths: 64}").is_empty(), "64 of 256");
 }
 
-/// What pauses instead of dropping grows beyond the usual queue of 1 MiB, and may mark there.
+/// A queue that pauses instead of dropping grows beyond the usual 1 MiB and may mark there.
 #[test]
 fn switches_that_pause_may_mark_above_their_queue() {
     let marking = |more: &str| load(&with(&format!("switches: {{mark_from: 2MiB{more}}}\n")));
@@ -181,7 +183,7 @@ fn switches_that_pause_may_mark_above_their_queue() {
     assert!(scenario.is_none(), "{said:?}");
 }
 
-/// Over 200 Mb/s a network without a loss sent 5,890 packets again.
+/// Regression: at 200 Mb/s, a network without losses resent 5,890 packets.
 #[test]
 fn a_timeout_shorter_than_a_round_trip_is_warned_of() {
     let said = |rate: &str, timeout: &str| {
@@ -203,7 +205,7 @@ fn a_timeout_shorter_than_a_round_trip_is_warned_of() {
     assert!(said("400Gbps", "").is_empty());
 }
 
-/// The published figures of a slower link are run as they are, with a warning.
+/// The published parameters of a slower link are used unchanged, with a warning.
 #[test]
 fn slow_steps_of_dcqcn_are_warned_of() {
     let (scenario, said) = load(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Islands answer like one engine, to the picosecond, whatever is asked of them.
+//! Islands give the same answers as one engine, to the picosecond, for every operation.
 
 use crate::fabric;
 use fabric::FABRIC;
@@ -22,20 +22,20 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-/// Rings of hosts, with chords that lead around a member, and cables between rings.
+/// Rings of hosts, with chords that bypass a member, and cables between rings.
 #[derive(Clone, Debug)]
 struct World {
-    /// By ring: members, and the kind of each cable.
+    /// The members of each ring, and the kind of each cable.
     rings: Vec<(usize, Vec<u8>)>,
     /// Cables between members of any rings.
     bridges: Vec<(usize, usize, u8)>,
     transport: Transport,
 }
 
-/// Something the driver does at a time.
+/// An operation of the driver at a time.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// Begins a ring over all members of a ring, or all but the second.
+    /// Begins a ring over all members of a ring, or over all but the second.
     Begin {
         ring: usize,
         bypass: bool,
@@ -43,10 +43,10 @@ enum Deed {
         both: bool,
         repeat: u8,
     },
-    /// Gives up what it began `n`-th.
+    /// Abandons the `n`-th ring that was begun.
     GiveUp(usize),
     Change(usize, LinkChange),
-    /// A flow of its own between any two hosts.
+    /// Begins a separate flow between any two hosts.
     Flow(usize, usize, u64),
 }
 
@@ -84,7 +84,7 @@ fn build(world: &World) -> (Network, Vec<Vec<VertexId>>) {
     (builder.build().unwrap(), rings)
 }
 
-/// What anybody can see of a run.
+/// The observable behaviour of a run.
 #[derive(Debug, PartialEq)]
 struct Seen {
     events: Vec<(Event, SimTime)>,
@@ -164,7 +164,7 @@ fn act<S: Stage>(
         }
         Deed::Flow(from, to, bytes) => {
             let (from, to) = (all[from % all.len()], all[to % all.len()]);
-            // Refused where both ends are one, or nothing leads there: by both.
+            // Both engines reject equal ends and unreachable hosts.
             drop(stage.add_flow(FlowSpec::new(from, to, Bytes(bytes))));
         }
     }
@@ -182,7 +182,7 @@ fn go_on<S: Stage>(stage: &mut S, batch: BatchId, begun: &mut [Begun]) {
     }
 }
 
-/// Arrivals with their flows, in order of time, then link.
+/// Returns arrivals with their flows, sorted by time, then by link.
 fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(PacketArrival, FlowId)> {
     let seen = engine.probes().flat_map(|log| &log.0);
     let mut all: Vec<_> = seen.map(|arrival| (*arrival, engine.flow_of(arrival))).collect();
@@ -190,7 +190,7 @@ fn arrivals(engine: &Engine<ArrivalLog>) -> Vec<(PacketArrival, FlowId)> {
     all
 }
 
-/// Arrivals without the numbers by which an engine finds their flows.
+/// Returns arrivals without the engine's internal flow numbers.
 fn comparable(
     all: &[(PacketArrival, FlowId)],
 ) -> Vec<(SimTime, LinkId, u32, [bool; 2], u16, FlowId)> {
@@ -225,7 +225,8 @@ fn run_both_ways(case: &Case, settings: EngineSettings) -> (IslandEngine<Arrival
     (islands, arrivals)
 }
 
-/// Without a probe, so that what happens again and again is leapt over. Returns how many packet-hops that were.
+/// Runs without a probe, so that repetitions are skipped. Returns the number of skipped
+/// packet-hops.
 fn leap(case: &Case, settings: EngineSettings) -> u64 {
     let (network, rings) = build(&case.world);
     let mut islands = IslandEngine::new(network.clone(), settings, NoProbe).unwrap();
@@ -259,7 +260,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 
 fn world() -> impl Strategy<Value = World> {
     let ring = (4usize..6, prop::collection::vec(0u8..3, 6));
-    // Rings that are alike are what it is about.
+    // The test is about identical rings.
     let rings = (prop::collection::vec(ring, 1..3), prop::collection::vec(0usize..2, 2..6))
         .prop_map(|(kinds, places)| {
             places.iter().map(|place| kinds[place % kinds.len()].clone()).collect()
@@ -286,7 +287,7 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-/// Times that fall together now and then.
+/// Draws times that sometimes coincide.
 fn time() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), (0u64..8).prop_map(|t| t * 2_000_000), 0u64..30_000_000]
 }
@@ -312,7 +313,7 @@ proptest! {
     }
 }
 
-/// The same with messages of many packets.
+/// The same cases with messages of many packets.
 fn long_case() -> impl Strategy<Value = Case> {
     (case(), 10u64..60).prop_map(|(mut case, longer)| {
         for (at, deed) in &mut case.deeds {
@@ -405,7 +406,8 @@ fn the_cases_contain_what_they_are_meant_to_test() {
     assert!(apart > 100 && apart < 200 && twins > 20 && many > 30, "{apart} {twins} {many}");
 }
 
-/// How many of two rings are simulated, if the second one is begun so and has cables of these kinds.
+/// Returns how many of two rings are simulated if the second one begins like this and has cables of
+/// these kinds.
 fn simulated(second: (u64, Deed), kinds: Vec<u8>, before: &[(u64, Deed)]) -> usize {
     let mut world = alike(2);
     world.rings[1].1 = kinds;
@@ -433,15 +435,15 @@ fn whatever_tells_two_rings_apart_is_seen() {
         other[place] = 2;
         assert_eq!(simulated((0, same), other, &[]), 2, "cable {place}");
     }
-    // The second ring's links begin behind the six cables of the first.
+    // The second ring's links follow the six cables of the first.
     let rate = LinkChange::Rate(BitsPerSecond::from_gbps(50));
     assert_eq!(simulated((0, same), kinds.clone(), &[(0, Deed::Change(12, rate))]), 2, "a rate");
     let later = [(9_000_000, Deed::Change(13, rate))];
     assert_eq!(simulated((0, same), kinds, &later), 2, "a rate in the middle");
 }
 
-/// Runs forty all-reduces of four rings with these faults, with reuse, proven (nothing where nothing is spared), and
-/// without.
+/// Runs forty all-reduces of four rings with these faults: with reuse, proven (`None` if nothing is
+/// shared), and without reuse.
 fn scenario(faults: &str) -> [Option<Outcome>; 3] {
     let text = format!(
         "
