@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long the search for the best mapping takes: `cargo bench -p lightloom-training --bench training_search`.
+//! Times the search for the best mapping: `cargo bench -p lightloom-training --bench
+//! training_search`.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,

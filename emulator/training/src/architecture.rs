@@ -1,34 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The high-bandwidth domains that are compared, as networks for the analytic step.
+//! Networks of the compared high-bandwidth domains, for the analytic step model.
 //!
-//! Rates are one way and per GPU, from the sources in brackets; a domain size of "all" means that a group may be as
-//! large as the cluster. Every architecture stands on the same scale-out network, so that what differs is the domain.
+//! Rates are one-way and per GPU, from the sources in brackets. A domain size of `u32::MAX` means
+//! that a group may be as large as the cluster. All architectures use the same scale-out network,
+//! so that results differ only by the domain.
 
 use super::network::{Network, ScaleOutLeaf, Shape};
 
-/// The scale-out network that every architecture stands on: one 400 Gb/s card a GPU.
+/// Bytes per second per GPU: one 400 Gb/s network card.
 const SCALE_OUT_RATE: f64 = 50e9;
-/// What an H100 sends into its domain.
+/// Bytes per second that an H100 sends into its NVLink domain.
 const H100_DOMAIN_RATE: f64 = 450e9;
 
-/// An architecture by name, or a message that lists the names.
+/// Returns the network of a named architecture.
 ///
-/// * `khop:2`, `khop:3`: ring of any size through the transceivers, 800 GB/s [recalled cost table of InfiniteHBD].
+/// * `khop:2`, `khop:3`, `khop:4`: ring of any size through the transceivers, 800 GB/s [recalled
+///   cost table of InfiniteHBD].
 /// * `nvl:36`, `nvl:72`, `nvl:576`: switched domain, 900 GB/s [GB200 data sheet].
 /// * `dgx`: switched domain of 8 at the card's own rate (H100: 450 GB/s).
 /// * `tpuv4`: torus of up to 4,096, six links of 45 GB/s [scaling book].
-/// * `big-switch`: one switch for all, 800 GB/s: what no cabling can beat at that rate.
+/// * `big-switch`: one switch for all GPUs at 800 GB/s, the upper bound for any cabling at that
+///   rate.
 ///
 /// # Errors
-/// If no architecture is called so.
+/// If the name is unknown; the message lists the known names.
 pub fn architecture(name: &str) -> Result<Network, NoSuchArchitecture> {
     with_rates(name, [H100_DOMAIN_RATE, SCALE_OUT_RATE])
 }
 
-/// The same with what a card sends into its domain, where the architecture leaves that to it, and into the network.
+/// Like [`architecture`], with the card's domain rate (used only where the architecture does not
+/// fix it) and its scale-out rate, both in bytes per second.
 ///
 /// # Errors
-/// If no architecture is called so.
+/// If the name is unknown.
 pub fn with_rates(
     name: &str,
     [domain, scale_out]: [f64; 2],
@@ -53,11 +57,9 @@ pub fn with_rates(
     })
 }
 
-/// Names of architectures, for messages.
 pub const ARCHITECTURES: [&str; 9] =
     ["khop:2", "khop:3", "khop:4", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "big-switch"];
 
-/// No architecture has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no architecture is called `{name}` (there are: {})", ARCHITECTURES.join(", "))]
 pub struct NoSuchArchitecture {

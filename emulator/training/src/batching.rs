@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests over equal replicas with continuous batching: when each has its first token and its last.
+//! Simulates continuous batching of requests over equal replicas and reports when each request gets
+//! its first and its last token.
 //!
 //! ```text
 //! waiting ──a replica has room──▶ prompt ──▶ a token each decode step ──last one──▶ ended
 //! ```
-//! A replica takes a request in between two decode steps, works on its prompt while the others wait, and decodes all that it
-//! has together. A request goes to the replica with the fewest, and waits in one queue for all, first come first served. Its cache is
-//! reserved for all the tokens it will have. Between two changes of a batch all steps are one sum, so a run takes as long as
-//! it has requests, and not tokens.
+//! A replica admits a request between two decode steps, prefills its prompt while the running
+//! requests wait, and then decodes its whole batch together. Requests wait in one first-come,
+//! first-served queue and go to the replica with the smallest batch. The cache is reserved for all
+//! tokens that a request will ever have. All decode steps between two changes of a batch are summed
+//! in closed form, so the run time grows with the number of requests, not of tokens.
 
 mod costs;
 mod prefixes;
@@ -22,66 +24,67 @@ pub use staged::StagedCosts;
 
 use prefixes::PrefixCaches;
 
-/// What is asked of a pool.
+/// A request to a pool of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Request {
-    /// Seconds after the start.
+    /// Arrival in seconds after the start.
     pub arrives: f64,
-    /// Tokens of its prompt.
+    /// Prompt tokens.
     pub prompt: u32,
-    /// Tokens of its answer, at least 1.
+    /// Tokens of the answer, at least 1.
     pub output: u32,
-    /// Tokens of the answer that are there already, with their cache.
+    /// Answer tokens that were generated earlier and are already in the cache.
     pub done: u32,
-    /// The replica that it has to go to; any where `None`.
+    /// The replica that must serve it; `None` for any.
     pub replica: Option<u32>,
 }
 
 impl Request {
-    /// Tokens that it holds at its end.
+    /// Returns the tokens in its cache at the end.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         u64::from(self.prompt) + u64::from(self.output)
     }
 
-    /// Tokens that it has not generated.
+    /// Returns the number of answer tokens still to generate.
     #[must_use]
     pub fn left(&self) -> u32 {
         self.output.saturating_sub(self.done)
     }
 }
 
-/// What came of requests.
+/// The result of serving requests. Times are seconds after the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Served {
-    /// By request: when it had its first token; not a number where it had none.
+    /// Time of the first token by request; NaN if it had none.
     pub first: Vec<f64>,
-    /// By request: the replica that took it in last.
+    /// The replica that last admitted each request.
     pub replica: Vec<u32>,
-    /// By request: when it ended; not a number where it did not.
+    /// End by request; NaN if it did not end.
     pub ended: Vec<f64>,
-    /// When the run ended.
     pub seconds: f64,
-    /// Tokens generated.
+    /// Generated tokens.
     pub tokens: u64,
-    /// Seconds that replicas worked, added up.
+    /// Busy seconds, summed over the replicas.
     pub busy: f64,
-    /// The most cache tokens that a replica had reserved.
+    /// Largest number of cache tokens that a replica had reserved.
     pub most_reserved: u64,
-    /// Requests in the pool, waiting or running, over time: an integral in request seconds.
+    /// Integral of the requests in the pool (waiting or running) over time, in request seconds.
     pub waited: f64,
-    /// What was not ended when the run was stopped, with the replica that has its cache.
+    /// Requests that had not ended when the run was stopped, each with the replica that holds its
+    /// cache.
     pub left: Vec<Request>,
-    /// Requests that no replica can hold.
+    /// Requests larger than the cache of any replica.
     pub refused: usize,
-    /// What came of prefixes that requests share; `None` where they are not looked for.
+    /// Counters of shared prefixes; `None` if prefix caching is off.
     pub prefixes: Option<PrefixCounts>,
 }
 
-/// Runs `requests`, in order of arrival, on so many replicas until no more than `stop_at` are left.
+/// Runs `requests`, sorted by arrival, on `replicas` replicas until at most `stop_at` of them are
+/// left.
 ///
 /// # Panics
-/// If there are no replicas.
+/// If `replicas` is 0.
 #[must_use]
 pub fn serve<C: StepCosts>(
     costs: &C,
@@ -95,10 +98,11 @@ pub fn serve<C: StepCosts>(
     pool.end()
 }
 
-/// The same of all requests, whose prompts begin with `prefixes`, on replicas that keep these.
+/// Like [`serve`] to the end, with prefix caching. `prefixes` gives the beginning of each request's
+/// prompt.
 ///
 /// # Panics
-/// If there are no replicas, or more requests than prefixes.
+/// If `replicas` is 0, or there are more requests than prefixes.
 #[must_use]
 pub fn serve_prefixes<C: StepCosts>(
     costs: &C,
@@ -113,10 +117,10 @@ pub fn serve_prefixes<C: StepCosts>(
     pool.end()
 }
 
-/// The same until some instant, and the steps that are under way then.
+/// Like [`serve`], but stops at `until` seconds and finishes the decode steps in progress.
 ///
 /// # Panics
-/// If there are no replicas.
+/// If `replicas` is 0.
 #[must_use]
 pub fn serve_until<C: StepCosts>(
     costs: &C,
@@ -130,23 +134,24 @@ pub fn serve_until<C: StepCosts>(
     pool.end()
 }
 
-/// A replica between two changes of its batch.
+/// The state of a replica between two changes of its batch.
 #[derive(Clone, Debug, Default)]
 struct Seat {
-    /// By last decode step: who ends there.
+    /// Running requests, ordered by their last decode step.
     ends: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Decode steps made, and when the last of them, or the prompt after it, ended.
+    /// Decode steps completed. `since` is the end of the last one, or of the prompt prefilled after
+    /// it.
     step: u64,
     since: f64,
     cached: u64,
     reserved: u64,
-    /// Who waits for this one alone.
+    /// Requests that must run on this replica.
     own: VecDeque<usize>,
-    /// Changes of its batch: an event planned before the last one is none.
+    /// Generation of the batch. Events planned for an older generation are ignored.
     turn: u32,
 }
 
-/// An instant that can be put in order.
+/// A time in seconds with a total order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct At(f64);
 
@@ -170,7 +175,7 @@ struct Pool<'a, C> {
     seats: Vec<Seat>,
     queue: VecDeque<usize>,
     events: BinaryHeap<Reverse<(At, u32, u32)>>,
-    /// By request that runs: the step of its replica after which it was taken.
+    /// By running request: the step of its replica at which it was admitted.
     taken: Vec<Option<u64>>,
     now: f64,
     inside: usize,
@@ -214,7 +219,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             }
             match (arrival, event) {
                 (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
-                    // All that arrive together are shared out before anything runs.
+                    // Distribute all simultaneous arrivals before any of them runs.
                     let until = next;
                     while self.requests.get(next).is_some_and(|one| one.arrives <= arrival) {
                         next += 1;
@@ -273,14 +278,14 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         changed.into_iter().for_each(|seat| self.plan(seat));
     }
 
-    /// The replica that a request waits for because of its prefix.
+    /// Chooses the replica that this request must use because of its prefix; `None` for any.
     fn route(&mut self, one: usize) -> Option<usize> {
         let (caches, prefixes) = self.prefixes.as_mut()?;
         let load = |seat: &Seat| seat.ends.len() + seat.own.len();
         caches.route(prefixes[one], &self.seats.iter().map(load).collect::<Vec<_>>())
     }
 
-    /// The step that is under way ends before anything changes.
+    /// Completes the step in progress, since a batch can change only between steps.
     fn finish_step(&mut self, seat: usize) {
         let (now, costs) = (self.now, self.costs);
         let seat = &mut self.seats[seat];
@@ -302,7 +307,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
             && seat.reserved + self.requests[one].tokens() <= self.costs.cache_tokens()
     }
 
-    /// Takes in up to so many of those that wait, as long as there is room.
+    /// Admits up to `most` waiting requests as long as there is room.
     fn admit(&mut self, seat: usize, most: usize) {
         for _ in 0..most {
             let own = self.seats[seat].own.front().copied();
@@ -323,7 +328,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
                 self.served.first[one] = here.since;
                 self.served.tokens += 1;
             }
-            // A forward pass over the prompt gives the first token.
+            // The forward pass over the prompt yields the first token.
             let done = request.done.max(1);
             here.ends.push(Reverse((here.step + u64::from(request.output - done), one)));
             here.cached += u64::from(request.prompt) + u64::from(done);
@@ -334,7 +339,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         }
     }
 
-    /// Seconds until a request that a replica takes in can decode.
+    /// Returns the seconds until the admitted request can decode.
     fn work_on_prompt(&mut self, seat: usize, one: usize) -> f64 {
         let request = &self.requests[one];
         if request.done > 0 {
@@ -352,7 +357,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         seconds
     }
 
-    /// The next request of a replica ends.
+    /// Advances the replica to the end of its next request.
     fn batch_ends(&mut self, seat: usize) {
         let costs = self.costs;
         let here = &mut self.seats[seat];
@@ -364,7 +369,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         self.plan(seat);
     }
 
-    /// Those that have all their tokens leave.
+    /// Removes the requests that have all their tokens.
     fn let_go(&mut self, seat: usize) {
         while let Some(Reverse((at, one))) = self.seats[seat].ends.peek().copied() {
             if at > self.seats[seat].step {
@@ -392,7 +397,8 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         self.events.push(Reverse((At(here.since + took), seat as u32, here.turn)));
     }
 
-    /// What is left, as it is at the end of the step that is under way on each replica.
+    /// Finishes the decode step in progress on each replica and collects the requests that are
+    /// left.
     fn end(mut self) -> Served {
         if self.open > 0 {
             let mut end = self.now;
@@ -427,7 +433,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
 }
 
 impl Seat {
-    /// Makes so many steps; how long they took.
+    /// Makes `steps` decode steps and returns their duration.
     fn advance(&mut self, costs: &impl StepCosts, steps: u64) -> f64 {
         let batch = self.ends.len();
         let took = costs.steps_seconds(steps, batch, self.cached);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The constants in use. What a chip's kernels and links reach ([`Chip`]) and what a framework's version makes of it
-//! ([`Framework`]) are fitted apart, so that a pair that was never measured can be composed of the two. docs/mfu.md says on what.
+//! The calibration constants in use.
+//!
+//! [`Chip`] holds the efficiency of a chip's kernels and links, [`Framework`] the effect of a
+//! software version on it. They are fitted separately, so that [`compose`] can combine a pair that
+//! was never measured. docs/mfu.md lists the runs of the fit.
 
 use std::sync::LazyLock;
 
@@ -12,106 +15,104 @@ use super::cards::generation;
 use super::network::Efficiency;
 use lightloom_collective::Generation;
 
-/// Every chip that constants were fitted on: `chips.csv`, written by the example `fit_training`.
+/// All fitted chips, from `chips.csv`, which the example `fit_training` writes.
 pub static CHIPS: LazyLock<Vec<Chip>> =
     LazyLock::new(|| rows(include_str!("calibrated/chips.csv")));
 
-/// Every framework whose constants come with lightloom: `frameworks.csv`, written by the example `fit_training`.
+/// All frameworks with shipped constants, from `frameworks.csv`, which the example `fit_training`
+/// writes.
 pub static FRAMEWORKS: LazyLock<Vec<Framework>> =
     LazyLock::new(|| rows(include_str!("calibrated/frameworks.csv")));
 
-/// Every class of which published runs were kept back from the fit: `bands.csv`, written by the test `published_runs`
-/// with `LIGHTLOOM_BLESS=1`.
+/// The error of every class of published runs that were excluded from the fit, from `bands.csv`,
+/// which the test `published_runs` writes with `LIGHTLOOM_BLESS=1`.
 pub static BANDS: LazyLock<Vec<Band>> =
     LazyLock::new(|| rows(include_str!("calibrated/bands.csv")));
 
-/// What the kernels and links of a chip reach.
+/// Efficiency of a chip's kernels and links.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chip {
-    /// Name of its card.
+    /// Name of its accelerator file.
     #[serde(deserialize_with = "word")]
     pub name: &'static str,
-    /// The day of the fit.
+    /// Date of the fit.
     #[serde(deserialize_with = "word")]
     pub fitted: &'static str,
-    /// Shares of peak of large matrix products in sixteen bits, eight, eight with block scales, and four.
+    /// Shares of peak of large matrix products with 16 bits, 8 bits, 8 bits with block scales, and
+    /// 4 bits.
     pub gemm: [f64; 4],
-    /// Operations that a matrix product loses to its start and end.
+    /// Operations that a matrix product loses to ramp-up and tail.
     pub lost_flops: f64,
     /// Share of peak of the fused attention core.
     pub attention: f64,
-    /// Share of the memory rate.
+    /// Share of the memory bandwidth that element-wise work reaches.
     pub memory: f64,
-    /// How long its hosts take to launch a kernel, against those of an H100. Not fitted: 0.65 for Grace hosts, which the
-    /// rows of GB200 with one sequence a micro-batch ask for.
+    /// Kernel launch time of its hosts relative to those of an H100. Not fitted: 0.65 for Grace
+    /// hosts, from the rows of GB200 with one sequence per micro-batch.
     pub host: f64,
 }
 
-/// What the version of a framework makes of a chip.
+/// Effect of a framework version on the efficiency of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Framework {
-    /// Name and version: `nemo-25.02`.
+    /// Name and version, such as `nemo-25.02`.
     #[serde(deserialize_with = "word")]
     pub name: &'static str,
-    /// What its constants come from.
+    /// The runs that its constants were fitted to.
     #[serde(deserialize_with = "word")]
     pub origin: &'static str,
-    /// The day of the fit.
+    /// Date of the fit.
     #[serde(deserialize_with = "word")]
     pub fitted: &'static str,
-    /// Which tricks it uses.
     pub software: Software,
-    /// Matrix products against the chip's.
+    /// Matrix products relative to the chip's.
     pub gemm: f64,
-    /// Matrix products in eight and four bits, besides.
+    /// Additional factor on matrix products with eight and four bits.
     pub low: f64,
-    /// The attention core against the chip's.
+    /// Attention core relative to the chip's.
     pub attention: f64,
-    /// Element-wise work against the chip's.
+    /// Element-wise work relative to the chip's.
     pub memory: f64,
-    /// Experts' products against dense ones in sixteen bits.
+    /// Expert products relative to dense ones with 16 bits.
     pub expert: f64,
-    /// The same in eight bits and fewer.
+    /// Expert products relative to dense ones with 8 bits or fewer.
     pub expert_low: f64,
-    /// Seconds to launch a dense layer's forward pass.
+    /// Seconds to launch the forward pass of a dense layer.
     pub launch: f64,
-    /// Seconds to launch the forward pass of a layer with experts: where the host waits for the routing, where it does
-    /// not, and where the exchange of a micro-batch hides behind another.
+    /// Seconds to launch the forward pass of an expert layer: if the host waits for the routing, if
+    /// it does not, and if the exchange of a micro-batch overlaps another one.
     pub expert_launch: [f64; 3],
-    /// Exposed share of TP exchange inside a domain and through network cards.
+    /// Exposed share of TP exchange, inside a domain and through network cards.
     pub tensor_exposed: [f64; 2],
-    /// Exposed share of EP exchange inside a domain and through network cards.
+    /// Exposed share of EP exchange, inside a domain and through network cards.
     pub expert_exposed: [f64; 2],
-    /// Exposed share of steady pipeline transfers.
+    /// Exposed share of steady-state pipeline transfers.
     pub pipeline_exposed: f64,
-    /// Exposed share of DP exchange that is hidden.
+    /// Exposed share of overlapped DP exchange.
     pub data_exposed: f64,
-    /// The same with fully sharded states.
+    /// Exposed share of DP exchange with fully sharded states.
     pub gather_exposed: f64,
-    /// Growth with each doubling of nodes.
+    /// Growth of the step with each doubling of the nodes.
     pub jitter: f64,
-    /// Seconds of a step beside all else.
+    /// Constant seconds per step.
     pub step_seconds: f64,
 }
 
-/// How far runs of one class that nothing was fitted on are from what is computed for them.
+/// Error of the model on one class of runs that were excluded from the fit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Band {
-    /// The chip.
     #[serde(deserialize_with = "word")]
     pub chip: &'static str,
-    /// The software.
     #[serde(deserialize_with = "word")]
     pub software: &'static str,
-    /// Whether the models are mixtures of experts.
     pub is_mixture: bool,
-    /// Test runs.
+    /// Number of test runs.
     pub runs: u32,
-    /// Mean absolute error of them, as a share.
+    /// Mean absolute relative error.
     pub mean_error: f64,
 }
 
-/// The constants of `framework` on `chip`.
+/// Returns the constants of `framework` on `chip`.
 #[must_use]
 pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
     let low = framework.gemm * framework.low;
@@ -143,22 +144,23 @@ pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
 }
 
 impl Framework {
-    /// Its name without the version: the versions of Megatron-Bridge share their constants, and features tell them apart.
+    /// Returns its name without the version. The versions of Megatron-Bridge share their constants
+    /// and differ only by their features.
     #[must_use]
     pub fn family(&self) -> &'static str {
         let bridge = "megatron-bridge";
         if self.name.starts_with(bridge) { bridge } else { self.name }
     }
 
-    /// Whether `software` is a version of it.
     pub(crate) fn is_version(&self, software: &str) -> bool {
         software == self.name || self.family() != self.name && software.starts_with(self.family())
     }
 }
 
 impl Chip {
-    /// This chip as one called `name` whose best matrix products were measured at `best` of its peaks in sixteen and
-    /// eight bits, when this one's were measured at `own`: the shares of peak scale alike.
+    /// Returns this chip with its shares of peak scaled to another chip. `own` and `best` are the
+    /// best measured matrix-product efficiencies of this chip and of the other one, with 16 and 8
+    /// bits.
     #[must_use]
     pub fn adapted(&self, own: [f64; 2], best: [f64; 2]) -> Self {
         let [bf16, low] = [best[0] / own[0], best[1] / own[1]];
@@ -167,7 +169,8 @@ impl Chip {
     }
 }
 
-/// The rows of a table that comes with lightloom: `a.b` is field `b` of field `a`, blanks part the values of a list.
+/// Parses a shipped table. Column `a.b` is field `b` of field `a`, and list values are separated by
+/// blanks.
 fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
     let mut reader = csv::Reader::from_reader(table.as_bytes());
     let columns = reader.headers().expect("a shipped table has a head").clone();
@@ -187,14 +190,14 @@ fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
     records.map(row).collect()
 }
 
-/// What a cell says: a number, `true`, a list of numbers, or words.
+/// Parses a cell as JSON, as a list of JSON values, or else as text.
 fn value(cell: &str) -> Value {
     let one = |part| serde_json::from_str::<Value>(part).ok();
     let list = || cell.split(' ').map(one).collect::<Option<Vec<_>>>().map(Value::from);
     one(cell).or_else(list).unwrap_or_else(|| cell.into())
 }
 
-/// Words of a table, which is read once and stays.
+/// Leaks the text; the tables are read once and live as long as the process.
 fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static str, D::Error> {
     String::deserialize(deserializer).map(|word| &*word.leak())
 }

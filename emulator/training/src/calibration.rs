@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was measured of an accelerator and its training software: shares of peak rates that real work
-//! reaches, and which of its tricks the software uses.
+//! Measured efficiency of an accelerator and its training software: achieved shares of peak rates,
+//! and the optimizations that the software uses.
 //!
-//! A set of constants belongs to one accelerator and one software generation, never to a row of a table.
-//! docs/mfu.md lists them with how they were fitted; the test of the validation tables recomputes the
-//! errors that they leave.
+//! A set of constants belongs to one accelerator and one software generation, never to a single row
+//! of a table. docs/mfu.md lists the constants and their fit; a test recomputes the remaining
+//! errors from the validation tables.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,22 +12,21 @@ use super::calibrated::FRAMEWORKS;
 use super::features::Features;
 use super::network::Efficiency;
 
-/// Number format of the matrix products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
-    /// Sixteen bits (bf16 or fp16).
+    /// 16 bits (bf16 or fp16).
     Bf16,
-    /// Eight bits in the linear layers with a scale for each tensor, sixteen in attention and output layer.
+    /// 8 bits with a scale per tensor in the linear layers, 16 bits in attention and output layer.
     Fp8,
-    /// Eight bits in the linear layers with a scale for each block of 32 values.
+    /// 8 bits with a scale per block of 32 values in the linear layers.
     Mxfp8,
-    /// Four bits in the linear layers, sixteen in attention and output layer.
+    /// 4 bits in the linear layers, 16 bits in attention and output layer.
     Nvfp4,
 }
 
 impl Precision {
-    /// The word for it, on the command line and in results.
+    /// Returns its name on the command line and in results.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -38,7 +37,7 @@ impl Precision {
         }
     }
 
-    /// Bytes of an operand of a linear layer.
+    /// Returns the bytes per operand of a linear layer.
     #[must_use]
     pub fn operand_bytes(self) -> f64 {
         match self {
@@ -49,64 +48,67 @@ impl Precision {
     }
 }
 
-/// What each replica holds of the training state (ZeRO stages).
+/// How the training state is sharded over the replicas (ZeRO stages).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZeroStage {
-    /// All of it (ZeRO-0).
+    /// Every replica holds all of it (ZeRO-0).
     Replicated,
-    /// Its share of the optimizer states (ZeRO-1, distributed optimizer).
+    /// Optimizer states are sharded (ZeRO-1, distributed optimizer).
     Optimizer,
-    /// Its share of optimizer states and gradients (ZeRO-2).
+    /// Optimizer states and gradients are sharded (ZeRO-2).
     Gradients,
-    /// Its share of everything (ZeRO-3, FSDP).
+    /// Everything is sharded (ZeRO-3, FSDP).
     Everything,
 }
 
-/// How keys and values of other ranks come to a rank in context parallelism.
+/// How context-parallel ranks exchange keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContextExchange {
-    /// Block by block round a ring, while the previous block is worked on.
+    /// Block by block around a ring, overlapped with work on the previous block.
     Ring,
-    /// All at once before attention, exposed.
+    /// One exposed all-gather before attention.
     AllGather,
-    /// All-to-all of queries, keys and values, so that each rank has whole sequences of few heads (Ulysses).
+    /// All-to-all of queries, keys and values, after which each rank has whole sequences of a few
+    /// heads (Ulysses).
     AllToAll,
 }
 
-/// Which tricks the training software uses.
+/// Optimizations that the training software uses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Software {
-    /// TP splits the sequence outside the matrix products (all-gather and reduce-scatter instead of all-reduce).
+    /// TP splits the sequence outside the matrix products (all-gather and reduce-scatter instead of
+    /// all-reduce).
     pub sequence_parallel: bool,
     /// Attention never writes the score matrix to memory.
     pub flash_attention: bool,
-    /// First and last stage hold a layer less, for embedding and output layer.
+    /// First and last stage hold one layer less, to balance embedding and output layer.
     pub balanced_ends: bool,
     /// Pipeline transfers are split over the TP ranks.
     pub split_transfers: bool,
-    /// Gradient and weight exchange hides behind the first forward and last backward pass.
+    /// Gradient and weight exchange overlaps the first forward and the last backward pass.
     pub data_overlap: bool,
-    /// What replicas hold.
     pub sharding: ZeroStage,
-    /// Context-parallel exchange.
     pub context_exchange: ContextExchange,
-    /// Bytes of a gradient on the wire.
+    /// Bytes per gradient on the wire.
     pub gradient_bytes: f64,
-    /// Weights and gradients travel layer by layer, so that the steps of a ring are paid for each; all at once otherwise.
+    /// Weights and gradients are exchanged layer by layer, and each exchange pays the steps of a
+    /// ring. Otherwise all are exchanged at once.
     pub layer_buckets: bool,
-    /// Experts are cut by EP alone, which may span TP groups (expert-TP folding), and not by TP as well.
+    /// Experts are sharded by EP only, which may span TP groups (expert-TP folding), and not also
+    /// by TP.
     pub folded_experts: bool,
-    /// Bytes of a token's value on its way to an expert.
+    /// Bytes per value of a token sent to an expert.
     pub dispatch_bytes: f64,
-    /// What its recipe switches on, or the user.
+    /// Features that the recipe or the user enables.
     #[serde(skip_deserializing)]
     pub features: Features,
 }
 
 impl Software {
-    /// Bytes of weight, gradient, master weight and two moments per weight, over `replicas`.
+    /// Returns the bytes per weight of weight, gradient, master weight and two moments, sharded
+    /// over `replicas`.
     #[must_use]
     pub fn state_bytes(&self, replicas: f64) -> f64 {
         match self.sharding {
@@ -121,68 +123,65 @@ impl Software {
 /// The constants of one accelerator and software generation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibration {
-    /// The accelerator that the shares of peak come from, and the software.
     #[serde(serialize_with = "name")]
     pub name: ConstantsName,
-    /// Which tricks it uses.
     pub software: Software,
-    /// Share of peak that large matrix products reach in sixteen bits.
+    /// Share of peak of large matrix products with 16 bits.
     pub gemm_efficiency: f64,
-    /// Share of the eight-bit peak that large matrix products reach in eight bits.
+    /// Share of the 8-bit peak of large matrix products.
     pub gemm_efficiency_fp8: f64,
-    /// The same with a scale for each block.
+    /// Share of the 8-bit peak of large matrix products with block scales.
     pub gemm_efficiency_mxfp8: f64,
-    /// Share of the four-bit peak that large matrix products reach in four bits.
+    /// Share of the 4-bit peak of large matrix products.
     pub gemm_efficiency_fp4: f64,
-    /// Floating-point operations that a matrix product loses to its start and end.
+    /// Floating-point operations that a matrix product loses to ramp-up and tail.
     pub gemm_lost_flops: f64,
-    /// Share of that efficiency that the products of experts reach in sixteen bits: they are grouped, padded,
-    /// and wait for the fullest expert.
+    /// Factor on that efficiency for expert products with 16 bits, which are grouped, padded and
+    /// wait for the fullest expert.
     pub expert_efficiency: f64,
-    /// The same in eight bits and fewer.
+    /// The same factor with 8 bits or fewer.
     pub expert_efficiency_fp8: f64,
-    /// Share of peak that the attention core reaches on what it computes.
+    /// Share of peak of the attention core on the operations that it executes.
     pub attention_efficiency: f64,
-    /// Share of the memory rate that element-wise work reaches.
+    /// Share of the memory bandwidth that element-wise work reaches.
     pub memory_efficiency: f64,
-    /// Seconds that a layer's forward pass takes at least, to launch its kernels.
+    /// Minimum seconds of a layer's forward pass, spent launching its kernels.
     pub launch_seconds: f64,
-    /// The same for a layer with experts: where the host waits for the routing, where it does not, and where the
-    /// exchange of a micro-batch hides behind another.
+    /// The same for an expert layer: if the host waits for the routing, if it does not, and if the
+    /// exchange of a micro-batch overlaps another one.
     pub expert_launch_seconds: [f64; 3],
-    /// Share of TP exchange inside a domain that is not hidden.
+    /// Exposed share of TP exchange inside a domain.
     pub tensor_exposed: f64,
-    /// Share of TP exchange through network cards that is not hidden.
+    /// Exposed share of TP exchange through network cards.
     pub tensor_exposed_across: f64,
-    /// Share of EP exchange inside a domain that is not hidden.
+    /// Exposed share of EP exchange inside a domain.
     pub expert_exposed: f64,
-    /// Share of EP exchange through network cards that is not hidden.
+    /// Exposed share of EP exchange through network cards.
     pub expert_exposed_across: f64,
-    /// Share of steady pipeline transfers that is not hidden.
+    /// Exposed share of steady-state pipeline transfers.
     pub pipeline_exposed: f64,
-    /// Share of DP exchange that slows the step although it overlaps.
+    /// Share of overlapped DP exchange that still slows the step.
     pub data_exposed: f64,
-    /// The same of the exchange of every micro-batch with fully sharded states.
+    /// The same share for the exchange of every micro-batch with fully sharded states.
     pub gather_exposed: f64,
-    /// Growth of the step with each doubling of the number of eight-GPU nodes (stragglers, congestion).
+    /// Growth of the step with each doubling of the number of eight-GPU nodes (stragglers,
+    /// congestion).
     pub jitter_per_doubling: f64,
-    /// Seconds of a step that are none of the above.
+    /// Constant seconds per step.
     pub step_seconds: f64,
-    /// What the links reach.
+    /// Efficiency of the links.
     pub network: Efficiency,
 }
 
-/// What a set of constants belongs to.
+/// The accelerator and the software version that a set of constants belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConstantsName {
-    /// The accelerator.
     pub chip: &'static str,
-    /// The software and its version.
     pub software: &'static str,
 }
 
 impl ConstantsName {
-    /// The runs that the software's constants come from.
+    /// Returns the runs that the software's constants were fitted to.
     #[must_use]
     pub fn origin(&self) -> &'static str {
         FRAMEWORKS

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The models and accelerators that come with lightloom, by name.
+//! The shipped models and accelerators, looked up by name, and the reader of accelerator files.
 
 use std::collections::BTreeMap;
 
@@ -19,21 +19,21 @@ use super::step::Compute;
 
 pub use lightloom_fabric::model::{MODEL_FILES, read_model};
 
-/// An accelerator, as its file writes it.
+/// An accelerator file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Accelerator {
     /// Name as users write it: `h100`.
     pub name: String,
-    /// Where the figures come from, and how sure they are.
+    /// Source of the figures and their reliability.
     pub source: String,
-    /// Peak dense TFLOP/s by number format: `bf16`, and `fp8` where the chip has it.
+    /// Peak dense TFLOP/s by number format: `bf16`, and `fp8` or `fp4` if the chip supports them.
     pub peak_tflops: BTreeMap<NumberFormat, f64>,
-    /// Share of peak that the best-shaped matrix product was measured at.
+    /// Share of peak measured for the best-shaped matrix product, by number format.
     pub best_gemm_efficiency: BTreeMap<NumberFormat, f64>,
-    /// Size of its memory.
+    /// Memory capacity.
     pub memory: Text<Bytes>,
-    /// Rate of its memory.
+    /// Memory bandwidth.
     pub memory_rate: Text<BitsPerSecond>,
     /// Rate into its high-bandwidth domain, one way.
     pub scale_up_rate: Text<BitsPerSecond>,
@@ -41,12 +41,12 @@ pub struct Accelerator {
     pub scale_out_rate: Text<BitsPerSecond>,
     /// GPUs of the high-bandwidth domain it is sold with.
     pub domain_gpus: u32,
-    /// What joins them.
+    /// Topology of that domain.
     #[serde(default)]
     pub domain_shape: DomainShape,
 }
 
-/// What joins the GPUs of a domain, as files write it.
+/// Topology of a high-bandwidth domain.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -59,17 +59,17 @@ pub enum DomainShape {
     Torus,
 }
 
-/// A number format, as files write it.
+/// A number format.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum NumberFormat {
-    /// Sixteen bits.
+    /// 16 bits.
     Bf16,
-    /// Eight bits.
+    /// 8 bits.
     Fp8,
-    /// Four bits.
+    /// 4 bits.
     Fp4,
 }
 
@@ -83,7 +83,6 @@ impl NumberFormat {
     }
 }
 
-/// The generation of the chip called `name`.
 pub(crate) fn generation(name: &str) -> Option<Generation> {
     let known = [
         (Generation::Ampere, &["a100"][..]),
@@ -95,12 +94,12 @@ pub(crate) fn generation(name: &str) -> Option<Generation> {
 }
 
 impl Accelerator {
-    /// Peak operations per second, or `None` where the chip lacks the format.
+    /// Returns the peak operations per second, or `None` if the chip lacks the format.
     #[must_use]
     pub fn peak_flops(&self, precision: Precision) -> Option<f64> {
         let format = match precision {
             Precision::Bf16 => NumberFormat::Bf16,
-            // Scales for each block came with Blackwell.
+            // Block scales came with Blackwell.
             Precision::Mxfp8
                 if matches!(self.generation(), Some(Generation::Ampere | Generation::Hopper)) =>
             {
@@ -112,17 +111,20 @@ impl Accelerator {
         self.peak_tflops.get(&format).map(|tera| tera * 1e12)
     }
 
-    /// Constants for a step on it with the software that most runs on it were published with.
+    /// Returns the constants for a step on this card, with the software that most published runs on
+    /// it used.
     #[must_use]
     pub fn calibration(&self) -> Calibration {
         compose(&self.chip(), self.usual_framework())
     }
 
-    /// The constants called `name`, of the chip and of the software: those of the software on this card, or with
-    /// `h100/nemo-25.02` the chip's from there, too; of the software most runs on the card were published with, if `None`.
+    /// Returns the chip and software constants called `name`.
+    ///
+    /// A software name such as `nemo-25.02` uses this card's chip; `h100/nemo-25.02` also names the
+    /// chip. `None` selects the software that most published runs on this card used.
     ///
     /// # Errors
-    /// If no constants are called so, with those that there are.
+    /// If the name is unknown; the message lists the known ones.
     pub fn constants(&self, name: Option<&str>) -> Result<(Chip, Framework), UnknownConstants> {
         let Some(name) = name else { return Ok((self.chip(), *self.usual_framework())) };
         let (chip, software) = match name.split_once('/') {
@@ -138,18 +140,18 @@ impl Accelerator {
         }
     }
 
-    /// Its own chip, or H100 scaled.
     fn chip(&self) -> Chip {
         self.chip_among(&CHIPS)
     }
 
-    /// Its own of `chips`, or H100 with the shares of peak scaled by the chips' best-shape measurements.
+    /// Returns the entry for this card in `chips`, or else H100 with its shares of peak scaled by
+    /// the measured efficiencies of the best-shaped matrix products.
     ///
     /// # Panics
-    /// If H100 is not among them.
+    /// If `chips` lacks H100.
     #[must_use]
     pub fn chip_among(&self, chips: &[Chip]) -> Chip {
-        // An A100 with less memory computes like one with more, an H800 like an H100.
+        // An A100 with less memory computes like one with more, and an H800 like an H100.
         let like = match &self.name[..] {
             "a100-40gb" => "a100",
             "h800" => "h100",
@@ -169,13 +171,14 @@ impl Accelerator {
         h100.adapted(best(&own), best(self))
     }
 
-    /// Whether it is the card of its name that comes with lightloom, and no file of other figures.
+    /// Returns whether its figures are those of the shipped card of the same name.
     pub(crate) fn is_shipped(&self) -> bool {
         accelerator(&self.name)
             .is_ok_and(|card| Self { source: self.source.clone(), ..card } == *self)
     }
 
-    /// What a communication library takes it for; `None` for what is not one of its GPUs on a switch.
+    /// Returns the generation as a communication library sees it. `None` if it is not a known GPU
+    /// on a switch.
     #[must_use]
     pub fn generation(&self) -> Option<Generation> {
         generation(&self.name)
@@ -186,7 +189,8 @@ impl Accelerator {
         FRAMEWORKS.iter().find(|known| known.name == name).unwrap_or(&FRAMEWORKS[0])
     }
 
-    /// The software that it is mostly used with; with fully sharded states, what was built for them.
+    /// Returns the software most used with this card; with fully sharded states, software built for
+    /// them.
     pub(crate) fn usual_software(&self, sharding: Option<ZeroStage>) -> &'static str {
         let is_sharded = sharding == Some(ZeroStage::Everything);
         match &self.name[..] {
@@ -199,7 +203,8 @@ impl Accelerator {
         }
     }
 
-    /// The domain and the cards it is sold with. Named as the architecture of the same shape and size, if there is one.
+    /// Returns its domain and network cards. The network has the name of the architecture of the
+    /// same shape and size, if there is one.
     #[must_use]
     pub fn network(&self) -> Network {
         let (shape, name) = match (self.domain_shape, self.domain_gpus) {
@@ -218,7 +223,7 @@ impl Accelerator {
         }
     }
 
-    /// What the step needs of it.
+    /// Returns the rates and sizes that the step model needs.
     #[must_use]
     pub fn compute(&self) -> Compute {
         let bf16 = self.peak_flops(Precision::Bf16).unwrap_or(0.0);
@@ -238,13 +243,12 @@ macro_rules! files {
     };
 }
 
-/// Name and text of every accelerator file that comes with lightloom.
 const ACCELERATOR_FILES: &[(&str, &str)] = files!(
     "accelerators": "a100", "a100-40gb", "b200", "b300", "gb200", "gb300", "h100", "h100-96gb", "h20", "h200", "h800",
     "tpuv4", "tpuv5e", "tpuv5p", "tpuv6e"
 );
 
-/// No card has this name.
+/// No shipped card has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no {kind} is called `{name}`: did you mean `{nearest}`? (there are: {all})")]
 pub struct UnknownName {
@@ -254,7 +258,6 @@ pub struct UnknownName {
     all: String,
 }
 
-/// No constants have this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no constants are called `{name}` (there are: {}; or those of a chip and a software, such as `h100/{}`)",
@@ -269,35 +272,36 @@ fn names<'n>(names: impl Iterator<Item = &'n str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The names of models, of accelerators and of constants that come with lightloom.
+/// Returns the names of the shipped models, accelerators and constants.
 #[must_use]
 pub fn all_names() -> [Vec<&'static str>; 3] {
     let of = |files: &[(&'static str, &str)]| files.iter().map(|(name, _)| *name).collect();
     [of(MODEL_FILES), of(ACCELERATOR_FILES), FRAMEWORKS.iter().map(|known| known.name).collect()]
 }
 
-/// The model called `name`.
+/// Returns the shipped model called `name`.
 ///
 /// # Errors
-/// If there is none, with the nearest name.
+/// If the name is unknown; the message suggests the nearest one.
 pub fn model(name: &str) -> Result<Model, UnknownName> {
     card("model", MODEL_FILES, name)
 }
 
-/// The accelerator called `name`.
+/// Returns the shipped accelerator called `name`.
 ///
 /// # Errors
-/// If there is none, with the nearest name.
+/// If the name is unknown; the message suggests the nearest one.
 pub fn accelerator(name: &str) -> Result<Accelerator, UnknownName> {
     card("accelerator", ACCELERATOR_FILES, name)
 }
 
-/// Reads an accelerator file that a user wrote; every mistake at once.
+/// Reads an accelerator file that a user wrote, and reports all its mistakes together.
 pub fn read_accelerator(file: &str, bytes: &[u8]) -> (Option<Accelerator>, Vec<Diagnostic>) {
     document::load(file, bytes, check_accelerator)
 }
 
-/// What the shape of an accelerator file cannot say: sixteen bits are there, nothing is zero, shares are shares.
+/// Checks rules that the schema cannot express: `bf16` is present, nothing is zero, and shares are
+/// between 0 and 1.
 fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Accelerator> {
     if !card.peak_tflops.contains_key(&NumberFormat::Bf16) {
         check

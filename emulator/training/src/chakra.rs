@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Task graphs as Chakra execution traces (MLCommons), both ways.
+//! Converts between task graphs and Chakra execution traces (MLCommons).
 //!
-//! A trace is one stream a rank: a `GlobalMetadata` message, then `Node` messages, each behind its length. A collective stands in the
-//! stream of every rank that takes part; the n-th of its kind in a process group is the same one for all. Sizes, peers
-//! and groups are attributes (`comm_type`, `comm_size`, `comm_src`, `comm_dst`, `comm_tag`, `pg_name`), as ASTRA-sim reads them.
-//! Only what a task graph knows is kept; other messages and attributes are passed over.
+//! A trace has one stream per rank: a `GlobalMetadata` message, then `Node` messages, each preceded
+//! by its length. A collective is in the stream of every rank that takes part, and the n-th
+//! collective of a kind in a process group is the same one on all ranks. Sizes, peers and groups
+//! are attributes (`comm_type`, `comm_size`, `comm_src`, `comm_dst`, `comm_tag`, `pg_name`), as
+//! ASTRA-sim reads them. Messages and attributes without an equivalent in a task graph are ignored.
 
 mod export;
 mod import;
@@ -20,37 +21,26 @@ pub use import::import;
 
 const PICOSECONDS_PER_MICROSECOND: u64 = 1_000_000;
 
-/// Why streams are no trace that can be run here.
+/// Why streams cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChakraError {
-    /// Not protobuf messages behind their lengths.
+    /// The stream is not a sequence of length-prefixed protobuf messages.
     #[error("the trace of rank {rank} is broken after {messages} messages: {reason}")]
     Broken {
-        /// Which stream.
         rank: u32,
-        /// How many messages could be read.
+        /// Messages read before the error.
         messages: usize,
-        /// What the decoder said.
         reason: String,
     },
-    /// A node without what its kind needs.
+    /// A node lacks an attribute that its kind requires, or is inconsistent.
     #[error("rank {rank}, node {id} `{name}`: {reason}")]
-    Node {
-        /// Which stream.
-        rank: u32,
-        /// Its id.
-        id: u64,
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The tasks do not make a graph.
+    Node { rank: u32, id: u64, name: String, reason: String },
+    /// The tasks do not form a valid graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
-/// The code of a collective in `CollectiveCommType`.
+/// Returns the code of a collective in `CollectiveCommType`.
 fn code(kind: CollectiveKind) -> Option<i64> {
     match kind {
         CollectiveKind::AllReduce => Some(0),

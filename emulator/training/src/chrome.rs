@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step that was run, as a Chrome trace: Perfetto shows it, and [`super::recorded`] reads it back.
+//! Writes an emulated step as a Chrome trace. Perfetto displays it, and [`super::recorded`] reads
+//! it back.
 //!
-//! Every rank that takes part in a task has an event for it. What computes, what exchanges in the domain and what goes
-//! between domains are streams of their own.
+//! Every rank that takes part in a task has an event for it. Computing, exchange inside the domain
+//! and exchange between domains are separate threads of the trace.
 
 use lightloom_units::SimTime;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::graph::{Task, TaskGraph, TaskWork};
 use super::machine::Machine;
 
-/// The trace of `graph`, run on `machine` with these beginnings and ends.
+/// Returns the trace of `graph` on `machine`, given the start and end of each task.
 #[must_use]
 pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)]) -> Value {
     let shares = |task: &Task| -> Vec<u32> {
@@ -47,7 +48,7 @@ pub fn trace(graph: &TaskGraph, machine: &Machine, spans: &[(SimTime, SimTime)])
     json!({ "displayTimeUnit": "ms", "traceEvents": events })
 }
 
-/// The stream of a task on a rank, and what a reader must know of it.
+/// Returns the stream of a task on a rank and the event arguments that the reader needs.
 fn described(task: &Task, ranks: &[u32], rank: u32) -> (&'static str, Value) {
     match &task.work {
         TaskWork::Compute { .. } => ("compute", json!({})),

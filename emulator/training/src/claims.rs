@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The training part of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025), recomputed.
+//! Recomputes the training results of the InfiniteHBD study (arXiv 2502.03885, SIGCOMM 2025).
 //!
-//! Only the abstract's "MFU up to 3.37 times that of DGX with 8 GPUs per node" could be read. The table behind it could
-//! not, so what is compared is its shape: how the gain over TP ≤ 8 grows with the number of GPUs while the batch stays
-//! fixed, and where the best TP lies. What is recalled and not read is said to be.
+//! Only the abstract's "MFU up to 3.37 times that of DGX with 8 GPUs per node" was available, not
+//! the table behind it. The comparison is therefore of shape: how the gain over TP ≤ 8 grows with
+//! the number of GPUs at a fixed batch, and where the best TP lies. Each claim states whether its
+//! published value was read or only recalled.
 
 use serde::Serialize;
 
@@ -14,24 +15,23 @@ use super::mapping::Batch;
 use super::mfu::Convention;
 use super::search::{Found, Limits, Search};
 
-/// How our figure stands to the published one.
+/// How our figure compares with the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimVerdict {
-    /// It is the same within what is known of it.
+    /// It agrees within what is known of the published value.
     Reproduced,
-    /// It behaves alike and the value differs.
+    /// The trend agrees but the value differs.
     ShapeOnly,
-    /// It does not come out.
     NotReproduced,
-    /// One case of a published sentence, whose verdict is over all its cases.
+    /// One case of a published sentence. The verdict covers all its cases together.
     Case,
-    /// Ours alone; nothing was published to hold it against.
+    /// Our own result, without a published counterpart.
     Added,
 }
 
 impl ClaimVerdict {
-    /// The words in tables.
+    /// Returns the label used in tables.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -44,25 +44,23 @@ impl ClaimVerdict {
     }
 }
 
-/// One claim and what became of it.
+/// A published claim and our result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
-    /// What is claimed.
     pub claim: String,
-    /// As published, and how we know: read, recalled, or inferred.
+    /// The published value and its provenance: read, recalled or inferred.
     pub published: String,
-    /// What comes out here.
     pub ours: String,
-    /// How the two stand to each other.
     pub verdict: ClaimVerdict,
 }
 
-/// How much exchange hides behind computing. The study's simulator could not be read, so both ends are shown.
+/// How much exchange overlaps with computing. The study's simulator was not available, so both
+/// extremes are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hiding {
-    /// As much as NeMo hides of TP and EP in groups of up to eight GPUs: the fitted constants.
+    /// The fitted constants: as much as NeMo hides of TP and EP in groups of up to eight GPUs.
     Fitted,
-    /// Nothing of TP and EP.
+    /// TP and EP are fully exposed.
     Nothing,
 }
 
@@ -82,38 +80,36 @@ impl Hiding {
     }
 }
 
-/// One number of GPUs of the sweep.
+/// The result for one number of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// GPUs.
     pub gpus: u64,
     /// Best mapping on the ring of any size.
     pub ring: Found,
-    /// MFU of it, full attention.
+    /// MFU of `ring`, full attention.
     pub ring_mfu: f64,
-    /// Best mapping of DGX with TP of at most 8.
+    /// Best mapping on DGX with TP of at most 8.
     pub dgx: Found,
-    /// MFU of it, full attention.
+    /// MFU of `dgx`, full attention.
     pub dgx_mfu: f64,
 }
 
 impl Point {
-    /// How much faster the ring is.
+    /// Returns the MFU of the ring divided by that of DGX.
     #[must_use]
     pub fn gain(&self) -> f64 {
         self.ring_mfu / self.dgx_mfu
     }
 }
 
-/// Numbers of GPUs of the sweep.
 const GPUS: [u64; 8] = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
-/// The batch of the study as recalled: 2,048 sequences of 8,192 tokens, whatever the number of GPUs.
+/// The batch of the study as recalled: 2,048 sequences of 8,192 tokens for any number of GPUs.
 pub const BATCH: Batch = Batch { sequences: 2048, tokens: 8192 };
 
 const NO_CONTEXT: [u32; 1] = [1];
 const TENSOR_OF_DGX: [u32; 4] = [1, 2, 4, 8];
 
-/// The best mapping and its MFU, if anything fits.
+/// Returns the best mapping and its MFU, or `None` if nothing fits.
 fn best(
     model: &str,
     arch: &str,
@@ -148,7 +144,8 @@ fn best(
     Some((found, mfu))
 }
 
-/// Llama-3.1-405B on the ring and on DGX with TP ≤ 8, without context parallelism unless `with_context`.
+/// Searches Llama-3.1-405B on the ring and on DGX with TP ≤ 8, with the allowed CP sizes `context`
+/// (empty: all).
 #[must_use]
 pub fn sweep(batch: Batch, context: &[u32], hiding: Hiding) -> Vec<Point> {
     GPUS.into_iter()
@@ -165,7 +162,8 @@ pub fn sweep(batch: Batch, context: &[u32], hiding: Hiding) -> Vec<Point> {
         .collect()
 }
 
-/// MFU of the 1.1-trillion stand-in on the ring with and without EP, at 20 % imbalance.
+/// Returns the MFU of the 1.1-trillion-parameter stand-in on the ring without and with EP, at 20 %
+/// expert imbalance.
 fn experts(gpus: u64, hiding: Hiding) -> Option<(f64, f64)> {
     let limits = |expert: &[u32]| Limits {
         expert: expert.to_vec(),
@@ -176,7 +174,7 @@ fn experts(gpus: u64, hiding: Hiding) -> Option<(f64, f64)> {
     Some((mfu(&[1])?.1, mfu(&[2, 4, 8])?.1))
 }
 
-/// Every claim with its verdict.
+/// Recomputes all claims.
 #[must_use]
 pub fn claims() -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -225,7 +223,7 @@ fn small_gain(first: &Point) -> Claim {
 
 fn growth(points: &[Point]) -> Claim {
     let gains: Vec<f64> = points.iter().map(Point::gain).collect();
-    // A hundredth is noise: mappings are discrete.
+    // Mappings are discrete, so differences up to 0.01 are noise.
     let grows = gains.windows(2).all(|pair| pair[1] > pair[0] - 0.01);
     let shown: Vec<String> = gains.iter().map(|gain| format!("{gain:.2}")).collect();
     Claim {
@@ -275,7 +273,7 @@ fn imbalance(hiding: Hiding) -> impl Iterator<Item = Claim> {
     })
 }
 
-/// What the study seems not to have given DGX: context parallelism.
+/// The study seems not to have allowed context parallelism for DGX.
 fn context() -> Option<Claim> {
     let points = sweep(BATCH, &[], Hiding::Fitted);
     let last = points.last()?;
@@ -297,7 +295,7 @@ fn context() -> Option<Claim> {
     })
 }
 
-/// The batch decides the headline.
+/// Shows how strongly the headline depends on the batch.
 fn larger_batch() -> Option<Claim> {
     let batch = Batch { sequences: 4096, ..BATCH };
     let points = sweep(batch, &NO_CONTEXT, Hiding::Fitted);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured collectives in a table, each with the time that a library's closed form computes for it.
+//! Compares measured collectives from tables with the times that the closed form of a library
+//! gives.
 //!
-//! A row becomes what a user types for `lightloom workload collective`. Groups source × hardware fall wholly into fitting
-//! or testing by their names alone.
+//! Each row becomes the input of `lightloom workload collective`. Rows are grouped by source and
+//! hardware, and each group belongs entirely to fitting or to testing, decided only by its name.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,41 +13,34 @@ use serde::{Deserialize, Serialize};
 
 use super::cards;
 
-/// Bytes taken for a row that states a plateau and no size.
+/// Size in bytes assumed for a row that reports a plateau without a size.
 const PLATEAU: f64 = 17_179_869_184.0;
 const MEBIBYTE: f64 = 1_048_576.0;
 
-/// A measured collective, and what is computed for it.
+/// A measured collective and its computed time.
 #[derive(Clone, Debug, Serialize)]
 pub struct JudgedCollective {
-    /// Row id.
     pub id: String,
-    /// Where it was published.
     pub source: String,
-    /// What it ran on.
     pub hardware: String,
-    /// The operation.
     pub collective: String,
-    /// GPUs.
     pub gpus: u64,
-    /// Domains that they lie in.
+    /// Number of domains that the GPUs span.
     pub domains: u64,
-    /// See the crate `lightloom-collective`.
+    /// Size as defined in the crate `lightloom-collective`.
     pub bytes: f64,
-    /// `test` if it was kept back from the fit.
+    /// `fit`, or `test` if it was excluded from the fit.
     pub used_to: &'static str,
-    /// The class in tables.
+    /// Class in the tables.
     pub class: String,
-    /// What was measured.
     pub measured_seconds: f64,
-    /// What is computed.
     #[serde(flatten)]
     pub ours: LibraryTime,
     /// `(ours − measured) / measured`, in percent.
     pub error_percent: f64,
 }
 
-/// The columns that are read.
+/// The columns of a table that are used.
 #[derive(Deserialize)]
 struct Row {
     id: String,
@@ -67,8 +61,8 @@ struct Row {
 }
 
 impl Row {
-    /// What was measured beside what is computed; `None` for what is no collective of a library on a switch, and for a row
-    /// that lacks a rate.
+    /// Computes the time for this row. `None` if it is not a library collective on a switch, or
+    /// lacks a rate.
     fn judged(self) -> Option<JudgedCollective> {
         let kind = match &self.collective[..] {
             "all_reduce" => CollectiveKind::AllReduce,
@@ -115,7 +109,8 @@ impl Row {
     }
 }
 
-/// Whether a row of this algorithm and fabric may have run `way`: what it names, or what the library chooses.
+/// Returns whether a row may have used algorithm `way`: the one that it names, or one that the
+/// library can choose.
 fn says(algorithm: &str, fabric: &str, way: Algorithm, protocol: Protocol) -> bool {
     match algorithm {
         "nvlstree" => way == Algorithm::NvlsTree,
@@ -123,7 +118,7 @@ fn says(algorithm: &str, fabric: &str, way: Algorithm, protocol: Protocol) -> bo
         "nvls/sharp" => way == Algorithm::Nvls,
         "nvlink" => way == Algorithm::Ring,
         _ if algorithm.starts_with("ring") => way == Algorithm::Ring,
-        // An assumption: the times of these rows suggest it, and no source says it.
+        // An assumption: the times of these rows suggest a ring in Simple, but no source states it.
         _ if fabric.contains("EFA") => (way, protocol) == (Algorithm::Ring, Protocol::Simple),
         _ => way != Algorithm::Sharp,
     }
@@ -143,11 +138,14 @@ fn class(domains: u64, bytes: f64) -> String {
     format!("{}, {}", PLACES[usize::from(domains > 1)], SIZES[size])
 }
 
-/// Reads tables of measured collectives, and says how many rows have no figure. Of the groups source × hardware inside
-/// domains, and of those over domains, each in the order of their names, every second one tests.
+/// Reads tables of measured collectives. Returns the compared rows and the number of rows without a
+/// figure.
+///
+/// Groups of one source and hardware, separately inside and across domains, alternate in order of
+/// their names between fitting and testing.
 ///
 /// # Errors
-/// If a table lacks a column, or a cell is no number.
+/// If a table lacks a column, or a cell is not a number.
 pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Error> {
     let (mut judged, mut without) = (Vec::new(), 0);
     for table in tables {
@@ -171,7 +169,7 @@ pub fn judge(tables: &[&str]) -> Result<(Vec<JudgedCollective>, usize), csv::Err
     Ok((judged, without))
 }
 
-/// Mean absolute error in percent of the collectives of a class, those that test or those that fit, and their number.
+/// Returns the mean absolute error in percent over the rows of a class and use, and their number.
 #[must_use]
 pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str) -> (f64, usize) {
     let these: Vec<f64> = judged
@@ -182,7 +180,7 @@ pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str) -> (f64, u
     (these.iter().sum::<f64>() / these.len().max(1) as f64, these.len())
 }
 
-/// The classes, in the order of tables.
+/// Returns the classes in the order of the tables.
 pub fn classes() -> impl Iterator<Item = String> {
     PLACES.iter().flat_map(|place| SIZES.iter().map(move |size| format!("{place}, {size}")))
 }
@@ -202,7 +200,7 @@ larger. Rows on EFA are treated as rings in Simple; their times suggest this, bu
 | --- | --- | --- | --- | --- |
 ";
 
-/// The page of validation.
+/// Returns the validation page in Markdown.
 #[must_use]
 pub fn page(judged: &[JudgedCollective], without: usize) -> String {
     let mut page = String::from(HEAD);

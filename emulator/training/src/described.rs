@@ -1,136 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step that another tool described (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome traces), from its files.
+//! Reads a step that another tool described (Chakra, SimAI, GOAL) or recorded (Kineto, Chrome
+//! traces).
 
 use super::graph::{Task, TaskGraph, TaskWork};
 use super::recorded::{self, Recorded, RecordedError};
 use super::{chakra, goal, kineto, simai};
 
-/// A file of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepGraphFile<'a> {
-    /// What the user calls it.
+    /// Name shown in messages.
     pub name: &'a str,
-    /// What is in it.
     pub bytes: &'a [u8],
 }
 
-/// A step that can be run.
+/// A step that can be emulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Its tasks. Ring r is the r-th TP group.
     pub graph: TaskGraph,
-    /// Its ranks.
     pub ranks: u32,
-    /// Ranks of a TP group: so many in a row.
+    /// Size of a TP group, which consists of consecutive ranks.
     pub tensor: u32,
 }
 
 /// A recorded step.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// What was recorded.
     pub recorded: Recorded,
-    /// Ranks of a TP group: so many in a row.
+    /// Size of a TP group, which consists of consecutive ranks.
     pub tensor: u32,
-    /// Ranks of which there is no file: they are taken to be ready whenever the others are.
+    /// Ranks without a file. They are assumed to be ready whenever the others are.
     pub missing: Vec<u32>,
-    /// NCCL kernels that do not say what they exchange, and count as computing.
+    /// NCCL kernels without a description of their exchange; they count as computing.
     pub unknown: u64,
 }
 
-/// Why files are no step.
+/// Why files cannot be read as a step.
 #[derive(Debug, thiserror::Error)]
 pub enum DescribedError {
-    /// No file.
     #[error("there is no file: name the files of a step")]
     NoFile,
-    /// A task of a rank that the step does not have.
+    /// A task names a rank or TP group that the step does not have.
     #[error(
         "{file}: `{task}` is of a rank or a TP group that the step, of {ranks} ranks, does not have"
     )]
-    Absent {
-        /// The file.
-        file: String,
-        /// The task.
-        task: String,
-        /// Ranks of the step.
-        ranks: u32,
-    },
-    /// A packed file.
+    Absent { file: String, task: String, ranks: u32 },
+    /// The file is compressed with gzip.
     #[error("{file} is packed: write `gunzip --keep {file}` and name what that makes")]
-    Packed {
-        /// The file.
-        file: String,
-    },
-    /// A file that has all ranks, beside others.
+    Packed { file: String },
+    /// A file that describes all ranks was given together with others.
     #[error("{0}")]
     Alone(String),
-    /// Another TP than the file's.
+    /// The requested TP differs from that of the file.
     #[error("the workload is for TP {own}: leave out --tp")]
-    OtherTensor {
-        /// TP of the file.
-        own: u32,
-    },
-    /// A text that is none.
+    OtherTensor { own: u32 },
+    /// The file is not UTF-8.
     #[error("{file} is no text: {error}")]
-    NoText {
-        /// The file.
-        file: String,
-        /// Where.
-        error: std::str::Utf8Error,
-    },
-    /// A SimAI text with a mistake.
+    NoText { file: String, error: std::str::Utf8Error },
     #[error("{file}: {error}")]
-    Simai {
-        /// The file.
-        file: String,
-        /// What is wrong.
-        error: simai::SimaiError,
-    },
-    /// A GOAL text with a mistake.
+    Simai { file: String, error: simai::SimaiError },
     #[error("{file}: {error}")]
-    Goal {
-        /// The file.
-        file: String,
-        /// What is wrong.
-        error: goal::GoalError,
-    },
-    /// Chakra traces with a mistake.
+    Goal { file: String, error: goal::GoalError },
     #[error("{file}: {error}")]
-    Chakra {
-        /// The files.
-        file: String,
-        /// What is wrong.
-        error: chakra::ChakraError,
-    },
-    /// A Chrome trace with a mistake.
+    Chakra { file: String, error: chakra::ChakraError },
     #[error("{file}: {error}")]
-    Recorded {
-        /// The file.
-        file: String,
-        /// What is wrong.
-        error: RecordedError,
-    },
-    /// Profiles of PyTorch with a mistake.
+    Recorded { file: String, error: RecordedError },
     #[error(transparent)]
     Kineto(#[from] kineto::KinetoError),
 }
 
 impl DescribedError {
-    /// Whether the files are good, and what was asked of them is not.
+    /// Returns whether the request is wrong rather than the contents of a file.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::NoFile | Self::Alone(_) | Self::OtherTensor { .. })
     }
 }
 
-/// TP where nothing says otherwise.
+/// TP size assumed when neither the user nor the file gives one.
 const TENSOR: u32 = 8;
 
-/// Reads a step of any kind; its `tensor` ranks in a row are a TP group.
+/// Reads a step in any supported format. A TP group consists of `tensor` consecutive ranks.
 ///
 /// # Errors
-/// Files that are no step, with their place.
+/// If the files cannot be read as a step; the message names the place.
 pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Described, DescribedError> {
     let first = files.first().ok_or(DescribedError::NoFile)?;
     let described = match has_extension(first.name, "json") {
@@ -150,10 +103,11 @@ pub fn read(files: &[StepGraphFile<'_>], tensor: Option<u32>) -> Result<Describe
     }
 }
 
-/// Reads a described step: Chakra traces in the order of ranks, one SimAI text (`.txt`), or one GOAL text (`.goal`).
+/// Reads a described step: Chakra traces in rank order, one SimAI text (`.txt`), or one GOAL file
+/// (`.goal`).
 ///
 /// # Errors
-/// Files that are no step, with their place.
+/// If the files cannot be read as a step; the message names the place.
 pub fn read_described(
     files: &[StepGraphFile<'_>],
     tensor: Option<u32>,
@@ -195,10 +149,11 @@ pub fn read_described(
     Ok(Described { graph, ranks, tensor })
 }
 
-/// Reads a recorded step: profiles of PyTorch (Kineto), a file a rank, or one Chrome trace with ids and bytes.
+/// Reads a recorded step: one PyTorch profile (Kineto) per rank, or one Chrome trace with ids and
+/// bytes.
 ///
 /// # Errors
-/// Files that are no step, with their place.
+/// If the files cannot be read as a step; the message names the place.
 pub fn read_recorded(
     files: &[StepGraphFile<'_>],
     tensor: Option<u32>,
@@ -219,7 +174,7 @@ pub fn read_recorded(
 }
 
 impl Taken {
-    /// What the profiles of a job say.
+    /// Wraps the profiles of a job.
     #[must_use]
     pub fn of(profile: kineto::ProfiledStep, tensor: Option<u32>) -> Self {
         let tensor = tensor.unwrap_or(TENSOR).min(profile.recorded.ranks.max(1));
@@ -229,7 +184,7 @@ impl Taken {
 }
 
 impl Described {
-    /// The ranks of a ring of the graph. `None` if there is no such TP group.
+    /// Returns the ranks of a ring of the graph. `None` if there is no such TP group.
     #[must_use]
     pub fn ring(&self, ring: u32) -> Option<std::ops::Range<u32>> {
         let first = ring.checked_mul(self.tensor)?;
@@ -237,7 +192,7 @@ impl Described {
         (first < end).then_some(first..end)
     }
 
-    /// The first task of a rank or a TP group that the step does not have.
+    /// Returns the first task that names a rank or TP group that the step does not have.
     #[must_use]
     pub fn first_absent(&self) -> Option<&Task> {
         let is_there =
@@ -245,7 +200,8 @@ impl Described {
         self.graph.tasks().iter().find(|task| !is_there(task))
     }
 
-    /// The highest rank that takes part in something. `None` if it is on a ring that is not there, or of no rank.
+    /// Returns the highest rank that takes part. `None` if the ring does not exist or there are no
+    /// ranks.
     fn highest_rank(&self, work: &TaskWork) -> Option<u32> {
         match work {
             TaskWork::Compute { rank, .. } => Some(*rank),
@@ -265,7 +221,7 @@ fn has_extension(name: &str, extension: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, last)| last == extension)
 }
 
-/// The first file; none of them is packed.
+/// Returns the first file, after checking that no file is compressed.
 fn unpacked<'a, 'b>(
     files: &'a [StepGraphFile<'b>],
 ) -> Result<&'a StepGraphFile<'b>, DescribedError> {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fits the constants that come with lightloom on the fitting part of tables of published runs, and prints them.
+//! Fits the shipped calibration constants to the fitting part of tables of published runs, and
+//! prints the errors.
 //!
-//! `cargo run -p lightloom-training --example fit_training -- FOLDER 2026-11-22 ../shared/data/mfu_measured.csv …`
-//! writes `chips.csv` and `frameworks.csv` into the folder: `emulator/training/src/calibrated/`.
+//! `cargo run -p lightloom-training --example fit_training -- FOLDER 2026-11-22
+//! ../shared/data/mfu_measured.csv …` writes `chips.csv` and `frameworks.csv` into FOLDER, which is
+//! normally `emulator/training/src/calibrated/`.
 #![allow(clippy::print_stdout, clippy::disallowed_methods)] // a tool of the maintainers
 
 mod start;
@@ -15,7 +17,8 @@ use lightloom_training::runs::{MeasuredRun, Runs};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Not fitted again: packets, too, and so the runs that pages show, take these.
+/// Constants that keep their shipped value. The packet emulation and the runs shown in the
+/// documentation depend on them.
 const KEPT: [(&str, &str); 8] = [
     ("h100", "chip gemm bf16"),
     ("h100", "chip lost operations"),
@@ -89,7 +92,7 @@ fn main() {
     }
 }
 
-/// Writes the constants, three digits each, as fitted on `day`.
+/// Writes the constants with three significant digits and `day` as the date of the fit.
 fn write(folder: &Path, fitted: &Constants, day: &str) {
     let day: &'static str = String::leak(day.to_owned());
     let chips = fitted.chips.iter().map(|chip| Chip { fitted: day, ..*chip });
@@ -99,7 +102,8 @@ fn write(folder: &Path, fitted: &Constants, day: &str) {
     }
 }
 
-/// A row each, `a.b` for field `b` of field `a`, blanks between the values of a list.
+/// Formats one CSV row per item. Field `b` of field `a` becomes column `a.b`; list values are
+/// separated by blanks.
 fn table(rows: impl Iterator<Item = impl Serialize>) -> String {
     let mut lines = Vec::new();
     for row in rows {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the fit starts: what data sheets, benchmarks of single operations and earlier fits say.
+//! Starting values of the fit, from data sheets, benchmarks of single operations and earlier fits.
 
 use lightloom_training::calibrated::{Chip, Framework};
 use lightloom_training::calibration::{ContextExchange, Software, ZeroStage};
 use lightloom_training::features::Features;
 
-/// Every chip that constants were fitted on.
 pub(crate) const CHIPS: &[Chip] =
     &[A100, H100, H100_96GB, B200, B300, GB200, GB300, TPU_V4, TPU_V5E, TPU_V5P, TPU_V6E];
 
@@ -39,7 +38,6 @@ const H100: Chip = Chip {
     host: 1.0,
 };
 
-/// Every framework whose constants come with lightloom.
 pub(crate) const FRAMEWORKS: &[Framework] = &[
     NEMO_25_02,
     LLAMA_3,

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What replicas take for prompts and decode steps, and what they hold.
+//! Time that replicas need for prompts and decode steps, and the size of their caches.
 
 use crate::step::Server;
 
-/// What a replica takes, in seconds, and what it holds.
+/// Costs of a replica, in seconds and tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaCosts {
-    /// GPUs of a replica.
     pub gpus: u32,
-    /// A decode step by size of its batch, without reading caches; that of none first.
+    /// Seconds of a decode step by batch size (from 0), excluding the time to read the caches.
     pub decode: Vec<f64>,
-    /// What each token in the caches adds to a decode step.
+    /// Seconds that each cached token adds to a decode step.
     pub cached_token: f64,
-    /// Tokens that fit into the caches.
+    /// Capacity of the caches in tokens.
     pub cache_tokens: u64,
-    /// A prompt of one token, and how much each further one, and each pair of them, adds.
+    /// Coefficients of the prompt time: a constant, seconds per token, and seconds per token
+    /// squared.
     pub prompt: [f64; 3],
 }
 
 impl ReplicaCosts {
-    /// Those of `replica` with batches of up to `most`. `None` where its weights do not fit.
+    /// Returns the costs of `replica` with batches of up to `most` requests. `None` if its weights
+    /// do not fit.
     ///
     /// # Panics
     /// If `most` is 0.
@@ -28,7 +29,8 @@ impl ReplicaCosts {
         assert!(most > 0, "a batch has a request");
         let replica = replica.into();
         let decode = (0..=most).map(|batch| replica.decode_seconds(batch.max(1))).collect();
-        // A forward pass is a constant, products and a square of attention: three prompts give all of it.
+        // The prompt time is a quadratic polynomial in the prompt length (matrix products are
+        // linear, attention is quadratic), so three samples determine it.
         let [one, half, whole] = [512_u32, 4_096, 16_384].map(|at| replica.prompt_seconds(at));
         let slope = [(half - one) / 3_584.0, (whole - half) / 12_288.0];
         let square = (slope[1] - slope[0]) / (16_384.0 - 512.0);
@@ -43,7 +45,7 @@ impl ReplicaCosts {
         })
     }
 
-    /// Seconds of a prompt.
+    /// Returns the prefill time of a prompt of `tokens` tokens.
     #[must_use]
     pub fn prompt_seconds(&self, tokens: u32) -> f64 {
         let tokens = f64::from(tokens);
@@ -51,7 +53,8 @@ impl ReplicaCosts {
         if tokens == 0.0 { 0.0 } else { constant + tokens * (linear + tokens * square) }
     }
 
-    /// Seconds of `steps` decode steps of `batch` requests that begin with `cached` tokens in all.
+    /// Returns the duration of `steps` decode steps of `batch` requests that start with `cached`
+    /// tokens in total.
     #[must_use]
     pub fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64 {
         let steps = steps as f64;
@@ -60,22 +63,24 @@ impl ReplicaCosts {
     }
 }
 
-/// What a replica takes, however it decodes.
+/// Costs that the batching simulation needs. Implementations differ in how a replica decodes.
 pub trait StepCosts {
-    /// The most requests that it decodes at once.
+    /// Returns the maximum batch size.
     fn most(&self) -> usize;
-    /// Tokens that fit into its caches.
+    /// Returns the capacity of the caches in tokens.
     fn cache_tokens(&self) -> u64;
-    /// Tokens of the longest request that it can hold.
+    /// Returns the length in tokens of the longest request that fits.
     fn longest(&self) -> u64 {
         self.cache_tokens()
     }
-    /// Seconds of a prompt of which so many tokens are in the caches already.
+    /// Returns the prefill time of a prompt of `tokens` tokens, the first `cached` of which are
+    /// already in the cache.
     fn prompt_seconds(&self, tokens: u32, cached: u32) -> f64;
-    /// Seconds of `steps` decode steps of `batch` requests that begin with `cached` tokens in all.
+    /// Returns the duration of `steps` decode steps of `batch` requests that start with `cached`
+    /// tokens in total.
     fn steps_seconds(&self, steps: u64, batch: usize, cached: u64) -> f64;
 
-    /// How many whole steps fit into so many seconds.
+    /// Returns the number of whole decode steps that fit into `seconds`.
     fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
         let fits = |steps| self.steps_seconds(steps, batch, cached) <= seconds;
         let mut above = 1;
@@ -114,7 +119,7 @@ impl StepCosts for ReplicaCosts {
     }
 
     fn whole_steps(&self, batch: usize, cached: u64, seconds: f64) -> u64 {
-        // steps · linear + steps² · square = seconds.
+        // Solve steps · linear + steps² · square = seconds, then correct the rounding.
         let square = self.cached_token * batch as f64 / 2.0;
         let linear = self.decode[batch] + self.cached_token * cached as f64 - square;
         let root = (linear * linear + 4.0 * square * seconds).sqrt();

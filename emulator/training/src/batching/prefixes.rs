@@ -1,69 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Caches of prefixes that requests share, by segments: on each replica for itself, or one pool over all (TokenLake, arXiv 2508.17219).
+//! Caches of prompt prefixes that requests share, kept per replica or pooled over all replicas
+//! (TokenLake, arXiv 2508.17219).
 //!
 //! ```text
 //! local  a request waits for the replica with most of its prefix, unless that one has over twice as many as the emptiest
-//! pool   a request goes anywhere; segments come over the network from a replica that has them, the one that has sent the least
+//! pool   a request goes anywhere; segments come over the network from the replica with a copy that has sent the least
 //! ```
-//! A segment is found only behind those before it. The pool holds each once, and evicts the one that was not asked for the longest
-//! anywhere; a segment that is asked for more than [`HEAVY`] times as often as others for each of its copies is kept by who
-//! fetches it, too. Assumptions: segments are fetched when a replica takes a request in, and a prompt waits for them; caches
-//! travel, not queries, which TokenLake can send instead; requests that run hold their prefix besides.
+//! Prefixes are cut into segments, and a segment counts as found only if all earlier ones are
+//! found. The pool stores each segment once and evicts the least recently used one. A segment that
+//! is requested more than [`HEAVY`] times as often per copy as the average is also kept by the
+//! replica that fetches it.
+//!
+//! Assumptions: segments are fetched when a replica admits a request, and the prompt waits for
+//! them. Caches are sent, not queries (TokenLake can also send queries). Running requests hold
+//! their prefix in addition to this cache.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What the beginning of a prompt is.
+/// The shared beginning of a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefix {
-    /// Which one.
     pub id: u32,
-    /// Tokens of the prompt that are of it.
+    /// Length in tokens.
     pub tokens: u32,
 }
 
-/// Who holds prefixes.
+/// Where prefixes are cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PrefixSharing {
-    /// Each replica for itself.
+    /// Each replica has its own cache.
     Local,
-    /// All together.
+    /// All replicas share one pool.
     Pool,
 }
 
-/// Caches of prefixes on replicas.
+/// Configuration of the prefix caches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefixSetup {
-    /// Who holds them.
     pub sharing: PrefixSharing,
-    /// Tokens of a segment.
+    /// Tokens per segment.
     pub segment: u32,
-    /// Tokens that a replica has room for.
+    /// Capacity per replica in tokens.
     pub tokens: u64,
-    /// Seconds that a token's cache is on its way over the cards of a replica.
+    /// Seconds to send the cache of one token through the network cards of a replica.
     pub token_seconds: f64,
 }
 
-/// What came of prefixes.
+/// Counters of prefix caching.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PrefixCounts {
-    /// Tokens of prompts that were found.
+    /// Prompt tokens found in a cache.
     pub hit: u64,
-    /// Tokens whose caches went from one replica to another.
+    /// Tokens whose cache was sent from one replica to another.
     pub moved: u64,
-    /// By replica: tokens of prompts that it worked on.
+    /// Prefilled prompt tokens by replica.
     pub prefilled: Vec<u64>,
-    /// By replica: tokens whose caches it sent.
+    /// Tokens sent by replica.
     pub sent: Vec<u64>,
 }
 
-/// How much more often a segment is asked for than others before it has a further copy.
+/// Ratio of a segment's requests per copy to the average above which it gets another copy.
 const HEAVY: u64 = 4;
 
-/// So many requests more than twice those of the emptiest may be on a replica that is chosen for its prefixes.
+/// A replica is chosen for its prefixes only if its load is at most twice that of the least loaded
+/// one plus this many requests.
 const SLACK: usize = 4;
 
 type Segment = (u32, u32);
@@ -71,9 +75,9 @@ type Segment = (u32, u32);
 #[derive(Clone, Copy, Debug)]
 struct Held {
     replica: usize,
-    /// When it was used last, in uses.
+    /// Value of the use counter at the last use.
     used: u64,
-    /// From when on it is there.
+    /// Time from which the copy can be used, in seconds.
     ready: f64,
 }
 
@@ -83,16 +87,16 @@ struct Copies {
     held: Vec<Held>,
 }
 
-/// Segments on replicas, while requests are served.
+/// The segments on all replicas during a run.
 #[derive(Debug)]
 pub(super) struct PrefixCaches {
     setup: PrefixSetup,
     segments: BTreeMap<Segment, Copies>,
-    /// By replica: what it holds by last use.
+    /// By replica: its segments, ordered by last use.
     stores: Vec<BTreeMap<u64, Segment>>,
-    /// By replica: when its cards have sent all.
+    /// By replica: when its network cards finish sending.
     sends: Vec<f64>,
-    /// By prefix: where its last request went.
+    /// By prefix: the replica of its last request.
     last: BTreeMap<u32, usize>,
     uses: u64,
     asked: u64,
@@ -118,7 +122,9 @@ impl PrefixCaches {
         self.setup.sharing == PrefixSharing::Local
     }
 
-    /// Where a request goes and waits, by requests on each replica: where most of its prefix is, or went last. `None` if anywhere.
+    /// Chooses the replica that a request waits for: the one with most of its prefix, then the one
+    /// that had the prefix last. `loads` are the requests on each replica. `None` if any replica
+    /// will do.
     pub(super) fn route(&mut self, prefix: Prefix, loads: &[usize]) -> Option<usize> {
         if !self.is_local() || prefix.tokens < self.setup.segment {
             return None;
@@ -140,7 +146,8 @@ impl PrefixCaches {
         Some(best)
     }
 
-    /// A replica takes in a prompt that begins later: tokens of it that need no work, and when they are there.
+    /// Looks up the prefix of a prompt that starts later on `replica`. Returns the tokens found and
+    /// when they arrive.
     pub(super) fn take(
         &mut self,
         replica: usize,
@@ -148,7 +155,7 @@ impl PrefixCaches {
         [at, begins]: [f64; 2],
     ) -> (u32, f64) {
         let whole = prefix.tokens / self.setup.segment;
-        // What is worked on now is there for prompts that begin after it.
+        // A segment being computed now can be used by prompts that start after it is ready.
         let is_ready =
             |held: &Held| held.ready <= begins && (!self.is_local() || held.replica == replica);
         let is_there = |number: &u32| {
@@ -158,7 +165,7 @@ impl PrefixCaches {
         let found = (0..whole).take_while(is_there).count() as u32;
         let seconds = self.segment_seconds();
         let (mut there, mut fetched) = (at, 0);
-        // The first segment is used last: none is found without it.
+        // Touch the first segment last: the others cannot be found without it.
         for number in (0..found).rev() {
             let segment = (prefix.id, number);
             let Some((from, ready)) = self.use_one(segment, replica, begins) else { continue };
@@ -178,7 +185,7 @@ impl PrefixCaches {
         (tokens, there)
     }
 
-    /// The prompt has ended: what it worked on is kept.
+    /// Stores the segments that a finished prompt computed.
     pub(super) fn keep(&mut self, replica: usize, prefix: Prefix, found: u32, ready: f64) {
         for number in (found / self.setup.segment..prefix.tokens / self.setup.segment).rev() {
             let segment = (prefix.id, number);
@@ -198,7 +205,8 @@ impl PrefixCaches {
         }
     }
 
-    /// The copy that a replica uses: its own, or that of the replica that has sent the least.
+    /// Chooses the copy to use: the one on `replica`, else the one on the replica that has sent the
+    /// least.
     fn use_one(&mut self, segment: Segment, replica: usize, begins: f64) -> Option<(usize, f64)> {
         let copies = self.segments.get_mut(&segment)?;
         self.uses += 1;
@@ -223,7 +231,7 @@ impl PrefixCaches {
         })
     }
 
-    /// A segment goes out over the cards of a replica, after what goes before it: when it is there.
+    /// Queues a segment on the network cards of `from` and returns its arrival.
     fn send(&mut self, from: usize, at: f64) -> f64 {
         self.sends[from] = self.sends[from].max(at) + self.segment_seconds();
         self.count_sent(from);
@@ -235,8 +243,8 @@ impl PrefixCaches {
         self.counts.sent[from] += u64::from(self.setup.segment);
     }
 
-    /// Where the pool puts what a replica worked on: there if it has room, where most room is, or where what was not used the
-    /// longest is.
+    /// Chooses where the pool stores a segment that `replica` computed: on that replica if it has
+    /// room, else on the emptiest one, else on the one with the least recently used segment.
     fn place(&self, replica: usize) -> usize {
         let held = |at: &usize| self.stores[*at].len();
         if held(&replica) < self.room() {
@@ -273,7 +281,7 @@ impl PrefixCaches {
         copies.held.push(Held { replica, used: self.uses, ready });
     }
 
-    /// Segments that a replica has room for.
+    /// Returns the capacity of a replica in segments.
     fn room(&self) -> usize {
         (self.setup.tokens / u64::from(self.setup.segment)) as usize
     }

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decode steps of attention and feed-forward instances: the slowest stage, which changes while caches grow.
+//! Decode steps of a group of attention and feed-forward instances. A step takes as long as its
+//! slowest stage, and which stage that is changes as the caches grow.
 
 use super::StepCosts;
 use crate::step::{AttentionFfn, LayerStages, Stages};
 
-/// What such a group takes. Prompts are worked on elsewhere.
+/// Costs of such a group. Prompts are prefilled elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StagedCosts {
-    /// GPUs of all its instances.
+    /// GPUs of all instances.
     pub gpus: u32,
-    /// Tokens that the caches of all attention instances hold.
+    /// Cache capacity of all attention instances together, in tokens.
     pub cache_tokens: u64,
-    /// The same of one of them, where all of a request's cache is.
+    /// Cache capacity of one attention instance, which holds the whole cache of a request.
     longest: u64,
-    /// By size of a batch, that of none first: a step is the highest of these, the flattest first.
+    /// By batch size (from 0): the lines whose maximum is the step time, in order of slope.
     steps: Vec<Vec<Line>>,
 }
 
-/// Seconds of a step by the tokens in all caches.
+/// Seconds of a step as a linear function of the cached tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line {
     fixed: f64,
@@ -33,14 +34,15 @@ impl Line {
         self.fixed + self.slope * cached
     }
 
-    /// Where `steeper` becomes the higher one.
+    /// Returns the number of cached tokens above which `steeper` is higher.
     fn meets(self, steeper: Self) -> f64 {
         (self.fixed - steeper.fixed) / (steeper.slope - self.slope)
     }
 }
 
 impl StagedCosts {
-    /// Those of `group` with batches of up to `most`. `None` where its weights do not fit.
+    /// Returns the costs of `group` with batches of up to `most` requests. `None` if its weights do
+    /// not fit.
     #[must_use]
     pub fn of(group: &AttentionFfn<'_>, most: u32) -> Option<Self> {
         Some(Self {
@@ -52,7 +54,7 @@ impl StagedCosts {
     }
 }
 
-/// The highest of the lines of all sums of layers.
+/// Returns the upper envelope of the sums over all layers.
 fn lines(step: &Stages) -> Vec<Line> {
     let rest = Line { fixed: step.rest, slope: 0.0 };
     let all = step.layers.iter().fold(vec![rest], |so_far, (count, layer)| {
@@ -62,7 +64,8 @@ fn lines(step: &Stages) -> Vec<Line> {
     highest(all)
 }
 
-/// The way round of a micro-batch, attention of all of them, and the slowest other stage of all.
+/// Returns the three lower bounds of a layer's time: the round trip of one micro-batch, attention
+/// of all micro-batches, and the slowest other stage for all of them.
 fn of_layer(step: &Stages, count: f64, layer: &LayerStages) -> [Line; 3] {
     let LayerStages { attention, cached_token, there, inside, feed_forward, back } = *layer;
     let all = count * f64::from(step.micro_batches);
@@ -76,12 +79,13 @@ fn of_layer(step: &Stages, count: f64, layer: &LayerStages) -> [Line; 3] {
     ]
 }
 
-/// Those that are the highest somewhere, the flattest first.
+/// Returns the upper envelope of `lines`, in order of slope.
 fn highest(mut lines: Vec<Line>) -> Vec<Line> {
     lines.sort_by(|a, b| a.slope.total_cmp(&b.slope).then(a.fixed.total_cmp(&b.fixed)));
     let mut kept: Vec<Line> = Vec::new();
     for line in lines {
-        // The flatter one is below throughout, or where the one before it ends.
+        // Drop the flatter line if it is below the new one everywhere, or from where it would
+        // start.
         while let Some(last) = kept.last() {
             let begins = kept.len().checked_sub(2).map_or(0.0, |at| kept[at].meets(*last));
             let is_below = last.slope >= line.slope || last.meets(line) <= begins;
@@ -120,7 +124,7 @@ impl StepCosts for StagedCosts {
                 let left = (line.meets(*next) - cached as f64) / batch.max(1) as f64;
                 (left.max(0.0).ceil() as u64).clamp(done, steps)
             });
-            // Steps that begin with as many tokens as those between them in the mean.
+            // The time is linear within a piece, so each step counts as the average one.
             let count = (until - done) as f64;
             let middle = (done as f64 + until as f64 - 1.0) / 2.0;
             sum += count * line.at(cached as f64 + batch as f64 * middle);
@@ -146,7 +150,7 @@ mod tests {
     }
 
     proptest! {
-        /// Pieces of lines add up to the steps one by one, and jumps stop where those do.
+        /// The pieces add up to the sum of single steps, and `whole_steps` inverts it.
         #[test]
         fn combined_steps_match_single_steps(
             micro_batches in 1_u32..5,

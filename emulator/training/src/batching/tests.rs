@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Closed forms, a step-by-step oracle, and what is conserved.
+//! Checks batching against closed forms, a step-by-step oracle and conservation laws.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,8 @@ fn batch_of_equal_lengths_takes_its_closed_form() {
     assert!((served.busy - served.seconds).abs() < 1e-9, "it was never idle");
 }
 
-/// The same, one decode step after the other. `None` where two replicas could take the next request at the same instant.
+/// The same pool, simulated one decode step at a time. `None` if two replicas could admit the next
+/// request at the same instant.
 fn oracle(costs: &ReplicaCosts, replicas: usize, requests: &[Request]) -> Option<Vec<f64>> {
     let mut queue: VecDeque<usize> = (0..requests.len()).collect();
     let mut running: Vec<Vec<(usize, u32)>> = vec![Vec::new(); replicas];
@@ -46,7 +47,7 @@ fn oracle(costs: &ReplicaCosts, replicas: usize, requests: &[Request]) -> Option
         running.len() < costs.most()
             && tokens(running) + requests[one].tokens() <= costs.cache_tokens
     };
-    // All are there at the start, and are shared out one by one to the replica with the fewest.
+    // All requests arrive at the start and go one by one to the replica with the smallest batch.
     while let Some(one) = queue.front().copied() {
         let free = (0..replicas).filter(|at| has_room(&running[*at], one));
         let Some(at) = free.min_by_key(|at| running[*at].len()) else { break };
@@ -55,7 +56,8 @@ fn oracle(costs: &ReplicaCosts, replicas: usize, requests: &[Request]) -> Option
         running[at].push((one, 1));
     }
     while running.iter().any(|batch| !batch.is_empty()) {
-        // The replica whose next step ends first makes it; one that has a request with all its tokens lets go of it now.
+        // The replica whose next step ends first makes it. A replica with a finished request
+        // releases it first.
         let is_over = |(one, done): &(usize, u32)| *done >= requests[*one].output;
         let step = |at: usize| {
             if running[at].iter().any(is_over) {
@@ -117,7 +119,7 @@ proptest! {
         prop_assert!(served.most_reserved <= costs.cache_tokens);
     }
 
-    /// What a stop leaves goes on to the same end, and no token is lost or made twice.
+    /// Stopping a run and resuming with its remaining requests neither loses nor repeats a token.
     #[test]
     fn run_in_two_parts_makes_the_same_tokens(
         outputs in proptest::collection::vec(2_u32..300, 4..40),
@@ -136,7 +138,7 @@ proptest! {
         prop_assert!(first.seconds <= whole.seconds + 1e-6);
     }
 
-    /// Requests in the pool are their rate times their stay (Little's law), counted in two ways.
+    /// Little's law: the integral of the pool size equals the sum of the requests' stays.
     #[test]
     fn pool_occupancy_follows_littles_law(gaps in proptest::collection::vec(0.0_f64..0.2, 1..200)) {
         let costs = costs(8);
@@ -166,7 +168,8 @@ fn refuses_and_counts_requests_too_large_for_any_replica() {
     assert!(served.ended[0].is_nan() && served.ended[1].is_finite());
 }
 
-/// Llama-3.1-70B on eight H100: a decode step of one reads the weights once, and memory holds what is left of it.
+/// Llama-3.1-70B on eight H100: a decode step with one request reads the weights once, and the
+/// caches fill the remaining memory.
 #[test]
 fn llama_70b_replica_is_bound_by_memory() {
     let (model, card) =
@@ -184,7 +187,7 @@ fn llama_70b_replica_is_bound_by_memory() {
     let server = Server::from(&replica);
     let step = server.decode_seconds(1);
     assert!(step > weights && step < 3.0 * weights, "{step} s; weights alone {weights} s");
-    // 90 % of 640 GB without 141 GB, at 320 KiB a token.
+    // 90 % of 640 GB minus 141 GB of weights, at 320 KiB per token.
     let tokens = server.cache_tokens().unwrap() as f64;
     assert!((tokens / 1.45e6 - 1.0).abs() < 0.05, "{tokens}");
     let costs = ReplicaCosts::of(&replica, 4).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A task graph as streams of nodes.
+//! Writes a task graph as Chakra streams.
 
 use std::collections::BTreeSet;
 
@@ -16,15 +16,16 @@ use crate::machine::Machine;
 
 const VERSION: &str = "0.0.4";
 
-/// The trace of `graph` on `machine`, one stream a rank. Where one rank of a ring computes, it stands for
-/// all of them and its computing is written for each; its time is rounded to microseconds, the unit of the format.
+/// Returns the trace of `graph` on `machine`, one stream per rank.
+///
+/// If only one rank of a ring computes, it represents the whole ring and its compute tasks are
+/// written for every member. Durations are rounded to microseconds, the unit of the format.
 #[must_use]
 pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
     let mut ring_of = vec![None; machine.ranks as usize];
     for (index, ring) in machine.rings.iter().enumerate() {
         ring.iter().for_each(|rank| ring_of[*rank as usize] = Some(index));
     }
-    // A ring in which one rank computes: it stands for all of them.
     let mut computing = vec![BTreeSet::new(); machine.rings.len()];
     for task in graph.tasks() {
         if let TaskWork::Compute { rank, .. } = task.work
@@ -60,8 +61,8 @@ pub fn export(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The sets of ranks that share collectives, by the number that the traces give each: the contents of ASTRA-sim's
-/// `comm_group.json`.
+/// Returns the sets of ranks that share collectives, indexed by their number in the traces: the
+/// contents of ASTRA-sim's `comm_group.json`.
 #[must_use]
 pub fn groups(graph: &TaskGraph, machine: &Machine) -> Vec<Vec<u32>> {
     let all = graph.tasks().iter().filter_map(|task| members(task, machine).cloned());
@@ -76,7 +77,7 @@ fn members<'m>(task: &'m Task, machine: &'m Machine) -> Option<&'m Vec<u32>> {
     }
 }
 
-/// A task as a node of the stream of `rank`.
+/// Returns a task as a node in the stream of `rank`.
 fn node(
     id: u64,
     task: &Task,

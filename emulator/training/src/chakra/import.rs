@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Streams of nodes as a task graph.
+//! Reads Chakra streams into a task graph.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,12 @@ use super::wire::WireError;
 use super::{ChakraError, PICOSECONDS_PER_MICROSECOND, kind_of};
 use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 
-/// The graph of a trace, `streams[rank]` being the stream of a rank. A collective whose ranks are those of one of
-/// `rings` runs on it; others run over the data-centre network.
+/// Builds the graph of a trace, with one stream per rank. A collective whose ranks form one of
+/// `rings` runs on that ring; others run over the data-centre network.
 ///
 /// # Errors
-/// Streams that cannot be read, nodes that lack what they need, and collectives that are not known here.
+/// If a stream cannot be decoded, a node lacks a required attribute, or a collective is not
+/// supported.
 pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, ChakraError> {
     let mut reader = Reader::default();
     for (rank, stream) in streams.iter().enumerate() {
@@ -27,7 +28,7 @@ pub fn import(streams: &[&[u8]], rings: &[Vec<u32>]) -> Result<TaskGraph, Chakra
     reader.finish(rings)
 }
 
-/// What ranks share one task: a collective or the two ends of a transfer.
+/// Identifies the one task that nodes of several ranks share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum SharedNode {
     Collective { group: String, kind: u64, nth: usize },
@@ -37,15 +38,15 @@ enum SharedNode {
 #[derive(Default)]
 struct Reader {
     tasks: Vec<Task>,
-    /// Ranks that take part, by task; used for collectives.
+    /// By task: the ranks that take part.
     ranks: Vec<Vec<u32>>,
-    /// What the first rank recorded, by task.
+    /// By task: the duration recorded by the first rank.
     recorded: Vec<Picoseconds>,
     shared: BTreeMap<SharedNode, usize>,
-    /// By rank and node id: the task, and what it waits for.
+    /// By rank and node id: its task.
     places: BTreeMap<(u32, u64), usize>,
     waits: Vec<(u32, usize, Vec<u64>)>,
-    /// Ranks whose stream PyTorch's observer wrote.
+    /// Ranks whose stream was written by PyTorch's execution trace observer.
     observed: BTreeSet<u32>,
 }
 
@@ -100,7 +101,8 @@ impl Reader {
         for (rank, task, waits) in &self.waits {
             for id in waits {
                 let Some(before) = self.places.get(&(*rank, *id)) else {
-                    // PyTorch's observer leaves out what it waits for from before it began.
+                    // PyTorch's observer omits nodes from before it started, so dependencies on
+                    // them are dropped.
                     if self.observed.contains(rank) {
                         continue;
                     }
@@ -111,7 +113,8 @@ impl Reader {
                         reason: "it waits for this id, which is not in its stream".to_owned(),
                     });
                 };
-                // It also lets callers and what they call wait for each other: what stands later is not waited for.
+                // The observer also records mutual dependencies of callers and callees. Keep only
+                // those on earlier tasks.
                 if !self.observed.contains(rank) || before < task {
                     self.tasks[*task].after.push(TaskId(*before as u32));
                 }
@@ -122,7 +125,8 @@ impl Reader {
             task.after.dedup();
             let TaskWork::Across { kind, bytes, .. } = task.work else { continue };
             if let ([rank], true) = (&ranks[..], took > Picoseconds::ZERO) {
-                // The other ranks' streams are not there: it takes as long as this one recorded.
+                // The streams of the other ranks are missing, so use the duration that this rank
+                // recorded.
                 task.work = TaskWork::Compute { rank: *rank, took };
                 continue;
             }
@@ -142,7 +146,8 @@ impl Reader {
     }
 }
 
-/// The work of a node and what it shares with nodes of other ranks; `seen` counts the equal ones of its rank.
+/// Returns the work of a node and its identity across ranks. `seen` counts the equal nodes of this
+/// rank.
 fn meaning(
     rank: u32,
     node: &ChakraNode,
@@ -157,7 +162,8 @@ fn meaning(
         *count - 1
     };
     Ok(match node.kind {
-        // PyTorch marks the calls of its communication library like this, without saying what they exchange.
+        // PyTorch marks calls of its communication library with this kind but without the exchanged
+        // data.
         COMM_COLL_NODE if self::number(&node.attr, "comm_type").is_none() => {
             let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
             (None, TaskWork::Compute { rank, took })
@@ -165,7 +171,8 @@ fn meaning(
         COMM_COLL_NODE => {
             let code = number("comm_type")?;
             if kind_of(code).is_none() && node.duration_micros > 0 {
-                // What was recorded and cannot be run takes as long as it took.
+                // A recorded collective that is not supported becomes computing of the recorded
+                // duration.
                 let took = Picoseconds(node.duration_micros * PICOSECONDS_PER_MICROSECOND);
                 return Ok((None, TaskWork::Compute { rank, took }));
             }
@@ -180,7 +187,7 @@ fn meaning(
         }
         COMM_SEND_NODE | COMM_RECV_NODE => {
             let is_send = node.kind == COMM_SEND_NODE;
-            // Generators leave out the end that is the rank itself.
+            // Some generators omit the end that is the rank itself.
             let end = |name: &str, is_own: bool| {
                 if is_own { number(name).or(Ok(rank.into())) } else { number(name) }
             };

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The messages of `et_def.proto`, as far as a task graph needs them.
+//! The messages of `et_def.proto`, limited to the fields that a task graph needs.
 
 use super::wire::{self, WireError, Written};
 
-/// Kinds of nodes.
+/// Values of `NodeType`.
 pub(super) const METADATA_NODE: i32 = 1;
 pub(super) const COMP_NODE: i32 = 4;
 pub(super) const COMM_SEND_NODE: i32 = 5;
 pub(super) const COMM_RECV_NODE: i32 = 6;
 pub(super) const COMM_COLL_NODE: i32 = 7;
 
-/// `GlobalMetadata` of `et_def.proto`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GlobalMetadata {
     pub(super) version: String,
     pub(super) attr: Vec<Attribute>,
 }
 
-/// `Node` of `et_def.proto`, without tensors and storage.
+/// `Node` without tensors and storage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ChakraNode {
     pub(super) id: u64,
@@ -30,7 +29,7 @@ pub(super) struct ChakraNode {
     pub(super) attr: Vec<Attribute>,
 }
 
-/// `AttributeProto`: the scalar kinds that carry numbers and names.
+/// `AttributeProto`, limited to the scalar kinds for numbers and names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Attribute {
     pub(super) name: String,
@@ -48,7 +47,7 @@ pub(super) enum AttributeValue {
 }
 
 impl GlobalMetadata {
-    /// The next message of a stream.
+    /// Reads the next message of a stream.
     pub(super) fn read(stream: &mut &[u8]) -> Result<Self, WireError> {
         let mut read = Self::default();
         wire::fields(wire::message(stream)?, &mut |field, value| {
@@ -62,7 +61,7 @@ impl GlobalMetadata {
         Ok(read)
     }
 
-    /// The message behind its length.
+    /// Returns the message with its length prefix.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut message = Written::default();
         message.bytes(1, self.version.as_bytes());
@@ -72,7 +71,7 @@ impl GlobalMetadata {
 }
 
 impl ChakraNode {
-    /// The next message of a stream.
+    /// Reads the next message of a stream.
     pub(super) fn read(stream: &mut &[u8]) -> Result<Self, WireError> {
         let mut read = Self::default();
         wire::fields(wire::message(stream)?, &mut |field, value| {
@@ -92,7 +91,7 @@ impl ChakraNode {
         Ok(read)
     }
 
-    /// The message behind its length.
+    /// Returns the message with its length prefix.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut message = Written::default();
         message.number(1, self.id);
@@ -174,7 +173,7 @@ mod tests {
     use super::*;
     use prost::Message;
 
-    /// The same messages as another implementation of Protocol Buffers knows them.
+    /// The same messages in `prost`, an independent implementation of Protocol Buffers.
     mod judge {
         #[derive(Clone, PartialEq, prost::Message)]
         pub(super) struct Node {

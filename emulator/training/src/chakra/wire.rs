@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Protocol Buffers as far as Chakra's messages need them: fields of numbers, texts and messages, streams of messages
-//! behind their lengths.
+//! The subset of Protocol Buffers that Chakra needs: number, text and message fields, and streams
+//! of length-prefixed messages.
 
-/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WireValue<'b> {
-    /// A number, a Boolean; negative ones as 64 bits.
+    /// A number or Boolean. Negative numbers are sign-extended to 64 bits.
     Number(u64),
-    /// A text, a message, or numbers one behind the other.
+    /// A text, a message or packed numbers.
     Bytes(&'b [u8]),
-    /// Four or eight bytes, which no message here has.
+    /// A fixed32 or fixed64 field, which none of these messages has.
     Fixed,
 }
 
-/// Why bytes are no message.
+/// Why bytes cannot be decoded.
 pub(super) type WireError = &'static str;
 
 const SHORT: WireError = "it ends in the middle of a field";
@@ -43,7 +42,7 @@ fn take<'b>(bytes: &mut &'b [u8], length: u64) -> Result<&'b [u8], WireError> {
     Ok(taken)
 }
 
-/// The next message of a stream: its bytes, which stand behind their length.
+/// Takes the next length-prefixed message off a stream.
 pub(super) fn message<'b>(stream: &mut &'b [u8]) -> Result<&'b [u8], WireError> {
     let length = number(stream)?;
     take(stream, length)
@@ -85,7 +84,7 @@ impl<'b> WireValue<'b> {
         Ok(text.to_owned())
     }
 
-    /// Adds to repeated numbers, which stand one in a field or all in one.
+    /// Appends a repeated number field, packed or not.
     pub(super) fn add_to(self, numbers: &mut Vec<u64>) -> Result<(), WireError> {
         match self {
             Self::Number(value) => numbers.push(value),
@@ -100,7 +99,7 @@ impl<'b> WireValue<'b> {
     }
 }
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Default)]
 pub(super) struct Written(Vec<u8>);
 
@@ -113,46 +112,46 @@ impl Written {
         self.0.push(value as u8);
     }
 
-    /// A number, also where it is 0.
+    /// Writes a number field, even if it is 0.
     pub(super) fn put_number(&mut self, field: u64, value: u64) {
         self.varint(field << 3);
         self.varint(value);
     }
 
-    /// Bytes, also where there are none.
+    /// Writes a bytes field, even if it is empty.
     pub(super) fn put_bytes(&mut self, field: u64, bytes: &[u8]) {
         self.varint(field << 3 | 2);
         self.varint(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 
-    /// A number; 0 is what is read where nothing stands.
+    /// Writes a number field. 0 is protobuf's default and is omitted.
     pub(super) fn number(&mut self, field: u64, value: u64) {
         if value != 0 {
             self.put_number(field, value);
         }
     }
 
-    /// Bytes; none are what is read where nothing stands.
+    /// Writes a bytes field. Empty is protobuf's default and is omitted.
     pub(super) fn bytes(&mut self, field: u64, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.put_bytes(field, bytes);
         }
     }
 
-    /// Numbers, all in one field.
+    /// Writes a packed repeated number field.
     pub(super) fn numbers(&mut self, field: u64, numbers: &[u64]) {
         let mut packed = Self::default();
         numbers.iter().for_each(|value| packed.varint(*value));
         self.bytes(field, &packed.0);
     }
 
-    /// The message without its length.
+    /// Returns the message without a length prefix.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// The message behind its length.
+    /// Returns the message with its length prefix.
     pub(super) fn behind_its_length(&self) -> Vec<u8> {
         let mut stream = Self::default();
         stream.varint(self.0.len() as u64);

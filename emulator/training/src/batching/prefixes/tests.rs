@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Closed forms, and what is conserved whoever holds prefixes.
+//! Checks prefix caching against closed forms and conservation laws.
 
 use proptest::prelude::*;
 
@@ -31,11 +31,12 @@ fn asked(parts: &[(f64, u32, u32, u32)]) -> (Vec<Request>, Vec<Prefix>) {
     parts.iter().map(of).unzip()
 }
 
-/// One segment that all ask for in turn: the first works on it, the others have it, over the network from where it is.
+/// All requests share one segment. The first computes it; the others find it locally or fetch it
+/// over the network.
 #[test]
 fn endless_pool_of_one_segment_matches_its_closed_form() {
     let (costs, setup) = (costs(), setup(PrefixSharing::Pool, u64::MAX));
-    // So far apart that each is alone; every second one is on the replica that has none.
+    // The requests are far enough apart that none overlap.
     let parts: Vec<_> = (0..10).map(|_| (10.0, 7, 100, 30)).collect();
     let (requests, prefixes) = asked(&parts);
     let served = serve_prefixes(&costs, 1, (&requests, &prefixes), setup);
@@ -46,20 +47,21 @@ fn endless_pool_of_one_segment_matches_its_closed_form() {
         let saved = if at == 0 { 0.0 } else { 100.0 * (1e-5 + 100.0 * 1e-10) };
         assert!((first - request.arrives - seconds + saved).abs() < 1e-9, "{at}: {first}");
     }
-    // Two at once, again and again: one of each pair is on the other replica and fetches it.
+    // Requests in simultaneous pairs: one of each pair is on the other replica and fetches the
+    // segment.
     let gap = |at| if at % 2 == 0 { 10.0 } else { 0.0 };
     let parts: Vec<_> = (0..10).map(|at| (gap(at), 7, 100, 30)).collect();
     let (requests, prefixes) = asked(&parts);
     let served = serve_prefixes(&costs, 2, (&requests, &prefixes), setup);
     let counts = served.prefixes.unwrap();
-    // The first pair finds nothing, and the pool keeps one of two.
+    // The first pair finds nothing, and the pool keeps only one of its two copies.
     assert_eq!((counts.hit, counts.moved, counts.sent), (800, 400, vec![400, 0]));
     let waits = |at: usize| served.first[at] - requests[at].arrives;
     assert!((waits(9) - waits(8) - 100.0 * 1e-6).abs() < 1e-9, "{}", waits(9) - waits(8));
 }
 
-/// One prefix of four has most of the requests, more than a replica can take: each for itself holds it twice, and has no room for
-/// the others; a pool has.
+/// One of four prefixes has most of the requests, more than one replica can serve. With local
+/// caches both replicas store it and have no room for the others; the pool has room.
 #[test]
 fn pool_stores_once_what_replicas_store_separately() {
     let ids = |at: u32| if at % 10 < 7 { 0 } else { 1 + at % 3 };
@@ -73,7 +75,8 @@ fn pool_stores_once_what_replicas_store_separately() {
     assert!(pool >= 990 && local < 950, "{pool} {local}");
 }
 
-/// A segment that is asked for far more than others has a copy wherever it is asked for in the end.
+/// A segment requested far more often than the others ends up with a copy on every replica that
+/// uses it.
 #[test]
 fn popular_segments_stay_where_they_are_fetched() {
     let ids = |at: u32| if at.is_multiple_of(10) { 1 + at / 10 } else { 0 };
@@ -90,7 +93,8 @@ fn popular_segments_stay_where_they_are_fetched() {
 }
 
 proptest! {
-    /// Tokens found and tokens worked on are tokens asked for; what was sent was moved; no store is fuller than its room.
+    /// Tokens found plus tokens prefilled equal the prompt tokens, and tokens sent equal tokens
+    /// moved.
     #[test]
     fn every_sharing_mode_conserves_tokens(
         parts in proptest::collection::vec((0.0_f64..0.05, 0_u32..6, 0_u32..500, 1_u32..200), 1..120),
@@ -109,7 +113,7 @@ proptest! {
         prop_assert!(served.ended.iter().all(|end| end.is_finite()));
     }
 
-    /// Where prompts share nothing, requests take what they take without caches of prefixes.
+    /// Without shared prefixes the times are those of a run without prefix caches.
     #[test]
     fn caches_change_nothing_without_shared_prefixes(
         parts in proptest::collection::vec((0.0_f64..0.05, 0_u32..1, 0_u32..1, 1_u32..200), 1..80),
@@ -125,7 +129,7 @@ proptest! {
         prop_assert_eq!(shared.first, plain.first);
     }
 
-    /// Copies and stores say the same, and no store is fuller than its room.
+    /// The copies and the stores agree, and no store exceeds its capacity.
     #[test]
     fn stores_agree_with_their_segments_and_capacity(
         uses in proptest::collection::vec((0_usize..3, 0_u32..5, 0_u32..400), 1..200),
@@ -154,7 +158,7 @@ proptest! {
     }
 }
 
-/// What is in the caches is not worked on again: the rest of a prompt is the whole less the beginning.
+/// The rest of a prompt costs as much as the whole prompt minus its cached beginning.
 #[test]
 fn prompt_remainder_costs_the_whole_minus_its_prefix() {
     let costs = costs();
