@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which few constants explain measured runs of one accelerator and software.
+//! Finds the few calibration constants that explain a user's measured runs of one accelerator and
+//! software.
 //!
-//! Every set of up to three constants is a candidate. All are screened on a grid between their limits, under the
-//! assumption that their effects on the logarithm of a step add up; the best are fitted by Levenberg-Marquardt. A further
-//! constant must pay for itself and for the number of sets it was chosen from (the extended Bayesian criterion of Chen
-//! and Chen 2008). Another constant that explains the runs as well in place of a chosen one is named beside it.
+//! Every set of up to three constants is a candidate. All sets are screened on a grid between the
+//! constants' limits, assuming that their effects on the logarithm of the step time add up. The
+//! best sets are then fitted by Levenberg-Marquardt. An additional constant must pay for itself and
+//! for the number of sets it was chosen from (the extended Bayesian information criterion of Chen
+//! and Chen 2008). Constants that would explain the runs equally well are reported as alternatives.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +18,22 @@ mod descent;
 
 use descent::Fit;
 
-/// Most constants that are moved.
+/// Maximum number of constants that are changed.
 const MOST: usize = 3;
-/// What a printed step time is good for, as a share: a smaller residue explains nothing.
+/// Precision of a printed step time, as a share. Smaller residuals carry no information.
 const FLOOR: f64 = 1e-4;
-/// A constant whose whole range changes every run by less has no effect.
+/// A constant has no effect if its whole range changes every run by less than this share.
 const SHARE_THAT_SHOWS: f64 = 0.003;
-/// Values of a constant that are tried between its limits.
+/// Number of grid values per constant.
 const GRID: usize = 13;
-/// Sets of a size that are fitted after the screening.
+/// Sets of each size that are fitted after the screening.
 const FITTED: usize = 40;
-/// Two sets whose criteria differ by less explain the runs equally well (Kass and Raftery 1995).
+/// Two sets explain the runs equally well if their criteria differ by less (Kass and Raftery 1995).
 const ALIKE: f64 = 2.0;
-/// Residue of a run that cannot be computed, as a logarithm.
+/// Logarithmic residual of a run that cannot be computed.
 const REFUSED: f64 = 2.0;
 
-/// The runs, and the constants that they start from.
+/// The runs and the constants to start from.
 pub struct Model<'r> {
     runs: &'r [&'r MeasuredRun],
     chip: Chip,
@@ -40,37 +42,37 @@ pub struct Model<'r> {
     start: Vec<f64>,
 }
 
-/// What the runs say of the constants.
+/// What the runs reveal about the constants.
 #[derive(Clone, Debug)]
 pub struct Explained {
-    /// Constants that are moved.
+    /// Changed constants by name.
     pub moved: BTreeMap<&'static str, MovedConstant>,
-    /// Constants whose shipped value is at the limit that the runs push against.
+    /// Constants whose shipped value is at a limit, although the runs would prefer a value beyond
+    /// it.
     pub at_limit: Vec<&'static str>,
-    /// Constants that change the runs, and whose shipped values the runs do not ask to change.
+    /// Constants that affect the runs and keep their shipped values.
     pub kept: Vec<&'static str>,
-    /// Constants that change no run.
+    /// Constants that affect none of the runs.
     pub without_effect: Vec<&'static str>,
 }
 
-/// A constant that is moved.
+/// A changed constant.
 #[derive(Clone, Debug)]
 pub struct MovedConstant {
-    /// Its value.
     pub value: f64,
-    /// Where it lies with 95 % of probability, if no other constant is wrong.
+    /// 95 % confidence interval, provided that no other constant is wrong.
     pub interval: [f64; 2],
-    /// Whether a limit stopped it.
+    /// Whether the fit ended at a limit.
     pub is_at_limit: bool,
-    /// Constants that explain the runs as well in its place.
+    /// Alternatives: constants that explain the runs equally well in its place.
     pub stands_in_for: Vec<&'static str>,
 }
 
-/// By value of a constant on its grid: its logarithm, and what it adds to the residue of each run.
+/// By grid value of a constant: the logarithm of the value, and the change of each run's residual.
 type ResidualProfile = Vec<(f64, Vec<f64>)>;
 
 impl<'r> Model<'r> {
-    /// The shipped constants of `runs`, which are all of one accelerator and software.
+    /// Starts from the given constants. All `runs` must use the same accelerator and software.
     #[must_use]
     pub fn new(runs: &'r [&'r MeasuredRun], (mut chip, mut framework): (Chip, Framework)) -> Self {
         let constants: Vec<&'static Constant> = all().collect();
@@ -79,7 +81,7 @@ impl<'r> Model<'r> {
         Self { runs, chip, framework, constants, start }
     }
 
-    /// The constants that explain the runs.
+    /// Returns the constants that explain the runs.
     #[must_use]
     pub fn explain(&self) -> Explained {
         let nothing = Fit::nothing(self);
@@ -106,12 +108,12 @@ impl<'r> Model<'r> {
         self.described(&best, &effective, &without, &profiles, &nothing)
     }
 
-    /// The sum of squares below which nothing is left to explain.
+    /// Returns the sum of squares below which the residuals carry no information.
     fn floor(&self) -> f64 {
         self.runs.len() as f64 * FLOOR * FLOOR
     }
 
-    /// What a fit leaves unexplained, as the criterion counts it.
+    /// Returns the misfit term of the criterion.
     fn misfit(&self, fit: &Fit) -> f64 {
         let runs = self.runs.len() as f64;
         runs * (fit.squares / runs + FLOOR * FLOOR).ln()
@@ -124,13 +126,13 @@ impl<'r> Model<'r> {
         self.misfit(fit) + size as f64 * (self.runs.len() as f64).ln() + 2.0 * sets
     }
 
-    /// The logarithms of values of a constant, from limit to limit.
+    /// Returns the logarithms of the grid values of a constant, from limit to limit.
     fn grid(&self, which: usize) -> impl Iterator<Item = f64> {
         let [low, high] = self.constants[which].limits().map(f64::ln);
         (0..GRID).map(move |step| low + (high - low) * step as f64 / (GRID - 1) as f64)
     }
 
-    /// What each value of a constant, alone, adds to the residues.
+    /// Returns the effect on the residuals of changing only this constant.
     fn profile(&self, which: usize, nothing: &Fit) -> ResidualProfile {
         self.grid(which)
             .map(|value| {
@@ -142,8 +144,9 @@ impl<'r> Model<'r> {
             .collect()
     }
 
-    /// The best fit of `size` constants, among the best of the screening; of equal fits that with most constants of the
-    /// software, which a user's runs say more of than of the chip.
+    /// Returns the best fit of `size` constants among the best screened sets. Among equal fits,
+    /// constants of the software win, because a user's runs say more about the software than about
+    /// the chip.
     fn best_of_size(
         &self,
         size: usize,
@@ -160,7 +163,7 @@ impl<'r> Model<'r> {
         screened.truncate(FITTED);
         let screened =
             screened.into_iter().map(|(_, members, values)| Fit::of(self, members, values));
-        // Constants are numbered with those of the software first.
+        // Software constants have the lower indices.
         let of_chip = |fit: &Fit| fit.members.iter().sum::<usize>();
         let better = |best: Fit, fit: Fit| {
             let gain = self.misfit(&best) - self.misfit(&fit);
@@ -171,7 +174,7 @@ impl<'r> Model<'r> {
         screened.reduce(better).unwrap_or_else(|| nothing.clone())
     }
 
-    /// The constants that explain the runs as well in the place of `member`.
+    /// Returns the constants that explain the runs equally well in place of `member`.
     fn stand_ins(
         &self,
         best: &Fit,
@@ -231,7 +234,8 @@ impl<'r> Model<'r> {
         }
     }
 
-    /// By run: the logarithm of the computed over the measured step with `members` at `values`, which are logarithms.
+    /// Returns by run the logarithm of computed over measured step time, with `members` at `values`
+    /// (logarithms).
     fn residues(&self, members: &[usize], values: &[f64]) -> Vec<f64> {
         let (mut chip, mut framework) = (self.chip, self.framework);
         for (member, value) in members.iter().zip(values) {
@@ -246,7 +250,7 @@ impl<'r> Model<'r> {
     }
 }
 
-/// Calls `seen` with every set of `size` of `from`.
+/// Calls `seen` with every subset of `from` of `size` elements.
 fn sets(from: &[usize], size: usize, taken: &mut Vec<usize>, seen: &mut dyn FnMut(&[usize])) {
     if taken.len() == size {
         return seen(taken);
@@ -258,8 +262,8 @@ fn sets(from: &[usize], size: usize, taken: &mut Vec<usize>, seen: &mut dyn FnMu
     }
 }
 
-/// The least sum of squares on the grids of `set`, if effects add up, and where it is. Of three constants every third value
-/// is tried.
+/// Returns the smallest sum of squares on the grids of `set`, assuming additive effects, and its
+/// grid values. Sets of three use every third grid value.
 fn screen(set: &[usize], profiles: &[ResidualProfile], residues: &[f64]) -> (f64, Vec<f64>) {
     let Some((&first, rest)) = set.split_first() else {
         return (residues.iter().map(|residue| residue * residue).sum(), Vec::new());

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What training software does that decides what is launched, sent and hidden: features, each on or off.
+//! Features of training software that change which kernels are launched, which data is sent and
+//! which exchange is hidden.
 //!
-//! A version's recipe for a model on a chip says which are on: `features.csv`, from the published configurations that its
-//! lines name. None has a number of its own for a model.
+//! The recipe of a software version for a model and chip states which features are on.
+//! `features.csv` holds the recipes with the published configurations they come from. A feature has
+//! no constants that depend on the model.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,30 +15,30 @@ use serde::Serialize;
 use super::calibration::Precision;
 use super::mapping::Recompute;
 
-/// One feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// Layers are launched as CUDA graphs: nothing waits for launches.
+    /// CUDA graphs: layers do not wait for kernel launches.
     Graphs,
-    /// The products of all experts of a rank are one kernel.
+    /// All experts of a rank are computed by one kernel.
     GroupedExperts,
-    /// So are activation and conversion between them.
+    /// Activation and conversion are fused into the expert kernels.
     FusedExperts,
-    /// A token goes to a rank, and to a domain, once for all of its experts there (DeepEP).
+    /// A token is sent only once to each rank and domain, for all of its experts there (DeepEP).
     DeepEp,
-    /// The same without the host waiting for the routing (HybridEP).
+    /// Like `DeepEp`, without the host waiting for the routing (HybridEP).
     HybridEp,
-    /// Experts get a fixed number of tokens, and what exceeds it is dropped: the host waits for no routing.
+    /// Experts take a fixed number of tokens and drop the rest, so the host does not wait for the
+    /// routing.
     TokenDrop,
-    /// All-to-alls of a micro-batch hide behind the computing of another.
+    /// All-to-alls of a micro-batch overlap with the computing of another.
     OverlappedDispatch,
-    /// Both ends of the pipeline begin, on two copies of the weights.
+    /// Micro-batches enter at both ends of the pipeline, which requires two copies of the weights.
     DualPipe,
-    /// A token goes to at most four domains.
+    /// A token is sent to at most four domains.
     NodeLimited,
 }
 
-/// Every feature and its word.
+/// Every feature and its name.
 pub const FEATURES: [(Feature, &str); 9] = [
     (Feature::Graphs, "graphs"),
     (Feature::GroupedExperts, "grouped-experts"),
@@ -49,20 +51,16 @@ pub const FEATURES: [(Feature, &str); 9] = [
     (Feature::NodeLimited, "node-limited"),
 ];
 
-/// The features that are on.
+/// A set of enabled features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(u16);
 
-/// Words that name no features.
+/// Why a list of features is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownFeature {
-    /// A word that names none.
     #[error("no feature is called `{word}`: write `none` or some of {}", words().join(", "))]
-    Word {
-        /// It.
-        word: String,
-    },
-    /// None and others.
+    Word { word: String },
+    /// `none` was combined with other names.
     #[error("`none` stands beside other words: leave out one or the others")]
     NoneAndOthers,
 }
@@ -72,35 +70,32 @@ fn words() -> Vec<&'static str> {
 }
 
 impl Features {
-    /// None.
     pub const NONE: Self = Self(0);
 
-    /// These and `feature`.
+    /// Returns this set with `feature` added.
     #[must_use]
     pub fn with(self, feature: Feature) -> Self {
         Self(self.0 | 1 << feature as u16)
     }
 
-    /// Whether `feature` is on.
     #[must_use]
     pub fn has(self, feature: Feature) -> bool {
         self.0 & (1 << feature as u16) != 0
     }
 
-    /// Whether one of `features` is on.
     #[must_use]
     pub fn has_any(self, features: &[Feature]) -> bool {
         features.iter().any(|feature| self.has(*feature))
     }
 
-    /// The word of the first that changes nothing where there are no experts.
+    /// Returns the name of the first feature that has no effect without experts.
     pub(crate) fn of_experts(self) -> Option<&'static str> {
         let others = [Feature::Graphs, Feature::DualPipe];
         let mut all = FEATURES.iter().filter(|(feature, _)| self.has(*feature));
         all.find(|(feature, _)| !others.contains(feature)).map(|(_, word)| *word)
     }
 
-    /// The words of those that are on.
+    /// Returns the names of the enabled features.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         FEATURES.iter().filter(move |(feature, _)| self.has(*feature)).map(|(_, word)| *word)
     }
@@ -109,7 +104,7 @@ impl Features {
 impl FromStr for Features {
     type Err = UnknownFeature;
 
-    /// Words parted by commas or blanks; `none` for none.
+    /// Parses names separated by commas or blanks, or `none`.
     fn from_str(text: &str) -> Result<Self, UnknownFeature> {
         let words: Vec<&str> = text.split([',', ' ']).filter(|word| !word.is_empty()).collect();
         if words.contains(&"none") {
@@ -139,18 +134,17 @@ impl Serialize for Features {
     }
 }
 
-/// What a version's recipe for a model on some chips says.
+/// The recipe of a software version for some models and chips.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
     software: &'static str,
     chips: &'static str,
     models: &'static str,
     formats: &'static str,
-    /// Its features.
     pub features: Features,
-    /// What it computes again; `None` if it does not say.
+    /// Recomputation; `None` if the recipe does not state it.
     pub recompute: Option<Recompute>,
-    /// Where it says so.
+    /// The published configuration.
     pub source: &'static str,
 }
 
@@ -171,7 +165,8 @@ static RECIPES: LazyLock<Vec<Recipe>> = LazyLock::new(|| {
     lines.map(row).collect()
 });
 
-/// The recipe of `software` for `model` on `chip`: the first whose words match; `*` matches all.
+/// Returns the first recipe that matches `software`, `model` and `chip`. `*` in the table matches
+/// everything.
 #[must_use]
 pub fn recipe(
     software: &str,

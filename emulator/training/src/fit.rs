@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Fits chips and frameworks on the fitting part of tables of runs. Cyclic coordinate descent on the logarithms of
-//! the constants, each within bounds, on the mean absolute logarithmic error; a pull to the starting value keeps what
-//! the rows do not determine plausible.
+//! Fits chips and frameworks to the fitting part of tables of runs.
 //!
-//! The maintainers use it for the tables of docs/validation-mfu.md; [`super::explain`] is for a user's few runs.
+//! The method is cyclic coordinate descent on the logarithms of the bounded constants, minimizing
+//! the mean absolute logarithmic error. A penalty on the distance from the starting value keeps
+//! constants plausible that the runs do not determine.
+//!
+//! The maintainers use it for the tables of docs/validation-mfu.md; [`super::explain`] is for a
+//! user's few runs.
 
 use std::collections::BTreeMap;
 
 use super::calibrated::{Chip, Framework, compose};
 use super::runs::MeasuredRun;
 
-/// What can be fitted: chips and frameworks.
+/// The constants being fitted.
 #[derive(Clone, Debug)]
 pub struct Constants {
-    /// Chips.
     pub chips: Vec<Chip>,
-    /// Frameworks.
     pub frameworks: Vec<Framework>,
 }
 
-/// A constant: where it is, how far it may go, and how strongly it is pulled back.
+/// A constant with its bounds and the strength of its penalty.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
-    /// Its name, of the chip or framework it belongs to.
+    /// Name, unique among all constants.
     pub name: &'static str,
     place: Place,
     low: f64,
     high: f64,
-    /// The change, as a logarithm, that costs as much as one run of error 1.
+    /// Change of the logarithm that costs as much as an error of 1 in one run.
     width: f64,
 }
 
@@ -37,14 +38,12 @@ enum Place {
     Framework(fn(&mut Framework) -> &mut f64),
 }
 
-/// Strength of the pull, against the sum of the errors of the runs.
+/// Weight of the penalty relative to the sum of the errors.
 const PULL: f64 = 0.02;
-/// Rounds of the descent.
 const ROUNDS: usize = 12;
-/// Trial steps of a constant in a round, as logarithms.
+/// Logarithms of the trial steps of a constant in each round.
 const STEPS: [f64; 8] = [0.5, -0.5, 0.15, -0.15, 0.04, -0.04, 0.01, -0.01];
 
-/// Every constant of a chip.
 pub const OF_CHIP: &[Constant] = &[
     chip("chip gemm bf16", |c| &mut c.gemm[0], (0.3, 0.87), 0.1),
     chip("chip gemm fp8", |c| &mut c.gemm[1], (0.2, 0.85), 0.2),
@@ -55,7 +54,6 @@ pub const OF_CHIP: &[Constant] = &[
     chip("chip memory", |c| &mut c.memory, (0.3, 0.92), 0.2),
 ];
 
-/// Every constant of a framework.
 pub const OF_FRAMEWORK: &[Constant] = &[
     framework("gemm", |f| &mut f.gemm, (0.5, 1.0), 0.1),
     framework("low", |f| &mut f.low, (0.5, 1.2), 0.1),
@@ -97,7 +95,7 @@ const fn framework(
 }
 
 impl Constants {
-    /// `(ours − measured) / measured` of a run; `None` if nothing fits.
+    /// Returns `(ours − measured) / measured` for a run; `None` if it cannot be computed.
     #[must_use]
     pub fn error(&self, run: &MeasuredRun) -> Option<f64> {
         let chip = run.request.card.chip_among(&self.chips);
@@ -126,7 +124,7 @@ impl Constants {
     }
 }
 
-/// Sets the constant called `name`; whether there is one.
+/// Sets the constant called `name`. Returns whether it exists.
 pub fn set(chip: &mut Chip, framework: &mut Framework, name: &str, value: f64) -> bool {
     let constant = all().find(|constant| constant.name == name);
     if let Some(constant) = constant {
@@ -135,13 +133,13 @@ pub fn set(chip: &mut Chip, framework: &mut Framework, name: &str, value: f64) -
     constant.is_some()
 }
 
-/// Every constant: those of frameworks, then those of chips.
+/// Returns all constants, first those of frameworks, then those of chips.
 pub fn all() -> impl Iterator<Item = &'static Constant> {
     OF_FRAMEWORK.iter().chain(OF_CHIP)
 }
 
 impl Constant {
-    /// Its value in `chip` or `framework`.
+    /// Returns its value in `chip` or `framework`.
     #[must_use]
     pub fn of<'c>(&self, chip: &'c mut Chip, framework: &'c mut Framework) -> &'c mut f64 {
         match self.place {
@@ -157,14 +155,14 @@ impl Constant {
         }
     }
 
-    /// How far it may go.
+    /// Returns its lower and upper bound.
     #[must_use]
     pub fn limits(&self) -> [f64; 2] {
         [self.low, self.high]
     }
 }
 
-/// One constant of one chip or framework.
+/// A constant of one chip or framework, with the weighted runs that depend on it.
 struct Coordinate<'r> {
     constant: &'static Constant,
     of: usize,
@@ -172,8 +170,10 @@ struct Coordinate<'r> {
     runs: Vec<(&'r MeasuredRun, f64)>,
 }
 
-/// `start` fitted on `runs`, but for the constants `kept`, each after the name of its chip or framework; `watch` sees the
-/// mean absolute error after each round.
+/// Fits `start` to `runs`.
+///
+/// The constants in `kept`, each preceded by the name of its chip or framework, do not change.
+/// `watch` is called with the mean absolute error after each round.
 #[must_use]
 pub fn fit(
     start: &Constants,
@@ -198,7 +198,8 @@ pub fn fit(
     best
 }
 
-/// Runs of one software, accelerator and model weigh together as the root of their number.
+/// Runs of the same software, accelerator and model together weigh as much as the square root of
+/// their number.
 fn weights(runs: &[&MeasuredRun]) -> Vec<f64> {
     let mut counts: BTreeMap<(&str, &str, &str), f64> = BTreeMap::new();
     for run in runs {

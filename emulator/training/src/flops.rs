@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Floating-point operations of one forward pass per token, two to a multiply-add.
+//! Floating-point operations of a forward pass per token, counting two per multiply-add.
 //!
-//! The formulas are those of Megatron-LM's `num_floating_point_operations`: projections, attention core,
-//! feed-forward part and output layer; the router, norms and other element-wise work are not counted.
-//! A training step is three forward passes (forward, gradient of inputs, gradient of weights).
+//! The formulas are those of Megatron-LM's `num_floating_point_operations`: projections, attention
+//! core, feed-forward part and output layer, but not the router, norms and other element-wise work.
+//! A training step counts as three forward passes (forward, gradient of the inputs, gradient of the
+//! weights).
 
 use super::model::{Model, StateSpace};
 
-/// Which part of the score matrix counts.
+/// The part of the score matrix that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mask {
-    /// All of it: the convention of most papers until 2024.
+    /// All of it, the convention of most papers until 2024.
     Full,
-    /// The half below the diagonal: what a causal kernel computes.
+    /// The half below the diagonal, which a causal kernel computes.
     Causal,
 }
 
 impl Mask {
-    /// The share of the score matrix that counts.
+    /// Returns the counted share of the score matrix.
     #[must_use]
     pub fn share(self) -> f64 {
         match self {
@@ -28,7 +29,8 @@ impl Mask {
     }
 }
 
-/// Forward operations per token of one attention core, and of the scan in hybrids, at sequence length `sequence`.
+/// Returns the forward operations per token of one attention core, including the scan of hybrid
+/// models, at `sequence` tokens.
 #[must_use]
 pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
     let scan = model.state_space.as_ref().map_or(0.0, StateSpace::scan_operations);
@@ -37,7 +39,7 @@ pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
         + shares.state_space * scan
 }
 
-/// Forward operations per token of one layer's attention projections.
+/// Returns the forward operations per token of one layer's attention projections.
 #[must_use]
 pub fn attention_projections(model: &Model) -> f64 {
     let mamba = model
@@ -48,13 +50,13 @@ pub fn attention_projections(model: &Model) -> f64 {
     2.0 * (shares.attention * model.attention.parameters(model.hidden) + shares.state_space * mamba)
 }
 
-/// Forward operations per token of a dense feed-forward part.
+/// Returns the forward operations per token of a dense feed-forward part.
 #[must_use]
 pub fn dense_feed_forward(model: &Model) -> f64 {
     2.0 * model.dense_parameters()
 }
 
-/// Forward operations per token of a mixture-of-experts part, without the router.
+/// Returns the forward operations per token of a mixture-of-experts part without its router.
 fn expert_feed_forward(model: &Model) -> f64 {
     model.feed_forward.experts.as_ref().map_or(0.0, |experts| {
         2.0 * model.shares().feed_forward
@@ -65,20 +67,21 @@ fn expert_feed_forward(model: &Model) -> f64 {
     })
 }
 
-/// Forward operations per token of the output layer.
+/// Returns the forward operations per token of the output layer.
 #[must_use]
 pub fn output_layer(model: &Model) -> f64 {
     2.0 * model.embedding_parameters()
 }
 
-/// Forward operations per token outside layers: of output layers, and of the projections before prediction depths.
+/// Returns the forward operations per token outside the layers: all output layers, and the
+/// projections before the multi-token prediction depths.
 #[must_use]
 pub fn outside_layers(model: &Model) -> f64 {
     let (depths, h) = (f64::from(model.prediction_depths), f64::from(model.hidden));
     (1.0 + depths) * output_layer(model) + depths * 4.0 * h.powi(2)
 }
 
-/// Forward operations per token of the whole model.
+/// Returns the forward operations per token of the whole model.
 #[must_use]
 pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
     let attention = attention_projections(model) + attention_core(model, sequence, mask);
@@ -96,7 +99,7 @@ pub fn forward_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
         + prediction
 }
 
-/// Operations of one training step per token: forward and twice as much backward.
+/// Returns the operations of one training step per token: forward, and twice as much backward.
 #[must_use]
 pub fn step_per_token(model: &Model, sequence: u64, mask: Mask) -> f64 {
     3.0 * forward_per_token(model, sequence, mask)
@@ -115,7 +118,7 @@ mod tests {
 
     #[test]
     fn deepseek_v3_has_the_published_operations_per_token() {
-        // arXiv 2505.09343, table 4: 385 and 432 TFLOP/s at 1,541.9 tokens/s and GPU.
+        // arXiv 2505.09343, table 4: 385 and 432 TFLOP/s at 1,541.9 tokens/s per GPU.
         let model = cards::model("deepseek-v3").unwrap();
         close(step_per_token(&model, 4096, Mask::Causal), 385e12 / 1541.9, 0.002);
         close(step_per_token(&model, 4096, Mask::Full), 432e12 / 1541.9, 0.002);
@@ -123,7 +126,7 @@ mod tests {
 
     #[test]
     fn deepseek_v3_with_one_prediction_depth_has_the_published_operations() {
-        // Megatron-Bridge, GB300 table: 1635 TFLOP/s at 6288 tokens/s and GPU.
+        // Megatron-Bridge, GB300 table: 1635 TFLOP/s at 6288 tokens/s per GPU.
         let mut model = cards::model("deepseek-v3").unwrap();
         model.prediction_depths = 1;
         close(step_per_token(&model, 4096, Mask::Causal), 1635e12 / 6288.0, 0.002);
@@ -131,7 +134,8 @@ mod tests {
 
     #[test]
     fn hybrid_has_the_published_operations_except_its_gate() {
-        // Megatron-Bridge, GB300 table: 839 TFLOP/s at 37,664 tokens/s and GPU, with Mamba-2's gate counted twice.
+        // Megatron-Bridge, GB300 table: 839 TFLOP/s at 37,664 tokens/s per GPU, counting Mamba-2's
+        // gate twice.
         let model = cards::model("nemotron-3-nano").unwrap();
         let gates = 3.0 * 23.0 * 2.0 * 2688.0 * 4096.0;
         close(step_per_token(&model, 8192, Mask::Causal) + gates, 839e12 / 37664.0, 0.005);
@@ -141,7 +145,7 @@ mod tests {
     fn llama_405b_matches_the_recipe_with_the_heads_of_its_note() {
         let mut model = cards::model("llama-3.1-405b").unwrap();
         close(step_per_token(&model, 8192, Mask::Full) * 8192.0, 2.151e16, 0.0005);
-        // NVIDIA's recipe counts 16 query groups where the model has 8.
+        // NVIDIA's recipe counts 16 query groups, but the model has 8.
         let super::super::model::Attention::Grouped { key_value_heads, .. } = &mut model.attention
         else {
             unreachable!("llama has grouped-query attention")
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn gpt_3_has_the_operations_of_the_recipe() {
         let model = cards::model("gpt-3-175b").unwrap();
-        // Three digits are printed, so half a unit of the last is 0.23 %.
+        // The recipe prints three digits, so half a unit of the last one is 0.23 %.
         close(step_per_token(&model, 2048, Mask::Full) * 2048.0, 2.20e15, 0.0023);
     }
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GOAL, the text of LogGOPSim and ATLAHS, both ways; its binary form: the part `binary`.
+//! Reads and writes GOAL, the text format of LogGOPSim and ATLAHS. [`binary`] handles its binary
+//! form.
 //!
-//! `num_ranks N`, then for each rank `rank k { l1: send 8b to 1 tag 0  l2: recv 8b from 0 tag 0  l3: calc 100  l2 requires l1
-//! l3 irequires l2 }`; `calc` is in nanoseconds, sizes are bytes, −1 is any source or tag, comments are `//` and `/* */`. A send and its
-//! receive become one transfer, which begins when both ends may; what waits for the send waits for the transfer. `irequires` waits for
-//! what the other waits for.
+//! A file starts with `num_ranks N`, followed for each rank by `rank k { l1: send 8b to 1 tag 0
+//! l2: recv 8b from 0 tag 0 l3: calc 100  l2 requires l1  l3 irequires l2 }`. `calc` is in
+//! nanoseconds, sizes are bytes, −1 matches any source or tag, and comments are `//` and `/* */`.
+//!
+//! A send and its receive become one transfer, which starts when both ends are ready. Operations
+//! that depend on the send wait for the whole transfer. `a irequires b` makes `a` wait for the
+//! dependencies of `b`.
 
 pub mod binary;
 
@@ -15,83 +19,75 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 
-/// Why a text is no GOAL that can be run.
+/// Why a GOAL file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoalError {
-    /// A line that says something else.
+    /// The line cannot be parsed.
     #[error("line {line}: `{text}`: {reason}")]
     Line {
-        /// From 1.
+        /// Counted from 1.
         line: usize,
-        /// The line.
         text: String,
-        /// What is expected.
+        /// What the parser expects instead.
         reason: &'static str,
     },
-    /// An end without the other.
+    /// A send without a receive, or the reverse.
     #[error(
         "line {line}: rank {rank}, {label}: {count} more like it, and no {missing} that matches"
     )]
     Unmatched {
-        /// From 1.
+        /// Counted from 1.
         line: usize,
-        /// The rank.
         rank: u32,
-        /// Its label.
         label: String,
-        /// How many have no other end.
+        /// Number of further operations without a counterpart.
         count: usize,
         /// `send` or `recv`.
         missing: &'static str,
     },
-    /// A message that its receive has no room for.
+    /// The message is larger than the buffer of its receive.
     #[error(
         "line {line}: rank {rank}, {label}: {room} B are received, and line {sent_line} sends {bytes} B"
     )]
     Small {
-        /// From 1.
+        /// Line of the receive, counted from 1.
         line: usize,
-        /// The rank that receives.
+        /// The receiving rank.
         rank: u32,
-        /// Its label.
         label: String,
-        /// What it has room for.
+        /// Bytes of the receive.
         room: u64,
-        /// Of the send, from 1.
+        /// Line of the send, counted from 1.
         sent_line: usize,
-        /// What is sent.
+        /// Bytes of the send.
         bytes: u64,
     },
-    /// Two of the same name.
+    /// A rank uses a label twice.
     #[error("line {line}: rank {rank} has `{label}` twice")]
     Twice {
-        /// From 1.
+        /// Counted from 1.
         line: usize,
-        /// The rank.
         rank: u32,
-        /// The label.
         label: String,
     },
-    /// A binary file with a mistake.
+    /// The binary file is malformed.
     #[error("byte {at}: {reason}")]
     Binary {
-        /// From 0.
+        /// Byte offset, counted from 0.
         at: usize,
-        /// What is wrong.
         reason: &'static str,
     },
-    /// Tasks that are no graph.
+    /// The operations do not form a valid graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
-/// An operation of a rank.
 struct GoalOperation {
     line: usize,
     rank: u32,
     label: String,
     what: GoalVerb,
-    /// Places of the operations it waits for.
+    /// Indices of the operations that it waits for.
     after: Vec<usize>,
 }
 
@@ -102,10 +98,11 @@ enum GoalVerb {
     Calc { nanos: u64 },
 }
 
-/// The graph of a text and its number of ranks.
+/// Returns the task graph of a text and its number of ranks.
 ///
 /// # Errors
-/// Lines that cannot be read, ends without the other, circles.
+/// If a line cannot be parsed, a send or receive has no counterpart, or operations wait for each
+/// other in a cycle.
 pub fn read(text: &str) -> Result<(TaskGraph, u32), GoalError> {
     let mut reader = Reader::default();
     for (place, line) in without_comments(text).lines().enumerate() {
@@ -115,7 +112,7 @@ pub fn read(text: &str) -> Result<(TaskGraph, u32), GoalError> {
     Ok((reader.graph()?, ranks))
 }
 
-/// The text with comments blanked, lines kept.
+/// Removes comments but keeps the line numbers.
 fn without_comments(text: &str) -> String {
     let (mut out, mut in_block) = (String::new(), false);
     for line in text.lines() {
@@ -246,7 +243,8 @@ impl Reader {
         Ok(TaskGraph::new(tasks)?)
     }
 
-    /// Each receive with its send: exact sources and tags first, in order; then those that take any.
+    /// Pairs each receive with its send: first receives with an exact source and tag, in order,
+    /// then those with wildcards.
     fn pairs(&self) -> Result<Vec<(usize, usize)>, GoalError> {
         let mut sends: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (place, operation) in self.operations.iter().enumerate() {
@@ -285,7 +283,7 @@ impl Reader {
         }
     }
 
-    /// A receive may have room for more than is sent, not for less.
+    /// Checks that the receive is at least as large as the send.
     fn has_room(&self, (receive, send): (usize, usize)) -> Result<(), GoalError> {
         let [receive, send] = [receive, send].map(|place| &self.operations[place]);
         match (receive.what, send.what) {
@@ -301,7 +299,7 @@ impl Reader {
     }
 }
 
-/// `send 8b to 1 tag 0`, with what follows passed over.
+/// Parses an operation such as `send 8b to 1 tag 0`. Trailing words are ignored.
 fn what(words: &[&str]) -> Option<GoalVerb> {
     let bytes = |text: &str| text.strip_suffix('b').and_then(|count| count.parse().ok());
     let tag = |rest: &[&str]| match rest {
@@ -322,12 +320,13 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
     }
 }
 
-/// A graph of transfers and computing as GOAL.
+/// Writes a graph of transfers and computing as GOAL.
 ///
 /// # Errors
-/// The name of the first task that is a collective: write those as sends and receives first.
+/// With the name of the first collective task. Collectives must be lowered to sends and receives
+/// first.
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
-    // Labels stand before what names them: a task may wait for one with a higher id.
+    // Write all labels before the dependencies, because a task may wait for one with a higher id.
     let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];
     let ends = |work: &TaskWork| match work {
         TaskWork::Compute { rank, .. } => Some(vec![*rank]),

@@ -1,69 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What faults leave of an MFU.
+//! Reduces an MFU by the losses from faults.
 //!
-//! goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss). ETTR is the share of wall time in which the job
-//! makes progress that it keeps; waste is the share of GPUs that are healthy and unused. The factors are never
-//! merged: each has its own remedy.
+//! goodput = MFU × ETTR × (1 − waste) × (1 − straggler loss). ETTR is the share of wall time in
+//! which the job makes progress that it keeps. Waste is the share of GPUs that are healthy but
+//! unused. The factors are reported separately because each has its own remedy.
 
 use serde::Serialize;
 
-/// Seconds of a day.
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// How a job meets faults.
+/// How often faults hit a job and how long it takes to recover.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FaultCosts {
-    /// Nodes of the job.
     pub nodes: f64,
-    /// Faults of a node a day that stop the job.
+    /// Faults per node and day that stop the job.
     pub faults_per_node_day: f64,
-    /// From fault to knowing of it.
+    /// Time from a fault to its detection.
     pub detect_seconds: f64,
-    /// Planning around it and switching the light.
+    /// Time to plan around the fault and switch the circuits.
     pub replan_seconds: f64,
-    /// Starting the job again and loading its last checkpoint.
+    /// Time to restart the job and load its last checkpoint.
     pub restart_seconds: f64,
-    /// How long a checkpoint stops the job.
+    /// Time that a checkpoint stops the job.
     pub checkpoint_write_seconds: f64,
-    /// Between checkpoints; Young's optimum where not given.
+    /// Time between checkpoints; `None` for Young's optimum.
     pub checkpoint_interval_seconds: Option<f64>,
-    /// Share of speed that slow nodes cost.
+    /// Share of speed lost to slow nodes.
     pub straggler_loss: f64,
 }
 
-/// What is left, factor by factor.
+/// Goodput and its factors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
     /// Utilisation while the job runs.
     pub mfu: f64,
-    /// Share of time that makes progress which is kept.
+    /// Share of wall time spent on progress that is kept.
     pub ettr: f64,
-    /// Share of GPUs that are healthy and in no group.
+    /// Share of GPUs that are healthy but in no group.
     pub waste_ratio: f64,
-    /// Share of speed that slow nodes cost.
+    /// Share of speed lost to slow nodes.
     pub straggler_loss: f64,
-    /// The product.
+    /// Product of the factors.
     pub goodput: f64,
     /// Mean time between interruptions of the job.
     pub mttf_seconds: f64,
-    /// Between checkpoints.
+    /// Time between checkpoints.
     pub checkpoint_interval_seconds: f64,
 }
 
 impl FaultCosts {
-    /// Mean time between interruptions: `1 / (nodes · rate)`.
+    /// Returns the mean time between interruptions, `1 / (nodes · rate)`.
     #[must_use]
     pub fn mttf_seconds(&self) -> f64 {
         DAY_SECONDS / (self.nodes * self.faults_per_node_day)
     }
 
-    /// What an interruption costs beside lost work.
+    /// Returns the time of an interruption, excluding lost work.
     #[must_use]
     pub fn recovery_seconds(&self) -> f64 {
         self.detect_seconds + self.replan_seconds + self.restart_seconds
     }
 
-    /// Time between checkpoints: as given, or `√(2·write·MTTF)` (Young 1974), at least a second.
+    /// Returns the time between checkpoints: the given one, or `√(2·write·MTTF)` (Young 1974), at
+    /// least a second.
     #[must_use]
     pub fn interval_seconds(&self) -> f64 {
         self.checkpoint_interval_seconds.unwrap_or_else(|| {
@@ -71,8 +70,11 @@ impl FaultCosts {
         })
     }
 
-    /// Effective training time ratio when interruptions are exponential, exactly: a stretch of useful work `Δ` with its checkpoint `w`
-    /// takes `M·e^(R/M)·(e^((Δ+w)/M) − 1)` on average, where the recovery `R` may itself be interrupted (Daly 2006).
+    /// Returns the effective training time ratio, exact for exponential times between
+    /// interruptions.
+    ///
+    /// A stretch of useful work `Δ` with its checkpoint `w` takes `M·e^(R/M)·(e^((Δ+w)/M) − 1)` on
+    /// average, where the recovery `R` may itself be interrupted (Daly 2006).
     #[must_use]
     pub fn ettr(&self) -> f64 {
         let (mttf, interval) = (self.mttf_seconds(), self.interval_seconds());
@@ -81,7 +83,7 @@ impl FaultCosts {
         if expected.is_finite() { interval / expected } else { 0.0 }
     }
 
-    /// What is left of `mfu` on a design that wastes `waste_ratio` of its GPUs.
+    /// Returns the goodput of a design that wastes `waste_ratio` of its GPUs.
     #[must_use]
     pub fn goodput(&self, mfu: f64, waste_ratio: f64) -> Goodput {
         let ettr = self.ettr();
@@ -117,7 +119,8 @@ mod tests {
 
     #[test]
     fn reproduces_the_example_of_meta() {
-        // 16,384 GPUs, 6.5 faults per 1,000 node-days, restart 5 min, checkpoint every 15 min: ETTR about 0.88.
+        // 16,384 GPUs, 6.5 faults per 1,000 node-days, restart 5 min, checkpoint every 15 min: ETTR
+        // about 0.88.
         assert!((META.mttf_seconds() / 3600.0 - 1.80).abs() < 0.01);
         let closed = 1.0 - (300.0 + 450.0) / META.mttf_seconds();
         assert!((META.ettr() - closed).abs() < 0.01, "{} {closed}", META.ettr());
@@ -133,7 +136,8 @@ mod tests {
         let (mut clock, mut kept, mut fault) = (0.0, 0.0, draw());
         let attempt = operation.interval_seconds() + operation.checkpoint_write_seconds;
         for _ in 0..200_000 {
-            // Until the stretch is through: either it is, or a fault costs what was done and a recovery.
+            // Repeat the stretch until it completes without a fault. Each fault costs the work done
+            // so far and a recovery.
             while clock + attempt > fault {
                 clock = fault + operation.recovery_seconds();
                 fault += draw();

@@ -1,126 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A training step as tasks that wait for each other: computing, collectives round a ring, transfers.
+//! A training step as tasks with dependencies: computing, collectives and transfers.
 //!
-//! A [`TaskGraph`] that exists can be run: every task it names is there and none waits for itself. Ranks are
-//! numbered from 0; a ring is a list of ranks.
+//! A [`TaskGraph`] can always be run: its constructor ensures that all dependencies exist and that
+//! there are no cycles. Ranks are numbered from 0; a ring is a list of ranks.
 
 use std::sync::Arc;
 
 use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
 
-/// The place of a task in its graph.
+/// Index of a task in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u32);
 
 impl TaskId {
-    /// The position in arrays indexed by tasks.
+    /// Returns the index into arrays indexed by task.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a task does.
+/// The work of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskWork {
-    /// A rank computes.
+    /// Computing on one rank.
     Compute {
-        /// Which rank.
         rank: u32,
-        /// For how long.
+        /// Duration.
         took: Picoseconds,
     },
-    /// The ranks of a ring of the high-bandwidth domain exchange.
+    /// A collective on a ring of the high-bandwidth domain.
     Ring {
-        /// What they compute.
         kind: CollectiveKind,
-        /// Which ring.
+        /// Index of the ring.
         ring: u32,
-        /// The size, as [`lightloom_collective`] defines it.
+        /// Size as defined in [`lightloom_collective`].
         bytes: Bytes,
     },
-    /// Ranks exchange round a ring over the data-centre network.
+    /// A collective on a ring over the data-centre network.
     Across {
-        /// What they compute.
         kind: CollectiveKind,
-        /// The ranks in order.
+        /// Its ranks in ring order.
         ranks: Vec<u32>,
-        /// The size, as [`lightloom_collective`] defines it.
+        /// Size as defined in [`lightloom_collective`].
         bytes: Bytes,
     },
-    /// One rank sends to another over the data-centre network.
+    /// A message from one rank to another over the data-centre network.
     Transfer {
-        /// Who sends.
+        /// Sending rank.
         from: u32,
-        /// Who receives.
+        /// Receiving rank.
         to: u32,
-        /// How much.
         bytes: Bytes,
     },
 }
 
-/// One task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// What people call it.
+    /// Name for display.
     pub name: String,
-    /// What must be done before.
+    /// Tasks that must end before it starts.
     pub after: Vec<TaskId>,
-    /// What it does.
     pub work: TaskWork,
 }
 
-/// The most ranks of a step that is read from a file.
+/// Maximum number of ranks of a step read from a file.
 pub(crate) const MOST_RANKS: u32 = 1_000_000;
-/// The longest that one task of a file computes: a day.
+/// Maximum duration of a compute task read from a file: one day.
 pub(crate) const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
-/// The longest chain of computing: with what it sends, a run stays within the 213 days that its clock has.
+/// Maximum length of a chain of computing. Together with its exchange it stays within the 213 days
+/// of the emulator's clock.
 const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 
-/// Why tasks are no graph that can be run.
+/// Why tasks do not form a valid graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// It waits for a task that is not there.
+    /// A dependency does not exist.
     #[error("task {task} `{name}` waits for task {missing}, which is not there")]
     Missing {
-        /// The waiting task.
         task: u32,
-        /// Its name.
         name: String,
-        /// What it waits for.
+        /// Index of the missing dependency.
         missing: u32,
     },
-    /// Tasks wait for each other in a circle.
+    /// The dependencies have a cycle.
     #[error("{count} tasks wait for each other in a circle, `{name}` among them")]
     Circle {
-        /// How many never become ready.
+        /// Number of tasks that never become ready.
         count: usize,
-        /// One of them.
+        /// Name of one of them.
         name: String,
     },
-    /// It computes beyond what the clock of a run has.
+    /// The computing exceeds the range of the emulator's clock.
     #[error("task {task} `{name}` ends after more than 100 days of computing, and a step has less")]
-    Long {
-        /// The task.
-        task: u32,
-        /// Its name.
-        name: String,
-    },
+    Long { task: u32, name: String },
 }
 
-/// Tasks that can be run. Clones share them.
+/// A valid graph of tasks. Cloning is cheap because clones share the tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskGraph {
-    // Not `Arc<[Task]>`: making one copies, and there may be millions.
+    // `Arc<[Task]>` would copy up to millions of tasks on construction.
     tasks: Arc<Vec<Task>>,
 }
 
 impl TaskGraph {
-    /// The graph of `tasks`.
+    /// Builds a graph.
     ///
     /// # Errors
-    /// If a task waits for one that is not there, or for itself, or ends beyond the clock of a run.
+    /// If a dependency does not exist, the dependencies have a cycle, or a chain of computing is
+    /// too long.
     pub fn new(tasks: Vec<Task>) -> Result<Self, GraphError> {
         for (index, task) in tasks.iter().enumerate() {
             if let Some(missing) = task.after.iter().find(|id| id.index() >= tasks.len()) {
@@ -156,24 +145,24 @@ impl TaskGraph {
         }
     }
 
-    /// The tasks, by id.
+    /// Returns the tasks, indexed by id.
     #[must_use]
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
     }
 }
 
-/// How far the tasks of a graph are: the one schedule that everybody who runs one keeps.
+/// Tracks which tasks of a graph are done and which are ready.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// By task: how many tasks it waits for.
+    /// By task: number of unfinished dependencies.
     waiting: Vec<u32>,
     dependents: Dependents,
     done: Vec<bool>,
     open: usize,
 }
 
-/// By task: those that wait for it, all in one list.
+/// By task: the tasks that depend on it, stored in one list.
 #[derive(Clone, Debug)]
 struct Dependents {
     ends: Vec<u32>,
@@ -193,7 +182,7 @@ impl Dependents {
         for end in &mut ends {
             count += std::mem::replace(end, count);
         }
-        // Each end is where its list begins until the list is written.
+        // During filling, each entry is the position of the task's next dependent.
         let mut tasks = vec![TaskId(0); count as usize];
         for (before, task) in edges() {
             tasks[ends[before] as usize] = task;
@@ -209,7 +198,7 @@ impl Dependents {
 }
 
 impl Schedule {
-    /// Nothing of `graph` is done.
+    /// Starts with no task of `graph` done.
     #[must_use]
     pub fn of(graph: &TaskGraph) -> Self {
         let waiting: Vec<u32> = graph.tasks.iter().map(|task| task.after.len() as u32).collect();
@@ -217,14 +206,14 @@ impl Schedule {
         Self { dependents: Dependents::of(graph), waiting, done, open }
     }
 
-    /// Tasks that wait for none and are not done.
+    /// Returns the tasks that are not done and whose dependencies are all done.
     #[must_use]
     pub fn ready(&self) -> Vec<TaskId> {
         let is_ready = |task: &usize| self.waiting[*task] == 0 && !self.done[*task];
         (0..self.waiting.len()).filter(is_ready).map(|task| TaskId(task as u32)).collect()
     }
 
-    /// A task is done: those that waited for it alone may begin.
+    /// Marks a task as done and returns the tasks that became ready.
     pub fn finish(&mut self, task: TaskId) -> Vec<TaskId> {
         let mut ready = Vec::new();
         if std::mem::replace(&mut self.done[task.index()], true) {
@@ -240,19 +229,19 @@ impl Schedule {
         ready
     }
 
-    /// Tasks that are not done.
+    /// Returns the number of tasks that are not done.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open
     }
 
-    /// Whether a task is done.
     #[must_use]
     pub fn is_done(&self, task: TaskId) -> bool {
         self.done[task.index()]
     }
 
-    /// These tasks of `graph`, and all that wait for them, are to be done again. Returns all of them, in order.
+    /// Marks these tasks and all their transitive dependents as not done. Returns all of them in
+    /// order of id.
     pub fn undo(&mut self, graph: &TaskGraph, tasks: &[TaskId]) -> Vec<TaskId> {
         let mut is_undone = vec![false; self.done.len()];
         let mut open = tasks.to_vec();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Profiles of PyTorch (Kineto), one file a rank, as a recorded step.
+//! Reads PyTorch profiles (Kineto), one file per rank, as a recorded step.
 //!
-//! Kernels, copies and sets on a device are operations, in the order of their streams; in a profile without a device, the
-//! outermost operators of each thread of the host, and gloo's collectives. A collective's kind, sizes and members stand in its
-//! own arguments, or in those of the `record_param_comms` with the same `External id`. Collectives of several ranks are one
-//! by their members and their `Seq`, or by their order where the file has none. What waits for what: the part `order`.
-//! Clocks of ranks are never compared.
+//! Operations are the kernels, copies and sets on a device, in stream order. In a profile without a
+//! device, they are the outermost operators of each host thread and gloo's collectives. The kind,
+//! sizes and members of a collective are in its own arguments, or in those of the
+//! `record_param_comms` event with the same `External id`. Collectives of different ranks match if
+//! they have the same members and the same `Seq`, or the same position in order if the file has no
+//! `Seq`. The module `order` derives the dependencies. Clocks of different ranks are never
+//! compared.
 
 mod communication;
 mod document;
@@ -24,94 +26,74 @@ use order::{ProfiledOperation, RankWork, walk};
 use super::graph::{MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 use super::recorded::{Recorded, RecordedError};
 
-/// A file of one rank.
+/// The profile of one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct RankProfile<'f> {
-    /// As messages name it.
+    /// Name shown in messages.
     pub name: &'f str,
-    /// Its JSON.
+    /// JSON text.
     pub text: &'f [u8],
 }
 
-/// Why files cannot be replayed.
+/// Why profiles cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum KinetoError {
-    /// What is wrong with one file.
     #[error("{file}: {error}")]
-    File {
-        /// Which.
-        file: String,
-        /// What.
-        error: RecordedError,
-    },
-    /// It does not say whose it is.
+    File { file: String, error: RecordedError },
+    /// The file does not state its rank.
     #[error(
         "{file}: no `distributedInfo.rank`: the files of a job of several ranks need it (PyTorch 2.0 and later write it)"
     )]
-    NoRank {
-        /// Which.
-        file: String,
-    },
-    /// Two files of one rank.
+    NoRank { file: String },
+    /// Two files have the same rank.
     #[error("{file}: rank {rank} has a file before this one")]
-    Twice {
-        /// Which.
-        file: String,
-        /// The rank.
-        rank: u32,
-    },
-    /// Beyond any job.
+    Twice { file: String, rank: u32 },
+    /// The rank or job size exceeds the supported maximum.
     #[error(
         "{file}: `distributedInfo` names rank or size {count}: at most {MOST_RANKS} ranks are read"
     )]
     ManyRanks {
-        /// Which.
         file: String,
         /// The rank, or the size of the job.
         count: u32,
     },
-    /// Ranks saw different sizes.
+    /// Ranks recorded different sizes of one collective.
     #[error(
         "{file}: traceEvents[{event}]: rank {rank} has {bytes} B in collective {nth} of its group, another rank {others} B"
     )]
     Sizes {
-        /// Which file.
         file: String,
-        /// Which event.
+        /// Index of the event in the file.
         event: usize,
-        /// Whose.
         rank: u32,
-        /// Its size.
+        /// Size recorded by `rank`.
         bytes: u64,
-        /// The others'.
+        /// Size recorded by the other ranks.
         others: u64,
         /// Its number in the group.
         nth: u64,
     },
-    /// Nothing that ran.
+    /// The file contains no operations.
     #[error(
         "{file}: no kernels and no operators of the CPU: the file has {found}; record with ProfilerActivity.CUDA or .CPU"
     )]
     Nothing {
-        /// Which file.
         file: String,
-        /// What it has.
+        /// Event categories that the file contains.
         found: String,
     },
-    /// A collective that ranks with a file do not have.
+    /// Some ranks of a group have a file that lacks one of the group's collectives.
     #[error(
         "{kind} {nth} of ranks {group:?}: ranks {lacking:?} have a file and no such collective; {cause}"
     )]
     Partial {
-        /// Its kind.
         kind: &'static str,
         /// Its `Seq`, or its number in the group.
         nth: u64,
-        /// Its members.
+        /// Members of the group.
         group: Vec<u32>,
-        /// Those that lack it.
+        /// Ranks that lack the collective.
         lacking: Vec<u32>,
-        /// Why.
         cause: PartialCause,
     },
 }
@@ -119,46 +101,43 @@ pub enum KinetoError {
 /// Why a rank lacks a collective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartialCause {
-    /// It has that of another group.
+    /// The rank has it with a different group.
     #[error("rank {rank} has it with ranks {group:?}: `Process Group Ranks` differ")]
     OtherGroup {
-        /// Whose.
         rank: u32,
-        /// The members there.
+        /// The members recorded there.
         group: Vec<u32>,
     },
-    /// It has one that cannot be read.
+    /// The rank has a collective whose arguments cannot be read.
     #[error(
         "traceEvents[{event}] of rank {rank} is a collective whose size, type or ranks cannot be read: see `In msg nelems`, \
          `Out msg nelems`, `dtype` and `Process Group Ranks`"
     )]
     Unread {
-        /// Whose.
         rank: u32,
-        /// Which event.
+        /// Index of the event in the file.
         event: u32,
     },
-    /// Nothing like it.
+    /// The rank has no similar collective.
     #[error(
         "record the same steps on all ranks, so that the collectives of a group have the same `Seq` or number"
     )]
     OtherSteps,
 }
 
-/// A step and what a reader should know of it.
+/// The recorded step and statistics about its profiles.
 #[derive(Clone, Debug)]
 pub struct ProfiledStep {
-    /// The step.
     pub recorded: Recorded,
-    /// Ranks that other ranks' groups name and that have no file.
+    /// Ranks that are members of a group but have no file.
     pub missing: Vec<u32>,
-    /// Kernels of NCCL that are taken as computing, because nothing says what they exchange.
+    /// NCCL kernels without a description of their exchange; they count as computing.
     pub unknown: usize,
-    /// Collectives.
+    /// Number of collectives.
     pub collectives: usize,
 }
 
-/// Whether a JSON text is of Kineto: its events have categories of its own.
+/// Returns whether a JSON text is a Kineto profile, judged by keys near its beginning.
 #[must_use]
 pub fn is_kineto(text: &[u8]) -> bool {
     let head = &text[..text.len().min(1 << 16)];
@@ -168,10 +147,11 @@ pub fn is_kineto(text: &[u8]) -> bool {
         .any(|part| head.contains(part))
 }
 
-/// Reads the files of a job.
+/// Reads the profiles of a job.
 ///
 /// # Errors
-/// Files that are no profile, or of no rank; collectives whose sizes differ: file and event.
+/// If a file is not a profile or lacks its rank, or ranks recorded different sizes of a collective;
+/// the error names file and event.
 pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
     let mut profiles = Profiles::default();
     for file in files {
@@ -181,7 +161,7 @@ pub fn read(files: &[RankProfile<'_>]) -> Result<ProfiledStep, KinetoError> {
     profiles.finish()
 }
 
-/// The profiles of a job as they are read, file by file: of each event only what a replay needs is kept.
+/// Reads the profiles of a job one at a time and keeps only the event data that a replay needs.
 #[derive(Default)]
 pub struct Profiles {
     joined: Joined,
@@ -189,10 +169,11 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// Reads one of `files` profiles, which need not be in memory.
+    /// Reads one of `files` profiles from a stream.
     ///
     /// # Errors
-    /// No profile, or one of no rank; collectives whose sizes differ: file and event.
+    /// If it is not a profile or lacks its rank, or ranks recorded different sizes of a collective;
+    /// the error names file and event.
     pub fn read(&mut self, name: &str, text: impl Read, files: usize) -> Result<(), KinetoError> {
         self.add(name, serde_json::Deserializer::from_reader(text), files)
     }
@@ -226,10 +207,10 @@ impl Profiles {
         self.joined.file(name, rank, &document)
     }
 
-    /// All files were read.
+    /// Builds the step after all files have been read.
     ///
     /// # Errors
-    /// Collectives that a rank with a file lacks.
+    /// If a rank with a file lacks a collective of one of its groups.
     pub fn finish(self) -> Result<ProfiledStep, KinetoError> {
         self.joined.all_take_part()?;
         let file = self.first.unwrap_or_default();
@@ -237,7 +218,7 @@ impl Profiles {
     }
 }
 
-/// Members, kind, and `Seq` or number.
+/// Members, kind, and `Seq` or number of a collective.
 type Numbered = (Vec<u32>, &'static str, u64);
 
 #[derive(Default)]
@@ -245,11 +226,11 @@ struct Joined {
     ranks: BTreeSet<u32>,
     tasks: Vec<Task>,
     took: Vec<Picoseconds>,
-    /// By members, kind and number: its task, and the ranks that took part.
+    /// By collective: its task and the ranks that took part.
     known: BTreeMap<Numbered, (TaskId, BTreeSet<u32>)>,
     recorded: f64,
     unknown: usize,
-    /// By rank: the first event of those.
+    /// By rank: the first exchange that could not be read.
     unread: BTreeMap<u32, u32>,
     collectives: usize,
 }
@@ -303,7 +284,8 @@ impl Joined {
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    /// The task of the collective that an event takes part in.
+    /// Returns the task of the collective that an event belongs to, and creates it for the first
+    /// rank.
     fn exchange(
         &mut self,
         (file, rank): (&str, u32),
@@ -335,14 +317,15 @@ impl Joined {
             let (file, event, others) = (file.to_owned(), event.place as usize, others.0);
             return Err(KinetoError::Sizes { file, event, rank, bytes, others, nth });
         }
-        // The others' times include waiting for the last to arrive.
+        // Take the minimum, because the times of ranks that arrive early include waiting for the
+        // last one.
         let own = &mut self.took[task.index()];
         *own = (*own).min(took);
         self.tasks[task.index()].after.extend(after);
         Ok(task)
     }
 
-    /// Every collective has all of its members that have a file.
+    /// Checks that every collective was recorded by all its members that have a file.
     fn all_take_part(&self) -> Result<(), KinetoError> {
         for ((group, kind, nth), (_, ranks)) in &self.known {
             let lacks = |rank: &u32| self.ranks.contains(rank) && !ranks.contains(rank);
@@ -402,8 +385,8 @@ fn compute(rank: u32, micros: f64) -> TaskWork {
     TaskWork::Compute { rank, took: Picoseconds((micros.max(0.0) * 1e6).round() as u64) }
 }
 
-/// What ran on the device; without a device, the outermost operators of every thread and the collectives of the host. In the
-/// order of their beginnings.
+/// Returns the operations on the device in order of their start. Without a device, returns the
+/// outermost operators of every host thread and the collectives.
 fn operations(events: &Events) -> Vec<ProfiledOperation<'_>> {
     let has = |category| events.kept.iter().any(|event| event.category == category);
     let mut found = if has(Category::Device) { of_device(events) } else { of_host(events) };
@@ -435,7 +418,7 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     let is_call = |event: &&Event| event.category == Category::Call;
     let mut calls: Vec<&Event> = sorted.iter().copied().filter(is_call).collect();
     let numbers: BTreeMap<u32, u64> = calls.iter().map(|call| call.place).zip(1..).collect();
-    // A collective of the host runs beside its threads, on the first lane that is free.
+    // Collectives run asynchronously to the host threads, so assign each to the first free lane.
     let mut lanes: Vec<f64> = Vec::new();
     let mut ends: BTreeMap<u32, f64> = BTreeMap::new();
     let mut found: Vec<ProfiledOperation<'_>> = Vec::new();
@@ -446,7 +429,7 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
                 let started = |call: &&Event| {
                     is_gloo && call.ts <= event.ts && kind_of(events.name(call)) == kind
                 };
-                // Threads of gloo may begin in another order than they were called in.
+                // Gloo's threads may start collectives in another order than they were called.
                 let bytes = event.args.as_deref().and_then(bytes_of);
                 let is_as_long = |call: &&Event| call.args.as_deref().and_then(bytes_of) == bytes;
                 let place = calls.iter().position(|call| started(call) && is_as_long(call));
@@ -459,7 +442,7 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
                 let number = call.and_then(|call| numbers.get(&call.place).copied());
                 found.push(ProfiledOperation { event, stream, end: event.end(), call, number });
             }
-            // The call that starts a collective spans it, where gloo has no event of its own.
+            // Without an event of gloo, the call that starts a collective spans it.
             Category::Operator | Category::Call
                 if is_gloo || event.category == Category::Operator =>
             {
@@ -478,7 +461,8 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     found
 }
 
-/// A collective that the profile ends within has no length: it ended with the longest pause of the thread that started it.
+/// Sets the end of collectives without a duration, which the profile cut off: the end of the
+/// longest later pause of the calling thread.
 fn lengthen(found: &mut [ProfiledOperation<'_>]) {
     for place in 0..found.len() {
         let (event, call) = (found[place].event, found[place].call);
@@ -521,7 +505,7 @@ mod tests {
         let tasks = read.recorded.graph.tasks();
         let exchange =
             tasks.iter().find(|task| matches!(task.work, TaskWork::Across { .. })).unwrap();
-        // Each rank's device stood idle for 10 us before it.
+        // Each rank's device was idle for 10 us before it.
         assert_eq!(exchange.after.len(), 2);
         assert_eq!(read.recorded.recorded, Picoseconds(160_000_000));
     }

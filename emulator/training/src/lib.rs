@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a step of training takes on a machine, and what it sends and when.
+//! Predicts how long a training step takes on a machine, and which data it sends when.
 //!
-//! A [`model::Model`] is cut over GPUs by a [`mapping::Mapping`]; a [`network::Network`] joins the GPUs, and a
-//! [`calibration::Calibration`] holds what was measured of an accelerator and its software. [`step::step_time`] is a pure
-//! function of these: the time of a step, from which come [`mfu`] and [`goodput`]. [`search`] tries mappings, [`step_graph`]
-//! is a step as tasks with dependencies for the emulator, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read the
-//! steps that other tools recorded.
+//! A [`mapping::Mapping`] distributes a [`model::Model`] over GPUs, a [`network::Network`] connects
+//! the GPUs, and a [`calibration::Calibration`] holds the measured efficiency of an accelerator and
+//! its software. [`step::step_time`] is a pure function of these and returns the time of a step,
+//! from which [`mfu`] and [`goodput`] follow. [`search`] tries mappings. [`step_graph`] turns a
+//! step into tasks with dependencies for the emulator. [`kineto`], [`chakra`], [`goal`] and
+//! [`simai`] read steps that other tools recorded or generated.
 //!
-//! Computing is in seconds of floating point, recorded and emulated steps in picoseconds, sizes in bytes.
+//! Analytic times are floating-point seconds, recorded and emulated times are picoseconds, and
+//! sizes are bytes.
 //!
-//! Not here: packets and plans. A step says what is sent; the planner and the emulator say how long that takes on a fabric.
+//! Packets and plans are outside the scope of this crate. A step states its traffic; the planner
+//! and the emulator compute how long that traffic takes on a fabric.
 
 pub mod architecture;
 pub mod batching;

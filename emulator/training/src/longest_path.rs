@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The time of a task graph whose tasks take known times, and the path that decides it.
+//! Computes the duration of a task graph with known task durations, and its critical path.
 //!
-//! [`play`] starts every task when all that it waits for has ended: the end of a task is the longest path to it.
-//! [`critical_path`] walks back from the last end, through the task that ended last before each start.
+//! [`play`] starts every task as soon as all its dependencies have ended. [`critical_path`] walks
+//! back from the last end, at each start to the dependency that ended last.
 
 use lightloom_units::{Picoseconds, SimTime};
 use serde::Serialize;
 
 use super::graph::{Schedule, TaskGraph, TaskId, TaskWork};
 
-/// Beginning and end of each task when task `i` takes `took[i]`.
+/// Returns the start and end of each task if task `i` takes `took[i]`.
 ///
 /// # Panics
-/// If there are not as many times as tasks.
+/// If the numbers of times and tasks differ.
 #[must_use]
 pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> {
     assert_eq!(took.len(), graph.tasks().len(), "a time for each task");
@@ -28,7 +28,7 @@ pub fn play(graph: &TaskGraph, took: &[Picoseconds]) -> Vec<(SimTime, SimTime)> 
     spans
 }
 
-/// The tasks that decide when the last one ends, first to last; of several that end at once, the first by id.
+/// Returns the tasks that determine the end of the graph, first to last. Ties go to the lowest id.
 #[must_use]
 pub fn critical_path(graph: &TaskGraph, spans: &[(SimTime, SimTime)]) -> Vec<TaskId> {
     let last_of = |tasks: &mut dyn Iterator<Item = TaskId>| {
@@ -48,23 +48,22 @@ pub fn critical_path(graph: &TaskGraph, spans: &[(SimTime, SimTime)]) -> Vec<Tas
     path
 }
 
-/// What a path consists of. Seconds.
+/// Composition of a path, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PathShares {
-    /// Computing.
     pub compute_seconds: f64,
-    /// Exchange in the high-bandwidth domain.
+    /// Collectives in the high-bandwidth domain.
     pub domain_seconds: f64,
     /// Collectives over the data-centre network.
     pub network_seconds: f64,
-    /// Transfers from one rank to another.
+    /// Transfers between two ranks.
     pub transfer_seconds: f64,
-    /// Between the end of a task and the start of the next.
+    /// Gaps between the end of a task and the start of the next one.
     pub waiting_seconds: f64,
 }
 
 impl PathShares {
-    /// Of `path`, which begins at the start.
+    /// Splits `path`, which starts at time zero.
     #[must_use]
     pub fn of(graph: &TaskGraph, spans: &[(SimTime, SimTime)], path: &[TaskId]) -> Self {
         let mut shares = Self::default();
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The end of a task by its definition: the latest end of what it waits for, and its own time.
+    /// The end of a task by definition: the latest end of its dependencies plus its own duration.
     fn naive_end(after: &[Vec<usize>], took: &[u64], task: usize) -> u64 {
         let before = after[task].iter().map(|before| naive_end(after, took, *before)).max();
         before.unwrap_or(0) + took[task]
@@ -121,7 +120,7 @@ mod tests {
             for (task, span) in spans.iter().enumerate() {
                 prop_assert_eq!(span.1.0, naive_end(&after, &took, task));
             }
-            // A path without waiting, whose times add up to the end.
+            // The critical path has no gaps, so its durations add up to the end.
             let path = critical_path(&graph, &spans);
             let sum: u64 = path.iter().map(|task| took[task.index()]).sum();
             let end = spans.iter().map(|span| span.1.0).max().unwrap();

@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The machine that a task graph runs on: ranks in rings or under switches, and rails between them.
+//! The machine that a task graph runs on: ranks in rings or switched domains, connected by rails.
 
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
-/// A cable, both directions.
+/// A full-duplex cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cable {
-    /// How fast bits go onto it.
     pub rate: BitsPerSecond,
-    /// How long they travel.
+    /// Propagation delay.
     pub delay: Picoseconds,
 }
 
-/// Ranks in rings, and a switch that joins ranks.
+/// Ranks with their high-bandwidth domain and their data-centre network.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// How many ranks there are.
+    /// Number of ranks.
     pub ranks: u32,
-    /// The ranks of each ring of the high-bandwidth domain, in order; each rank in at most one.
+    /// Ranks of each ring of the high-bandwidth domain, in order. A rank is in at most one ring.
     pub rings: Vec<Vec<u32>>,
-    /// What the rings are made of.
+    /// Topology of the domain.
     pub domain: Domain,
-    /// A cable of a ring, or of a rank to the switch of its domain.
+    /// Cable between ring neighbours, or from a rank to its domain switch.
     pub ring_link: Cable,
-    /// Sets of ranks under one switch of the data-centre network each (rails).
+    /// Sets of ranks that share a switch of the data-centre network (rails).
     pub rails: Vec<Vec<u32>>,
-    /// A cable to that switch.
+    /// Cable from a rank to its rail switch.
     pub rail_link: Cable,
-    /// How much more than its share the first rank of an all-to-all gets from the others: 0.2 is 20 %.
+    /// Excess traffic to the first rank of an all-to-all: 0.2 means 20 % more than its share.
     pub expert_imbalance: f64,
 }
 
-/// What joins the ranks of a high-bandwidth domain.
+/// Topology of a high-bandwidth domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Domain {
-    /// Cables between neighbours of a ring, half of a rank's rate each; two ranks have both cables between them.
+    /// Cables between ring neighbours, each with half of a rank's rate. A ring of two ranks has
+    /// both cables between them.
     Cables,
-    /// A switch for each of these sets of ranks, a cable of each rank to it. All-to-alls and other
-    /// exchange between ranks of one set run over it, too.
+    /// One switch per set of ranks, with one cable from each rank. All-to-alls and other exchange
+    /// within a set also use it.
     Switches {
-        /// The ranks of each domain.
+        /// Ranks of each domain.
         groups: Vec<Vec<u32>>,
     },
 }
 
 impl Machine {
-    /// By rank: its ring.
+    /// Returns the ring of each rank.
     #[must_use]
     pub fn ring_of(&self) -> Vec<Option<u32>> {
         set_of(self.ranks, &self.rings)
     }
 
-    /// By rank: the switch of its domain.
+    /// Returns the domain switch of each rank.
     #[must_use]
     pub fn domain_of(&self) -> Vec<Option<u32>> {
         match &self.domain {
@@ -61,7 +61,7 @@ impl Machine {
     }
 }
 
-/// The place of the set that each rank is in.
+/// Returns the index of the set that contains each rank.
 fn set_of(ranks: u32, sets: &[Vec<u32>]) -> Vec<Option<u32>> {
     let mut of = vec![None; ranks as usize];
     for (index, set) in sets.iter().enumerate() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Mappings that a fabric file leaves to be searched for: each becomes the training step that reaches the shortest time
-//! on that fabric by the closed forms, and says how it was found.
+//! Resolves the mappings that a fabric file leaves to a search. Each becomes the training step with
+//! the shortest time on that fabric according to the closed forms, with a record of the search.
 
 use lightloom_fabric::document::{Check, codes};
 use lightloom_fabric::fabric::{Fabric, JobSize};
@@ -16,23 +16,24 @@ use super::network::Network;
 use super::request::{Changes, Prepared, Request};
 use super::search::{Found, Limits, Search};
 
-/// Groups of more GPUs than this are not tried.
+/// Maximum group size that is tried.
 const LARGEST_GROUP: u64 = 128;
 
-/// Why there is no mapping: the key that is wrong, what is, and what would help.
+/// Why the search failed: the offending key, the message and the suggested fix.
 struct NoMapping {
     key: &'static str,
     message: String,
     help: String,
 }
 
-/// Searches the mapping of every job of `fabric` that leaves it open. Jobs without any keep no step, and are reported.
+/// Searches the mapping of every job in `fabric` that leaves it open. A job without any valid
+/// mapping loses its step and is reported to `check`.
 pub fn search(fabric: &mut Fabric, check: &mut Check<'_>) {
     for place in 0..fabric.jobs.len() {
         let job = &fabric.jobs[place];
         let Some(StepFile::Search(asked)) = job.step.clone() else { continue };
         let JobSize::Gpus(gpus) = job.size else {
-            // Reported where the file is read.
+            // Already reported when the file was read.
             fabric.jobs[place].step = None;
             continue;
         };
@@ -113,7 +114,8 @@ fn searched(
     Ok((step, searched))
 }
 
-/// Sizes of groups that divide the job, and that fill whole nodes or fit into one: `tp` alone where it is given.
+/// Returns the group sizes to try: `tp` if it is given, else the divisors of the job size that fill
+/// whole nodes or fit into one.
 fn groups(fabric: &Fabric, gpus: u64, tp: u32) -> Vec<u32> {
     if tp > 0 {
         return vec![tp];
@@ -126,7 +128,8 @@ fn groups(fabric: &Fabric, gpus: u64, tp: u32) -> Vec<u32> {
     (1..=most).filter(fits).filter_map(|group| u32::try_from(group).ok()).collect()
 }
 
-/// Whether a fabric file can say it: experts' ranks within replicas, equal stages.
+/// Returns whether a fabric file can express the mapping: EP groups within DP, and equal pipeline
+/// stages.
 fn can_be_planned(found: &Found, model: &Model) -> bool {
     let mapping = &found.mapping;
     mapping.data.is_multiple_of(mapping.expert) && model.layers.is_multiple_of(mapping.pipeline)
@@ -158,7 +161,7 @@ fn prepared(fabric: &Fabric, asked: &SearchFile, limits: Limits) -> Result<Prepa
     request.prepare().map_err(|error| unknown("/constants", error.to_string()))
 }
 
-/// The model of this name that comes with lightloom, or that stands beside the fabric file.
+/// Returns the shipped model of this name, or reads the model file next to the fabric file.
 fn model(fabric: &Fabric, name: &str) -> Result<Model, String> {
     let is_file = std::path::Path::new(name)
         .extension()

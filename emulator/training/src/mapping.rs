@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a training job is cut over GPUs, and which cuts are possible.
+//! Parallel mappings of a training job onto GPUs, and the rules for valid ones.
 
 use serde::Serialize;
 
@@ -7,7 +7,8 @@ use super::calibration::ContextExchange;
 use super::model::{Attention, Model};
 use super::schedule::Schedule;
 
-/// The cut of a job over GPUs. TP is innermost (neighbouring GPUs), then CP, EP inside DP, DP, and PP outermost.
+/// Degrees of parallelism of a job. TP is innermost (neighbouring GPUs), then CP, EP inside DP, DP,
+/// and PP outermost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapping {
     /// GPUs that share every matrix (TP).
@@ -20,96 +21,84 @@ pub struct Mapping {
     pub data: u32,
     /// GPUs that share the experts of a layer (EP); a divisor of DP·CP.
     pub expert: u32,
-    /// Sequences of a micro-batch.
+    /// Sequences per micro-batch.
     pub micro_batch: u32,
-    /// Pieces of the pipeline that a stage holds (interleaved schedule); 1 is plain 1F1B.
+    /// Model chunks per pipeline stage (interleaved schedule); 1 is plain 1F1B.
     pub virtual_stages: u32,
-    /// What of the forward pass is thrown away and computed again.
     pub recompute: Recompute,
-    /// The order of passes.
+    /// Order of forward and backward passes.
     pub schedule: Schedule,
 }
 
-/// What of the forward pass is thrown away and computed again in the backward pass.
+/// Which activations the backward pass recomputes instead of storing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recompute {
-    /// Nothing.
     None,
-    /// The attention core.
+    /// Those of the attention core.
     Selective,
-    /// The layer.
+    /// Those of the whole layer.
     Full,
 }
 
-/// The work of one step.
+/// Size of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Batch {
-    /// Sequences of a step.
     pub sequences: u64,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub tokens: u64,
 }
 
 impl Batch {
-    /// Tokens of a step.
+    /// Returns the tokens per step.
     #[must_use]
     pub fn total_tokens(self) -> f64 {
         self.sequences as f64 * self.tokens as f64
     }
 }
 
-/// Why a mapping cannot be.
+/// Why a mapping is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MappingRefusal {
-    /// A degree is zero.
     #[error("{what} is 0: every degree is at least 1")]
-    Zero {
-        /// The degree.
-        what: &'static str,
-    },
-    /// Something must be a multiple and is not.
+    Zero { what: &'static str },
+    /// A quantity is not divisible by a degree.
     #[error(
         "{whole} {of} cannot be divided by {what} {by} (remainder {remainder}): the nearest {what} that divides it is {nearest}"
     )]
     Division {
-        /// What is divided.
+        /// The quantity.
         of: &'static str,
-        /// How many there are.
+        /// Its value.
         whole: u64,
-        /// The degree that divides.
+        /// The degree.
         what: &'static str,
         /// Its value.
         by: u64,
-        /// What is left over.
         remainder: u64,
         /// The divisor nearest to `by`.
         nearest: u64,
     },
-    /// A schedule that has no virtual stages.
+    /// The schedule does not support virtual stages.
     #[error(
         "zero-bubble is not interleaved, and there are {virtual_stages} virtual stages: the nearest that works is 1"
     )]
-    Interleaved {
-        /// Virtual stages.
-        virtual_stages: u32,
-    },
-    /// The memory of a GPU is too small.
+    Interleaved { virtual_stages: u32 },
+    /// A GPU has too little memory.
     #[error(
         "needs {:.1} GB on the fullest GPU, {:.1} GB more than the {:.1} GB of its memory that a job may fill",
         *needed_bytes as f64 / 1e9, *over_bytes as f64 / 1e9, *available_bytes as f64 / 1e9
     )]
     Memory {
-        /// Needed on the fullest GPU.
+        /// Bytes needed on the fullest GPU.
         needed_bytes: u64,
-        /// There.
+        /// Bytes that a job may use.
         available_bytes: u64,
-        /// The difference.
         over_bytes: u64,
     },
 }
 
-/// The divisor of `whole` nearest to `to`; of two equally near, the smaller.
+/// Returns the divisor of `whole` nearest to `to`. Ties go to the smaller one.
 #[must_use]
 pub fn nearest_divisor(whole: u64, to: u64) -> u64 {
     (1..=whole.isqrt())
@@ -138,7 +127,7 @@ impl std::fmt::Display for Mapping {
 }
 
 impl Recompute {
-    /// The word for it, on the command line and in results.
+    /// Returns its name on the command line and in results.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -150,7 +139,7 @@ impl Recompute {
 }
 
 impl Mapping {
-    /// A job of one GPU: sequences one by one, plain 1F1B, nothing computed again.
+    /// A job on one GPU: micro-batches of one sequence, plain 1F1B, no recomputation.
     pub const ONE_GPU: Self = Self {
         tensor: 1,
         context: 1,
@@ -163,25 +152,26 @@ impl Mapping {
         schedule: Schedule::OneForwardOneBackward,
     };
 
-    /// GPUs that the job takes.
+    /// Returns the number of GPUs of the job.
     #[must_use]
     pub fn gpus(&self) -> u64 {
         [self.tensor, self.context, self.pipeline, self.data].map(u64::from).iter().product()
     }
 
-    /// Whether weight gradients are split off.
+    /// Returns whether the schedule computes weight gradients separately.
     #[must_use]
     pub fn is_zero_bubble(&self) -> bool {
         self.schedule == Schedule::ZeroBubble
     }
 
-    /// Micro-batches that a replica works through in a step.
+    /// Returns the micro-batches per replica and step.
     #[must_use]
     pub fn micro_batches(&self, batch: Batch) -> u64 {
         batch.sequences / (u64::from(self.data) * u64::from(self.micro_batch))
     }
 
-    /// Every reason why `model` cannot be cut like this, memory apart, where CP exchanges as `context_exchange` says.
+    /// Returns all reasons, except memory, why the mapping does not fit `model`. `context_exchange`
+    /// is the method of CP.
     #[must_use]
     pub fn refusals(
         &self,
@@ -216,7 +206,7 @@ impl Mapping {
         let heads = u64::from(model.attention.heads());
         divide("attention heads", heads, "TP", tensor);
         if context_exchange == ContextExchange::AllToAll && self.context > 1 {
-            // Each rank of CP has whole sequences of its share of the heads.
+            // With Ulysses, each CP rank has whole sequences of its share of the heads.
             divide("attention heads", heads, "TP×CP", tensor * u64::from(self.context));
         }
         if let Attention::Grouped { key_value_heads, .. } = model.attention
@@ -235,7 +225,7 @@ impl Mapping {
         if let Some(experts) = &model.feed_forward.experts {
             divide("experts", experts.count.into(), "EP", self.expert.into());
         }
-        // Experts that TP does not cut may be shared by the ranks of TP groups, too.
+        // Experts not sharded by TP may also be distributed over the ranks of TP groups.
         let ranks = data * u64::from(self.context);
         let (ranks, what) = if u64::from(self.expert) > ranks && tensor > 1 {
             (ranks * tensor, "TP×CP×DP")
@@ -243,7 +233,7 @@ impl Mapping {
             (ranks, "DP×CP")
         };
         divide(what, ranks, "EP", self.expert.into());
-        // Embedding and output layer may stand for a layer each; pieces may be uneven.
+        // Embedding and output layer may count as a layer each, and chunks may be uneven.
         let layers = u64::from(model.layers);
         if pieces > layers + 2 {
             divide("layers", layers, "PP×virtual stages", pieces);

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Levenberg-Marquardt on the logarithms of a few constants, each within its limits.
+//! Levenberg-Marquardt on the logarithms of a few bounded constants.
 
 use super::{FLOOR, MOST, Model};
 
-/// Steps of the descent, and trials of a step.
+/// Maximum number of steps, and of damping values tried per step.
 const STEPS: usize = 40;
 const TRIALS: usize = 8;
-/// Difference by which slopes are taken, and the largest step, both as logarithms.
+/// Difference for numeric derivatives, and the largest step, both as logarithms.
 const SLOPE: f64 = 1e-5;
 const FARTHEST: f64 = 1.0;
 
-/// Quantiles of Student's distribution, 97.5 %, by degrees of freedom from one.
+/// 97.5 % quantiles of Student's t distribution, from one degree of freedom.
 const STUDENT: [f64; 10] = [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 
-/// Constants at the values that explain the runs best.
+/// A fitted set of constants.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
-    /// Which constants.
+    /// Indices of the constants.
     pub(super) members: Vec<usize>,
-    /// The logarithms of their values.
+    /// Logarithms of their values.
     pub(super) values: Vec<f64>,
-    /// What is left, by run.
+    /// Residual by run.
     pub(super) residues: Vec<f64>,
-    /// The sum of its squares.
+    /// Sum of squared residuals.
     pub(super) squares: f64,
 }
 
 impl Fit {
-    /// Every constant as it was shipped.
+    /// Returns the fit that changes nothing.
     pub(super) fn nothing(model: &Model<'_>) -> Self {
         Self::at(model, Vec::new(), Vec::new())
     }
@@ -38,7 +38,7 @@ impl Fit {
         Self { members, values, residues, squares }
     }
 
-    /// The best near `values`.
+    /// Returns the local optimum reached from `values`.
     pub(super) fn of(model: &Model<'_>, members: Vec<usize>, values: Vec<f64>) -> Self {
         let mut fit = Self::at(model, members, values);
         let mut damping = 1e-3;
@@ -62,7 +62,8 @@ impl Fit {
         fit
     }
 
-    /// By member and run: how the residue changes with the logarithm of the value.
+    /// Returns by member and run the derivative of the residual with respect to the logarithm of
+    /// the value.
     fn slopes(&self, model: &Model<'_>) -> Vec<Vec<f64>> {
         (0..self.members.len())
             .map(|place| {
@@ -80,7 +81,7 @@ impl Fit {
             .collect()
     }
 
-    /// One step; what is at a limit and pushed outwards stays.
+    /// Makes one step. A member at a limit that would move beyond it stays fixed.
     fn step(&self, model: &Model<'_>, slopes: &[Vec<f64>], damping: f64) -> Self {
         let limits = |place: usize| model.constants[self.members[place]].limits().map(f64::ln);
         let down = |place: usize| -dot(&slopes[place], &self.residues);
@@ -108,7 +109,7 @@ impl Fit {
         Self::at(model, self.members.clone(), values)
     }
 
-    /// By member: half of its interval of 95 %, as a logarithm.
+    /// Returns by member half of its 95 % confidence interval, as a logarithm.
     pub(super) fn errors(&self, model: &Model<'_>) -> Vec<f64> {
         let slopes = self.slopes(model);
         let (runs, size) = (self.residues.len(), self.members.len());
@@ -131,7 +132,8 @@ impl Fit {
             .collect()
     }
 
-    /// Whether `which`, at a limit as shipped, would explain a tenth of what is left beyond it.
+    /// Returns whether `which` starts at a limit and moving it beyond that limit would explain a
+    /// tenth of the remaining error.
     pub(super) fn is_pushed_out(&self, model: &Model<'_>, which: usize) -> bool {
         let [low, high] = model.constants[which].limits().map(f64::ln);
         let value = model.start[which];
@@ -153,7 +155,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Gaussian elimination of the first `size` rows, which are those of a positive matrix.
+/// Solves the first `size` rows of a positive definite system by Gaussian elimination.
 fn solve(mut matrix: [[f64; MOST]; MOST], mut wanted: [f64; MOST], size: usize) -> [f64; MOST] {
     for pivot in 0..size {
         for row in pivot + 1..size {

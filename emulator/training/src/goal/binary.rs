@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The binary form of GOAL, as LogGOPSim's `txt2bin` writes and `LogGOPSim` reads it (`Parser.hpp` of spcl/LogGOPSim).
+//! The binary form of GOAL, as `txt2bin` writes it and `LogGOPSim` reads it (`Parser.hpp` of
+//! spcl/LogGOPSim).
 //!
-//! Little-endian: a cookie of eight bytes; then, what offsets count from, the number of ranks, the numbers of processors and
-//! interfaces in a byte each, and beginning and end of each rank. A rank has the numbers of its operations and of those that
-//! wait for none, the places of those, and operations of 39 bytes: how many it waits for, kind, peer, size, tag, processor,
-//! interface, and for `requires` and `irequires` how many wait for it and where in the list at the end they begin.
+//! All numbers are little-endian. An 8-byte cookie precedes the header, and offsets count from the
+//! header's start. The header has the number of ranks, the numbers of processors and interfaces
+//! (one byte each), and the start and end offset of each rank.
+//!
+//! A rank has the number of its operations, the number and list of operations without dependencies,
+//! the operations of 39 bytes each, and a list of dependents. An operation has its number of
+//! dependencies, kind, peer, size, tag, processor and interface. For each of `requires` and
+//! `irequires`, it also has the number of its dependents and their offset in the list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +17,7 @@ use std::fmt::Write;
 use super::{GoalError, GoalOperation, GoalVerb, Reader, without_comments};
 
 const COOKIE: u64 = 4223;
-/// What stands for any source, and for any tag.
+/// Wildcard for source and tag.
 const ANY: u32 = u32::MAX;
 const OPERATION: usize = 39;
 const SEND: u8 = 1;
@@ -46,16 +51,16 @@ impl Bytes<'_> {
     }
 }
 
-/// Whether a file is of the binary form.
+/// Returns whether a file is in the binary form.
 #[must_use]
 pub fn is_binary(file: &[u8]) -> bool {
     file.starts_with(&COOKIE.to_le_bytes())
 }
 
-/// The text that says the same as a binary file.
+/// Converts a binary file to text.
 ///
 /// # Errors
-/// A file that ends early or has operations of no known kind, with the byte.
+/// If the file is truncated or an operation has an unknown kind; the error gives the byte offset.
 pub fn text_of(file: &[u8]) -> Result<String, GoalError> {
     let mut head = Bytes { all: file, at: 0 };
     if head.long()? != COOKIE {
@@ -106,10 +111,10 @@ fn rank_text(bytes: &mut Bytes<'_>, text: &mut String) -> Result<(), GoalError> 
     Ok(())
 }
 
-/// The binary file that says the same as a text; `irequires` is written as what it stands for.
+/// Converts a text to the binary form. `irequires` is resolved into plain dependencies.
 ///
 /// # Errors
-/// Lines that cannot be read.
+/// If a line cannot be parsed.
 pub fn bytes_of(text: &str) -> Result<Vec<u8>, GoalError> {
     let mut reader = Reader::default();
     for (place, line) in without_comments(text).lines().enumerate() {
@@ -185,7 +190,7 @@ mod tests {
     #[test]
     fn binary_form_matches_the_text() {
         let file = bytes_of(TEXT).unwrap();
-        // Cookie, head, table, then per rank two counts, the roots, the operations and the list.
+        // Cookie, header, table, then per rank two counts, the roots, the operations and the list.
         assert_eq!(file.len(), 8 + 6 + 32 + (8 + 4 + 2 * 39 + 4) + (8 + 4 + 3 * 39 + 12));
         assert!(is_binary(&file) && !is_binary(TEXT.as_bytes()));
         let works = |text: &str| {

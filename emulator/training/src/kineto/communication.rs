@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a collective says of itself: in its own arguments, in those of the call with its `External id`, or, of gloo, in the
-//! shapes of its tensors.
+//! Extracts the description of a collective from its own arguments, from the call with the same
+//! `External id`, or, for gloo, from the shapes of its tensors.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Communication {
     pub(super) seq: Option<u64>,
 }
 
-/// The arguments of communication calls by their `External id`.
+/// Returns the arguments of communication calls by their `External id`.
 pub(super) fn by_external_id(events: &Events) -> BTreeMap<i64, &Arguments> {
     let exchanges = events.kept.iter().filter(|event| event.category == Category::Exchange);
     exchanges
@@ -27,13 +27,15 @@ pub(super) fn by_external_id(events: &Events) -> BTreeMap<i64, &Arguments> {
         .collect()
 }
 
-/// Whether an event is, by its name or category, of a collective.
+/// Returns whether an event is a collective, judged by its name or category.
 pub(super) fn is_exchange(events: &Events, event: &Event) -> bool {
     event.category == Category::Exchange || events.name(event).starts_with("nccl")
 }
 
 impl Communication {
-    /// `None` if nothing says what is exchanged; `call` started it, `world` is the whole job, of which gloo's collectives are.
+    /// Returns the description of a collective, or `None` if the profile has none. `call` is the
+    /// host call that started it; `world` is the size of the job, which forms the group of gloo's
+    /// collectives.
     pub(super) fn of(
         (event, name): (&Event, &str),
         call: Option<&Event>,
@@ -45,7 +47,8 @@ impl Communication {
         let arguments = if own.collective.is_some() { Some(own) } else { by_id() };
         let Some(arguments) = arguments else {
             let kind = kind_of(name.strip_prefix("gloo:")?)?;
-            // An operator that ends after the profile has no shapes: the call that started it has.
+            // An operator that ends after the profile has no shapes, but the call that started it
+            // has.
             let called = || bytes_of(call?.args.as_deref()?);
             let bytes = bytes_of(own).or_else(called)?;
             let group: Vec<u32> = (0..world?).collect();
@@ -73,7 +76,7 @@ impl Communication {
     }
 }
 
-/// Which collective a name is of.
+/// Returns the kind of collective that a name contains.
 pub(super) fn kind_of(name: &str) -> Option<CollectiveKind> {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     if has(&["allreduce", "all_reduce"]) {
@@ -100,7 +103,8 @@ fn element_bytes(dtype: &str) -> Option<u64> {
     })
 }
 
-/// Bytes of the first argument: dimensions are a list of shapes, or of lists of them. `None` if there are none.
+/// Returns the bytes of the first argument. Its dimensions are a shape, or nested lists of shapes.
+/// `None` if it has no elements.
 pub(super) fn bytes_of(arguments: &Arguments) -> Option<u64> {
     fn elements(dimensions: &Value) -> u64 {
         let Some(list) = dimensions.as_array().filter(|list| !list.is_empty()) else { return 0 };
@@ -110,7 +114,7 @@ pub(super) fn bytes_of(arguments: &Arguments) -> Option<u64> {
         }
     }
     let dtype = arguments.types.get(0)?.as_str()?;
-    // Types of lists of tensors are written once for the list.
+    // The type of a list of tensors is written once for the whole list.
     let size = element_bytes(dtype.trim_start_matches("TensorList").trim())
         .or_else(|| (dtype == "TensorList").then_some(4))?;
     Some(elements(&arguments.dimensions) * size).filter(|bytes| *bytes > 0)

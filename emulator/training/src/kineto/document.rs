@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The JSON of a profile: of its events only those are kept that say when something ran, or what waited for it.
+//! Parses the JSON of a profile. Only events that show when operations ran, and what waited for
+//! them, are kept.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,6 @@ use serde_json::Value;
 
 use super::super::recorded::{is_time, no_time};
 
-/// A file.
 #[derive(Deserialize)]
 pub(super) struct Document {
     #[serde(rename = "distributedInfo")]
@@ -20,14 +20,13 @@ pub(super) struct Document {
     pub(super) events: Events,
 }
 
-/// Whose it is.
 #[derive(Deserialize)]
 pub(super) struct Info {
     pub(super) rank: Option<u32>,
     pub(super) world_size: Option<u32>,
 }
 
-/// The events that are kept, and how many of each category there are.
+/// The kept events, and the number of events in each category.
 #[derive(Default)]
 pub(super) struct Events {
     pub(super) kept: Vec<Event>,
@@ -36,7 +35,7 @@ pub(super) struct Events {
     found: BTreeMap<String, usize>,
 }
 
-/// Texts, each kept once.
+/// Interned strings.
 #[derive(Default)]
 struct SharedWords {
     numbers: BTreeMap<Arc<str>, u32>,
@@ -55,12 +54,11 @@ impl SharedWords {
     }
 }
 
-/// What an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Category {
     /// A kernel, copy or set on a device.
     Device,
-    /// A call of the host into the driver.
+    /// A host call into the driver.
     Runtime,
     /// A wait of a stream or of the host.
     Wait,
@@ -68,14 +66,14 @@ pub(super) enum Category {
     Operator,
     /// A collective of a process group on the host.
     Exchange,
-    /// The call of the host that starts one.
+    /// A host call that starts a collective.
     Call,
     Other,
 }
 
-/// One event. Profiles have millions: it is small.
+/// An event. Profiles have millions of events, so it must stay small.
 pub(super) struct Event {
-    /// Its place in the file.
+    /// Index in the file.
     pub(super) place: u32,
     pub(super) category: Category,
     name: u32,
@@ -86,13 +84,12 @@ pub(super) struct Event {
     pub(super) dur: f64,
     pub(super) correlation: Option<u32>,
     pub(super) stream: Option<u32>,
-    /// Those of waits and collectives.
+    /// Kept for waits and collectives.
     pub(super) args: Option<Box<Arguments>>,
 }
 
 const _: () = assert!(size_of::<Event>() <= 64);
 
-/// As it is written.
 #[derive(Deserialize)]
 struct WrittenEvent {
     #[serde(default)]
@@ -113,7 +110,7 @@ struct WrittenEvent {
     args: Arguments,
 }
 
-/// The arguments that are read. One of another type counts as absent.
+/// The arguments in use. An argument of an unexpected type counts as absent.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Arguments {
@@ -154,7 +151,7 @@ fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
 fn words<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     match Value::deserialize(from)? {
         Value::String(text) => Ok(Some(text)),
-        // Ranks are a list in some versions, and its text in others.
+        // Ranks are a list in some versions and a string in others.
         list @ Value::Array(_) => Ok(Some(list.to_string())),
         _ => Ok(None),
     }
@@ -171,7 +168,7 @@ impl WrittenEvent {
         self.name.starts_with("gloo:") || self.name == "record_param_comms"
     }
 
-    /// The categories of 2020 are written with a capital letter.
+    /// Accepts the capitalized categories that PyTorch wrote in 2020.
     fn category(&self) -> Category {
         match &*self.cat.to_ascii_lowercase() {
             "kernel" | "gpu_memcpy" | "gpu_memset" | "memcpy" | "memset" => Category::Device,
@@ -186,7 +183,7 @@ impl WrittenEvent {
 }
 
 impl Events {
-    /// The categories of the complete events, most first, for messages.
+    /// Lists the categories of the complete events, most frequent first, for messages.
     pub(super) fn found(&self) -> String {
         let mut found: Vec<(&String, &usize)> = self.found.iter().collect();
         found.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -199,13 +196,14 @@ impl Events {
         &self.names.words[event.name as usize]
     }
 
-    /// The kind of a wait: `Stream Wait Event`, `Stream Sync`, `Event Sync` or `Context Sync`.
+    /// Returns the kind of a wait: `Stream Wait Event`, `Stream Sync`, `Event Sync` or `Context
+    /// Sync`.
     pub(super) fn wait_kind<'e>(&'e self, event: &'e Event) -> &'e str {
         let said = event.args.as_ref().and_then(|args| args.cuda_sync_kind.as_deref());
         said.unwrap_or_else(|| self.name(event))
     }
 
-    /// Takes a complete event; a reason if what ran took no time that can be.
+    /// Adds a complete event. Returns the reason if its duration is invalid.
     fn add(&mut self, place: u32, event: WrittenEvent) -> Result<(), String> {
         if event.ph != "X" {
             return Ok(());
@@ -252,7 +250,7 @@ impl<'de> Deserialize<'de> for Events {
                 out.write_str("a list of events")
             }
 
-            // One event at a time, so that what is passed over takes no memory.
+            // Parse one event at a time, so that skipped events take no memory.
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Events, A::Error> {
                 let mut events = Events::default();
                 let mut place = 0u32;

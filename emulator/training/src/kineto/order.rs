@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the operations of one rank wait for.
+//! Derives the dependencies between the operations of one rank.
 //!
-//! The host is an operation chain of its own: each call that launches an operation, or waits for some, follows the call
-//! before it after the time that the host took between them. An operation waits for the one before it on its stream, for its
-//! launch, and for what `cuda_sync` events say of waits of streams (PyTorch writes them with `enable_cuda_sync_events`).
-//! A wait of the host ends when what it waited for has ended. In a profile without waits of streams, an operation depends on
-//! another stream only if it began neither after its own stream nor after its launch, but when the other's operation ended.
-//! Where nothing explains why an operation began late, that time is replayed as time of the host.
+//! The host is a chain of tasks: each call that launches or waits for operations follows the
+//! previous call after the host time between them. An operation waits for the previous one on its
+//! stream, for its launch, and for the stream waits recorded in `cuda_sync` events (PyTorch writes
+//! them with `enable_cuda_sync_events`). A host wait ends when the operations that it waited for
+//! have ended. In a profile without stream waits, an operation depends on another stream only if
+//! its start matches neither the end of its own stream nor its launch, but the end of the other
+//! stream's operation. Any unexplained delay is replayed as host time.
 //!
-//! Calls of several threads of the host follow each other, but for waits during which another thread went on: of those only
-//! the waiting thread depends.
+//! Calls of several host threads follow each other. The exception is a wait during which another
+//! thread continued: only the waiting thread depends on it.
 
 mod waits;
 
@@ -20,43 +21,43 @@ use super::KinetoError;
 use super::document::{Category, Event, Events};
 use waits::{Launches, ProfiledWaits};
 
-/// One operation of a rank.
+/// An operation of a rank.
 pub(super) struct ProfiledOperation<'e> {
     pub(super) event: &'e Event,
-    /// What it runs on, one operation after the other.
+    /// The queue it runs on, one operation at a time.
     pub(super) stream: u32,
-    /// When it ended. Microseconds.
+    /// Microseconds.
     pub(super) end: f64,
-    /// The call of the host that started it.
+    /// The host call that started it.
     pub(super) call: Option<&'e Event>,
-    /// The number of that call among those of collectives, if it is known.
+    /// Number of that call among the calls of collectives, if known.
     pub(super) number: Option<u64>,
 }
 
-/// What happened on a rank.
+/// A piece of work on a rank.
 pub(super) enum RankWork {
-    /// The host took so many microseconds.
+    /// Host time in microseconds.
     Host(f64),
-    /// The operation at this place.
+    /// Index of an operation.
     Operation(usize),
 }
 
-/// Makes what happened a task, after other tasks.
+/// Creates a task for a piece of work that depends on the given tasks.
 pub(super) type Emit<'e> = dyn FnMut(Vec<TaskId>, RankWork) -> Result<TaskId, KinetoError> + 'e;
 
-/// The resolution of a profile's clock, in microseconds.
+/// Clock resolution of a profile in microseconds.
 const CLOCK: f64 = 1e-3;
 
-/// Where a thread of the host was last.
+/// Last known position of a host thread.
 #[derive(Clone, Copy)]
 struct HostPoint {
     time: f64,
     task: Option<TaskId>,
-    /// When it began to wait, if it waited.
+    /// Start of its last wait, if it waited.
     waited_since: Option<f64>,
 }
 
-/// What comes next; of one time, in this order.
+/// Kinds of events. Simultaneous ones are processed in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NextInOrder {
     WaitEnds(usize),
@@ -69,24 +70,25 @@ struct OrderWalk<'w> {
     operations: &'w [ProfiledOperation<'w>],
     waits: &'w ProfiledWaits,
     begin: f64,
-    /// The shortest time from a launch to its beginning: all times of the host count so much later.
+    /// Shortest time from a launch to the start of its operation. All host times are shifted by it.
     latency: f64,
     emit: &'w mut Emit<'w>,
-    /// By operation: its task, once it began.
+    /// By operation: its task, once it has started.
     task_of: Vec<Option<TaskId>>,
-    /// By operation: what stands for its launch, if anything was before it.
+    /// By operation: the task after which it was launched, if any.
     launched: Vec<Option<TaskId>>,
-    /// By wait of the host: what stands for its beginning.
+    /// By host wait: the task after which it began.
     waiting: Vec<Option<TaskId>>,
     points: BTreeMap<u32, HostPoint>,
-    /// By stream: what its last operation waited for.
+    /// By stream: the dependencies of its last operation.
     held_by: BTreeMap<u32, Vec<TaskId>>,
-    /// By stream: its last operation that ended, and the last of all.
+    /// By stream: its last operation that ended, and its last operation.
     ended: BTreeMap<u32, usize>,
     last: BTreeMap<u32, usize>,
 }
 
-/// Emits what happened, in order: `operations` in the order of their beginnings; `events` are all of the file.
+/// Emits the work of a rank in order of time. `operations` are sorted by start; `events` are all
+/// events of the file.
 pub(super) fn walk<'w>(
     operations: &'w [ProfiledOperation<'w>],
     events: &Events,
@@ -105,10 +107,11 @@ pub(super) fn walk<'w>(
     }
     let calls = operations.iter().filter_map(|operation| operation.call);
     let last_call = calls.map(|call| call.ts).fold(f64::MIN, f64::max);
-    // What the host waits for after its last launch holds nothing up.
+    // Waits after the last launch delay nothing.
     for (place, wait) in waits.host.iter().enumerate().filter(|(_, wait)| wait.end <= last_call) {
         nexts.push((wait.begun, NextInOrder::WaitBegins(place)));
-        // Sums of times must not put a wait behind the launch that follows it.
+        // Subtract the clock resolution, so that rounding cannot order a wait after the launch that
+        // follows it.
         nexts.push((f64::max(wait.begun, wait.end - CLOCK), NextInOrder::WaitEnds(place)));
     }
     nexts.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -144,12 +147,12 @@ impl OrderWalk<'_> {
         (self.emit)(after, RankWork::Host(micros))
     }
 
-    /// The task at the end of which a thread of the host was at `time`. `None` if that is the beginning.
+    /// Returns the task at whose end a host thread was at `time`. `None` if that is the start.
     fn host_at(&mut self, thread: u32, time: f64) -> Result<Option<TaskId>, KinetoError> {
         let time = f64::max(time + self.latency, self.begin);
         let own = self.points.get(&thread).copied();
         let own_time = own.map_or(f64::MIN, |point| point.time);
-        // While this thread went on, the wait of another did not hold it up.
+        // A wait of another thread did not delay this one if this one continued during it.
         let leads = |point: &HostPoint| point.waited_since.is_none_or(|since| since >= own_time);
         let others = self.points.iter().filter(|(other, point)| **other != thread && leads(point));
         let before = others
@@ -185,7 +188,8 @@ impl OrderWalk<'_> {
 
     fn launch(&mut self, place: usize) -> Result<(), KinetoError> {
         let Some(call) = self.operations[place].call else { return Ok(()) };
-        // On a thread whose own operations are known, the launch is within one of them or after it.
+        // If the operations of the calling thread are known, the launch is within or after one of
+        // them.
         let Some(around) = self.last.get(&call.thread).copied() else {
             self.launched[place] = self.host_at(call.thread, call.ts)?;
             return Ok(());
@@ -214,7 +218,7 @@ impl OrderWalk<'_> {
             Some(streams) => after.extend(streams.get(&place).into_iter().flatten()),
             None => self.infer(place, own, &mut after),
         }
-        // A cycle cannot be in what happened; clocks that disagree must not make one.
+        // Drop dependencies on later operations, so that inconsistent clocks cannot create a cycle.
         after.retain(|before| *before < place);
         let ends = after.iter().map(|before| self.operations[*before].end);
         let ready = ends.fold(self.begin, f64::max);
@@ -239,7 +243,7 @@ impl OrderWalk<'_> {
         Ok(())
     }
 
-    /// Operations of other streams that an operation waited for, by the times alone.
+    /// Infers from the times which operations of other streams an operation waited for.
     fn infer(&self, place: usize, own: Option<usize>, after: &mut Vec<usize>) {
         let operation = &self.operations[place];
         let idle_since = own.map_or(f64::MIN, |own| self.operations[own].end);
@@ -252,7 +256,7 @@ impl OrderWalk<'_> {
         let waited = others.filter(|other| self.operations[*other].end > since);
         let before = after.len();
         after.extend(waited);
-        // Who waits for a collective of the host waits for all that were started.
+        // Waiting for one collective of the host means waiting for all that were started.
         let is_exchange =
             |other: &usize| self.operations[*other].event.category == Category::Exchange;
         if after[before..].iter().any(is_exchange) {

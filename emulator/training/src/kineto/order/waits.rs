@@ -1,37 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The waits of a profile: of streams from `cuda_sync` events, of the host from those or from the calls themselves.
+//! The waits in a profile: stream waits from `cuda_sync` events, host waits from those or from the
+//! calls themselves.
 
 use std::collections::BTreeMap;
 
 use super::super::document::{Category, Event, Events};
 use super::{CLOCK, ProfiledOperation};
 
-/// A wait of the host.
+/// A host wait.
 pub(super) struct HostWait {
     pub(super) thread: u32,
-    /// When the call began and returned.
+    /// Start and end of the call.
     pub(super) begun: f64,
     pub(super) end: f64,
     /// Operations that it waited for.
     pub(super) after: Vec<usize>,
 }
 
-/// What the profile says of waits.
+/// All waits in a profile.
 pub(super) struct ProfiledWaits {
-    /// By operation: operations of other streams. `None` if the profile has no waits of streams.
+    /// By operation: the operations of other streams that it waits for. `None` if the profile has
+    /// no stream waits.
     pub(super) streams: Option<BTreeMap<usize, Vec<usize>>>,
     pub(super) host: Vec<HostWait>,
 }
 
 const STREAM_WAIT: &str = "Stream Wait Event";
 
-/// When and on what the host launched operations.
+/// When and on which stream the host launched operations.
 pub(super) struct Launches<'e> {
-    /// By operation: when.
+    /// By operation: its launch time.
     at: Vec<f64>,
-    /// By stream: its operations in that order.
+    /// By stream: its operations in launch order.
     streams: BTreeMap<u32, Vec<usize>>,
-    /// Calls of the host that launch nothing, by their correlation.
+    /// By correlation id: host calls that launch nothing.
     calls: BTreeMap<u32, &'e Event>,
 }
 
@@ -60,14 +62,14 @@ impl<'e> Launches<'e> {
         Self { at, streams, calls }
     }
 
-    /// The last operation that was launched on a stream before `time`.
+    /// Returns the last operation launched on a stream before `time`.
     fn last_before(&self, stream: u32, time: f64) -> Option<usize> {
         let launches = self.streams.get(&stream)?;
         let count = launches.partition_point(|place| self.at[*place] < time);
         launches.get(count.checked_sub(1)?).copied()
     }
 
-    /// The first after it.
+    /// Returns the first operation launched on a stream after `time`.
     fn first_after(&self, stream: u32, time: f64) -> Option<usize> {
         let launches = self.streams.get(&stream)?;
         launches.get(launches.partition_point(|place| self.at[*place] <= time)).copied()
@@ -77,7 +79,7 @@ impl<'e> Launches<'e> {
         self.calls.get(&wait.correlation?).copied()
     }
 
-    /// The operation after which the event was recorded that `wait` is for.
+    /// Returns the operation that precedes the recording of the event that `wait` waits for.
     fn recorded(&self, wait: &Event) -> Option<usize> {
         let args = wait.args.as_ref()?;
         let stream = u32::try_from(args.wait_on_stream?).ok()?;
@@ -85,7 +87,7 @@ impl<'e> Launches<'e> {
         self.last_before(stream, record.map_or(wait.ts, |call| call.ts))
     }
 
-    /// What the host waits for; `None` if it does not.
+    /// Returns the host wait of an event; `None` if the host does not wait.
     fn host_wait(&self, kind: &str, wait: &Event) -> Option<HostWait> {
         let call = self.call(wait).unwrap_or(wait);
         let (begun, end, thread) = (call.ts, call.end(), call.thread);
@@ -102,7 +104,8 @@ impl<'e> Launches<'e> {
         self.streams.keys().filter_map(move |stream| self.last_before(*stream, time))
     }
 
-    /// What a call waited for that no `cuda_sync` event explains: of what was launched before it, what ended during it.
+    /// Infers the host wait of a call without a `cuda_sync` event: it waited for operations
+    /// launched before it that ended during it.
     fn ended_during(
         &self,
         (call, name): (&Event, &str),
@@ -142,7 +145,7 @@ impl ProfiledWaits {
                 streams.entry(next).or_default().push(before);
             }
         }
-        // A query returns at once, whatever it finds.
+        // A query returns immediately and does not wait.
         let is_query = |wait: &Event| {
             launches.call(wait).is_some_and(|call| events.name(call).contains("Query"))
         };
