@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes that the fullest GPU holds.
+//! Memory demand of the fullest GPU.
 //!
-//! States per weight and activations per layer follow Megatron-LM's `theoretical_memory_usage`; the
-//! fullest rank is the first stage, which holds an embedding and keeps the most micro-batches in flight.
+//! States per weight and activations per layer follow Megatron-LM's `theoretical_memory_usage`. The
+//! fullest rank is in the first stage, which holds an embedding and keeps the most micro-batches in
+//! flight.
 
 use super::calibration::{Precision, Software};
 use super::features::Feature;
 use super::mapping::{Batch, Mapping, Recompute};
 use super::model::{Activation, Model};
 
-/// What a GPU holds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct GpuMemory {
     /// Weights, gradients and optimizer states.
@@ -19,26 +19,27 @@ pub struct GpuMemory {
 }
 
 impl GpuMemory {
-    /// All of it.
     #[must_use]
     pub fn total_bytes(&self) -> f64 {
         self.states_bytes + self.activations_bytes
     }
 }
 
-/// How the experts of a stage lie on its ranks.
+/// Distribution of a stage's experts over its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertLayout {
-    /// Whether TP cuts each expert. Otherwise a rank holds whole experts, and EP may span TP groups.
+    /// Whether TP shards each expert. Otherwise a rank holds whole experts, and EP may span TP
+    /// groups.
     pub is_cut: bool,
-    /// Distance of the ranks that share experts.
+    /// Distance in ranks between the members of an EP group.
     pub stride: u64,
     /// Ranks that hold the same experts.
     pub replicas: u64,
 }
 
 impl ExpertLayout {
-    /// How `software` lays them out; whole experts as well where EP is too large for anything else.
+    /// Returns the layout that `software` uses. Whole experts are also used if EP is too large for
+    /// sharded ones.
     #[must_use]
     pub fn of(mapping: &Mapping, software: &Software) -> Self {
         let replicas = u64::from(mapping.data) * u64::from(mapping.context);
@@ -48,15 +49,16 @@ impl ExpertLayout {
         Self { is_cut, stride, replicas: (ranks / expert).max(1) }
     }
 
-    /// Parts that an expert is cut into.
+    /// Returns the number of shards of an expert.
     #[must_use]
     pub fn cut(&self, mapping: &Mapping) -> f64 {
         if self.is_cut { f64::from(mapping.tensor) } else { 1.0 }
     }
 }
 
-/// Weights on the fullest rank: those that every replica holds alike, and the experts, which EP divides. Layers for
-/// multi-token prediction are the last stage's, on top of what any stage holds.
+/// Returns the weights on the fullest rank: those replicated over DP, and the experts, which EP
+/// distributes. Layers for multi-token prediction belong to the last stage and are added to the
+/// largest stage.
 #[must_use]
 pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) -> (f64, f64) {
     let tensor = f64::from(mapping.tensor);
@@ -80,8 +82,8 @@ pub fn weights_per_gpu(model: &Model, mapping: &Mapping, software: &Software) ->
     (dense / tensor, experts / ExpertLayout::of(mapping, software).cut(mapping))
 }
 
-/// Bytes of activations that one layer keeps for one micro-batch, the fullest rank of EP getting `expert_imbalance` more
-/// than its share of tokens.
+/// Returns the activation bytes that one layer keeps per micro-batch. The fullest EP rank gets
+/// `expert_imbalance` more than its share of tokens.
 fn activations_per_layer(
     model: &Model,
     mapping: &Mapping,
@@ -94,7 +96,7 @@ fn activations_per_layer(
     if mapping.recompute == Recompute::Full {
         return 2.0 * tokens * h / if software.sequence_parallel { t } else { 1.0 };
     }
-    // The fullest of the ranks that share experts keeps more than its share of what they are given.
+    // The fullest EP rank stores the activations of all tokens that it receives.
     let fullest = if mapping.expert > 1 { 1.0 + expert_imbalance } else { 1.0 };
     let feed_forward = model.feed_forward.experts.as_ref().map_or(
         f64::from(model.feed_forward.width),
@@ -104,8 +106,9 @@ fn activations_per_layer(
         },
     );
     let is_selective = mapping.recompute == Recompute::Selective;
-    // Models with GELU are of the age of dropout: two masks of a byte. With a fused attention core,
-    // selective recomputation drops what norms and activation gave instead of the scores.
+    // Models with GELU date from the time of dropout, which stores two masks of one byte each. With
+    // a fused attention core, selective recomputation drops the outputs of norms and activation
+    // instead of the scores.
     let (per_width, kept_width, masks) = match model.feed_forward.activation {
         Activation::Gelu => (4.0, 2.0, 2.0),
         Activation::SquaredRelu => (4.0, 2.0, 0.0),
@@ -114,14 +117,14 @@ fn activations_per_layer(
     let drops_outputs = is_selective && software.flash_attention;
     let (norm_outputs, per_width) =
         if drops_outputs { (0.0, kept_width) } else { (4.0, per_width) };
-    // Inputs of the linear layers are kept as they are multiplied: what norms gave, what the attention core gave, and
-    // one of the values of each unit of the feed-forward width.
+    // Inputs of the linear layers are stored in the precision of the multiplication: the outputs of
+    // norms and attention core, and one value per unit of the feed-forward width.
     let saved = 2.0 - precision.operand_bytes();
     let norm_outputs = norm_outputs * (1.0 - saved / 2.0);
     let per_width = if drops_outputs { per_width } else { per_width - saved };
     let attention = model.attention.core_width() + model.attention.key_value_width();
     let core_output = saved * model.attention.core_width() / 2.0;
-    // Mamba-2 keeps what its projection gave and what its scan gave.
+    // Mamba-2 stores the outputs of its projection and of its scan.
     let mamba = model.state_space.as_ref().map_or(0.0, |m| 2.0 * (m.projected() + m.inner()));
     let shares = model.shares();
     let mixing = shares.attention * (2.0 * attention - core_output) + shares.state_space * mamba;
@@ -137,7 +140,8 @@ fn activations_per_layer(
     split + whole + scores
 }
 
-/// What the fullest GPU holds with linear layers in `precision`, the fullest rank of EP getting `expert_imbalance` more than its share of tokens.
+/// Returns the memory of the fullest GPU, with linear layers in `precision`. The fullest EP rank
+/// gets `expert_imbalance` more than its share of tokens.
 #[must_use]
 pub fn memory(
     model: &Model,
@@ -160,7 +164,7 @@ pub fn memory(
     let interleaving = if mapping.virtual_stages > 1 { 1.0 + (p - 1.0) / (p * v) } else { 1.0 };
     let held = |stage: f64, layers: f64| m.min(p - stage) * interleaving * layers;
     let layers = (f64::from(model.layers) / p).ceil();
-    // Where the ends hold a layer less, the second stage is the fullest or the first.
+    // If the end stages hold one layer less, the fullest stage is either the first or the second.
     let pieces = mapping.pipeline * mapping.virtual_stages;
     let has_short_ends = mapping.pipeline > 1
         && !model.layers.is_multiple_of(pieces)
@@ -189,7 +193,8 @@ mod tests {
 
     #[test]
     fn gpt_3_layer_keeps_34_bytes_per_value() {
-        // Korthikanti et al. 2022, equation 5: 34·s·b·h/t with sequence parallelism and selective recomputation.
+        // Korthikanti et al. 2022, equation 5: 34·s·b·h/t with sequence parallelism and selective
+        // recomputation.
         let model = cards::model("gpt-3-175b").unwrap();
         let mapping = Mapping {
             tensor: 8,
@@ -202,7 +207,7 @@ mod tests {
         let software = &cards::accelerator("a100").unwrap().calibration().software;
         let kept = activations_per_layer(&model, &mapping, batch, (software, Precision::Bf16), 0.0);
         assert!((kept / (34.0 * 2048.0 * 12288.0 / 8.0) - 1.0).abs() < 1e-12);
-        // Calculon gives 54.1 GiB for the whole of it.
+        // Calculon computes 54.1 GiB in total.
         let total = memory(&model, &mapping, batch, software, Precision::Bf16, 0.0).total_bytes()
             / f64::from(1 << 30);
         assert!((total / 54.1 - 1.0).abs() < 0.1, "{total} GiB");

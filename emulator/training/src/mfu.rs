@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Model FLOPs utilisation, in the four conventions in use. A share of peak without its convention means
-//! nothing: the four differ by up to a third on the same measured step.
+//! Model FLOPs utilisation in the four conventions in use. A utilisation needs its convention: the
+//! four differ by up to a third on the same measured step.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::flops::{self, Mask};
 use super::mapping::{Batch, Recompute};
 use super::model::Model;
 
-/// What is counted as useful work.
+/// The operations that count as useful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Convention {
@@ -16,17 +16,16 @@ pub enum Convention {
     MfuFull,
     /// Model operations, attention over the causal half.
     MfuCausal,
-    /// Model operations and recomputed ones, attention over the full mask (hardware utilisation).
+    /// Model and recomputed operations, attention over the full mask (hardware utilisation).
     HfuFull,
-    /// Model operations and recomputed ones, attention over the causal half.
+    /// Model and recomputed operations, attention over the causal half.
     HfuCausal,
 }
 
 impl Convention {
-    /// All four.
     pub const ALL: [Self; 4] = [Self::MfuFull, Self::MfuCausal, Self::HfuFull, Self::HfuCausal];
 
-    /// The label that goes with every figure.
+    /// Returns the label printed with every figure.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -37,7 +36,7 @@ impl Convention {
         }
     }
 
-    /// Operations that the convention counts in one step.
+    /// Returns the operations of one step that the convention counts.
     #[must_use]
     pub fn step_flops(self, model: &Model, batch: Batch, recompute: Recompute) -> f64 {
         let mask = match self {
@@ -55,7 +54,8 @@ impl Convention {
         (3.0 * forward + again) * batch.total_tokens()
     }
 
-    /// The share of `peak_flops` of `gpus` that a step of `step_seconds` used.
+    /// Returns the share of the peak of `gpus` GPUs, `peak_flops` each, that a step of
+    /// `step_seconds` used.
     #[must_use]
     pub fn utilisation(
         self,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What joins the GPUs, as far as the analytic step sees it, and how long collectives on it take.
+//! The network of the analytic step model, and the duration of collectives on it.
 //!
-//! GPUs that are neighbours in rank order share a high-bandwidth domain of `domain_gpus`; beyond it each GPU has its share
-//! of a scale-out network. Rates are what one GPU sends in one direction. The forms are those of `lightloom-collective`.
+//! GPUs with consecutive ranks share a high-bandwidth domain of `domain_gpus`. Beyond it, each GPU
+//! has its share of a scale-out network. Rates are per GPU and one-way. The closed forms are those
+//! of `lightloom-collective`.
 
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Site};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 
-/// A network as the analytic step sees it.
+/// A network in the analytic model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Network {
     /// Name as users write it.
@@ -20,32 +21,32 @@ pub struct Network {
     pub shape: Shape,
     /// GPUs of a high-bandwidth domain that one group may span.
     pub domain_gpus: u32,
-    /// Bytes per second that a GPU sends into the domain, one way, as the data sheet says.
+    /// Data-sheet bytes per second that a GPU sends into the domain, one way.
     pub domain_rate: f64,
-    /// Bytes per second that a GPU sends into the scale-out network, one way, as the data sheet says.
+    /// Data-sheet bytes per second that a GPU sends into the scale-out network, one way.
     pub scale_out_rate: f64,
-    /// What a GPU gets beyond its leaf of the scale-out network.
     pub leaf: ScaleOutLeaf,
 }
 
-/// A leaf of the scale-out network, and what its uplinks leave a GPU.
+/// A leaf of the scale-out network with its uplink rate per GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScaleOutLeaf {
-    /// GPUs under one leaf.
+    /// GPUs attached to the leaf.
     pub gpus: u64,
-    /// Bytes per second and GPU, one way, beyond it.
+    /// Bytes per second and GPU through the uplinks, one way.
     pub up_rate: f64,
 }
 
 impl ScaleOutLeaf {
-    /// Uplinks that never bind.
+    /// Uplinks that are never the bottleneck.
     pub const NON_BLOCKING: Self = Self { gpus: u64::MAX, up_rate: f64::INFINITY };
 }
 
-/// How links are used: what a library reaches on them, or bare rings at these shares of the data-sheet rates.
+/// Achieved share of the links' rates, either by a library's algorithms or by bare rings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Efficiency {
-    /// Whose algorithms and protocols collectives take; `None` for bare rings and pairwise exchange.
+    /// The library generation that selects algorithms and protocols; `None` for bare rings and
+    /// pairwise exchange.
     pub library: Option<Generation>,
     /// Share of the domain's rate.
     pub domain: f64,
@@ -58,7 +59,7 @@ pub struct Efficiency {
 }
 
 impl Efficiency {
-    /// What a library reaches on this generation of GPUs, and what single transfers do.
+    /// Returns the efficiency of the library and of single transfers on this generation of GPUs.
     #[must_use]
     pub fn of(generation: Generation) -> Self {
         let (domain, scale_out, domain_step_seconds, scale_out_step_seconds) = match generation {
@@ -70,16 +71,15 @@ impl Efficiency {
     }
 }
 
-/// A set of ranks that communicate: `size` of them, `stride` apart in rank order.
+/// A communication group of `size` ranks that are `stride` apart in rank order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Ranks.
     pub size: u64,
-    /// Distance between neighbouring ranks of the group.
+    /// Distance between neighbouring members.
     pub stride: u64,
 }
 
-/// The ranks do not fill the fewest domains evenly, and so no closed form holds.
+/// A group that does not fill the fewest possible domains evenly, so no closed form applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{size} GPUs do not fill domains of at most {fitting} evenly: write {} or {}, the nearest that do",
@@ -92,7 +92,7 @@ pub struct UnevenDomains {
 }
 
 impl Network {
-    /// How many ranks of `group` share a domain.
+    /// Returns how many ranks of `group` share a domain.
     #[must_use]
     pub fn inside(&self, group: Group) -> u64 {
         (1..=group.size.min(self.fitting(group)))
@@ -101,25 +101,26 @@ impl Network {
             .unwrap_or(1)
     }
 
-    /// Whether all ranks of `group` share a domain.
+    /// Returns whether all ranks of `group` share a domain.
     #[must_use]
     pub fn is_inside(&self, group: Group) -> bool {
         self.inside(group) == group.size
     }
 
-    /// How many ranks of such a group a domain holds at most.
+    /// Returns the maximum number of ranks of `group` that fit into a domain.
     fn fitting(&self, group: Group) -> u64 {
-        // A ring joins neighbours; ranks that are apart meet in the scale-out network.
+        // A ring connects only neighbours; ranks further apart communicate over the scale-out
+        // network.
         if self.shape == Shape::Ring && group.stride != 1 {
             return 1;
         }
         (u64::from(self.domain_gpus) / group.stride.max(1)).max(1)
     }
 
-    /// The fewest domains that hold `group`, as many ranks in each.
+    /// Returns the smallest number of domains that hold `group` with equal numbers of ranks.
     ///
     /// # Errors
-    /// If the ranks do not fill that many evenly.
+    /// If the ranks do not fill that number of domains evenly.
     pub fn even_domains(&self, group: Group) -> Result<u64, UnevenDomains> {
         let fitting = self.fitting(group);
         let even = |size: &u64| size.is_multiple_of(size.div_ceil(fitting));
@@ -131,7 +132,8 @@ impl Network {
         Err(UnevenDomains { size: group.size, fitting, nearest: [below, above] })
     }
 
-    /// Bytes per second that each rank of `group` sends through its network card, as the data sheet says.
+    /// Returns the data-sheet bytes per second that each rank of `group` sends through its network
+    /// card.
     fn across_rate(&self, group: Group) -> f64 {
         let span = group.size.saturating_mul(group.stride);
         if span <= self.leaf.gpus {
@@ -140,7 +142,8 @@ impl Network {
         self.scale_out_rate.min(self.leaf.up_rate)
     }
 
-    /// Seconds of a collective, `bytes` as in the crate `lightloom-collective`.
+    /// Returns the seconds of a collective. `bytes` is defined as in the crate
+    /// `lightloom-collective`.
     #[must_use]
     pub fn collective(
         &self,
@@ -174,7 +177,7 @@ impl Network {
         }
     }
 
-    /// Seconds for `bytes` from one rank to the next of `group`.
+    /// Returns the seconds to send `bytes` from one rank to the next in `group`.
     #[must_use]
     pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
         if self.is_inside(group) {
@@ -184,8 +187,9 @@ impl Network {
         efficiency.scale_out_step_seconds + bytes / rate
     }
 
-    /// A planned fabric: its domain, the network cards of its GPUs, and what its leaves' uplinks leave them. Circuits
-    /// of optical switches count as if they lay where the exchange goes, which is what a plan sees to.
+    /// Returns the network of a planned fabric: its domain, the network cards of its GPUs and the
+    /// uplinks of its leaves. Optical circuits count as if they followed the traffic, because a
+    /// plan places them so.
     #[must_use]
     pub fn of_fabric(fabric: &Fabric) -> Self {
         let gpus_per_node = fabric.hbd.gpus_per_node();
@@ -259,7 +263,7 @@ mod tests {
         assert_eq!(dgx().inside(Group { size: 32, stride: 4 }), 2);
     }
 
-    /// 13 GPUs were laid out as 13 domains of one.
+    /// Regression test: 13 GPUs used to be laid out as 13 domains of one GPU.
     #[test]
     fn rejects_uneven_domains_and_suggests_the_nearest_sizes() {
         let domains = |size| dgx().even_domains(Group { size, stride: 1 });

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recorded step, replayed in the manner of dPRO (Hu et al., MLSys 2022, "dPRO: A Generic Performance Diagnosis and
-//! Optimization Toolkit for Expediting Distributed DNN Training", sections 3 and 4).
+//! Replays a recorded step by the method of dPRO (Hu et al., MLSys 2022, "dPRO: A Generic
+//! Performance Diagnosis and Optimization Toolkit for Expediting Distributed DNN Training",
+//! sections 3 and 4).
 //!
-//! dPRO puts the operations of all ranks into one global graph: each with its measured time, the dependencies
-//! of the model, and the order in which each device took its operations. Communication is one node for all
-//! ranks that take part; its time is what the last of them to arrive saw, because the others' includes waiting. The
-//! step of a changed job is the longest path through that graph with changed times.
+//! dPRO builds one global graph of the operations of all ranks, with their measured times, the
+//! dependencies of the model, and the execution order on each device. A communication is one node
+//! for all ranks that take part. Its time is that of the last rank to arrive, because the times of
+//! the others include waiting. The step of a changed job is the longest path through the graph with
+//! changed times.
 //!
-//! The input is a Chrome trace (`chrome://tracing`, Perfetto): `{"traceEvents": […]}`, of which complete events (`"ph": "X"`)
-//! count. `pid` is the rank, `tid` the stream, `ts` and `dur` are microseconds. In `args`: `id` (text, of this
-//! rank), `after` (ids of this rank), and for communication `bytes` with `collective` and `group` (ranks),
-//! or `send_to`, or `receive_from`. An operation waits for `after` and for the one before it on its stream, if that had
-//! ended when it began; [`super::chrome`] writes such traces.
+//! The input is a Chrome trace (`chrome://tracing`, Perfetto): `{"traceEvents": […]}`. Only
+//! complete events (`"ph": "X"`) count. `pid` is the rank, `tid` the stream, and `ts` and `dur` are
+//! microseconds. `args` has `id` (text, unique on the rank), `after` (ids on the same rank), and
+//! for communication `bytes` with either `collective` and `group` (ranks), `send_to`, or
+//! `receive_from`. An operation waits for `after`, and for the previous operation on its stream if
+//! that one had ended before it started. [`super::chrome`] writes such traces.
 
 use std::collections::BTreeMap;
 
@@ -22,53 +25,51 @@ use serde::de::IgnoredAny;
 
 use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 
-/// A recorded step as a graph, with the times that were measured.
+/// A recorded step as a graph with measured times.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// Its tasks. Collectives whose ranks are those of a TP group run on its ring.
+    /// Collectives whose ranks form a TP group run on its ring.
     pub graph: TaskGraph,
-    /// What each task took.
+    /// By task: its measured duration.
     pub took: Vec<Picoseconds>,
-    /// Ranks: one more than the largest that is named.
+    /// Number of ranks: one more than the largest rank in the trace.
     pub ranks: u32,
-    /// From the first beginning to the last end, as recorded.
+    /// Time from the first start to the last end.
     pub recorded: Picoseconds,
 }
 
 /// Why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
-    /// Not the JSON of a trace.
+    /// The file is not a JSON trace.
     #[error("line {}, column {}: {reason}", line, column)]
     Json {
-        /// From 1.
+        /// Counted from 1.
         line: usize,
-        /// From 1.
+        /// Counted from 1.
         column: usize,
-        /// What the parser says.
+        /// Message of the parser.
         reason: String,
     },
-    /// An event that cannot be understood.
+    /// An event is invalid.
     #[error("traceEvents[{event}] `{name}` of rank {rank}: {reason}")]
     Event {
-        /// Its place in the list, from 0.
+        /// Index in the list, from 0.
         event: usize,
-        /// Its name.
         name: String,
         /// Its `pid`.
         rank: String,
-        /// What is wrong.
         reason: String,
     },
-    /// A JSON text of another kind.
+    /// The file is JSON but not a trace.
     #[error(
         "no `traceEvents`: the file has {found}; needed is a profile of PyTorch, or a Chrome trace with the ids and bytes of docs/mfu.md"
     )]
     NoTrace {
-        /// What it has.
+        /// Keys in the file.
         found: String,
     },
-    /// Nothing was recorded.
+    /// The trace has no complete events.
     #[error("the trace has no complete events (`\"ph\": \"X\"`)")]
     Empty,
     /// The operations wait for each other.
@@ -113,14 +114,13 @@ struct Arguments {
     _other: BTreeMap<String, IgnoredAny>,
 }
 
-/// What ranks share one task.
+/// Identifies the one task that events of several ranks share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum SharedTask {
     Collective { group: Vec<u32>, kind: String, nth: usize },
     Transfer { from: u32, to: u32, nth: usize },
 }
 
-/// An operation of one rank.
 struct RecordedOperation<'e> {
     event: usize,
     source: &'e Event,
@@ -129,15 +129,14 @@ struct RecordedOperation<'e> {
     work: TaskWork,
 }
 
-/// What the clocks of a trace may be off: a nanosecond, its resolution.
+/// Clock resolution of a trace: a nanosecond.
 const CLOCK_MICROS: f64 = 1e-3;
-/// Most events that are read.
 const MOST_EVENTS: usize = 5_000_000;
 
-/// Reads a recording; `tensor` ranks in a row are a TP group.
+/// Reads a recording. A TP group consists of `tensor` consecutive ranks.
 ///
 /// # Errors
-/// Text that is no trace, and events that lack what they need, with their place.
+/// If the text is not a trace or an event lacks required arguments; the error gives the position.
 pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     let document: RecordedTrace = serde_json::from_slice(text).map_err(|error| {
         if let Some(found) = other_document(text) {
@@ -162,7 +161,7 @@ pub fn read(text: &[u8], tensor: u32) -> Result<Recorded, RecordedError> {
     join(&operations)
 }
 
-/// What a JSON text has instead of `traceEvents`. `None` if it has them, or is no JSON.
+/// Describes a JSON file without `traceEvents`. `None` if it has them or is not JSON.
 fn other_document(text: &[u8]) -> Option<String> {
     let mut values =
         serde_json::Deserializer::from_slice(text).into_iter::<BTreeMap<String, IgnoredAny>>();
@@ -208,7 +207,8 @@ fn operation<'e>(
     Ok(RecordedOperation { event, source, rank, shared, work })
 }
 
-/// The work of an event and what it shares with events of other ranks; `nth` counts the equal ones of its rank.
+/// Returns the work of an event and its identity across ranks. `nth` counts the equal events of
+/// this rank.
 fn meaning(
     rank: u32,
     source: &Event,
@@ -266,7 +266,7 @@ fn kind_of(name: &str) -> Option<CollectiveKind> {
     KINDS.into_iter().find(|kind| kind.name() == name)
 }
 
-/// On the ring of a TP group, or over the data-centre network.
+/// Returns a collective on the ring of its TP group, or else over the data-centre network.
 fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> TaskWork {
     let first = group[0];
     let is_row = group.len() == tensor as usize && group[group.len() - 1] - first + 1 == tensor;
@@ -276,7 +276,7 @@ fn exchange(kind: CollectiveKind, group: &[u32], tensor: u32, bytes: Bytes) -> T
     TaskWork::Across { kind, ranks: group.to_vec(), bytes }
 }
 
-/// Whether an event may take so many microseconds: up to a day.
+/// Returns whether a duration is valid: at most one day.
 pub(super) fn is_time(micros: f64) -> bool {
     (0.0..=LONGEST.0 as f64 / 1e6).contains(&micros)
 }
@@ -289,7 +289,7 @@ fn microseconds(micros: f64) -> Picoseconds {
     Picoseconds((micros * 1e6).round() as u64)
 }
 
-/// One task for each computation, and one for all ends of each communication.
+/// Creates one task per computation, and one per communication for all its ends.
 fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError> {
     let (mut tasks, mut took, mut task_of) = (Vec::<Task>::new(), Vec::new(), Vec::new());
     let mut known: BTreeMap<&SharedTask, usize> = BTreeMap::new();
@@ -304,7 +304,8 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
                 tasks.len() - 1
             }
         };
-        // The others' times include waiting for the last to arrive.
+        // Take the minimum, because the times of ranks that arrive early include waiting for the
+        // last one.
         took[task] = took[task].min(duration);
         if let Some(shared) = &operation.shared {
             known.insert(shared, task);
@@ -327,7 +328,7 @@ fn join(operations: &[RecordedOperation<'_>]) -> Result<Recorded, RecordedError>
     })
 }
 
-/// Adds what operations wait for: what they name, and what their stream did before.
+/// Adds the dependencies: those that operations name, and the previous operation of the stream.
 fn wait(
     operations: &[RecordedOperation<'_>],
     task_of: &[usize],
@@ -354,7 +355,7 @@ fn wait(
         }
         let stream = (operation.rank, operation.source.tid.to_string());
         let before = streams.insert(stream, place);
-        // What overlaps was not in order: a stream may have several operations under way.
+        // Overlapping operations are not ordered, since a stream may have several in progress.
         let ended = |before: &usize| {
             let source = operations[*before].source;
             source.ts + source.dur <= operation.source.ts + CLOCK_MICROS
@@ -366,7 +367,7 @@ fn wait(
     for (index, task) in tasks.iter_mut().enumerate() {
         task.after.sort_unstable();
         task.after.dedup();
-        // Two ends of one communication may follow each other on a stream.
+        // Both ends of one communication may be consecutive on a stream.
         task.after.retain(|before| before.index() != index);
     }
     Ok(())
@@ -382,10 +383,10 @@ fn event_error(operation: &RecordedOperation<'_>, reason: String) -> RecordedErr
 }
 
 impl Recorded {
-    /// The same step on a chip that computes `factor` times as long.
+    /// Returns the same step with compute times scaled by `factor`.
     ///
     /// # Errors
-    /// Never for a recording that exists.
+    /// Never for a valid recording.
     pub fn with_compute(&self, factor: f64) -> Result<Self, GraphError> {
         let (mut tasks, mut times) = (self.graph.tasks().to_vec(), self.took.clone());
         for (task, took) in tasks.iter_mut().zip(&mut times) {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step of disaggregated reinforcement learning in time: some GPUs generate, others train, and new weights go over.
+//! Step times of disaggregated reinforcement learning, in which some GPUs generate samples, others
+//! train, and new weights are sent from the trainer to the generating pool.
 //!
 //! ```text
 //! synchronous    generate ▶ forward passes and training ▶ weights
 //! streaming      train on each sample as it ends, in order, as fast as training goes ▶ weights
-//! one step off   generate the next step's samples beside forward passes and training of this one ▶ weights
-//! asynchronous   generate without end; a step is the slower of the two, and the pool stops for the weights alone
+//! one step off   generate the next step's samples during forward passes and training of this one ▶ weights
+//! asynchronous   generate without end; a step is the slower of the two, and the pool stops only for the weights
 //! ```
-//! Assumptions: rewards cost nothing; a forward pass is a third of a training step's computing without its exchange; training has
-//! samples of one length, the mean; weights are sent shard by shard, each byte once to a replica, over the cards of both sides at
-//! what their links reach.
+//! Assumptions: rewards cost nothing. A forward pass costs a third of the computing of a training
+//! step and none of its data-parallel exchange. Training uses samples of the mean length. Weights
+//! are sent shard by shard, each byte once per replica, over the network cards of both sides at
+//! their achieved rate.
 
 mod tasks;
 
@@ -29,51 +31,50 @@ use crate::search::{Limits, Search};
 use crate::step::{Replica, StepTime};
 use lightloom_units::seed::Seed;
 
-/// How generation and training follow each other.
+/// How generation and training overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingLoop {
-    /// One after the other.
+    /// Training starts after generation.
     Synchronous,
-    /// Training works on the samples of the step before.
+    /// Training uses the samples of the previous step.
     #[default]
     OneStepOff,
-    /// Training begins with each sample as it ends, on weights that are as new as in a synchronous loop.
+    /// Training starts on each sample as it ends, and the weights are as recent as in a synchronous
+    /// loop.
     Streaming,
-    /// Generation never waits for the last sample.
+    /// Generation continues without waiting for the last sample of a step.
     Asynchronous,
 }
 
-/// What is to be done.
+/// A reinforcement learning job.
 #[derive(Clone, Debug)]
 pub struct ReinforcementJob {
-    /// The model.
     pub model: Model,
-    /// The card of both pools.
+    /// Accelerator of both pools.
     pub card: Accelerator,
-    /// What joins the GPUs of both.
+    /// Network of both pools.
     pub network: Network,
     /// GPUs that generate, and GPUs that train.
     pub gpus: [u32; 2],
-    /// Samples of a step.
+    /// Samples per step.
     pub samples: u32,
-    /// Tokens of a prompt.
+    /// Tokens per prompt.
     pub prompt: u32,
-    /// Tokens of answers.
+    /// Distribution of the answer lengths.
     pub lengths: Lengths,
-    /// Forward passes over all samples before training: reference, probabilities.
+    /// Forward passes over all samples before training (reference model, log-probabilities).
     pub forward_passes: u32,
-    /// The loop.
     pub training_loop: TrainingLoop,
-    /// The most samples that a replica decodes at once.
+    /// Maximum decode batch of a replica.
     pub batch: u32,
-    /// Seconds that software adds to a decode step.
+    /// Software overhead per decode step, in seconds.
     pub host_seconds: f64,
-    /// Seconds that software takes for a change of replicas.
+    /// Software overhead of a change of replica size, in seconds.
     pub change_seconds: f64,
-    /// When a replica dies, in seconds after generation began.
+    /// Time at which a replica fails, in seconds after the start of generation.
     pub death_seconds: Option<f64>,
-    /// Where lengths are drawn from.
+    /// Random seed of the lengths.
     pub seed: Seed,
 }
 
@@ -90,82 +91,83 @@ pub enum ReinforcementError {
         /// Tokens of the longest sample.
         tokens: u64,
     },
-    /// No mapping trains it.
+    /// No mapping fits the trainer.
     #[error(
         "no mapping trains the model on {gpus} GPUs: its states do not fit into their memory, or {samples} samples do not divide; give more GPUs"
     )]
     NoMapping {
         /// GPUs of the trainer.
         gpus: u32,
-        /// Samples of a step.
+        /// Samples per step.
         samples: u32,
     },
 }
 
-/// What generates in which way.
+/// How the pool divides its GPUs and samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// Replicas of one size with samples dealt out evenly.
+    /// Replicas of one size, with samples distributed evenly in advance.
     FixedEven,
     /// Replicas of one size that take the next sample when they have room.
     Fixed,
-    /// Replicas whose size follows what is left, lengths as in the step before.
+    /// Replicas whose size follows the remaining samples, predicted from the lengths of the
+    /// previous step.
     Adaptive,
 }
 
-/// A step under one way of generating.
+/// A step with one method of generation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReinforcementStep {
-    /// The way.
     pub way: Way,
     /// Generation of the samples of a step.
     pub generation: Generation,
-    /// Forward passes and training.
+    /// Time of the forward passes and training.
     pub training_seconds: f64,
-    /// New weights.
+    /// Time to send the new weights.
     pub weights_seconds: f64,
-    /// The step.
     pub step_seconds: f64,
-    /// Tokens of answers a second, over both pools.
+    /// Answer tokens per second, counting the time of both pools.
     pub tokens_per_second: f64,
 }
 
-/// All ways, and what they have in common.
+/// The steps with all methods, and their common data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReinforcementReport {
-    /// Sizes of replicas that hold the model and a sample.
+    /// Replica sizes that hold the model and a sample.
     pub replica_gpus: Vec<u32>,
-    /// Tokens a second with replicas of one such size that share a queue; 0 where it cannot hold a sample.
+    /// Tokens per second for each of these sizes with a shared queue; 0 if the size cannot hold a
+    /// sample.
     pub tokens_per_second_by_size: Vec<f64>,
-    /// How the trainer is cut.
+    /// Mapping of the trainer.
     pub mapping: Mapping,
     /// Its step.
     pub training: StepTime,
-    /// The ways, the best fixed size of each.
+    /// By method: the step with its best replica size.
     pub steps: Vec<ReinforcementStep>,
-    /// No order of sizes generates in less.
+    /// Lower bound of the generation time over all orders of sizes.
     pub least_generation_seconds: f64,
-    /// What the death costs that was asked for, with the best size; `None` too where there is no other replica, or
-    /// generation is over by then.
+    /// Cost of the requested replica failure at the best size. `None` if none was requested, there
+    /// is no other replica, or generation ends before the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub death: Option<ReplicaDeath>,
 }
 
-/// Sizes of replicas that are tried.
+/// Replica sizes to try.
 const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Steps of samples of which an asynchronous loop's generation is the mean, without the first and the last.
+/// Steps simulated for an asynchronous loop. The mean excludes the first and the last one.
 const STEPS: usize = 5;
 
-/// When training that takes so long for all samples is done, if it works on each as it ends.
+/// Returns the end of training that starts on each sample as it ends and takes `training` seconds
+/// for all of them.
 fn streamed(ended: &[f64], training: f64) -> f64 {
     let each = training / ended.len().max(1) as f64;
     let left = (1..=ended.len()).rev().map(|left| left as f64 * each);
     ended.iter().zip(left).map(|(end, left)| end + left).fold(0.0, f64::max)
 }
 
-/// The steps of many jobs, on all threads; `None` where one cannot be computed.
+/// Computes many jobs in parallel; `None` for those that cannot be computed.
 #[must_use]
 pub fn reports(jobs: &[ReinforcementJob]) -> Vec<Option<ReinforcementReport>> {
     jobs.par_iter().map(|job| job.report().ok()).collect()
@@ -203,12 +205,12 @@ impl ReinforcementJob {
         self.network.scale_out_rate * calibration.network.scale_out
     }
 
-    /// Samples that a step draws, the `index`-th time.
+    /// Draws the sample lengths of step `index`.
     fn draw(&self, index: u64) -> Vec<u32> {
         self.lengths.draw(self.samples as usize, self.seed, index)
     }
 
-    /// How the trainer is cut, its step, and the seconds of forward passes before it.
+    /// Returns the trainer's mapping, its step, and the seconds of the forward passes before it.
     fn training(
         &self,
         calibration: &Calibration,
@@ -233,18 +235,18 @@ impl ReinforcementJob {
         Some((found.mapping, found.step, f64::from(self.forward_passes) * pass / 3.0))
     }
 
-    /// The step in each way.
+    /// Computes the step with every method.
     ///
     /// # Errors
-    /// If the model does not fit on the GPUs of one side.
+    /// If the model does not fit on the GPUs of one pool.
     pub fn report(&self) -> Result<ReinforcementReport, ReinforcementError> {
         self.report_of(&[Way::FixedEven, Way::Fixed, Way::Adaptive])
     }
 
-    /// The step in these ways alone; of an asynchronous loop with the best size.
+    /// Computes the step with the given methods. An asynchronous loop always uses [`Way::Fixed`].
     ///
     /// # Errors
-    /// If the model does not fit on the GPUs of one side.
+    /// If the model does not fit on the GPUs of one pool.
     pub fn report_of(&self, ways: &[Way]) -> Result<ReinforcementReport, ReinforcementError> {
         let calibration = self.card.calibration();
         let (pool, lengths, seen) = (self.pool(&calibration), self.draw(0), self.draw(1));
@@ -283,7 +285,8 @@ impl ReinforcementJob {
         };
         let fixed = |size, dispatch| rollout::fixed(&pool, size, &samples, dispatch);
         let steps = match self.training_loop {
-            // Nothing has a tail where the next samples are always there.
+            // A continuous loop has no tail of long samples, because the next ones are always
+            // available.
             TrainingLoop::Asynchronous => {
                 vec![best_of(Way::Fixed, &|size| Some(self.steady_of(&pool, size)))?]
             }
@@ -328,7 +331,8 @@ impl ReinforcementJob {
         })
     }
 
-    /// A step's samples where the pool always has more of them.
+    /// Returns the generation of one step's samples in the steady state, in which more samples are
+    /// always available.
     fn steady_of(&self, pool: &Pool, size: usize) -> Generation {
         let costs = &pool.sizes[size];
         let lengths: Vec<u32> = (0..STEPS as u64).flat_map(|step| self.draw(step)).collect();
@@ -349,7 +353,8 @@ impl ReinforcementJob {
 mod tests {
     use super::*;
 
-    /// Training is never done before the last sample, nor before all of it could be, and both bounds are met.
+    /// Training cannot end before the last sample nor faster than its own duration, and it reaches
+    /// both bounds.
     #[test]
     fn streamed_training_waits_for_samples_or_for_itself() {
         assert_eq!(streamed(&[1.0, 2.0, 3.0, 4.0], 0.4), 4.0 + 0.1, "it waits for samples");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a user asks of `lightloom mfu`, and what is answered: the one way from a model, a card and a fabric to figures,
-//! for the command line and for whoever judges it by published runs.
+//! Requests of `lightloom mfu` and their results. The command line and the validation against
+//! published runs both use this module to get from a model, a card and a fabric to figures.
 
 use std::collections::BTreeMap;
 
@@ -22,53 +22,48 @@ use super::schedule::Schedule;
 use super::search::{Found, Limits, RECOMPUTE, Search};
 use super::step::Compute;
 
-/// The version of the document.
+/// Version of the report document.
 pub const SCHEMA: &str = "lightloom.mfu/v1";
 
-/// Sequences, tokens and GPUs that a job may have.
+/// Maximum number of sequences, tokens and GPUs of a job.
 pub const MOST: u64 = 100_000_000;
-/// A degree that may be asked for.
+/// Maximum degree of parallelism that can be requested.
 const MOST_DEGREE: u32 = 1 << 20;
 
-/// What is asked.
+/// A request for step times.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What is trained.
     pub model: Model,
-    /// On what.
+    /// Accelerator.
     pub card: Accelerator,
-    /// The work of a step.
     pub batch: Batch,
     /// Number format of the linear layers.
     pub precision: Precision,
-    /// How much more than its share the fullest expert rank gets.
+    /// How much more than its share of tokens the fullest expert rank gets; 0.2 is 20 %.
     pub expert_imbalance: f64,
-    /// What counts as useful work.
     pub convention: Convention,
-    /// Which mappings are tried.
+    /// Which mappings to try.
     pub limits: Limits,
-    /// Whose constants; those of the software that the card is mostly used with, if `None`.
+    /// Name of the constants; `None` for those of the software most used with the card.
     pub constants: Option<String>,
-    /// Constants that a refit on a user's runs changed, by name.
+    /// Constants changed by a refit to a user's runs, by name.
     pub refitted: BTreeMap<String, f64>,
-    /// What the software does other than its constants say.
     pub changes: Changes,
 }
 
-/// What the training software does other than the constants say; `None` if as they say.
+/// Deviations from the behaviour of the software whose constants are used; `None` means no
+/// deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Changes {
-    /// What replicas hold.
     pub sharding: Option<ZeroStage>,
-    /// How keys and values travel.
     pub context_exchange: Option<ContextExchange>,
     /// Whether TP splits the sequence.
     pub sequence_parallel: Option<bool>,
-    /// What its recipe says, if `None`.
+    /// Features; `None` for those of the recipe.
     pub features: Option<Features>,
 }
 
-/// Why a request cannot be computed.
+/// Why a request is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RequestError {
     /// The chip lacks the number format.
@@ -76,57 +71,47 @@ pub enum RequestError {
     NoFormat {
         /// Name of the card.
         card: String,
-        /// The format.
         precision: Precision,
     },
-    /// Nothing to do in a step, or more than any step has.
+    /// The batch is empty or too large.
     #[error("--batch {sequences}, --seq {tokens}: write 1 to {MOST} for each")]
     Batch {
-        /// Sequences.
         sequences: u64,
-        /// Tokens of each.
+        /// Tokens per sequence.
         tokens: u64,
     },
-    /// More than any job has.
+    /// A degree is too large.
     #[error("--{flag} {degree}: write at most {MOST_DEGREE}")]
     Degree {
-        /// The option.
+        /// Name of the option.
         flag: &'static str,
-        /// As it is written.
         degree: u32,
     },
-    /// No share.
+    /// The expert imbalance is out of range.
     #[error("--imbalance is a share of at least 0, such as 0.2")]
     Imbalance,
-    /// An option for mixtures.
+    /// An option for mixtures of experts was given for a dense model.
     #[error("--{option}: {model} has no experts; leave it out")]
     NoExperts {
-        /// The option as it is written.
+        /// The option with its value.
         option: String,
         /// Name of the model.
         model: String,
     },
-    /// Two orders of passes.
+    /// Two schedules were requested.
     #[error("--features dual-pipe is an order of passes, as zero-bubble is: leave out one of them")]
     TwoOrders,
-    /// Nothing for both ends to share.
+    /// DualPipe requires an even number of stages.
     #[error("--features dual-pipe: --pp {stages} is odd; write an even number of stages")]
-    OddStages {
-        /// Stages.
-        stages: u32,
-    },
-    /// A refit names something else.
+    OddStages { stages: u32 },
+    /// A refit file names an unknown constant.
     #[error("no constant is called `{name}`: write the file of `lightloom calibrate` as it is")]
-    NoConstant {
-        /// As it is written.
-        name: String,
-    },
-    /// No such constants.
+    NoConstant { name: String },
     #[error(transparent)]
     Constants(#[from] UnknownConstants),
 }
 
-/// A request that can be computed.
+/// A valid request with its constants.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     request: Request,
@@ -135,14 +120,14 @@ pub struct Prepared {
     recipe: Option<&'static Recipe>,
 }
 
-/// An error of fewer runs says little of the next one.
+/// Error bands of fewer runs are not shown, since they say little about the next run.
 const BAND_RUNS_LEAST: u32 = 5;
 
 impl Request {
-    /// Checks it and looks up its constants.
+    /// Checks the request and looks up its constants.
     ///
     /// # Errors
-    /// If it cannot be computed: why.
+    /// If the request is invalid.
     pub fn prepare(mut self) -> Result<Prepared, RequestError> {
         if self.card.peak_flops(self.precision).is_none() {
             let (card, precision) = (self.card.name.clone(), self.precision);
@@ -181,14 +166,14 @@ impl Request {
         if let Some(recompute) = recipe.and_then(|recipe| recipe.recompute)
             && self.limits.recompute.is_empty()
         {
-            // What the recipe computes again, or more where that does not fit.
+            // Use the recipe's recomputation, or more if the memory does not suffice.
             self.limits.recompute =
                 RECOMPUTE.into_iter().filter(|more| *more >= recompute).collect();
         }
         Ok(Prepared { compute: self.card.compute(), calibration, recipe, request: self })
     }
 
-    /// Refuses what would change nothing.
+    /// Rejects options that would have no effect.
     fn check_effects(&self) -> Result<(), RequestError> {
         let features = self.changes.features.unwrap_or_default();
         if self.model.feed_forward.experts.is_none() {
@@ -215,7 +200,7 @@ impl Request {
 }
 
 impl Limits {
-    /// Refuses degrees beyond [`MOST_DEGREE`], whose products would be none.
+    /// Rejects degrees beyond [`MOST_DEGREE`], whose products would overflow.
     fn check(&self) -> Result<(), RequestError> {
         for (flag, degrees) in [
             ("tp", &self.tensor),
@@ -234,19 +219,17 @@ impl Limits {
 }
 
 impl Prepared {
-    /// What was asked.
     #[must_use]
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// The constants in use.
     #[must_use]
     pub fn calibration(&self) -> &Calibration {
         &self.calibration
     }
 
-    /// The same with other constants.
+    /// Replaces the constants but keeps the software options.
     #[must_use]
     pub fn with_calibration(mut self, calibration: Calibration) -> Self {
         let software = self.calibration.software;
@@ -254,7 +237,7 @@ impl Prepared {
         self
     }
 
-    /// The search for mappings of `gpus` on `network`.
+    /// Returns the search for mappings of `gpus` GPUs on `network`.
     #[must_use]
     pub fn search<'s>(&'s self, gpus: u64, network: &'s Network) -> Search<'s> {
         let request = &self.request;
@@ -271,7 +254,7 @@ impl Prepared {
         }
     }
 
-    /// The figures of a mapping that `search` found.
+    /// Returns the figures of a mapping that `search` found.
     #[must_use]
     pub fn row<P>(&self, search: &Search<'_>, found: &Found) -> Row<P> {
         let (mapping, step, request) = (&found.mapping, &found.step, &self.request);
@@ -316,15 +299,16 @@ impl Prepared {
         }
     }
 
-    /// What of a recomputation counts as operations. Beside a fused core, selective recomputation repeats norms and
-    /// activation alone.
+    /// Returns the recomputation that counts as operations. With a fused core, selective
+    /// recomputation repeats only norms and activation, which do not count.
     fn counted_again(&self, recompute: Recompute) -> Recompute {
         let is_fused = self.calibration.software.flash_attention;
         if is_fused && recompute == Recompute::Selective { Recompute::None } else { recompute }
     }
 
-    /// The error of the class of run; `None` if fewer than [`BAND_RUNS_LEAST`] published runs of it were kept back, or
-    /// on another domain than the card's own, a card of other figures, or a hybrid, of which there are too few.
+    /// Returns the error band of this class of runs. `None` if it has fewer than
+    /// [`BAND_RUNS_LEAST`] test runs, and for other domains than the card's own, cards with changed
+    /// figures, refitted constants and hybrid models.
     fn band(&self, network: &Network) -> Option<Band> {
         let (name, request) = (self.calibration.name, &self.request);
         let is_mixture = request.model.feed_forward.experts.is_some();
@@ -346,7 +330,7 @@ impl Prepared {
             .copied()
     }
 
-    /// The document.
+    /// Assembles the report.
     #[must_use]
     pub fn report<P>(
         &self,
@@ -375,64 +359,53 @@ impl Prepared {
     }
 }
 
-/// One mapping and its figures; `P` is what a run packet by packet gave.
+/// A mapping and its figures. `P` is the result of a packet emulation.
 #[derive(Debug, Serialize)]
 pub struct Row<P> {
-    /// Architecture or fabric.
+    /// Name of the architecture or fabric.
     pub arch: String,
-    /// GPUs.
     pub gpus: u64,
-    /// TP.
     pub tp: u32,
-    /// PP.
     pub pp: u32,
-    /// DP.
     pub dp: u32,
-    /// CP.
     pub cp: u32,
-    /// EP.
     pub ep: u32,
-    /// Sequences of a micro-batch.
+    /// Sequences per micro-batch.
     pub micro_batch: u32,
-    /// Virtual stages.
     pub virtual_stages: u32,
-    /// What is computed again.
     pub recompute: &'static str,
-    /// Order of passes.
     pub schedule: &'static str,
-    /// The step.
     pub step_seconds: f64,
-    /// How far published runs of this class, which nothing was fitted on, are from what is computed for them; `None` if
-    /// there are none: not validated.
+    /// Error on published runs of this class that were excluded from the fit; `None` if the class
+    /// is not validated.
     pub validated: Option<Band>,
-    /// Utilisation, as a share.
+    /// Utilisation as a share of peak.
     pub mfu: f64,
-    /// What counts in it.
     pub mfu_convention: &'static str,
-    /// On the fullest GPU.
+    /// Memory of the fullest GPU.
     pub memory_bytes: u64,
     /// Computing on the slowest stage.
     pub compute_seconds: f64,
-    /// TP exchange that is not hidden.
+    /// Exposed TP exchange.
     pub tp_exposed_seconds: f64,
-    /// CP exchange that is not hidden.
+    /// Exposed CP exchange.
     pub cp_exposed_seconds: f64,
-    /// EP exchange that is not hidden.
+    /// Exposed EP exchange.
     pub ep_exposed_seconds: f64,
-    /// DP exchange that is not hidden.
+    /// Exposed DP exchange.
     pub dp_exposed_seconds: f64,
     /// Waiting in the pipeline.
     pub pp_bubble_seconds: f64,
-    /// Pipeline transfers that are not hidden.
+    /// Exposed pipeline transfers.
     pub pp_transfer_seconds: f64,
-    /// Optimizer and what belongs to no micro-batch.
+    /// Optimizer and other work outside micro-batches.
     pub optimizer_seconds: f64,
     /// Stragglers and congestion.
     pub jitter_seconds: f64,
-    /// The same step packet by packet; `None` if that was not asked for.
+    /// Result of the packet emulation, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<P>,
-    /// What faults leave; `None` if that was not asked for.
+    /// Goodput under faults, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput: Option<Goodput>,
 }
@@ -440,35 +413,29 @@ pub struct Row<P> {
 /// The document that `lightloom mfu` writes.
 #[derive(Debug, Serialize)]
 pub struct MfuReport<P> {
-    /// What it was made from.
     #[serde(flatten)]
     pub made: Provenance,
-    /// Name of the model.
     pub model: String,
-    /// Name of the card.
     pub accelerator: String,
-    /// Number format.
     pub precision: Precision,
-    /// Chip and software whose constants are in use.
+    /// Chip and software whose constants are used.
     pub constants: String,
-    /// The runs that the software's constants come from.
+    /// The runs that the software's constants were fitted to.
     pub constants_origin: &'static str,
-    /// Constants that a refit changed, by name.
+    /// Constants changed by a refit, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub constants_refitted: BTreeMap<String, f64>,
-    /// Whether the chip's constants are the card's own.
+    /// Whether the chip's constants were fitted on this accelerator.
     pub constants_fitted_on_this_accelerator: bool,
-    /// What the software does.
     pub software: Software,
-    /// The recipe that its features come from.
+    /// Source of the recipe that sets the features.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features_from: Option<&'static str>,
-    /// Sequences of a step.
+    /// Sequences per step.
     pub batch_sequences: u64,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub sequence_tokens: u64,
-    /// Mappings that were tried.
     pub mappings_tried: usize,
-    /// Fastest first for each number of GPUs.
+    /// Mappings, fastest first for each number of GPUs.
     pub rows: Vec<Row<P>>,
 }

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A recorded step on other numbers of ranks: TP, DP and EP from what was recorded to what is asked, in one way for all.
+//! Converts a recorded step to other sizes of TP, DP and EP.
 //!
-//! Rank `(stage · DP + replica) · TP + place`; an EP group is EP replicas in a row of one stage. Replicas do the same work, so
-//! a new replica is a copy of a recorded one, at the same place of its EP group: the batch grows with DP. Groups get their
-//! new members: an EP group all of its replicas, with as many bytes a rank; a group over all replicas the new ones, with the
-//! same bytes; a group of equal experts one member of each EP group, with the bytes of the experts that a rank then has.
-//! Matrix products and everything beyond a TP group divide by its size, exchange inside it keeps its size; of the equal
-//! rails of a group those that remain carry what all carried. Stages stay as many.
+//! Rank numbers are `(stage · DP + replica) · TP + place`, and an EP group consists of EP
+//! consecutive replicas of one stage. Replicas do equal work, so a new replica copies a recorded
+//! one at the same place of its EP group, and the batch grows with DP. Groups change as follows:
+//!
+//! * An EP group spans all its new replicas, with the same bytes per rank.
+//! * A group over all replicas spans the new ones, with the same bytes.
+//! * A group of ranks with equal experts has one member per EP group, with the bytes of the experts
+//!   on a rank in the new layout.
+//!
+//! Matrix products and all exchange outside a TP group are divided by its size; exchange inside it
+//! keeps its size. If TP shrinks, the remaining rails of a group carry the traffic of all rails.
+//! The number of stages does not change.
 
 use std::collections::BTreeMap;
 
@@ -15,74 +21,58 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::graph::{GraphError, Task, TaskGraph, TaskId, TaskWork};
 use super::recorded::Recorded;
 
-/// How the ranks of a step are cut.
+/// Degrees of parallelism of a recorded step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankLayout {
-    /// Ranks of a TP group.
+    /// Ranks per TP group.
     pub tensor: u32,
-    /// Replicas of a stage.
+    /// Replicas per stage.
     pub data: u32,
     /// Replicas that share experts; a divisor of `data`.
     pub expert: u32,
 }
 
-/// Why a step cannot have other numbers of ranks.
+/// Why a step cannot be rescaled.
 #[derive(Debug, thiserror::Error)]
 pub enum RescaleError {
-    /// Ranks that are not so cut.
+    /// The ranks do not form whole stages of this layout.
     #[error("{ranks} ranks are no whole stages of {data} replicas of TP {tensor}")]
     Stages {
-        /// Ranks of the step.
         ranks: u32,
-        /// Replicas.
+        /// Replicas per stage.
         data: u32,
-        /// TP.
+        /// TP size.
         tensor: u32,
     },
-    /// EP that does not divide the replicas.
+    /// EP does not divide DP.
     #[error("EP {expert} is no divisor of DP {data}")]
-    Expert {
-        /// EP.
-        expert: u32,
-        /// DP.
-        data: u32,
-    },
-    /// One replica, or one that has all experts, was recorded.
+    Expert { expert: u32, data: u32 },
+    /// The recording has only one replica or one EP rank, so it has no exchange to scale.
     #[error("a step of {what} 1 was recorded: nothing in it says what more exchange")]
     One {
-        /// DP or EP.
+        /// `DP` or `EP`.
         what: &'static str,
     },
-    /// A group that is none of the layout.
+    /// A group does not match the layout.
     #[error(
         "`{task}` is of replicas {replicas:?}: neither of one, nor of all of DP {data}, nor of an EP group of {expert}, nor of \
          one in each; say how the recorded ranks are cut"
     )]
-    Group {
-        /// The task.
-        task: String,
-        /// Its replicas.
-        replicas: Vec<u32>,
-        /// DP.
-        data: u32,
-        /// EP.
-        expert: u32,
-    },
-    /// What came out waits for itself.
+    Group { task: String, replicas: Vec<u32>, data: u32, expert: u32 },
+    /// The rescaled tasks form a cycle.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
-/// Which replicas a task is of.
+/// The replicas that a task involves.
 #[derive(Clone, Copy)]
 enum LayoutSpan {
-    /// One.
+    /// One replica.
     Own(u32),
-    /// All.
     All,
-    /// This EP group.
+    /// The EP group with this index.
     Experts(u32),
-    /// At this place of each EP group.
+    /// The replicas at this place of every EP group.
     Equal(u32),
 }
 
@@ -92,10 +82,10 @@ struct Rescale {
 }
 
 impl Recorded {
-    /// The same step on ranks cut as `to` instead of `from`.
+    /// Returns the same step with the layout `to` instead of `from`.
     ///
     /// # Errors
-    /// Groups that are none of `from`, and layouts that are none.
+    /// If a layout is invalid or a group of the recording does not match `from`.
     pub fn rescaled(&self, from: RankLayout, to: RankLayout) -> Result<Self, RescaleError> {
         for RankLayout { data, expert, .. } in [from, to] {
             if expert == 0 || data == 0 || !data.is_multiple_of(expert) {
@@ -148,7 +138,7 @@ impl Rescale {
         Ok((TaskGraph::new(made)?, took))
     }
 
-    /// The recorded replica that a new one is a copy of.
+    /// Returns the recorded replica that a new one copies.
     fn source(&self, replica: u32) -> u32 {
         let (from, to) = (self.from, self.to);
         let group = replica / to.expert % (from.data / from.expert);
@@ -183,7 +173,7 @@ impl Rescale {
         }
     }
 
-    /// The replicas of each new task.
+    /// Returns the replicas of each new task.
     fn new_groups(&self, span: LayoutSpan) -> Vec<Vec<u32>> {
         let (from, to) = (self.from, self.to);
         let all = 0..to.data;
@@ -205,7 +195,7 @@ impl Rescale {
         }
     }
 
-    /// The work of a task of these new replicas, and its time.
+    /// Returns the work of a new task on `replicas`, and its duration.
     fn work(
         &self,
         work: &TaskWork,
@@ -217,7 +207,7 @@ impl Rescale {
         let ratio = f64::from(from.tensor) / f64::from(to.tensor);
         let ring = |old: u32, replica: u32| old / from.data * to.data + replica;
         let first = replicas[0];
-        // A rail that is no more has no new rank.
+        // `None` if the rail no longer exists.
         let renumber = |rank: u32, replica: u32| {
             let rail = rank % from.tensor;
             (rail < to.tensor).then(|| ring(rank / from.tensor, replica) * to.tensor + rail)
@@ -250,7 +240,7 @@ impl Rescale {
             TaskWork::Across { kind, ranks, bytes } => {
                 let experts = f64::from(from.expert) / f64::from(to.expert);
                 let share = if matches!(span, LayoutSpan::Equal(_)) { experts } else { 1.0 };
-                // The ranks of one replica stand for those of the others.
+                // Take the ranks of the first replica as representative of the others.
                 let replica = |rank: u32| rank / from.tensor % from.data;
                 let own = ranks.iter().filter(|rank| replica(**rank) == replica(ranks[0]));
                 let new = own.flat_map(|rank| replicas.iter().map(|new| renumber(*rank, *new)));

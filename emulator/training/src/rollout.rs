@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Generation of a step of reinforcement learning: how long a pool of GPUs takes for samples of uneven lengths, and which
-//! parallelism it should have when.
+//! Generation in a step of reinforcement learning: how long a pool of GPUs takes for samples of
+//! different lengths, and when it should change the size of its replicas.
 //!
 //! ```text
 //! all samples ──replicas of g GPUs──▶ half left ──others?──▶ a quarter left ──others?──▶ … ──▶ the last sample
 //! ```
-//! At each of these points the pool may go over to replicas of another size: every GPU fetches the weights that it lacks, and caches
-//! move. Small replicas have the most tokens a GPU while batches are full; large ones are the quickest for the few long samples
-//! of the tail. [`fixed`] never changes, [`adaptive`] decides by lengths of earlier steps, [`exact`] knows the
-//! lengths and tries every order, and no order is quicker than [`least_seconds`].
+//! At each of these points the pool may change to replicas of another size. Every GPU then fetches
+//! the weights that it lacks, and caches move. Small replicas generate the most tokens per GPU
+//! while batches are full; large ones are faster for the few long samples of the tail. [`fixed`]
+//! never changes, [`adaptive`] decides from the lengths of earlier steps, [`exact`] knows the
+//! lengths and tries every order, and [`least_seconds`] is a lower bound for all of them.
 
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -16,76 +17,76 @@ use serde::{Deserialize, Serialize};
 
 use crate::batching::{ReplicaCosts, Request, serve, serve_until};
 
-/// GPUs that generate.
+/// The generating GPUs.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// How many.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// What replicas of each size take; sizes divide the GPUs, the smallest first.
+    /// By replica size, smallest first: its costs. Sizes divide the number of GPUs.
     pub sizes: Vec<ReplicaCosts>,
-    /// What going over to another size costs.
+    /// Cost of changing the size.
     pub change: ChangeCost,
 }
 
-/// What a change of replicas costs.
+/// Cost of changing the replica size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeCost {
-    /// Bytes of the weights.
+    /// Size of the weights.
     pub weight_bytes: f64,
-    /// Bytes that a token leaves in the caches.
+    /// Cache bytes per token.
     pub cache_bytes: f64,
-    /// Bytes per second that a GPU receives of weights and of caches that stay in the replica's domain.
+    /// Bytes per second at which a GPU receives weights, and caches that stay in the replica's
+    /// domain.
     pub inside_rate: f64,
-    /// Bytes per second that a GPU sends or receives of caches that go to another replica.
+    /// Bytes per second at which a GPU sends or receives caches of another replica.
     pub across_rate: f64,
-    /// Seconds that software takes besides.
+    /// Software overhead per change.
     pub software_seconds: f64,
 }
 
-/// A stretch of time with replicas of one size.
+/// A period with replicas of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Stage {
-    /// GPUs of a replica.
+    /// GPUs per replica.
     pub replica_gpus: u32,
-    /// Samples that were not done when it began.
+    /// Unfinished samples at its start.
     pub samples: usize,
-    /// Seconds of the change before it.
+    /// Duration of the preceding change.
     pub change_seconds: f64,
-    /// Seconds of generation.
+    /// Duration of the generation.
     pub seconds: f64,
-    /// Bytes of weights and caches that the change moved.
+    /// Bytes of weights and caches moved by the change.
     pub moved_bytes: f64,
 }
 
-/// How a pool generates the samples of a step.
+/// Generation of the samples of a step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Generation {
-    /// Its stages.
     pub stages: Vec<Stage>,
-    /// All of it.
+    /// Total duration.
     pub seconds: f64,
-    /// Tokens generated.
+    /// Generated tokens.
     pub tokens: u64,
-    /// Share of the pool's time that replicas worked.
+    /// Share of the pool's time in which replicas were busy.
     pub busy_share: f64,
-    /// When samples ended, in order.
+    /// End times of the samples, sorted.
     #[serde(skip)]
     pub ended: Vec<f64>,
 }
 
-/// How long answers are: log-normal, cut off.
+/// Log-normal distribution of answer lengths, truncated above.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lengths {
-    /// Mean before the cut, in tokens.
+    /// Mean before truncation, in tokens.
     pub mean: f64,
     /// Standard deviation of the logarithm; 0 for equal lengths.
     pub sigma: f64,
-    /// The longest, in tokens.
+    /// Maximum in tokens.
     pub most: u32,
 }
 
 impl Lengths {
-    /// The `index`-th set of so many.
+    /// Draws `count` lengths. Each `index` has its own random stream.
     #[must_use]
     pub fn draw(self, count: usize, seed: Seed, index: u64) -> Vec<u32> {
         let mut stream = seed.stream("rollout.lengths", index);
@@ -100,18 +101,18 @@ impl Lengths {
     }
 }
 
-/// Samples of one prompt length.
+/// Returns samples with prompts of equal length.
 #[must_use]
 pub fn samples(prompt: u32, lengths: &[u32]) -> Vec<Request> {
     lengths.iter().map(|output| Request { prompt, output: *output, ..Request::default() }).collect()
 }
 
-/// How samples come to replicas.
+/// How samples are assigned to replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
     /// A replica takes the next one when it has room.
     Shared,
-    /// In equal numbers before generation begins.
+    /// Evenly, before generation starts.
     Even,
 }
 
@@ -120,7 +121,8 @@ impl Pool {
         self.gpus / self.sizes[size].gpus
     }
 
-    /// What a GPU lacks of the weights, as a share of all of them, the one that lacks the most.
+    /// Returns the largest share of the weights that any GPU lacks after a change between these
+    /// sizes.
     fn lacks(&self, [from, to]: [u32; 2]) -> f64 {
         let lack = |gpu: u32| {
             let held = (gpu % from) as f64 / f64::from(from);
@@ -133,14 +135,15 @@ impl Pool {
         (0..from.max(to)).map(lack).fold(0.0, f64::max)
     }
 
-    /// Goes over from replicas of one size to another with what is left: who has what then, and the stage that begins.
+    /// Changes the replica size. Returns the remaining samples with their new replicas, and the
+    /// stage that starts.
     fn change(&self, [from, to]: [usize; 2], left: &[Request]) -> (Vec<Request>, Stage) {
         let [old, new] = [from, to].map(|size| self.sizes[size].gpus);
         let replicas = self.replicas(to) as usize;
         let most = left.len().div_ceil(replicas.max(1));
         let (mut held, mut placed) = (vec![0; replicas], left.to_vec());
         let mut moved = Vec::new();
-        // A sample stays on GPUs that have its cache while that replica has no more than its share.
+        // A sample stays with its cache until that replica has its share of samples.
         for (at, one) in placed.iter_mut().enumerate() {
             let home = one.replica.map(|replica| (replica * old / new) as usize % replicas);
             match home.filter(|home| held[*home] < most && one.done > 0) {
@@ -166,7 +169,8 @@ impl Pool {
         let most_moved = out.iter().chain(&into).copied().fold(0.0, f64::max);
         let away = out.iter().sum::<f64>() * f64::from(old);
         let all: f64 = left.iter().filter(|one| one.done > 0).map(|one| self.cached(one)).sum();
-        // Heads are cut otherwise where the size changes, so what stays in its replica moves between its GPUs.
+        // A change of size reshards the attention heads, so caches that stay in their replica move
+        // between its GPUs.
         let (weights, stays) = match from == to {
             true => (0.0, 0.0),
             false => (self.lacks([old, new]) * self.change.weight_bytes, all - away),
@@ -190,7 +194,7 @@ impl Pool {
         self.change.cache_bytes * (f64::from(one.prompt) + f64::from(one.done))
     }
 
-    /// Sizes whose replicas can hold the longest of these.
+    /// Returns the sizes whose replicas hold the longest of these samples.
     pub(crate) fn able<'p>(&'p self, samples: &'p [Request]) -> impl Iterator<Item = usize> + 'p {
         let longest = samples.iter().map(Request::tokens).max().unwrap_or(0);
         (0..self.sizes.len()).filter(move |size| {
@@ -199,7 +203,7 @@ impl Pool {
     }
 }
 
-/// A run under way.
+/// A generation in progress.
 #[derive(Clone, Debug, Default)]
 struct Course {
     so_far: Generation,
@@ -213,7 +217,7 @@ impl Course {
         Self { left: samples.to_vec(), ..Self::default() }
     }
 
-    /// Goes on with replicas of `size` until no more than `stop` samples are left.
+    /// Continues with replicas of `size` until at most `stop` samples are left.
     fn go_on(&mut self, pool: &Pool, size: usize, stop: usize, is_spread: bool) {
         let mut stage = Stage {
             replica_gpus: pool.sizes[size].gpus,
@@ -245,14 +249,16 @@ impl Course {
         self.so_far
     }
 
-    /// What can be done now: staying as it is, or samples shared out anew over replicas of some size.
+    /// Returns the possible moves: continuing unchanged, or redistributing the samples over
+    /// replicas of some size.
     fn moves(&self, pool: &Pool) -> Vec<(usize, bool)> {
         let stays = self.size.into_iter().map(|size| (size, false));
         let is_spread = self.size.is_some();
         stays.chain(pool.able(&self.left).map(|size| (size, is_spread))).collect()
     }
 
-    /// The first move of the quickest way to the end with one more at one of `stops`.
+    /// Returns the first move of the fastest sequence that has at most one further change, at one
+    /// of `stops`.
     fn best_move(&self, pool: &Pool, stops: &[usize]) -> Option<(usize, bool)> {
         let mut best: Option<(f64, (usize, bool))> = None;
         for first in self.moves(pool) {
@@ -281,7 +287,7 @@ impl Course {
     }
 }
 
-/// Replicas of one size from the first to the last sample. `None` where they cannot hold a sample.
+/// Generates all samples with replicas of one size. `None` if they cannot hold a sample.
 #[must_use]
 pub fn fixed(
     pool: &Pool,
@@ -301,30 +307,31 @@ pub fn fixed(
     Some(course.end())
 }
 
-/// The quickest of [`fixed`].
+/// Returns the fastest of [`fixed`] over all sizes.
 #[must_use]
 pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Option<Generation> {
     let all = pool.able(samples).filter_map(|size| fixed(pool, size, samples, dispatch));
     all.min_by(|a, b| a.seconds.total_cmp(&b.seconds))
 }
 
-/// What a replica that dies costs the samples of a step.
+/// Cost of the failure of a replica during a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ReplicaDeath {
-    /// When it dies, in seconds after generation began.
+    /// Time of the failure, in seconds after the start of generation.
     pub at_seconds: f64,
-    /// Samples that had to begin again elsewhere.
+    /// Samples restarted on other replicas.
     pub samples: usize,
-    /// Tokens whose caches were lost, which are worked on again as prompts.
+    /// Tokens whose caches were lost and that are prefilled again.
     pub tokens: u64,
-    /// Generation with the death.
+    /// Duration of the generation with the failure.
     pub seconds: f64,
-    /// How much later than without.
+    /// Delay compared with no failure.
     pub later_seconds: f64,
 }
 
-/// One replica of a fixed size dies: the others take over its samples, whose tokens so far are worked on again as a prompt.
-/// `None` where there is no other, or generation is over by then.
+/// Simulates the failure of one replica of a fixed size. The others take over its samples and
+/// prefill the tokens generated so far. `None` if there is no other replica or generation ends
+/// before `at`.
 #[must_use]
 pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<ReplicaDeath> {
     let whole = fixed(pool, size, samples, Dispatch::Shared)?;
@@ -342,7 +349,7 @@ pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<R
         }
     }
     left.retain(|one| one.output > 0);
-    // Those that stay keep their places; those that lost theirs come after them.
+    // Samples that keep their replica come first.
     left.sort_by_key(|one| one.replica.is_none());
     let after = serve(costs, dead, &left, 0);
     death.seconds = before.seconds.max(at) + after.seconds;
@@ -350,7 +357,8 @@ pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<R
     Some(death)
 }
 
-/// Samples left where replicas may change: half, a quarter, … of all.
+/// Returns the numbers of remaining samples at which replicas may change: half, a quarter, … of
+/// all.
 fn points(samples: usize, count: u32) -> Vec<usize> {
     let mut all: Vec<usize> = (1..=count).map(|power| samples >> power).collect();
     all.retain(|left| *left > 0);
@@ -358,11 +366,13 @@ fn points(samples: usize, count: u32) -> Vec<usize> {
     all
 }
 
-/// Points of [`adaptive`]: down to a 64th of the samples.
+/// Number of change points of [`adaptive`], down to a 64th of the samples.
 const POINTS: u32 = 6;
 
-/// Replicas that change while lengths shrink, decided by the lengths `seen` in earlier steps: at each point the size that is
-/// first in the quickest way to the end with one further change at some later point, if lengths are as seen.
+/// Changes the replica size as samples end, deciding from the lengths `seen` in earlier steps.
+///
+/// At each point it chooses the first move of the fastest sequence with one further change at a
+/// later point, assuming that the lengths are distributed as seen.
 #[must_use]
 pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Generation> {
     let mut sorted = seen.to_vec();
@@ -386,16 +396,18 @@ pub fn adaptive(pool: &Pool, samples: &[Request], seen: &[u32]) -> Option<Genera
     Some(course.end())
 }
 
-/// The length of the `at`-th sample that has `done` tokens, if it is one of those seen that are longer: each of them in turn.
+/// Predicts the length of the `at`-th sample, which has `done` tokens. Different samples get
+/// different ones of the longer seen lengths.
 fn likely(sorted: &[u32], done: u32, at: usize) -> u32 {
     let longer = &sorted[sorted.partition_point(|length| *length <= done)..];
-    // Multiples of the golden ratio fill the interval evenly, however many there are.
+    // Multiples of the golden ratio cover the interval evenly for any count.
     let place = (at as f64 * 0.618_033_988_749_894_9).fract();
     let found = longer.get((place * longer.len() as f64) as usize).copied();
     found.unwrap_or_else(|| done.saturating_add(done / 8 + 1))
 }
 
-/// The quickest order of sizes over the first `count` points, by trying them all with the lengths known.
+/// Returns the fastest order of sizes over the first `count` points, by exhaustive search with
+/// known lengths.
 #[must_use]
 pub fn exact(pool: &Pool, samples: &[Request], count: u32) -> Option<Generation> {
     let mut stops = points(samples.len(), count);
@@ -421,7 +433,7 @@ fn try_all(pool: &Pool, stops: &[usize], course: &Course, best: &mut Option<Gene
     }
 }
 
-/// No order of sizes takes less: the longest sample, or all the work.
+/// Returns a lower bound of the generation time: the longest sample, or the total work.
 #[must_use]
 pub fn least_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     longest_seconds(pool, samples).max(least_work_seconds(pool, samples))
@@ -433,7 +445,7 @@ impl Pool {
     }
 }
 
-/// The longest sample alone where it is quickest.
+/// Returns the time of the longest sample on an otherwise empty replica of the fastest size.
 #[must_use]
 pub fn longest_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     let alone = |one: &Request| {
@@ -447,7 +459,7 @@ pub fn longest_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     samples.iter().map(alone).fold(0.0, f64::max)
 }
 
-/// All the work where it takes the least of the GPUs' time.
+/// Returns the total work divided by the GPUs, with each part at its most efficient size.
 #[must_use]
 pub fn least_work_seconds(pool: &Pool, samples: &[Request]) -> f64 {
     let gpus = |size: &ReplicaCosts| f64::from(size.gpus);

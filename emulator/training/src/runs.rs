@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured runs in a table, and what the command line computes for each: the judge of all constants.
+//! Measured runs from tables, and the times that the command line computes for them. All constants
+//! are validated with them.
 //!
-//! A row becomes the [`Request`] that a user types for it ([`MeasuredRun::words`]); what the row leaves out is left to the
-//! search, as a user would. Groups source × model × accelerator fall wholly into fitting or testing ([`Runs::testing`]).
+//! A row becomes the [`Request`] that a user would type for it ([`MeasuredRun::words`]). Settings
+//! that the row omits are left to the search. Runs are grouped by source, model and accelerator,
+//! and each group belongs entirely to fitting or testing ([`Runs::testing`]).
 
 pub mod judge;
 pub mod page;
@@ -18,7 +20,7 @@ use super::network::Network;
 use super::request::{Prepared, Request};
 use super::search::Found;
 
-/// Software, accelerator, and the models whose runs fit its constants: `fitting.csv`.
+/// Software, accelerator and the models whose runs are used for fitting, from `fitting.csv`.
 static FITTING: LazyLock<Vec<(&str, &str, Vec<&str>)>> = LazyLock::new(|| {
     let lines = include_str!("runs/fitting.csv").lines().skip(1);
     let row = |line: &'static str| {
@@ -29,60 +31,54 @@ static FITTING: LazyLock<Vec<(&str, &str, Vec<&str>)>> = LazyLock::new(|| {
     lines.filter_map(row).collect()
 });
 
-/// Rows of a table of runs.
 #[derive(Clone, Debug)]
 pub struct Runs {
-    /// All of them, in the table's order.
+    /// In the order of the tables.
     pub runs: Vec<MeasuredRun>,
 }
 
-/// One measured run.
+/// A measured run.
 #[derive(Clone, Debug)]
 pub struct MeasuredRun {
-    /// Row id.
     pub id: String,
-    /// Where it was published.
+    /// Publication.
     pub source: String,
-    /// The model as the table calls it.
+    /// Name of the model in the table.
     pub model: String,
-    /// The accelerator as the table calls it.
+    /// Name of the accelerator in the table.
     pub accelerator: String,
-    /// Whose constants.
+    /// Software whose constants are used.
     pub software: String,
-    /// GPUs.
     pub gpus: u64,
-    /// Seconds of a step. Where only a rate was published, that follows from it.
+    /// Seconds per step, converted from a rate if only that was published.
     pub measured_seconds: f64,
-    /// What a user asks.
     pub request: Request,
-    /// What the row does not say and is assumed.
+    /// Assumptions about settings that the row omits.
     pub assumed: Vec<String>,
 }
 
-/// A row that cannot be computed.
+/// A row that cannot be read as a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, row {id}: {why}")]
 pub struct RowError {
-    /// Line of its table, the header being the first.
+    /// Line in its table; the header is line 1.
     pub line: usize,
-    /// Row id.
     pub id: String,
-    /// What is missing, and what to write.
+    /// What is missing, and the fix.
     pub why: String,
 }
 
-/// Why the command line gives no figure for a run.
+/// A run without a computed time, because the command line rejects its request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{id}: {why}")]
 pub struct RunRefused {
-    /// Row id.
     pub id: String,
-    /// What it says.
+    /// Message of the command line.
     pub why: String,
 }
 
 impl Runs {
-    /// Reads tables of runs; the rows that cannot be computed beside those that can.
+    /// Reads tables of runs. Rows that cannot be read are returned separately.
     #[must_use]
     pub fn read(tables: &[&str]) -> (Self, Vec<RowError>) {
         let (mut runs, mut mistakes) = (Vec::new(), Vec::new());
@@ -98,8 +94,8 @@ impl Runs {
         (Self { runs }, mistakes)
     }
 
-    /// By run: whether it tests. The models that fit are listed by software and accelerator, so that further runs move
-    /// none: they all test.
+    /// Returns by run whether it is a test run. Fitting models are listed by software and
+    /// accelerator, so runs added later are always test runs.
     #[must_use]
     pub fn testing(&self) -> Vec<bool> {
         let fits = |run: &MeasuredRun| {
@@ -112,7 +108,8 @@ impl Runs {
         self.runs.iter().map(|run| !fits(run)).collect()
     }
 
-    /// By run: whether it is of a second, fourth … model of its software and accelerator, in the order of their names.
+    /// Returns by run whether its model is the second, fourth, … of its software and accelerator in
+    /// alphabetical order.
     #[must_use]
     pub fn second_models(&self) -> Vec<bool> {
         let mut models: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
@@ -128,20 +125,20 @@ impl Runs {
 }
 
 impl MeasuredRun {
-    /// What the command line computes: the fastest mapping that fits.
+    /// Computes the fastest mapping that fits, as the command line does.
     ///
     /// # Errors
-    /// If it refuses: the first reason.
+    /// With the first reason if there is none.
     pub fn compute(&self) -> Result<Found, RunRefused> {
         let refused = |why: String| RunRefused { id: self.id.clone(), why };
         let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;
         self.compute_prepared(&prepared).map_err(refused)
     }
 
-    /// The same with other constants.
+    /// Like [`Self::compute`] with other constants.
     ///
     /// # Errors
-    /// If it refuses: the first reason.
+    /// With the first reason if no mapping fits.
     pub fn compute_with(&self, calibration: Calibration) -> Result<Found, RunRefused> {
         let refused = |why: String| RunRefused { id: self.id.clone(), why };
         let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;
@@ -164,13 +161,13 @@ impl MeasuredRun {
         })
     }
 
-    /// What joins the accelerators: the card's own domain and network card.
+    /// Returns the card's own domain and network cards.
     #[must_use]
     pub fn network(&self) -> Network {
         self.request.card.network()
     }
 
-    /// Whether it is a mixture of experts.
+    /// Returns whether the model is a mixture of experts.
     #[must_use]
     pub fn is_mixture(&self) -> bool {
         self.request.model.feed_forward.experts.is_some()

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step of reinforcement learning as tasks of the one graph.
+//! Builds the task graph of a reinforcement learning step.
 //!
 //! ```text
 //! pool      generate ▶ samples ▶ generate ▶ samples ▶ … ▶ the last ones ─────┐
-//!                        │ one step off: for the step after                  ▼
+//!                        │ one step off: for the next step                   ▼
 //! trainer   forward passes and micro-batches ▶ gradients ▶ optimizer ▶ new weights ▶ replicas of another size
 //! ```
-//! The trainer has the first ranks, the pool those after them, replica after replica. A replica generates in chunks, each as
-//! long as the requests of [`batching`](crate::batching) take that end in it, and hands on what has ended. What its GPUs exchange
-//! to decode a token is part of that time and sends no packets.
+//! The trainer has the first ranks and the pool the following ones, replica by replica. A replica
+//! generates in chunks and sends the samples that ended after each chunk;
+//! [`batching`](crate::batching) gives the duration of a chunk. The exchange inside a replica is
+//! part of that duration and sends no packets.
 
 use std::collections::BTreeMap;
 
@@ -21,67 +22,68 @@ use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 use crate::step::Job;
 use crate::step_graph::{Before, SimulatedRails, TaskPurpose, picoseconds, step_after};
 
-/// Chunks in which a replica hands on its samples.
+/// Chunks in which a replica sends its samples.
 const CHUNKS: usize = 8;
-/// Parts in which a relay hands on weights: with fewer, a replica waits for all before it sends any.
+/// Parts in which a relay forwards weights. With a single part, a replica could forward nothing
+/// before it has all weights.
 const PIECES: u64 = 8;
-/// Token id and log-probability.
+/// Bytes per token: token id and log-probability.
 const SAMPLE_TOKEN_BYTES: u64 = 8;
 
-/// What a replica generates between two hand-overs.
+/// Work of a replica between two transfers of samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunk {
-    /// How long.
     pub seconds: f64,
-    /// Samples that end with it, in the order of all samples of the step.
+    /// Indices of the samples that end with it.
     pub samples: Vec<usize>,
-    /// What a replica whose memory was lost takes longer: its weights, and a pass over the tokens that were in its caches.
+    /// Additional seconds after a loss of memory: reloading the weights and a pass over the tokens
+    /// that were cached.
     pub again_seconds: f64,
 }
 
-/// What the pool of a step does.
+/// The pool's part of a step.
 #[derive(Clone, Debug)]
 pub struct PoolStep {
-    /// How generation and training follow each other; not [`TrainingLoop::Asynchronous`], whose generation has no steps.
+    /// Overlap with training. [`TrainingLoop::Asynchronous`] is not supported because its
+    /// generation has no steps.
     pub training_loop: TrainingLoop,
-    /// GPUs of a replica, and of one for the tail.
+    /// GPUs of a replica, first for most samples and then for the tail.
     pub replica_gpus: [u32; 2],
-    /// GPUs of a TP group of the trainer.
+    /// TP size of the trainer.
     pub tensor: u32,
-    /// By replica: what it does.
+    /// By replica: its chunks.
     pub chunks: Vec<Vec<Chunk>>,
-    /// By sample, in the order in which they end: its tokens, prompt and answer.
+    /// By sample in order of their end: tokens of prompt and answer.
     pub tokens: Vec<u64>,
-    /// By rank, those of the trainer first: its leaf.
+    /// By rank, starting with the trainer: its leaf.
     pub leaves: Vec<u32>,
     /// How new weights reach the replicas.
     pub method: SyncMethod,
-    /// Bytes of the weights.
+    /// Size of the weights.
     pub weight_bytes: u64,
-    /// Share of them that is sent.
+    /// Share of the weights that is sent.
     pub delta_share: f64,
-    /// Bytes of caches that each replica hands to the next in a step.
+    /// Cache bytes that each replica sends to the next one per step.
     pub moved_bytes: u64,
     /// Seconds of forward passes over a micro-batch.
     pub pass_seconds: f64,
 }
 
-/// The tasks of a step.
+/// The task graph of a step.
 #[derive(Clone, Debug)]
 pub struct ReinforcementTasks {
-    /// Them.
     pub graph: TaskGraph,
-    /// By task: what it is for.
+    /// By task: its purpose.
     pub purposes: Vec<TaskPurpose>,
-    /// What a chunk takes longer whose replica lost its memory.
+    /// Additional time of a chunk if its replica has lost its memory.
     pub again: BTreeMap<TaskId, Picoseconds>,
 }
 
-/// The chunks of each replica, and by sample in the order in which they end its tokens. Seconds of `reload` are what a GPU
-/// takes to fetch its part of the weights.
+/// Returns the chunks of each replica, and the tokens of the samples in order of their end.
+/// `reload` is the time in seconds in which a GPU fetches its part of the weights.
 ///
 /// # Panics
-/// If there are no replicas.
+/// If `replicas` is 0.
 #[must_use]
 pub fn generate(
     costs: &ReplicaCosts,
@@ -101,7 +103,7 @@ pub fn generate(
         let parts = (0..CHUNKS).map(|part| {
             let [first, end] = [part, part + 1].map(|part| own.len() * part / CHUNKS);
             let ended = own[first..end].last().map_or(since, |at| served.ended[order[*at]]);
-            // What is in the caches when it begins.
+            // Requests in the caches when the chunk starts.
             let held = own.iter().map(|at| order[*at]).filter(|one| {
                 served.first[*one] <= since && served.ended[*one] > since && since > 0.0
             });
@@ -122,14 +124,15 @@ pub fn generate(
 }
 
 impl PoolStep {
-    /// The slowest replica.
+    /// Returns the generation time of the slowest replica.
     #[must_use]
     pub fn generation_seconds(&self) -> f64 {
         let of = |chunks: &Vec<Chunk>| chunks.iter().map(|chunk| chunk.seconds).sum::<f64>();
         self.chunks.iter().map(of).fold(0.0, f64::max)
     }
 
-    /// A step in closed form, where training takes so long, weights cross cards of this rate and nothing meets.
+    /// Returns the closed-form step time, given the training time and the rate of the network
+    /// cards, without congestion.
     #[must_use]
     pub fn step_seconds(&self, training: f64, card_rate: f64) -> f64 {
         let generation = self.generation_seconds();
@@ -141,7 +144,7 @@ impl PoolStep {
         both + self.weights_seconds(card_rate)
     }
 
-    /// By sample, in order: when its chunk ends.
+    /// Returns by sample the end of its chunk, sorted.
     fn ended(&self) -> Vec<f64> {
         let mut ended = Vec::new();
         for chunks in &self.chunks {
@@ -155,14 +158,15 @@ impl PoolStep {
         ended
     }
 
-    /// New weights, and then those that GPUs lack whose replicas change their size: as long as the busiest card is at it.
+    /// Returns the time in which the busiest network card sends the new weights, and then the parts
+    /// that GPUs lack after the replicas change size.
     #[must_use]
     pub fn weights_seconds(&self, card_rate: f64) -> f64 {
         let trainer = (self.leaves.len() - self.pool_gpus()) as u32;
         let busiest = |transfers: Vec<RankTransfer>| {
             let (mut sent, mut received) = (vec![0; self.leaves.len()], vec![0; self.leaves.len()]);
             for one in transfers {
-                // A ring has it between its own.
+                // Transfers inside a TP group use its ring, not the network cards.
                 if one.from / self.tensor != one.to / self.tensor {
                     sent[one.from as usize] += one.bytes.0;
                     received[one.to as usize] += one.bytes.0;
@@ -181,7 +185,8 @@ impl PoolStep {
         (self.weight_bytes as f64 * self.delta_share).round() as u64
     }
 
-    /// New weights, each sending after the one that brings what it hands on.
+    /// Returns the transfers of new weights. A relayed transfer refers to the one that delivers its
+    /// data.
     fn weights(&self, trainer: u32) -> Vec<RankTransfer> {
         if self.method == SyncMethod::Shards {
             return self.shards(trainer);
@@ -218,7 +223,8 @@ impl PoolStep {
         all
     }
 
-    /// Every GPU receives its slice of each stage's layers, in equal parts from all ranks of the trainer that hold some of it.
+    /// Returns transfers in which every GPU receives its slice of each stage's layers, in equal
+    /// parts from all trainer ranks that hold some of it.
     fn shards(&self, trainer: u32) -> Vec<RankTransfer> {
         let (size, tp) = (self.replica_gpus[0], self.tensor);
         let mut all = Vec::new();
@@ -242,7 +248,7 @@ impl PoolStep {
         all
     }
 
-    /// What GPUs lack of their part of the weights once replicas have the other size.
+    /// Returns the transfers of the weights that GPUs lack after the replicas change size.
     fn reshard(&self, trainer: u32) -> Vec<RankTransfer> {
         let [before, after] = self.replica_gpus;
         if before == after {
@@ -271,7 +277,7 @@ impl PoolStep {
     }
 }
 
-/// Bytes from one rank to another, once another sending is through.
+/// A transfer between ranks. `after` is the index of the transfer that delivers its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RankTransfer {
     from: u32,
@@ -280,7 +286,8 @@ struct RankTransfer {
     after: Option<usize>,
 }
 
-/// Of `size` in `whole` units, those from the first to the second: all parts together are `size`.
+/// Returns the bytes of units `first` to `end` out of `whole` units. The spans of a partition add
+/// up to `size`.
 fn span(size: u64, [first, end]: [u64; 2], whole: u64) -> Bytes {
     let until = |end: u64| (u128::from(size) * u128::from(end) / u128::from(whole)) as u64;
     Bytes(until(end) - until(first))
@@ -290,7 +297,7 @@ fn part(size: u64, number: u64, whole: u64) -> Bytes {
     span(size, [number, number + 1], whole)
 }
 
-/// These ranks by their leaves, in the order in which leaves come.
+/// Groups ranks by leaf, in order of first appearance.
 fn by_leaf(leaves: &[u32], ranks: std::ops::Range<u32>) -> Vec<(u32, Vec<u32>)> {
     let mut all: Vec<(u32, Vec<u32>)> = Vec::new();
     for rank in ranks {
@@ -303,7 +310,8 @@ fn by_leaf(leaves: &[u32], ranks: std::ops::Range<u32>) -> Vec<(u32, Vec<u32>)> 
     all
 }
 
-/// The tasks of a step: `trainer` on the first ranks, `pool` on the others, in TP groups of the trainer's size.
+/// Builds the tasks of a step, with `trainer` on the first ranks and `pool` on the others. All
+/// ranks are in TP groups of the trainer's size.
 ///
 /// # Panics
 /// As [`step_tasks`](crate::step_graph::step_tasks).
@@ -335,11 +343,11 @@ struct TaskWriter<'p> {
     tensor: u32,
     tasks: Vec<(TaskPurpose, Task)>,
     again: BTreeMap<TaskId, Picoseconds>,
-    /// By replica: its last chunk.
+    /// By replica: the tasks of its last chunk.
     last: Vec<Vec<TaskId>>,
 }
 
-/// Where each sample goes: its micro-batch and its lane.
+/// Returns the micro-batch and the lane that train on a sample.
 fn place(trainer: &Job<'_>, sample: usize) -> (usize, usize) {
     let mapping = &trainer.mapping;
     let lanes = (mapping.data * mapping.context) as usize;
@@ -371,13 +379,13 @@ impl TaskWriter<'_> {
         self.add(purpose, name, after, TaskWork::Transfer { from, to, bytes })
     }
 
-    /// All of these are done.
+    /// Adds an empty task that waits for all of `after`.
     fn join(&mut self, purpose: TaskPurpose, rank: u32, after: Vec<TaskId>) -> TaskId {
         let work = TaskWork::Compute { rank, took: Picoseconds::ZERO };
         self.add(purpose, format!("{purpose:?} there").to_lowercase(), after, work)
     }
 
-    /// What the pool does until its last sample; by sample: what brings it to the trainer.
+    /// Adds the generation tasks. Returns by sample the transfer that delivers it to the trainer.
     fn generation(&mut self, trainer: &Job<'_>) -> Vec<Option<TaskId>> {
         let pool = self.pool;
         let mut arrived = vec![None; pool.tokens.len()];
@@ -387,7 +395,8 @@ impl TaskWriter<'_> {
             let mut done: Vec<Vec<TaskId>> = Vec::new();
             for (number, chunk) in own.iter().enumerate() {
                 let after = done.last().cloned().unwrap_or_default();
-                // Each TP group of the replica works on it, and none begins the next before all have ended it.
+                // A chunk is one task per TP group of the replica. No group starts the next chunk
+                // before all have finished this one.
                 let parts = ranks.clone().step_by(self.tensor as usize).map(|rank| {
                     let took = picoseconds(chunk.seconds);
                     let name = format!("generate replica {replica} chunk {number}");
@@ -410,7 +419,7 @@ impl TaskWriter<'_> {
         arrived
     }
 
-    /// Samples that have ended go to the ranks that train on them.
+    /// Sends the samples of a chunk to the ranks that train on them.
     fn hand_over(
         &mut self,
         trainer: &Job<'_>,
@@ -432,7 +441,7 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// Half-way, every replica hands some of its caches to the next.
+    /// Sends part of every replica's caches to the next replica, half-way through its chunks.
     fn move_caches(&mut self, chunks: &[Vec<Vec<TaskId>>]) {
         let (pool, size) = (self.pool, u64::from(self.pool.replica_gpus[0]));
         for (replica, own) in chunks.iter().enumerate().filter(|(_, own)| !own.is_empty()) {
@@ -445,12 +454,12 @@ impl TaskWriter<'_> {
                 let sending = RankTransfer { from, to, bytes, after: None };
                 moved.push(self.transfer(TaskPurpose::Samples, own[middle].clone(), sending));
             }
-            // The next goes on meanwhile with what it has.
+            // The receiving replica continues in the meantime with its own samples.
             self.last[next].extend(moved);
         }
     }
 
-    /// By micro-batch and lane: the samples that its first pass waits for.
+    /// Returns by micro-batch and lane the sample transfers that its first pass waits for.
     fn inputs(&mut self, trainer: &Job<'_>, arrived: &[Option<TaskId>]) -> Vec<Vec<Vec<TaskId>>> {
         let mapping = &trainer.mapping;
         let lanes = (mapping.data * mapping.context) as usize;
@@ -477,7 +486,8 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// New weights, once their ranks have them and the replica has ended its samples; then other sizes of replicas.
+    /// Adds the transfers of new weights, which wait for the trainer's ranks and for the replica's
+    /// last samples, and then those of a change of replica size.
     fn new_weights(&mut self, ends: &[Vec<TaskId>]) {
         let pool = self.pool;
         let size = pool.replica_gpus[0];

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bounds, the exact order beside the decided one, and what is conserved.
+//! Checks generation against bounds, the exhaustive search and conservation laws.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Replicas of 1, 2, 4 and 8 GPUs: larger ones are quicker for one sample and dearer for many.
+/// Replicas of 1, 2, 4 and 8 GPUs. Larger ones are faster for one sample and less efficient for
+/// many.
 fn pool(gpus: u32) -> Pool {
     let size = |gpus: u32| ReplicaCosts {
         gpus,
@@ -62,10 +63,10 @@ fn resize_transfers_each_gpu_its_missing_weights() {
     let pool = pool(8);
     assert_eq!(pool.lacks([4, 4]), 0.0);
     assert_eq!(pool.lacks([1, 8]), 0.0, "each has all of it");
-    // Of four, GPU 1 has the second quarter and wants the second half.
+    // With replicas of four, GPU 1 has the second quarter and needs the second half.
     assert_eq!(pool.lacks([4, 2]), 0.5);
     assert_eq!(pool.lacks([8, 1]), 0.875);
-    // Two samples of 100 tokens on the first of two replicas: one of them goes to the other.
+    // Two samples of 100 tokens are on the first of two replicas, so one of them moves.
     let held = |at| Request { prompt: 60, output: 90, done: 40, replica: Some(at), arrives: 0.0 };
     let (placed, stage) = pool.change([2, 2], &[held(0), held(0)]);
     assert_eq!((placed[0].replica, placed[1].replica), (Some(0), Some(1)));
@@ -73,7 +74,8 @@ fn resize_transfers_each_gpu_its_missing_weights() {
     assert!((stage.change_seconds - 0.1 - 100.0 * 1e5 / 4.0 / 40e9).abs() < 1e-12);
 }
 
-/// Two replicas, one dies at once: one replica does it all, but for the steps until then.
+/// One of two replicas fails immediately, so the other does all the work. The difference is at most
+/// the steps before the failure.
 #[test]
 fn early_fault_halves_the_pool_and_a_late_one_costs_its_samples() {
     let pool = pool(16);
@@ -93,7 +95,8 @@ fn early_fault_halves_the_pool_and_a_late_one_costs_its_samples() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Nothing is below the bound, knowing the lengths is never slower than the best fixed size, and each token is made once.
+    /// Nothing beats the bound, knowing the lengths is never slower than the best fixed size, and
+    /// each token is generated once.
     #[test]
     fn no_schedule_beats_the_bound_and_exact_order_is_fastest(
         seed in 0_u64..1_000,
@@ -113,7 +116,8 @@ proptest! {
             prop_assert_eq!(one.tokens, all);
             prop_assert!(one.busy_share <= 1.0 + 1e-9);
         }
-        // Steps that are under way end before a point, so an order may be a step longer than the whole.
+        // Steps in progress end before a change, so an order may take up to a step longer than no
+        // change.
         prop_assert!(known.seconds <= best.seconds + 0.2, "{known:?} {best:?}");
     }
 }

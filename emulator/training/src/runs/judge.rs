@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs beside what the command line computes for them, and the errors of classes of runs.
+//! Compares measured runs with computed ones and summarizes the errors by class.
 
 use super::{MeasuredRun, RunRefused, Runs};
 use crate::search::Found;
 
-/// A run and what is computed for it.
+/// A run and its computed time.
 #[derive(Clone, Debug)]
 pub struct Judged<'r> {
-    /// The run.
     pub run: &'r MeasuredRun,
-    /// Whether it was kept back from the fit.
+    /// Whether it was excluded from the fit.
     pub tests: bool,
     /// The fastest mapping that fits.
     pub outcome: Result<Found, RunRefused>,
 }
 
 impl Judged<'_> {
-    /// `(ours − measured) / measured`; `None` if refused.
+    /// Returns `(ours − measured) / measured`; `None` if the request was rejected.
     #[must_use]
     pub fn error(&self) -> Option<f64> {
         let found = self.outcome.as_ref().ok()?;
         Some(found.step.step_seconds / self.run.measured_seconds - 1.0)
     }
 
-    /// The classes it belongs to, for tables.
+    /// Returns the classes in tables that the run belongs to.
     #[must_use]
     pub fn classes(&self) -> Vec<&'static str> {
         let is_mixture = self.run.is_mixture();
@@ -45,7 +44,7 @@ impl Judged<'_> {
     }
 }
 
-/// Classes, in the order of tables.
+/// Classes in the order of tables.
 pub const CLASSES: [&str; 9] = [
     "all",
     "dense",
@@ -59,7 +58,7 @@ pub const CLASSES: [&str; 9] = [
 ];
 
 impl Runs {
-    /// Every run with what is computed for it.
+    /// Computes every run.
     #[must_use]
     pub fn judge(&self) -> Vec<Judged<'_>> {
         let judged = |(run, tests)| Judged { run, tests, outcome: run.compute() };
@@ -67,23 +66,22 @@ impl Runs {
     }
 }
 
-/// Errors of some runs.
+/// Error statistics of a set of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Errors {
-    /// Runs that were computed.
+    /// Runs with a computed time.
     pub runs: usize,
     /// Mean absolute error, as a share.
     pub mean: f64,
-    /// Mean error.
+    /// Mean signed error.
     pub bias: f64,
     /// Largest absolute error.
     pub largest: f64,
-    /// Runs that were refused.
+    /// Runs whose request was rejected.
     pub refused: usize,
 }
 
 impl Errors {
-    /// Of these runs.
     pub fn of<'j, 'r: 'j>(judged: impl Iterator<Item = &'j Judged<'r>>) -> Self {
         let mut all = Self::default();
         for error in judged.map(Judged::error) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The page of validation and the rows beside it, written from the tables of published runs by the command line's own path.
+//! Writes the validation page and its CSV file from the tables of published runs, computed as by
+//! the command line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -34,7 +35,7 @@ const CONCLUSIONS: &str = "
   refitted constants except by the held-out runs. [mfu.md](mfu.md#constants) lists measurements that the constants do not explain.
 ";
 
-/// The whole page.
+/// Returns the page in Markdown.
 #[must_use]
 pub fn page(judged: &[Judged<'_>], mistakes: &[RowError]) -> String {
     let mut page = String::from(HEAD);
@@ -46,7 +47,7 @@ pub fn page(judged: &[Judged<'_>], mistakes: &[RowError]) -> String {
     page
 }
 
-/// Adds a line; a string takes every one.
+/// Appends a line. Writing to a string cannot fail.
 fn line(page: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = writeln!(page, "{text}");
 }
@@ -146,39 +147,38 @@ fn study(page: &mut String) {
     }
 }
 
-/// A run beside what is computed for it.
+/// A measured run and its computed time.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparedRun {
     /// Row id in the tables.
     pub row: String,
-    /// Whose constants.
+    /// Software whose constants are used.
     pub constants: String,
-    /// The accelerator as the table calls it.
+    /// Name of the accelerator in the table.
     pub accelerator: String,
-    /// The model as the table calls it.
+    /// Name of the model in the table.
     pub model: String,
     /// Number format of the linear layers.
     pub format: &'static str,
-    /// GPUs.
     pub gpus: u64,
-    /// The mapping that was computed.
+    /// The computed mapping.
     pub mapping: String,
-    /// Sequences of a step.
+    /// Sequences per step.
     pub sequences: u64,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub tokens: u64,
-    /// Seconds of a step as measured, to the millisecond.
+    /// Measured seconds per step, to the millisecond.
     pub measured_s: f64,
-    /// Seconds of a step as computed, to the millisecond.
+    /// Computed seconds per step, to the millisecond.
     pub computed_s: f64,
-    /// By how much the computed step is longer.
+    /// Excess of the computed step, in percent.
     pub error_percent: f64,
     /// `fit` or `test`.
     pub used_to: &'static str,
 }
 
 impl ComparedRun {
-    /// Every run that has a figure, in the order of the tables.
+    /// Returns every run with a computed time, in the order of the tables.
     #[must_use]
     pub fn of(judged: &[Judged<'_>]) -> Vec<Self> {
         let of = |one: &Judged<'_>| {
@@ -204,7 +204,7 @@ impl ComparedRun {
     }
 }
 
-/// To a whole number of parts, without a negative zero.
+/// Rounds to multiples of `1 / parts`. Adding 0.0 avoids a negative zero.
 fn rounded(value: f64, parts: f64) -> f64 {
     (value * parts).round() / parts + 0.0
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Refits constants on a user's own runs.
+//! Refits constants to a user's own runs.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::calibrated::{Chip, Framework, compose};
 use crate::explain::{Explained, Model};
 use crate::fit;
 
-/// The version of the file of refitted constants.
+/// Version of the refit file.
 pub const SCHEMA: &str = "lightloom.constants/v1";
 
-/// Refitted constants, as a file.
+/// A file of refitted constants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RefitFile {
@@ -21,11 +21,11 @@ pub struct RefitFile {
     pub schema: String,
     /// The constants that were changed: software, or chip and software.
     pub base: String,
-    /// New values by the constant's name.
+    /// New values by name of the constant.
     pub refitted: BTreeMap<String, f64>,
 }
 
-/// A constant that cannot have the value it is given.
+/// A constant outside its limits.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("/refitted/{name} is {value}: write {low} to {high}")]
 pub struct BeyondLimits {
@@ -36,16 +36,16 @@ pub struct BeyondLimits {
 }
 
 impl RefitFile {
-    /// Checks that every constant lies where a refit may move it.
+    /// Checks that every constant is within its limits.
     ///
     /// # Errors
-    /// The first that does not.
+    /// With the first constant that is not.
     pub fn check(&self) -> Result<(), BeyondLimits> {
         let given = |constant: &&fit::Constant| self.refitted.contains_key(constant.name);
         for constant in fit::all().filter(given) {
             let (name, value, [low, high]) =
                 (constant.name, self.refitted[constant.name], constant.limits());
-            // A constant that a limit stopped may be off it by rounding.
+            // A constant at a limit may exceed it by rounding.
             if !(low * (1.0 - 1e-9)..=high * (1.0 + 1e-9)).contains(&value) {
                 return Err(BeyondLimits { name, value, low, high });
             }
@@ -54,58 +54,55 @@ impl RefitFile {
     }
 }
 
-/// What a refit did.
+/// The result of a refit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refit {
     /// The constants that were changed.
     pub base: String,
-    /// Runs that were fitted on.
+    /// Number of runs used for fitting.
     pub fitting_runs: usize,
     /// Their mean absolute error before and after, as shares.
     pub fitting_error: [f64; 2],
-    /// Runs that were kept back.
+    /// Number of held-out runs.
     pub kept_back_runs: usize,
-    /// Their mean absolute error before and after.
+    /// Their mean absolute error before and after, as shares.
     pub kept_back_error: [f64; 2],
-    /// Old and new value by the constant's name.
+    /// Old and new value by name of the constant.
     pub changed: BTreeMap<&'static str, [f64; 2]>,
-    /// Where each changed constant lies with 95 % of probability, if no other constant is wrong.
+    /// 95 % confidence interval of each changed constant, provided that no other constant is wrong.
     pub intervals: BTreeMap<&'static str, [f64; 2]>,
-    /// By changed constant: those that explain the runs as well in its place. The runs do not tell them apart.
+    /// By changed constant: others that would explain the runs equally well. The runs cannot
+    /// distinguish them.
     pub stands_in_for: BTreeMap<&'static str, Vec<&'static str>>,
-    /// Constants, changed or kept, that the runs push against their limit.
+    /// Constants, changed or not, whose best value is beyond their limit.
     pub at_limit: Vec<&'static str>,
-    /// Constants that change the runs, and whose values the runs do not ask to change.
+    /// Constants that affect the runs and keep their values.
     pub kept: Vec<&'static str>,
-    /// Constants that change no run, and that stay.
+    /// Constants that affect none of the runs and keep their values.
     pub not_determined: Vec<&'static str>,
 }
 
-/// Why runs cannot be fitted on.
+/// Why a refit is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefitError {
-    /// One file, one pair.
+    /// The runs mix several accelerators or software versions.
     #[error(
         "the runs are of {count} pairs of accelerator and software ({pairs}): write one file for each"
     )]
     Mixed {
-        /// Pairs.
+        /// Number of pairs.
         count: usize,
-        /// Their names.
         pairs: String,
     },
-    /// Half of too few is nothing.
+    /// There are too few runs to fit and test.
     #[error(
         "{count} runs get a figure: at least 4 are needed, to fit on some and keep the others back"
     )]
-    TooFew {
-        /// Runs.
-        count: usize,
-    },
+    TooFew { count: usize },
 }
 
 impl Refit {
-    /// As a file that `lightloom mfu --constants FILE` reads.
+    /// Returns the file that `lightloom mfu --constants FILE` reads.
     #[must_use]
     pub fn file(&self) -> RefitFile {
         RefitFile {
@@ -121,10 +118,10 @@ impl Refit {
 }
 
 impl Runs {
-    /// Refits the constants of one accelerator and software on part of the runs.
+    /// Refits the constants of one accelerator and software to part of the runs.
     ///
     /// # Errors
-    /// If the runs are of several pairs or too few.
+    /// If the runs mix several pairs, or are too few.
     pub fn refit(&self) -> Result<Refit, RefitError> {
         let computed = |run: &&MeasuredRun| constants(run).is_some() && run.compute().is_ok();
         let usable: Vec<&MeasuredRun> = self.runs.iter().filter(computed).collect();
@@ -176,7 +173,8 @@ impl Runs {
         })
     }
 
-    /// Models in turn, or runs in turn where there is one model.
+    /// Splits runs into fitting and held-out ones: by alternating models, or by alternating runs if
+    /// there are too few models.
     fn parts<'r>(
         &self,
         usable: &[&'r MeasuredRun],
@@ -196,7 +194,7 @@ impl Runs {
     }
 }
 
-/// The shipped constants of a run that can be computed.
+/// Returns the shipped constants for a run.
 fn constants(run: &MeasuredRun) -> Option<(Chip, Framework)> {
     run.request.card.constants(Some(&run.software)).ok()
 }
