@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a pipeline takes when its stages are uneven.
+//! Duration of a pipeline, possibly with uneven stages.
 //!
-//! A schedule says how the micro-batches of a step pass the stages. [`pipeline_time`] is a closed form; the exact time,
-//! pass by pass, comes from [`Pipeline::play`], which shares no code with it.
+//! A schedule is the order in which the micro-batches of a step pass the stages. [`pipeline_time`]
+//! is a closed form. [`Pipeline::play`] simulates every pass, shares no code with the closed form
+//! and serves to check it.
 
 use serde::{Deserialize, Serialize};
 
-/// The order in which a stage takes forward and backward passes.
+/// The order in which a stage runs forward and backward passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {
-    /// One forward, one backward; interleaved when a stage holds several pieces.
+    /// One forward, one backward; interleaved if a stage holds several model chunks.
     OneForwardOneBackward,
-    /// The weight gradients are split off and fill the end of the bubble (ZB-H1).
+    /// Weight gradients are computed separately and fill the end of the bubble (ZB-H1).
     ZeroBubble,
 }
 
 impl Schedule {
-    /// The word for it, on the command line and in results.
+    /// Returns its name on the command line and in results.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -27,10 +28,9 @@ impl Schedule {
     }
 }
 
-/// One stage's time for one micro-batch.
+/// Time of one stage per micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageTime {
-    /// Forward.
     pub forward_seconds: f64,
     /// Gradient of the inputs.
     pub input_gradient_seconds: f64,
@@ -39,38 +39,39 @@ pub struct StageTime {
 }
 
 impl StageTime {
-    /// All three.
     #[must_use]
     pub fn total_seconds(&self) -> f64 {
         self.forward_seconds + self.input_gradient_seconds + self.weight_gradient_seconds
     }
 }
 
-/// Where the time of a pipeline goes.
+/// Time of a pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PipelineTime {
     /// Work of the slowest stage.
     pub busy_seconds: f64,
-    /// What the slowest stage waits for the others.
+    /// Waiting time of the slowest stage.
     pub bubble_seconds: f64,
 }
 
 impl PipelineTime {
-    /// From the first forward to the last backward.
+    /// Returns the time from the first forward to the last backward pass.
     #[must_use]
     pub fn total_seconds(&self) -> f64 {
         self.busy_seconds + self.bubble_seconds
     }
 }
 
-/// The time of `micro_batches` through stages that are all like `typical` but the slowest, which is like
-/// `slowest`.
+/// Returns the time of `micro_batches` through a pipeline with one stage like `slowest` and all
+/// others like `typical`.
 ///
-/// 1F1B: `(m−1)·slowest + Σ stages`; interleaved, the other stages' part is divided by the `v` pieces of a
-/// stage, and a last round that is not full costs `(v−1)·(p − m mod p)` pieces more. ZB-H1: each other
-/// stage costs `F + B − W` instead of `F + B + W`, `B` being the gradient of the inputs alone (Qi et al. 2023, "Zero Bubble
-/// Pipeline Parallelism", table 2; DeepSeek-V3's `F + B − 2W` counts both gradients in `B`), at least `F` and `B`. Fewer
-/// micro-batches than stages have `m − 1` weight gradients to fill it with.
+/// 1F1B takes `(m−1)·slowest + Σ stages`. With `v` interleaved chunks per stage, the part of the
+/// other stages is divided by `v`, and an incomplete last round adds `(v−1)·(p − m mod p)` chunks.
+///
+/// In ZB-H1, every other stage costs `F + B − W` instead of `F + B + W`, but at least `F` and `B`.
+/// Here `B` is only the gradient of the inputs (Qi et al. 2023, "Zero Bubble Pipeline Parallelism",
+/// table 2; DeepSeek-V3's `F + B − 2W` counts both gradients in `B`). With fewer micro-batches than
+/// stages, only `m − 1` weight gradients are available to fill the bubble.
 #[must_use]
 pub fn pipeline_time(
     schedule: Schedule,
@@ -103,8 +104,8 @@ pub fn pipeline_time(
     PipelineTime { busy_seconds, bubble_seconds }
 }
 
-/// What a stage waits where both ends of the pipeline begin: `(p/2 − 1)·(F + 2B − 3W)`, `B` both gradients (DeepSeek-V3,
-/// arXiv 2412.19437, table 2, with overlapped passes that take `F + B`).
+/// Returns the waiting time of a stage in DualPipe, `(p/2 − 1)·(F + 2B − 3W)`, where `B` is both
+/// gradients (DeepSeek-V3, arXiv 2412.19437, table 2, with overlapped passes that take `F + B`).
 #[must_use]
 pub fn dual_pipe_bubble(stages: u32, typical: StageTime) -> f64 {
     let StageTime { forward_seconds, input_gradient_seconds, weight_gradient_seconds } = typical;
@@ -112,57 +113,54 @@ pub fn dual_pipe_bubble(stages: u32, typical: StageTime) -> f64 {
     (f64::from(stages) / 2.0 - 1.0).max(0.0) * wait.max(0.0)
 }
 
-/// What a stage does in one go.
+/// Kind of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassKind {
-    /// Forward.
     Forward,
     /// Both gradients.
     Backward,
-    /// The gradient of the inputs alone: what the stage before waits for.
+    /// Only the gradient of the inputs, which the previous stage waits for.
     InputGradient,
-    /// The gradient of the weights alone: no other stage waits for it.
+    /// Only the gradient of the weights, which no other stage waits for.
     WeightGradient,
 }
 
-/// One pass of one micro-batch over one piece of a stage.
+/// A pass of one micro-batch over one model chunk of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// What is done.
     pub kind: PassKind,
-    /// Which of the stage's pieces, from 0.
+    /// Index of the chunk in its stage, from 0.
     pub piece: usize,
-    /// Which micro-batch, from 0.
+    /// Index of the micro-batch, from 0.
     pub micro_batch: usize,
 }
 
-/// A pipeline in which every stage knows the order of its passes.
+/// A pipeline with the order of passes on every stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pipeline {
-    /// The rule behind the orders.
     pub schedule: Schedule,
-    /// Stages.
+    /// Number of stages.
     pub stages: usize,
-    /// Pieces of a stage; more than one is interleaved 1F1B.
+    /// Model chunks per stage; more than one means interleaved 1F1B.
     pub pieces: usize,
-    /// Micro-batches.
+    /// Number of micro-batches.
     pub micro_batches: usize,
 }
 
 impl Pipeline {
-    /// The passes of `stage` in the order in which it takes them.
+    /// Returns the passes of `stage` in order.
     #[must_use]
     pub fn order(&self, stage: usize) -> Vec<Pass> {
         let total = self.micro_batches * self.pieces;
         let behind = self.stages - 1 - stage;
         let warm_up = match self.pieces {
             1 => behind,
-            // Megatron-LM, `forward_backward_pipelining_with_interleaving`.
+            // As in Megatron-LM's `forward_backward_pipelining_with_interleaving`.
             pieces => 2 * behind + (pieces - 1) * self.stages,
         };
         let warm_up = warm_up.min(total);
-        // In ZB-H1 as many micro-batches wait for their weight gradient as there are stages before this one, so
-        // that each stage keeps as many as the first does.
+        // In ZB-H1, a stage delays as many weight gradients as there are stages before it, so that
+        // all stages store as many micro-batches as the first one.
         let (backward, waiting) = match self.schedule {
             Schedule::OneForwardOneBackward => (PassKind::Backward, None),
             Schedule::ZeroBubble => (PassKind::InputGradient, Some(stage.min(self.micro_batches))),
@@ -182,7 +180,8 @@ impl Pipeline {
         order
     }
 
-    /// The `k`-th pass of a kind: rounds of as many micro-batches as there are stages, piece by piece.
+    /// Returns the `k`-th pass of a kind. A round has one micro-batch per stage and runs them chunk
+    /// by chunk.
     fn nth(&self, kind: PassKind, k: usize) -> Pass {
         let round = self.stages * self.pieces;
         let first = k / round * self.stages;
@@ -192,13 +191,13 @@ impl Pipeline {
         Pass { kind, piece, micro_batch: first + within }
     }
 
-    /// Where a piece of a stage stands on the way through the model.
+    /// Returns the position of a pass's chunk in the model.
     fn place(&self, stage: usize, pass: Pass) -> usize {
         pass.piece * self.stages + stage
     }
 
-    /// Calls `run` for each pass of each stage, after everything that it waits for, each stage in its order.
-    /// False if stages wait for each other and not every pass could be run.
+    /// Calls `run` for each pass in an order that respects dependencies and the order of every
+    /// stage. Returns false if stages wait for each other, so that some passes never run.
     pub fn walk(&self, mut run: impl FnMut(usize, Pass)) -> bool {
         let places = self.stages * self.pieces;
         let orders: Vec<Vec<Pass>> = (0..self.stages).map(|stage| self.order(stage)).collect();
@@ -232,7 +231,7 @@ impl Pipeline {
         next.iter().zip(&orders).all(|(next, order)| *next == order.len())
     }
 
-    /// The time of the whole, found by playing every pass of every stage; nothing if they wait for each other.
+    /// Simulates every pass and returns the total time, or `None` if stages wait for each other.
     #[must_use]
     pub fn play(&self, stages: &[StageTime]) -> Option<f64> {
         let places = self.stages * self.pieces;
@@ -325,7 +324,8 @@ mod tests {
     fn zero_bubble_helps_little_with_fewer_micro_batches_than_stages() {
         let time = StageTime { weight_gradient_seconds: 0.5, ..stage(1.0) };
         let closed = |m| pipeline_time(Schedule::ZeroBubble, 4, 1, m, time, time).total_seconds();
-        // One micro-batch goes through all stages and back, and the first has its weight gradient left.
+        // The only micro-batch passes all stages and returns, and then the first stage still has
+        // its weight gradient.
         assert!((closed(1) - (4.0 * 2.0 + 0.5)).abs() < 1e-12, "{}", closed(1));
         assert!((closed(2) - (8.0 + 2.5)).abs() < 1e-12, "{}", closed(2));
     }

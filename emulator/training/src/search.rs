@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The fastest way to cut a model over GPUs that fits their memory.
+//! Finds the fastest mapping of a model onto GPUs that fits their memory.
 //!
-//! The search is complete over the degrees it lists: every TP, CP, PP, EP, micro-batch, number of virtual
-//! stages and recomputation that divides what it must, with DP as what remains. Candidates are computed on all
-//! threads; the result does not depend on how many there are.
+//! The search is complete over the degrees it lists: every TP, CP, PP, EP, micro-batch, number of
+//! virtual stages and recomputation that satisfies the divisibility rules, with DP as the rest.
+//! Candidates are evaluated in parallel, and the result does not depend on the number of threads.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -17,33 +17,30 @@ use super::network::Network;
 use super::schedule::Schedule;
 use super::step::{Compute, Job, StepTime, step_time};
 
-/// Share of a GPU's memory that a job may fill; the rest belongs to the runtime, buffers and fragments.
+/// Share of a GPU's memory that a job may use; the rest is for the runtime, buffers and
+/// fragmentation.
 pub const USABLE_MEMORY: f64 = 0.95;
 
-/// What is searched for.
+/// A search for mappings.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
-    /// What is trained.
     pub model: &'a Model,
-    /// The work of a step.
     pub batch: Batch,
-    /// GPUs of the job.
+    /// Number of GPUs of the job.
     pub gpus: u64,
-    /// The GPU.
+    /// Rates and memory of the GPU.
     pub compute: &'a Compute,
-    /// What joins the GPUs.
     pub network: &'a Network,
     /// Constants of accelerator and software.
     pub calibration: &'a Calibration,
-    /// Number format.
+    /// Number format of the linear layers.
     pub precision: Precision,
-    /// How much more than its share the fullest expert rank gets.
+    /// How much more than its share of tokens the fullest expert rank gets; 0.2 is 20 %.
     pub expert_imbalance: f64,
-    /// What is allowed.
     pub limits: Limits,
 }
 
-/// Which degrees are tried; an empty list stands for all that divide.
+/// The degrees to try. An empty list means all that divide.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// TP.
@@ -54,51 +51,45 @@ pub struct Limits {
     pub pipeline: Vec<u32>,
     /// EP.
     pub expert: Vec<u32>,
-    /// Sequences of a micro-batch.
+    /// Sequences per micro-batch.
     pub micro_batch: Vec<u32>,
-    /// Virtual stages.
     pub virtual_stages: Vec<u32>,
-    /// Recomputation.
     pub recompute: Vec<Recompute>,
-    /// Orders of passes; 1F1B, which is what the fitted software does, where none is given.
+    /// Schedules. An empty list means 1F1B, which the calibrated software uses.
     pub schedule: Vec<Schedule>,
 }
 
-/// A mapping and what it reaches.
+/// A mapping with its step time and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Found {
-    /// The cut.
     pub mapping: Mapping,
-    /// How long a step takes.
     pub step: StepTime,
-    /// What the fullest GPU holds.
+    /// Memory of the fullest GPU.
     pub memory: GpuMemory,
 }
 
-/// What a search found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchOutcome {
     /// Mappings that fit, fastest first.
     pub found: Vec<Found>,
-    /// Mappings that divide, whether they fit or not.
+    /// Number of evaluated mappings, including those that do not fit.
     pub tried: usize,
-    /// The mapping that comes nearest to fitting, when none fits.
+    /// If none fits, the mapping that comes closest.
     pub closest: Option<(Mapping, MappingRefusal)>,
 }
 
-/// TP degrees that are tried when none are given.
+/// TP degrees tried by default.
 const TENSOR: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// CP degrees that are tried when none are given.
+/// CP degrees tried by default.
 const CONTEXT: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Micro-batches that are tried when none are given.
+/// Micro-batch sizes tried by default.
 const MICRO_BATCH: [u32; 4] = [1, 2, 4, 8];
-/// All recomputations.
 pub(crate) const RECOMPUTE: [Recompute; 3] =
     [Recompute::None, Recompute::Selective, Recompute::Full];
-/// The order of passes that is tried when none is given.
+/// The schedule tried by default.
 const SCHEDULE: [Schedule; 1] = [Schedule::OneForwardOneBackward];
 
-/// Numbers of GPUs that are tried when none of a job's mappings works.
+/// Maximum number of GPU counts tried in [`Search::nearest_gpus`].
 const MOST_COUNTS: usize = 40;
 
 fn or_all(given: &[u32], all: impl IntoIterator<Item = u32>) -> Vec<u32> {
@@ -112,7 +103,7 @@ fn divisors(whole: u64, most: u64) -> impl Iterator<Item = u32> {
 }
 
 impl Search<'_> {
-    /// Every mapping that divides what it must.
+    /// Returns every mapping that satisfies the divisibility rules.
     #[must_use]
     pub fn candidates(&self) -> Vec<Mapping> {
         let mut all = Vec::new();
@@ -124,7 +115,7 @@ impl Search<'_> {
                 }
                 let rest = self.gpus / cut;
                 let most = u64::from(self.model.layers) + 2;
-                // Both ends of a pipeline begin only where the stages are even.
+                // DualPipe requires an even number of stages.
                 let is_dual = self.limits.pipeline.is_empty()
                     && self.calibration.software.features.has(Feature::DualPipe);
                 for pipeline in or_all(&self.limits.pipeline, divisors(rest, most)) {
@@ -166,7 +157,7 @@ impl Search<'_> {
         let schedules =
             if limits.schedule.is_empty() { &SCHEDULE[..] } else { &limits.schedule[..] };
         for &schedule in schedules {
-            // ZB-H1 is not interleaved.
+            // ZB-H1 does not support interleaving.
             if schedule == Schedule::OneForwardOneBackward || mapping.virtual_stages == 1 {
                 all.extend(recompute.iter().map(|&recompute| Mapping {
                     recompute,
@@ -177,8 +168,8 @@ impl Search<'_> {
         }
     }
 
-    /// Virtual stages that give every piece the same number of layers, embedding and output layer counted
-    /// as one each or not at all.
+    /// Returns the numbers of virtual stages with equal layers per chunk, counting embedding and
+    /// output layer as one layer each or not at all.
     fn virtual_stages(&self, pipeline: u32) -> Vec<u32> {
         if pipeline == 1 {
             return vec![1];
@@ -188,7 +179,7 @@ impl Search<'_> {
             let given = self.limits.virtual_stages.iter().copied();
             return given.filter(|stages| stages.saturating_mul(pipeline) <= layers + 2).collect();
         }
-        // Uneven pieces are possible and seldom the fastest: they are tried when they are asked for.
+        // Uneven chunks are possible but seldom the fastest, so they are tried only on request.
         (1..=(layers + 2) / pipeline)
             .filter(|virtual_stages| {
                 let pieces = pipeline * virtual_stages;
@@ -199,10 +190,11 @@ impl Search<'_> {
             .collect()
     }
 
-    /// Shows `look` the job that `mapping` makes of this search.
+    /// Calls `look` with the job that `mapping` makes of this search.
     pub fn with_job<T>(&self, mapping: Mapping, look: impl FnOnce(&Job<'_>) -> T) -> T {
         let mut calibration = *self.calibration;
-        // Where layers do not divide and two more would, the ends hold a layer less each.
+        // If the layers are not divisible but two more would be, the end stages hold one layer less
+        // each.
         let pieces = mapping.pipeline * mapping.virtual_stages;
         calibration.software.balanced_ends = !self.model.layers.is_multiple_of(pieces)
             && (self.model.layers + 2).is_multiple_of(pieces);
@@ -218,7 +210,7 @@ impl Search<'_> {
         })
     }
 
-    /// What `mapping` reaches, whether it fits or not.
+    /// Evaluates `mapping`, whether it fits or not.
     #[must_use]
     pub fn evaluate(&self, mapping: Mapping) -> Found {
         self.with_job(mapping, |job| Found {
@@ -235,18 +227,17 @@ impl Search<'_> {
         })
     }
 
-    /// Every reason why the model cannot be cut like `mapping`.
+    /// Returns every reason, except memory, why the mapping is invalid.
     fn cut_refusals(&self, mapping: &Mapping) -> Vec<MappingRefusal> {
         let context_exchange = self.calibration.software.context_exchange;
         mapping.refusals(self.model, self.batch, context_exchange)
     }
 
-    /// Bytes that a job may fill.
     fn usable_bytes(&self) -> f64 {
         self.compute.memory_bytes * USABLE_MEMORY
     }
 
-    /// Every reason why `mapping` is not possible, memory last.
+    /// Returns every reason why `mapping` is not possible, with memory last.
     #[must_use]
     pub fn refusals(&self, mapping: Mapping) -> Vec<MappingRefusal> {
         let mut refusals = self.cut_refusals(&mapping);
@@ -265,7 +256,7 @@ impl Search<'_> {
         })
     }
 
-    /// Tries every candidate.
+    /// Evaluates all candidates.
     #[must_use]
     pub fn run(&self) -> SearchOutcome {
         let candidates = self.candidates();
@@ -282,10 +273,10 @@ impl Search<'_> {
         SearchOutcome { found, tried: candidates.len(), closest }
     }
 
-    /// The mapping that the limits ask for: the first of each list, 1 where a list is empty.
+    /// Returns the requested mapping: the first entry of each limit, or 1 if a list is empty.
     ///
     /// # Errors
-    /// If TP·CP·PP does not divide the GPUs, or one of them is zero.
+    /// If TP·CP·PP is zero or does not divide the number of GPUs.
     pub fn wanted(&self) -> Result<Mapping, MappingRefusal> {
         let asked = self.asked();
         let by = [asked.tensor, asked.context, asked.pipeline].map(u64::from).iter().product();
@@ -305,7 +296,7 @@ impl Search<'_> {
         Ok(Mapping { data: u32::try_from(self.gpus / by).unwrap_or(u32::MAX), ..asked })
     }
 
-    /// The degrees that the limits name, with DP left at 1.
+    /// Returns the requested degrees, with DP left at 1.
     #[must_use]
     pub fn asked(&self) -> Mapping {
         let first = |list: &[u32]| list.first().copied().unwrap_or(1);
@@ -323,8 +314,11 @@ impl Search<'_> {
         }
     }
 
-    /// The number of GPUs nearest to this search's for which its limits leave a mapping that fits, and the fastest of
-    /// those. Tried are the numbers that cut the batch evenly over replicas of the degrees that are asked for, times powers of two.
+    /// Returns the number of GPUs closest to this search's for which a mapping fits within the
+    /// limits, and the fastest one.
+    ///
+    /// It tries the requested degrees times each number of replicas that divides the batch, times
+    /// powers of two.
     #[must_use]
     pub fn nearest_gpus(&self) -> Option<(u64, Found)> {
         let asked = self.asked();
@@ -342,7 +336,8 @@ impl Search<'_> {
         counts.into_iter().find_map(|gpus| Some((gpus, best(gpus)?)))
     }
 
-    /// The possible mapping nearest to `wanted`: the fewest doublings of degrees away, the faster of two.
+    /// Returns the possible mapping closest to `wanted`, measured in doublings of its degrees. Ties
+    /// go to the faster one.
     #[must_use]
     pub fn nearest(&self, wanted: Mapping) -> Option<Found> {
         let free = Self { limits: Limits::default(), ..self.clone() };
@@ -357,7 +352,7 @@ impl Search<'_> {
                 + doublings(mapping.virtual_stages, wanted.virtual_stages)
                 + f64::from(u8::from(mapping.recompute != wanted.recompute))
         };
-        // The outcome is in order of time, and the first of equals wins.
+        // The outcome is sorted by time, so the first of equal distances is the fastest.
         free.run()
             .found
             .into_iter()

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Serving: requests arrive by themselves, and an objective bounds how long a user waits for the first token and for each one after it.
+//! Serving with an arrival process and objectives for the time to the first token and the time per
+//! further token.
 //!
 //! ```text
 //! colocated      a replica works on prompts and decodes
 //! disaggregated  prompt ▶ its cache over the sender's network cards, one after the other ▶ decode on other GPUs
 //! attention–FFN  the same, and the GPUs that decode are attention instances and feed-forward instances
 //! ```
-//! Every layout of the GPUs is tried on the first minutes, and the best of each kind is run in full. Assumptions: arrivals are
-//! Poisson; a network that blocks nothing; the first token comes from the prompt's replica; room for a cache is waited for at the
-//! decoding side, and does not hold up the prompt's.
+//! Every layout of the GPUs is tried on the first minutes, and the best one of each kind is then
+//! run in full. Assumptions: arrivals are a Poisson process, and the network is non-blocking. The
+//! first token comes from the replica that prefills the prompt. A cache waits for room on the
+//! decoding side without blocking the prefill side.
 
 mod attention_ffn;
 mod prefixes;
@@ -29,75 +31,71 @@ use crate::step::{AttentionFfn, Formats, Instances, Replica, Server};
 
 pub use prefixes::{PrefixResult, SharedPrefixes};
 
-/// What is served, and on what.
+/// A model to serve, its load and its hardware.
 #[derive(Clone, Debug)]
 pub struct ServingJob {
-    /// The model.
     pub model: Model,
-    /// The card.
+    /// Accelerator.
     pub card: Accelerator,
-    /// What joins the GPUs.
     pub network: Network,
-    /// GPUs of the pool.
+    /// Number of GPUs in the pool.
     pub gpus: u32,
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
     /// Seconds of arrivals.
     pub seconds: f64,
-    /// Tokens of prompts and of answers.
+    /// Distributions of prompt and answer tokens.
     pub lengths: [Lengths; 2],
-    /// The most requests that a replica decodes at once.
+    /// Maximum decode batch of a replica.
     pub batch: u32,
-    /// Seconds that software adds to a decode step.
+    /// Software overhead per decode step, in seconds.
     pub host_seconds: f64,
-    /// Number formats.
     pub formats: Formats,
-    /// Whether attention and feed-forward parts on GPUs of their own are tried, too.
+    /// Whether to also try layouts with separate GPUs for attention and feed-forward parts.
     pub tries_attention_ffn: bool,
-    /// What prompts begin with; `None` if they share nothing.
+    /// Prefixes shared between prompts, if any.
     pub prefixes: Option<SharedPrefixes>,
-    /// What users are promised.
     pub objective: Objective,
-    /// Where arrivals and lengths are drawn from.
+    /// Random seed of arrivals and lengths.
     pub seed: Seed,
 }
 
-/// How long a user waits at most.
+/// Latency objective of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Objective {
-    /// For the first token.
+    /// Maximum time to the first token.
     pub first_seconds: f64,
-    /// For each further one, in the mean of a request.
+    /// Maximum mean time per further token of a request.
     pub token_seconds: f64,
 }
 
-/// How GPUs share the work.
+/// Division of the work between GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "layout", rename_all = "kebab-case")]
 pub enum Layout {
-    /// Replicas that do both.
+    /// Replicas that prefill and decode.
     Colocated {
-        /// GPUs of a replica.
+        /// GPUs per replica.
         replica_gpus: u32,
     },
-    /// Replicas for prompts, and others that decode.
+    /// Separate replicas to prefill and to decode.
     Disaggregated {
         /// GPUs that prefill.
         prefill_gpus: u32,
-        /// GPUs of a replica of them.
+        /// GPUs per prefill replica.
         prefill_replica_gpus: u32,
         /// GPUs that decode.
         decode_gpus: u32,
-        /// GPUs of a replica of them.
+        /// GPUs per decode replica.
         decode_replica_gpus: u32,
     },
-    /// Replicas for prompts, and groups of attention and feed-forward instances that decode.
+    /// Replicas to prefill, and groups of attention and feed-forward instances to decode.
     AttentionFfn {
         /// GPUs that prefill.
         prefill_gpus: u32,
-        /// GPUs of a replica of them.
+        /// GPUs per prefill replica.
         prefill_replica_gpus: u32,
-        /// What decodes.
+        /// Groups that decode.
         #[serde(flatten)]
         decodes: DecodeGroups,
     },
@@ -106,13 +104,13 @@ pub enum Layout {
 /// Equal groups of attention and feed-forward instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodeGroups {
-    /// How many.
+    /// Number of groups.
     pub groups: u32,
     /// Attention instances of a group.
     pub attention: Instances,
-    /// Its feed-forward instances.
+    /// Feed-forward instances of a group.
     pub feed_forward: Instances,
-    /// The most micro-batches of its batch.
+    /// Maximum number of micro-batches per batch.
     pub micro_batches: u32,
 }
 
@@ -124,48 +122,48 @@ impl DecodeGroups {
     }
 }
 
-/// What users of a layout see.
+/// Latency and throughput of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ServingResult {
-    /// The layout.
     #[serde(flatten)]
     pub layout: Layout,
-    /// Requests that ended, and those that no replica can hold.
+    /// Requests that ended.
     pub requests: usize,
-    /// Of those.
+    /// Requests larger than the cache of any replica.
     pub refused: usize,
-    /// Share of requests within both bounds.
+    /// Share of requests that meet both objectives.
     pub within: f64,
-    /// Seconds to the first token: median.
+    /// Median time to the first token.
     pub ttft_p50_seconds: f64,
     /// 99th percentile.
     pub ttft_p99_seconds: f64,
-    /// Seconds for each further token, with what a request waits in between, of requests with more than one: median.
+    /// Median time per further token, including waiting, over requests with more than one token.
     pub tpot_p50_seconds: Option<f64>,
     /// 99th percentile.
     pub tpot_p99_seconds: Option<f64>,
-    /// Tokens of answers.
+    /// Answer tokens.
     pub tokens: u64,
-    /// Tokens of answers a second, from the first arrival to the last token.
+    /// Answer tokens per second, from the first arrival to the last token.
     pub tokens_per_second: f64,
-    /// Bytes of caches that went from GPUs of prompts to those that decode.
+    /// Cache bytes sent from prefill to decode GPUs.
     pub moved_bytes: u64,
-    /// Bytes of hidden values between attention and feed-forward GPUs.
+    /// Bytes of hidden values sent between attention and feed-forward GPUs.
     pub activation_bytes: u64,
-    /// Requests in the pool, in the mean over time.
+    /// Mean number of requests in the pool.
     pub mean_requests: f64,
-    /// What came of shared prefixes; `None` if there are none.
+    /// Counters of shared prefixes, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefixes: Option<PrefixResult>,
 }
 
-/// Sizes of replicas that are tried.
+/// Replica sizes to try.
 const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
-/// Layouts are chosen by this many seconds of arrivals.
+/// Seconds of arrivals used to choose a layout.
 const TRIAL_SECONDS: f64 = 120.0;
 
 impl ServingJob {
-    /// What can be asked of a replica, with what its answers borrow.
+    /// Calls `ask` with a server of `gpus` GPUs. A closure is needed because the server borrows
+    /// local values.
     fn with_server<T>(&self, gpus: u32, ask: impl FnOnce(&Server<'_>) -> T) -> T {
         let (compute, calibration) = (self.card.compute(), self.card.calibration());
         let replica = Replica {
@@ -184,7 +182,8 @@ impl ServingJob {
         self.network.scale_out_rate * self.card.calibration().network.scale_out
     }
 
-    /// Sizes of replicas that hold the weights, and seconds that a token's cache is on its way over their cards.
+    /// Returns the replica sizes that hold the weights, each with the seconds to send the cache of
+    /// one token.
     fn costs(&self) -> Vec<(ReplicaCosts, f64)> {
         let of = |gpus: u32| {
             self.with_server(gpus, |server| {
@@ -197,7 +196,7 @@ impl ServingJob {
         SIZES.into_iter().filter(fits).filter_map(of).collect()
     }
 
-    /// Requests of so many seconds, and what their prompts begin with.
+    /// Draws the requests of the given time and their prefixes.
     fn requests(&self, seconds: f64) -> (Vec<Request>, Vec<Prefix>) {
         let mut stream = self.seed.stream("serving.arrivals", 0);
         let mut arrivals = Vec::with_capacity((self.rate * seconds) as usize);
@@ -225,7 +224,7 @@ impl ServingJob {
         (requests, prefixes)
     }
 
-    /// Requests on replicas that work on prompts.
+    /// Runs requests on replicas that prefill.
     fn serve(
         &self,
         (costs, moves): &(ReplicaCosts, f64),
@@ -243,7 +242,7 @@ impl ServingJob {
         serve_prefixes(&costs, replicas, (requests, prefixes), setup)
     }
 
-    /// The best layout of each kind, the better one first. Empty where no replica holds the model.
+    /// Returns the best layout of each kind, best first. Empty if no replica holds the model.
     #[must_use]
     pub fn report(&self) -> Vec<ServingResult> {
         let costs = self.costs();
@@ -300,7 +299,7 @@ impl ServingJob {
             let late = |one: &ServingResult| {
                 one.ttft_p99_seconds + one.tpot_p99_seconds.unwrap_or_default()
             };
-            // Where hardly a request is within the objective, the one that gets most done.
+            // If hardly any request meets the objective, compare throughput instead.
             let is_lost = a.within.max(b.within) < 0.5;
             let by_rate = b.tokens_per_second.total_cmp(&a.tokens_per_second);
             let by_share = b.within.total_cmp(&a.within).then(late(a).total_cmp(&late(b)));
@@ -323,7 +322,8 @@ impl ServingJob {
         all
     }
 
-    /// Replicas of one size that do both, for each way to hold shared prefixes. Empty where these cannot hold the model.
+    /// Returns colocated replicas of one size, for each method of prefix sharing. Empty if they
+    /// cannot hold the model.
     #[must_use]
     pub fn colocated(&self, replica_gpus: u32) -> Vec<ServingResult> {
         let costs = self.costs();
@@ -334,7 +334,7 @@ impl ServingJob {
         self.sharings().iter().map(|sharing| self.together(costs, &asked, *sharing)).collect()
     }
 
-    /// Ways to hold shared prefixes.
+    /// Returns the methods of prefix sharing to try.
     fn sharings(&self) -> &'static [Option<PrefixSharing>] {
         match self.prefixes {
             Some(_) => &[Some(PrefixSharing::Local), Some(PrefixSharing::Pool)],
@@ -371,7 +371,7 @@ impl ServingJob {
         let only_prompt = |one: &Request| Request { output: 1, ..*one };
         let first: Vec<Request> = requests.iter().map(only_prompt).collect();
         let first = self.serve(prefills, prefill_gpus / prompts.gpus, (&first, prefixes), sharing);
-        // A replica sends one cache after the other, in the order in which prompts end there.
+        // A replica sends one cache at a time, in the order in which its prompts end.
         let mut order: Vec<usize> =
             (0..requests.len()).filter(|one| first.first[*one].is_finite()).collect();
         order.sort_by(|a, b| first.first[*a].total_cmp(&first.first[*b]));
@@ -440,7 +440,7 @@ impl ServingJob {
         let ([ttft_p50, ttft_p99], [tpot_p50_seconds, tpot_p99_seconds]) =
             (both(waits), both(tokens));
         let begin = requests.first().map_or(0.0, |one| one.arrives);
-        // Where none ended, nothing took any time.
+        // Without any ended request the rates are zero.
         let lasts = if last > begin { last - begin } else { f64::INFINITY };
         let [one, other] = served;
         let refused =

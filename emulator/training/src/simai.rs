@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads workloads of SimAI and AICB (Alibaba): text, one layer a line.
+//! Reads workloads of SimAI and AICB (Alibaba), a text format with one layer per line.
 //!
 //! ```text
 //! HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 pp: 1 vpp: 1 ga: 2 all_gpus: 16 …
@@ -7,13 +7,17 @@
 //! name  -1  556000 ALLREDUCE 536870912   1 NONE 0   1 NONE 0   1
 //!           └ forward: ns, exchange, bytes ┘ └ input ┘ └ weight gradient ┘ └ other
 //! ```
-//! The rows are those of one pipeline stage, all `ga` micro-batches after each other, as AICB writes them and SimAI runs
-//! them; each begins with `embedding_layer`. All stages take the same rows, interleaved as 1F1B with `vpp` pieces a stage: equal
-//! parts of the transformer layers, with the rows before them in the first piece and those after in the last. They
-//! send `pp_comm` bytes to the next. Exchange of the forward and input-gradient columns runs round the first
-//! `model_parallel_NPU_group` ranks of a stage, exchange of the weight-gradient column over the data-centre network between
-//! the equal ranks of all such groups of the stage; only the end of the step waits for it. Exchange marked `_EP`, and every
-//! all-to-all, runs over the data-centre network between the equal ranks of the first `ep` groups.
+//! The rows are those of one pipeline stage, with all `ga` micro-batches in sequence, as AICB
+//! writes them and SimAI runs them. Each micro-batch begins with `embedding_layer`. All stages run
+//! the same rows, scheduled as interleaved 1F1B with `vpp` chunks per stage. The transformer layers
+//! are divided evenly over the chunks; rows before them belong to the first chunk, and rows after
+//! them to the last. Stages send `pp_comm` bytes to their successor.
+//!
+//! Exchange in the forward and input-gradient columns runs on the ring of the first
+//! `model_parallel_NPU_group` ranks of a stage. Exchange in the weight-gradient column runs over
+//! the data-centre network between the corresponding ranks of all such groups of the stage, and
+//! only the end of the step waits for it. Exchange marked `_EP`, and every all-to-all, runs over
+//! the data-centre network between the corresponding ranks of the first `ep` groups.
 
 use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
@@ -21,41 +25,39 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 use super::schedule::{PassKind, Pipeline, Schedule};
 
-/// Why a text is no workload that can be run here.
+/// Why a text cannot be read as a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimaiError {
-    /// A line is not as it must be.
+    /// A line is invalid.
     #[error("line {line}: {reason}")]
     Line {
-        /// Which, from 1.
+        /// Counted from 1.
         line: usize,
-        /// What is wrong.
         reason: String,
     },
-    /// The tasks do not make a graph.
+    /// The rows do not form a valid graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
-/// A workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimaiWorkload {
-    /// Ranks of a group that shares every matrix.
+    /// TP size.
     pub tensor: u32,
-    /// All ranks.
+    /// Total number of ranks.
     pub ranks: u32,
-    /// One step, seen from the first group of each stage; ring 0 is that of the first stage.
+    /// One step of the first TP group of each stage. Ring 0 belongs to the first stage.
     pub graph: TaskGraph,
 }
 
-/// The most rows of all stages that are read: beyond, it is no workload but a mistake.
+/// Maximum rows over all stages; anything larger is assumed to be a mistake.
 const MOST_TASKS: usize = 10_000_000;
 
 #[derive(Clone, Copy)]
 struct LayerPass {
     took: Picoseconds,
     exchange: Option<(CollectiveKind, Bytes)>,
-    /// Between experts, not inside the group.
+    /// Whether it is exchange between experts rather than inside the TP group.
     is_expert: bool,
 }
 
@@ -69,7 +71,7 @@ struct SimaiLayer {
 /// Reads a workload.
 ///
 /// # Errors
-/// What is not understood, with its line: exchanges of other kinds, lines that are too short.
+/// If a line is malformed or an exchange is not supported; the error gives the line.
 pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let wrong = |line: usize, reason: String| SimaiError::Line { line, reason };
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -145,7 +147,7 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     Ok(SimaiWorkload { tensor, ranks, graph })
 }
 
-/// The row that a micro-batch begins with.
+/// The row that starts a micro-batch.
 const FIRST_LAYER: &str = "embedding_layer";
 
 fn layer(line: &str) -> Result<SimaiLayer, String> {
@@ -161,7 +163,7 @@ fn layer(line: &str) -> Result<SimaiLayer, String> {
     })
 }
 
-/// Nanoseconds of computing, exchange, bytes.
+/// Parses the three columns of a pass: nanoseconds of computing, exchange, bytes.
 fn part(words: &[&str]) -> Result<LayerPass, String> {
     let number = |word: &str| -> Result<u64, String> {
         word.parse().map_err(|_| format!("`{word}` is no whole number"))
@@ -198,22 +200,21 @@ fn part(words: &[&str]) -> Result<LayerPass, String> {
 struct GroupSizes {
     tensor: u32,
     experts: u32,
-    /// TP groups of a stage.
+    /// TP groups per stage.
     groups: u32,
 }
 
 struct SimaiStep<'l> {
     layers: &'l [SimaiLayer],
-    /// The first row of each micro-batch.
+    /// Index of the first row of each micro-batch.
     firsts: Vec<usize>,
     stages: u32,
     pieces: u32,
-    /// What a stage sends to the next.
+    /// Bytes that a stage sends to the next one.
     sent: Bytes,
     sizes: GroupSizes,
 }
 
-/// The tasks of a step as they are added.
 struct SimaiTasks {
     tasks: Vec<Task>,
     sizes: GroupSizes,
@@ -222,7 +223,7 @@ struct SimaiTasks {
 }
 
 impl SimaiStep<'_> {
-    /// `None` if the passes wait for each other.
+    /// Builds the graph. `None` if the stages wait for each other.
     fn graph(&self) -> Option<Result<TaskGraph, GraphError>> {
         let stages = self.stages as usize;
         let tasks = SimaiTasks { tasks: Vec::new(), sizes: self.sizes, last: vec![None; stages] };
@@ -234,7 +235,7 @@ impl SimaiStep<'_> {
         };
         let rest = (self.firsts.last()? + rows).min(self.layers.len());
         let body = transformer_rows(&self.layers[first..first + rows]);
-        // Interleaving needs whole rounds of micro-batches, and a row of a layer for each piece.
+        // Interleaving needs whole rounds of micro-batches and at least one layer row per chunk.
         let is_interleaved =
             self.firsts.len().is_multiple_of(stages) && body.len() >= self.pieces as usize;
         let pieces = if stages > 1 && is_interleaved { self.pieces as usize } else { 1 };
@@ -244,7 +245,7 @@ impl SimaiStep<'_> {
         for stage in 0..stages {
             out.forward(stage, &self.layers[..first]);
         }
-        // By micro-batch and piece of the whole pipeline: the end of its forward and backward pass.
+        // By micro-batch and chunk of the whole pipeline: the end of its forward and backward pass.
         let mut ends = vec![[None; 2]; micro_batches * stages * pieces];
         let all_ran = pipeline.walk(|stage, pass| {
             let is_forward = pass.kind == PassKind::Forward;
@@ -280,8 +281,8 @@ impl SimaiStep<'_> {
     }
 }
 
-/// Of the rows of a micro-batch, those of its transformer layers: what is before belongs to the first piece of a stage, what
-/// is after to the last.
+/// Returns the transformer layers among the rows of a micro-batch. Rows before them belong to the
+/// first chunk of a stage, and rows after them to the last.
 fn transformer_rows(rows: &[SimaiLayer]) -> std::ops::Range<usize> {
     let is_layer = |row: &SimaiLayer| {
         !["embedding", "final", "cross_entropy"].iter().any(|other| row.name.starts_with(other))
@@ -300,7 +301,7 @@ impl SimaiTasks {
         TaskId(self.tasks.len() as u32 - 1)
     }
 
-    /// What another stage has ready comes; the chain of `stage` waits for it.
+    /// Transfers the result `ready` of stage `other` to `stage`, whose chain waits for it.
     fn send(&mut self, (other, ready): (usize, TaskId), stage: usize, bytes: Bytes) {
         let came = match other == stage {
             true => ready,
@@ -338,7 +339,7 @@ impl SimaiTasks {
         let Some((kind, bytes)) = pass.exchange else { return };
         let peers = |count: u32| (0..count).map(|group| rank + group * tensor).collect();
         if is_gradient {
-            // Only the end of the step waits for it.
+            // Only the end of the step waits for gradient exchange.
             if groups > 1 {
                 let work = TaskWork::Across { kind, ranks: peers(groups), bytes };
                 self.add(name, vec![computed], work);
@@ -369,7 +370,7 @@ mod tests {
         let count = |wanted: fn(&TaskWork) -> bool| {
             workload.graph.tasks().iter().filter(|task| wanted(&task.work)).count()
         };
-        // Rows are run as they are listed, whatever `ga` says.
+        // Rows run as listed, independent of `ga`.
         assert_eq!(count(|work| matches!(work, TaskWork::Compute { .. })), 3);
         assert_eq!(count(|work| matches!(work, TaskWork::Ring { .. })), 2);
         assert_eq!(count(|work| matches!(work, TaskWork::Across { .. })), 1);
@@ -397,7 +398,8 @@ mod tests {
         format!("{name} -1 {forward} NONE 0 {input} NONE 0 {weight} NONE 0 1\n")
     }
 
-    /// Nanoseconds of a step whose micro-batches have these rows each; a transfer takes 1 ns.
+    /// Returns the nanoseconds of a step whose micro-batches have these rows. A transfer takes 1
+    /// ns.
     fn step_nanos([stages, pieces, micro_batches]: [usize; 3], rows: &[String]) -> u64 {
         let header = HEADER.replace("pp: 1", &format!("pp: {stages} vpp: {pieces}"));
         let gpus = format!("ga: {micro_batches} all_gpus: {}", 8 * stages);
@@ -414,7 +416,7 @@ mod tests {
         spans.iter().map(|span| span.1.0).max().unwrap() / 1000
     }
 
-    /// The bubble is that of 1F1B, and of interleaved 1F1B with several pieces a stage.
+    /// The bubble is that of 1F1B, and with several chunks per stage that of interleaved 1F1B.
     #[test]
     fn stages_process_micro_batches_in_a_pipeline() {
         let rows = [
@@ -422,7 +424,7 @@ mod tests {
             row("attention", [1000, 1500, 500]),
             row("mlp", [1000, 1500, 500]),
         ];
-        // A micro-batch takes 6 us of a stage.
+        // A micro-batch takes 6 us on a stage.
         for (pieces, expected) in [(1, 8 * 6000 + 3 * 6000), (2, 8 * 6000 + 3 * 3000)] {
             let took = step_nanos([4, pieces, 8], &rows);
             assert!((expected..expected + 50).contains(&took), "{pieces}: {took}");

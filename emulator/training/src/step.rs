@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The analytic step: how long one training step takes, and where the time goes.
+//! The analytic model of a training step: its duration and the breakdown.
 //!
 //! ```text
 //! layer  = matrix products + attention core + element-wise work + exposed TP, CP, EP exchange
 //! stage  = layers of a stage (+ output layer on the last)
 //! step   = pipeline(stages, micro-batches) + exposed pipeline transfers + exposed DP exchange + optimizer
 //! ```
-//! Compute and memory time add up (Calculon's `no_overlap`): kernels run one after the other.
+//! Compute and memory time add up (Calculon's `no_overlap`), because kernels run one after the
+//! other.
 
 mod attention_ffn;
 mod bare;
@@ -33,68 +34,63 @@ pub use pieces::{ForwardBackward, LayerParts, StepPieces};
 
 use passes::Passes;
 
-/// What a GPU can do, as far as the step needs it.
+/// Rates and memory of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compute {
-    /// Peak operations per second in sixteen bits.
+    /// Peak operations per second with 16 bits.
     pub peak_flops: f64,
-    /// Peak operations per second in eight bits.
+    /// Peak operations per second with 8 bits.
     pub peak_flops_fp8: f64,
-    /// Peak operations per second in four bits.
+    /// Peak operations per second with 4 bits.
     pub peak_flops_fp4: f64,
-    /// Bytes per second of its memory.
+    /// Memory bandwidth in bytes per second.
     pub memory_rate: f64,
-    /// Bytes of its memory.
+    /// Memory capacity in bytes.
     pub memory_bytes: f64,
 }
 
-/// Everything that a step depends on.
+/// The inputs of the step model.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
-    /// What is trained.
     pub model: &'a Model,
-    /// How it is cut.
     pub mapping: Mapping,
-    /// The work of a step.
     pub batch: Batch,
-    /// The GPU.
+    /// Rates and memory of the GPU.
     pub compute: &'a Compute,
-    /// What joins the GPUs.
     pub network: &'a Network,
     /// Constants of accelerator and software.
     pub calibration: &'a Calibration,
-    /// Number format.
+    /// Number format of the linear layers.
     pub precision: Precision,
-    /// How much more than its share the fullest expert rank gets: 0.2 is 20 %.
+    /// How much more than its share of tokens the fullest expert rank gets; 0.2 is 20 %.
     pub expert_imbalance: f64,
 }
 
-/// How long a step takes, and where the time goes. The parts add up to `step_seconds`.
+/// Duration of a step and its parts, which add up to `step_seconds`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StepTime {
-    /// The step.
     pub step_seconds: f64,
     /// Computing on the slowest stage.
     pub compute_seconds: f64,
-    /// TP exchange that is not hidden.
+    /// Exposed TP exchange.
     pub tensor_seconds: f64,
-    /// CP exchange that is not hidden.
+    /// Exposed CP exchange.
     pub context_seconds: f64,
-    /// EP exchange that is not hidden.
+    /// Exposed EP exchange.
     pub expert_seconds: f64,
     /// Waiting in the pipeline.
     pub bubble_seconds: f64,
-    /// Pipeline transfers that are not hidden.
+    /// Exposed pipeline transfers.
     pub transfer_seconds: f64,
-    /// DP exchange that is not hidden.
+    /// Exposed DP exchange.
     pub data_seconds: f64,
-    /// Optimizer and what belongs to no micro-batch.
+    /// Optimizer and other work outside micro-batches.
     pub optimizer_seconds: f64,
-    /// Stragglers and congestion that grow with the job.
+    /// Stragglers and congestion, which grow with the job.
     pub jitter_seconds: f64,
 }
 
-/// How long one step of `job` takes.
+/// Returns the duration of one step of `job`.
 #[must_use]
 pub fn step_time(job: &Job<'_>) -> StepTime {
     let mapping = &job.mapping;
@@ -102,7 +98,8 @@ pub fn step_time(job: &Job<'_>) -> StepTime {
     let micro_batches = mapping.micro_batches(job.batch);
     let (m, p, v) =
         (micro_batches as f64, f64::from(mapping.pipeline), f64::from(mapping.virtual_stages));
-    // The mean of the stages beside the slowest: with it, the pipeline takes the sum of all stages and no more.
+    // Mean of all stages except the slowest, chosen so that the pipeline takes exactly the sum of
+    // all stages.
     let others = if mapping.pipeline > 1 {
         mean.times(p / (p - 1.0)).plus(&slowest.times(-1.0 / (p - 1.0)))
     } else {
@@ -143,7 +140,7 @@ pub fn step_time(job: &Job<'_>) -> StepTime {
 }
 
 impl Job<'_> {
-    /// The mean stage and the slowest.
+    /// Returns the mean and the slowest stage.
     fn stages(&self) -> (Passes, Passes) {
         let model = self.model;
         let layers = f64::from(model.layers);
@@ -163,7 +160,8 @@ impl Job<'_> {
         (mean, if last.total() > inner.total() { last } else { inner })
     }
 
-    /// Layers of the fullest inner stage and of the last, which has work of `extra` layers beside its own.
+    /// Returns the layers of the fullest inner stage and of the last one, which has additional work
+    /// equal to `extra` layers.
     fn layers_of_slowest(&self, extra: f64) -> [f64; 2] {
         let (layers, p) = (self.model.layers, self.mapping.pipeline);
         let ends = if self.calibration.software.balanced_ends { 2 } else { 0 };
@@ -171,7 +169,8 @@ impl Job<'_> {
         if ends > 0 || layers.is_multiple_of(p) {
             return [f64::from(inner), f64::from(inner - u32::from(ends > 0))];
         }
-        // Uneven stages are cut so that the last, with what it does beside, is no longer than the others.
+        // Uneven stages are divided so that the last one, including its additional work, is not
+        // longer than the others.
         let last = |inner: u32| (f64::from(inner) - extra).max(0.0).floor();
         let inner = (inner..=layers)
             .find(|&inner| f64::from(inner * (p - 1)) + last(inner) >= f64::from(layers))
@@ -179,7 +178,8 @@ impl Job<'_> {
         [f64::from(inner), (f64::from(layers) - f64::from(inner * (p - 1))).max(0.0)]
     }
 
-    /// Seconds of the optimizer: it reads gradient, master weight and moments, and writes them and the weight.
+    /// Returns the seconds of the optimizer, which reads gradient, master weight and moments, and
+    /// writes them and the weight.
     fn optimizer(&self) -> f64 {
         let (dense, experts) =
             weights_per_gpu(self.model, &self.mapping, &self.calibration.software);
@@ -200,13 +200,13 @@ impl Job<'_> {
         bytes / (self.compute.memory_rate * self.calibration.memory_efficiency)
     }
 
-    /// Tokens that one rank of a micro-batch works on (before TP).
+    /// Returns the tokens of a micro-batch on one rank, before TP.
     fn tokens(&self) -> f64 {
         f64::from(self.mapping.micro_batch) * self.batch.tokens as f64
             / f64::from(self.mapping.context)
     }
 
-    /// How experts lie on the ranks of a stage.
+    /// Returns the distribution of a stage's experts over its ranks.
     #[must_use]
     pub fn expert_layout(&self) -> ExpertLayout {
         ExpertLayout::of(&self.mapping, &self.calibration.software)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The task graph of one training step, and the machine it runs on.
+//! Builds the task graph of one training step, and the machine it runs on.
 //!
 //! ```text
 //!   half a layer:  all-gather ▶ compute ▶ reduce-scatter, with CP's exchange round the attention core
@@ -7,10 +7,12 @@
 //!   pass:          the layers of a piece of a stage, transfers from and to its neighbours
 //!   step:          passes in the order of the schedule, then gradients of the replicas, optimizer, weights
 //! ```
-//! A *lane* is one TP group of a stage: there are `replicas × CP` of them. Nothing is hidden behind computing but
-//! what the order of the passes hides, and CP's blocks behind the core: the graph shows the exchange at its full length.
-//! The ranks of a lane use one rail each, and all rails carry the same at the same time; one stands for
-//! all unless [`SimulatedRails::All`] asks for every one.
+//! A *lane* is one TP group of a stage; a stage has `replicas × CP` lanes. The graph contains all
+//! exchange at its full length. Exchange overlaps with computing only where the order of the passes
+//! allows it, and for CP's blocks during the core.
+//!
+//! The ranks of a lane use one rail each, and all rails carry the same traffic at the same time.
+//! Therefore one rail represents all of them, unless [`SimulatedRails::All`] is chosen.
 
 mod exchange;
 
@@ -24,19 +26,18 @@ use super::network::Shape;
 use super::schedule::{Pass, PassKind, Pipeline};
 use super::step::{ForwardBackward, Job, StepPieces};
 
-/// How many of the equal rails are run.
+/// How many of the equal rails to emulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedRails {
-    /// The first stands for all.
+    /// The first rail represents all.
     First,
-    /// Each.
     All,
 }
 
-/// What a task of a step is for.
+/// Purpose of a task in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskPurpose {
-    /// A rank computes.
+    /// Computing on a rank.
     Compute,
     /// Exchange of tensor parallelism.
     Tensor,
@@ -46,42 +47,42 @@ pub enum TaskPurpose {
     Expert,
     /// A transfer between stages.
     Pipeline,
-    /// Exchange of replicas.
+    /// Exchange of data parallelism.
     Data,
-    /// A replica generates.
+    /// Generation of samples on a replica.
     Generation,
-    /// Samples to the trainer, and caches between replicas.
+    /// Transfer of samples to the trainer, or of caches between replicas.
     Samples,
-    /// New weights.
+    /// Transfer of new weights.
     Weights,
-    /// Weights between GPUs whose replicas change their size.
+    /// Transfer of weights between GPUs whose replicas change size.
     Reshard,
 }
 
-/// What a step waits for, and what it does beside training.
+/// Tasks that precede a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
-    /// Tasks that are there before.
     pub(crate) tasks: Vec<(TaskPurpose, Task)>,
-    /// By micro-batch and lane: what its first pass waits for; nothing where there are fewer.
+    /// By micro-batch and lane: dependencies of its first pass. May be shorter than the number of
+    /// micro-batches.
     pub(crate) inputs: Vec<Vec<Vec<TaskId>>>,
-    /// Seconds of forward passes over a micro-batch, before its own.
+    /// Seconds of additional forward passes before each micro-batch.
     pub(crate) pass_seconds: f64,
 }
 
-/// The tasks of one step of `job`, and what each is for. TP group `stage · lanes + lane` is a ring, `lane` being
-/// `replica · CP + context rank`; rank `r` of it is rank `ring · TP + r`.
+/// Returns the tasks of one step of `job` and their purposes. TP group `stage · lanes + lane` is a
+/// ring, where `lane` is `replica · CP + context rank`. Its member `r` is rank `ring · TP + r`.
 ///
 /// # Panics
-/// If EP does not divide `DP × CP`, or the order of passes leaves stages waiting for each other
-/// (interleaved stages and micro-batches that are no multiple of them).
+/// If EP does not divide `DP × CP`, or the schedule makes stages wait for each other (interleaved
+/// stages with a number of micro-batches that is not a multiple of the stages).
 #[must_use]
 pub fn step_tasks(job: &Job<'_>, rails: SimulatedRails) -> (TaskGraph, Vec<TaskPurpose>) {
     let (tasks, dimensions, _) = step_after(job, rails, Before::default());
     (TaskGraph::new(tasks).expect("tasks are made in order"), dimensions)
 }
 
-/// The same after other tasks; by TP group, what ends last.
+/// Like [`step_tasks`], after other tasks. Also returns by TP group the tasks that end last.
 pub(crate) fn step_after(
     job: &Job<'_>,
     rails: SimulatedRails,
@@ -93,7 +94,8 @@ pub(crate) fn step_after(
     maker.step()
 }
 
-/// The machine of that step: TP groups joined by cables of the first kind, rails of the second.
+/// Returns the machine of that step, with `domain` cables inside TP groups and `rail` cables
+/// between them.
 ///
 /// # Panics
 /// If EP does not divide `DP × CP`.
@@ -108,21 +110,21 @@ struct Maker<'j> {
     lanes: u32,
     rails: u32,
     tasks: Vec<Task>,
-    /// By task: what it is for.
+    /// By task: its purpose.
     dimensions: Vec<TaskPurpose>,
     /// As in [`Before`].
     inputs: Vec<Front>,
     pass_seconds: f64,
 }
 
-/// By lane: what must be done before the next task of the lane.
+/// By lane: tasks that must end before the next task of the lane.
 pub(crate) type Front = Vec<Vec<TaskId>>;
 
 pub(crate) fn picoseconds(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
 }
 
-/// Cuts `lanes` into groups of `size` that are `stride` apart.
+/// Divides `lanes` into groups of `size` lanes that are `stride` apart.
 fn groups(lanes: u32, size: u32, stride: u32) -> impl Iterator<Item = Vec<u32>> {
     (0..lanes)
         .filter(move |lane| (lane / stride).is_multiple_of(size))
@@ -148,7 +150,8 @@ impl<'j> Maker<'j> {
 }
 
 impl Maker<'_> {
-    /// The TP group of a lane of a stage. Stages are outermost: their lanes are far from each other.
+    /// Returns the TP group of a lane. Stages are outermost, so the lanes of different stages are
+    /// far apart.
     fn ring(&self, stage: u32, lane: u32) -> u32 {
         stage * self.lanes + lane
     }
@@ -179,7 +182,7 @@ impl Maker<'_> {
         };
         let places = pipeline.stages * pipeline.pieces;
         let nothing: Front = vec![Vec::new(); self.lanes as usize];
-        // By place and micro-batch: what brings a pass its input.
+        // By position and micro-batch: the tasks that deliver the input of a pass.
         let mut forward = vec![vec![nothing.clone(); pipeline.micro_batches]; places];
         let mut backward = forward.clone();
         for (micro, inputs) in std::mem::take(&mut self.inputs).into_iter().enumerate() {
@@ -218,7 +221,8 @@ impl Maker<'_> {
         (self.tasks, self.dimensions, ends)
     }
 
-    /// One pass of one micro-batch over the layers of a piece; the last task of each lane.
+    /// Adds one pass of one micro-batch over the layers of a chunk. Returns the last task of each
+    /// lane.
     fn pass(
         &mut self,
         stage: u32,
@@ -276,7 +280,7 @@ impl Maker<'_> {
     fn layer_backward(&mut self, stage: u32, pass: Pass, layer: u32, front: Front) -> Front {
         let parts = self.pieces.layer(self.job, layer);
         let is_split = self.job.mapping.is_zero_bubble();
-        // What ZB-H1 does later is taken off in the ratio of the halves.
+        // The work that ZB-H1 delays is subtracted from both halves in proportion.
         let later = if is_split { parts.weight_gradient } else { 0.0 };
         let both = parts.attention.backward + parts.feed_forward.backward;
         let now = |half: ForwardBackward| half.backward * (1.0 - later / both);
@@ -292,7 +296,7 @@ impl Maker<'_> {
         })
     }
 
-    /// TP's exchange round half a layer.
+    /// Adds TP's exchange before and after half a layer.
     fn half(
         &mut self,
         stage: u32,
@@ -323,7 +327,7 @@ impl Maker<'_> {
         lanes.collect()
     }
 
-    /// The attention core with CP's exchange.
+    /// Adds the attention core with CP's exchange.
     fn core(
         &mut self,
         stage: u32,
@@ -355,7 +359,8 @@ impl Maker<'_> {
                 self.spanning(what, CollectiveKind::ReduceScatter, stage, &cut, bytes, front)
             }
             ContextExchange::AllToAll => {
-                // Queries, keys and values on the way in, what attention gives on the way out; backward reversed.
+                // Queries, keys and values before the core, its output after it; reversed in the
+                // backward pass.
                 let [into, out] = self.pieces.context_turn_bytes;
                 let (first, second) = if is_backward { (out, into) } else { (into, out) };
                 let front = self.across(what, CollectiveKind::AllToAll, stage, &cut, first, front);
@@ -365,7 +370,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Gradients of a stage, the optimizer, and the weights where replicas share its states.
+    /// Adds the gradient exchange of a stage, the optimizer, and the gathering of weights if
+    /// replicas share the optimizer states.
     fn finish(&mut self, stage: u32, front: Front) -> Front {
         let software = &self.job.calibration.software;
         let (sharding, gradient_bytes) = (software.sharding, software.gradient_bytes);
@@ -393,7 +399,7 @@ impl Maker<'_> {
         let network = self.job.network;
         let domain = match network.shape {
             Shape::Switch => Domain::Switches {
-                // Domains do not span stages here; a rank's domain is that of its lane.
+                // Domains do not span stages here, so a rank's domain is that of its lane.
                 groups: (0..stages)
                     .flat_map(|stage| {
                         let per = (network.domain_gpus / tensor).clamp(1, self.lanes);

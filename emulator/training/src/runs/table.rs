@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The rows of a table of runs, as comma-separated values with a header.
+//! Parses the rows of a table of runs (CSV with a header) into requests.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::model::{Activation, Attention, Experts, FeedForward, Model};
 use crate::request::{Changes, MOST, Request};
 use crate::search::Limits;
 
-/// A part of a source's name, and the software whose constants its rows are computed with.
+/// Part of a source's name, and the software whose constants apply to its rows.
 const SOFTWARE: &[(&str, &str)] = &[
     ("Megatron-LM README", "megatron-lm-2021"),
     ("vTrain", "megatron-deepspeed"),
@@ -28,7 +28,7 @@ const SOFTWARE: &[(&str, &str)] = &[
     ("container 26.02", "megatron-bridge-26.02"),
     ("container 26.04", "megatron-bridge-26.04.01"),
     ("container 26.06", "megatron-bridge-26.06"),
-    // Its recipes of mixtures are those of 26.06.
+    // Container 26.08 uses the mixture recipes of 26.06.
     ("container 26.08", "megatron-bridge-26.06"),
     ("torchtitan", "torchtitan"),
     ("nanotron", "nanotron"),
@@ -36,7 +36,7 @@ const SOFTWARE: &[(&str, &str)] = &[
     ("DeepSeek-V3", "hai-llm"),
 ];
 
-/// Other names of accelerators and models.
+/// Alternative names of accelerators and models.
 const NAMES: &[(&str, &str)] = &[
     ("a100-80gb", "a100"),
     ("h100-sxm", "h100"),
@@ -52,8 +52,9 @@ const NAMES: &[(&str, &str)] = &[
     ("nemotronh 56b", "nemotron-h-56b"),
 ];
 
-/// MaxText's sequences an accelerator, TP and recomputation; the tables do not print them. From its configuration
-/// scripts, half of their sequences on v5p, where those do not fit. Family of accelerators, model, sequences, TP, recomputation.
+/// MaxText's sequences per accelerator, TP and recomputation, which its tables do not print. They
+/// come from its configuration scripts, with half of the sequences on v5p, where the full number
+/// does not fit. Columns: family of accelerators, model, sequences, TP, recomputation.
 const MAXTEXT: &[(&str, &str, u64, u32, Recompute)] = &[
     ("TPUv4", "MaxText-52B", 10, 1, Recompute::Full),
     ("TPUv5e", "MaxText-16B", 6, 1, Recompute::Full),
@@ -70,7 +71,7 @@ const MAXTEXT: &[(&str, &str, u64, u32, Recompute)] = &[
     ("TPUv6e", "llama3.1-405B", 1, 1, Recompute::Full),
 ];
 
-/// A step takes no longer: twelve days.
+/// Maximum step time: about twelve days.
 const MOST_SECONDS: f64 = 1e6;
 
 pub(super) struct Row {
@@ -79,14 +80,13 @@ pub(super) struct Row {
     cells: Vec<String>,
 }
 
-/// The rows of a table.
 pub(super) fn rows(table: &str) -> Vec<Row> {
     let mut lines = (1..).zip(table.lines()).filter(|(_, line)| !line.trim().is_empty());
     let header = std::rc::Rc::new(cells(lines.next().unwrap_or_default().1));
     lines.map(|(line, text)| Row { line, header: header.clone(), cells: cells(text) }).collect()
 }
 
-/// The cells of a line of comma-separated values, quotes taken off.
+/// Splits a CSV line into cells and removes quotes.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut is_quoted = false;
@@ -163,7 +163,7 @@ impl Row {
         })
     }
 
-    /// A column `software`, or what the source ran.
+    /// Returns the column `software`, or else the software of the source.
     fn software(&self) -> Result<String, String> {
         let given = self.text("software");
         if !given.is_empty() {
@@ -180,7 +180,7 @@ impl Row {
         let name = self.text("accelerator");
         let mut card = cards::accelerator(&known(name)).map_err(|error| error.to_string())?;
         if self.text("source").contains("vTrain") {
-            // The repository's configurations give 800 Gb/s to a node of eight.
+            // The repository's configurations give each node of eight GPUs 800 Gb/s.
             card.scale_out_rate = Text(BitsPerSecond(100_000_000_000));
         }
         Ok(card)
@@ -280,7 +280,8 @@ impl Row {
         Ok(Batch { sequences, tokens })
     }
 
-    /// The degrees of the row. What it does not print is searched for, but parallelism that no column mentions.
+    /// Returns the degrees of the row. Most degrees that it omits are 1, since tables print the
+    /// parallelism in use; the micro-batch and some numbers of stages are left to the search.
     fn limits(
         &self,
         gpus: u64,
@@ -296,7 +297,7 @@ impl Row {
             || self.text("notes").starts_with("interleaved");
         let tensor = self.number("tp").or(tensor).unwrap_or(1);
         let micro_batch = if self.text("source").contains("MaxText") {
-            // There is one micro-batch.
+            // MaxText uses a single micro-batch.
             vec![(batch.sequences * u64::from(tensor) / gpus.max(1)) as u32]
         } else {
             open("mbs")
@@ -313,7 +314,8 @@ impl Row {
         }
     }
 
-    /// Seconds of a step: printed, or from tokens a second, operations a second or utilisation.
+    /// Returns the seconds per step, either printed or converted from tokens per second, operations
+    /// per second or utilisation.
     fn seconds(
         &self,
         model: &Model,
@@ -358,7 +360,8 @@ impl Row {
         self.by_dimensions()
     }
 
-    /// Multi-token prediction, where the printed operations a token are nearer to one depth than to none.
+    /// Enables a multi-token prediction depth if the printed operations per token are closer to one
+    /// depth than to none.
     fn predict(&self, model: &mut Model) {
         let (Some(tera), Some(tokens), Some(sequence)) = (
             self.number::<f64>("tflops_per_accel"),
@@ -414,7 +417,8 @@ impl Row {
         })
     }
 
-    /// The models of nanotron's benchmark: dimensions that give the printed numbers of weights.
+    /// Returns a model of nanotron's benchmark, with dimensions that match its printed number of
+    /// weights.
     fn llama_like(&self, billions: &str) -> Result<Model, String> {
         let (layers, hidden, heads, width) = match billions {
             "1.34B" => (16, 2048, 32, 8192),
@@ -427,7 +431,8 @@ impl Row {
         Ok(self.plain([layers, hidden, 131_072, width], attention, Activation::Swiglu))
     }
 
-    /// MaxText's `global_parameter_scale`: the base model's widths and layers, doubled in turn.
+    /// Returns a model of MaxText by its `global_parameter_scale`, which alternately doubles widths
+    /// and layers of the base model.
     fn maxtext_model(&self, billions: &str) -> Result<Model, String> {
         if billions == "52B" {
             let attention = grouped(32, 32, 256);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The words that a user types for a run.
+//! Converts a run back to command-line arguments.
 
 use super::MeasuredRun;
 use crate::calibration::{ContextExchange, ZeroStage};
 use crate::cards;
 
 impl MeasuredRun {
-    /// The arguments of `lightloom mfu`; the files are where its dimensions and the accelerator's figures lie if they
-    /// are not a shipped card's.
+    /// Returns the arguments of `lightloom mfu` for this run. The files replace the names of models
+    /// and cards that are not shipped.
     #[must_use]
     pub fn words(&self, model_file: &str, accelerator_file: &str) -> Vec<String> {
         let request = &self.request;

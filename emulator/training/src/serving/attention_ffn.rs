@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which groups of attention and feed-forward instances are tried: by what they decode at the bound per token.
+//! Chooses the groups of attention and feed-forward instances to simulate, by their throughput at
+//! the objective per token.
 
 use rayon::prelude::*;
 
 use super::{DecodeGroups, Layout, SIZES, ServingJob};
 use crate::step::{AttentionFfn, Instances, Server};
 
-/// Groups of a pool.
+/// Numbers of groups to try.
 const GROUPS: [u32; 4] = [1, 2, 4, 8];
-/// The most feed-forward instances of a group.
+/// Maximum feed-forward instances per group.
 const MOST_FEED_FORWARD: u32 = 8;
-/// The most requests that a group decodes at once.
+/// Maximum decode batch of a group.
 const MOST_OF_A_GROUP: u32 = 16_384;
-/// The most micro-batches.
 const MOST_MICRO_BATCHES: u32 = 4;
 
 impl AttentionFfn<'_> {
-    /// The largest batch whose step takes no longer than `seconds` with so many tokens in the cache of each request, all
-    /// micro-batches equal, and tokens a second and GPU with it. `None` if there is none.
+    /// Returns the largest batch whose step takes at most `seconds`, and its tokens per second and
+    /// GPU. Every request has `context` cached tokens, and all micro-batches are equal. `None` if
+    /// no batch meets the bound.
     #[must_use]
     pub fn most_tokens(&self, seconds: f64, context: f64, most: u32) -> Option<(u32, f64)> {
         let each = self.attention.count.saturating_mul(self.micro_batches.max(1));
@@ -38,7 +39,8 @@ impl AttentionFfn<'_> {
 }
 
 impl ServingJob {
-    /// For every share of GPUs that prefill with replicas of each size, the groups on the others that decode the most.
+    /// Returns for every share of prefill GPUs and every prefill replica size the decode groups
+    /// with the highest throughput.
     pub(super) fn attention_ffn_layouts(&self, sizes: &[u32]) -> Vec<Layout> {
         let shares: Vec<u32> = (1..8).map(|eighths| self.gpus * eighths / 8).collect();
         let best = |prefill: u32| {
@@ -59,7 +61,7 @@ impl ServingJob {
         sizes.iter().flat_map(with).collect()
     }
 
-    /// The most requests that a group decodes at once.
+    /// Returns the maximum decode batch of a group.
     pub(super) fn most_of(&self, group: &DecodeGroups) -> u32 {
         self.batch.saturating_mul(group.attention.count).min(MOST_OF_A_GROUP)
     }
@@ -75,7 +77,7 @@ impl ServingJob {
         all.iter().filter_map(rate).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
     }
 
-    /// All groups that so many GPUs can be cut into.
+    /// Returns all groups that `gpus` GPUs can be divided into.
     fn groups_of(&self, gpus: u32) -> Vec<DecodeGroups> {
         let heads = self.model.attention.heads();
         let mut all = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prefixes that prompts share: which request has which, and what came of them.
+//! Shared prompt prefixes: their assignment to requests, and the resulting statistics.
 
 use lightloom_units::seed::Seed;
 use rand::RngExt;
@@ -8,23 +8,23 @@ use serde::Serialize;
 use crate::batching::{Prefix, PrefixCounts, PrefixSharing};
 use crate::rollout::Lengths;
 
-/// Beginnings of prompts that requests share.
+/// Distribution of the shared beginnings of prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SharedPrefixes {
-    /// How many there are.
+    /// Number of different prefixes.
     pub count: u32,
-    /// Their tokens, before those of a prompt.
+    /// Tokens of a prefix, in addition to those of the prompt.
     pub tokens: Lengths,
-    /// Exponent of their popularity (Zipf); 0 if each is as likely.
+    /// Zipf exponent of their popularity; 0 for equal popularity.
     pub zipf: f64,
-    /// Tokens of a segment.
+    /// Tokens per segment.
     pub segment: u32,
-    /// Share of the caches of a replica that works on prompts, for them.
+    /// Share of a prefill replica's cache that is reserved for prefixes.
     pub room: f64,
 }
 
 impl SharedPrefixes {
-    /// So many requests' prefixes.
+    /// Draws the prefixes of `count` requests.
     pub(super) fn draw(&self, count: usize, seed: Seed) -> Vec<Prefix> {
         let tokens = self.tokens.draw(self.count as usize, seed, 102);
         let mut sum = 0.0;
@@ -43,27 +43,24 @@ impl SharedPrefixes {
     }
 }
 
-/// What came of shared prefixes.
+/// Statistics of prefix sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PrefixResult {
-    /// Who held them.
     pub sharing: PrefixSharing,
-    /// Share of the tokens of prompts that were found.
+    /// Share of the prompt tokens found in a cache.
     pub hit_share: f64,
-    /// Those.
     pub hit_tokens: u64,
-    /// The others.
     pub prefilled_tokens: u64,
-    /// Bytes of prefixes that went from replica to replica.
+    /// Prefix bytes sent between replicas.
     pub moved_bytes: u64,
-    /// Tokens that the busiest replica worked on ÷ the mean.
+    /// Prefilled tokens of the busiest replica relative to the mean.
     pub busiest_prefill: f64,
-    /// Bytes that the busiest replica sent ÷ the mean; `None` if none was sent.
+    /// Bytes sent by the busiest replica relative to the mean; `None` if none were sent.
     pub busiest_sender: Option<f64>,
 }
 
 impl PrefixResult {
-    /// From counts of tokens, each of so many bytes.
+    /// Computes the statistics from token counts and the cache bytes per token.
     pub(super) fn of(sharing: PrefixSharing, counts: &PrefixCounts, bytes: f64) -> Self {
         let busiest = |of: &[u64]| {
             let all: u64 = of.iter().sum();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Closed forms of one request, and what is conserved.
+//! Checks serving against closed forms of single requests and conservation laws.
 
 use super::*;
 use crate::cards;
@@ -25,7 +25,8 @@ fn job() -> ServingJob {
     }
 }
 
-/// Tokens and cache bytes are those of the requests, whatever the layout; the pool holds what its rate and stays say.
+/// Every layout processes the tokens and cache bytes of the requests, and the mean pool size
+/// follows Little's law.
 #[test]
 fn every_layout_conserves_tokens_and_bytes() {
     let job = ServingJob { tries_attention_ffn: true, ..job() };
@@ -39,10 +40,10 @@ fn every_layout_conserves_tokens_and_bytes() {
         assert_eq!((one.requests, one.refused, one.tokens), (requests.len(), 0, tokens));
         let bytes = match one.layout {
             Layout::Colocated { .. } => 0,
-            // 128 KiB a token.
+            // 128 KiB per token.
             Layout::Disaggregated { .. } | Layout::AttentionFfn { .. } => prompts * 131_072,
         };
-        // 32 layers, 4096 values of two bytes there and back, to each feed-forward instance.
+        // 32 layers, 4096 values of two bytes in each direction, to every feed-forward instance.
         let each = match one.layout {
             Layout::AttentionFfn { decodes, .. } => decodes.feed_forward.count * 32 * 4096 * 4,
             _ => 0,
@@ -52,7 +53,7 @@ fn every_layout_conserves_tokens_and_bytes() {
         assert!(one.moved_bytes.abs_diff(bytes) <= bytes / 1_000_000, "{one:?}");
         assert!(one.within > 0.9, "{one:?}");
     }
-    // Little's law against the engine's own integral.
+    // Little's law, compared with the integral that the simulation computes.
     let Some(Layout::Colocated { replica_gpus }) =
         results.iter().map(|one| one.layout).find(|one| matches!(one, Layout::Colocated { .. }))
     else {
@@ -66,7 +67,7 @@ fn every_layout_conserves_tokens_and_bytes() {
     assert!((served.waited / seconds / of.mean_requests - 1.0).abs() < 1e-6);
 }
 
-/// A token alone has no time per further token, and its cache goes nowhere.
+/// A request with a single token has no time per further token, and its cache is not moved.
 #[test]
 fn single_token_responses_are_neither_decoded_nor_moved() {
     let one = Lengths { mean: 1.0, sigma: 0.0, most: 1 };
@@ -76,7 +77,8 @@ fn single_token_responses_are_neither_decoded_nor_moved() {
     }
 }
 
-/// A mixture's prompt costs what it computes and reads, not what a trainer's host launches.
+/// Prefill of a mixture costs its operations and memory reads, without the launch overhead of
+/// training software.
 #[test]
 fn mixture_prefill_cost_follows_active_weights() {
     let model = cards::model("qwen3-30b-a3b").unwrap();
@@ -84,13 +86,13 @@ fn mixture_prefill_cost_follows_active_weights() {
         let card = cards::accelerator(name).unwrap();
         let job = ServingJob { model: model.clone(), network: card.network(), card, ..job() };
         let prompt = job.costs()[0].0.prompt_seconds(726);
-        // Of 726 tokens with 8 of 128 experts each, all weights are read: 61 GB.
+        // 726 tokens with 8 of 128 experts each use all experts, so all 61 GB of weights are read.
         let least = 61e9 / memory_rate;
         assert!(prompt > least && prompt < 4.0 * least, "{name}: {prompt} s, least {least} s");
     }
 }
 
-/// One request, alone: its prompt, its cache on the way, and its decode steps.
+/// A single request takes its prefill, the transfer of its cache and its decode steps.
 #[test]
 fn single_request_matches_its_closed_form_in_both_layouts() {
     let job = job();
@@ -116,7 +118,8 @@ fn single_request_matches_its_closed_form_in_both_layouts() {
     assert!((apart.tpot_p50_seconds.unwrap() - expected).abs() < 1e-9, "{apart:?} {expected}");
 }
 
-/// Rows with shared prefixes: what is found and worked on is asked for, popular prefixes are found, and only a pool moves any.
+/// With shared prefixes, tokens found plus tokens prefilled equal the prompt tokens, popular
+/// prefixes are found, and only the pool moves caches.
 #[test]
 fn finds_shared_prefixes_in_every_layout() {
     let tokens = Lengths { mean: 2_000.0, sigma: 0.0, most: 2_000 };
@@ -124,7 +127,8 @@ fn finds_shared_prefixes_in_every_layout() {
     let job = ServingJob { prefixes: Some(shared), tries_attention_ffn: true, ..job() };
     let (requests, prefixes) = job.requests(job.seconds);
     let asked: u64 = requests.iter().map(|one| u64::from(one.prompt)).sum();
-    // Of 200 prefixes with popularity 1/rank, the first has 1 ÷ (1 + 1/2 + … + 1/200) of the requests.
+    // Of 200 prefixes with popularity 1/rank, the first has the share 1 ÷ (1 + 1/2 + … + 1/200) of
+    // the requests.
     let first = prefixes.iter().filter(|one| one.id == 0).count() as f64;
     assert!((first / requests.len() as f64 / 0.17 - 1.0).abs() < 0.2, "{first}");
     let results = job.report();
@@ -136,7 +140,7 @@ fn finds_shared_prefixes_in_every_layout() {
         assert_eq!(found.moved_bytes > 0, found.busiest_sender.is_some());
         assert!(found.sharing == PrefixSharing::Pool || found.moved_bytes == 0);
     }
-    // Popularity of a few alone leaves the requests as they are.
+    // Adding prefixes does not change the arrivals and answers.
     let plain = ServingJob { prefixes: None, ..job.clone() };
     let (without, _) = plain.requests(plain.seconds);
     for ((one, prefix), other) in requests.iter().zip(&prefixes).zip(&without) {
@@ -145,7 +149,7 @@ fn finds_shared_prefixes_in_every_layout() {
     }
 }
 
-/// They had minus nothing a second.
+/// Regression test: the rate used to be a negative zero.
 #[test]
 fn pool_that_refuses_all_requests_makes_no_tokens() {
     let long = Lengths { mean: 1e9, sigma: 0.0, most: 1_000_000_000 };
@@ -156,7 +160,8 @@ fn pool_that_refuses_all_requests_makes_no_tokens() {
     }
 }
 
-/// The caches of eight attention instances hold it, and none of them does.
+/// The request fits into the caches of eight attention instances together, but not into one of
+/// them.
 #[test]
 fn refuses_requests_too_large_for_one_attention_instance() {
     let job = job();

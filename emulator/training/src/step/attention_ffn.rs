@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decoding with attention and feed-forward parts on GPUs of their own (attention–FFN disaggregation of Step-3, arXiv 2507.19427).
+//! Decoding with attention and feed-forward parts on separate GPUs (attention–FFN disaggregation of
+//! Step-3, arXiv 2507.19427).
 //!
 //! ```text
 //! attention instances, with caches ──each token to every instance──▶ feed-forward instances, with experts
 //!        ▲ adds up                 ◀──────its part of the sum─────── each layer
 //! ```
-//! Micro-batches take turns: while one is in attention, others are on the network and in the feed-forward part. From layer to
-//! layer all of them take their number times the slowest of the stages, or the way round of one where they do not fill it. An
-//! instance cuts its matrices over its GPUs; feed-forward instances share the experts, and cut what every token passes. Their
-//! GPUs gather what came and add up parts of sums while they compute another micro-batch, and both directions of a network
-//! card are used at once, as the introduction of StepMesh has it. Assumptions: requests are shared out evenly over attention instances and
-//! micro-batches; each micro-batch passes the output layer for itself; norms and residual additions are with attention.
+//! Micro-batches form a pipeline: while one is in attention, others are on the network or in the
+//! feed-forward part. Per layer they take the larger of two times: their number times the slowest
+//! stage, or the round trip of one micro-batch.
+//!
+//! An instance shards its matrices over its GPUs. Feed-forward instances share the experts and
+//! shard the layers that every token passes. Their GPUs gather inputs and add up partial sums while
+//! they compute another micro-batch, and both directions of a network card are used simultaneously,
+//! as the introduction of StepMesh describes.
+//!
+//! Assumptions: requests are spread evenly over attention instances and micro-batches, each
+//! micro-batch passes the output layer separately, and norms and residual additions run on the
+//! attention side.
 
 use serde::Serialize;
 
@@ -20,17 +27,16 @@ use crate::model::LayerShares;
 use crate::network::Group;
 use crate::step::{Compute, Replica};
 
-/// Equal groups of GPUs.
+/// A number of equal instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Instances {
-    /// How many.
+    /// Number of instances.
     pub count: u32,
-    /// GPUs of each.
+    /// GPUs per instance.
     pub gpus: u32,
 }
 
 impl Instances {
-    /// GPUs of all.
     #[must_use]
     pub fn all_gpus(self) -> u32 {
         self.count.saturating_mul(self.gpus)
@@ -40,15 +46,15 @@ impl Instances {
 /// Attention instances and the feed-forward instances that they share.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionFfn<'a> {
-    /// What decodes; GPUs of its replica are not used.
+    /// Model, hardware and formats. The number of GPUs of its replica is not used.
     pub server: Server<'a>,
-    /// Attention, with output layer.
+    /// Attention instances, which also run the output layer.
     pub attention: Instances,
-    /// Feed-forward parts.
     pub feed_forward: Instances,
-    /// The most parts that a batch is cut into.
+    /// Maximum number of micro-batches per batch.
     pub micro_batches: u32,
-    /// Whether kernels read memory while they compute; they add up as in training otherwise.
+    /// Whether kernels overlap memory reads with computing. Otherwise the times add up as in
+    /// training.
     pub reads_while_computing: bool,
 }
 
@@ -57,20 +63,20 @@ pub struct AttentionFfn<'a> {
 pub struct LayerStages {
     /// Attention without reading caches.
     pub attention: f64,
-    /// What each token in the caches of its requests adds.
+    /// Additional attention time per cached token.
     pub cached_token: f64,
-    /// To the feed-forward instances.
+    /// Transfer to the feed-forward instances.
     pub there: f64,
-    /// Between the GPUs of a feed-forward instance.
+    /// Exchange between the GPUs of a feed-forward instance.
     pub inside: f64,
-    /// The feed-forward part.
+    /// Feed-forward computing.
     pub feed_forward: f64,
-    /// Back.
+    /// Transfer back to the attention instances.
     pub back: f64,
 }
 
 impl LayerStages {
-    /// The slower of both in each stage.
+    /// Returns the maximum of both in each stage.
     fn max(&self, other: &Self) -> Self {
         Self {
             attention: self.attention.max(other.attention),
@@ -82,7 +88,7 @@ impl LayerStages {
         }
     }
 
-    /// Seconds in which so many micro-batches with `cached` tokens each come one layer further.
+    /// Returns the seconds in which `micro_batches` with `cached` tokens each advance by one layer.
     #[must_use]
     pub fn seconds(&self, micro_batches: u32, cached: f64) -> f64 {
         let attention = self.attention + cached * self.cached_token;
@@ -93,21 +99,20 @@ impl LayerStages {
     }
 }
 
-/// A decode step of a batch.
+/// The stages of a decode step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stages {
-    /// Micro-batches that it is cut into.
     pub micro_batches: u32,
-    /// Share of the tokens in all caches that a micro-batch has in the fullest attention instance.
+    /// Share of all cached tokens that one micro-batch has in the fullest attention instance.
     pub cached_share: f64,
-    /// Layers of each kind, dense and with experts, and their stages.
+    /// Number of layers and their stages, dense and with experts.
     pub layers: [(u32, LayerStages); 2],
-    /// Output layer of all micro-batches, and software.
+    /// Output layer of all micro-batches, and software overhead.
     pub rest: f64,
 }
 
 impl Stages {
-    /// Seconds of the step with so many tokens in all caches.
+    /// Returns the seconds of the step with `cached` tokens in all caches.
     #[must_use]
     pub fn seconds(&self, cached: f64) -> f64 {
         let of = |(count, layer): &(u32, LayerStages)| {
@@ -118,26 +123,27 @@ impl Stages {
 }
 
 impl AttentionFfn<'_> {
-    /// GPUs of all instances.
     #[must_use]
     pub fn gpus(&self) -> u32 {
         self.attention.all_gpus().saturating_add(self.feed_forward.all_gpus())
     }
 
-    /// Bytes of a token's hidden values on their way to a feed-forward instance, and back.
+    /// Returns the bytes of a token's hidden values sent to a feed-forward instance, and back.
     fn token_bytes(&self) -> [f64; 2] {
         let hidden = f64::from(self.server.replica.model.hidden);
         [self.server.formats.weights.operand_bytes() * hidden, 2.0 * hidden]
     }
 
-    /// Bytes that a token's decode step puts on the network: to every feed-forward instance and back, each layer.
+    /// Returns the network bytes of a token's decode step: to every feed-forward instance and back,
+    /// in each layer.
     #[must_use]
     pub fn bytes_per_token(&self) -> f64 {
         let layers = f64::from(self.server.replica.model.layers);
         layers * f64::from(self.feed_forward.count) * self.token_bytes().iter().sum::<f64>()
     }
 
-    /// Bytes of a micro-batch through the card of an attention GPU and of a feed-forward GPU, one layer and direction.
+    /// Returns the bytes of a micro-batch through the card of an attention GPU and of a
+    /// feed-forward GPU, per layer and direction.
     #[must_use]
     pub fn bytes_per_gpu(&self, instance_tokens: f64, all_tokens: f64, bytes: f64) -> [f64; 2] {
         let copies = f64::from(self.feed_forward.count);
@@ -147,7 +153,7 @@ impl AttentionFfn<'_> {
         ]
     }
 
-    /// The stages of a decode step of `batch` requests in all attention instances together.
+    /// Returns the stages of a decode step of `batch` requests over all attention instances.
     #[must_use]
     pub fn stages(&self, batch: u32) -> Stages {
         let compute = *self.server.replica.compute;
@@ -198,8 +204,8 @@ impl AttentionFfn<'_> {
         }
     }
 
-    /// Tokens that the caches of all attention instances hold. `None` where weights do not fit, or there are more feed-forward
-    /// instances than experts.
+    /// Returns the capacity in tokens of all attention instances. `None` if the weights do not fit,
+    /// or there are more feed-forward instances than experts.
     #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
         let (model, bytes) =
@@ -224,7 +230,7 @@ impl AttentionFfn<'_> {
 }
 
 impl Job<'_> {
-    /// Attention of one layer, with all of its norms and residual additions.
+    /// Returns the time of attention in one layer, including all norms and residual additions.
     fn attention_part(&self, is_expert: bool) -> f64 {
         let shares = self.model.shares();
         let mixing = LayerShares { feed_forward: 0.0, ..shares };
@@ -235,7 +241,7 @@ impl Job<'_> {
             + 2.0 * mixing.parts() * self.decode_exchange()
     }
 
-    /// The feed-forward part of one layer on one of so many instances.
+    /// Returns the time of the feed-forward part of one layer, on one of `instances` instances.
     fn feed_forward_part(&self, is_expert: bool, instances: f64) -> f64 {
         let share = self.model.shares().feed_forward;
         let alone = LayerShares { attention: 0.0, state_space: 0.0, feed_forward: share };
@@ -249,8 +255,8 @@ impl Job<'_> {
         share * products + self.memory_seconds(moved / instances)
     }
 
-    /// What came is gathered in the format of the weights, and parts of sums are added up in sixteen bits: each half of an
-    /// all-reduce.
+    /// Returns the time to gather the inputs in the format of the weights and to add up partial
+    /// sums with 16 bits. Each is half of an all-reduce.
     fn inner_exchange(&self) -> f64 {
         let share = self.model.shares().feed_forward;
         share * self.decode_exchange() * (self.precision.operand_bytes() + 2.0) / 4.0

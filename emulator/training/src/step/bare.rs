@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step with nothing hidden: what packets show, and the closed form that they are held against.
+//! A step without hidden exchange, as the packet emulation runs it, and its closed form for
+//! comparison.
 
 use super::{Compute, Job, StepTime, step_time};
 use crate::calibration::{Calibration, Precision};
@@ -8,18 +9,15 @@ use crate::mapping::{Batch, Mapping};
 use crate::model::Model;
 use crate::network::{Network, Shape};
 
-/// A step with nothing hidden, from which both its tasks and its closed form are made.
+/// A step without hidden exchange. Both its tasks and its closed form are derived from it.
 #[derive(Clone, Debug)]
 pub struct BareStep {
-    /// What is trained.
     pub model: Model,
-    /// How it is cut.
     pub mapping: Mapping,
-    /// The work of a step.
     pub batch: Batch,
-    /// What joins the GPUs, as the graph runs it.
+    /// The network as the task graph uses it.
     pub network: Network,
-    /// The constants without what packets do not show.
+    /// The constants without effects that packets do not reproduce.
     pub calibration: Calibration,
     compute: Compute,
     precision: Precision,
@@ -27,7 +25,6 @@ pub struct BareStep {
 }
 
 impl BareStep {
-    /// The step of `job`.
     #[must_use]
     pub fn of(job: &Job<'_>) -> Self {
         let Job { mapping, batch, precision, expert_imbalance, .. } = *job;
@@ -36,7 +33,7 @@ impl BareStep {
         Self { model, mapping, batch, network, calibration, compute, precision, expert_imbalance }
     }
 
-    /// The step as the formulas take it.
+    /// Returns the step as input of the closed forms.
     #[must_use]
     pub fn job(&self) -> Job<'_> {
         let Self { model, mapping, batch, network, calibration, compute, .. } = self;
@@ -45,14 +42,15 @@ impl BareStep {
         Job { model, mapping, batch, compute, network, calibration, precision, expert_imbalance }
     }
 
-    /// Bytes per second that a GPU sends over the network between domains.
+    /// Returns the bytes per second that a GPU sends over the network between domains.
     #[must_use]
     pub fn card_rate(&self) -> f64 {
         self.network.scale_out_rate * self.calibration.network.scale_out
     }
 
-    /// Its closed form. Where a stage has several pieces, the first micro-batch goes forward through all of them, and the last
-    /// one back, before there is other work to hide the transfers behind.
+    /// Returns the closed form. With several chunks per stage, the first micro-batch passes forward
+    /// through all chunks, and the last one backward, while there is no other work to overlap their
+    /// transfers with.
     #[must_use]
     pub fn time(&self) -> StepTime {
         let job = self.job();
@@ -65,7 +63,8 @@ impl BareStep {
     }
 }
 
-/// The constants without what packets do not show: exchange that hides behind computing, stragglers, kernel launches.
+/// Returns the constants without effects that packets do not reproduce: overlap with computing,
+/// stragglers, kernel launches.
 fn bare_calibration(job: &Job<'_>) -> Calibration {
     let mut bare = Calibration {
         tensor_exposed: 1.0,
@@ -80,7 +79,8 @@ fn bare_calibration(job: &Job<'_>) -> Calibration {
     };
     bare.network.library = None;
     bare.software.data_overlap = false;
-    // The graph exchanges gradients at once, cuts experts by TP and sends them what comes back.
+    // The graph exchanges all gradients together, shards experts by TP, and dispatches with 16
+    // bits.
     bare.software.layer_buckets = false;
     bare.software.folded_experts = false;
     bare.software.dispatch_bytes = 2.0;
@@ -88,7 +88,8 @@ fn bare_calibration(job: &Job<'_>) -> Calibration {
     bare
 }
 
-/// The network as the graph runs it: rings and tori carry TP alone, and no domain spans stages.
+/// Returns the network as the graph uses it: rings and tori carry only TP, and no domain spans
+/// several stages.
 fn bare_network(job: &Job<'_>) -> Network {
     let mut network = job.network.clone();
     let Mapping { tensor, context, data, .. } = job.mapping;

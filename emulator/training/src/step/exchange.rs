@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the ranks of a job send each other: bytes, and the seconds that nothing hides.
+//! Exchange between the ranks of a job: bytes, and the seconds that remain exposed.
 
 use super::Job;
 use super::passes::Passes;
@@ -10,21 +10,21 @@ use crate::network::Group;
 use lightloom_collective::CollectiveKind;
 
 impl Job<'_> {
-    /// Bytes of what a micro-batch hands from one layer to the next, before TP.
+    /// Returns the bytes that a micro-batch passes from one layer to the next, before TP.
     pub(super) fn activation_bytes(&self) -> f64 {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
-    /// Exchange of one forward pass over a layer: of TP what is exposed and all of it; of EP what is
-    /// exposed, where `computing` of another micro-batch hides it if anything does.
+    /// Returns the exchange of one forward pass over a layer: TP's exposed and total seconds, and
+    /// EP's exposed seconds. `computing` of another micro-batch may hide the latter.
     pub(super) fn exchange(&self, is_expert: bool, computing: f64) -> ([f64; 2], f64) {
         let (mapping, calibration) = (&self.mapping, self.calibration);
         let features = calibration.software.features;
         let links = &calibration.network;
         let tensor_group = Group { size: mapping.tensor.into(), stride: 1 };
         let bytes = self.activation_bytes();
-        // Four all-gathers or reduce-scatters, or two all-reduces. Experts that are not cut by TP need none round the
-        // feed-forward part.
+        // Four all-gathers or reduce-scatters, or two all-reduces. Experts not sharded by TP need
+        // none around the feed-forward part.
         let shares = self.model.shares();
         let mixing = 2.0 * (shares.attention + shares.state_space);
         let is_whole = is_expert && !self.expert_layout().is_cut;
@@ -46,7 +46,7 @@ impl Job<'_> {
             let group = Group { size: mapping.expert.into(), stride: layout.stride };
             let bytes = self.copied(group) * self.dispatch_bytes() * (1.0 + self.expert_imbalance);
             let once = self.network.collective(CollectiveKind::AllToAll, group, bytes, links);
-            // What goes to experts may be narrower than what comes back.
+            // Dispatched values may have fewer bits than returned ones.
             let ways = 1.0 + calibration.software.dispatch_bytes / 2.0;
             let exposed = if self.network.is_inside(group) {
                 calibration.expert_exposed
@@ -65,8 +65,9 @@ impl Job<'_> {
         (tensor, expert)
     }
 
-    /// Share of the values for experts that travel: a token goes once to a rank, or to a domain, for all of its experts
-    /// there, which lie anywhere with the same chance.
+    /// Returns the share of the dispatched values that are sent. With DeepEP or HybridEP a token is
+    /// sent once to each rank or domain for all of its experts there, which are assumed to be
+    /// uniformly distributed.
     fn copied(&self, group: Group) -> f64 {
         let features = self.calibration.software.features;
         let top_k = self.model.feed_forward.experts.as_ref().map_or(1, |experts| experts.top_k);
@@ -80,21 +81,24 @@ impl Job<'_> {
         reached.min(most) / f64::from(top_k)
     }
 
-    /// Bytes that a rank has for the experts of all ranks.
+    /// Returns the bytes that a rank has for the experts of all ranks.
     pub(super) fn dispatch_bytes(&self) -> f64 {
         let top_k = self.model.feed_forward.experts.as_ref().map_or(0, |experts| experts.top_k);
         self.activation_bytes() / self.tensor() * f64::from(top_k)
     }
 
-    /// Bytes of the keys and values of a rank's tokens.
+    /// Returns the bytes of the keys and values of a rank's tokens.
     pub(super) fn context_block(&self) -> f64 {
         let split = self.tensor().min(self.model.attention.key_value_width());
         let width = self.model.shares().attention * self.model.attention.key_value_width();
         2.0 * self.tokens() * width / split
     }
 
-    /// Exposed context-parallel exchange of one forward and one backward pass over a layer. Backward, a ring passes
-    /// keys and values on with their gradients, and what was gathered is gathered again and its gradients reduced.
+    /// Returns the exposed context-parallel exchange of one forward and one backward pass over a
+    /// layer.
+    ///
+    /// Backward, a ring passes on keys and values together with their gradients. With all-gather,
+    /// keys and values are gathered again and their gradients reduced.
     pub(super) fn context_exchange(&self) -> [f64; 2] {
         let mapping = &self.mapping;
         if mapping.context == 1 {
@@ -127,14 +131,14 @@ impl Job<'_> {
         }
     }
 
-    /// Bytes that a rank has for the all-to-alls of Ulysses: queries, keys and values before the attention core, its
-    /// values after it.
+    /// Returns the bytes that a rank has for Ulysses' all-to-alls: queries, keys and values before
+    /// the attention core, and its output after it.
     pub(super) fn context_turns(&self) -> [f64; 2] {
         let values = 2.0 * self.tokens() * self.model.attention.core_width() / 2.0 / self.tensor();
         [values + self.context_block(), values]
     }
 
-    /// Seconds of one pipeline transfer.
+    /// Returns the seconds of one pipeline transfer.
     pub(super) fn transfer(&self) -> f64 {
         let mapping = &self.mapping;
         if mapping.pipeline == 1 {
@@ -147,13 +151,14 @@ impl Job<'_> {
         self.network.neighbour(group, self.transfer_bytes(), &self.calibration.network)
     }
 
-    /// Bytes that a rank sends to the next stage.
+    /// Returns the bytes that a rank sends to the next stage.
     pub(super) fn transfer_bytes(&self) -> f64 {
         let split = if self.calibration.software.split_transfers { self.tensor() } else { 1.0 };
         self.activation_bytes() / split
     }
 
-    /// Seconds of the DP exchange of a step beside forward and beside backward passes, before anything hides it.
+    /// Returns the seconds of a step's DP exchange during forward and during backward passes,
+    /// before any overlap.
     pub(super) fn data_exchange(&self, micro_batches: f64) -> [f64; 2] {
         let (mapping, software) = (&self.mapping, &self.calibration.software);
         let links = &self.calibration.network;
@@ -163,7 +168,7 @@ impl Job<'_> {
         let layout = self.expert_layout();
         let expert_replicas =
             Group { size: layout.replicas, stride: layout.stride * u64::from(mapping.expert) };
-        // A collective for each layer: what a step of a ring costs is paid that often.
+        // One collective per layer, so the latency of a ring step is paid for every layer.
         let layers = (f64::from(self.model.layers) / f64::from(mapping.pipeline)).ceil();
         let pieces = if software.layer_buckets { layers } else { 1.0 };
         let in_pieces = |kind, group: Group, bytes: f64| {
@@ -189,7 +194,8 @@ impl Job<'_> {
         }
     }
 
-    /// DP exchange that is not hidden: what exceeds the passes it may hide behind, and what contention costs.
+    /// Returns the exposed DP exchange: the part longer than the passes it overlaps with, or the
+    /// cost of contention.
     pub(super) fn exposed_data(
         &self,
         stage: &Passes,

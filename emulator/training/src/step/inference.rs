@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a replica that generates takes: one decode step, one prompt, and how many tokens its memory holds.
+//! Times of a generating replica: a decode step, a prompt, and the number of tokens that its memory
+//! holds.
 //!
 //! ```text
 //! decode step = products that read all weights + tokens in cache × their reading + two all-reduces a layer + the host
 //! prompt      = a forward pass of training over its tokens
 //! ```
-//! Times add up as in training, with the same constants. Assumptions: attention core and output layer in 16 bits; every expert
-//! is cut by TP; of the experts those are read that any token of the batch visits when tokens choose at random; what software does between two steps
-//! is `host_seconds`.
+//! Times add up as in training, with the same constants. Assumptions: attention core and output
+//! layer use 16 bits. TP shards every expert. A batch reads all experts that any of its tokens
+//! visits, with random choices. `host_seconds` is the software overhead between two steps.
 
 use lightloom_collective::CollectiveKind;
 use serde::Serialize;
@@ -25,40 +26,36 @@ use crate::step::Compute;
 /// A tensor-parallel group that generates.
 #[derive(Clone, Copy, Debug)]
 pub struct Replica<'a> {
-    /// What generates.
     pub model: &'a Model,
-    /// Its GPUs.
+    /// Rates and memory of its GPUs.
     pub compute: &'a Compute,
-    /// What joins them.
     pub network: &'a Network,
     /// Constants of accelerator and software.
     pub calibration: &'a Calibration,
-    /// How many GPUs share every matrix.
+    /// Number of GPUs that share every matrix.
     pub gpus: u32,
-    /// What software adds to a decode step.
+    /// Software overhead per decode step.
     pub host_seconds: f64,
 }
 
-/// Number formats of what serves.
+/// Number formats for serving.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Formats {
     /// Weights and products of the linear layers.
     pub weights: Precision,
-    /// Bytes of a value in the caches.
+    /// Bytes per value in the caches.
     pub cache_value_bytes: f64,
 }
 
 impl Formats {
-    /// Sixteen bits throughout.
+    /// 16 bits for weights and caches.
     pub const SIXTEEN_BITS: Self = Self { weights: Precision::Bf16, cache_value_bytes: 2.0 };
 }
 
-/// A replica that keeps weights and caches in formats of their own.
+/// A replica with its number formats.
 #[derive(Clone, Copy, Debug)]
 pub struct Server<'a> {
-    /// The replica.
     pub replica: Replica<'a>,
-    /// The formats.
     pub formats: Formats,
 }
 
@@ -68,11 +65,11 @@ impl<'a> From<&Replica<'a>> for Server<'a> {
     }
 }
 
-/// Share of a GPU's memory that weights and caches may fill: what serving software takes by default.
+/// Share of a GPU's memory that weights and caches may use, as serving software sets it by default.
 pub(super) const USABLE_MEMORY: f64 = 0.9;
 
 impl Replica<'_> {
-    /// Bytes that a token leaves in the caches of the replica in sixteen bits, each key and value once.
+    /// Returns the cache bytes per token with 16 bits, counting each key and value once.
     #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         Server::from(self).cache_bytes()
@@ -105,7 +102,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Seconds of a decode step of `batch` tokens without reading their caches.
+    /// Returns the seconds of a decode step of `batch` tokens, without reading their caches.
     #[must_use]
     pub fn decode_seconds(&self, batch: u32) -> f64 {
         let job = self.job(batch, 1);
@@ -116,7 +113,8 @@ impl<'a> Server<'a> {
         layers + job.output().forward.total() + self.replica.host_seconds
     }
 
-    /// Seconds that a decode step takes longer for each token in its caches: keys and values are read, and worked on.
+    /// Returns the additional seconds of a decode step per cached token, for reading and processing
+    /// keys and values.
     #[must_use]
     pub fn cached_token_seconds(&self) -> f64 {
         let job = self.job(1, 1);
@@ -128,13 +126,14 @@ impl<'a> Server<'a> {
         job.memory_seconds(self.cache_bytes_per_gpu()) + attention * work
     }
 
-    /// Seconds of a forward pass over a prompt of so many tokens.
+    /// Returns the seconds of a forward pass over a prompt of `tokens` tokens.
     #[must_use]
     pub fn prompt_seconds(&self, tokens: u32) -> f64 {
         if tokens == 0 {
             return 0.0;
         }
-        // Servers launch kernels ahead, and have one kernel for the products of all experts, whatever the trainer's software.
+        // Serving software launches kernels ahead and computes all experts in one kernel,
+        // independent of the training software.
         let mut constants = *self.replica.calibration;
         let software = &mut constants.software;
         software.flash_attention = true;
@@ -143,20 +142,20 @@ impl<'a> Server<'a> {
         job.stages().0.forward.total()
     }
 
-    /// Bytes of weights on a GPU.
+    /// Returns the bytes of weights on a GPU.
     #[must_use]
     pub fn weight_bytes_per_gpu(&self) -> f64 {
         let job = self.job(1, 1);
         let mut software = job.calibration.software;
         software.folded_experts = false;
         let (dense, experts) = weights_per_gpu(self.replica.model, &job.mapping, &software);
-        // Embedding and output layer keep sixteen bits.
+        // Embedding and output layer stay at 16 bits.
         let ends = 2.0 * self.replica.model.embedding_parameters() / f64::from(self.replica.gpus);
         let saved = 2.0 - self.formats.weights.operand_bytes();
         2.0 * (dense + experts) - saved * (dense - ends + experts)
     }
 
-    /// Bytes that a token leaves in the caches of the replica, each key and value once.
+    /// Returns the cache bytes per token, counting each key and value once.
     #[must_use]
     pub fn cache_bytes(&self) -> f64 {
         let attention =
@@ -165,7 +164,8 @@ impl<'a> Server<'a> {
         self.formats.cache_value_bytes * attention * values
     }
 
-    /// The same on one GPU. Heads are shared out; what cannot be cut further is on several.
+    /// Returns the cache bytes per token on one GPU. Heads are distributed; heads that cannot be
+    /// split further are replicated.
     pub(super) fn cache_bytes_per_gpu(&self) -> f64 {
         let parts = match self.replica.model.attention {
             Attention::Grouped { key_value_heads, .. } => self.replica.gpus.min(key_value_heads),
@@ -174,7 +174,7 @@ impl<'a> Server<'a> {
         self.cache_bytes() / f64::from(parts.max(1))
     }
 
-    /// Tokens that its caches hold. `None` where the weights do not fit.
+    /// Returns the capacity of the caches in tokens. `None` if the weights do not fit.
     #[must_use]
     pub fn cache_tokens(&self) -> Option<u64> {
         let free = USABLE_MEMORY * self.replica.compute.memory_bytes - self.weight_bytes_per_gpu();
@@ -196,7 +196,7 @@ impl Job<'_> {
             + 2.0 * shares.parts() * self.decode_exchange()
     }
 
-    /// An all-reduce of the batch's hidden values.
+    /// Returns the time of an all-reduce of the batch's hidden values.
     pub(super) fn decode_exchange(&self) -> f64 {
         let group = Group { size: self.mapping.tensor.into(), stride: 1 };
         let links = &self.calibration.network;
@@ -204,7 +204,8 @@ impl Job<'_> {
         self.network.collective(CollectiveKind::AllReduce, group, bytes, links)
     }
 
-    /// The products of the experts that a batch visits, each cut over the group, on one of so many groups that share the experts.
+    /// Returns the time of the products of the experts that a batch visits, on one of `groups`
+    /// groups that share the experts. Each expert is sharded over its group.
     pub(super) fn decode_experts(&self, groups: f64) -> f64 {
         let Some(experts) = &self.model.feed_forward.experts else { return 0.0 };
         let (tokens, count) = (self.tokens(), f64::from(experts.count));

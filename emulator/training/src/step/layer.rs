@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rank computes in a layer and in the output layer, with the exchange of the layer beside it.
+//! Computing of a rank in a layer and in the output layer, combined with the layer's exchange.
 
 use super::Job;
 use super::passes::{PassSeconds, Passes};
@@ -10,14 +10,14 @@ use crate::mapping::Recompute;
 use crate::model::{Activation, LayerShares, StateSpace};
 
 impl Job<'_> {
-    /// Forward and backward pass of one layer, recomputation included.
+    /// Returns forward and backward pass of one layer, including recomputation.
     pub(super) fn layer(&self, is_expert: bool) -> Passes {
         let gemms = self.projection_gemms() + self.feed_forward_gemms(is_expert);
         let (core, core_backward) = self.attention_core();
         let elements = self.memory_seconds(self.element_bytes(is_expert));
         let ([exposed, all_tensor], expert) = self.exchange(is_expert, gemms + core + elements);
         let [context, context_backward] = self.context_exchange();
-        // TP exchange hides behind the matrix products, never more of it than they last.
+        // TP exchange overlaps only with matrix products, so at most their duration is hidden.
         let tensor = exposed.max(all_tensor - gemms);
         let launch = self.launch(is_expert);
         let forward = PassSeconds { compute: gemms + core + elements, tensor, context, expert };
@@ -34,7 +34,7 @@ impl Job<'_> {
         let again = match self.mapping.recompute {
             Recompute::None => PassSeconds::default(),
             Recompute::Selective => PassSeconds {
-                // With a fused core, norms and activation are computed again instead of the scores.
+                // With a fused core, norms and activation are recomputed instead of the scores.
                 compute: if self.calibration.software.flash_attention { elements } else { core },
                 ..PassSeconds::default()
             },
@@ -47,7 +47,7 @@ impl Job<'_> {
         }
     }
 
-    /// Seconds that the host needs to launch a forward pass: none of what is in a graph.
+    /// Returns the seconds that the host needs to launch a forward pass: zero with CUDA graphs.
     fn launch(&self, is_expert: bool) -> f64 {
         let (shares, constants) = (self.model.shares(), self.calibration);
         let features = constants.software.features;
@@ -58,7 +58,8 @@ impl Job<'_> {
             return shares.parts() * constants.launch_seconds;
         }
         let [waiting, free, overlapped] = constants.expert_launch_seconds;
-        // A layer of experts alone takes the launches of its feed-forward part.
+        // In hybrid models, a layer with only experts pays for the launches of its feed-forward
+        // part.
         shares.feed_forward
             * if features.has(Feature::OverlappedDispatch) {
                 overlapped
@@ -69,7 +70,7 @@ impl Job<'_> {
             }
     }
 
-    /// Forward and backward pass of output layer and loss.
+    /// Returns forward and backward pass of output layer and loss.
     pub(super) fn output(&self) -> Passes {
         let per_rank = self.tokens() / self.tensor();
         let (h, vocabulary) = (f64::from(self.model.hidden), f64::from(self.model.vocabulary));
@@ -84,8 +85,9 @@ impl Job<'_> {
         }
     }
 
-    /// What the last stage does beside its layers: output layer and loss, and for each multi-token-prediction depth
-    /// a projection from twice the width, a layer and a further output layer.
+    /// Returns the additional work of the last stage: output layer and loss, and for each
+    /// multi-token prediction depth a projection from twice the width, a layer and another output
+    /// layer.
     pub(super) fn last_stage_extra(&self) -> Passes {
         let output = self.output();
         let depths = f64::from(self.model.prediction_depths);
@@ -98,7 +100,8 @@ impl Job<'_> {
         output.plus(&depth.times(depths))
     }
 
-    /// Seconds of the projections of one pass over attention: one product in, one out.
+    /// Returns the seconds of the projections of one pass over attention: one product before it and
+    /// one after.
     pub(super) fn projection_gemms(&self) -> f64 {
         let h = f64::from(self.model.hidden);
         let pair = |into: f64, values: f64| {
@@ -114,7 +117,7 @@ impl Job<'_> {
         shares.attention * pair(into, values) + shares.state_space * mamba
     }
 
-    /// Seconds of the products of one pass over the feed-forward part.
+    /// Returns the seconds of the products of one pass over the feed-forward part.
     pub(super) fn feed_forward_gemms(&self, is_expert: bool) -> f64 {
         self.model.shares().feed_forward * self.whole_feed_forward(is_expert)
     }
@@ -125,14 +128,15 @@ impl Job<'_> {
             return self.feed_forward_products(tokens, self.model.feed_forward.width.into());
         };
         let grouped = match self.precision {
-            // One kernel for all of it is scheduled like a dense product.
+            // A fused kernel is scheduled like a dense product.
             _ if self.calibration.software.features.has(Feature::FusedExperts) => 1.0,
             Precision::Bf16 => self.calibration.expert_efficiency,
             _ => self.calibration.expert_efficiency_fp8,
         };
         let local = f64::from(experts.count) / f64::from(self.mapping.expert);
         let fullest = if self.mapping.expert > 1 { 1.0 + self.expert_imbalance } else { 1.0 };
-        // A rank that holds whole experts gets the tokens of its share of the sequence, not those of its TP group.
+        // A rank with whole experts gets the tokens of its share of the sequence, not those of its
+        // whole TP group.
         let cut = self.expert_layout().cut(&self.mapping);
         let rows = tokens * f64::from(experts.top_k) / local * fullest * cut / self.tensor();
         let width = f64::from(experts.width) / cut;
@@ -152,12 +156,12 @@ impl Job<'_> {
         routed + self.feed_forward_products(tokens, experts.shared_width.into())
     }
 
-    /// Seconds of the products of a feed-forward part of `width` that `rows` tokens pass.
+    /// Returns the seconds of the products of a feed-forward part of `width` for `rows` tokens.
     pub(super) fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
         self.products(rows, width / self.tensor())
     }
 
-    /// The same of a part whose width on this rank is `width`.
+    /// The same for `width` units on this rank.
     fn products(&self, rows: f64, width: f64) -> f64 {
         let h = f64::from(self.model.hidden);
         let gates = self.model.feed_forward.activation.matrices() - 1.0;
@@ -165,13 +169,13 @@ impl Job<'_> {
             + self.gemm(rows, width, h, self.precision)
     }
 
-    /// Seconds of the product of a `rows×inner` and an `inner×columns` matrix: its operations, what it loses
-    /// at start and end, and its operands and result on their way to and from memory.
+    /// Returns the seconds of the product of a `rows×inner` and an `inner×columns` matrix: its
+    /// operations, the loss to ramp-up and tail, and the memory traffic of operands and result.
     fn gemm(&self, rows: f64, inner: f64, columns: f64, precision: Precision) -> f64 {
         self.gemms(1.0, [rows, inner, columns], precision)
     }
 
-    /// The same of `count` such products in one kernel.
+    /// Like [`Self::gemm`], for `count` products in one kernel.
     pub(super) fn gemms(
         &self,
         count: f64,
@@ -191,13 +195,13 @@ impl Job<'_> {
             + self.memory_seconds(count * bytes)
     }
 
-    /// Seconds of one forward attention core, and of its backward pass.
+    /// Returns the seconds of one attention core, forward and backward.
     pub(super) fn attention_core(&self) -> (f64, f64) {
         let tokens = self.tokens() / self.tensor();
         let rate = self.compute.peak_flops * self.calibration.attention_efficiency;
         let full = flops::attention_core(self.model, self.batch.tokens, Mask::Full) * tokens;
         if self.calibration.software.flash_attention {
-            // Five products backward (scores are computed again) against two forward.
+            // Five products backward, since scores are recomputed, compared with two forward.
             let forward = full / 2.0 / rate;
             return (forward, 2.5 * forward);
         }
@@ -212,18 +216,18 @@ impl Job<'_> {
         )
     }
 
-    /// Bytes that element-wise work of a forward pass moves.
+    /// Returns the bytes that element-wise work of a forward pass moves.
     pub(super) fn element_bytes(&self, is_expert: bool) -> f64 {
         self.element_bytes_of(self.model.shares(), is_expert)
     }
 
-    /// Bytes that norms and residual additions of a layer move, or of so many of its `parts`.
+    /// Returns the bytes that norms and residual additions of `parts` parts of a layer move.
     pub(super) fn residual_bytes(&self, parts: f64) -> f64 {
         let split = if self.calibration.software.sequence_parallel { self.tensor() } else { 1.0 };
         2.0 * self.tokens() * parts * 10.0 * f64::from(self.model.hidden) / split
     }
 
-    /// Bytes that element-wise work of these shares of a layer moves.
+    /// Returns the bytes that element-wise work of these shares of a layer moves.
     pub(super) fn element_bytes_of(&self, shares: LayerShares, is_expert: bool) -> f64 {
         let tokens = self.tokens();
         let h = f64::from(self.model.hidden);
@@ -234,25 +238,26 @@ impl Job<'_> {
         let per_width = match self.model.feed_forward.activation {
             Activation::Gelu | Activation::SquaredRelu => 2.0,
             Activation::Swiglu => 3.0,
-            // Biases, two clamps, sigmoid and products, each for itself.
+            // Biases, two clamps, sigmoid and products are separate kernels.
             Activation::SwigluClamped => 24.0,
         };
         let features = self.calibration.software.features;
         let (width, inputs, routed) = match (&self.model.feed_forward.experts, is_expert) {
             (Some(experts), true) => {
                 let (top_k, shared) = (f64::from(experts.top_k), f64::from(experts.shared_width));
-                // Tokens are permuted on the way in and out; on both sides of a plain all-to-all.
+                // Tokens are permuted before and after the experts; with a plain all-to-all, on
+                // both sides of it.
                 let is_once = features.has_any(&[Feature::DeepEp, Feature::HybridEp]);
                 let times = if is_once || self.mapping.expert == 1 { 4.0 } else { 8.0 };
                 let inputs = top_k + f64::from(u8::from(shared > 0.0));
-                // Fused products write what the next one reads.
+                // Fused products write the input of the next product directly.
                 let is_fused = features.has(Feature::FusedExperts);
                 let moved = if is_fused { 0.0 } else { top_k * f64::from(experts.width) };
                 (moved + shared, inputs * h, times * top_k * h / split)
             }
             _ => (f64::from(self.model.feed_forward.width), h, 0.0),
         };
-        // Inputs of the products are read, and written twice as eight bits: as they are and turned over.
+        // Inputs of the products are read and written twice with 8 bits: plain and transposed.
         let cast = match self.precision {
             Precision::Bf16 => 0.0,
             _ => {
@@ -265,7 +270,7 @@ impl Job<'_> {
             + tokens * shares.state_space * mamba / self.tensor()
     }
 
-    /// Weights that one rank holds of one layer.
+    /// Returns the weights of one layer on one rank.
     fn layer_weights(&self, is_expert: bool) -> f64 {
         let feed_forward = match (&self.model.feed_forward.experts, is_expert) {
             (Some(experts), true) => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Seconds of a forward and a backward pass, by what they are spent on.
+//! Breakdown of the seconds of forward and backward passes.
 
 use crate::schedule::StageTime;
 
-/// Seconds of one pass over one layer, by what they are spent on.
+/// Seconds of one pass over one layer: computing, and the exposed exchange of TP, CP and EP.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PassSeconds {
     pub(super) compute: f64,
@@ -30,15 +30,15 @@ impl PassSeconds {
         }
     }
 
-    /// A pass is at least as long as launching its kernels takes.
+    /// Extends the pass to at least the time to launch its kernels.
     pub(super) fn at_least(mut self, seconds: f64) -> Self {
         self.compute += (seconds - self.total()).max(0.0);
         self
     }
 }
 
-/// Forward and backward pass of a layer or of the output layer; the share of the backward pass that is
-/// weight gradients is what a zero-bubble schedule can move.
+/// Forward and backward pass of a layer or of the output layer. A zero-bubble schedule can move
+/// `weight_gradient`, which is part of the backward pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passes {
     pub(super) forward: PassSeconds,

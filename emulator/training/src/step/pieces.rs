@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The pieces of a step: what a task graph of it is made of.
+//! The computing and exchange of a step, from which its task graph is built.
 
 use super::Job;
 use crate::mapping::Recompute;
 use crate::memory::weights_per_gpu;
 
-/// Seconds of computing in the two directions.
+/// Seconds of computing in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForwardBackward {
-    /// Forward.
     pub forward: f64,
     /// Both gradients.
     pub backward: f64,
-    /// The gradient of the weights, part of `backward`; known for the output layer only.
+    /// Gradient of the weights, part of `backward`. Set only for the output layer.
     pub weight_gradient: f64,
 }
 
-/// What a rank computes in one layer. Without exchange; recomputation of the whole layer not counted.
+/// Computing of a rank in one layer, without exchange and without the recomputation of whole
+/// layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LayerParts {
     /// Attention without its core.
@@ -25,22 +25,21 @@ pub struct LayerParts {
     pub core: ForwardBackward,
     /// The feed-forward part or the experts.
     pub feed_forward: ForwardBackward,
-    /// The weight gradients of the layer, part of the backward passes above.
+    /// Weight gradients of the layer, part of the backward passes above.
     pub weight_gradient: f64,
-    /// Whether it has experts.
     pub is_expert: bool,
 }
 
-/// What a rank does in a step: what a task graph is made of. Seconds and bytes.
+/// Computing and exchange of a rank in a step, in seconds and bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepPieces {
     /// A dense layer and one with experts.
     layers: [LayerParts; 2],
-    /// Whether whole layers are computed again.
+    /// Whether whole layers are recomputed.
     pub is_recomputed: bool,
-    /// What the last stage does beside its layers.
+    /// Additional computing of the last stage.
     pub output: ForwardBackward,
-    /// Bytes of the whole array in one all-gather or reduce-scatter of TP.
+    /// Array size in bytes of one all-gather or reduce-scatter of TP.
     pub exchange_bytes: f64,
     /// Bytes of the keys and values of a rank's tokens.
     pub context_block_bytes: f64,
@@ -50,14 +49,13 @@ pub struct StepPieces {
     pub expert_bytes: f64,
     /// Bytes that a rank sends to the next stage.
     pub transfer_bytes: f64,
-    /// Weights of a rank: those that all replicas share, and experts.
+    /// Weights on a rank: those replicated over DP, and experts.
     pub weights: (f64, f64),
-    /// Seconds of the optimizer.
     pub optimizer_seconds: f64,
 }
 
 impl StepPieces {
-    /// The parts of a layer by its place in the model: dense layers come first.
+    /// Returns the parts of a layer. Dense layers come first in the model.
     #[must_use]
     pub fn layer(&self, job: &Job<'_>, layer: u32) -> LayerParts {
         self.layers[usize::from(layer >= job.model.dense_layers())]
@@ -65,7 +63,7 @@ impl StepPieces {
 }
 
 impl Job<'_> {
-    /// The pieces of a step.
+    /// Returns the computing and exchange of a step.
     #[must_use]
     pub fn pieces(&self) -> StepPieces {
         let output = self.last_stage_extra();
@@ -105,7 +103,7 @@ impl Job<'_> {
             weight_gradient: passes.weight_gradient,
             is_expert,
         };
-        // Launching kernels, and what selective recomputation repeats, stand with attention.
+        // Kernel launches and selective recomputation count as attention.
         let again =
             if self.mapping.recompute == Recompute::Full { passes.forward.compute } else { 0.0 };
         let (forward, backward) = (passes.forward.compute, passes.backward.compute - again);
@@ -114,8 +112,8 @@ impl Job<'_> {
         parts
     }
 
-    /// Layers of the `place`-th of `places` pieces of the model. Where ends are balanced, the first and the last
-    /// piece hold one less; otherwise the first pieces hold what is left over.
+    /// Returns the layers of chunk `place` of `places`. With balanced ends, the first and the last
+    /// chunk hold one layer less; otherwise the first chunks hold the remainder.
     #[must_use]
     pub fn layers_of(&self, place: u32, places: u32) -> std::ops::Range<u32> {
         let layers = self.model.layers;

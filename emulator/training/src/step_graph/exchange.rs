@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tasks that carry bytes from rank to rank: TP, CP, EP and DP exchange, and transfers between stages.
+//! Adds the tasks that send data between ranks: TP, CP, EP and DP exchange, and transfers between
+//! stages.
 
 use lightloom_collective::CollectiveKind;
 use lightloom_units::Bytes;
@@ -31,7 +32,7 @@ impl Maker<'_> {
         lanes.collect()
     }
 
-    /// Ring attention: each block of keys and values travels on while it is worked on.
+    /// Adds ring attention: each block of keys and values is forwarded while it is processed.
     pub(super) fn core_in_blocks(
         &mut self,
         stage: u32,
@@ -66,7 +67,7 @@ impl Maker<'_> {
         worked
     }
 
-    /// One all-to-all of EP, where there are experts elsewhere.
+    /// Adds one all-to-all of EP if the experts span several lanes.
     pub(super) fn experts(
         &mut self,
         what: &str,
@@ -91,7 +92,7 @@ impl Maker<'_> {
         )
     }
 
-    /// A collective in each of `cut`, sets of lanes of a stage, on every rail.
+    /// Adds a collective on every rail in each set of lanes in `cut`.
     pub(super) fn across(
         &mut self,
         (dimension, what): (TaskPurpose, &str),
@@ -121,7 +122,7 @@ impl Maker<'_> {
         after
     }
 
-    /// Hands the result of a pass to the next stage in its direction; the transfers that bring it.
+    /// Adds the transfers of a pass's result to the next stage in its direction.
     pub(super) fn hand_on(&mut self, stage: u32, to: u32, end: &Front) -> Front {
         if stage == to {
             return end.clone();
@@ -141,8 +142,8 @@ impl Maker<'_> {
         lanes.collect()
     }
 
-    /// The exchange of replicas: the same bytes for weights that all lanes share and for experts, each in
-    /// its own groups; inside domains first where groups span some.
+    /// Adds the exchange between replicas, with the same bytes per weight for replicated weights
+    /// and for experts, each in their own groups.
     pub(super) fn replicas(
         &mut self,
         kind: CollectiveKind,
@@ -159,8 +160,8 @@ impl Maker<'_> {
         self.spanning(what, kind, stage, &alike, experts * bytes_each, front)
     }
 
-    /// A collective in each of `cut`. Where they span domains, a ring for each rank of a domain, which leaves it through
-    /// that rank's card.
+    /// Adds a collective in each set in `cut`. If the sets span domains, there is one ring per rank
+    /// of a domain, which crosses to the next domain through that rank's card.
     pub(super) fn spanning(
         &mut self,
         what: (TaskPurpose, &str),
@@ -193,7 +194,7 @@ impl Maker<'_> {
         after
     }
 
-    /// ZeRO-3 fetches the weights of a pass before it.
+    /// Gathers the weights before a pass (ZeRO-3).
     pub(super) fn gather_weights(&mut self, stage: u32, front: &mut Front) {
         let software = &self.job.calibration.software;
         if software.sharding == ZeroStage::Everything && self.lanes > 1 {
@@ -202,7 +203,7 @@ impl Maker<'_> {
         }
     }
 
-    /// ZeRO-3 gives the gradients of a pass away after it.
+    /// Scatters the gradients after a pass (ZeRO-3).
     pub(super) fn scatter_gradients(&mut self, stage: u32, front: Front) -> Front {
         let software = &self.job.calibration.software;
         if software.sharding == ZeroStage::Everything && self.lanes > 1 {

@@ -21,7 +21,7 @@ const MIXTURES: [(&str, u64, u64, u32, u32, u32); 8] = [
     ("gpt-oss-120B", 32, 640, 1, 16, 2),
 ];
 
-/// Runs of `table` whose step times are those of its constants with `changes`.
+/// Reads `table` and replaces the step times by those computed with `changes` to the constants.
 fn computed(table: &str, changes: &[(&str, f64)]) -> Runs {
     let (mut runs, mistakes) = Runs::read(&[table]);
     assert!(mistakes.is_empty(), "{mistakes:?}");
@@ -72,8 +72,9 @@ fn refit_recovers_the_two_constants_behind_the_step_times() {
     assert_eq!(refit.changed.len(), 2, "{refit:?}");
 }
 
-/// Runs of one chip and software in which nearly every constant has a share: precision, model, GPUs, sequences, TP, PP, CP,
-/// EP, micro-batch. Models fit and test in turn, so that each comes twice, under neighbouring names.
+/// Runs of one chip and software that depend on nearly every constant: precision, model, GPUs,
+/// sequences, and TP, PP, CP, EP and micro-batch. Fitting and testing models alternate in
+/// alphabetical order, so similar models have neighbouring names.
 const MIXED: [(&str, &str, u64, u64, [u32; 5]); 24] = [
     ("bf16", "llama-3.1-8b", 8, 128, [1, 1, 1, 1, 1]),
     ("fp8", "llama-3.1-8b", 64, 512, [2, 2, 1, 1, 2]),
@@ -113,7 +114,7 @@ fn mixed() -> String {
     MIXED.iter().enumerate().map(row).fold(HEAD.to_owned(), |table, row| table + &row)
 }
 
-/// The steps of the fitting part at `changes`, as logarithms.
+/// Returns the logarithms of the fitting runs' steps with `changes`.
 fn steps(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> Vec<f64> {
     let (mut chip, mut framework) = shipped(&fitting[0].software, "gb300");
     for (name, value) in changes {
@@ -124,7 +125,7 @@ fn steps(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> Vec<f64> {
     fitting.iter().map(|run| step(run).step_seconds.ln()).collect()
 }
 
-/// What of `vector` the span of `others` does not reach.
+/// Returns the length of the component of `vector` orthogonal to `others`.
 fn beyond(vector: &[f64], others: &[&[f64]]) -> f64 {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let mut basis: Vec<Vec<f64>> = Vec::new();
@@ -145,7 +146,7 @@ fn beyond(vector: &[f64], others: &[&[f64]]) -> f64 {
     (dot(&left, &left) / left.len() as f64).sqrt()
 }
 
-/// Half way, as a logarithm, from its shipped value to the farther limit.
+/// Returns the value half-way on a logarithmic scale from the shipped value to the farther limit.
 fn target(constant: &fit::Constant) -> f64 {
     let (mut chip, mut framework) = shipped("megatron-bridge-26.02.01", "gb300");
     let start = constant.of(&mut chip, &mut framework).ln();
@@ -154,8 +155,8 @@ fn target(constant: &fit::Constant) -> f64 {
     f64::midpoint(start, far).exp()
 }
 
-/// Whether the fitting part determines `changes`: the effect of each exceeds a per cent beyond what the others and any one more
-/// constant can imitate.
+/// Returns whether the fitting runs determine `changes`: each has an effect of over one percent
+/// that the other changes and any one further constant cannot imitate.
 fn is_identifiable(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> bool {
     let at = steps(fitting, changes);
     let (mut chip, mut framework) = shipped("megatron-bridge-26.02.01", "gb300");
@@ -186,7 +187,8 @@ fn is_identifiable(fitting: &[&MeasuredRun], changes: &[(&str, f64)]) -> bool {
     })
 }
 
-/// Refits on what `changes` computed; whether they were determined, and then recovered.
+/// Refits to steps computed with `changes`. If the runs determine them, asserts that they are
+/// recovered and returns true.
 fn recovers(changes: &[(&str, f64)]) -> bool {
     let runs = computed(&mixed(), changes);
     let testing = runs.second_models();
@@ -223,7 +225,8 @@ fn refit_recovers_every_determined_constant() {
     assert!(determined.len() >= 9, "{determined:?}");
 }
 
-/// Constants whose pairs the suite tries, one in four; the night tries all pairs of all constants.
+/// The test suite tries one in four pairs of these constants; the nightly run tries all pairs of
+/// all constants.
 const PAIRS_OF: [&str; 8] = [
     "gemm",
     "low",
@@ -255,7 +258,8 @@ fn refit_recovers_every_determined_pair_of_constants() {
 fn refit_names_constants_the_runs_cannot_distinguish() {
     let refit = refit(&computed(&mixtures(), &[("chip attention", 0.3)]));
     println!("{refit:?}");
-    // Both are one factor of one share: the software's is moved, by the chip's ratio.
+    // The two constants are factors of one share, so the software's constant changes by the ratio
+    // of the chip's.
     let [before, after] = refit.changed["attention"];
     let (chip, _) = shipped("megatron-bridge-26.02.01", "gb300");
     assert!((after / before / (0.3 / chip.attention) - 1.0).abs() < 0.01, "{refit:?}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Features: what a version's recipe switches on, and what each changes of a step.
+//! Features: which ones recipes enable, and their effect on a step.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use lightloom_training::request::{Changes, Prepared, Request};
 use lightloom_training::search::Limits;
 use lightloom_training::step::StepTime;
 
-/// Qwen3-30B on eight GB200, as Megatron-Bridge's performance summaries have it.
+/// Qwen3-30B on eight GB200, as in Megatron-Bridge's performance summaries.
 fn request(software: &str, features: Option<&str>) -> Prepared {
     let limits = Limits {
         tensor: vec![1],
@@ -47,8 +47,8 @@ fn step(prepared: &Prepared) -> StepTime {
     prepared.search(8, &network).run().found.first().expect("it fits").step
 }
 
-/// Both containers got 8.66 s. Published: 26,373 and 40,706 tokens a second and GPU (Megatron-Bridge, docs/performance-summary.md
-/// of v0.4.0 and of v0.5.0).
+/// Regression test: both containers used to get 8.66 s. Published are 26,373 and 40,706 tokens per
+/// second and GPU (Megatron-Bridge, docs/performance-summary.md of v0.4.0 and of v0.5.0).
 #[test]
 fn newer_container_is_faster_by_its_recipe_features() {
     let [before, after] = ["megatron-bridge-26.02.01", "megatron-bridge-26.06"].map(|software| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Profiles of PyTorch: what overlapped stays beside each other on a slower network, held against closed forms.
+//! Replays PyTorch profiles on slower networks and compares them with closed forms. Overlapping
+//! operations must stay independent.
 
 use lightloom_training::described::{self, StepGraphFile};
 use lightloom_training::graph::TaskWork;
@@ -8,7 +9,7 @@ use lightloom_training::longest_path::play;
 use lightloom_units::Picoseconds;
 use serde_json::{Value, json};
 
-/// Microseconds of a step of `profile` whose collectives take `slower` times as long.
+/// Returns the microseconds of a step of `profile` whose collectives take `slower` times as long.
 fn step(profile: &ProfiledStep, slower: u64) -> f64 {
     let recorded = &profile.recorded;
     let took: Vec<Picoseconds> = recorded
@@ -54,7 +55,8 @@ fn all_reduce(seq: u64) -> Value {
            "Process Group Ranks": "[0, 1]", "Seq": seq, "stream": 20, "correlation": 200})
 }
 
-/// Ten kernels of 1 ms back to back; an all-reduce that begins with the second and takes 1.5 ms on another stream.
+/// Ten consecutive kernels of 1 ms, and an all-reduce of 1.5 ms on another stream that starts with
+/// the second kernel.
 fn overlapped() -> Vec<Value> {
     let mut events: Vec<Value> = (0..10)
         .map(|place| {
@@ -82,19 +84,20 @@ fn overlapped() -> Vec<Value> {
 fn slower_network_delays_only_dependent_kernels() {
     let profile = read(&[profile(0, overlapped()), profile(1, overlapped())]).unwrap();
     for slower in [1, 2, 5, 6, 7, 20] {
-        // It begins when the first kernel ends; no other kernel was seen to wait.
+        // The all-reduce starts when the first kernel ends, and no other kernel waits for it.
         let expected = f64::max(10_000.0, 1000.0 + 1500.0 * slower as f64);
         assert_eq!(step(&profile, slower), expected, "{slower} times slower");
     }
 }
 
-/// The same, with the calls of the host: the all-reduce waits for the first kernel, the last kernel for the all-reduce.
+/// The same with host calls: the all-reduce waits for the first kernel, and the last kernel for the
+/// all-reduce.
 fn overlapped_with_waits() -> Vec<Value> {
     let mut events = overlapped();
     let call = |name: &str, at: f64, correlation: u32| {
         event("cuda_runtime", name, (9, 9), (at, 1.0), json!({"correlation": correlation}))
     };
-    // The host is ahead of the device all the time.
+    // The host is always ahead of the device.
     events.push(call("cudaLaunchKernel", -100.0, 100));
     events.push(call("cudaEventRecord", -98.0, 300));
     events.push(call("cudaStreamWaitEvent", -96.0, 301));
@@ -129,7 +132,8 @@ fn launches_after_a_host_wait_depend_on_it() {
     let call = |name: &str, (at, dur): (f64, f64), correlation: u32| {
         event("cuda_runtime", name, (9, 9), (at, dur), json!({"correlation": correlation}))
     };
-    // It waits for the communication stream, works 7 ms more, and launches on a third stream at 9.5 ms.
+    // The host waits for the communication stream, works for another 7 ms, and launches on a third
+    // stream at 9.5 ms.
     events.push(call("cudaStreamSynchronize", (-70.0, 2570.0), 400));
     let args = json!({"cuda_sync_kind": "Stream Sync", "stream": 20, "correlation": 400});
     events.push(event("cuda_sync", "Stream Sync", (0, 20), (0.0, 2500.0), args));
@@ -149,8 +153,8 @@ fn launches_after_a_host_wait_depend_on_it() {
     }
 }
 
-/// A step of two ranks over gloo, as the CPU profiler of PyTorch writes it: forward on one thread, backward on another, an
-/// all-reduce beside it, the optimizer after both.
+/// A step of two ranks over gloo in the format of PyTorch's CPU profiler: forward on one thread,
+/// backward on another, an all-reduce in parallel, and the optimizer after both.
 fn gloo(rank: u32) -> Value {
     let mut events = vec![
         event("user_annotation", "ProfilerStep#2", (5, 1), (0.0, 460.0), json!({})),
@@ -285,7 +289,7 @@ fn rejected_profile_error_lists_its_contents() {
     );
 }
 
-/// Two collectives that two threads of gloo begin in another order on the other rank.
+/// Two threads of gloo start their collectives in different orders on the two ranks.
 #[test]
 fn matches_gloo_collectives_to_calls_in_any_start_order() {
     let with = |rank: u32, starts: [f64; 2]| {
@@ -306,7 +310,8 @@ fn matches_gloo_collectives_to_calls_in_any_start_order() {
     assert_eq!((profile.collectives, profile.unknown), (2, 0));
 }
 
-/// The last collective of a profile of gloo has neither shapes nor an end: the profiler stopped first.
+/// The last collective of a gloo profile has neither shapes nor an end, because the profiler
+/// stopped earlier.
 #[test]
 fn truncated_collective_takes_the_size_of_its_call() {
     let cut = |rank: u32| {

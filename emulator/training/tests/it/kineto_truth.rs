@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Profiles of programs whose graph is known: a small model of two hosts and their devices runs a program and writes the
-//! profile that PyTorch would; replayed at other rates, the profile gives what the model gives there.
+//! Replays profiles of programs with a known graph.
+//!
+//! A small model of two hosts and their devices runs a program and writes the profile that PyTorch
+//! would write. Replayed at other network rates, the profile must give the same times as the model.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +14,14 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng};
 use serde_json::{Value, json};
 
-/// What a host does. Times are microseconds; stream 2 is that of collectives.
+/// Host calls. Times are microseconds; stream 2 is for collectives.
 #[derive(Clone, Copy)]
 enum Call {
     Work(f64),
     Launch(usize, f64),
     Reduce(f64),
     Record(usize),
-    /// A stream waits for the latest record of another.
+    /// The first stream waits for the latest record of the second.
     Wait(usize, usize),
     SyncStream(usize),
     SyncRecord(usize),
@@ -28,7 +30,7 @@ enum Call {
 
 const STREAMS: usize = 3;
 const COLLECTIVES: usize = 2;
-/// What a call takes, and the least from a launch to the beginning.
+/// Duration of a call, and the minimum time from a launch to the start, in microseconds.
 const CALL: f64 = 2.0;
 const LATENCY: f64 = 4.0;
 
@@ -59,17 +61,18 @@ fn program(seed: u64) -> Vec<Call> {
 #[derive(Default)]
 struct Rank {
     events: Vec<Value>,
-    /// When its collectives began.
+    /// Start times of its collectives.
     began: Vec<f64>,
     end: f64,
 }
 
-/// One rank; collective i ends at `ends[i]`, once that is known. `rank` is slower at its own work than rank 0.
+/// Runs one rank. Collective i ends at `ends[i]` if that is known. Rank 1 is slower than rank 0 in
+/// its host work.
 fn run(calls: &[Call], rank: u32, ends: &[f64]) -> Rank {
     let mut out = Rank::default();
     let (mut now, mut id) = (0.0, 0u32);
     let (mut free, mut held) = ([0.0f64; STREAMS], [0.0f64; STREAMS]);
-    // By stream: the end of what was recorded last, and the record's number.
+    // By stream: the end of the last recorded work, and the number of the record.
     let mut records: BTreeMap<usize, (f64, u32)> = BTreeMap::new();
     for call in calls {
         id += 1;
@@ -149,7 +152,7 @@ fn run(calls: &[Call], rank: u32, ends: &[f64]) -> Rank {
     out
 }
 
-/// Both ranks, with collectives that take `slower` times as long.
+/// Runs both ranks, with collectives that take `slower` times as long.
 fn truth(calls: &[Call], slower: f64) -> [Rank; 2] {
     let collectives = calls.iter().filter_map(|call| match call {
         Call::Reduce(micros) => Some(micros * slower),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `lightloom-training` promises, in one program: a file a subject, a folder what several of them use.
+//! Integration tests of `lightloom-training` in one binary, with one module per subject.
 
 #![allow(
     clippy::disallowed_methods,

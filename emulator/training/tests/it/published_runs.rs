@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The judge: what the command line computes for every published run of `../shared/data`.
+//! Compares every published run in `../shared/data` with the time that the command line computes.
 //!
-//! `cargo test -p lightloom-training --test it published_runs:: -- --nocapture` prints the errors by class.
+//! `cargo test -p lightloom-training --test it published_runs:: -- --nocapture` prints the errors
+//! by class.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use lightloom_training::calibrated::BANDS;
 use lightloom_training::runs::Runs;
 use lightloom_training::runs::judge::{CLASSES, Errors, Judged};
 
-/// The runs, or nothing where they are not there.
+/// Returns the runs, or `None` if the data is not available.
 fn published() -> Option<Runs> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let read = |name| std::fs::read_to_string(data.join(name)).ok();
@@ -40,7 +41,7 @@ fn errors_on_test_runs_stay_within_their_class_limits() {
     for one in judged.iter().filter(|one| one.outcome.is_err()) {
         println!("{:?}", one.outcome);
     }
-    // What was reached.
+    // Limits slightly above the errors reached.
     for (class, most) in [
         ("all", 0.08),
         ("dense", 0.065),

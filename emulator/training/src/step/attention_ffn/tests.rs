@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Closed forms, a pipeline played out, and what is conserved.
+//! Checks the stages against closed forms, a pipeline simulation and conservation laws.
 
 use proptest::prelude::*;
 
@@ -54,7 +54,8 @@ impl World {
     }
 }
 
-/// Micro-batches one after the other through five stations, layer after layer: seconds of a layer once it repeats.
+/// Simulates micro-batches that pass five stations per layer, and returns the steady-state seconds
+/// per layer.
 fn played(stations: [f64; 5], micro_batches: usize) -> f64 {
     let mut free = [0.0_f64; 5];
     let mut ready = vec![0.0_f64; micro_batches];
@@ -91,7 +92,8 @@ proptest! {
         prop_assert!((stages.seconds(5, cached) - 5.0 * slowest).abs() < 1e-12);
     }
 
-    /// What attention GPUs send is what feed-forward GPUs receive, whatever the counts.
+    /// Attention GPUs send as many bytes as feed-forward GPUs receive, for any numbers of
+    /// instances.
     #[test]
     fn attention_and_feed_forward_bytes_balance(
         counts in proptest::array::uniform2(1_u32..20),
@@ -114,7 +116,8 @@ proptest! {
     }
 }
 
-/// Without a network between them, one instance of each and one micro-batch, it is a replica that does both.
+/// With a free network, one instance of each kind and one micro-batch, the time equals that of a
+/// combined replica.
 #[test]
 fn zero_network_cost_matches_a_combined_replica() {
     for model in ["step-3", "deepseek-v3", "llama-3.1-70b", "nemotron-h-56b"] {
@@ -131,7 +134,7 @@ fn zero_network_cost_matches_a_combined_replica() {
                 micro_batches: 1,
                 reads_while_computing: false,
             };
-            // What is gathered in eight bits is in sixteen there.
+            // The combined replica gathers with 16 bits instead of 8.
             let gathered = match weights {
                 Precision::Bf16 => 0.0,
                 _ => 0.25 * f64::from(world.model.layers) * world.model.shares().feed_forward,
@@ -147,8 +150,8 @@ fn zero_network_cost_matches_a_combined_replica() {
     }
 }
 
-/// 128 tokens of each attention GPU, two nodes of each kind: 2 × 128 × 7168 values there in eight bits and back in sixteen, the
-/// sizes that StepMesh's introduction gives.
+/// With 128 tokens per attention GPU and two nodes of each kind, 2 × 128 × 7168 values go out with
+/// 8 bits and back with 16. These are the sizes in StepMesh's introduction.
 #[test]
 fn message_sizes_match_the_published_library() {
     let world = world("step-3");
@@ -159,7 +162,7 @@ fn message_sizes_match_the_published_library() {
     assert_eq!(of(back), [3_670_016.0; 2]);
 }
 
-/// What a batch is cut into holds all of it.
+/// The micro-batches together cover the whole batch.
 #[test]
 fn micro_batches_cover_the_whole_batch() {
     let world = world("step-3");
@@ -174,7 +177,7 @@ fn micro_batches_cover_the_whole_batch() {
     }
 }
 
-/// Reading while computing is quicker, and no quicker than twice.
+/// Overlapping reads with computing is faster, by a factor of at most two.
 #[test]
 fn overlap_at_most_halves_the_kernel_time() {
     let world = world("step-3");
