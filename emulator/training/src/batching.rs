@@ -24,12 +24,10 @@ pub use staged::StagedCosts;
 
 use prefixes::PrefixCaches;
 
-/// A request to a pool of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Request {
     /// Arrival in seconds after the start.
     pub arrives: f64,
-    /// Prompt tokens.
     pub prompt: u32,
     /// Tokens of the answer, at least 1.
     pub output: u32,
@@ -63,7 +61,6 @@ pub struct Served {
     /// End by request; NaN if it did not end.
     pub ended: Vec<f64>,
     pub seconds: f64,
-    /// Generated tokens.
     pub tokens: u64,
     /// Busy seconds, summed over the replicas.
     pub busy: f64,
@@ -151,7 +148,6 @@ struct Seat {
     turn: u32,
 }
 
-/// A time in seconds with a total order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct At(f64);
 
@@ -433,7 +429,6 @@ impl<'a, C: StepCosts> Pool<'a, C> {
 }
 
 impl Seat {
-    /// Makes `steps` decode steps and returns their duration.
     fn advance(&mut self, costs: &impl StepCosts, steps: u64) -> f64 {
         let batch = self.ends.len();
         let took = costs.steps_seconds(steps, batch, self.cached);

@@ -35,7 +35,6 @@ pub struct Chip {
     /// Name of its accelerator file.
     #[serde(deserialize_with = "word")]
     pub name: &'static str,
-    /// Date of the fit.
     #[serde(deserialize_with = "word")]
     pub fitted: &'static str,
     /// Shares of peak of large matrix products with 16 bits, 8 bits, 8 bits with block scales, and
@@ -61,7 +60,6 @@ pub struct Framework {
     /// The runs that its constants were fitted to.
     #[serde(deserialize_with = "word")]
     pub origin: &'static str,
-    /// Date of the fit.
     #[serde(deserialize_with = "word")]
     pub fitted: &'static str,
     pub software: Software,
@@ -106,7 +104,6 @@ pub struct Band {
     #[serde(deserialize_with = "word")]
     pub software: &'static str,
     pub is_mixture: bool,
-    /// Number of test runs.
     pub runs: u32,
     /// Mean absolute relative error.
     pub mean_error: f64,

@@ -37,7 +37,6 @@ impl Precision {
         }
     }
 
-    /// Returns the bytes per operand of a linear layer.
     #[must_use]
     pub fn operand_bytes(self) -> f64 {
         match self {
@@ -169,7 +168,6 @@ pub struct Calibration {
     pub jitter_per_doubling: f64,
     /// Constant seconds per step.
     pub step_seconds: f64,
-    /// Efficiency of the links.
     pub network: Efficiency,
 }
 

@@ -35,12 +35,10 @@ pub enum ChakraError {
     /// A node lacks an attribute that its kind requires, or is inconsistent.
     #[error("rank {rank}, node {id} `{name}`: {reason}")]
     Node { rank: u32, id: u64, name: String, reason: String },
-    /// The tasks do not form a valid graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
-/// Returns the code of a collective in `CollectiveCommType`.
 fn code(kind: CollectiveKind) -> Option<i64> {
     match kind {
         CollectiveKind::AllReduce => Some(0),

@@ -31,7 +31,6 @@ pub enum ClaimVerdict {
 }
 
 impl ClaimVerdict {
-    /// Returns the label used in tables.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -44,7 +43,6 @@ impl ClaimVerdict {
     }
 }
 
-/// A published claim and our result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
     pub claim: String,
@@ -80,7 +78,6 @@ impl Hiding {
     }
 }
 
-/// The result for one number of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     pub gpus: u64,
@@ -174,7 +171,6 @@ fn experts(gpus: u64, hiding: Hiding) -> Option<(f64, f64)> {
     Some((mfu(&[1])?.1, mfu(&[2, 4, 8])?.1))
 }
 
-/// Recomputes all claims.
 #[must_use]
 pub fn claims() -> Vec<Claim> {
     let mut claims = Vec::new();

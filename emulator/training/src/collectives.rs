@@ -17,7 +17,6 @@ use super::cards;
 const PLATEAU: f64 = 17_179_869_184.0;
 const MEBIBYTE: f64 = 1_048_576.0;
 
-/// A measured collective and its computed time.
 #[derive(Clone, Debug, Serialize)]
 pub struct JudgedCollective {
     pub id: String,
@@ -31,7 +30,6 @@ pub struct JudgedCollective {
     pub bytes: f64,
     /// `fit`, or `test` if it was excluded from the fit.
     pub used_to: &'static str,
-    /// Class in the tables.
     pub class: String,
     pub measured_seconds: f64,
     #[serde(flatten)]
@@ -40,7 +38,6 @@ pub struct JudgedCollective {
     pub error_percent: f64,
 }
 
-/// The columns of a table that are used.
 #[derive(Deserialize)]
 struct Row {
     id: String,
@@ -180,7 +177,6 @@ pub fn error(judged: &[JudgedCollective], class: &str, used_to: &str) -> (f64, u
     (these.iter().sum::<f64>() / these.len().max(1) as f64, these.len())
 }
 
-/// Returns the classes in the order of the tables.
 pub fn classes() -> impl Iterator<Item = String> {
     PLACES.iter().flat_map(|place| SIZES.iter().map(move |size| format!("{place}, {size}")))
 }

@@ -8,7 +8,6 @@ use super::{chakra, goal, kineto, simai};
 
 #[derive(Clone, Copy, Debug)]
 pub struct StepGraphFile<'a> {
-    /// Name shown in messages.
     pub name: &'a str,
     pub bytes: &'a [u8],
 }
@@ -23,7 +22,6 @@ pub struct Described {
     pub tensor: u32,
 }
 
-/// A recorded step.
 #[derive(Clone, Debug)]
 pub struct Taken {
     pub recorded: Recorded,
@@ -174,7 +172,6 @@ pub fn read_recorded(
 }
 
 impl Taken {
-    /// Wraps the profiles of a job.
     #[must_use]
     pub fn of(profile: kineto::ProfiledStep, tensor: Option<u32>) -> Self {
         let tensor = tensor.unwrap_or(TENSOR).min(profile.recorded.ranks.max(1));

@@ -18,13 +18,11 @@ mod descent;
 
 use descent::Fit;
 
-/// Maximum number of constants that are changed.
 const MOST: usize = 3;
 /// Precision of a printed step time, as a share. Smaller residuals carry no information.
 const FLOOR: f64 = 1e-4;
 /// A constant has no effect if its whole range changes every run by less than this share.
 const SHARE_THAT_SHOWS: f64 = 0.003;
-/// Number of grid values per constant.
 const GRID: usize = 13;
 /// Sets of each size that are fitted after the screening.
 const FITTED: usize = 40;
@@ -33,7 +31,6 @@ const ALIKE: f64 = 2.0;
 /// Logarithmic residual of a run that cannot be computed.
 const REFUSED: f64 = 2.0;
 
-/// The runs and the constants to start from.
 pub struct Model<'r> {
     runs: &'r [&'r MeasuredRun],
     chip: Chip,
@@ -56,7 +53,6 @@ pub struct Explained {
     pub without_effect: Vec<&'static str>,
 }
 
-/// A changed constant.
 #[derive(Clone, Debug)]
 pub struct MovedConstant {
     pub value: f64,
@@ -81,7 +77,6 @@ impl<'r> Model<'r> {
         Self { runs, chip, framework, constants, start }
     }
 
-    /// Returns the constants that explain the runs.
     #[must_use]
     pub fn explain(&self) -> Explained {
         let nothing = Fit::nothing(self);
@@ -250,7 +245,6 @@ impl<'r> Model<'r> {
     }
 }
 
-/// Calls `seen` with every subset of `from` of `size` elements.
 fn sets(from: &[usize], size: usize, taken: &mut Vec<usize>, seen: &mut dyn FnMut(&[usize])) {
     if taken.len() == size {
         return seen(taken);

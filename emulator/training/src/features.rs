@@ -38,7 +38,6 @@ pub enum Feature {
     NodeLimited,
 }
 
-/// Every feature and its name.
 pub const FEATURES: [(Feature, &str); 9] = [
     (Feature::Graphs, "graphs"),
     (Feature::GroupedExperts, "grouped-experts"),
@@ -72,7 +71,6 @@ fn words() -> Vec<&'static str> {
 impl Features {
     pub const NONE: Self = Self(0);
 
-    /// Returns this set with `feature` added.
     #[must_use]
     pub fn with(self, feature: Feature) -> Self {
         Self(self.0 | 1 << feature as u16)

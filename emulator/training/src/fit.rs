@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use super::calibrated::{Chip, Framework, compose};
 use super::runs::MeasuredRun;
 
-/// The constants being fitted.
 #[derive(Clone, Debug)]
 pub struct Constants {
     pub chips: Vec<Chip>,
@@ -155,7 +154,6 @@ impl Constant {
         }
     }
 
-    /// Returns its lower and upper bound.
     #[must_use]
     pub fn limits(&self) -> [f64; 2] {
         [self.low, self.high]

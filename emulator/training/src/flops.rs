@@ -19,7 +19,6 @@ pub enum Mask {
 }
 
 impl Mask {
-    /// Returns the counted share of the score matrix.
     #[must_use]
     pub fn share(self) -> f64 {
         match self {
@@ -39,7 +38,6 @@ pub fn attention_core(model: &Model, sequence: u64, mask: Mask) -> f64 {
         + shares.state_space * scan
 }
 
-/// Returns the forward operations per token of one layer's attention projections.
 #[must_use]
 pub fn attention_projections(model: &Model) -> f64 {
     let mamba = model
@@ -50,7 +48,6 @@ pub fn attention_projections(model: &Model) -> f64 {
     2.0 * (shares.attention * model.attention.parameters(model.hidden) + shares.state_space * mamba)
 }
 
-/// Returns the forward operations per token of a dense feed-forward part.
 #[must_use]
 pub fn dense_feed_forward(model: &Model) -> f64 {
     2.0 * model.dense_parameters()
@@ -67,7 +64,6 @@ fn expert_feed_forward(model: &Model) -> f64 {
     })
 }
 
-/// Returns the forward operations per token of the output layer.
 #[must_use]
 pub fn output_layer(model: &Model) -> f64 {
     2.0 * model.embedding_parameters()

@@ -25,7 +25,6 @@ pub enum GoalError {
     /// The line cannot be parsed.
     #[error("line {line}: `{text}`: {reason}")]
     Line {
-        /// Counted from 1.
         line: usize,
         text: String,
         /// What the parser expects instead.
@@ -36,7 +35,6 @@ pub enum GoalError {
         "line {line}: rank {rank}, {label}: {count} more like it, and no {missing} that matches"
     )]
     Unmatched {
-        /// Counted from 1.
         line: usize,
         rank: u32,
         label: String,
@@ -52,24 +50,16 @@ pub enum GoalError {
     Small {
         /// Line of the receive, counted from 1.
         line: usize,
-        /// The receiving rank.
         rank: u32,
         label: String,
-        /// Bytes of the receive.
         room: u64,
         /// Line of the send, counted from 1.
         sent_line: usize,
-        /// Bytes of the send.
         bytes: u64,
     },
     /// A rank uses a label twice.
     #[error("line {line}: rank {rank} has `{label}` twice")]
-    Twice {
-        /// Counted from 1.
-        line: usize,
-        rank: u32,
-        label: String,
-    },
+    Twice { line: usize, rank: u32, label: String },
     /// The binary file is malformed.
     #[error("byte {at}: {reason}")]
     Binary {

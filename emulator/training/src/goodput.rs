@@ -29,22 +29,16 @@ pub struct FaultCosts {
     pub straggler_loss: f64,
 }
 
-/// Goodput and its factors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goodput {
-    /// Utilisation while the job runs.
     pub mfu: f64,
     /// Share of wall time spent on progress that is kept.
     pub ettr: f64,
     /// Share of GPUs that are healthy but in no group.
     pub waste_ratio: f64,
-    /// Share of speed lost to slow nodes.
     pub straggler_loss: f64,
-    /// Product of the factors.
     pub goodput: f64,
-    /// Mean time between interruptions of the job.
     pub mttf_seconds: f64,
-    /// Time between checkpoints.
     pub checkpoint_interval_seconds: f64,
 }
 

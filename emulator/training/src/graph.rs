@@ -14,22 +14,16 @@ use lightloom_units::{Bytes, Picoseconds};
 pub struct TaskId(pub u32);
 
 impl TaskId {
-    /// Returns the index into arrays indexed by task.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The work of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskWork {
     /// Computing on one rank.
-    Compute {
-        rank: u32,
-        /// Duration.
-        took: Picoseconds,
-    },
+    Compute { rank: u32, took: Picoseconds },
     /// A collective on a ring of the high-bandwidth domain.
     Ring {
         kind: CollectiveKind,
@@ -47,18 +41,11 @@ pub enum TaskWork {
         bytes: Bytes,
     },
     /// A message from one rank to another over the data-centre network.
-    Transfer {
-        /// Sending rank.
-        from: u32,
-        /// Receiving rank.
-        to: u32,
-        bytes: Bytes,
-    },
+    Transfer { from: u32, to: u32, bytes: Bytes },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Name for display.
     pub name: String,
     /// Tasks that must end before it starts.
     pub after: Vec<TaskId>,
@@ -145,7 +132,6 @@ impl TaskGraph {
         }
     }
 
-    /// Returns the tasks, indexed by id.
     #[must_use]
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
@@ -229,7 +215,6 @@ impl Schedule {
         ready
     }
 
-    /// Returns the number of tasks that are not done.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open

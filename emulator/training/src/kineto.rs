@@ -26,12 +26,9 @@ use order::{ProfiledOperation, RankWork, walk};
 use super::graph::{MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 use super::recorded::{Recorded, RecordedError};
 
-/// The profile of one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct RankProfile<'f> {
-    /// Name shown in messages.
     pub name: &'f str,
-    /// JSON text.
     pub text: &'f [u8],
 }
 
@@ -63,10 +60,8 @@ pub enum KinetoError {
     )]
     Sizes {
         file: String,
-        /// Index of the event in the file.
         event: usize,
         rank: u32,
-        /// Size recorded by `rank`.
         bytes: u64,
         /// Size recorded by the other ranks.
         others: u64,
@@ -90,7 +85,6 @@ pub enum KinetoError {
         kind: &'static str,
         /// Its `Seq`, or its number in the group.
         nth: u64,
-        /// Members of the group.
         group: Vec<u32>,
         /// Ranks that lack the collective.
         lacking: Vec<u32>,
@@ -113,11 +107,7 @@ pub enum PartialCause {
         "traceEvents[{event}] of rank {rank} is a collective whose size, type or ranks cannot be read: see `In msg nelems`, \
          `Out msg nelems`, `dtype` and `Process Group Ranks`"
     )]
-    Unread {
-        rank: u32,
-        /// Index of the event in the file.
-        event: u32,
-    },
+    Unread { rank: u32, event: u32 },
     /// The rank has no similar collective.
     #[error(
         "record the same steps on all ranks, so that the collectives of a group have the same `Seq` or number"
@@ -133,7 +123,6 @@ pub struct ProfiledStep {
     pub missing: Vec<u32>,
     /// NCCL kernels without a description of their exchange; they count as computing.
     pub unknown: usize,
-    /// Number of collectives.
     pub collectives: usize,
 }
 
@@ -218,7 +207,6 @@ impl Profiles {
     }
 }
 
-/// Members, kind, and `Seq` or number of a collective.
 type Numbered = (Vec<u32>, &'static str, u64);
 
 #[derive(Default)]

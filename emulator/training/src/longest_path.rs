@@ -56,7 +56,6 @@ pub struct PathShares {
     pub domain_seconds: f64,
     /// Collectives over the data-centre network.
     pub network_seconds: f64,
-    /// Transfers between two ranks.
     pub transfer_seconds: f64,
     /// Gaps between the end of a task and the start of the next one.
     pub waiting_seconds: f64,

@@ -3,18 +3,15 @@
 
 use lightloom_units::{BitsPerSecond, Picoseconds};
 
-/// A full-duplex cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cable {
     pub rate: BitsPerSecond,
-    /// Propagation delay.
     pub delay: Picoseconds,
 }
 
 /// Ranks with their high-bandwidth domain and their data-centre network.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Number of ranks.
     pub ranks: u32,
     /// Ranks of each ring of the high-bandwidth domain, in order. A rank is in at most one ring.
     pub rings: Vec<Vec<u32>>,
@@ -45,7 +42,6 @@ pub enum Domain {
 }
 
 impl Machine {
-    /// Returns the ring of each rank.
     #[must_use]
     pub fn ring_of(&self) -> Vec<Option<u32>> {
         set_of(self.ranks, &self.rings)
@@ -61,7 +57,6 @@ impl Machine {
     }
 }
 
-/// Returns the index of the set that contains each rank.
 fn set_of(ranks: u32, sets: &[Vec<u32>]) -> Vec<Option<u32>> {
     let mut of = vec![None; ranks as usize];
     for (index, set) in sets.iter().enumerate() {

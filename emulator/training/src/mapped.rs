@@ -16,7 +16,6 @@ use super::network::Network;
 use super::request::{Changes, Prepared, Request};
 use super::search::{Found, Limits, Search};
 
-/// Maximum group size that is tried.
 const LARGEST_GROUP: u64 = 128;
 
 /// Why the search failed: the offending key, the message and the suggested fix.

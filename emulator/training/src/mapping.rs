@@ -21,7 +21,6 @@ pub struct Mapping {
     pub data: u32,
     /// GPUs that share the experts of a layer (EP); a divisor of DP·CP.
     pub expert: u32,
-    /// Sequences per micro-batch.
     pub micro_batch: u32,
     /// Model chunks per pipeline stage (interleaved schedule); 1 is plain 1F1B.
     pub virtual_stages: u32,
@@ -41,16 +40,13 @@ pub enum Recompute {
     Full,
 }
 
-/// Size of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Batch {
     pub sequences: u64,
-    /// Tokens per sequence.
     pub tokens: u64,
 }
 
 impl Batch {
-    /// Returns the tokens per step.
     #[must_use]
     pub fn total_tokens(self) -> f64 {
         self.sequences as f64 * self.tokens as f64
@@ -127,7 +123,6 @@ impl std::fmt::Display for Mapping {
 }
 
 impl Recompute {
-    /// Returns its name on the command line and in results.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -152,7 +147,6 @@ impl Mapping {
         schedule: Schedule::OneForwardOneBackward,
     };
 
-    /// Returns the number of GPUs of the job.
     #[must_use]
     pub fn gpus(&self) -> u64 {
         [self.tensor, self.context, self.pipeline, self.data].map(u64::from).iter().product()

@@ -49,7 +49,6 @@ impl ExpertLayout {
         Self { is_cut, stride, replicas: (ranks / expert).max(1) }
     }
 
-    /// Returns the number of shards of an expert.
     #[must_use]
     pub fn cut(&self, mapping: &Mapping) -> f64 {
         if self.is_cut { f64::from(mapping.tensor) } else { 1.0 }

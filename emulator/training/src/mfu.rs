@@ -25,7 +25,6 @@ pub enum Convention {
 impl Convention {
     pub const ALL: [Self; 4] = [Self::MfuFull, Self::MfuCausal, Self::HfuFull, Self::HfuCausal];
 
-    /// Returns the label printed with every figure.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {

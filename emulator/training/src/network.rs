@@ -15,7 +15,6 @@ use lightloom_fabric::hbd::Grouping;
 /// A network in the analytic model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Network {
-    /// Name as users write it.
     pub name: String,
     /// Shape of the high-bandwidth domain.
     pub shape: Shape,
@@ -31,7 +30,6 @@ pub struct Network {
 /// A leaf of the scale-out network with its uplink rate per GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScaleOutLeaf {
-    /// GPUs attached to the leaf.
     pub gpus: u64,
     /// Bytes per second and GPU through the uplinks, one way.
     pub up_rate: f64,
@@ -48,9 +46,7 @@ pub struct Efficiency {
     /// The library generation that selects algorithms and protocols; `None` for bare rings and
     /// pairwise exchange.
     pub library: Option<Generation>,
-    /// Share of the domain's rate.
     pub domain: f64,
-    /// Share of the scale-out rate.
     pub scale_out: f64,
     /// Seconds per ring step inside the domain.
     pub domain_step_seconds: f64,
@@ -92,7 +88,6 @@ pub struct UnevenDomains {
 }
 
 impl Network {
-    /// Returns how many ranks of `group` share a domain.
     #[must_use]
     pub fn inside(&self, group: Group) -> u64 {
         (1..=group.size.min(self.fitting(group)))
@@ -101,13 +96,11 @@ impl Network {
             .unwrap_or(1)
     }
 
-    /// Returns whether all ranks of `group` share a domain.
     #[must_use]
     pub fn is_inside(&self, group: Group) -> bool {
         self.inside(group) == group.size
     }
 
-    /// Returns the maximum number of ranks of `group` that fit into a domain.
     fn fitting(&self, group: Group) -> u64 {
         // A ring connects only neighbours; ranks further apart communicate over the scale-out
         // network.

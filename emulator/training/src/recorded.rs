@@ -43,18 +43,10 @@ pub struct Recorded {
 pub enum RecordedError {
     /// The file is not a JSON trace.
     #[error("line {}, column {}: {reason}", line, column)]
-    Json {
-        /// Counted from 1.
-        line: usize,
-        /// Counted from 1.
-        column: usize,
-        /// Message of the parser.
-        reason: String,
-    },
+    Json { line: usize, column: usize, reason: String },
     /// An event is invalid.
     #[error("traceEvents[{event}] `{name}` of rank {rank}: {reason}")]
     Event {
-        /// Index in the list, from 0.
         event: usize,
         name: String,
         /// Its `pid`.
@@ -65,10 +57,7 @@ pub enum RecordedError {
     #[error(
         "no `traceEvents`: the file has {found}; needed is a profile of PyTorch, or a Chrome trace with the ids and bytes of docs/mfu.md"
     )]
-    NoTrace {
-        /// Keys in the file.
-        found: String,
-    },
+    NoTrace { found: String },
     /// The trace has no complete events.
     #[error("the trace has no complete events (`\"ph\": \"X\"`)")]
     Empty,

@@ -47,19 +47,14 @@ pub enum TrainingLoop {
     Asynchronous,
 }
 
-/// A reinforcement learning job.
 #[derive(Clone, Debug)]
 pub struct ReinforcementJob {
     pub model: Model,
-    /// Accelerator of both pools.
     pub card: Accelerator,
-    /// Network of both pools.
     pub network: Network,
     /// GPUs that generate, and GPUs that train.
     pub gpus: [u32; 2],
-    /// Samples per step.
     pub samples: u32,
-    /// Tokens per prompt.
     pub prompt: u32,
     /// Distribution of the answer lengths.
     pub lengths: Lengths,
@@ -86,7 +81,6 @@ pub enum ReinforcementError {
         "no replica whose GPUs divide the {gpus} and the model's heads holds the weights and a sample of {tokens} tokens: give a multiple of 8 GPUs, or shorter samples"
     )]
     NoReplica {
-        /// GPUs of the pool.
         gpus: u32,
         /// Tokens of the longest sample.
         tokens: u64,
@@ -95,12 +89,7 @@ pub enum ReinforcementError {
     #[error(
         "no mapping trains the model on {gpus} GPUs: its states do not fit into their memory, or {samples} samples do not divide; give more GPUs"
     )]
-    NoMapping {
-        /// GPUs of the trainer.
-        gpus: u32,
-        /// Samples per step.
-        samples: u32,
-    },
+    NoMapping { gpus: u32, samples: u32 },
 }
 
 /// How the pool divides its GPUs and samples.
@@ -122,9 +111,7 @@ pub struct ReinforcementStep {
     pub way: Way,
     /// Generation of the samples of a step.
     pub generation: Generation,
-    /// Time of the forward passes and training.
     pub training_seconds: f64,
-    /// Time to send the new weights.
     pub weights_seconds: f64,
     pub step_seconds: f64,
     /// Answer tokens per second, counting the time of both pools.
@@ -139,9 +126,7 @@ pub struct ReinforcementReport {
     /// Tokens per second for each of these sizes with a shared queue; 0 if the size cannot hold a
     /// sample.
     pub tokens_per_second_by_size: Vec<f64>,
-    /// Mapping of the trainer.
     pub mapping: Mapping,
-    /// Its step.
     pub training: StepTime,
     /// By method: the step with its best replica size.
     pub steps: Vec<ReinforcementStep>,
@@ -153,7 +138,6 @@ pub struct ReinforcementReport {
     pub death: Option<ReplicaDeath>,
 }
 
-/// Replica sizes to try.
 const SIZES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
 /// Steps simulated for an asynchronous loop. The mean excludes the first and the last one.
@@ -205,7 +189,6 @@ impl ReinforcementJob {
         self.network.scale_out_rate * calibration.network.scale_out
     }
 
-    /// Draws the sample lengths of step `index`.
     fn draw(&self, index: u64) -> Vec<u32> {
         self.lengths.draw(self.samples as usize, self.seed, index)
     }

@@ -22,7 +22,6 @@ use super::schedule::Schedule;
 use super::search::{Found, Limits, RECOMPUTE, Search};
 use super::step::Compute;
 
-/// Version of the report document.
 pub const SCHEMA: &str = "lightloom.mfu/v1";
 
 /// Maximum number of sequences, tokens and GPUs of a job.
@@ -30,11 +29,9 @@ pub const MOST: u64 = 100_000_000;
 /// Maximum degree of parallelism that can be requested.
 const MOST_DEGREE: u32 = 1 << 20;
 
-/// A request for step times.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub model: Model,
-    /// Accelerator.
     pub card: Accelerator,
     pub batch: Batch,
     /// Number format of the linear layers.
@@ -42,7 +39,6 @@ pub struct Request {
     /// How much more than its share of tokens the fullest expert rank gets; 0.2 is 20 %.
     pub expert_imbalance: f64,
     pub convention: Convention,
-    /// Which mappings to try.
     pub limits: Limits,
     /// Name of the constants; `None` for those of the software most used with the card.
     pub constants: Option<String>,
@@ -68,25 +64,13 @@ pub struct Changes {
 pub enum RequestError {
     /// The chip lacks the number format.
     #[error("{card} has no {}: it has no peak for it; leave out --precision", precision.label())]
-    NoFormat {
-        /// Name of the card.
-        card: String,
-        precision: Precision,
-    },
+    NoFormat { card: String, precision: Precision },
     /// The batch is empty or too large.
     #[error("--batch {sequences}, --seq {tokens}: write 1 to {MOST} for each")]
-    Batch {
-        sequences: u64,
-        /// Tokens per sequence.
-        tokens: u64,
-    },
+    Batch { sequences: u64, tokens: u64 },
     /// A degree is too large.
     #[error("--{flag} {degree}: write at most {MOST_DEGREE}")]
-    Degree {
-        /// Name of the option.
-        flag: &'static str,
-        degree: u32,
-    },
+    Degree { flag: &'static str, degree: u32 },
     /// The expert imbalance is out of range.
     #[error("--imbalance is a share of at least 0, such as 0.2")]
     Imbalance,
@@ -95,7 +79,6 @@ pub enum RequestError {
     NoExperts {
         /// The option with its value.
         option: String,
-        /// Name of the model.
         model: String,
     },
     /// Two schedules were requested.
@@ -237,7 +220,6 @@ impl Prepared {
         self
     }
 
-    /// Returns the search for mappings of `gpus` GPUs on `network`.
     #[must_use]
     pub fn search<'s>(&'s self, gpus: u64, network: &'s Network) -> Search<'s> {
         let request = &self.request;
@@ -254,7 +236,6 @@ impl Prepared {
         }
     }
 
-    /// Returns the figures of a mapping that `search` found.
     #[must_use]
     pub fn row<P>(&self, search: &Search<'_>, found: &Found) -> Row<P> {
         let (mapping, step, request) = (&found.mapping, &found.step, &self.request);
@@ -330,7 +311,6 @@ impl Prepared {
             .copied()
     }
 
-    /// Assembles the report.
     #[must_use]
     pub fn report<P>(
         &self,
@@ -362,7 +342,6 @@ impl Prepared {
 /// A mapping and its figures. `P` is the result of a packet emulation.
 #[derive(Debug, Serialize)]
 pub struct Row<P> {
-    /// Name of the architecture or fabric.
     pub arch: String,
     pub gpus: u64,
     pub tp: u32,
@@ -370,7 +349,6 @@ pub struct Row<P> {
     pub dp: u32,
     pub cp: u32,
     pub ep: u32,
-    /// Sequences per micro-batch.
     pub micro_batch: u32,
     pub virtual_stages: u32,
     pub recompute: &'static str,
@@ -425,15 +403,12 @@ pub struct MfuReport<P> {
     /// Constants changed by a refit, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub constants_refitted: BTreeMap<String, f64>,
-    /// Whether the chip's constants were fitted on this accelerator.
     pub constants_fitted_on_this_accelerator: bool,
     pub software: Software,
     /// Source of the recipe that sets the features.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features_from: Option<&'static str>,
-    /// Sequences per step.
     pub batch_sequences: u64,
-    /// Tokens per sequence.
     pub sequence_tokens: u64,
     pub mappings_tried: usize,
     /// Mappings, fastest first for each number of GPUs.

@@ -24,9 +24,7 @@ use super::recorded::Recorded;
 /// Degrees of parallelism of a recorded step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankLayout {
-    /// Ranks per TP group.
     pub tensor: u32,
-    /// Replicas per stage.
     pub data: u32,
     /// Replicas that share experts; a divisor of `data`.
     pub expert: u32,
@@ -37,13 +35,7 @@ pub struct RankLayout {
 pub enum RescaleError {
     /// The ranks do not form whole stages of this layout.
     #[error("{ranks} ranks are no whole stages of {data} replicas of TP {tensor}")]
-    Stages {
-        ranks: u32,
-        /// Replicas per stage.
-        data: u32,
-        /// TP size.
-        tensor: u32,
-    },
+    Stages { ranks: u32, data: u32, tensor: u32 },
     /// EP does not divide DP.
     #[error("EP {expert} is no divisor of DP {data}")]
     Expert { expert: u32, data: u32 },
@@ -67,7 +59,6 @@ pub enum RescaleError {
 /// The replicas that a task involves.
 #[derive(Clone, Copy)]
 enum LayoutSpan {
-    /// One replica.
     Own(u32),
     All,
     /// The EP group with this index.
@@ -173,7 +164,6 @@ impl Rescale {
         }
     }
 
-    /// Returns the replicas of each new task.
     fn new_groups(&self, span: LayoutSpan) -> Vec<Vec<u32>> {
         let (from, to) = (self.from, self.to);
         let all = 0..to.data;

@@ -17,37 +17,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::batching::{ReplicaCosts, Request, serve, serve_until};
 
-/// The generating GPUs.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// Number of GPUs.
     pub gpus: u32,
     /// By replica size, smallest first: its costs. Sizes divide the number of GPUs.
     pub sizes: Vec<ReplicaCosts>,
-    /// Cost of changing the size.
     pub change: ChangeCost,
 }
 
 /// Cost of changing the replica size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeCost {
-    /// Size of the weights.
     pub weight_bytes: f64,
-    /// Cache bytes per token.
     pub cache_bytes: f64,
     /// Bytes per second at which a GPU receives weights, and caches that stay in the replica's
     /// domain.
     pub inside_rate: f64,
     /// Bytes per second at which a GPU sends or receives caches of another replica.
     pub across_rate: f64,
-    /// Software overhead per change.
     pub software_seconds: f64,
 }
 
 /// A period with replicas of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Stage {
-    /// GPUs per replica.
     pub replica_gpus: u32,
     /// Unfinished samples at its start.
     pub samples: usize,
@@ -63,9 +56,7 @@ pub struct Stage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Generation {
     pub stages: Vec<Stage>,
-    /// Total duration.
     pub seconds: f64,
-    /// Generated tokens.
     pub tokens: u64,
     /// Share of the pool's time in which replicas were busy.
     pub busy_share: f64,
@@ -101,7 +92,6 @@ impl Lengths {
     }
 }
 
-/// Returns samples with prompts of equal length.
 #[must_use]
 pub fn samples(prompt: u32, lengths: &[u32]) -> Vec<Request> {
     lengths.iter().map(|output| Request { prompt, output: *output, ..Request::default() }).collect()

@@ -37,15 +37,11 @@ pub struct Runs {
     pub runs: Vec<MeasuredRun>,
 }
 
-/// A measured run.
 #[derive(Clone, Debug)]
 pub struct MeasuredRun {
     pub id: String,
-    /// Publication.
     pub source: String,
-    /// Name of the model in the table.
     pub model: String,
-    /// Name of the accelerator in the table.
     pub accelerator: String,
     /// Software whose constants are used.
     pub software: String,
@@ -73,7 +69,6 @@ pub struct RowError {
 #[error("{id}: {why}")]
 pub struct RunRefused {
     pub id: String,
-    /// Message of the command line.
     pub why: String,
 }
 
@@ -161,13 +156,11 @@ impl MeasuredRun {
         })
     }
 
-    /// Returns the card's own domain and network cards.
     #[must_use]
     pub fn network(&self) -> Network {
         self.request.card.network()
     }
 
-    /// Returns whether the model is a mixture of experts.
     #[must_use]
     pub fn is_mixture(&self) -> bool {
         self.request.model.feed_forward.experts.is_some()

@@ -18,7 +18,6 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Returns its name on the command line and in results.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -28,7 +27,6 @@ impl Schedule {
     }
 }
 
-/// Time of one stage per micro-batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageTime {
     pub forward_seconds: f64,
@@ -45,7 +43,6 @@ impl StageTime {
     }
 }
 
-/// Time of a pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PipelineTime {
     /// Work of the slowest stage.
@@ -113,7 +110,6 @@ pub fn dual_pipe_bubble(stages: u32, typical: StageTime) -> f64 {
     (f64::from(stages) / 2.0 - 1.0).max(0.0) * wait.max(0.0)
 }
 
-/// Kind of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassKind {
     Forward,
@@ -139,16 +135,13 @@ pub struct Pass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pipeline {
     pub schedule: Schedule,
-    /// Number of stages.
     pub stages: usize,
     /// Model chunks per stage; more than one means interleaved 1F1B.
     pub pieces: usize,
-    /// Number of micro-batches.
     pub micro_batches: usize,
 }
 
 impl Pipeline {
-    /// Returns the passes of `stage` in order.
     #[must_use]
     pub fn order(&self, stage: usize) -> Vec<Pass> {
         let total = self.micro_batches * self.pieces;

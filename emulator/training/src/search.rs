@@ -21,12 +21,10 @@ use super::step::{Compute, Job, StepTime, step_time};
 /// fragmentation.
 pub const USABLE_MEMORY: f64 = 0.95;
 
-/// A search for mappings.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
     pub model: &'a Model,
     pub batch: Batch,
-    /// Number of GPUs of the job.
     pub gpus: u64,
     /// Rates and memory of the GPU.
     pub compute: &'a Compute,
@@ -43,15 +41,10 @@ pub struct Search<'a> {
 /// The degrees to try. An empty list means all that divide.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// TP.
     pub tensor: Vec<u32>,
-    /// CP.
     pub context: Vec<u32>,
-    /// PP.
     pub pipeline: Vec<u32>,
-    /// EP.
     pub expert: Vec<u32>,
-    /// Sequences per micro-batch.
     pub micro_batch: Vec<u32>,
     pub virtual_stages: Vec<u32>,
     pub recompute: Vec<Recompute>,
@@ -59,12 +52,10 @@ pub struct Limits {
     pub schedule: Vec<Schedule>,
 }
 
-/// A mapping with its step time and memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Found {
     pub mapping: Mapping,
     pub step: StepTime,
-    /// Memory of the fullest GPU.
     pub memory: GpuMemory,
 }
 
@@ -78,15 +69,11 @@ pub struct SearchOutcome {
     pub closest: Option<(Mapping, MappingRefusal)>,
 }
 
-/// TP degrees tried by default.
 const TENSOR: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// CP degrees tried by default.
 const CONTEXT: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// Micro-batch sizes tried by default.
 const MICRO_BATCH: [u32; 4] = [1, 2, 4, 8];
 pub(crate) const RECOMPUTE: [Recompute; 3] =
     [Recompute::None, Recompute::Selective, Recompute::Full];
-/// The schedule tried by default.
 const SCHEDULE: [Schedule; 1] = [Schedule::OneForwardOneBackward];
 
 /// Maximum number of GPU counts tried in [`Search::nearest_gpus`].
@@ -256,7 +243,6 @@ impl Search<'_> {
         })
     }
 
-    /// Evaluates all candidates.
     #[must_use]
     pub fn run(&self) -> SearchOutcome {
         let candidates = self.candidates();

@@ -35,12 +35,9 @@ pub use prefixes::{PrefixResult, SharedPrefixes};
 #[derive(Clone, Debug)]
 pub struct ServingJob {
     pub model: Model,
-    /// Accelerator.
     pub card: Accelerator,
     pub network: Network,
-    /// Number of GPUs in the pool.
     pub gpus: u32,
-    /// Requests per second.
     pub rate: f64,
     /// Seconds of arrivals.
     pub seconds: f64,
@@ -95,7 +92,6 @@ pub enum Layout {
         prefill_gpus: u32,
         /// GPUs per prefill replica.
         prefill_replica_gpus: u32,
-        /// Groups that decode.
         #[serde(flatten)]
         decodes: DecodeGroups,
     },
@@ -104,11 +100,8 @@ pub enum Layout {
 /// Equal groups of attention and feed-forward instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DecodeGroups {
-    /// Number of groups.
     pub groups: u32,
-    /// Attention instances of a group.
     pub attention: Instances,
-    /// Feed-forward instances of a group.
     pub feed_forward: Instances,
     /// Maximum number of micro-batches per batch.
     pub micro_batches: u32,
@@ -141,7 +134,6 @@ pub struct ServingResult {
     pub tpot_p50_seconds: Option<f64>,
     /// 99th percentile.
     pub tpot_p99_seconds: Option<f64>,
-    /// Answer tokens.
     pub tokens: u64,
     /// Answer tokens per second, from the first arrival to the last token.
     pub tokens_per_second: f64,
@@ -156,7 +148,6 @@ pub struct ServingResult {
     pub prefixes: Option<PrefixResult>,
 }
 
-/// Replica sizes to try.
 const SIZES: [u32; 5] = [1, 2, 4, 8, 16];
 /// Seconds of arrivals used to choose a layout.
 const TRIAL_SECONDS: f64 = 120.0;
@@ -177,7 +168,6 @@ impl ServingJob {
         ask(&Server { replica, formats: self.formats })
     }
 
-    /// Bytes per second of a network card.
     fn card_rate(&self) -> f64 {
         self.network.scale_out_rate * self.card.calibration().network.scale_out
     }
@@ -224,7 +214,6 @@ impl ServingJob {
         (requests, prefixes)
     }
 
-    /// Runs requests on replicas that prefill.
     fn serve(
         &self,
         (costs, moves): &(ReplicaCosts, f64),

@@ -30,11 +30,7 @@ use super::schedule::{PassKind, Pipeline, Schedule};
 pub enum SimaiError {
     /// A line is invalid.
     #[error("line {line}: {reason}")]
-    Line {
-        /// Counted from 1.
-        line: usize,
-        reason: String,
-    },
+    Line { line: usize, reason: String },
     /// The rows do not form a valid graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -44,7 +40,6 @@ pub enum SimaiError {
 pub struct SimaiWorkload {
     /// TP size.
     pub tensor: u32,
-    /// Total number of ranks.
     pub ranks: u32,
     /// One step of the first TP group of each stage. Ring 0 belongs to the first stage.
     pub graph: TaskGraph,
@@ -200,7 +195,6 @@ fn part(words: &[&str]) -> Result<LayerPass, String> {
 struct GroupSizes {
     tensor: u32,
     experts: u32,
-    /// TP groups per stage.
     groups: u32,
 }
 
@@ -210,7 +204,6 @@ struct SimaiStep<'l> {
     firsts: Vec<usize>,
     stages: u32,
     pieces: u32,
-    /// Bytes that a stage sends to the next one.
     sent: Bytes,
     sizes: GroupSizes,
 }

@@ -34,7 +34,6 @@ pub use pieces::{ForwardBackward, LayerParts, StepPieces};
 
 use passes::Passes;
 
-/// Rates and memory of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compute {
     /// Peak operations per second with 16 bits.
@@ -43,19 +42,15 @@ pub struct Compute {
     pub peak_flops_fp8: f64,
     /// Peak operations per second with 4 bits.
     pub peak_flops_fp4: f64,
-    /// Memory bandwidth in bytes per second.
     pub memory_rate: f64,
-    /// Memory capacity in bytes.
     pub memory_bytes: f64,
 }
 
-/// The inputs of the step model.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     pub model: &'a Model,
     pub mapping: Mapping,
     pub batch: Batch,
-    /// Rates and memory of the GPU.
     pub compute: &'a Compute,
     pub network: &'a Network,
     /// Constants of accelerator and software.
@@ -90,7 +85,6 @@ pub struct StepTime {
     pub jitter_seconds: f64,
 }
 
-/// Returns the duration of one step of `job`.
 #[must_use]
 pub fn step_time(job: &Job<'_>) -> StepTime {
     let mapping = &job.mapping;
@@ -140,7 +134,6 @@ pub fn step_time(job: &Job<'_>) -> StepTime {
 }
 
 impl Job<'_> {
-    /// Returns the mean and the slowest stage.
     fn stages(&self) -> (Passes, Passes) {
         let model = self.model;
         let layers = f64::from(model.layers);

@@ -39,21 +39,16 @@ pub enum SimulatedRails {
 pub enum TaskPurpose {
     /// Computing on a rank.
     Compute,
-    /// Exchange of tensor parallelism.
     Tensor,
-    /// Exchange of context parallelism.
     Context,
-    /// Exchange of expert parallelism.
     Expert,
     /// A transfer between stages.
     Pipeline,
-    /// Exchange of data parallelism.
     Data,
     /// Generation of samples on a replica.
     Generation,
     /// Transfer of samples to the trainer, or of caches between replicas.
     Samples,
-    /// Transfer of new weights.
     Weights,
     /// Transfer of weights between GPUs whose replicas change size.
     Reshard,
@@ -110,7 +105,6 @@ struct Maker<'j> {
     lanes: u32,
     rails: u32,
     tasks: Vec<Task>,
-    /// By task: its purpose.
     dimensions: Vec<TaskPurpose>,
     /// As in [`Before`].
     inputs: Vec<Front>,
@@ -327,7 +321,6 @@ impl Maker<'_> {
         lanes.collect()
     }
 
-    /// Adds the attention core with CP's exchange.
     fn core(
         &mut self,
         stage: u32,

@@ -3,7 +3,6 @@
 
 use crate::step::Server;
 
-/// Costs of a replica, in seconds and tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaCosts {
     pub gpus: u32,
@@ -45,7 +44,6 @@ impl ReplicaCosts {
         })
     }
 
-    /// Returns the prefill time of a prompt of `tokens` tokens.
     #[must_use]
     pub fn prompt_seconds(&self, tokens: u32) -> f64 {
         let tokens = f64::from(tokens);
@@ -67,7 +65,6 @@ impl ReplicaCosts {
 pub trait StepCosts {
     /// Returns the maximum batch size.
     fn most(&self) -> usize;
-    /// Returns the capacity of the caches in tokens.
     fn cache_tokens(&self) -> u64;
     /// Returns the length in tokens of the longest request that fits.
     fn longest(&self) -> u64 {

@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The shared beginning of a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefix {
     pub id: u32,
@@ -38,11 +37,9 @@ pub enum PrefixSharing {
     Pool,
 }
 
-/// Configuration of the prefix caches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefixSetup {
     pub sharing: PrefixSharing,
-    /// Tokens per segment.
     pub segment: u32,
     /// Capacity per replica in tokens.
     pub tokens: u64,
@@ -50,7 +47,6 @@ pub struct PrefixSetup {
     pub token_seconds: f64,
 }
 
-/// Counters of prefix caching.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PrefixCounts {
     /// Prompt tokens found in a cache.
@@ -87,7 +83,6 @@ struct Copies {
     held: Vec<Held>,
 }
 
-/// The segments on all replicas during a run.
 #[derive(Debug)]
 pub(super) struct PrefixCaches {
     setup: PrefixSetup,
@@ -281,7 +276,6 @@ impl PrefixCaches {
         copies.held.push(Held { replica, used: self.uses, ready });
     }
 
-    /// Returns the capacity of a replica in segments.
     fn room(&self) -> usize {
         (self.setup.tokens / u64::from(self.setup.segment)) as usize
     }

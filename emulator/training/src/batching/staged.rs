@@ -8,7 +8,6 @@ use crate::step::{AttentionFfn, LayerStages, Stages};
 /// Costs of such a group. Prompts are prefilled elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StagedCosts {
-    /// GPUs of all instances.
     pub gpus: u32,
     /// Cache capacity of all attention instances together, in tokens.
     pub cache_tokens: u64,

@@ -77,7 +77,6 @@ fn members<'m>(task: &'m Task, machine: &'m Machine) -> Option<&'m Vec<u32>> {
     }
 }
 
-/// Returns a task as a node in the stream of `rank`.
 fn node(
     id: u64,
     task: &Task,

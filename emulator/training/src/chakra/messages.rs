@@ -47,7 +47,6 @@ pub(super) enum AttributeValue {
 }
 
 impl GlobalMetadata {
-    /// Reads the next message of a stream.
     pub(super) fn read(stream: &mut &[u8]) -> Result<Self, WireError> {
         let mut read = Self::default();
         wire::fields(wire::message(stream)?, &mut |field, value| {
@@ -71,7 +70,6 @@ impl GlobalMetadata {
 }
 
 impl ChakraNode {
-    /// Reads the next message of a stream.
     pub(super) fn read(stream: &mut &[u8]) -> Result<Self, WireError> {
         let mut read = Self::default();
         wire::fields(wire::message(stream)?, &mut |field, value| {

@@ -99,7 +99,6 @@ impl<'b> WireValue<'b> {
     }
 }
 
-/// A message under construction.
 #[derive(Default)]
 pub(super) struct Written(Vec<u8>);
 
@@ -146,7 +145,6 @@ impl Written {
         self.bytes(field, &packed.0);
     }
 
-    /// Returns the message without a length prefix.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }

@@ -13,16 +13,12 @@ const FARTHEST: f64 = 1.0;
 /// 97.5 % quantiles of Student's t distribution, from one degree of freedom.
 const STUDENT: [f64; 10] = [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
 
-/// A fitted set of constants.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
-    /// Indices of the constants.
     pub(super) members: Vec<usize>,
     /// Logarithms of their values.
     pub(super) values: Vec<f64>,
-    /// Residual by run.
     pub(super) residues: Vec<f64>,
-    /// Sum of squared residuals.
     pub(super) squares: f64,
 }
 

@@ -35,7 +35,6 @@ pub(super) struct Events {
     found: BTreeMap<String, usize>,
 }
 
-/// Interned strings.
 #[derive(Default)]
 struct SharedWords {
     numbers: BTreeMap<Arc<str>, u32>,

@@ -21,7 +21,6 @@ use super::KinetoError;
 use super::document::{Category, Event, Events};
 use waits::{Launches, ProfiledWaits};
 
-/// An operation of a rank.
 pub(super) struct ProfiledOperation<'e> {
     pub(super) event: &'e Event,
     /// The queue it runs on, one operation at a time.
@@ -34,7 +33,6 @@ pub(super) struct ProfiledOperation<'e> {
     pub(super) number: Option<u64>,
 }
 
-/// A piece of work on a rank.
 pub(super) enum RankWork {
     /// Host time in microseconds.
     Host(f64),

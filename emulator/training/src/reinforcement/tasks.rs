@@ -49,9 +49,7 @@ pub struct PoolStep {
     pub training_loop: TrainingLoop,
     /// GPUs of a replica, first for most samples and then for the tail.
     pub replica_gpus: [u32; 2],
-    /// TP size of the trainer.
     pub tensor: u32,
-    /// By replica: its chunks.
     pub chunks: Vec<Vec<Chunk>>,
     /// By sample in order of their end: tokens of prompt and answer.
     pub tokens: Vec<u64>,
@@ -59,7 +57,6 @@ pub struct PoolStep {
     pub leaves: Vec<u32>,
     /// How new weights reach the replicas.
     pub method: SyncMethod,
-    /// Size of the weights.
     pub weight_bytes: u64,
     /// Share of the weights that is sent.
     pub delta_share: f64,
@@ -69,11 +66,9 @@ pub struct PoolStep {
     pub pass_seconds: f64,
 }
 
-/// The task graph of a step.
 #[derive(Clone, Debug)]
 pub struct ReinforcementTasks {
     pub graph: TaskGraph,
-    /// By task: its purpose.
     pub purposes: Vec<TaskPurpose>,
     /// Additional time of a chunk if its replica has lost its memory.
     pub again: BTreeMap<TaskId, Picoseconds>,
@@ -124,7 +119,6 @@ pub fn generate(
 }
 
 impl PoolStep {
-    /// Returns the generation time of the slowest replica.
     #[must_use]
     pub fn generation_seconds(&self) -> f64 {
         let of = |chunks: &Vec<Chunk>| chunks.iter().map(|chunk| chunk.seconds).sum::<f64>();

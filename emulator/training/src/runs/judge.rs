@@ -4,7 +4,6 @@
 use super::{MeasuredRun, RunRefused, Runs};
 use crate::search::Found;
 
-/// A run and its computed time.
 #[derive(Clone, Debug)]
 pub struct Judged<'r> {
     pub run: &'r MeasuredRun,
@@ -44,7 +43,6 @@ impl Judged<'_> {
     }
 }
 
-/// Classes in the order of tables.
 pub const CLASSES: [&str; 9] = [
     "all",
     "dense",
@@ -58,7 +56,6 @@ pub const CLASSES: [&str; 9] = [
 ];
 
 impl Runs {
-    /// Computes every run.
     #[must_use]
     pub fn judge(&self) -> Vec<Judged<'_>> {
         let judged = |(run, tests)| Judged { run, tests, outcome: run.compute() };
@@ -69,7 +66,6 @@ impl Runs {
 /// Error statistics of a set of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Errors {
-    /// Runs with a computed time.
     pub runs: usize,
     /// Mean absolute error, as a share.
     pub mean: f64,

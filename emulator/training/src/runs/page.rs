@@ -35,7 +35,6 @@ const CONCLUSIONS: &str = "
   refitted constants except by the held-out runs. [mfu.md](mfu.md#constants) lists measurements that the constants do not explain.
 ";
 
-/// Returns the page in Markdown.
 #[must_use]
 pub fn page(judged: &[Judged<'_>], mistakes: &[RowError]) -> String {
     let mut page = String::from(HEAD);
@@ -150,22 +149,16 @@ fn study(page: &mut String) {
 /// A measured run and its computed time.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparedRun {
-    /// Row id in the tables.
     pub row: String,
     /// Software whose constants are used.
     pub constants: String,
-    /// Name of the accelerator in the table.
     pub accelerator: String,
-    /// Name of the model in the table.
     pub model: String,
     /// Number format of the linear layers.
     pub format: &'static str,
     pub gpus: u64,
-    /// The computed mapping.
     pub mapping: String,
-    /// Sequences per step.
     pub sequences: u64,
-    /// Tokens per sequence.
     pub tokens: u64,
     /// Measured seconds per step, to the millisecond.
     pub measured_s: f64,

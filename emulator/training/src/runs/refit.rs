@@ -10,7 +10,6 @@ use crate::calibrated::{Chip, Framework, compose};
 use crate::explain::{Explained, Model};
 use crate::fit;
 
-/// Version of the refit file.
 pub const SCHEMA: &str = "lightloom.constants/v1";
 
 /// A file of refitted constants.
@@ -59,11 +58,9 @@ impl RefitFile {
 pub struct Refit {
     /// The constants that were changed.
     pub base: String,
-    /// Number of runs used for fitting.
     pub fitting_runs: usize,
     /// Their mean absolute error before and after, as shares.
     pub fitting_error: [f64; 2],
-    /// Number of held-out runs.
     pub kept_back_runs: usize,
     /// Their mean absolute error before and after, as shares.
     pub kept_back_error: [f64; 2],
@@ -89,11 +86,7 @@ pub enum RefitError {
     #[error(
         "the runs are of {count} pairs of accelerator and software ({pairs}): write one file for each"
     )]
-    Mixed {
-        /// Number of pairs.
-        count: usize,
-        pairs: String,
-    },
+    Mixed { count: usize, pairs: String },
     /// There are too few runs to fit and test.
     #[error(
         "{count} runs get a figure: at least 4 are needed, to fit on some and keep the others back"

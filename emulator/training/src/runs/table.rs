@@ -36,7 +36,6 @@ const SOFTWARE: &[(&str, &str)] = &[
     ("DeepSeek-V3", "hai-llm"),
 ];
 
-/// Alternative names of accelerators and models.
 const NAMES: &[(&str, &str)] = &[
     ("a100-80gb", "a100"),
     ("h100-sxm", "h100"),

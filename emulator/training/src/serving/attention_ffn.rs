@@ -7,11 +7,8 @@ use rayon::prelude::*;
 use super::{DecodeGroups, Layout, SIZES, ServingJob};
 use crate::step::{AttentionFfn, Instances, Server};
 
-/// Numbers of groups to try.
 const GROUPS: [u32; 4] = [1, 2, 4, 8];
-/// Maximum feed-forward instances per group.
 const MOST_FEED_FORWARD: u32 = 8;
-/// Maximum decode batch of a group.
 const MOST_OF_A_GROUP: u32 = 16_384;
 const MOST_MICRO_BATCHES: u32 = 4;
 
@@ -61,7 +58,6 @@ impl ServingJob {
         sizes.iter().flat_map(with).collect()
     }
 
-    /// Returns the maximum decode batch of a group.
     pub(super) fn most_of(&self, group: &DecodeGroups) -> u32 {
         self.batch.saturating_mul(group.attention.count).min(MOST_OF_A_GROUP)
     }

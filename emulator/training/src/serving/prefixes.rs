@@ -11,20 +11,17 @@ use crate::rollout::Lengths;
 /// Distribution of the shared beginnings of prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SharedPrefixes {
-    /// Number of different prefixes.
     pub count: u32,
     /// Tokens of a prefix, in addition to those of the prompt.
     pub tokens: Lengths,
     /// Zipf exponent of their popularity; 0 for equal popularity.
     pub zipf: f64,
-    /// Tokens per segment.
     pub segment: u32,
     /// Share of a prefill replica's cache that is reserved for prefixes.
     pub room: f64,
 }
 
 impl SharedPrefixes {
-    /// Draws the prefixes of `count` requests.
     pub(super) fn draw(&self, count: usize, seed: Seed) -> Vec<Prefix> {
         let tokens = self.tokens.draw(self.count as usize, seed, 102);
         let mut sum = 0.0;

@@ -30,9 +30,7 @@ use crate::step::{Compute, Replica};
 /// A number of equal instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Instances {
-    /// Number of instances.
     pub count: u32,
-    /// GPUs per instance.
     pub gpus: u32,
 }
 
@@ -69,14 +67,12 @@ pub struct LayerStages {
     pub there: f64,
     /// Exchange between the GPUs of a feed-forward instance.
     pub inside: f64,
-    /// Feed-forward computing.
     pub feed_forward: f64,
     /// Transfer back to the attention instances.
     pub back: f64,
 }
 
 impl LayerStages {
-    /// Returns the maximum of both in each stage.
     fn max(&self, other: &Self) -> Self {
         Self {
             attention: self.attention.max(other.attention),

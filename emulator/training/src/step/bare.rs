@@ -42,7 +42,6 @@ impl BareStep {
         Job { model, mapping, batch, compute, network, calibration, precision, expert_imbalance }
     }
 
-    /// Returns the bytes per second that a GPU sends over the network between domains.
     #[must_use]
     pub fn card_rate(&self) -> f64 {
         self.network.scale_out_rate * self.calibration.network.scale_out

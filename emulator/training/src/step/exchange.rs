@@ -87,7 +87,6 @@ impl Job<'_> {
         self.activation_bytes() / self.tensor() * f64::from(top_k)
     }
 
-    /// Returns the bytes of the keys and values of a rank's tokens.
     pub(super) fn context_block(&self) -> f64 {
         let split = self.tensor().min(self.model.attention.key_value_width());
         let width = self.model.shares().attention * self.model.attention.key_value_width();
@@ -138,7 +137,6 @@ impl Job<'_> {
         [values + self.context_block(), values]
     }
 
-    /// Returns the seconds of one pipeline transfer.
     pub(super) fn transfer(&self) -> f64 {
         let mapping = &self.mapping;
         if mapping.pipeline == 1 {
@@ -151,7 +149,6 @@ impl Job<'_> {
         self.network.neighbour(group, self.transfer_bytes(), &self.calibration.network)
     }
 
-    /// Returns the bytes that a rank sends to the next stage.
     pub(super) fn transfer_bytes(&self) -> f64 {
         let split = if self.calibration.software.split_transfers { self.tensor() } else { 1.0 };
         self.activation_bytes() / split

@@ -27,7 +27,6 @@ use crate::step::Compute;
 #[derive(Clone, Copy, Debug)]
 pub struct Replica<'a> {
     pub model: &'a Model,
-    /// Rates and memory of its GPUs.
     pub compute: &'a Compute,
     pub network: &'a Network,
     /// Constants of accelerator and software.
@@ -38,7 +37,6 @@ pub struct Replica<'a> {
     pub host_seconds: f64,
 }
 
-/// Number formats for serving.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Formats {
     /// Weights and products of the linear layers.
@@ -142,7 +140,6 @@ impl<'a> Server<'a> {
         job.stages().0.forward.total()
     }
 
-    /// Returns the bytes of weights on a GPU.
     #[must_use]
     pub fn weight_bytes_per_gpu(&self) -> f64 {
         let job = self.job(1, 1);

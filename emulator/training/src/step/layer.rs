@@ -70,7 +70,6 @@ impl Job<'_> {
             }
     }
 
-    /// Returns forward and backward pass of output layer and loss.
     pub(super) fn output(&self) -> Passes {
         let per_rank = self.tokens() / self.tensor();
         let (h, vocabulary) = (f64::from(self.model.hidden), f64::from(self.model.vocabulary));
@@ -270,7 +269,6 @@ impl Job<'_> {
             + tokens * shares.state_space * mamba / self.tensor()
     }
 
-    /// Returns the weights of one layer on one rank.
     fn layer_weights(&self, is_expert: bool) -> f64 {
         let feed_forward = match (&self.model.feed_forward.experts, is_expert) {
             (Some(experts), true) => {

@@ -21,9 +21,7 @@ pub struct ForwardBackward {
 pub struct LayerParts {
     /// Attention without its core.
     pub attention: ForwardBackward,
-    /// The attention core.
     pub core: ForwardBackward,
-    /// The feed-forward part or the experts.
     pub feed_forward: ForwardBackward,
     /// Weight gradients of the layer, part of the backward passes above.
     pub weight_gradient: f64,
@@ -63,7 +61,6 @@ impl StepPieces {
 }
 
 impl Job<'_> {
-    /// Returns the computing and exchange of a step.
     #[must_use]
     pub fn pieces(&self) -> StepPieces {
         let output = self.last_stage_extra();

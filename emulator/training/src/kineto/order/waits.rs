@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use super::super::document::{Category, Event, Events};
 use super::{CLOCK, ProfiledOperation};
 
-/// A host wait.
 pub(super) struct HostWait {
     pub(super) thread: u32,
     /// Start and end of the call.
@@ -17,7 +16,6 @@ pub(super) struct HostWait {
     pub(super) after: Vec<usize>,
 }
 
-/// All waits in a profile.
 pub(super) struct ProfiledWaits {
     /// By operation: the operations of other streams that it waits for. `None` if the profile has
     /// no stream waits.
@@ -62,14 +60,12 @@ impl<'e> Launches<'e> {
         Self { at, streams, calls }
     }
 
-    /// Returns the last operation launched on a stream before `time`.
     fn last_before(&self, stream: u32, time: f64) -> Option<usize> {
         let launches = self.streams.get(&stream)?;
         let count = launches.partition_point(|place| self.at[*place] < time);
         launches.get(count.checked_sub(1)?).copied()
     }
 
-    /// Returns the first operation launched on a stream after `time`.
     fn first_after(&self, stream: u32, time: f64) -> Option<usize> {
         let launches = self.streams.get(&stream)?;
         launches.get(launches.partition_point(|place| self.at[*place] <= time)).copied()
