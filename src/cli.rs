@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output::{self, Colour, VerbOutcome};
-use crate::{convert, emulate, init, merge, plan, replan, schema, second, trace, validate};
+use crate::{emulate, init, merge, plan, replan, schema, second, trace, validate};
 
 /// Plan, drive and emulate reconfigurable optical fabrics for AI clusters.
 #[derive(Debug, Parser)]
@@ -35,7 +35,6 @@ pub enum Verb {
     Merge(merge::Arguments),
     Validate(validate::Arguments),
     Schema(schema::Arguments),
-    Convert(convert::Arguments),
     Trace(trace::Arguments),
 }
 
@@ -70,7 +69,6 @@ pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
         Verb::Merge(arguments) => merge::run(arguments),
         Verb::Validate(arguments) => validate::run(arguments, &[]),
         Verb::Schema(arguments) => schema::run(arguments),
-        Verb::Convert(arguments) => convert::run(arguments),
         Verb::Trace(arguments) => trace::run(arguments),
     }
 }
@@ -100,7 +98,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ),
     ("Buy", &["buy", "compare", "cost", "trace"]),
     ("Drive", &["ctl", "device", "conform", "twin"]),
-    ("Files", &["validate", "schema", "convert", "completions", "man"]),
+    ("Files", &["validate", "schema", "completions", "man"]),
 ];
 
 /// Returns `command` with help that lists its verbs in groups.

@@ -55,15 +55,3 @@ pub fn quietly(
         Err(mistake) => (None, vec![*mistake]),
     })
 }
-
-/// Parses a fabric file of version 1 or 2, for conversion.
-///
-/// # Errors
-/// [`InputRefused`] if it has errors.
-pub fn of_any_version(path: &Path, bytes: &[u8]) -> anyhow::Result<Fabric> {
-    let mut text = |named: &str| files::text_beside(path, named);
-    let (fabric, mistakes) =
-        lightloom_planner::load_any_version(&files::name(path), bytes, &mut text);
-    output::diagnostics(&mistakes);
-    fabric.ok_or(InputRefused.into())
-}

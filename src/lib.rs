@@ -11,7 +11,6 @@
 //! line in [`second::VERBS`]. Results go through [`output`], files through [`files`].
 
 pub mod cli;
-pub mod convert;
 pub mod emulate;
 pub mod fabric;
 pub mod files;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use lightloom_fabric::document as documents;
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
-use lightloom_fabric::plan::{self as plan_document, Plan, ReadError};
+use lightloom_fabric::plan::{self as plan_document, Plan};
 use lightloom_fabric::provenance::{Input, Inputs, VERSION};
 use lightloom_planner::Options;
 use lightloom_planner::joint::{self, Replanned};
@@ -168,17 +168,12 @@ pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));
     let file = path.display();
-    plan_document::read(&bytes).map_err(|error| match error {
-        ReadError::Earlier => anyhow::anyhow!(
-            "{file} is a plan of version 1: `lightloom convert {file} --fabric FABRIC -o NEW` writes it as version 2"
-        ),
-        ReadError::Other(error) => {
+    plan_document::read(&bytes).map_err(|error| {
             let kind = kinds::of_keys(&documents::top_keys(&bytes));
             let is = kind.map_or("not a plan".to_owned(), |kind| {
                 format!("a {} file, not a plan: the plan in force comes first, the fabric file after --fabric", kind.name)
             });
             anyhow::Error::new(error).context(format!("{file} is {is}"))
-        }
     })
 }
 

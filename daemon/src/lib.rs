@@ -31,7 +31,6 @@ pub mod disk;
 #[cfg(feature = "edges")]
 pub mod driver;
 #[cfg(feature = "edges")]
-pub mod earlier_state;
 #[cfg(feature = "edges")]
 pub mod fence;
 #[cfg(feature = "edges")]

@@ -40,7 +40,6 @@ use lightloom_control::policy::Control;
 use lightloom_control::policy::phases::{Refusal, Wish};
 use lightloom_control::record::{Asked, Record};
 use lightloom_control::state::{DeviceName, Micros, Op, Txn};
-use lightloom_daemon_api::status::LostState;
 
 /// Receives an answer that follows from stored records, or the reason why none can be given.
 pub type AnswerSender = oneshot::Sender<Result<Stored<Answer>, NotStored>>;
@@ -113,8 +112,6 @@ pub struct Runtime {
     /// Leader and standbys, in a cluster.
     pub leadership: Option<Leadership>,
     pub damage: Option<Damage>,
-    /// State of an earlier version that cannot be read.
-    pub lost: Vec<LostState>,
     /// The journal was missing although the audit log records changes.
     pub journal_gone: bool,
     pub records: u64,
@@ -159,8 +156,6 @@ pub struct Parts {
     pub damage: Option<Damage>,
     /// Proof for the records before the damage.
     pub proof: Option<Proof>,
-    /// State of an earlier version that cannot be read.
-    pub lost: Vec<LostState>,
     /// The journal was missing although the audit log records changes.
     pub journal_gone: bool,
     pub config: Config,
@@ -191,7 +186,6 @@ impl Runtime {
             place: parts.place,
             leadership: parts.leadership,
             damage: None,
-            lost: parts.lost,
             journal_gone: parts.journal_gone,
             namesakes: BTreeMap::new(),
             config: parts.config,

@@ -19,7 +19,6 @@ use crate::config::{self, Chances, Config};
 use crate::disk::{self, make_folders};
 use crate::driver::Endpoint;
 use crate::driver::chaos::Chaos;
-use crate::earlier_state::{Earlier, lost_plans};
 use crate::fence::Fence;
 use crate::file_storage::FileStorage;
 use crate::hooks::Hooks;
@@ -29,11 +28,11 @@ use crate::protocol::Place;
 use crate::runtime::{Parts, Runtime};
 use crate::tend::tend;
 use crate::traces::Traces;
+use crate::view::lost_plans;
 use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::Record;
 use lightloom_control::state::DeviceName;
-use lightloom_daemon_api::status::LostState;
 
 /// Size limit of a configuration or fabric file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -53,9 +52,8 @@ pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
         fs::read_to_string(beside.join(name))
             .map_err(|error| format!("cannot read {name}: {error}"))
     };
-    let installed = checked(&file, |shown, bytes| {
-        lightloom_planner::load_any_version(shown, bytes, &mut beside)
-    })?;
+    let installed =
+        checked(&file, |shown, bytes| lightloom_planner::load(shown, bytes, &mut beside))?;
     let mut config = checked(path, |shown, bytes| config::load_for(shown, bytes, &installed))?;
     // Commands that mention the path may be run from another directory.
     config.file.fabric = Some(std::path::absolute(file)?);
@@ -113,10 +111,8 @@ pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
     };
     match read {
         (records, None) => {
-            let mut ledger = Ledger::fold(&records);
-            let earlier = Earlier::find(&config.file.state_dir, &ledger);
-            earlier.records.iter().for_each(|record| ledger.apply(record));
-            match earlier.lost.into_iter().chain(lost_plans(&ledger)).next() {
+            let ledger = Ledger::fold(&records);
+            match lost_plans(&ledger).into_iter().next() {
                 Some(lost) => bail!("{} is lost: {}; {}", lost.what, lost.why, lost.next),
                 None => Ok((records.len(), ledger)),
             }
@@ -201,11 +197,6 @@ fn begin(
             ledger.apply(&record);
         }
     }
-    let lost = match damage {
-        Some(_) => Vec::new(),
-        None if !alone => Vec::new(),
-        None => take_earlier(&folder, &mut journal, &mut ledger)?,
-    };
     let setup = Setup {
         installed,
         modules: config.bundles.clone(),
@@ -255,7 +246,6 @@ fn begin(
         audit,
         damage,
         proof: opened.proof,
-        lost,
         journal_gone,
         config,
         clock,
@@ -266,23 +256,6 @@ fn begin(
         traces,
     };
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
-}
-
-/// Imports state that an earlier version kept outside the journal, and returns what cannot be read.
-fn take_earlier(
-    folder: &Path,
-    journal: &mut Journal<Record, Box<dyn Storage + Send>>,
-    ledger: &mut Ledger,
-) -> anyhow::Result<Vec<LostState>> {
-    let earlier = Earlier::find(folder, ledger);
-    if !earlier.records.is_empty() {
-        journal
-            .append(&earlier.records)
-            .context("cannot take the plans of an earlier version into the journal")?;
-        earlier.records.iter().for_each(|record| ledger.apply(record));
-    }
-    earlier.forget();
-    Ok(earlier.lost)
 }
 
 /// Opens the audit log. `known` is the SHA-256 of its key that the journal recorded. Returns the

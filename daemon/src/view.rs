@@ -21,13 +21,12 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Local};
 
 use crate::cluster::{JournalPlace, Leadership};
-use crate::earlier_state::lost_plans;
 use crate::journal::Damage;
 use crate::runtime::{Contact, Runtime};
 use lightloom_control::bypass::is_inside;
 use lightloom_control::controller::{Crossed, DarkFibre, OWN_CHANGES_MAX, end_name};
 use lightloom_control::drive::Verdict;
-use lightloom_control::ledger::{Open, Past};
+use lightloom_control::ledger::{Ledger, Open, Past};
 use lightloom_control::policy::Control;
 use lightloom_control::record::{Broken, Cause, TxnResult};
 use lightloom_control::state::{DeviceName, FibreEnd, Now, Txn};
@@ -381,7 +380,7 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
             .into(),
         next: "apply the plan's file again: lightloom ctl apply PLAN --mode update".into(),
     });
-    gone.into_iter().chain(runtime.lost.iter().cloned()).chain(plans).collect()
+    gone.into_iter().chain(plans).collect()
 }
 
 /// Returns the reason and the remedy while the disk is full.
@@ -425,4 +424,28 @@ pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
         shown.confirm_until_unix_ms = Some(pending.until_unix_ms);
     }
     shown
+}
+
+/// Plans that the journal names as current or last applied but does not contain.
+#[must_use]
+pub fn lost_plans(ledger: &Ledger) -> Vec<LostState> {
+    let lost = |sha256: &str| !sha256.is_empty() && ledger.plan_named(sha256).is_none();
+    let short = |sha256: &str| sha256.get(..12).unwrap_or(sha256).to_owned();
+    let (now, applied) = (ledger.plan_sha256.as_str(), ledger.applied_sha256.as_str());
+    let mut all = Vec::new();
+    if lost(now) {
+        all.push(LostState {
+            what: format!("plan {}", short(now)),
+            why: "it is on the devices, and no fault can be bypassed without it".into(),
+            next: "apply its file again: lightloom ctl apply PLAN".into(),
+        });
+    }
+    if applied != now && lost(applied) {
+        all.push(LostState {
+            what: format!("plan {}", short(applied)),
+            why: "it was applied last, and bypasses have led to another since".into(),
+            next: "apply its file again: lightloom ctl apply PLAN".into(),
+        });
+    }
+    all
 }

@@ -16,7 +16,6 @@
 //! ```
 
 pub mod codes;
-mod convert;
 mod direct;
 mod explicit;
 mod idle;
@@ -28,7 +27,6 @@ mod raw;
 pub mod step;
 mod workload;
 
-pub use convert::{ConvertError, convert};
 pub use direct::{DragonflyFile, GraphFile, LeafLinkFile, LeafTorusFile};
 pub use network::*;
 pub use optics::{HopFile, OpticsFile};
@@ -47,17 +45,6 @@ use crate::document::{self, Check, Diagnostic};
 use crate::fabric::Fabric;
 use crate::provenance;
 
-/// Like [`load_with`], but also accepts version 1, for file conversion and for a daemon whose
-/// active plan refers to such a file.
-pub fn load_any_version(
-    file: &str,
-    bytes: &[u8],
-    read: &mut dyn FnMut(&str) -> Result<String, String>,
-    also: impl FnOnce(&mut Fabric, &mut Check<'_>),
-) -> (Option<Fabric>, Vec<Diagnostic>) {
-    load_after(file, bytes, read, |_, _| (), also)
-}
-
 /// Reads a fabric file that references no other files. Returns the fabric or all errors.
 ///
 /// `file` is the name in messages.
@@ -75,19 +62,8 @@ pub fn load_with(
     read: &mut dyn FnMut(&str) -> Result<String, String>,
     also: impl FnOnce(&mut Fabric, &mut Check<'_>),
 ) -> (Option<Fabric>, Vec<Diagnostic>) {
-    load_after(file, bytes, read, |raw, check| lower::require_version(file, raw, check), also)
-}
-
-/// Reads a fabric file after passing its raw form to `before`.
-fn load_after(
-    file: &str,
-    bytes: &[u8],
-    read: &mut dyn FnMut(&str) -> Result<String, String>,
-    before: impl FnOnce(&FabricFile, &mut Check<'_>),
-    also: impl FnOnce(&mut Fabric, &mut Check<'_>),
-) -> (Option<Fabric>, Vec<Diagnostic>) {
     document::load(file, bytes, |raw: FabricFile, check| {
-        before(&raw, check);
+        lower::require_version(&raw, check);
         let mut fabric = lower::lower(raw, provenance::sha256(bytes), read, check)?;
         also(&mut fabric, check);
         Some(fabric)

@@ -6,8 +6,6 @@
 //! Sections that do not apply to a fabric are omitted: phases of a network without optical switches
 //! have no circuits, and a fabric without transceivers has no `transceivers`.
 
-use std::collections::BTreeMap;
-
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -25,14 +23,11 @@ mod read;
 mod sync;
 
 pub use after::{PlanChange, Spelled};
-pub use read::{ReadError, is_plan, read};
+pub use read::{is_plan, read};
 pub use sync::{MethodTimes, SyncChoice};
 
 /// The schema version that this crate reads and writes.
 pub const SCHEMA: &str = "lightloom.plan/v2";
-
-/// The previous schema version, which [`Plan::upgraded`] converts.
-pub const EARLIER_SCHEMA: &str = "lightloom.plan/v1";
 
 /// Members that describe how a plan was made and are excluded from its digest.
 const NOT_IDENTITY: &[&[&str]] = &[
@@ -55,18 +50,6 @@ const NOT_IDENTITY: &[&[&str]] = &[
 pub fn digest(plan: &impl Serialize) -> String {
     // Serialisation fails only for objects with non-string keys, which no plan contains.
     provenance::sha256(&canonical::bytes(plan, NOT_IDENTITY).unwrap_or_default())
-}
-
-/// Returns whether `name` is the [digest] of this plan, or the digest of earlier versions, which
-/// included the seed.
-#[must_use]
-pub fn is_called(plan: &impl Serialize, name: &str) -> bool {
-    let earlier = || {
-        let without: Vec<_> =
-            NOT_IDENTITY.iter().copied().filter(|path| **path != ["seed"]).collect();
-        provenance::sha256(&canonical::bytes(plan, &without).unwrap_or_default())
-    };
-    digest(plan) == name || earlier() == name
 }
 
 /// A plan, as written by `lightloom plan`.
@@ -135,37 +118,11 @@ impl Plan {
         self
     }
 
-    /// Converts a plan of version 1: ranks get their job, and the groups of a job become its
-    /// replicas. The digest is cleared because it covered the old form. Any other plan is returned
-    /// unchanged.
-    #[must_use]
-    pub fn upgraded(mut self) -> Self {
-        if self.schema != EARLIER_SCHEMA {
-            return self;
-        }
-        SCHEMA.clone_into(&mut self.schema);
-        self.digest.clear();
-        let mut counted: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut replica_of = BTreeMap::new();
-        for group in &self.groups {
-            let Some(job) = group.job else { continue };
-            let replicas = counted.entry(job).or_default();
-            replica_of.insert(group.id, (job, *replicas));
-            *replicas += 1;
-        }
-        for rank in &mut self.ranks {
-            if let Some(&(job, replica)) = replica_of.get(&rank.group) {
-                (rank.job, rank.dp) = (Some(job), replica);
-            }
-        }
-        self
-    }
-
     /// Returns whether the plan is unmodified since its digest was written. True for a plan without
     /// a digest.
     #[must_use]
     pub fn is_as_written(&self) -> bool {
-        self.digest.is_empty() || is_called(self, &self.digest)
+        self.digest.is_empty() || digest(self) == self.digest
     }
 }
 

@@ -35,7 +35,7 @@ use crate::khop::{self, Layout, Method};
 use crate::rfabric::exact::Limits;
 use crate::rfabric::one_hop::Effort;
 use crate::rfabric::step::Mistake;
-pub use crate::rfabric::step::{load, load_any_version, load_with};
+pub use crate::rfabric::step::{load, load_with};
 
 pub use mapping::{Dimension, Mapping, MappingError};
 pub use replan::{Bounds, RanksChanged, ReplanError, Replanned, replan, replan_within};

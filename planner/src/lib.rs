@@ -6,16 +6,14 @@
 //! * [`khop`] builds the groups: rings of GPUs that bypass faults.
 //! * [`rfabric`] chooses the circuits of each phase of a step.
 //! * [`goodput`] computes the cost of interruptions to a job: policies, causes, training progress.
-//! * [`convert`] converts plans of earlier versions.
 //! * [`check`] proves a plan and shares no code with the planner.
 
 #![warn(missing_docs)]
 
 pub mod check;
-pub mod convert;
 pub mod goodput;
 pub mod joint;
 pub mod khop;
 pub mod rfabric;
 
-pub use joint::{Options, PlanError, load, load_any_version, load_with, plan};
+pub use joint::{Options, PlanError, load, load_with, plan};

@@ -125,6 +125,26 @@ fn worse_figure_requires_a_reason() {
     assert!(checkout.ledger(&["--check"]).0);
 }
 
+#[test]
+fn no_reason_lifts_a_ceiling() {
+    let checkout = Checkout::with_best(1000);
+    let name = checkout.0.path().join("ci/ledger.toml");
+    let text = fs::read_to_string(&name).expect("it is there");
+    fs::write(&name, text.replace("best = 1000", "ceiling = 1010\nbest = 1000")).expect("written");
+    checkout.commits();
+    checkout.is(1010);
+    assert!(checkout.ledger(&["--check"]).0);
+    checkout.is(1011);
+    let (is_good, text) = checkout.ledger(&["--check"]);
+    assert!(!is_good && text.contains("past the ceiling of 1,010"), "{text}");
+    let (is_good, text) = checkout.ledger(&["--take", "size", "--why", "it does more"]);
+    assert!(!is_good && text.contains("past the ceiling of 1,010"), "{text}");
+    let text = fs::read_to_string(&name).expect("it is there");
+    fs::write(&name, text.replace("ceiling = 1010", "ceiling = 1020")).expect("written");
+    let (is_good, text) = checkout.ledger(&["--check"]);
+    assert!(!is_good && text.contains("lifts the ceiling of 1,010"), "{text}");
+}
+
 /// Detects a best value made worse by hand, in the file or in a commit.
 #[test]
 fn best_value_worsens_only_with_a_new_reason() {

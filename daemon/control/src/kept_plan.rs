@@ -4,17 +4,13 @@
 
 use std::sync::Arc;
 
-use lightloom_fabric::plan::{Plan, PlanChange, digest, is_called};
+use lightloom_fabric::plan::{Plan, PlanChange, digest};
 use serde::{Deserialize, Serialize, Serializer};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct KeptPlan {
-    /// SHA-256: its digest, or the name from an earlier version or a fat-tree's document.
     sha256: String,
-    /// Its digest, if that is not its name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    digest: Option<String>,
     #[serde(serialize_with = "as_plan")]
     plan: Arc<Plan>,
 }
@@ -26,20 +22,18 @@ fn as_plan<S: Serializer>(plan: &Arc<Plan>, serializer: S) -> Result<S::Ok, S::E
 #[derive(Deserialize)]
 struct Stored {
     sha256: String,
-    #[serde(default)]
-    digest: Option<String>,
     plan: Plan,
 }
 
 impl TryFrom<Stored> for KeptPlan {
     type Error = String;
     fn try_from(stored: Stored) -> Result<Self, String> {
-        let Stored { sha256, digest: written, plan } = stored;
-        if !is_called(&plan, written.as_ref().unwrap_or(&sha256)) {
-            let found = digest(&plan);
+        let Stored { sha256, plan } = stored;
+        let found = digest(&plan);
+        if found != sha256 {
             return Err(format!("plan {sha256} does not match its digest: it is {found}"));
         }
-        Ok(Self { sha256, digest: written, plan: Arc::new(plan) })
+        Ok(Self { sha256, plan: Arc::new(plan) })
     }
 }
 
@@ -47,20 +41,12 @@ impl KeptPlan {
     /// Names a plan by its digest.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
-        Self { sha256: digest(&plan), digest: None, plan: Arc::new(plan) }
+        Self { sha256: digest(&plan), plan: Arc::new(plan) }
     }
 
     /// Creates it from a plan with a known digest.
     pub(crate) fn of_digest(sha256: String, plan: Plan) -> Self {
-        Self { sha256, digest: None, plan: Arc::new(plan) }
-    }
-
-    /// Gives a plan another name.
-    #[must_use]
-    pub fn called(sha256: String, plan: Plan) -> Self {
-        let found = digest(&plan);
-        let digest = (found != sha256).then_some(found);
-        Self { sha256, digest, plan: Arc::new(plan) }
+        Self { sha256, plan: Arc::new(plan) }
     }
 
     #[must_use]
@@ -97,11 +83,11 @@ pub struct FollowingPlan {
 impl FollowingPlan {
     /// Stores a plan as a difference; `None` if its name is not its digest.
     #[must_use]
-    pub fn new(plan: &KeptPlan, after: &KeptPlan) -> Option<Self> {
+    pub fn new(plan: &KeptPlan, after: &KeptPlan) -> Self {
         let change = PlanChange::between(&after.plan, &plan.plan);
         let (after, sha256) = (after.sha256.clone(), plan.sha256.clone());
         let made = Some(plan.clone());
-        plan.digest.is_none().then_some(Self { after, sha256, change, made })
+        Self { after, sha256, change, made }
     }
 
     /// Restores the plan from the other one; `None` if the result does not match the digest.
@@ -127,7 +113,7 @@ impl Eq for FollowingPlan {}
 /// Equal digests mean equal plans.
 impl PartialEq for KeptPlan {
     fn eq(&self, other: &Self) -> bool {
-        (&self.sha256, &self.digest) == (&other.sha256, &other.digest)
+        self.sha256 == other.sha256
     }
 }
 

@@ -359,7 +359,7 @@ impl Control {
                     apply.broken = Some(self.broken_with(&plan, now, |_| (why.clone(), false)));
                     apply.settles = self.not_bypassed_by(&plan);
                 }
-                apply.plan = Some(Box::new(KeptPlan::called(apply.plan_sha256.clone(), *plan)));
+                apply.plan = Some(Box::new(KeptPlan::of_digest(apply.plan_sha256.clone(), *plan)));
                 Ok(Request::Apply(apply))
             }
             (Request::Rollback(mut rollback), _) => {

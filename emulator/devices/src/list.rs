@@ -293,9 +293,7 @@ fn join(
             return;
         }
     };
-    // Accept earlier versions, as the daemon does for the plan in force.
-    let installed =
-        lightloom_fabric::file::load_any_version(fabric, text.as_bytes(), read, |_, _| ());
+    let installed = lightloom_fabric::file::load_with(fabric, text.as_bytes(), read, |_, _| ());
     let (Some(installed), _) = installed else {
         let message = format!("{fabric} has mistakes");
         let help = format!("`lightloom validate {fabric}` shows them");

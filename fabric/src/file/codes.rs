@@ -38,6 +38,6 @@ crate::document::codes! {
     IMPLAUSIBLE = "LL0217", "a rate or a size that nobody builds";
     /// A hop exceeds the optical budget.
     OPTICAL_BUDGET = "LL0218", "a hop that loses more light than it may";
-    /// The file has version 1.
-    EARLIER_VERSION = "LL0219", "a fabric file of version 1";
+    /// A file without `kind` or `version`.
+    NO_VERSION = "LL0219", "a fabric file without `kind` or `version`";
 }

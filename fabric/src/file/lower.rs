@@ -14,25 +14,20 @@ use super::raw::{
 };
 use crate::dcn::{Dcn, FatTree, Order, Rails};
 use crate::document::{self, Check};
-use crate::fabric::{Fabric, HbdLinks, Job, JobSize, Parts, Transceiver};
+use crate::fabric::{Fabric, HbdLinks, Parts, Transceiver};
 use crate::fat_tree::ReconfigurableFatTree;
 use crate::hbd::{Hbd, Islands};
 use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
 use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
-/// Rejects a file of version 1 and names the command that converts it.
-pub(super) fn require_version(file: &str, raw: &FabricFile, check: &mut Check<'_>) {
-    let path = if raw.step.is_some() { "/step" } else { "/name" };
-    let message = match (raw.kind, raw.version, &raw.step) {
-        (Some(_), Some(_), None) => return,
-        (Some(_), Some(_), Some(_)) => "a step belongs to a job since version 2",
-        _ => "the file does not say `kind: fabric` and `version: 2`, so it is of version 1",
-    };
-    let help =
-        format!("rewrite it: `lightloom convert {file} -o new.yaml`, comments and layout stay");
+/// Requires the two lines that say what the file is.
+pub(super) fn require_version(raw: &FabricFile, check: &mut Check<'_>) {
+    if raw.kind.is_some() && raw.version.is_some() {
+        return;
+    }
     check
-        .error(codes::EARLIER_VERSION, path, message)
-        .help(help)
+        .error(codes::NO_VERSION, "/name", "the file does not state its kind and version")
+        .help("add the lines `kind: fabric` and `version: 2`")
         .depends_on("/kind")
         .depends_on("/version");
 }
@@ -49,16 +44,7 @@ pub(super) fn lower(
     let transceiver = lower_transceiver(&raw.transceiver, check);
     let domain = domain(&raw, check);
     let sizes = Sizes::of(&raw);
-    let mut jobs = lower_jobs(&raw.jobs, &sizes, check);
-    if let Some(step) = raw.step {
-        jobs.push(Job {
-            name: raw.name.clone(),
-            size: JobSize::Gpus(0),
-            tp: 0,
-            step: Some(step),
-            searched: None,
-        });
-    }
+    let jobs = lower_jobs(&raw.jobs, &sizes, check);
     let files = jobs.iter().filter_map(|job| job.step.as_ref()).flat_map(|step| step.files());
     let files = files.map(|name| (name.to_owned(), read(name))).collect();
     let (domain, network) = (domain?, network?);

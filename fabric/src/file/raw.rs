@@ -66,9 +66,6 @@ pub struct FabricFile {
     /// Settings for planning circuits.
     #[serde(default)]
     pub planning: PlanningFile,
-    /// Version 1: the step of the only job. Since version 2 it belongs to the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<StepFile>,
 }
 
 /// File kind.

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::Deserializer;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
-use super::{EARLIER_SCHEMA, Plan};
+use super::Plan;
 
 /// Returns whether the bytes are a plan of any version.
 #[must_use]
@@ -43,26 +43,10 @@ fn schema_of(bytes: &[u8]) -> Option<String> {
     schema
 }
 
-/// Error of reading a plan.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The plan has version 1.
-    #[error(
-        "a plan of version 1: `lightloom convert PLAN --fabric FABRIC -o NEW` writes it as version 2"
-    )]
-    Earlier,
-    /// Not a plan, or a plan with errors.
-    #[error("not a plan: {0}")]
-    Other(#[from] serde_json::Error),
-}
-
-/// Reads a plan of the current version. Does not check it against a fabric.
+/// Reads a plan. The planner's checker proves it for a fabric.
 ///
 /// # Errors
-/// If the plan has version 1, or the bytes are not a plan.
-pub fn read(bytes: &[u8]) -> Result<Plan, ReadError> {
-    if schema_of(bytes).is_some_and(|schema| schema == EARLIER_SCHEMA) {
-        return Err(ReadError::Earlier);
-    }
-    Ok(serde_json::from_slice(bytes)?)
+/// If the bytes are not a plan document of this version.
+pub fn read(bytes: &[u8]) -> Result<Plan, serde_json::Error> {
+    serde_json::from_slice(bytes)
 }

@@ -21,7 +21,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use lightloom_daemon_api::status::Status;
 use lightloom_fabric::fabric::Fabric;
-use lightloom_fabric::plan::{Plan, is_called};
+use lightloom_fabric::plan::{Plan, digest};
 use lightloom_planner::khop;
 use lightloom_report::export::ExportNames;
 use serde_json::{Value, json};
@@ -355,7 +355,7 @@ impl DaemonPlan {
             let response = ctl.present("/v1/plan")?;
             ensure!(response.is_good(), super::show::refusal(&response.body));
             let found: Plan = response.read()?;
-            ensure!(is_called(&found, &status.plan_sha256), "the plan changes right now");
+            ensure!(digest(&found) == status.plan_sha256, "the plan changes right now");
             let (_, faults) = khop::from_document(fabric, &found)?;
             plan::prove(fabric, &faults, &found)?;
             self.plan = Some((status.plan_sha256.clone(), found));

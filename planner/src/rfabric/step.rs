@@ -135,22 +135,9 @@ pub fn load_with(
     })
 }
 
-/// Like [`load`], but also reads version 1: to convert a file, and for a daemon whose plan in force
-/// names such a file.
-pub fn load_any_version(
-    file: &str,
-    bytes: &[u8],
-    read: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> (Option<Fabric>, Vec<Diagnostic>) {
-    lightloom_fabric::file::load_any_version(file, bytes, read, |fabric, found| {
-        report(fabric, found)
-    })
-}
-
 fn report(fabric: &Fabric, check: &mut Check<'_>) {
     for (at, job) in fabric.jobs.iter().enumerate() {
         let path = format!("/jobs/{at}/step");
-        let path = if check.is_written(&path) { path } else { "/step".to_owned() };
         let found = phases(fabric, job).and_then(|_| model(fabric, job));
         for Mistake { place, message, fix } in found.err().into_iter().flatten() {
             let is_model = place.ends_with("/model");

@@ -147,9 +147,10 @@ impl Controller {
         if let Some(plan) = plan {
             let before = self.ledger.plans.get(&self.ledger.plan_sha256);
             let before = before.filter(|_| intent.cause.goes_on_top());
-            let following = before.and_then(|before| FollowingPlan::new(&plan, before));
-            let record =
-                following.map_or(Record::Plan(*plan), |plan| Record::PlanAfter(plan.into()));
+            let record = match before {
+                Some(before) => Record::PlanAfter(FollowingPlan::new(&plan, before).into()),
+                None => Record::Plan(*plan),
+            };
             self.append(record, actions);
         }
         self.append(Record::Intent(Box::new(intent)), actions);

@@ -192,7 +192,6 @@ impl World {
             audit: Audit::new(audit),
             damage: opened.damage,
             proof: opened.proof,
-            lost: Vec::new(),
             journal_gone: false,
             config: self.config.clone(),
             clock,
