@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Networks of the compared high-bandwidth domains, for the analytic step model.
 //!
-//! Rates are one-way and per GPU, from the sources in brackets. A domain size of `u32::MAX` means
+//! Rates are per GPU and direction, from the sources in brackets. A domain size of `u32::MAX` means
 //! that a group may be as large as the cluster. All architectures use the same scale-out network,
 //! so that results differ only by the domain.
 

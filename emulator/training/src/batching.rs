@@ -171,7 +171,7 @@ struct Pool<'a, C> {
     seats: Vec<Seat>,
     queue: VecDeque<usize>,
     events: BinaryHeap<Reverse<(At, u32, u32)>>,
-    /// By running request: the step of its replica at which it was admitted.
+    /// Step of the replica when it admitted each running request.
     taken: Vec<Option<u64>>,
     now: f64,
     inside: usize,
@@ -353,7 +353,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         seconds
     }
 
-    /// Advances the replica to the end of its next request.
+    /// Advances the replica until its next request ends.
     fn batch_ends(&mut self, seat: usize) {
         let costs = self.costs;
         let here = &mut self.seats[seat];

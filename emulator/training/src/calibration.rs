@@ -69,8 +69,8 @@ pub enum ContextExchange {
     Ring,
     /// One exposed all-gather before attention.
     AllGather,
-    /// All-to-all of queries, keys and values, after which each rank has whole sequences of a few
-    /// heads (Ulysses).
+    /// All-to-all of queries, keys and values, which gives each rank whole sequences of a few heads
+    /// (Ulysses).
     AllToAll,
 }
 
@@ -92,8 +92,8 @@ pub struct Software {
     pub context_exchange: ContextExchange,
     /// Bytes per gradient on the wire.
     pub gradient_bytes: f64,
-    /// Weights and gradients are exchanged layer by layer, and each exchange pays the steps of a
-    /// ring. Otherwise all are exchanged at once.
+    /// Weights and gradients are exchanged layer by layer, and each exchange pays the latency of a
+    /// ring. Otherwise there is one exchange for all layers.
     pub layer_buckets: bool,
     /// Experts are sharded by EP only, which may span TP groups (expert-TP folding), and not also
     /// by TP.

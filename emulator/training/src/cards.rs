@@ -35,9 +35,9 @@ pub struct Accelerator {
     pub memory: Text<Bytes>,
     /// Memory bandwidth.
     pub memory_rate: Text<BitsPerSecond>,
-    /// Rate into its high-bandwidth domain, one way.
+    /// Rate into its high-bandwidth domain, per direction.
     pub scale_up_rate: Text<BitsPerSecond>,
-    /// Rate into the data-centre network, one way.
+    /// Rate into the data-centre network, per direction.
     pub scale_out_rate: Text<BitsPerSecond>,
     /// GPUs of the high-bandwidth domain it is sold with.
     pub domain_gpus: u32,
@@ -300,8 +300,8 @@ pub fn read_accelerator(file: &str, bytes: &[u8]) -> (Option<Accelerator>, Vec<D
     document::load(file, bytes, check_accelerator)
 }
 
-/// Checks rules that the schema cannot express: `bf16` is present, nothing is zero, and shares are
-/// between 0 and 1.
+/// Checks rules that the schema cannot express: `bf16` is present, numbers are positive, and shares
+/// are between 0 and 1.
 fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Accelerator> {
     if !card.peak_tflops.contains_key(&NumberFormat::Bf16) {
         check

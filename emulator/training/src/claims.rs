@@ -19,7 +19,7 @@ use super::search::{Found, Limits, Search};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimVerdict {
-    /// It agrees within what is known of the published value.
+    /// It agrees, as far as the published value is known.
     Reproduced,
     /// The trend agrees but the value differs.
     ShapeOnly,

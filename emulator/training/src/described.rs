@@ -46,7 +46,7 @@ pub enum DescribedError {
     /// The file is compressed with gzip.
     #[error("{file} is packed: write `gunzip --keep {file}` and name what that makes")]
     Packed { file: String },
-    /// A file that describes all ranks was given together with others.
+    /// A file that describes all ranks came together with other files.
     #[error("{0}")]
     Alone(String),
     /// The requested TP differs from that of the file.

@@ -39,7 +39,7 @@ pub struct Model<'r> {
     start: Vec<f64>,
 }
 
-/// What the runs reveal about the constants.
+/// The result of a fit: which constants the runs confirm, change or leave open.
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// Changed constants by name.
@@ -49,7 +49,7 @@ pub struct Explained {
     pub at_limit: Vec<&'static str>,
     /// Constants that affect the runs and keep their shipped values.
     pub kept: Vec<&'static str>,
-    /// Constants that affect none of the runs.
+    /// Constants without effect on the runs.
     pub without_effect: Vec<&'static str>,
 }
 
@@ -64,7 +64,7 @@ pub struct MovedConstant {
     pub stands_in_for: Vec<&'static str>,
 }
 
-/// By grid value of a constant: the logarithm of the value, and the change of each run's residual.
+/// For each grid value of a constant: its logarithm, and the change of each run's residual.
 type ResidualProfile = Vec<(f64, Vec<f64>)>;
 
 impl<'r> Model<'r> {
@@ -229,8 +229,8 @@ impl<'r> Model<'r> {
         }
     }
 
-    /// Returns by run the logarithm of computed over measured step time, with `members` at `values`
-    /// (logarithms).
+    /// Returns the logarithm of computed over measured step time for each run, with `members` at
+    /// `values` (logarithms).
     fn residues(&self, members: &[usize], values: &[f64]) -> Vec<f64> {
         let (mut chip, mut framework) = (self.chip, self.framework);
         for (member, value) in members.iter().zip(values) {

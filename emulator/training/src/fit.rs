@@ -170,7 +170,7 @@ struct Coordinate<'r> {
 
 /// Fits `start` to `runs`.
 ///
-/// The constants in `kept`, each preceded by the name of its chip or framework, do not change.
+/// `kept` lists constants that must not change, each with the name of its chip or framework.
 /// `watch` is called with the mean absolute error after each round.
 #[must_use]
 pub fn fit(

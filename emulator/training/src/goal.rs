@@ -27,7 +27,7 @@ pub enum GoalError {
     Line {
         line: usize,
         text: String,
-        /// What the parser expects instead.
+        /// The expected syntax.
         reason: &'static str,
     },
     /// A send without a receive, or the reverse.

@@ -141,14 +141,14 @@ impl TaskGraph {
 /// Tracks which tasks of a graph are done and which are ready.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    /// By task: number of unfinished dependencies.
+    /// Number of unfinished dependencies of each task.
     waiting: Vec<u32>,
     dependents: Dependents,
     done: Vec<bool>,
     open: usize,
 }
 
-/// By task: the tasks that depend on it, stored in one list.
+/// Tasks that depend on each task, stored in one list.
 #[derive(Clone, Debug)]
 struct Dependents {
     ends: Vec<u32>,
@@ -192,7 +192,7 @@ impl Schedule {
         Self { dependents: Dependents::of(graph), waiting, done, open }
     }
 
-    /// Returns the tasks that are not done and whose dependencies are all done.
+    /// Returns the unfinished tasks that have no unfinished dependency.
     #[must_use]
     pub fn ready(&self) -> Vec<TaskId> {
         let is_ready = |task: &usize| self.waiting[*task] == 0 && !self.done[*task];

@@ -214,11 +214,11 @@ struct Joined {
     ranks: BTreeSet<u32>,
     tasks: Vec<Task>,
     took: Vec<Picoseconds>,
-    /// By collective: its task and the ranks that took part.
+    /// Task of each collective, and the ranks that took part.
     known: BTreeMap<Numbered, (TaskId, BTreeSet<u32>)>,
     recorded: f64,
     unknown: usize,
-    /// By rank: the first exchange that could not be read.
+    /// First exchange of each rank that could not be read.
     unread: BTreeMap<u32, u32>,
     collectives: usize,
 }
@@ -417,7 +417,7 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
                 let started = |call: &&Event| {
                     is_gloo && call.ts <= event.ts && kind_of(events.name(call)) == kind
                 };
-                // Gloo's threads may start collectives in another order than they were called.
+                // Gloo's threads may start collectives in a different order from the calls.
                 let bytes = event.args.as_deref().and_then(bytes_of);
                 let is_as_long = |call: &&Event| call.args.as_deref().and_then(bytes_of) == bytes;
                 let place = calls.iter().position(|call| started(call) && is_as_long(call));

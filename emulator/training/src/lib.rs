@@ -3,9 +3,9 @@
 //!
 //! A [`mapping::Mapping`] distributes a [`model::Model`] over GPUs, a [`network::Network`] connects
 //! the GPUs, and a [`calibration::Calibration`] holds the measured efficiency of an accelerator and
-//! its software. [`step::step_time`] is a pure function of these and returns the time of a step,
-//! from which [`mfu`] and [`goodput`] follow. [`search`] tries mappings. [`step_graph`] turns a
-//! step into tasks with dependencies for the emulator. [`kineto`], [`chakra`], [`goal`] and
+//! its software. [`step::step_time`] is a pure function of these and returns the time of a step;
+//! [`mfu`] and [`goodput`] derive their figures from it. [`search`] tries mappings. [`step_graph`]
+//! turns a step into tasks with dependencies for the emulator. [`kineto`], [`chakra`], [`goal`] and
 //! [`simai`] read steps that other tools recorded or generated.
 //!
 //! Analytic times are floating-point seconds, recorded and emulated times are picoseconds, and

@@ -34,9 +34,9 @@ pub struct Mapping {
 #[serde(rename_all = "kebab-case")]
 pub enum Recompute {
     None,
-    /// Those of the attention core.
+    /// Activations of the attention core.
     Selective,
-    /// Those of the whole layer.
+    /// Activations of the whole layer.
     Full,
 }
 

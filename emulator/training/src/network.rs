@@ -20,9 +20,9 @@ pub struct Network {
     pub shape: Shape,
     /// GPUs of a high-bandwidth domain that one group may span.
     pub domain_gpus: u32,
-    /// Data-sheet bytes per second that a GPU sends into the domain, one way.
+    /// Data-sheet bytes per second and direction that a GPU has into the domain.
     pub domain_rate: f64,
-    /// Data-sheet bytes per second that a GPU sends into the scale-out network, one way.
+    /// Data-sheet bytes per second and direction that a GPU has into the scale-out network.
     pub scale_out_rate: f64,
     pub leaf: ScaleOutLeaf,
 }
@@ -31,7 +31,7 @@ pub struct Network {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ScaleOutLeaf {
     pub gpus: u64,
-    /// Bytes per second and GPU through the uplinks, one way.
+    /// Bytes per second and direction that each GPU has through the uplinks.
     pub up_rate: f64,
 }
 

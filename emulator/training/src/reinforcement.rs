@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Step times of disaggregated reinforcement learning, in which some GPUs generate samples, others
-//! train, and new weights are sent from the trainer to the generating pool.
+//! Step times of disaggregated reinforcement learning. Some GPUs generate samples, others train,
+//! and the trainer sends new weights to the generating pool.
 //!
 //! ```text
 //! synchronous    generate ▶ forward passes and training ▶ weights
@@ -8,10 +8,10 @@
 //! one step off   generate the next step's samples during forward passes and training of this one ▶ weights
 //! asynchronous   generate without end; a step is the slower of the two, and the pool stops only for the weights
 //! ```
-//! Assumptions: rewards cost nothing. A forward pass costs a third of the computing of a training
-//! step and none of its data-parallel exchange. Training uses samples of the mean length. Weights
-//! are sent shard by shard, each byte once per replica, over the network cards of both sides at
-//! their achieved rate.
+//! Assumptions: rewards cost nothing. A forward pass costs a third of a training step's computing
+//! and no data-parallel exchange. Training uses samples of the mean length. Weights are sent shard
+//! by shard, each byte once per replica, over the network cards of both sides at their achieved
+//! rate.
 
 mod tasks;
 
@@ -67,7 +67,7 @@ pub struct ReinforcementJob {
     pub host_seconds: f64,
     /// Software overhead of a change of replica size, in seconds.
     pub change_seconds: f64,
-    /// Time at which a replica fails, in seconds after the start of generation.
+    /// Time of a replica failure, in seconds after the start of generation.
     pub death_seconds: Option<f64>,
     /// Random seed of the lengths.
     pub seed: Seed,
@@ -128,7 +128,7 @@ pub struct ReinforcementReport {
     pub tokens_per_second_by_size: Vec<f64>,
     pub mapping: Mapping,
     pub training: StepTime,
-    /// By method: the step with its best replica size.
+    /// One step per method, with its best replica size.
     pub steps: Vec<ReinforcementStep>,
     /// Lower bound of the generation time over all orders of sizes.
     pub least_generation_seconds: f64,
@@ -314,7 +314,7 @@ impl ReinforcementJob {
         })
     }
 
-    /// Returns the generation of one step's samples in the steady state, in which more samples are
+    /// Returns the generation of one step's samples in the steady state, when more samples are
     /// always available.
     fn steady_of(&self, pool: &Pool, size: usize) -> Generation {
         let costs = &pool.sizes[size];

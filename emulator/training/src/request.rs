@@ -74,7 +74,7 @@ pub enum RequestError {
     /// The expert imbalance is out of range.
     #[error("--imbalance is a share of at least 0, such as 0.2")]
     Imbalance,
-    /// An option for mixtures of experts was given for a dense model.
+    /// An option for mixtures of experts was used with a dense model.
     #[error("--{option}: {model} has no experts; leave it out")]
     NoExperts {
         /// The option with its value.
@@ -183,7 +183,7 @@ impl Request {
 }
 
 impl Limits {
-    /// Rejects degrees beyond [`MOST_DEGREE`], whose products would overflow.
+    /// Rejects degrees beyond [`MOST_DEGREE`], because their products would overflow.
     fn check(&self) -> Result<(), RequestError> {
         for (flag, degrees) in [
             ("tp", &self.tensor),

@@ -104,7 +104,7 @@ impl Rescale {
     fn tasks(&self, step: &Recorded) -> Result<(TaskGraph, Vec<Picoseconds>), RescaleError> {
         let tasks = step.graph.tasks();
         let (mut made, mut took): (Vec<Task>, Vec<Picoseconds>) = (Vec::new(), Vec::new());
-        // By recorded task and new replica: the new task.
+        // New task for each pair of recorded task and new replica.
         let mut of: BTreeMap<(usize, u32), TaskId> = BTreeMap::new();
         let mut members: Vec<(usize, Vec<u32>)> = Vec::new();
         for (place, task) in tasks.iter().enumerate() {

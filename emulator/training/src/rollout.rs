@@ -20,7 +20,7 @@ use crate::batching::{ReplicaCosts, Request, serve, serve_until};
 #[derive(Clone, Debug)]
 pub struct Pool {
     pub gpus: u32,
-    /// By replica size, smallest first: its costs. Sizes divide the number of GPUs.
+    /// Costs of each replica size, smallest first. Sizes divide the number of GPUs.
     pub sizes: Vec<ReplicaCosts>,
     pub change: ChangeCost,
 }
@@ -30,10 +30,10 @@ pub struct Pool {
 pub struct ChangeCost {
     pub weight_bytes: f64,
     pub cache_bytes: f64,
-    /// Bytes per second at which a GPU receives weights, and caches that stay in the replica's
-    /// domain.
+    /// Rate of receiving weights, and caches that stay in the replica's domain, in bytes per second
+    /// and GPU.
     pub inside_rate: f64,
-    /// Bytes per second at which a GPU sends or receives caches of another replica.
+    /// Rate of exchanging caches with another replica, in bytes per second and GPU.
     pub across_rate: f64,
     pub software_seconds: f64,
 }
@@ -58,7 +58,7 @@ pub struct Generation {
     pub stages: Vec<Stage>,
     pub seconds: f64,
     pub tokens: u64,
-    /// Share of the pool's time in which replicas were busy.
+    /// Share of the pool's time that replicas were busy.
     pub busy_share: f64,
     /// End times of the samples, sorted.
     #[serde(skip)]
@@ -347,8 +347,7 @@ pub fn death(pool: &Pool, size: usize, samples: &[Request], at: f64) -> Option<R
     Some(death)
 }
 
-/// Returns the numbers of remaining samples at which replicas may change: half, a quarter, … of
-/// all.
+/// Returns the change points, as numbers of remaining samples: half, a quarter, … of all.
 fn points(samples: usize, count: u32) -> Vec<usize> {
     let mut all: Vec<usize> = (1..=count).map(|power| samples >> power).collect();
     all.retain(|left| *left > 0);

@@ -60,7 +60,7 @@ pub struct RowError {
     /// Line in its table; the header is line 1.
     pub line: usize,
     pub id: String,
-    /// What is missing, and the fix.
+    /// Missing data, and how to supply it.
     pub why: String,
 }
 
@@ -89,8 +89,8 @@ impl Runs {
         (Self { runs }, mistakes)
     }
 
-    /// Returns by run whether it is a test run. Fitting models are listed by software and
-    /// accelerator, so runs added later are always test runs.
+    /// Returns which runs are test runs. Fitting models are listed by software and accelerator, so
+    /// runs added later are always test runs.
     #[must_use]
     pub fn testing(&self) -> Vec<bool> {
         let fits = |run: &MeasuredRun| {
@@ -103,7 +103,7 @@ impl Runs {
         self.runs.iter().map(|run| !fits(run)).collect()
     }
 
-    /// Returns by run whether its model is the second, fourth, … of its software and accelerator in
+    /// Returns which runs have the second, fourth, … model of their software and accelerator in
     /// alphabetical order.
     #[must_use]
     pub fn second_models(&self) -> Vec<bool> {
@@ -123,7 +123,7 @@ impl MeasuredRun {
     /// Computes the fastest mapping that fits, as the command line does.
     ///
     /// # Errors
-    /// With the first reason if there is none.
+    /// If no mapping fits; contains the first reason.
     pub fn compute(&self) -> Result<Found, RunRefused> {
         let refused = |why: String| RunRefused { id: self.id.clone(), why };
         let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;
@@ -133,7 +133,7 @@ impl MeasuredRun {
     /// Like [`Self::compute`] with other constants.
     ///
     /// # Errors
-    /// With the first reason if no mapping fits.
+    /// If no mapping fits; contains the first reason.
     pub fn compute_with(&self, calibration: Calibration) -> Result<Found, RunRefused> {
         let refused = |why: String| RunRefused { id: self.id.clone(), why };
         let prepared = self.request.clone().prepare().map_err(|why| refused(why.to_string()))?;

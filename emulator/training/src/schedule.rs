@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Duration of a pipeline, possibly with uneven stages.
 //!
-//! A schedule is the order in which the micro-batches of a step pass the stages. [`pipeline_time`]
-//! is a closed form. [`Pipeline::play`] simulates every pass, shares no code with the closed form
-//! and serves to check it.
+//! A schedule determines how the micro-batches of a step pass the stages. [`pipeline_time`] is a
+//! closed form. [`Pipeline::play`] simulates every pass, shares no code with the closed form and
+//! serves to check it.
 
 use serde::{Deserialize, Serialize};
 
-/// The order in which a stage runs forward and backward passes.
+/// The order of forward and backward passes on a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {

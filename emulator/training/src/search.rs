@@ -300,8 +300,8 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the number of GPUs closest to this search's for which a mapping fits within the
-    /// limits, and the fastest one.
+    /// Returns the number of GPUs closest to this search's that allows a mapping within the limits,
+    /// and the fastest such mapping.
     ///
     /// It tries the requested degrees times each number of replicas that divides the batch, times
     /// powers of two.

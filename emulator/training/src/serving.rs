@@ -360,7 +360,7 @@ impl ServingJob {
         let only_prompt = |one: &Request| Request { output: 1, ..*one };
         let first: Vec<Request> = requests.iter().map(only_prompt).collect();
         let first = self.serve(prefills, prefill_gpus / prompts.gpus, (&first, prefixes), sharing);
-        // A replica sends one cache at a time, in the order in which its prompts end.
+        // A replica sends one cache at a time, in the order its prompts end.
         let mut order: Vec<usize> =
             (0..requests.len()).filter(|one| first.first[*one].is_finite()).collect();
         order.sort_by(|a, b| first.first[*a].total_cmp(&first.first[*b]));

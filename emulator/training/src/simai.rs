@@ -211,7 +211,7 @@ struct SimaiStep<'l> {
 struct SimaiTasks {
     tasks: Vec<Task>,
     sizes: GroupSizes,
-    /// By stage: the last task of its chain.
+    /// Last task of each stage's chain.
     last: Vec<Option<TaskId>>,
 }
 
@@ -238,7 +238,7 @@ impl SimaiStep<'_> {
         for stage in 0..stages {
             out.forward(stage, &self.layers[..first]);
         }
-        // By micro-batch and chunk of the whole pipeline: the end of its forward and backward pass.
+        // End of the forward and backward pass of each micro-batch over each chunk of the pipeline.
         let mut ends = vec![[None; 2]; micro_batches * stages * pieces];
         let all_ran = pipeline.walk(|stage, pass| {
             let is_forward = pass.kind == PassKind::Forward;

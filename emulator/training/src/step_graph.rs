@@ -58,8 +58,8 @@ pub enum TaskPurpose {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
     pub(crate) tasks: Vec<(TaskPurpose, Task)>,
-    /// By micro-batch and lane: dependencies of its first pass. May be shorter than the number of
-    /// micro-batches.
+    /// Dependencies of the first pass of each micro-batch and lane. May be shorter than the number
+    /// of micro-batches.
     pub(crate) inputs: Vec<Vec<Vec<TaskId>>>,
     /// Seconds of additional forward passes before each micro-batch.
     pub(crate) pass_seconds: f64,
@@ -106,12 +106,12 @@ struct Maker<'j> {
     rails: u32,
     tasks: Vec<Task>,
     dimensions: Vec<TaskPurpose>,
-    /// As in [`Before`].
+    /// Copied from [`Before`].
     inputs: Vec<Front>,
     pass_seconds: f64,
 }
 
-/// By lane: tasks that must end before the next task of the lane.
+/// For each lane, the tasks that must end before its next task.
 pub(crate) type Front = Vec<Vec<TaskId>>;
 
 pub(crate) fn picoseconds(seconds: f64) -> Picoseconds {
@@ -176,7 +176,7 @@ impl Maker<'_> {
         };
         let places = pipeline.stages * pipeline.pieces;
         let nothing: Front = vec![Vec::new(); self.lanes as usize];
-        // By position and micro-batch: the tasks that deliver the input of a pass.
+        // Tasks that deliver the input of a pass, by position and micro-batch.
         let mut forward = vec![vec![nothing.clone(); pipeline.micro_batches]; places];
         let mut backward = forward.clone();
         for (micro, inputs) in std::mem::take(&mut self.inputs).into_iter().enumerate() {

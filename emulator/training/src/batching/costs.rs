@@ -70,7 +70,7 @@ pub trait StepCosts {
     fn longest(&self) -> u64 {
         self.cache_tokens()
     }
-    /// Returns the prefill time of a prompt of `tokens` tokens, the first `cached` of which are
+    /// Returns the prefill time of a prompt of `tokens` tokens if its first `cached` tokens are
     /// already in the cache.
     fn prompt_seconds(&self, tokens: u32, cached: u32) -> f64;
     /// Returns the duration of `steps` decode steps of `batch` requests that start with `cached`

@@ -62,8 +62,8 @@ pub struct PrefixCounts {
 /// Ratio of a segment's requests per copy to the average above which it gets another copy.
 const HEAVY: u64 = 4;
 
-/// A replica is chosen for its prefixes only if its load is at most twice that of the least loaded
-/// one plus this many requests.
+/// A replica is chosen for its prefixes only if its load is at most twice the minimum load plus
+/// this many requests.
 const SLACK: usize = 4;
 
 type Segment = (u32, u32);
@@ -73,7 +73,7 @@ struct Held {
     replica: usize,
     /// Value of the use counter at the last use.
     used: u64,
-    /// Time from which the copy can be used, in seconds.
+    /// Time when the copy becomes usable, in seconds.
     ready: f64,
 }
 
@@ -87,11 +87,11 @@ struct Copies {
 pub(super) struct PrefixCaches {
     setup: PrefixSetup,
     segments: BTreeMap<Segment, Copies>,
-    /// By replica: its segments, ordered by last use.
+    /// Segments of each replica, ordered by last use.
     stores: Vec<BTreeMap<u64, Segment>>,
-    /// By replica: when its network cards finish sending.
+    /// Time when each replica's network cards finish sending.
     sends: Vec<f64>,
-    /// By prefix: the replica of its last request.
+    /// Replica that served the last request with each prefix.
     last: BTreeMap<u32, usize>,
     uses: u64,
     asked: u64,

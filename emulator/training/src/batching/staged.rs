@@ -13,7 +13,7 @@ pub struct StagedCosts {
     pub cache_tokens: u64,
     /// Cache capacity of one attention instance, which holds the whole cache of a request.
     longest: u64,
-    /// By batch size (from 0): the lines whose maximum is the step time, in order of slope.
+    /// Upper envelope of the step time for each batch size from 0, in order of slope.
     steps: Vec<Vec<Line>>,
 }
 

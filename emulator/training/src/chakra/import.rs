@@ -38,15 +38,15 @@ enum SharedNode {
 #[derive(Default)]
 struct Reader {
     tasks: Vec<Task>,
-    /// By task: the ranks that take part.
+    /// Ranks that take part in each task.
     ranks: Vec<Vec<u32>>,
-    /// By task: the duration recorded by the first rank.
+    /// Duration of each task, as recorded by its first rank.
     recorded: Vec<Picoseconds>,
     shared: BTreeMap<SharedNode, usize>,
-    /// By rank and node id: its task.
+    /// Task of each pair of rank and node id.
     places: BTreeMap<(u32, u64), usize>,
     waits: Vec<(u32, usize, Vec<u64>)>,
-    /// Ranks whose stream was written by PyTorch's execution trace observer.
+    /// Ranks with a stream from PyTorch's execution trace observer.
     observed: BTreeSet<u32>,
 }
 

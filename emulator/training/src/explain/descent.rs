@@ -58,8 +58,7 @@ impl Fit {
         fit
     }
 
-    /// Returns by member and run the derivative of the residual with respect to the logarithm of
-    /// the value.
+    /// Returns the derivative of each run's residual with respect to the logarithm of each member.
     fn slopes(&self, model: &Model<'_>) -> Vec<Vec<f64>> {
         (0..self.members.len())
             .map(|place| {
@@ -105,7 +104,7 @@ impl Fit {
         Self::at(model, self.members.clone(), values)
     }
 
-    /// Returns by member half of its 95 % confidence interval, as a logarithm.
+    /// Returns half of each member's 95 % confidence interval, as a logarithm.
     pub(super) fn errors(&self, model: &Model<'_>) -> Vec<f64> {
         let slopes = self.slopes(model);
         let (runs, size) = (self.residues.len(), self.members.len());

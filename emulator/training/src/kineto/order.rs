@@ -68,19 +68,20 @@ struct OrderWalk<'w> {
     operations: &'w [ProfiledOperation<'w>],
     waits: &'w ProfiledWaits,
     begin: f64,
-    /// Shortest time from a launch to the start of its operation. All host times are shifted by it.
+    /// Shortest time from the launch of an operation to its start. All host times are shifted by
+    /// it.
     latency: f64,
     emit: &'w mut Emit<'w>,
-    /// By operation: its task, once it has started.
+    /// Task of each operation, once it has started.
     task_of: Vec<Option<TaskId>>,
-    /// By operation: the task after which it was launched, if any.
+    /// Task that preceded the launch of each operation, if any.
     launched: Vec<Option<TaskId>>,
-    /// By host wait: the task after which it began.
+    /// Task that preceded each host wait, if any.
     waiting: Vec<Option<TaskId>>,
     points: BTreeMap<u32, HostPoint>,
-    /// By stream: the dependencies of its last operation.
+    /// Dependencies of the last operation on each stream.
     held_by: BTreeMap<u32, Vec<TaskId>>,
-    /// By stream: its last operation that ended, and its last operation.
+    /// `ended` is the last operation that ended on each stream, `last` the last one that started.
     ended: BTreeMap<u32, usize>,
     last: BTreeMap<u32, usize>,
 }
@@ -186,8 +187,7 @@ impl OrderWalk<'_> {
 
     fn launch(&mut self, place: usize) -> Result<(), KinetoError> {
         let Some(call) = self.operations[place].call else { return Ok(()) };
-        // If the operations of the calling thread are known, the launch is within or after one of
-        // them.
+        // If the calling thread has operations, the launch is within or after one of them.
         let Some(around) = self.last.get(&call.thread).copied() else {
             self.launched[place] = self.host_at(call.thread, call.ts)?;
             return Ok(());

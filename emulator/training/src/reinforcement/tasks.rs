@@ -22,9 +22,9 @@ use crate::graph::{Task, TaskGraph, TaskId, TaskWork};
 use crate::step::Job;
 use crate::step_graph::{Before, SimulatedRails, TaskPurpose, picoseconds, step_after};
 
-/// Chunks in which a replica sends its samples.
+/// A replica sends its samples in this many chunks.
 const CHUNKS: usize = 8;
-/// Parts in which a relay forwards weights. With a single part, a replica could forward nothing
+/// A relay forwards weights in this many parts. With a single part, a replica could forward nothing
 /// before it has all weights.
 const PIECES: u64 = 8;
 /// Bytes per token: token id and log-probability.
@@ -51,9 +51,9 @@ pub struct PoolStep {
     pub replica_gpus: [u32; 2],
     pub tensor: u32,
     pub chunks: Vec<Vec<Chunk>>,
-    /// By sample in order of their end: tokens of prompt and answer.
+    /// Tokens of prompt and answer of each sample, in the order the samples end.
     pub tokens: Vec<u64>,
-    /// By rank, starting with the trainer: its leaf.
+    /// Leaf of each rank, starting with the trainer's ranks.
     pub leaves: Vec<u32>,
     /// How new weights reach the replicas.
     pub method: SyncMethod,
@@ -74,8 +74,8 @@ pub struct ReinforcementTasks {
     pub again: BTreeMap<TaskId, Picoseconds>,
 }
 
-/// Returns the chunks of each replica, and the tokens of the samples in order of their end.
-/// `reload` is the time in seconds in which a GPU fetches its part of the weights.
+/// Returns the chunks of each replica, and the tokens of the samples in the order they end.
+/// `reload` is how many seconds a GPU needs to fetch its part of the weights.
 ///
 /// # Panics
 /// If `replicas` is 0.
@@ -138,7 +138,7 @@ impl PoolStep {
         both + self.weights_seconds(card_rate)
     }
 
-    /// Returns by sample the end of its chunk, sorted.
+    /// Returns the end of each sample's chunk, sorted.
     fn ended(&self) -> Vec<f64> {
         let mut ended = Vec::new();
         for chunks in &self.chunks {
@@ -152,8 +152,8 @@ impl PoolStep {
         ended
     }
 
-    /// Returns the time in which the busiest network card sends the new weights, and then the parts
-    /// that GPUs lack after the replicas change size.
+    /// Returns how long the busiest network card sends the new weights, and then the weights that
+    /// GPUs lack after the replicas change size.
     #[must_use]
     pub fn weights_seconds(&self, card_rate: f64) -> f64 {
         let trainer = (self.leaves.len() - self.pool_gpus()) as u32;
@@ -217,8 +217,8 @@ impl PoolStep {
         all
     }
 
-    /// Returns transfers in which every GPU receives its slice of each stage's layers, in equal
-    /// parts from all trainer ranks that hold some of it.
+    /// Returns transfers that deliver to every GPU its slice of each stage's layers, in equal parts
+    /// from all trainer ranks with some of it.
     fn shards(&self, trainer: u32) -> Vec<RankTransfer> {
         let (size, tp) = (self.replica_gpus[0], self.tensor);
         let mut all = Vec::new();
@@ -308,7 +308,7 @@ fn by_leaf(leaves: &[u32], ranks: std::ops::Range<u32>) -> Vec<(u32, Vec<u32>)> 
 /// ranks are in TP groups of the trainer's size.
 ///
 /// # Panics
-/// As [`step_tasks`](crate::step_graph::step_tasks).
+/// Panics if [`step_tasks`](crate::step_graph::step_tasks) does.
 #[must_use]
 pub fn reinforcement_tasks(trainer: &Job<'_>, pool: &PoolStep) -> ReinforcementTasks {
     let mut writer = TaskWriter {
@@ -337,7 +337,7 @@ struct TaskWriter<'p> {
     tensor: u32,
     tasks: Vec<(TaskPurpose, Task)>,
     again: BTreeMap<TaskId, Picoseconds>,
-    /// By replica: the tasks of its last chunk.
+    /// Last tasks of each replica's generation.
     last: Vec<Vec<TaskId>>,
 }
 
@@ -379,7 +379,7 @@ impl TaskWriter<'_> {
         self.add(purpose, format!("{purpose:?} there").to_lowercase(), after, work)
     }
 
-    /// Adds the generation tasks. Returns by sample the transfer that delivers it to the trainer.
+    /// Adds the generation tasks. Returns the transfer that delivers each sample to the trainer.
     fn generation(&mut self, trainer: &Job<'_>) -> Vec<Option<TaskId>> {
         let pool = self.pool;
         let mut arrived = vec![None; pool.tokens.len()];
@@ -453,7 +453,7 @@ impl TaskWriter<'_> {
         }
     }
 
-    /// Returns by micro-batch and lane the sample transfers that its first pass waits for.
+    /// Returns the sample transfers that the first pass of each micro-batch and lane waits for.
     fn inputs(&mut self, trainer: &Job<'_>, arrived: &[Option<TaskId>]) -> Vec<Vec<Vec<TaskId>>> {
         let mapping = &trainer.mapping;
         let lanes = (mapping.data * mapping.context) as usize;

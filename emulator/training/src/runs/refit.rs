@@ -38,7 +38,7 @@ impl RefitFile {
     /// Checks that every constant is within its limits.
     ///
     /// # Errors
-    /// With the first constant that is not.
+    /// Names the first constant outside its limits.
     pub fn check(&self) -> Result<(), BeyondLimits> {
         let given = |constant: &&fit::Constant| self.refitted.contains_key(constant.name);
         for constant in fit::all().filter(given) {
@@ -68,14 +68,14 @@ pub struct Refit {
     pub changed: BTreeMap<&'static str, [f64; 2]>,
     /// 95 % confidence interval of each changed constant, provided that no other constant is wrong.
     pub intervals: BTreeMap<&'static str, [f64; 2]>,
-    /// By changed constant: others that would explain the runs equally well. The runs cannot
-    /// distinguish them.
+    /// Alternatives to each changed constant that would explain the runs equally well. The runs
+    /// cannot distinguish them.
     pub stands_in_for: BTreeMap<&'static str, Vec<&'static str>>,
-    /// Constants, changed or not, whose best value is beyond their limit.
+    /// Constants whose best value is beyond their limit.
     pub at_limit: Vec<&'static str>,
     /// Constants that affect the runs and keep their values.
     pub kept: Vec<&'static str>,
-    /// Constants that affect none of the runs and keep their values.
+    /// Constants that have no effect on the runs and keep their values.
     pub not_determined: Vec<&'static str>,
 }
 

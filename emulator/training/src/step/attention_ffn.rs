@@ -84,7 +84,7 @@ impl LayerStages {
         }
     }
 
-    /// Returns the seconds in which `micro_batches` with `cached` tokens each advance by one layer.
+    /// Returns how many seconds `micro_batches` with `cached` tokens each take per layer.
     #[must_use]
     pub fn seconds(&self, micro_batches: u32, cached: f64) -> f64 {
         let attention = self.attention + cached * self.cached_token;

@@ -160,7 +160,7 @@ impl Job<'_> {
         self.products(rows, width / self.tensor())
     }
 
-    /// The same for `width` units on this rank.
+    /// Like [`Self::feed_forward_products`], for `width` units on this rank.
     fn products(&self, rows: f64, width: f64) -> f64 {
         let h = f64::from(self.model.hidden);
         let gates = self.model.feed_forward.activation.matrices() - 1.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The computing and exchange of a step, from which its task graph is built.
+//! The computing and exchange of a step, as input for its task graph.
 
 use super::Job;
 use crate::mapping::Recompute;

@@ -17,21 +17,20 @@ pub(super) struct HostWait {
 }
 
 pub(super) struct ProfiledWaits {
-    /// By operation: the operations of other streams that it waits for. `None` if the profile has
-    /// no stream waits.
+    /// Operations of other streams that an operation waits for. `None` if the profile has no stream
+    /// waits.
     pub(super) streams: Option<BTreeMap<usize, Vec<usize>>>,
     pub(super) host: Vec<HostWait>,
 }
 
 const STREAM_WAIT: &str = "Stream Wait Event";
 
-/// When and on which stream the host launched operations.
+/// Launch times of operations, and their order on each stream.
 pub(super) struct Launches<'e> {
-    /// By operation: its launch time.
     at: Vec<f64>,
-    /// By stream: its operations in launch order.
+    /// Operations of each stream in launch order.
     streams: BTreeMap<u32, Vec<usize>>,
-    /// By correlation id: host calls that launch nothing.
+    /// Host calls that launch nothing, by correlation id.
     calls: BTreeMap<u32, &'e Event>,
 }
 
