@@ -54,11 +54,11 @@ impl Request {
 /// The result of serving requests. Times are seconds after the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Served {
-    /// Time of the first token by request; NaN if it had none.
+    /// Time of each request's first token; NaN if it had none.
     pub first: Vec<f64>,
     /// The replica that last admitted each request.
     pub replica: Vec<u32>,
-    /// End by request; NaN if it did not end.
+    /// End of each request; NaN if it did not end.
     pub ended: Vec<f64>,
     pub seconds: f64,
     pub tokens: u64,
@@ -335,7 +335,7 @@ impl<'a, C: StepCosts> Pool<'a, C> {
         }
     }
 
-    /// Returns the seconds until the admitted request can decode.
+    /// Returns the time until the admitted request can decode.
     fn work_on_prompt(&mut self, seat: usize, one: usize) -> f64 {
         let request = &self.requests[one];
         if request.done > 0 {

@@ -3,7 +3,7 @@
 //!
 //! [`Chip`] holds the efficiency of a chip's kernels and links, [`Framework`] the effect of a
 //! software version on it. They are fitted separately, so that [`compose`] can combine a pair that
-//! was never measured. docs/mfu.md lists the runs of the fit.
+//! was never measured. docs/mfu.md lists the runs used for the fit.
 
 use std::sync::LazyLock;
 
@@ -37,12 +37,12 @@ pub struct Chip {
     pub name: &'static str,
     #[serde(deserialize_with = "word")]
     pub fitted: &'static str,
-    /// Shares of peak of large matrix products with 16 bits, 8 bits, 8 bits with block scales, and
-    /// 4 bits.
+    /// Shares of peak that large matrix products reach with 16 bits, 8 bits, 8 bits with block
+    /// scales, and 4 bits.
     pub gemm: [f64; 4],
     /// Operations that a matrix product loses to ramp-up and tail.
     pub lost_flops: f64,
-    /// Share of peak of the fused attention core.
+    /// Share of peak that the fused attention core reaches.
     pub attention: f64,
     /// Share of the memory bandwidth that element-wise work reaches.
     pub memory: f64,
@@ -78,17 +78,17 @@ pub struct Framework {
     /// Seconds to launch the forward pass of a dense layer.
     pub launch: f64,
     /// Seconds to launch the forward pass of an expert layer: if the host waits for the routing, if
-    /// it does not, and if the exchange of a micro-batch overlaps another one.
+    /// it does not, and if the communication of a micro-batch overlaps another one.
     pub expert_launch: [f64; 3],
-    /// Exposed share of TP exchange, inside a domain and through network cards.
+    /// Exposed share of TP communication, inside a domain and through network cards.
     pub tensor_exposed: [f64; 2],
-    /// Exposed share of EP exchange, inside a domain and through network cards.
+    /// Exposed share of EP communication, inside a domain and through network cards.
     pub expert_exposed: [f64; 2],
     /// Exposed share of steady-state pipeline transfers.
     pub pipeline_exposed: f64,
-    /// Exposed share of overlapped DP exchange.
+    /// Exposed share of overlapped DP communication.
     pub data_exposed: f64,
-    /// Exposed share of DP exchange with fully sharded states.
+    /// Exposed share of DP communication with fully sharded states.
     pub gather_exposed: f64,
     /// Growth of the step with each doubling of the nodes.
     pub jitter: f64,

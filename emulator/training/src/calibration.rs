@@ -86,7 +86,7 @@ pub struct Software {
     pub balanced_ends: bool,
     /// Pipeline transfers are split over the TP ranks.
     pub split_transfers: bool,
-    /// Gradient and weight exchange overlaps the first forward and the last backward pass.
+    /// Gradient and weight communication overlaps the first forward and the last backward pass.
     pub data_overlap: bool,
     pub sharding: ZeroStage,
     pub context_exchange: ContextExchange,
@@ -125,13 +125,13 @@ pub struct Calibration {
     #[serde(serialize_with = "name")]
     pub name: ConstantsName,
     pub software: Software,
-    /// Share of peak of large matrix products with 16 bits.
+    /// Share of peak that large matrix products reach with 16 bits.
     pub gemm_efficiency: f64,
-    /// Share of the 8-bit peak of large matrix products.
+    /// Share of the 8-bit peak that large matrix products reach.
     pub gemm_efficiency_fp8: f64,
-    /// Share of the 8-bit peak of large matrix products with block scales.
+    /// Share of the 8-bit peak that large matrix products with block scales reach.
     pub gemm_efficiency_mxfp8: f64,
-    /// Share of the 4-bit peak of large matrix products.
+    /// Share of the 4-bit peak that large matrix products reach.
     pub gemm_efficiency_fp4: f64,
     /// Floating-point operations that a matrix product loses to ramp-up and tail.
     pub gemm_lost_flops: f64,
@@ -140,28 +140,29 @@ pub struct Calibration {
     pub expert_efficiency: f64,
     /// The same factor with 8 bits or fewer.
     pub expert_efficiency_fp8: f64,
-    /// Share of peak of the attention core on the operations that it executes.
+    /// Share of peak that the attention core reaches, counting only the operations that it
+    /// executes.
     pub attention_efficiency: f64,
     /// Share of the memory bandwidth that element-wise work reaches.
     pub memory_efficiency: f64,
-    /// Minimum seconds of a layer's forward pass, spent launching its kernels.
+    /// Minimum duration of a layer's forward pass, spent launching its kernels.
     pub launch_seconds: f64,
     /// The same for an expert layer: if the host waits for the routing, if it does not, and if the
-    /// exchange of a micro-batch overlaps another one.
+    /// communication of a micro-batch overlaps another one.
     pub expert_launch_seconds: [f64; 3],
-    /// Exposed share of TP exchange inside a domain.
+    /// Exposed share of TP communication inside a domain.
     pub tensor_exposed: f64,
-    /// Exposed share of TP exchange through network cards.
+    /// Exposed share of TP communication through network cards.
     pub tensor_exposed_across: f64,
-    /// Exposed share of EP exchange inside a domain.
+    /// Exposed share of EP communication inside a domain.
     pub expert_exposed: f64,
-    /// Exposed share of EP exchange through network cards.
+    /// Exposed share of EP communication through network cards.
     pub expert_exposed_across: f64,
     /// Exposed share of steady-state pipeline transfers.
     pub pipeline_exposed: f64,
-    /// Share of overlapped DP exchange that still slows the step.
+    /// Share of overlapped DP communication that still slows the step.
     pub data_exposed: f64,
-    /// The same share for the exchange of every micro-batch with fully sharded states.
+    /// The same share for the communication of every micro-batch with fully sharded states.
     pub gather_exposed: f64,
     /// Growth of the step with each doubling of the number of eight-GPU nodes (stragglers,
     /// congestion).

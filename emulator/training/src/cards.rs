@@ -203,7 +203,7 @@ impl Accelerator {
         }
     }
 
-    /// Returns its domain and network cards. The network has the name of the architecture of the
+    /// Returns the network of its domain and network cards, named after the architecture of the
     /// same shape and size, if there is one.
     #[must_use]
     pub fn network(&self) -> Network {

@@ -2,8 +2,8 @@
 //! Writes an emulated step as a Chrome trace. Perfetto displays it, and [`super::recorded`] reads
 //! it back.
 //!
-//! Every rank that takes part in a task has an event for it. Computing, exchange inside the domain
-//! and exchange between domains are separate threads of the trace.
+//! Every rank that takes part in a task has an event for it. Computing, communication inside the
+//! domain and communication between domains are separate threads of the trace.
 
 use lightloom_units::SimTime;
 use serde_json::{Value, json};

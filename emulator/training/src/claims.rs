@@ -52,7 +52,7 @@ pub struct Claim {
     pub verdict: ClaimVerdict,
 }
 
-/// How much exchange overlaps with computing. The study's simulator was not available, so both
+/// How much communication overlaps with computing. The study's simulator was not available, so both
 /// extremes are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hiding {

@@ -29,7 +29,7 @@ pub struct Taken {
     pub tensor: u32,
     /// Ranks without a file. They are assumed to be ready whenever the others are.
     pub missing: Vec<u32>,
-    /// NCCL kernels without a description of their exchange; they count as computing.
+    /// NCCL kernels without a description of their communication; they count as computing.
     pub unknown: u64,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Features of training software that change which kernels are launched, which data is sent and
-//! which exchange is hidden.
+//! which communication is hidden.
 //!
 //! The recipe of a software version for a model and chip states which features are on.
 //! `features.csv` holds the recipes with the published configurations they come from. A feature has

@@ -43,7 +43,7 @@ pub enum GoalError {
         /// `send` or `recv`.
         missing: &'static str,
     },
-    /// The message is larger than the buffer of its receive.
+    /// The message is larger than its receive buffer.
     #[error(
         "line {line}: rank {rank}, {label}: {room} B are received, and line {sent_line} sends {bytes} B"
     )]

@@ -56,8 +56,8 @@ pub struct Task {
 pub(crate) const MOST_RANKS: u32 = 1_000_000;
 /// Maximum duration of a compute task read from a file: one day.
 pub(crate) const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
-/// Maximum length of a chain of computing. Together with its exchange it stays within the 213 days
-/// of the emulator's clock.
+/// Maximum length of a chain of computing. Together with its communication it stays within the 213
+/// days of the emulator's clock.
 const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 
 /// Why tasks do not form a valid graph.

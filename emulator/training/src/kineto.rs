@@ -121,7 +121,7 @@ pub struct ProfiledStep {
     pub recorded: Recorded,
     /// Ranks that are members of a group but have no file.
     pub missing: Vec<u32>,
-    /// NCCL kernels without a description of their exchange; they count as computing.
+    /// NCCL kernels without a description of their communication; they count as computing.
     pub unknown: usize,
     pub collectives: usize,
 }
@@ -218,7 +218,7 @@ struct Joined {
     known: BTreeMap<Numbered, (TaskId, BTreeSet<u32>)>,
     recorded: f64,
     unknown: usize,
-    /// First exchange of each rank that could not be read.
+    /// First collective of each rank that could not be read.
     unread: BTreeMap<u32, u32>,
     collectives: usize,
 }
@@ -449,8 +449,8 @@ fn of_host(events: &Events) -> Vec<ProfiledOperation<'_>> {
     found
 }
 
-/// Sets the end of collectives without a duration, which the profile cut off: the end of the
-/// longest later pause of the calling thread.
+/// Sets the end of collectives that the profile cut off: the end of the longest later pause of the
+/// calling thread.
 fn lengthen(found: &mut [ProfiledOperation<'_>]) {
     for place in 0..found.len() {
         let (event, call) = (found[place].event, found[place].call);

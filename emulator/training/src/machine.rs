@@ -33,8 +33,8 @@ pub enum Domain {
     /// Cables between ring neighbours, each with half of a rank's rate. A ring of two ranks has
     /// both cables between them.
     Cables,
-    /// One switch per set of ranks, with one cable from each rank. All-to-alls and other exchange
-    /// within a set also use it.
+    /// One switch per set of ranks, with one cable from each rank. All-to-alls and other
+    /// communication within a set also use it.
     Switches {
         /// Ranks of each domain.
         groups: Vec<Vec<u32>>,

@@ -135,7 +135,7 @@ impl Network {
         self.scale_out_rate.min(self.leaf.up_rate)
     }
 
-    /// Returns the seconds of a collective. `bytes` is defined as in the crate
+    /// Returns the duration of a collective. `bytes` is defined as in the crate
     /// `lightloom-collective`.
     #[must_use]
     pub fn collective(
@@ -170,7 +170,7 @@ impl Network {
         }
     }
 
-    /// Returns the seconds to send `bytes` from one rank to the next in `group`.
+    /// Returns the time to send `bytes` from one rank to the next in `group`.
     #[must_use]
     pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
         if self.is_inside(group) {

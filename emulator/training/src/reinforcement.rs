@@ -9,9 +9,9 @@
 //! asynchronous   generate without end; a step is the slower of the two, and the pool stops only for the weights
 //! ```
 //! Assumptions: rewards cost nothing. A forward pass costs a third of a training step's computing
-//! and no data-parallel exchange. Training uses samples of the mean length. Weights are sent shard
-//! by shard, each byte once per replica, over the network cards of both sides at their achieved
-//! rate.
+//! and no data-parallel communication. Training uses samples of the mean length. Weights are sent
+//! shard by shard, each byte once per replica, over the network cards of both sides at their
+//! achieved rate.
 
 mod tasks;
 
@@ -193,7 +193,7 @@ impl ReinforcementJob {
         self.lengths.draw(self.samples as usize, self.seed, index)
     }
 
-    /// Returns the trainer's mapping, its step, and the seconds of the forward passes before it.
+    /// Returns the trainer's mapping, its step, and the duration of the forward passes before it.
     fn training(
         &self,
         calibration: &Calibration,

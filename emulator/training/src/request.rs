@@ -103,7 +103,7 @@ pub struct Prepared {
     recipe: Option<&'static Recipe>,
 }
 
-/// Error bands of fewer runs are not shown, since they say little about the next run.
+/// Error bands based on fewer runs are not shown, since they say little about the next run.
 const BAND_RUNS_LEAST: u32 = 5;
 
 impl Request {
@@ -364,13 +364,13 @@ pub struct Row<P> {
     pub memory_bytes: u64,
     /// Computing on the slowest stage.
     pub compute_seconds: f64,
-    /// Exposed TP exchange.
+    /// Exposed TP communication.
     pub tp_exposed_seconds: f64,
-    /// Exposed CP exchange.
+    /// Exposed CP communication.
     pub cp_exposed_seconds: f64,
-    /// Exposed EP exchange.
+    /// Exposed EP communication.
     pub ep_exposed_seconds: f64,
-    /// Exposed DP exchange.
+    /// Exposed DP communication.
     pub dp_exposed_seconds: f64,
     /// Waiting in the pipeline.
     pub pp_bubble_seconds: f64,

@@ -10,9 +10,9 @@
 //! * A group of ranks with equal experts has one member per EP group, with the bytes of the experts
 //!   on a rank in the new layout.
 //!
-//! Matrix products and all exchange outside a TP group are divided by its size; exchange inside it
-//! keeps its size. If TP shrinks, the remaining rails of a group carry the traffic of all rails.
-//! The number of stages does not change.
+//! Matrix products and all communication outside a TP group are divided by its size; communication
+//! inside it keeps its size. If TP shrinks, the remaining rails of a group carry the traffic of all
+//! rails. The number of stages does not change.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub enum RescaleError {
     /// EP does not divide DP.
     #[error("EP {expert} is no divisor of DP {data}")]
     Expert { expert: u32, data: u32 },
-    /// The recording has only one replica or one EP rank, so it has no exchange to scale.
+    /// The recording has only one replica or one EP rank, so it has no communication to scale.
     #[error("a step of {what} 1 was recorded: nothing in it says what more exchange")]
     One {
         /// `DP` or `EP`.

@@ -429,7 +429,7 @@ impl ServingJob {
         let ([ttft_p50, ttft_p99], [tpot_p50_seconds, tpot_p99_seconds]) =
             (both(waits), both(tokens));
         let begin = requests.first().map_or(0.0, |one| one.arrives);
-        // Without any ended request the rates are zero.
+        // If no request ended, the rates are zero.
         let lasts = if last > begin { last - begin } else { f64::INFINITY };
         let [one, other] = served;
         let refused =

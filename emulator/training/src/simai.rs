@@ -13,11 +13,11 @@
 //! are divided evenly over the chunks; rows before them belong to the first chunk, and rows after
 //! them to the last. Stages send `pp_comm` bytes to their successor.
 //!
-//! Exchange in the forward and input-gradient columns runs on the ring of the first
-//! `model_parallel_NPU_group` ranks of a stage. Exchange in the weight-gradient column runs over
-//! the data-centre network between the corresponding ranks of all such groups of the stage, and
-//! only the end of the step waits for it. Exchange marked `_EP`, and every all-to-all, runs over
-//! the data-centre network between the corresponding ranks of the first `ep` groups.
+//! Communication in the forward and input-gradient columns runs on the ring of the first
+//! `model_parallel_NPU_group` ranks of a stage. Communication in the weight-gradient column runs
+//! over the data-centre network between the corresponding ranks of all such groups of the stage,
+//! and only the end of the step waits for it. Communication marked `_EP`, and every all-to-all,
+//! runs over the data-centre network between the corresponding ranks of the first `ep` groups.
 
 use lightloom_collective::CollectiveKind;
 use lightloom_units::{Bytes, Picoseconds};
@@ -52,7 +52,7 @@ const MOST_TASKS: usize = 10_000_000;
 struct LayerPass {
     took: Picoseconds,
     exchange: Option<(CollectiveKind, Bytes)>,
-    /// Whether it is exchange between experts rather than inside the TP group.
+    /// Whether the collective is between experts rather than inside the TP group.
     is_expert: bool,
 }
 
@@ -66,7 +66,7 @@ struct SimaiLayer {
 /// Reads a workload.
 ///
 /// # Errors
-/// If a line is malformed or an exchange is not supported; the error gives the line.
+/// If a line is malformed or a collective is not supported; the error gives the line.
 pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let wrong = |line: usize, reason: String| SimaiError::Line { line, reason };
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -158,7 +158,7 @@ fn layer(line: &str) -> Result<SimaiLayer, String> {
     })
 }
 
-/// Parses the three columns of a pass: nanoseconds of computing, exchange, bytes.
+/// Parses the three columns of a pass: nanoseconds of computing, collective, bytes.
 fn part(words: &[&str]) -> Result<LayerPass, String> {
     let number = |word: &str| -> Result<u64, String> {
         word.parse().map_err(|_| format!("`{word}` is no whole number"))
@@ -332,7 +332,7 @@ impl SimaiTasks {
         let Some((kind, bytes)) = pass.exchange else { return };
         let peers = |count: u32| (0..count).map(|group| rank + group * tensor).collect();
         if is_gradient {
-            // Only the end of the step waits for gradient exchange.
+            // Only the end of the step waits for gradient communication.
             if groups > 1 {
                 let work = TaskWork::Across { kind, ranks: peers(groups), bytes };
                 self.add(name, vec![computed], work);

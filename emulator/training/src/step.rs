@@ -67,17 +67,17 @@ pub struct StepTime {
     pub step_seconds: f64,
     /// Computing on the slowest stage.
     pub compute_seconds: f64,
-    /// Exposed TP exchange.
+    /// Exposed TP communication.
     pub tensor_seconds: f64,
-    /// Exposed CP exchange.
+    /// Exposed CP communication.
     pub context_seconds: f64,
-    /// Exposed EP exchange.
+    /// Exposed EP communication.
     pub expert_seconds: f64,
     /// Waiting in the pipeline.
     pub bubble_seconds: f64,
     /// Exposed pipeline transfers.
     pub transfer_seconds: f64,
-    /// Exposed DP exchange.
+    /// Exposed DP communication.
     pub data_seconds: f64,
     /// Optimizer and other work outside micro-batches.
     pub optimizer_seconds: f64,
@@ -171,8 +171,8 @@ impl Job<'_> {
         [f64::from(inner), (f64::from(layers) - f64::from(inner * (p - 1))).max(0.0)]
     }
 
-    /// Returns the seconds of the optimizer, which reads gradient, master weight and moments, and
-    /// writes them and the weight.
+    /// Returns the duration of the optimizer step, which reads gradient, master weight and moments,
+    /// and writes them and the weight.
     fn optimizer(&self) -> f64 {
         let (dense, experts) =
             weights_per_gpu(self.model, &self.mapping, &self.calibration.software);

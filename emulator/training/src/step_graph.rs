@@ -7,9 +7,9 @@
 //!   pass:          the layers of a piece of a stage, transfers from and to its neighbours
 //!   step:          passes in the order of the schedule, then gradients of the replicas, optimizer, weights
 //! ```
-//! A *lane* is one TP group of a stage; a stage has `replicas × CP` lanes. The graph contains all
-//! exchange at its full length. Exchange overlaps with computing only where the order of the passes
-//! allows it, and for CP's blocks during the core.
+//! A *lane* is one TP group of a stage; a stage has `replicas × CP` lanes. All communication is in
+//! the graph with its full duration. Communication overlaps with computing only where the order of
+//! the passes allows it, and for CP's blocks during the core.
 //!
 //! The ranks of a lane use one rail each, and all rails carry the same traffic at the same time.
 //! Therefore one rail represents all of them, unless [`SimulatedRails::All`] is chosen.
@@ -290,7 +290,7 @@ impl Maker<'_> {
         })
     }
 
-    /// Adds TP's exchange before and after half a layer.
+    /// Adds TP communication before and after half a layer.
     fn half(
         &mut self,
         stage: u32,
@@ -363,7 +363,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Adds the gradient exchange of a stage, the optimizer, and the gathering of weights if
+    /// Adds the gradient communication of a stage, the optimizer, and the gathering of weights if
     /// replicas share the optimizer states.
     fn finish(&mut self, stage: u32, front: Front) -> Front {
         let software = &self.job.calibration.software;

@@ -8,8 +8,8 @@
 //! ```
 //! The trainer has the first ranks and the pool the following ones, replica by replica. A replica
 //! generates in chunks and sends the samples that ended after each chunk;
-//! [`batching`](crate::batching) gives the duration of a chunk. The exchange inside a replica is
-//! part of that duration and sends no packets.
+//! [`batching`](crate::batching) gives the duration of a chunk. The communication inside a replica
+//! is part of that duration and sends no packets.
 
 use std::collections::BTreeMap;
 

@@ -313,8 +313,8 @@ impl Row {
         }
     }
 
-    /// Returns the seconds per step, either printed or converted from tokens per second, operations
-    /// per second or utilisation.
+    /// Returns the step time, either printed or converted from tokens per second, operations per
+    /// second or utilisation.
     fn seconds(
         &self,
         model: &Model,

@@ -86,7 +86,8 @@ fn mixture_prefill_cost_follows_active_weights() {
         let card = cards::accelerator(name).unwrap();
         let job = ServingJob { model: model.clone(), network: card.network(), card, ..job() };
         let prompt = job.costs()[0].0.prompt_seconds(726);
-        // 726 tokens with 8 of 128 experts each use all experts, so all 61 GB of weights are read.
+        // With 726 tokens and 8 of 128 experts each, every expert is used, so all 61 GB of weights
+        // are read.
         let least = 61e9 / memory_rate;
         assert!(prompt > least && prompt < 4.0 * least, "{name}: {prompt} s, least {least} s");
     }

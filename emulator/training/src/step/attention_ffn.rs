@@ -65,7 +65,7 @@ pub struct LayerStages {
     pub cached_token: f64,
     /// Transfer to the feed-forward instances.
     pub there: f64,
-    /// Exchange between the GPUs of a feed-forward instance.
+    /// Communication between the GPUs of a feed-forward instance.
     pub inside: f64,
     pub feed_forward: f64,
     /// Transfer back to the attention instances.
@@ -108,7 +108,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Returns the seconds of the step with `cached` tokens in all caches.
+    /// Returns the duration of the step with `cached` tokens in all caches.
     #[must_use]
     pub fn seconds(&self, cached: f64) -> f64 {
         let of = |(count, layer): &(u32, LayerStages)| {

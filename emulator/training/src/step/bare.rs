@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A step without hidden exchange, as the packet emulation runs it, and its closed form for
+//! A step without hidden communication, as the packet emulation runs it, and its closed form for
 //! comparison.
 
 use super::{Compute, Job, StepTime, step_time};
@@ -9,7 +9,7 @@ use crate::mapping::{Batch, Mapping};
 use crate::model::Model;
 use crate::network::{Network, Shape};
 
-/// A step without hidden exchange. Both its tasks and its closed form are derived from it.
+/// A step without hidden communication. Both its tasks and its closed form are derived from it.
 #[derive(Clone, Debug)]
 pub struct BareStep {
     pub model: Model,

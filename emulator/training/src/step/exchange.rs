@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exchange between the ranks of a job: bytes, and the seconds that remain exposed.
+//! Communication between the ranks of a job: its bytes, and its exposed time.
 
 use super::Job;
 use super::passes::Passes;
@@ -15,8 +15,8 @@ impl Job<'_> {
         2.0 * self.tokens() * f64::from(self.model.hidden)
     }
 
-    /// Returns the exchange of one forward pass over a layer: TP's exposed and total seconds, and
-    /// EP's exposed seconds. `computing` of another micro-batch may hide the latter.
+    /// Returns the communication of one forward pass over a layer: TP's exposed and total seconds,
+    /// and EP's exposed seconds. `computing` of another micro-batch may hide the latter.
     pub(super) fn exchange(&self, is_expert: bool, computing: f64) -> ([f64; 2], f64) {
         let (mapping, calibration) = (&self.mapping, self.calibration);
         let features = calibration.software.features;
@@ -81,7 +81,7 @@ impl Job<'_> {
         reached.min(most) / f64::from(top_k)
     }
 
-    /// Returns the bytes that a rank has for the experts of all ranks.
+    /// Returns the bytes that a rank dispatches to experts on all ranks.
     pub(super) fn dispatch_bytes(&self) -> f64 {
         let top_k = self.model.feed_forward.experts.as_ref().map_or(0, |experts| experts.top_k);
         self.activation_bytes() / self.tensor() * f64::from(top_k)
@@ -93,8 +93,8 @@ impl Job<'_> {
         2.0 * self.tokens() * width / split
     }
 
-    /// Returns the exposed context-parallel exchange of one forward and one backward pass over a
-    /// layer.
+    /// Returns the exposed context-parallel communication of one forward and one backward pass over
+    /// a layer.
     ///
     /// Backward, a ring passes on keys and values together with their gradients. With all-gather,
     /// keys and values are gathered again and their gradients reduced.
@@ -130,8 +130,8 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the bytes that a rank has for Ulysses' all-to-alls: queries, keys and values before
-    /// the attention core, and its output after it.
+    /// Returns the bytes that a rank contributes to Ulysses' all-to-alls: queries, keys and values
+    /// before the attention core, and its output after it.
     pub(super) fn context_turns(&self) -> [f64; 2] {
         let values = 2.0 * self.tokens() * self.model.attention.core_width() / 2.0 / self.tensor();
         [values + self.context_block(), values]
@@ -154,7 +154,7 @@ impl Job<'_> {
         self.activation_bytes() / split
     }
 
-    /// Returns the seconds of a step's DP exchange during forward and during backward passes,
+    /// Returns the duration of a step's DP communication during forward and during backward passes,
     /// before any overlap.
     pub(super) fn data_exchange(&self, micro_batches: f64) -> [f64; 2] {
         let (mapping, software) = (&self.mapping, &self.calibration.software);
@@ -191,8 +191,8 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the exposed DP exchange: the part longer than the passes it overlaps with, or the
-    /// cost of contention.
+    /// Returns the exposed DP communication: the part longer than the passes it overlaps with, or
+    /// the cost of contention.
     pub(super) fn exposed_data(
         &self,
         stage: &Passes,

@@ -100,7 +100,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Returns the seconds of a decode step of `batch` tokens, without reading their caches.
+    /// Returns the duration of a decode step of `batch` tokens, without reading their caches.
     #[must_use]
     pub fn decode_seconds(&self, batch: u32) -> f64 {
         let job = self.job(batch, 1);
@@ -111,7 +111,7 @@ impl<'a> Server<'a> {
         layers + job.output().forward.total() + self.replica.host_seconds
     }
 
-    /// Returns the additional seconds of a decode step per cached token, for reading and processing
+    /// Returns how much longer a decode step takes per cached token, for reading and processing
     /// keys and values.
     #[must_use]
     pub fn cached_token_seconds(&self) -> f64 {
@@ -124,7 +124,7 @@ impl<'a> Server<'a> {
         job.memory_seconds(self.cache_bytes_per_gpu()) + attention * work
     }
 
-    /// Returns the seconds of a forward pass over a prompt of `tokens` tokens.
+    /// Returns the duration of a forward pass over a prompt of `tokens` tokens.
     #[must_use]
     pub fn prompt_seconds(&self, tokens: u32) -> f64 {
         if tokens == 0 {

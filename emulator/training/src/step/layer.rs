@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computing of a rank in a layer and in the output layer, combined with the layer's exchange.
+//! Computing of a rank in a layer and in the output layer, combined with the layer's communication.
 
 use super::Job;
 use super::passes::{PassSeconds, Passes};
@@ -17,7 +17,7 @@ impl Job<'_> {
         let elements = self.memory_seconds(self.element_bytes(is_expert));
         let ([exposed, all_tensor], expert) = self.exchange(is_expert, gemms + core + elements);
         let [context, context_backward] = self.context_exchange();
-        // TP exchange overlaps only with matrix products, so at most their duration is hidden.
+        // TP communication overlaps only with matrix products, so at most their duration is hidden.
         let tensor = exposed.max(all_tensor - gemms);
         let launch = self.launch(is_expert);
         let forward = PassSeconds { compute: gemms + core + elements, tensor, context, expert };
@@ -47,7 +47,7 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the seconds that the host needs to launch a forward pass: zero with CUDA graphs.
+    /// Returns the time that the host needs to launch a forward pass: zero with CUDA graphs.
     fn launch(&self, is_expert: bool) -> f64 {
         let (shares, constants) = (self.model.shares(), self.calibration);
         let features = constants.software.features;
@@ -99,7 +99,7 @@ impl Job<'_> {
         output.plus(&depth.times(depths))
     }
 
-    /// Returns the seconds of the projections of one pass over attention: one product before it and
+    /// Returns the time for the attention projections in one pass: one product before the core and
     /// one after.
     pub(super) fn projection_gemms(&self) -> f64 {
         let h = f64::from(self.model.hidden);
@@ -116,7 +116,7 @@ impl Job<'_> {
         shares.attention * pair(into, values) + shares.state_space * mamba
     }
 
-    /// Returns the seconds of the products of one pass over the feed-forward part.
+    /// Returns the time for the products of the feed-forward part in one pass.
     pub(super) fn feed_forward_gemms(&self, is_expert: bool) -> f64 {
         self.model.shares().feed_forward * self.whole_feed_forward(is_expert)
     }
@@ -155,7 +155,7 @@ impl Job<'_> {
         routed + self.feed_forward_products(tokens, experts.shared_width.into())
     }
 
-    /// Returns the seconds of the products of a feed-forward part of `width` for `rows` tokens.
+    /// Returns the time for the products of a feed-forward part of `width` for `rows` tokens.
     pub(super) fn feed_forward_products(&self, rows: f64, width: f64) -> f64 {
         self.products(rows, width / self.tensor())
     }
@@ -168,7 +168,7 @@ impl Job<'_> {
             + self.gemm(rows, width, h, self.precision)
     }
 
-    /// Returns the seconds of the product of a `rows×inner` and an `inner×columns` matrix: its
+    /// Returns the time to multiply a `rows×inner` matrix by an `inner×columns` one: its
     /// operations, the loss to ramp-up and tail, and the memory traffic of operands and result.
     fn gemm(&self, rows: f64, inner: f64, columns: f64, precision: Precision) -> f64 {
         self.gemms(1.0, [rows, inner, columns], precision)
@@ -194,7 +194,7 @@ impl Job<'_> {
             + self.memory_seconds(count * bytes)
     }
 
-    /// Returns the seconds of one attention core, forward and backward.
+    /// Returns the time of one attention core, forward and backward.
     pub(super) fn attention_core(&self) -> (f64, f64) {
         let tokens = self.tokens() / self.tensor();
         let rate = self.compute.peak_flops * self.calibration.attention_efficiency;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Breakdown of the seconds of forward and backward passes.
+//! Breakdown of the time of forward and backward passes.
 
 use crate::schedule::StageTime;
 
-/// Seconds of one pass over one layer: computing, and the exposed exchange of TP, CP and EP.
+/// Seconds of one pass over one layer: computing, and the exposed communication of TP, CP and EP.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct PassSeconds {
     pub(super) compute: f64,

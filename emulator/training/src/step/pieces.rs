@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The computing and exchange of a step, as input for its task graph.
+//! The computing and communication of a step, as input for its task graph.
 
 use super::Job;
 use crate::mapping::Recompute;
@@ -15,7 +15,7 @@ pub struct ForwardBackward {
     pub weight_gradient: f64,
 }
 
-/// Computing of a rank in one layer, without exchange and without the recomputation of whole
+/// Computing of a rank in one layer, without communication and without the recomputation of whole
 /// layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LayerParts {
@@ -28,7 +28,7 @@ pub struct LayerParts {
     pub is_expert: bool,
 }
 
-/// Computing and exchange of a rank in a step, in seconds and bytes.
+/// Computing and communication of a rank in a step, in seconds and bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepPieces {
     /// A dense layer and one with experts.
@@ -41,9 +41,9 @@ pub struct StepPieces {
     pub exchange_bytes: f64,
     /// Bytes of the keys and values of a rank's tokens.
     pub context_block_bytes: f64,
-    /// Bytes that a rank has for Ulysses' all-to-alls before and after the attention core.
+    /// Bytes that a rank contributes to Ulysses' all-to-alls before and after the attention core.
     pub context_turn_bytes: [f64; 2],
-    /// Bytes that a rank has for one all-to-all of EP.
+    /// Bytes that a rank contributes to one all-to-all of EP.
     pub expert_bytes: f64,
     /// Bytes that a rank sends to the next stage.
     pub transfer_bytes: f64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Adds the tasks that send data between ranks: TP, CP, EP and DP exchange, and transfers between
-//! stages.
+//! Adds the tasks that send data between ranks: TP, CP, EP and DP communication, and transfers
+//! between stages.
 
 use lightloom_collective::CollectiveKind;
 use lightloom_units::Bytes;
@@ -142,8 +142,8 @@ impl Maker<'_> {
         lanes.collect()
     }
 
-    /// Adds the exchange between replicas, with the same bytes per weight for replicated weights
-    /// and for experts, each in their own groups.
+    /// Adds the communication between replicas, with the same bytes per weight for replicated
+    /// weights and for experts, each in their own groups.
     pub(super) fn replicas(
         &mut self,
         kind: CollectiveKind,
