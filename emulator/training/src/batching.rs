@@ -62,7 +62,6 @@ pub struct Served {
     pub ended: Vec<f64>,
     pub seconds: f64,
     pub tokens: u64,
-    /// Busy seconds, summed over the replicas.
     pub busy: f64,
     /// Largest number of cache tokens that a replica had reserved.
     pub most_reserved: u64,

@@ -32,7 +32,6 @@ pub static BANDS: LazyLock<Vec<Band>> =
 /// Efficiency of a chip's kernels and links.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chip {
-    /// Name of its accelerator file.
     #[serde(deserialize_with = "word")]
     pub name: &'static str,
     #[serde(deserialize_with = "word")]
@@ -84,15 +83,12 @@ pub struct Framework {
     pub tensor_exposed: [f64; 2],
     /// Exposed share of EP communication, inside a domain and through network cards.
     pub expert_exposed: [f64; 2],
-    /// Exposed share of steady-state pipeline transfers.
     pub pipeline_exposed: f64,
-    /// Exposed share of overlapped DP communication.
     pub data_exposed: f64,
     /// Exposed share of DP communication with fully sharded states.
     pub gather_exposed: f64,
     /// Growth of the step with each doubling of the nodes.
     pub jitter: f64,
-    /// Constant seconds per step.
     pub step_seconds: f64,
 }
 

@@ -90,7 +90,6 @@ pub struct Software {
     pub data_overlap: bool,
     pub sharding: ZeroStage,
     pub context_exchange: ContextExchange,
-    /// Bytes per gradient on the wire.
     pub gradient_bytes: f64,
     /// Weights and gradients are exchanged layer by layer, and each exchange pays the latency of a
     /// ring. Otherwise there is one exchange for all layers.
@@ -158,7 +157,6 @@ pub struct Calibration {
     pub expert_exposed: f64,
     /// Exposed share of EP communication through network cards.
     pub expert_exposed_across: f64,
-    /// Exposed share of steady-state pipeline transfers.
     pub pipeline_exposed: f64,
     /// Share of overlapped DP communication that still slows the step.
     pub data_exposed: f64,
@@ -167,7 +165,6 @@ pub struct Calibration {
     /// Growth of the step with each doubling of the number of eight-GPU nodes (stragglers,
     /// congestion).
     pub jitter_per_doubling: f64,
-    /// Constant seconds per step.
     pub step_seconds: f64,
     pub network: Efficiency,
 }

@@ -21,17 +21,11 @@ pub use import::import;
 
 const PICOSECONDS_PER_MICROSECOND: u64 = 1_000_000;
 
-/// Why streams cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChakraError {
     /// The stream is not a sequence of length-prefixed protobuf messages.
     #[error("the trace of rank {rank} is broken after {messages} messages: {reason}")]
-    Broken {
-        rank: u32,
-        /// Messages read before the error.
-        messages: usize,
-        reason: String,
-    },
+    Broken { rank: u32, messages: usize, reason: String },
     /// A node lacks an attribute that its kind requires, or is inconsistent.
     #[error("rank {rank}, node {id} `{name}`: {reason}")]
     Node { rank: u32, id: u64, name: String, reason: String },

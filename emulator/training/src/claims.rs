@@ -83,11 +83,9 @@ pub struct Point {
     pub gpus: u64,
     /// Best mapping on the ring of any size.
     pub ring: Found,
-    /// MFU of `ring`, full attention.
     pub ring_mfu: f64,
     /// Best mapping on DGX with TP of at most 8.
     pub dgx: Found,
-    /// MFU of `dgx`, full attention.
     pub dgx_mfu: f64,
 }
 

@@ -196,7 +196,6 @@ larger. Rows on EFA are treated as rings in Simple; their times suggest this, bu
 | --- | --- | --- | --- | --- |
 ";
 
-/// Returns the validation page in Markdown.
 #[must_use]
 pub fn page(judged: &[JudgedCollective], without: usize) -> String {
     let mut page = String::from(HEAD);

@@ -12,7 +12,6 @@ pub struct StepGraphFile<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A step that can be emulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     /// Its tasks. Ring r is the r-th TP group.
@@ -52,7 +51,6 @@ pub enum DescribedError {
     /// The requested TP differs from that of the file.
     #[error("the workload is for TP {own}: leave out --tp")]
     OtherTensor { own: u32 },
-    /// The file is not UTF-8.
     #[error("{file} is no text: {error}")]
     NoText { file: String, error: std::str::Utf8Error },
     #[error("{file}: {error}")]

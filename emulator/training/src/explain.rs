@@ -42,14 +42,12 @@ pub struct Model<'r> {
 /// The result of a fit: which constants the runs confirm, change or leave open.
 #[derive(Clone, Debug)]
 pub struct Explained {
-    /// Changed constants by name.
     pub moved: BTreeMap<&'static str, MovedConstant>,
     /// Constants whose shipped value is at a limit, although the runs would prefer a value beyond
     /// it.
     pub at_limit: Vec<&'static str>,
     /// Constants that affect the runs and keep their shipped values.
     pub kept: Vec<&'static str>,
-    /// Constants without effect on the runs.
     pub without_effect: Vec<&'static str>,
 }
 

@@ -50,7 +50,6 @@ pub const FEATURES: [(Feature, &str); 9] = [
     (Feature::NodeLimited, "node-limited"),
 ];
 
-/// A set of enabled features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(u16);
 

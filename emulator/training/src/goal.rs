@@ -22,14 +22,8 @@ use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, Tas
 /// Why a GOAL file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoalError {
-    /// The line cannot be parsed.
     #[error("line {line}: `{text}`: {reason}")]
-    Line {
-        line: usize,
-        text: String,
-        /// The expected syntax.
-        reason: &'static str,
-    },
+    Line { line: usize, text: String, reason: &'static str },
     /// A send without a receive, or the reverse.
     #[error(
         "line {line}: rank {rank}, {label}: {count} more like it, and no {missing} that matches"
@@ -40,7 +34,6 @@ pub enum GoalError {
         label: String,
         /// Number of further operations without a counterpart.
         count: usize,
-        /// `send` or `recv`.
         missing: &'static str,
     },
     /// The message is larger than its receive buffer.
@@ -57,10 +50,8 @@ pub enum GoalError {
         sent_line: usize,
         bytes: u64,
     },
-    /// A rank uses a label twice.
     #[error("line {line}: rank {rank} has `{label}` twice")]
     Twice { line: usize, rank: u32, label: String },
-    /// The binary file is malformed.
     #[error("byte {at}: {reason}")]
     Binary {
         /// Byte offset, counted from 0.

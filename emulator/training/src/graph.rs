@@ -27,7 +27,6 @@ pub enum TaskWork {
     /// A collective on a ring of the high-bandwidth domain.
     Ring {
         kind: CollectiveKind,
-        /// Index of the ring.
         ring: u32,
         /// Size as defined in [`lightloom_collective`].
         bytes: Bytes,
@@ -63,20 +62,12 @@ const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 /// Why tasks do not form a valid graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// A dependency does not exist.
     #[error("task {task} `{name}` waits for task {missing}, which is not there")]
-    Missing {
-        task: u32,
-        name: String,
-        /// Index of the missing dependency.
-        missing: u32,
-    },
-    /// The dependencies have a cycle.
+    Missing { task: u32, name: String, missing: u32 },
     #[error("{count} tasks wait for each other in a circle, `{name}` among them")]
     Circle {
         /// Number of tasks that never become ready.
         count: usize,
-        /// Name of one of them.
         name: String,
     },
     /// The computing exceeds the range of the emulator's clock.

@@ -32,7 +32,6 @@ pub struct RankProfile<'f> {
     pub text: &'f [u8],
 }
 
-/// Why profiles cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum KinetoError {
     #[error("{file}: {error}")]
@@ -42,7 +41,6 @@ pub enum KinetoError {
         "{file}: no `distributedInfo.rank`: the files of a job of several ranks need it (PyTorch 2.0 and later write it)"
     )]
     NoRank { file: String },
-    /// Two files have the same rank.
     #[error("{file}: rank {rank} has a file before this one")]
     Twice { file: String, rank: u32 },
     /// The rank or job size exceeds the supported maximum.
@@ -65,18 +63,13 @@ pub enum KinetoError {
         bytes: u64,
         /// Size recorded by the other ranks.
         others: u64,
-        /// Its number in the group.
         nth: u64,
     },
     /// The file contains no operations.
     #[error(
         "{file}: no kernels and no operators of the CPU: the file has {found}; record with ProfilerActivity.CUDA or .CPU"
     )]
-    Nothing {
-        file: String,
-        /// Event categories that the file contains.
-        found: String,
-    },
+    Nothing { file: String, found: String },
     /// Some ranks of a group have a file that lacks one of the group's collectives.
     #[error(
         "{kind} {nth} of ranks {group:?}: ranks {lacking:?} have a file and no such collective; {cause}"
@@ -86,29 +79,22 @@ pub enum KinetoError {
         /// Its `Seq`, or its number in the group.
         nth: u64,
         group: Vec<u32>,
-        /// Ranks that lack the collective.
         lacking: Vec<u32>,
         cause: PartialCause,
     },
 }
 
-/// Why a rank lacks a collective.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartialCause {
     /// The rank has it with a different group.
     #[error("rank {rank} has it with ranks {group:?}: `Process Group Ranks` differ")]
-    OtherGroup {
-        rank: u32,
-        /// The members recorded there.
-        group: Vec<u32>,
-    },
+    OtherGroup { rank: u32, group: Vec<u32> },
     /// The rank has a collective whose arguments cannot be read.
     #[error(
         "traceEvents[{event}] of rank {rank} is a collective whose size, type or ranks cannot be read: see `In msg nelems`, \
          `Out msg nelems`, `dtype` and `Process Group Ranks`"
     )]
     Unread { rank: u32, event: u32 },
-    /// The rank has no similar collective.
     #[error(
         "record the same steps on all ranks, so that the collectives of a group have the same `Seq` or number"
     )]

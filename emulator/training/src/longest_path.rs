@@ -52,9 +52,7 @@ pub fn critical_path(graph: &TaskGraph, spans: &[(SimTime, SimTime)]) -> Vec<Tas
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PathShares {
     pub compute_seconds: f64,
-    /// Collectives in the high-bandwidth domain.
     pub domain_seconds: f64,
-    /// Collectives over the data-centre network.
     pub network_seconds: f64,
     pub transfer_seconds: f64,
     /// Gaps between the end of a task and the start of the next one.

@@ -15,7 +15,6 @@ pub struct Machine {
     pub ranks: u32,
     /// Ranks of each ring of the high-bandwidth domain, in order. A rank is in at most one ring.
     pub rings: Vec<Vec<u32>>,
-    /// Topology of the domain.
     pub domain: Domain,
     /// Cable between ring neighbours, or from a rank to its domain switch.
     pub ring_link: Cable,
@@ -35,10 +34,7 @@ pub enum Domain {
     Cables,
     /// One switch per set of ranks, with one cable from each rank. All-to-alls and other
     /// communication within a set also use it.
-    Switches {
-        /// Ranks of each domain.
-        groups: Vec<Vec<u32>>,
-    },
+    Switches { groups: Vec<Vec<u32>> },
 }
 
 impl Machine {

@@ -25,7 +25,6 @@ pub struct Mapping {
     /// Model chunks per pipeline stage (interleaved schedule); 1 is plain 1F1B.
     pub virtual_stages: u32,
     pub recompute: Recompute,
-    /// Order of forward and backward passes.
     pub schedule: Schedule,
 }
 
@@ -53,7 +52,6 @@ impl Batch {
     }
 }
 
-/// Why a mapping is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MappingRefusal {
     #[error("{what} is 0: every degree is at least 1")]
@@ -85,13 +83,7 @@ pub enum MappingRefusal {
         "needs {:.1} GB on the fullest GPU, {:.1} GB more than the {:.1} GB of its memory that a job may fill",
         *needed_bytes as f64 / 1e9, *over_bytes as f64 / 1e9, *available_bytes as f64 / 1e9
     )]
-    Memory {
-        /// Bytes needed on the fullest GPU.
-        needed_bytes: u64,
-        /// Bytes that a job may use.
-        available_bytes: u64,
-        over_bytes: u64,
-    },
+    Memory { needed_bytes: u64, available_bytes: u64, over_bytes: u64 },
 }
 
 /// Returns the divisor of `whole` nearest to `to`. Ties go to the smaller one.

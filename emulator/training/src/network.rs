@@ -12,11 +12,9 @@ use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Site};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 
-/// A network in the analytic model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Network {
     pub name: String,
-    /// Shape of the high-bandwidth domain.
     pub shape: Shape,
     /// GPUs of a high-bandwidth domain that one group may span.
     pub domain_gpus: u32,
@@ -71,7 +69,6 @@ impl Efficiency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     pub size: u64,
-    /// Distance between neighbouring members.
     pub stride: u64,
 }
 

@@ -38,30 +38,20 @@ pub struct Recorded {
     pub recorded: Picoseconds,
 }
 
-/// Why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
     /// The file is not a JSON trace.
     #[error("line {}, column {}: {reason}", line, column)]
     Json { line: usize, column: usize, reason: String },
-    /// An event is invalid.
     #[error("traceEvents[{event}] `{name}` of rank {rank}: {reason}")]
-    Event {
-        event: usize,
-        name: String,
-        /// Its `pid`.
-        rank: String,
-        reason: String,
-    },
+    Event { event: usize, name: String, rank: String, reason: String },
     /// The file is JSON but not a trace.
     #[error(
         "no `traceEvents`: the file has {found}; needed is a profile of PyTorch, or a Chrome trace with the ids and bytes of docs/mfu.md"
     )]
     NoTrace { found: String },
-    /// The trace has no complete events.
     #[error("the trace has no complete events (`\"ph\": \"X\"`)")]
     Empty,
-    /// The operations wait for each other.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

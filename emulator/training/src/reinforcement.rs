@@ -35,7 +35,6 @@ use lightloom_units::seed::Seed;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingLoop {
-    /// Training starts after generation.
     Synchronous,
     /// Training uses the samples of the previous step.
     #[default]
@@ -61,7 +60,6 @@ pub struct ReinforcementJob {
     /// Forward passes over all samples before training (reference model, log-probabilities).
     pub forward_passes: u32,
     pub training_loop: TrainingLoop,
-    /// Maximum decode batch of a replica.
     pub batch: u32,
     /// Software overhead per decode step, in seconds.
     pub host_seconds: f64,
@@ -69,23 +67,16 @@ pub struct ReinforcementJob {
     pub change_seconds: f64,
     /// Time of a replica failure, in seconds after the start of generation.
     pub death_seconds: Option<f64>,
-    /// Random seed of the lengths.
     pub seed: Seed,
 }
 
-/// Why a job cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReinforcementError {
     /// No replica holds the model and a sample.
     #[error(
         "no replica whose GPUs divide the {gpus} and the model's heads holds the weights and a sample of {tokens} tokens: give a multiple of 8 GPUs, or shorter samples"
     )]
-    NoReplica {
-        gpus: u32,
-        /// Tokens of the longest sample.
-        tokens: u64,
-    },
-    /// No mapping fits the trainer.
+    NoReplica { gpus: u32, tokens: u64 },
     #[error(
         "no mapping trains the model on {gpus} GPUs: its states do not fit into their memory, or {samples} samples do not divide; give more GPUs"
     )]

@@ -34,7 +34,6 @@ pub struct Request {
     pub model: Model,
     pub card: Accelerator,
     pub batch: Batch,
-    /// Number format of the linear layers.
     pub precision: Precision,
     /// How much more than its share of tokens the fullest expert rank gets; 0.2 is 20 %.
     pub expert_imbalance: f64,
@@ -53,22 +52,18 @@ pub struct Request {
 pub struct Changes {
     pub sharding: Option<ZeroStage>,
     pub context_exchange: Option<ContextExchange>,
-    /// Whether TP splits the sequence.
     pub sequence_parallel: Option<bool>,
     /// Features; `None` for those of the recipe.
     pub features: Option<Features>,
 }
 
-/// Why a request is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RequestError {
-    /// The chip lacks the number format.
     #[error("{card} has no {}: it has no peak for it; leave out --precision", precision.label())]
     NoFormat { card: String, precision: Precision },
     /// The batch is empty or too large.
     #[error("--batch {sequences}, --seq {tokens}: write 1 to {MOST} for each")]
     Batch { sequences: u64, tokens: u64 },
-    /// A degree is too large.
     #[error("--{flag} {degree}: write at most {MOST_DEGREE}")]
     Degree { flag: &'static str, degree: u32 },
     /// The expert imbalance is out of range.
@@ -76,11 +71,7 @@ pub enum RequestError {
     Imbalance,
     /// An option for mixtures of experts was used with a dense model.
     #[error("--{option}: {model} has no experts; leave it out")]
-    NoExperts {
-        /// The option with its value.
-        option: String,
-        model: String,
-    },
+    NoExperts { option: String, model: String },
     /// Two schedules were requested.
     #[error("--features dual-pipe is an order of passes, as zero-bubble is: leave out one of them")]
     TwoOrders,
@@ -94,7 +85,6 @@ pub enum RequestError {
     Constants(#[from] UnknownConstants),
 }
 
-/// A valid request with its constants.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     request: Request,
@@ -357,12 +347,9 @@ pub struct Row<P> {
     /// Error on published runs of this class that were excluded from the fit; `None` if the class
     /// is not validated.
     pub validated: Option<Band>,
-    /// Utilisation as a share of peak.
     pub mfu: f64,
     pub mfu_convention: &'static str,
-    /// Memory of the fullest GPU.
     pub memory_bytes: u64,
-    /// Computing on the slowest stage.
     pub compute_seconds: f64,
     /// Exposed TP communication.
     pub tp_exposed_seconds: f64,
@@ -374,16 +361,13 @@ pub struct Row<P> {
     pub dp_exposed_seconds: f64,
     /// Waiting in the pipeline.
     pub pp_bubble_seconds: f64,
-    /// Exposed pipeline transfers.
     pub pp_transfer_seconds: f64,
     /// Optimizer and other work outside micro-batches.
     pub optimizer_seconds: f64,
-    /// Stragglers and congestion.
     pub jitter_seconds: f64,
     /// Result of the packet emulation, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<P>,
-    /// Goodput under faults, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput: Option<Goodput>,
 }

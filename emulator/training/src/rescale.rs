@@ -30,21 +30,16 @@ pub struct RankLayout {
     pub expert: u32,
 }
 
-/// Why a step cannot be rescaled.
 #[derive(Debug, thiserror::Error)]
 pub enum RescaleError {
     /// The ranks do not form whole stages of this layout.
     #[error("{ranks} ranks are no whole stages of {data} replicas of TP {tensor}")]
     Stages { ranks: u32, data: u32, tensor: u32 },
-    /// EP does not divide DP.
     #[error("EP {expert} is no divisor of DP {data}")]
     Expert { expert: u32, data: u32 },
     /// The recording has only one replica or one EP rank, so it has no communication to scale.
     #[error("a step of {what} 1 was recorded: nothing in it says what more exchange")]
-    One {
-        /// `DP` or `EP`.
-        what: &'static str,
-    },
+    One { what: &'static str },
     /// A group does not match the layout.
     #[error(
         "`{task}` is of replicas {replicas:?}: neither of one, nor of all of DP {data}, nor of an EP group of {expert}, nor of \
@@ -61,7 +56,6 @@ pub enum RescaleError {
 enum LayoutSpan {
     Own(u32),
     All,
-    /// The EP group with this index.
     Experts(u32),
     /// The replicas at this place of every EP group.
     Equal(u32),

@@ -44,9 +44,7 @@ pub struct Stage {
     pub replica_gpus: u32,
     /// Unfinished samples at its start.
     pub samples: usize,
-    /// Duration of the preceding change.
     pub change_seconds: f64,
-    /// Duration of the generation.
     pub seconds: f64,
     /// Bytes of weights and caches moved by the change.
     pub moved_bytes: f64,
@@ -60,7 +58,6 @@ pub struct Generation {
     pub tokens: u64,
     /// Share of the pool's time that replicas were busy.
     pub busy_share: f64,
-    /// End times of the samples, sorted.
     #[serde(skip)]
     pub ended: Vec<f64>,
 }
@@ -72,7 +69,6 @@ pub struct Lengths {
     pub mean: f64,
     /// Standard deviation of the logarithm; 0 for equal lengths.
     pub sigma: f64,
-    /// Maximum in tokens.
     pub most: u32,
 }
 

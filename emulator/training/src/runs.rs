@@ -33,7 +33,6 @@ static FITTING: LazyLock<Vec<(&str, &str, Vec<&str>)>> = LazyLock::new(|| {
 
 #[derive(Clone, Debug)]
 pub struct Runs {
-    /// In the order of the tables.
     pub runs: Vec<MeasuredRun>,
 }
 

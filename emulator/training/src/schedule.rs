@@ -30,9 +30,7 @@ impl Schedule {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageTime {
     pub forward_seconds: f64,
-    /// Gradient of the inputs.
     pub input_gradient_seconds: f64,
-    /// Gradient of the weights.
     pub weight_gradient_seconds: f64,
 }
 
@@ -113,7 +111,6 @@ pub fn dual_pipe_bubble(stages: u32, typical: StageTime) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassKind {
     Forward,
-    /// Both gradients.
     Backward,
     /// Only the gradient of the inputs, which the previous stage waits for.
     InputGradient,
@@ -127,7 +124,6 @@ pub struct Pass {
     pub kind: PassKind,
     /// Index of the chunk in its stage, from 0.
     pub piece: usize,
-    /// Index of the micro-batch, from 0.
     pub micro_batch: usize,
 }
 

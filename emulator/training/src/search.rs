@@ -29,9 +29,7 @@ pub struct Search<'a> {
     /// Rates and memory of the GPU.
     pub compute: &'a Compute,
     pub network: &'a Network,
-    /// Constants of accelerator and software.
     pub calibration: &'a Calibration,
-    /// Number format of the linear layers.
     pub precision: Precision,
     /// How much more than its share of tokens the fullest expert rank gets; 0.2 is 20 %.
     pub expert_imbalance: f64,
@@ -61,7 +59,6 @@ pub struct Found {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchOutcome {
-    /// Mappings that fit, fastest first.
     pub found: Vec<Found>,
     /// Number of evaluated mappings, including those that do not fit.
     pub tried: usize,

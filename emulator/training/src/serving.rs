@@ -41,26 +41,21 @@ pub struct ServingJob {
     pub rate: f64,
     /// Seconds of arrivals.
     pub seconds: f64,
-    /// Distributions of prompt and answer tokens.
     pub lengths: [Lengths; 2],
-    /// Maximum decode batch of a replica.
     pub batch: u32,
     /// Software overhead per decode step, in seconds.
     pub host_seconds: f64,
     pub formats: Formats,
     /// Whether to also try layouts with separate GPUs for attention and feed-forward parts.
     pub tries_attention_ffn: bool,
-    /// Prefixes shared between prompts, if any.
     pub prefixes: Option<SharedPrefixes>,
     pub objective: Objective,
-    /// Random seed of arrivals and lengths.
     pub seed: Seed,
 }
 
 /// Latency objective of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Objective {
-    /// Maximum time to the first token.
     pub first_seconds: f64,
     /// Maximum mean time per further token of a request.
     pub token_seconds: f64,
@@ -71,26 +66,17 @@ pub struct Objective {
 #[serde(tag = "layout", rename_all = "kebab-case")]
 pub enum Layout {
     /// Replicas that prefill and decode.
-    Colocated {
-        /// GPUs per replica.
-        replica_gpus: u32,
-    },
+    Colocated { replica_gpus: u32 },
     /// Separate replicas to prefill and to decode.
     Disaggregated {
-        /// GPUs that prefill.
         prefill_gpus: u32,
-        /// GPUs per prefill replica.
         prefill_replica_gpus: u32,
-        /// GPUs that decode.
         decode_gpus: u32,
-        /// GPUs per decode replica.
         decode_replica_gpus: u32,
     },
     /// Replicas to prefill, and groups of attention and feed-forward instances to decode.
     AttentionFfn {
-        /// GPUs that prefill.
         prefill_gpus: u32,
-        /// GPUs per prefill replica.
         prefill_replica_gpus: u32,
         #[serde(flatten)]
         decodes: DecodeGroups,
@@ -103,7 +89,6 @@ pub struct DecodeGroups {
     pub groups: u32,
     pub attention: Instances,
     pub feed_forward: Instances,
-    /// Maximum number of micro-batches per batch.
     pub micro_batches: u32,
 }
 
@@ -115,7 +100,6 @@ impl DecodeGroups {
     }
 }
 
-/// Latency and throughput of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ServingResult {
     #[serde(flatten)]
@@ -128,11 +112,9 @@ pub struct ServingResult {
     pub within: f64,
     /// Median time to the first token.
     pub ttft_p50_seconds: f64,
-    /// 99th percentile.
     pub ttft_p99_seconds: f64,
     /// Median time per further token, including waiting, over requests with more than one token.
     pub tpot_p50_seconds: Option<f64>,
-    /// 99th percentile.
     pub tpot_p99_seconds: Option<f64>,
     pub tokens: u64,
     /// Answer tokens per second, from the first arrival to the last token.

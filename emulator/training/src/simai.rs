@@ -28,7 +28,6 @@ use super::schedule::{PassKind, Pipeline, Schedule};
 /// Why a text cannot be read as a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimaiError {
-    /// A line is invalid.
     #[error("line {line}: {reason}")]
     Line { line: usize, reason: String },
     /// The rows do not form a valid graph.
@@ -211,7 +210,6 @@ struct SimaiStep<'l> {
 struct SimaiTasks {
     tasks: Vec<Task>,
     sizes: GroupSizes,
-    /// Last task of each stage's chain.
     last: Vec<Option<TaskId>>,
 }
 

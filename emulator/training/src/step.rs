@@ -53,9 +53,7 @@ pub struct Job<'a> {
     pub batch: Batch,
     pub compute: &'a Compute,
     pub network: &'a Network,
-    /// Constants of accelerator and software.
     pub calibration: &'a Calibration,
-    /// Number format of the linear layers.
     pub precision: Precision,
     /// How much more than its share of tokens the fullest expert rank gets; 0.2 is 20 %.
     pub expert_imbalance: f64,
@@ -65,7 +63,6 @@ pub struct Job<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StepTime {
     pub step_seconds: f64,
-    /// Computing on the slowest stage.
     pub compute_seconds: f64,
     /// Exposed TP communication.
     pub tensor_seconds: f64,
@@ -73,13 +70,10 @@ pub struct StepTime {
     pub context_seconds: f64,
     /// Exposed EP communication.
     pub expert_seconds: f64,
-    /// Waiting in the pipeline.
     pub bubble_seconds: f64,
-    /// Exposed pipeline transfers.
     pub transfer_seconds: f64,
     /// Exposed DP communication.
     pub data_seconds: f64,
-    /// Optimizer and other work outside micro-batches.
     pub optimizer_seconds: f64,
     /// Stragglers and congestion, which grow with the job.
     pub jitter_seconds: f64,

@@ -37,15 +37,12 @@ pub enum SimulatedRails {
 /// Purpose of a task in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskPurpose {
-    /// Computing on a rank.
     Compute,
     Tensor,
     Context,
     Expert,
-    /// A transfer between stages.
     Pipeline,
     Data,
-    /// Generation of samples on a replica.
     Generation,
     /// Transfer of samples to the trainer, or of caches between replicas.
     Samples,
@@ -106,7 +103,6 @@ struct Maker<'j> {
     rails: u32,
     tasks: Vec<Task>,
     dimensions: Vec<TaskPurpose>,
-    /// Copied from [`Before`].
     inputs: Vec<Front>,
     pass_seconds: f64,
 }

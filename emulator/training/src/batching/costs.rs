@@ -10,7 +10,6 @@ pub struct ReplicaCosts {
     pub decode: Vec<f64>,
     /// Seconds that each cached token adds to a decode step.
     pub cached_token: f64,
-    /// Capacity of the caches in tokens.
     pub cache_tokens: u64,
     /// Coefficients of the prompt time: a constant, seconds per token, and seconds per token
     /// squared.
@@ -63,7 +62,6 @@ impl ReplicaCosts {
 
 /// Costs that the batching simulation needs. Implementations differ in how a replica decodes.
 pub trait StepCosts {
-    /// Returns the maximum batch size.
     fn most(&self) -> usize;
     fn cache_tokens(&self) -> u64;
     /// Returns the length in tokens of the longest request that fits.

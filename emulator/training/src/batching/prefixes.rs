@@ -23,7 +23,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefix {
     pub id: u32,
-    /// Length in tokens.
     pub tokens: u32,
 }
 
@@ -33,7 +32,6 @@ pub struct Prefix {
 pub enum PrefixSharing {
     /// Each replica has its own cache.
     Local,
-    /// All replicas share one pool.
     Pool,
 }
 
@@ -41,7 +39,6 @@ pub enum PrefixSharing {
 pub struct PrefixSetup {
     pub sharing: PrefixSharing,
     pub segment: u32,
-    /// Capacity per replica in tokens.
     pub tokens: u64,
     /// Seconds to send the cache of one token through the network cards of a replica.
     pub token_seconds: f64,
@@ -53,9 +50,7 @@ pub struct PrefixCounts {
     pub hit: u64,
     /// Tokens whose cache was sent from one replica to another.
     pub moved: u64,
-    /// Prefilled prompt tokens by replica.
     pub prefilled: Vec<u64>,
-    /// Tokens sent by replica.
     pub sent: Vec<u64>,
 }
 

@@ -12,7 +12,6 @@ pub(super) enum WireValue<'b> {
     Fixed,
 }
 
-/// Why bytes cannot be decoded.
 pub(super) type WireError = &'static str;
 
 const SHORT: WireError = "it ends in the middle of a field";
@@ -138,7 +137,6 @@ impl Written {
         }
     }
 
-    /// Writes a packed repeated number field.
     pub(super) fn numbers(&mut self, field: u64, numbers: &[u64]) {
         let mut packed = Self::default();
         numbers.iter().for_each(|value| packed.varint(*value));

@@ -23,7 +23,6 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// Returns the fit that changes nothing.
     pub(super) fn nothing(model: &Model<'_>) -> Self {
         Self::at(model, Vec::new(), Vec::new())
     }

@@ -17,7 +17,6 @@ use std::fmt::Write;
 use super::{GoalError, GoalOperation, GoalVerb, Reader, without_comments};
 
 const COOKIE: u64 = 4223;
-/// Wildcard for source and tag.
 const ANY: u32 = u32::MAX;
 const OPERATION: usize = 39;
 const SEND: u8 = 1;

@@ -61,7 +61,6 @@ pub(super) enum Category {
     Runtime,
     /// A wait of a stream or of the host.
     Wait,
-    /// An operator on the host.
     Operator,
     /// A collective of a process group on the host.
     Exchange,
@@ -72,7 +71,6 @@ pub(super) enum Category {
 
 /// An event. Profiles have millions of events, so it must stay small.
 pub(super) struct Event {
-    /// Index in the file.
     pub(super) place: u32,
     pub(super) category: Category,
     name: u32,

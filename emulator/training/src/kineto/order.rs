@@ -27,7 +27,6 @@ pub(super) struct ProfiledOperation<'e> {
     pub(super) stream: u32,
     /// Microseconds.
     pub(super) end: f64,
-    /// The host call that started it.
     pub(super) call: Option<&'e Event>,
     /// Number of that call among the calls of collectives, if known.
     pub(super) number: Option<u64>,
@@ -36,7 +35,6 @@ pub(super) struct ProfiledOperation<'e> {
 pub(super) enum RankWork {
     /// Host time in microseconds.
     Host(f64),
-    /// Index of an operation.
     Operation(usize),
 }
 

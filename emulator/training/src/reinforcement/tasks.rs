@@ -55,7 +55,6 @@ pub struct PoolStep {
     pub tokens: Vec<u64>,
     /// Leaf of each rank, starting with the trainer's ranks.
     pub leaves: Vec<u32>,
-    /// How new weights reach the replicas.
     pub method: SyncMethod,
     pub weight_bytes: u64,
     /// Share of the weights that is sent.

@@ -71,9 +71,7 @@ pub struct Errors {
     pub mean: f64,
     /// Mean signed error.
     pub bias: f64,
-    /// Largest absolute error.
     pub largest: f64,
-    /// Runs whose request was rejected.
     pub refused: usize,
 }
 

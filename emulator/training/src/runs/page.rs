@@ -154,7 +154,6 @@ pub struct ComparedRun {
     pub constants: String,
     pub accelerator: String,
     pub model: String,
-    /// Number format of the linear layers.
     pub format: &'static str,
     pub gpus: u64,
     pub mapping: String,

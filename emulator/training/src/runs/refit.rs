@@ -53,7 +53,6 @@ impl RefitFile {
     }
 }
 
-/// The result of a refit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refit {
     /// The constants that were changed.
@@ -79,7 +78,6 @@ pub struct Refit {
     pub not_determined: Vec<&'static str>,
 }
 
-/// Why a refit is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefitError {
     /// The runs mix several accelerators or software versions.

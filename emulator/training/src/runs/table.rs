@@ -296,7 +296,6 @@ impl Row {
             || self.text("notes").starts_with("interleaved");
         let tensor = self.number("tp").or(tensor).unwrap_or(1);
         let micro_batch = if self.text("source").contains("MaxText") {
-            // MaxText uses a single micro-batch.
             vec![(batch.sequences * u64::from(tensor) / gpus.max(1)) as u32]
         } else {
             open("mbs")

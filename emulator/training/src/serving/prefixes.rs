@@ -40,7 +40,6 @@ impl SharedPrefixes {
     }
 }
 
-/// Statistics of prefix sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PrefixResult {
     pub sharing: PrefixSharing,
@@ -48,7 +47,6 @@ pub struct PrefixResult {
     pub hit_share: f64,
     pub hit_tokens: u64,
     pub prefilled_tokens: u64,
-    /// Prefix bytes sent between replicas.
     pub moved_bytes: u64,
     /// Prefilled tokens of the busiest replica relative to the mean.
     pub busiest_prefill: f64,

@@ -27,7 +27,6 @@ use crate::model::LayerShares;
 use crate::network::Group;
 use crate::step::{Compute, Replica};
 
-/// A number of equal instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Instances {
     pub count: u32,
@@ -49,7 +48,6 @@ pub struct AttentionFfn<'a> {
     /// Attention instances, which also run the output layer.
     pub attention: Instances,
     pub feed_forward: Instances,
-    /// Maximum number of micro-batches per batch.
     pub micro_batches: u32,
     /// Whether kernels overlap memory reads with computing. Otherwise the times add up as in
     /// training.
@@ -63,12 +61,10 @@ pub struct LayerStages {
     pub attention: f64,
     /// Additional attention time per cached token.
     pub cached_token: f64,
-    /// Transfer to the feed-forward instances.
     pub there: f64,
     /// Communication between the GPUs of a feed-forward instance.
     pub inside: f64,
     pub feed_forward: f64,
-    /// Transfer back to the attention instances.
     pub back: f64,
 }
 
@@ -95,7 +91,6 @@ impl LayerStages {
     }
 }
 
-/// The stages of a decode step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stages {
     pub micro_batches: u32,

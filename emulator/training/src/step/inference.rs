@@ -29,11 +29,9 @@ pub struct Replica<'a> {
     pub model: &'a Model,
     pub compute: &'a Compute,
     pub network: &'a Network,
-    /// Constants of accelerator and software.
     pub calibration: &'a Calibration,
     /// Number of GPUs that share every matrix.
     pub gpus: u32,
-    /// Software overhead per decode step.
     pub host_seconds: f64,
 }
 
@@ -41,7 +39,6 @@ pub struct Replica<'a> {
 pub struct Formats {
     /// Weights and products of the linear layers.
     pub weights: Precision,
-    /// Bytes per value in the caches.
     pub cache_value_bytes: f64,
 }
 

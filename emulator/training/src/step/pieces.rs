@@ -9,7 +9,6 @@ use crate::memory::weights_per_gpu;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ForwardBackward {
     pub forward: f64,
-    /// Both gradients.
     pub backward: f64,
     /// Gradient of the weights, part of `backward`. Set only for the output layer.
     pub weight_gradient: f64,
@@ -19,7 +18,6 @@ pub struct ForwardBackward {
 /// layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LayerParts {
-    /// Attention without its core.
     pub attention: ForwardBackward,
     pub core: ForwardBackward,
     pub feed_forward: ForwardBackward,
@@ -35,7 +33,6 @@ pub struct StepPieces {
     layers: [LayerParts; 2],
     /// Whether whole layers are recomputed.
     pub is_recomputed: bool,
-    /// Additional computing of the last stage.
     pub output: ForwardBackward,
     /// Array size in bytes of one all-gather or reduce-scatter of TP.
     pub exchange_bytes: f64,

@@ -9,10 +9,8 @@ use super::{CLOCK, ProfiledOperation};
 
 pub(super) struct HostWait {
     pub(super) thread: u32,
-    /// Start and end of the call.
     pub(super) begun: f64,
     pub(super) end: f64,
-    /// Operations that it waited for.
     pub(super) after: Vec<usize>,
 }
 
