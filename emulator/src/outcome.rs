@@ -204,6 +204,9 @@ pub struct FlowFigures {
     /// None took longer.
     #[serde(rename = "fct_max_ps")]
     pub fct_max: Picoseconds,
+    /// The first flow with packets received more than once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_with_duplicates: Option<u64>,
 }
 
 impl FlowFigures {
@@ -218,6 +221,10 @@ impl FlowFigures {
             fct_p50: p50,
             fct_p99: p99,
             fct_max: max,
+            first_with_duplicates: flows
+                .iter()
+                .position(|flow| flow.duplicates > 0)
+                .map(|flow| flow as u64),
             count,
         }
     }

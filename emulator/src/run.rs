@@ -158,6 +158,8 @@ pub(crate) struct Run<'a> {
     /// Packets delivered, and since when there have been no more.
     still: (u64, SimTime),
     looker: Option<Looker>,
+    /// An upper bound of timeouts without backoff or long queues.
+    patience: Picoseconds,
     /// The workload at whose end the run pauses. `None` if it goes on until all are done.
     awaited: Option<usize>,
 }
@@ -179,6 +181,11 @@ impl<'a> Run<'a> {
             order;
         let network = substrate.network.clone();
         let links = network.links().len();
+        let longest = network.links().iter().map(|link| link.spec.delay).max().unwrap_or_default();
+        let transport = &settings.transport;
+        // Three round trips over two such links.
+        let patience =
+            transport.timeout.unwrap_or(transport.congestion.least_timeout().max(longest * 12));
         let watch = watch.over(substrate.classes().to_vec());
         let engine = match sharing {
             IslandReuse::Whole => IslandEngine::whole(network, settings, watch)?,
@@ -201,6 +208,7 @@ impl<'a> Run<'a> {
             still: (0, SimTime::START),
             looker: order.series.map(|looks| Looker::new(looks, links)),
             awaited: None,
+            patience,
         })
     }
 
@@ -340,7 +348,7 @@ impl<'a> Run<'a> {
             self.still = (delivered, now);
         }
         // Timeouts double up to 64-fold.
-        now.since(self.still.1) > context.engine.settings().transport.timeout * 200
+        now.since(self.still.1) > self.patience * 200
     }
 
     fn finish(self, stop: Option<Stop>) -> RunLog {

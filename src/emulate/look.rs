@@ -163,7 +163,7 @@ impl Recordings {
                 ));
             }
             let mut bytes = Vec::new();
-            write_pcapng(&mut bytes, engine, &packets)?;
+            write_pcapng(&mut bytes, engine, &packets, &|link| substrate.link_name(link))?;
             files::write(path, &bytes)?;
         }
         if let Some(path) = &self.links_out {

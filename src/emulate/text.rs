@@ -52,10 +52,19 @@ pub(crate) fn describe(result: &Run) -> String {
         packets.retransmitted,
         packets.marked,
     );
+    let first = result.flows.first_with_duplicates;
+    if let Some(first) = first.filter(|_| packets.duplicates > 0) {
+        let flow = &result.flow_records[first as usize];
+        let _ = writeln!(
+            text,
+            "warning: {} packets were sent again although they had arrived, the first of flow {first} ({} → {})",
+            packets.duplicates, flow.source, flow.destination,
+        );
+    }
     if !result.drops_by_priority.is_empty() {
         let _ = writeln!(text, "{}", queues(result));
     }
-    let FlowFigures { count, cancelled, fct_p50, fct_p99, fct_max } = &result.flows;
+    let FlowFigures { count, cancelled, fct_p50, fct_p99, fct_max, .. } = &result.flows;
     let _ = match count {
         0 => writeln!(text, "flows: none ended, {cancelled} given up"),
         _ => writeln!(

@@ -46,7 +46,7 @@ mod store;
 mod switch;
 mod switching;
 
-pub use control::{BitErrors, Event, LinkChange};
+pub use control::{BitErrors, Event, LinkChange, PacketLoss};
 pub use flow::{BatchId, FlowGate, FlowId, FlowRecord, FlowSpec};
 pub use groups::{Crossing, VertexGroups};
 pub use ideal::{message_time, share_of, soonest, wire_time};
@@ -58,7 +58,7 @@ pub use port::PortCount;
 pub use probe::{ArrivalLog, NoProbe, PacketArrival, Probe, Way};
 pub use queueing::{Buffer, CONTROL_PRIORITY, PAUSE_FRAME, PRIORITIES, Pause, Queueing, Schedule};
 pub use route::{Choice, Paths, Route, RouteError};
-pub(crate) use route::{FlowName, Router};
+pub(crate) use route::{FlowName, Router, WantedPaths};
 pub use run::{Engine, FlowWait, PacketCount, SendingEnd};
 pub use settings::{EngineError, EngineSettings};
 

@@ -10,6 +10,7 @@ mod lane;
 mod receiver;
 mod sender;
 mod sequence_set;
+mod timer;
 
 use lightloom_units::{Bytes, Picoseconds};
 
@@ -22,6 +23,7 @@ pub(crate) use lane::SenderLane;
 pub(crate) use receiver::Receiver;
 pub(crate) use sender::{Load, Outgoing, Sender};
 pub(crate) use sequence_set::SequenceSet;
+pub(crate) use timer::RetransmissionTimer;
 
 /// How lost packets are found and sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,10 @@ pub enum Reordering {
     WindowPercent(u32),
 }
 
+/// What overtakes others by more counts as lost, however large the window: acknowledgements say in 16 bits how far beyond
+/// the first missing packet another one came.
+const MOST_REORDERING: u64 = 1 << 15;
+
 impl Reordering {
     /// In packets, at least one, for a flow with this window.
     #[must_use]
@@ -53,7 +59,7 @@ impl Reordering {
         match self {
             Self::Packets(packets) => packets,
             Self::WindowPercent(percent) => {
-                (u64::from(window) * u64::from(percent) / 100).clamp(1, u64::from(u32::MAX)) as u32
+                (u64::from(window) * u64::from(percent) / 100).clamp(1, MOST_REORDERING) as u32
             }
         }
     }
@@ -92,11 +98,11 @@ pub struct Transport {
     pub interfaces: FlowInterfaces,
     /// What happens after a loss.
     pub recovery: LossRecovery,
-    /// Without progress for so long, everything in flight counts as lost. Doubles with every
-    /// repetition, up to 64-fold, unless each packet may take another path ([`Balance::spreads_packets`]): what is
+    /// After this time without progress, everything in flight counts as lost. `None`: from measured round trips (RFC 6298), at
+    /// least [`CongestionControl::least_timeout`]. Doubles with every repetition, up to 64-fold, unless each packet may take another path ([`Balance::spreads_packets`]): what is
     /// sent again then goes another way, and waiting longer says nothing.
-    pub timeout: Picoseconds,
-    /// With packets in flight and nothing sent or heard for so long, the last one goes again. When it is answered, what
+    pub timeout: Option<Picoseconds>,
+    /// With packets in flight and nothing sent or heard for so long, and for two round trips, the last one goes again. When it is answered, what
     /// is still missing before it counts as lost (after the tail loss probe of RFC 8985). For selective repeat.
     pub tail_probe: Option<Picoseconds>,
 }
@@ -114,7 +120,7 @@ impl Default for Transport {
             balance: Balance::PerFlow,
             interfaces: FlowInterfaces::One,
             recovery: LossRecovery::GoBackN,
-            timeout: Picoseconds::from_micros(500),
+            timeout: None,
             tail_probe: None,
         }
     }

@@ -93,6 +93,8 @@ pub struct Packets {
     pub marked: u64,
     /// Data packets sent again.
     pub retransmitted: u64,
+    /// Data packets received more than once: resent although they were not lost.
+    pub duplicates: u64,
     /// Data packets cut to their headers.
     pub trimmed: u64,
     /// Times that a switch asked a port to pause.
@@ -109,6 +111,7 @@ impl From<&PacketCount> for Packets {
             in_flight: count.in_flight,
             marked: count.marked,
             retransmitted: count.retransmitted,
+            duplicates: count.duplicates,
             trimmed: count.trimmed,
             pauses: count.pauses,
         }

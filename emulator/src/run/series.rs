@@ -177,7 +177,7 @@ impl Looker {
                 self.series.full_at.get_or_insert(now);
                 return;
             }
-            let sent = Bytes(count.bytes - then.bytes);
+            let sent = Bytes(count.bytes.saturating_sub(then.bytes));
             self.series.rows.push(SeriesRow {
                 at: now,
                 link,
@@ -192,9 +192,10 @@ impl Looker {
         }
     }
 
-    /// Looks a last time, at the end of the run.
+    /// Takes the last sample at the end of the run, after the last packet has arrived.
     pub(super) fn finish(mut self, context: &Context<'_>) -> Series {
-        let now = context.engine.now();
+        let engine = context.engine.engine().filter(|engine| engine.next_due().is_none());
+        let now = engine.map_or_else(|| context.engine.now(), |engine| engine.last_arrival());
         if now > self.last {
             self.note(context, now);
         }

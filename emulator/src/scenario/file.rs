@@ -374,10 +374,7 @@ fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     }
     // What phases lose with a circuit is divided anew at once. Their queues have no bound, so that an acknowledgement
     // may be milliseconds late; beside other workloads, which only a timeout repairs, the usual one holds.
-    let timeout = match is_alone(raw) {
-        true => Picoseconds::from_millis(20),
-        false => Transport::default().timeout,
-    };
+    let timeout = is_alone(raw).then_some(Picoseconds::from_millis(20));
     Transport {
         payload: Bytes(60 << 10),
         window: Window::BandwidthDelay { percent: 200 },

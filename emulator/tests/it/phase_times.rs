@@ -23,7 +23,7 @@ const TRANSPORT: &str = "
 transport:
   payload: 8KiB
   window_percent: 400
-  balance: {entropy: {values: 1024, probe: 50us}}
+  balance: {entropy: {values: 1024, paths: even, probe: 50us}}
   recovery: {selective_repeat: {reordering: 4096}}
   timeout: 20ms
   tail_probe: 10ms

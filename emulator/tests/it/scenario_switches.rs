@@ -193,7 +193,7 @@ fn a_timeout_shorter_than_a_round_trip_is_warned_of() {
         ))
         .1
     };
-    let [slow] = &said("200Mbps", "")[..] else { panic!("one warning") };
+    let [slow] = &said("200Mbps", ", timeout: 500us")[..] else { panic!("one warning") };
     let slow = format!("{slow:?}");
     assert!(
         slow.contains("LL0326")
@@ -202,6 +202,7 @@ fn a_timeout_shorter_than_a_round_trip_is_warned_of() {
         "{slow}"
     );
     assert!(said("200Mbps", ", timeout: 20ms").is_empty());
+    assert!(said("200Mbps", "").is_empty(), "round trips are measured");
     assert!(said("400Gbps", "").is_empty());
 }
 

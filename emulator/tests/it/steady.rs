@@ -281,7 +281,7 @@ fn world() -> impl Strategy<Value = World> {
             payload: Bytes(960),
             recovery,
             window,
-            timeout: Picoseconds::from_micros(20),
+            timeout: Some(Picoseconds::from_micros(20)),
             ..Transport::default()
         },
     })

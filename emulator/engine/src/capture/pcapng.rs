@@ -2,7 +2,7 @@
 //! Packets as a pcapng file (IETF draft-ietf-opsawg-pcapng), one interface for each watched link.
 //!
 //! Packets look like RoCEv2: Ethernet, IPv4 (`10.0.0.0/8`, the lower 24 bits are the vertex), UDP port
-//! 4791, base transport header with the packet's number, and after it, in an acknowledgement, the acknowledge
+//! 4791, base transport header with the flow's queue pair and the packet's number, and after it, in an acknowledgement, the acknowledge
 //! header; the invariant checksum is written as zero. Congestion marks are in the ECN bits. Of the payload, which is
 //! zeros, as much is written as the length on the wire says: a dissector takes a shorter record for a broken packet.
 //! Times are nanoseconds, rounded down.
@@ -19,6 +19,8 @@ const ETHERNET: u16 = 1;
 const OPTION_NAME: u16 = 2;
 const OPTION_TIME_RESOLUTION: u16 = 9;
 const ROCE_PORT: u16 = 4_791;
+/// Queue pairs 0 and 1 are reserved for management.
+const FIRST_QUEUE_PAIR: u32 = 2;
 const HEADERS: usize = 14 + 20 + 8 + 12;
 /// Acknowledge header and invariant checksum.
 const TRAILERS: usize = 4 + 4;
@@ -26,7 +28,7 @@ const TRAILERS: usize = 4 + 4;
 const SEND_ONLY: u8 = 0x04;
 const ACKNOWLEDGE: u8 = 0x11;
 
-/// Writes `arrivals`, which must be those of `engine`.
+/// Writes `arrivals` of `engine`, one interface per link. `name` returns the interface's name.
 ///
 /// # Errors
 /// What `out` reports.
@@ -34,6 +36,7 @@ pub fn write_pcapng<P: Probe>(
     out: &mut impl Write,
     engine: &Engine<P>,
     arrivals: &[PacketArrival],
+    name: &dyn Fn(LinkId) -> String,
 ) -> io::Result<()> {
     write_block(out, SECTION_HEADER, |body| {
         body.extend(0x1a2b_3c4d_u32.to_le_bytes());
@@ -44,8 +47,7 @@ pub fn write_pcapng<P: Probe>(
     links.sort_unstable();
     links.dedup();
     for link in &links {
-        let ends = engine.network().link(*link);
-        let name = format!("v{}-v{}", ends.from.0, ends.to.0);
+        let name = name(*link);
         write_block(out, INTERFACE, |body| {
             body.extend(ETHERNET.to_le_bytes());
             body.extend([0; 6]);
@@ -126,7 +128,7 @@ fn headers(
     bytes.extend((wire_bytes as u16 - 34).to_be_bytes());
     bytes.extend([0, 0]);
     bytes.extend([if arrival.acknowledgement { ACKNOWLEDGE } else { SEND_ONLY }, 0x40, 0xff, 0xff]);
-    bytes.extend((flow & 0x00ff_ffff).to_be_bytes());
+    bytes.extend(((FIRST_QUEUE_PAIR + flow) & 0x00ff_ffff).to_be_bytes());
     bytes.extend((arrival.sequence & 0x00ff_ffff).to_be_bytes());
     bytes
 }

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use lightloom_units::{BitsPerSecond, SimTime};
+use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 
 use super::flow::BatchId;
 use super::network::LinkId;
@@ -38,12 +38,17 @@ pub enum LinkChange {
     Down,
     /// It carries packets again, from an empty queue.
     Up,
-    /// It sends at this rate, whatever it was built for. What is queued before it already leaves as it
-    /// would have.
+    /// Changes the rate of the link. The packet in transmission finishes at the old rate; queued packets leave at the new
+    /// one.
     Rate(BitsPerSecond),
     /// Bits arrive wrong, and a packet with a wrong bit is lost at the end of the link.
     BitErrors(BitErrors),
-    /// It sends at the rate it was built for, without errors.
+    /// This share of packets is lost at the end of the link, whatever their size.
+    PacketLoss(PacketLoss),
+    /// Adds up to this delay to each packet and keeps their order: the added delay is linear between values that are drawn
+    /// at intervals of twice its maximum.
+    Jitter(Picoseconds),
+    /// It sends at the rate it was built for, without errors, losses or jitter.
     Healthy,
     /// Its far end keeps asking it to pause these priorities, one bit each, as an interface in a pause
     /// storm does; none: it lets go. Has an effect at switches with real queues alone.
@@ -63,14 +68,30 @@ impl BitErrors {
     }
 }
 
+/// The share of packets that are lost, in units of 2⁻⁶⁴.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketLoss(pub u64);
+
+impl PacketLoss {
+    /// From a share between 0 and 1.
+    #[must_use]
+    pub fn from_share(share: f64) -> Self {
+        Self(BitErrors::from_share(share).0)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Act {
     LinkDown(LinkId),
     LinkUp(LinkId),
     LinkRate(LinkId, BitsPerSecond),
     LinkErrors(LinkId, BitErrors),
+    LinkLoss(LinkId, PacketLoss),
+    LinkJitter(LinkId, Picoseconds),
     LinkHealthy(LinkId),
     LinkPaused(LinkId, u8),
+    /// Adaptive switches learn which links elsewhere are down.
+    LinkNews,
     BatchDone(BatchId, SimTime),
     Timer(u64),
 }

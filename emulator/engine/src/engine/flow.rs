@@ -122,6 +122,8 @@ pub struct FlowRecord {
     pub acknowledged: Option<SimTime>,
     /// Data packets sent more than once.
     pub retransmitted: u32,
+    /// Data packets received more than once.
+    pub duplicates: u32,
     /// Whether it was cancelled before its end.
     pub cancelled: bool,
 }

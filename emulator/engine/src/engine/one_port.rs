@@ -117,7 +117,8 @@ impl OnePort<'_> {
     fn begin_of(&self, now: u64, packet: &Packet) -> u64 {
         let Some(CutThrough { rates, header }) = self.cut_through else { return now };
         let rate = rates[packet.ingress() as usize];
-        self.sending.free.max(now - self.sending.head_start(packet, rate, header))
+        let begin = now.saturating_sub(self.sending.head_start(packet, rate, header));
+        self.sending.free.max(begin)
     }
 
     /// Sends what can begin before `end`.

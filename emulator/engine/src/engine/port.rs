@@ -9,6 +9,9 @@
 //! A switch that cuts through may begin before the arrival of the last bit ([`Switching`]).
 //! So a packet costs one event per hop: no dequeue event, no queue to walk.
 
+mod quirks;
+
+use std::collections::VecDeque;
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
@@ -17,8 +20,10 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use super::marking::{Ramp, mix};
 use super::network::{Link, LinkId, LinkSpec, VertexRole};
 use super::packet::{HORIZON_BITS, Packet};
+use super::ring::PacketFifo;
 use super::settings::EngineSettings;
 use super::switching::Switching;
+use quirks::{Jitter, Quirks};
 
 /// The longest that packets may stand before a port: what comes to a longer queue is dropped. With the longest
 /// delay of a link that is still less than the times of packets can tell.
@@ -46,7 +51,7 @@ pub(crate) struct Port {
 }
 
 /// What ports have in common that send at one rate over equal wires. Times in picoseconds.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Line {
     delay: u64,
     /// Capacity and marking threshold as the time they take to send.
@@ -55,21 +60,86 @@ pub(crate) struct Line {
     /// Full data packets and acknowledgements.
     usual: [Usual; 2],
     rate: BitsPerSecond,
+    /// End of the packet that was in transmission at the last rate change, and its rate.
+    changed: (u64, BitsPerSecond),
 }
 
-/// What few ports have.
-#[derive(Clone, Debug, Default)]
-struct Quirks {
-    /// Marks by chance.
-    ramp: Option<Ramp>,
-    /// Share of bits that arrive wrong, in units of 2⁻⁶⁴, and what the draws for them begin from.
-    errors: u64,
-    salt: u64,
+/// A rate change whose queued packets still have their old departure times.
+pub(crate) struct RateChange {
+    now: u64,
+    before: Arc<Line>,
+    corrupted: VecDeque<(u64, u64)>,
 }
 
-impl Quirks {
-    fn boxed(self) -> Option<Box<Self>> {
-        (self.ramp.is_some() || self.errors > 0).then(|| Box::new(self))
+/// Records that `port` finishes the packet in transmission at `until`, at the rate of its start.
+fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
+    let (last, rate) = before.changed;
+    let rate = if until == last { rate } else { before.rate };
+    Arc::make_mut(&mut port.line).changed = (if until > now { until } else { 0 }, rate);
+}
+
+impl RateChange {
+    /// For real queues, whose packets have no departure times yet.
+    pub(crate) fn settle_queued(self, port: &mut Port, until: u64) {
+        note_sending(&self.before, port, until, self.now);
+    }
+
+    /// Recomputes the departure times of queued packets, which are already in `on_wire`. Returns the number of packets that
+    /// are dropped because they would wait longer than packet times can express.
+    pub(crate) fn settle(self, port: &mut Port, on_wire: &mut PacketFifo) -> u64 {
+        let Self { now, before, mut corrupted } = self;
+        // Queued packets leave back to back; the last one when the port is free.
+        let (mut end, mut waiting, mut left) = (port.free, VecDeque::new(), on_wire.len());
+        let until = loop {
+            let wrong = corrupted.back().copied().filter(|(wrong, _)| *wrong == end);
+            let packet = wrong.is_none().then(|| left.checked_sub(1)).flatten();
+            let packet = packet.map(|at| *on_wire.at(at));
+            let Some(size) = wrong.map(|(_, size)| size).or(packet.map(|one| before.size(&one)))
+            else {
+                break before.changed.0.max(now);
+            };
+            let time = before.unusual(size);
+            if end <= now.max(before.changed.0) || end - time < now {
+                break end;
+            }
+            if wrong.is_some() {
+                corrupted.pop_back();
+            } else {
+                left -= 1;
+            }
+            waiting.push_front((size, packet));
+            end -= time;
+        };
+        note_sending(&before, port, until, now);
+        let line = &port.line;
+        if waiting.is_empty() {
+            return 0;
+        }
+        let (mut free, mut dropped) = (until.max(now), 0);
+        let mut corrupted = VecDeque::new();
+        let begun: Vec<Packet> = on_wire.iter().take(left).copied().collect();
+        on_wire.clear();
+        begun.into_iter().for_each(|packet| on_wire.push(packet));
+        let jitter = port.quirks.as_ref().map(|quirks| quirks.jitter).unwrap_or_default();
+        for (size, packet) in waiting {
+            let end = free + line.unusual(size);
+            match packet {
+                Some(_) if end - now > LONGEST_WAIT_PS => dropped += 1,
+                Some(packet) => {
+                    free = end;
+                    on_wire.push(packet.at(end + line.delay + jitter.late(end)));
+                }
+                None => {
+                    free = end;
+                    corrupted.push_back((end, size));
+                }
+            }
+        }
+        port.free = free;
+        if !corrupted.is_empty() {
+            port.quirks.get_or_insert_default().corrupted = corrupted;
+        }
+        dropped
     }
 }
 
@@ -100,6 +170,7 @@ impl Line {
             mark_from: bound(spec.mark_from),
             usual: [transport.packet(), transport.acknowledgement].map(usual),
             rate: spec.rate,
+            changed: (0, spec.rate),
         }
     }
 
@@ -126,9 +197,21 @@ impl Line {
         (size, u64::from(usual.time))
     }
 
+    /// Returns the bytes that leave between `now` and `free`.
     #[inline]
     fn backlog(&self, free: u64, now: u64) -> Bytes {
-        self.rate.bytes_in(Picoseconds(free.saturating_sub(now)))
+        let (until, rate) = self.changed;
+        let begun = rate.bytes_in(Picoseconds(until.saturating_sub(now)));
+        begun + self.rate.bytes_in(Picoseconds(free.saturating_sub(now.max(until))))
+    }
+
+    /// Returns the sending time of these bytes at the current rate, which limits queues.
+    #[cold]
+    fn time_to_send(&self, free: u64, now: u64) -> u64 {
+        let (until, rate) = self.changed;
+        let begun = rate.bytes_in(Picoseconds(until - now));
+        let begun = if rate == self.rate { until - now } else { self.unusual(begun.0) };
+        begun + free.saturating_sub(until)
     }
 
     fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
@@ -219,23 +302,57 @@ impl Port {
         Ramp::new((settings.marking, settings.seed), (id, threshold), time)
     }
 
-    /// Sends as over `link` from now on; what is queued keeps its departure.
+    /// Takes the rate of `link` at `now`. The packet in transmission finishes at the old rate.
     pub(crate) fn take_rate(
         &mut self,
         link: (LinkId, &Link),
         role: VertexRole,
         settings: &EngineSettings,
-    ) {
-        self.line = Arc::new(Line::new(link.1.spec, role, settings));
+        now: u64,
+    ) -> RateChange {
         let ramp = Self::ramp(link, role, settings);
-        let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
+        let mut quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
+        let line = Line::new(link.1.spec, role, settings);
+        let corrupted = std::mem::take(&mut quirks.corrupted);
         self.quirks = Quirks { ramp, ..quirks }.boxed();
+        let before = std::mem::replace(&mut self.line, Arc::new(line));
+        RateChange { now, before, corrupted }
+    }
+
+    /// Empties the port when its link goes down or comes up.
+    pub(crate) fn restart(&mut self, up: bool, now: u64) {
+        (self.up, self.free) = (up, now);
+        if self.line.changed.0 > 0 {
+            Arc::make_mut(&mut self.line).changed.0 = 0;
+        }
+        if let Some(quirks) = &mut self.quirks {
+            quirks.corrupted.clear();
+        }
     }
 
     /// Loses packets to wrong bits from now on: a share of `errors` in units of 2⁻⁶⁴, drawn from `salt`.
     pub(crate) fn take_errors(&mut self, errors: u64, salt: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         self.quirks = Quirks { errors, salt, ..quirks }.boxed();
+    }
+
+    /// Loses this share of packets from now on, in units of 2⁻⁶⁴, drawn from `salt`.
+    pub(crate) fn take_loss(&mut self, loss: u64, salt: u64) {
+        let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
+        self.quirks = Quirks { loss, salt, ..quirks }.boxed();
+    }
+
+    /// Packets sent from `now` on take up to `most` picoseconds longer, drawn from `salt`.
+    pub(crate) fn take_jitter(&mut self, most: u64, salt: u64, now: u64) {
+        let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
+        let before = quirks.jitter;
+        let busy_until = self.free.max(now + self.packet_time());
+        let (held_from, held_until) = match before.most {
+            0 => (before.held_from, before.held_until),
+            most => (busy_until, busy_until + most.max(before.held(busy_until))),
+        };
+        self.quirks =
+            Quirks { jitter: Jitter { most, salt, held_from, held_until }, ..quirks }.boxed();
     }
 
     /// What stands before a packet that comes at `now`.
@@ -250,16 +367,21 @@ impl Port {
         self.line.backlog(free, now)
     }
 
+    /// Returns the arrival of the last bit at the far end if the wire is busy until `free`.
+    pub(crate) fn last_arrival(&self, free: u64) -> u64 {
+        free + self.line.delay
+    }
+
     /// What `packet` occupies, in bytes.
     #[inline(always)]
     pub(crate) fn size(&self, packet: &Packet) -> u64 {
         self.line.size(packet)
     }
 
-    /// How long the wire is, in picoseconds.
+    /// When a packet whose last bit leaves at `sent` is at the far end, in picoseconds.
     #[inline(always)]
-    pub(crate) fn delay(&self) -> u64 {
-        self.line.delay
+    pub(crate) fn arrival(&self, sent: u64) -> u64 {
+        sent + self.line.delay + self.quirks.as_ref().map_or(0, |quirks| quirks.jitter.late(sent))
     }
 
     /// How long a full packet takes to be sent, in picoseconds.
@@ -299,7 +421,7 @@ impl Port {
         SendingPort {
             free: self.free,
             line: &self.line,
-            quirks: self.quirks.as_deref(),
+            quirks: self.quirks.as_deref_mut(),
             done: SentCount::default(),
             kept_free: &mut self.free,
             kept: count,
@@ -317,7 +439,7 @@ impl Port {
         let sending = SendingPort {
             free: *until,
             line: &self.line,
-            quirks: self.quirks.as_deref(),
+            quirks: self.quirks.as_deref_mut(),
             done: SentCount::default(),
             kept_free: until,
             kept: count,
@@ -331,7 +453,7 @@ pub(crate) struct SendingPort<'p> {
     /// When the last bit of everything accepted so far has left, in picoseconds.
     pub(crate) free: u64,
     line: &'p Line,
-    quirks: Option<&'p Quirks>,
+    quirks: Option<&'p mut Quirks>,
     done: SentCount,
     kept_free: &'p mut u64,
     kept: &'p mut PortCount,
@@ -361,27 +483,34 @@ impl SendingPort<'_> {
         let (size, occupies) = self.line.measure(&packet);
         let earliest = now.saturating_sub(head_start);
         let begin = earliest + excess(self.free, earliest);
-        let backlog = excess(self.free, now);
+        let mut backlog = excess(self.free, now);
+        if now < self.line.changed.0 {
+            backlog = self.line.time_to_send(self.free, now);
+        }
         if backlog + occupies > self.line.capacity {
             self.kept.dropped += 1;
             return None;
         }
         let mut marked = !packet.is_acknowledgement() & (backlog >= self.line.mark_from);
-        let mut lost = false;
+        let (mut lost, mut late) = (false, 0);
         self.done.packets += 1;
-        if let Some(quirks) = self.quirks {
+        self.free = begin + occupies;
+        if let Some(quirks) = &mut self.quirks {
             let number = self.kept.packets + self.done.packets;
             marked = marked && quirks.mark(backlog, number - 1);
             lost = quirks.corrupt(size, number);
+            late = quirks.jitter.late(begin + occupies);
+            if lost {
+                quirks.note_corrupted((self.free, size), now);
+            }
         }
-        self.free = begin + occupies;
         self.done.marked += u64::from(marked);
         self.done.bytes += size;
         if lost {
             self.kept.lost += 1;
             return None;
         }
-        Some(packet.sent(self.free + self.line.delay, marked))
+        Some(packet.sent(self.free + self.line.delay + late, marked))
     }
 
     /// Begins to send `packet` at `now`: returns it as it will reach the far end, or nothing when it is lost,
@@ -392,14 +521,15 @@ impl SendingPort<'_> {
         self.free = now + occupies;
         self.done.packets += 1;
         self.done.bytes += size;
-        if let Some(quirks) = self.quirks
+        if let Some(quirks) = &self.quirks
             && may_be_lost
             && quirks.corrupt(size, self.kept.packets + self.done.packets)
         {
             self.kept.lost += 1;
             return None;
         }
-        Some(packet.at(self.free + self.line.delay))
+        let late = self.quirks.as_ref().map_or(0, |quirks| quirks.jitter.late(self.free));
+        Some(packet.at(self.free + self.line.delay + late))
     }
 
     /// What `packet` occupies, in bytes.
@@ -481,56 +611,7 @@ impl SendingPort<'_> {
     }
 }
 
-impl Quirks {
-    #[cold]
-    fn mark(&self, backlog: u64, number: u64) -> bool {
-        self.ramp.as_ref().is_none_or(|ramp| ramp.marks(backlog, number))
-    }
-
-    /// Whether a bit of the `number`-th packet on the wire is wrong.
-    #[cold]
-    fn corrupt(&self, size: u64, number: u64) -> bool {
-        self.errors > 0
-            && mix(self.salt.wrapping_add(number)) < chance_of_any(self.errors, size * 8)
-    }
-}
-
-/// The chance that any of `bits` is wrong, 1 − (1 − p)ⁿ for the chance p of `one` bit, both in units of 2⁻⁶⁴. In whole
-/// numbers, so that it is the same on every machine.
-fn chance_of_any(one: u64, bits: u64) -> u64 {
-    let either = |a: u64, b: u64| {
-        let both = (u128::from(a) * u128::from(b)) >> 64;
-        u64::try_from(u128::from(a) + u128::from(b) - both).unwrap_or(u64::MAX)
-    };
-    let (mut chance, mut of_power, mut left) = (0, one, bits);
-    while left > 0 {
-        if left & 1 == 1 {
-            chance = either(chance, of_power);
-        }
-        of_power = either(of_power, of_power);
-        left >>= 1;
-    }
-    chance
-}
-
 /// A packet's size as packets carry it.
 pub(crate) fn wire_bytes(size: Bytes) -> u16 {
     u16::try_from(size.get()).expect("packets of more than 65,535 bytes are refused")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_chance_of_a_wrong_packet_is_that_of_any_wrong_bit() {
-        for one in [1e-15_f64, 1e-12, 1e-9, 1e-6, 3e-5, 1e-3, 0.5] {
-            for bits in [1_u64, 64 * 8, 4_160 * 8, 65_535 * 8] {
-                let units = (one * 2_f64.powi(64)) as u64;
-                let exact = -f64::exp_m1(bits as f64 * f64::ln_1p(-one));
-                let ours = chance_of_any(units, bits) as f64 / 2_f64.powi(64);
-                assert!((ours / exact - 1.0).abs() < 1e-3, "{one} {bits}: {ours}, not {exact}");
-            }
-        }
-    }
 }

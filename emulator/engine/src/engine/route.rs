@@ -23,6 +23,7 @@ use self::towards::{NoPath, Towards, UsableLinks};
 use super::groups::{Crossing, VertexGroups};
 use super::marking::mix;
 use super::network::{LinkId, Network, Plane, VertexId};
+use super::packet::MOST_CURSORS;
 
 /// How a flow finds its way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -69,6 +70,14 @@ pub enum RouteError {
         /// Where the path had come to.
         at: VertexId,
     },
+    /// The route table is too small for the paths of all flows.
+    #[error(
+        "the paths of all flows take {words} words of the route table, which holds {MOST_CURSORS}: draw fewer paths for each"
+    )]
+    TableFull {
+        /// Required words.
+        words: u64,
+    },
 }
 
 /// What tells a flow's paths from those of others.
@@ -100,6 +109,19 @@ pub struct Choice {
     pub links: Vec<LinkId>,
     /// What draws between equal backlogs begin with.
     pub salt: u32,
+}
+
+/// Number and selection of a flow's paths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedPaths {
+    /// All shortest paths if there are no more than this and they are not hashed.
+    pub(crate) count: u16,
+    /// Draws each path from all, like a hash at each switch.
+    pub(crate) hashed: bool,
+}
+
+impl WantedPaths {
+    pub(crate) const ONE: Self = Self { count: 1, hashed: false };
 }
 
 /// Ways through groups that are tried before a flow goes by the shortest path: not all lead on when something is
@@ -150,13 +172,13 @@ impl Router {
     }
 
     /// Paths for the flow of this name, all beginning with the same link: all shortest ones, in an order drawn for the
-    /// flow, if there are no more than `count`; otherwise so many drawn, possibly with repetitions.
+    /// flow, if there are no more than wanted and they are not hashed; otherwise so many drawn, possibly with repetitions.
     pub(crate) fn find(
         &mut self,
         network: &Network,
         name: FlowName,
         route: &Route,
-        count: u16,
+        WantedPaths { count, hashed }: WantedPaths,
     ) -> Result<Paths, RouteError> {
         let (from, to) = name.ends;
         let draws = self.flow_draws(name);
@@ -170,18 +192,23 @@ impl Router {
                 let towards = self.towards(network, name.ends, route.plane().flatten());
                 let first = towards.begin(from);
                 let mut steps = Vec::new();
-                let mut shortest = |draw, path: &mut Vec<LinkId>| {
+                let mut shortest = |first: &[LinkId], draw, path: &mut Vec<LinkId>| {
                     let mut draws = draws.of("flow", draw);
-                    let drawn = towards.draw(&first, &mut draws, (path, &mut steps));
+                    let drawn = towards.draw(first, &mut draws, (path, &mut steps));
                     drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
                 };
-                let one = drawn(1, &mut shortest)?;
+                let one = drawn(1, |draw, path| shortest(&first, draw, path))?;
                 if count == 1 {
                     return Ok(one);
                 }
+                if hashed {
+                    // The host has chosen the interface; switches hash the rest.
+                    let first = [one[0][0]];
+                    return drawn(count, |draw, path| shortest(&first, draw, path));
+                }
                 match towards.all(one[0][0], count.into()) {
                     Some(all) => Ok(draws.in_drawn_order(&all)),
-                    None => drawn(count, shortest),
+                    None => drawn(count, |draw, path| shortest(&first, draw, path)),
                 }
             }
         }
@@ -386,13 +413,15 @@ mod tests {
         for two in ring.windows(2) {
             let name = router.name_flow((two[0], two[1]));
             for count in [1, 4] {
-                let paths = router.find(&network, name, &Route::Shortest, count).unwrap();
+                let wanted = WantedPaths { count, hashed: false };
+                let paths = router.find(&network, name, &Route::Shortest, wanted).unwrap();
                 assert_eq!((paths.len(), paths[0].len()), (1, 1));
             }
         }
         assert!(router.maps.is_empty());
         let name = router.name_flow((ring[0], ring[2]));
-        assert_eq!(router.find(&network, name, &Route::Shortest, 1).unwrap()[0].len(), 2);
+        let one = router.find(&network, name, &Route::Shortest, WantedPaths::ONE).unwrap();
+        assert_eq!(one[0].len(), 2);
         assert_eq!(router.maps.len(), 1);
     }
 }

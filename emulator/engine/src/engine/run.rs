@@ -4,6 +4,7 @@
 mod batches;
 mod counts;
 mod flows;
+mod lay;
 mod links;
 mod seen;
 mod trains;
@@ -17,6 +18,7 @@ use rayon::prelude::*;
 use self::batches::FlowBatch;
 pub use self::counts::PacketCount;
 use self::flows::FlowState;
+use self::lay::SpareRegions;
 pub use self::seen::SendingEnd;
 use self::trains::Trains;
 pub use self::waits::FlowWait;
@@ -51,8 +53,9 @@ pub struct Engine<P = NoProbe> {
     layout: Layout,
     shards: Vec<Shard<P>>,
     shared: Shared,
-    /// Where the ways of flows begin in the route table, in ascending order.
+    /// Regions of the route table: start and flow, in ascending order.
     ways: Vec<(u32, FlowId)>,
+    spare: SpareRegions,
     router: Router,
     control: ControlQueue,
     flows: Vec<FlowState>,
@@ -117,6 +120,7 @@ impl<P: Probe> Engine<P> {
                 ..Shared::default()
             },
             ways: Vec::new(),
+            spare: SpareRegions::default(),
             router,
             control: ControlQueue::default(),
             flows: Vec::new(),

@@ -316,6 +316,14 @@ impl<P: Probe> Shard<P> {
         wires.chain(inboxes).chain(inside).sum::<usize>() as u64 + waiting
     }
 
+    /// Shows every packet on its way here, and those that a host has not acted on yet.
+    pub(crate) fn see_in_flight(&self, see: &mut impl FnMut(&Packet)) {
+        self.wires.iter().for_each(|wire| wire.queue.iter().for_each(&mut *see));
+        self.inboxes.iter().for_each(|inbox| inbox.packets.iter().for_each(&mut *see));
+        self.hosts.iter().for_each(|host| host.inside.iter().for_each(&mut *see));
+        self.switches.iter().flatten().for_each(|switch| switch.see_waiting(see));
+    }
+
     /// Whether nothing is on its way here, and no flow that begins here has anything to send any more.
     pub(crate) fn is_quiet(&self) -> bool {
         let idle = |host: &HostState| host.active.is_empty() && host.starts.is_empty();
@@ -357,6 +365,15 @@ impl<P: Probe> Shard<P> {
         } else {
             self.advance_switch::<false>(shared, vertex, span);
         }
+    }
+
+    /// Puts these packets on a wire, in place of what is on it; none arrives before `now`.
+    pub(crate) fn put_on_wire(&mut self, wire: u32, queue: PacketFifo, now: u64) {
+        let wire = &mut self.wires[wire as usize];
+        if let Some(first) = queue.front() {
+            self.due.of(wire.vertex as usize).no_later_than(now + first.after(now));
+        }
+        wire.queue = queue;
     }
 
     /// Loses everything on a wire. Returns how many packets that were.

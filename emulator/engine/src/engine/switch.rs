@@ -123,6 +123,13 @@ impl SwitchQueues {
         self.ports.iter().map(Queues::packets).sum::<usize>() as u64
     }
 
+    /// Shows every packet that waits in queues, pause frames included.
+    pub(crate) fn see_waiting(&self, see: &mut impl FnMut(&Packet)) {
+        let classes =
+            self.ports.iter().flat_map(|queues| (0..=FRAMES).map(|at| queues.waiting(at)));
+        classes.flatten().for_each(|(_, packet)| see(packet));
+    }
+
     /// Whether something waits at `place`, while ports are worked off one by one.
     #[inline(always)]
     pub(crate) fn waits(&self, place: u32) -> bool {
@@ -275,7 +282,8 @@ impl SwitchQueues {
         if self.store.has_to_ask(room) {
             self.ask_to_pause(room, now, out);
         }
-        let begin = (now - out.head_start(place, &packet)).max(self.freed[place as usize]);
+        let begin = now.saturating_sub(out.head_start(place, &packet));
+        let begin = begin.max(self.freed[place as usize]);
         self.send_next(place, begin, out);
     }
 
@@ -347,7 +355,7 @@ impl SwitchQueues {
         self.sending[place as usize] = room;
         self.earliest.set(place as usize, until);
         if let Some(packet) = sent {
-            let arrival = until + port.delay();
+            let arrival = port.arrival(until);
             out.launch(place, packet, arrival);
         }
     }

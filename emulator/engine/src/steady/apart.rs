@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The run as islands: who holds what, and what is still to be handed over to engines.
 
-use lightloom_units::{Bytes, SimTime};
+use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
@@ -14,7 +14,7 @@ use super::{Entangled, LocalProbe};
 use crate::engine::{
     BatchId, BitErrors, Engine, EngineError, EngineSettings, Event, FlowGate, FlowId, FlowName,
     FlowRecord, FlowSpec, LinkChange, LinkId, LinkSpec, Network, NetworkBuilder, PacketCount,
-    PortCount, RouteError, Router, VertexId, VertexRole,
+    PacketLoss, PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
 };
 
 /// A flow in the numbers of the whole network.
@@ -189,7 +189,7 @@ impl<P: LocalProbe> Apart<P> {
         let id = FlowId::from_index(self.flows.len());
         self.check(&spec)?;
         let name = self.router.name_flow((spec.source, spec.destination));
-        let paths = self.router.find(&self.network, name, &spec.route, 1)?;
+        let paths = self.router.find(&self.network, name, &spec.route, WantedPaths::ONE)?;
         let path = paths[0].to_vec();
         self.check_fit(&spec, &path)?;
         if let Some(batch) = spec.batch {
@@ -299,7 +299,7 @@ impl<P: LocalProbe> Apart<P> {
         self.log.note(StageCall::Reroute(id));
         let GlobalFlow { name, spec, .. } = &self.flows[id.index()];
         let (name, route) = (*name, spec.route.clone());
-        let paths = self.router.find(&self.network, name, &route, 1)?;
+        let paths = self.router.find(&self.network, name, &route, WantedPaths::ONE)?;
         let flow = &mut self.flows[id.index()];
         flow.paths.extend(paths.iter().map(<[LinkId]>::to_vec));
         let act = Asked::Reroute(id, flow.paths.len() as u32 - 1);
@@ -444,8 +444,13 @@ impl<P: LocalProbe> Apart<P> {
             LinkChange::Rate(_) => drop(self.rates.insert(link, change)),
             LinkChange::Healthy => drop(self.rates.remove(&link)),
             // Which packets are lost is drawn from the link's number in the whole network.
-            LinkChange::BitErrors(errors) if errors != BitErrors(0) => return Err(Entangled),
-            LinkChange::BitErrors(_) | LinkChange::Paused(_) => {}
+            LinkChange::BitErrors(BitErrors(0))
+            | LinkChange::PacketLoss(PacketLoss(0))
+            | LinkChange::Jitter(Picoseconds::ZERO)
+            | LinkChange::Paused(_) => {}
+            LinkChange::BitErrors(_) | LinkChange::PacketLoss(_) | LinkChange::Jitter(_) => {
+                return Err(Entangled);
+            }
         }
         if self.copy_of(link).is_some() {
             self.asked.push(Asked::Change(link, change));
@@ -489,6 +494,7 @@ impl<P: LocalProbe> Apart<P> {
                 end: None,
                 acknowledged: None,
                 retransmitted: 0,
+                duplicates: 0,
                 cancelled: flow.cancelled,
             },
         }
@@ -584,6 +590,7 @@ fn add_times(total: &mut PacketCount, one: PacketCount, times: u64) {
         in_flight,
         marked,
         retransmitted,
+        duplicates,
         hops,
     } = one;
     total.sent += sent * times;
@@ -596,5 +603,6 @@ fn add_times(total: &mut PacketCount, one: PacketCount, times: u64) {
     total.in_flight += in_flight * times;
     total.marked += marked * times;
     total.retransmitted += retransmitted * times;
+    total.duplicates += duplicates * times;
     total.hops += hops * times;
 }

@@ -462,7 +462,11 @@ impl<P: LocalProbe> Apart<P> {
                         LinkChange::Up => is_up = true,
                         LinkChange::Rate(_) => rate = Some(change),
                         LinkChange::Healthy => rate = None,
-                        LinkChange::BitErrors(_) | LinkChange::Paused(_) => {}
+                        // Links with random effects are never simulated apart.
+                        LinkChange::BitErrors(_)
+                        | LinkChange::PacketLoss(_)
+                        | LinkChange::Jitter(_)
+                        | LinkChange::Paused(_) => {}
                     }
                 }
             }

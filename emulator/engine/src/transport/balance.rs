@@ -29,8 +29,11 @@ pub enum Balance {
     /// that lost a packet is retired until a probe is answered, or that packet after all (after OCP's
     /// Multipath Reliable Connection 1.0, from its public description; not a conforming implementation).
     Entropy {
-        /// How many values: each stands for a path that is drawn.
+        /// Number of values; each selects a path.
         values: u16,
+        /// Switches hash the values, as Ethernet switches do: several may select one path. Otherwise each selects a path of
+        /// its own, if there are enough.
+        hashed: bool,
         /// A retired value is probed so long after its loss and then as often.
         probe: Picoseconds,
     },
@@ -61,6 +64,11 @@ impl Balance {
             Self::Spray { paths } | Self::Entropy { values: paths, .. } => paths,
         };
         if paths == 0 { 1 } else { paths }
+    }
+
+    /// Whether each path is drawn independently.
+    pub(crate) const fn is_hashed(self) -> bool {
+        matches!(self, Self::Entropy { hashed: true, .. })
     }
 
     /// Whether a packet that is sent again may take another path than before.
@@ -265,6 +273,11 @@ impl Balancer {
         else {
             return;
         };
+        // Behind the last path are paths of other flows and earlier ones of this flow.
+        let reach = self.cursors.windows(2).map(|two| two[1] - two[0]).max();
+        if reach.is_none_or(|reach| cursor - self.cursors[path] >= reach) {
+            return;
+        }
         let later_counts = !self.retires();
         let shows = |at: &RetiredPath| {
             usize::from(at.path) == path
@@ -376,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_marked_value_misses_one_turn() {
-        let balance = Balance::Entropy { values: 3, probe: Picoseconds(100) };
+        let balance = Balance::Entropy { values: 3, hashed: false, probe: Picoseconds(100) };
         let mut entropy = single(balance, vec![10, 20, 30], (8, 0));
         assert_eq!(paths(&mut entropy, 3), [20, 30, 10]);
         entropy.echo(1, true);
@@ -414,7 +427,7 @@ mod tests {
     /// A path that comes back is empty where others have queues: what goes by others then seems lost.
     #[test]
     fn a_value_is_in_use_again_when_what_it_lost_comes_late() {
-        let balance = Balance::Entropy { values: 2, probe: Picoseconds(100) };
+        let balance = Balance::Entropy { values: 2, hashed: false, probe: Picoseconds(100) };
         let mut entropy = single(balance, vec![10, 20], (64, 0));
         assert_eq!(paths(&mut entropy, 2), [20, 10]);
         entropy.lost(50, 0);
@@ -426,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_value_that_loses_is_retired_until_its_probe_is_answered() {
-        let balance = Balance::Entropy { values: 4, probe: Picoseconds(100) };
+        let balance = Balance::Entropy { values: 4, hashed: false, probe: Picoseconds(100) };
         let lanes = vec![SenderLane::new(7, 0..2), SenderLane::new(9, 2..4)];
         let mut entropy = Balancer::new(balance, (vec![10, 20, 30, 40], lanes), (64, 0));
         let taken: Vec<u32> = (0..4).map(|number| entropy.next(number, 0)).collect();

@@ -12,7 +12,7 @@ mod dctcp;
 mod nscc;
 mod swift;
 
-use lightloom_units::BitsPerSecond;
+use lightloom_units::{BitsPerSecond, Picoseconds};
 
 pub use dcqcn::{Dcqcn, RateStep};
 pub use dctcp::Dctcp;
@@ -36,6 +36,22 @@ pub enum CongestionControl {
     /// Credits that the receiving host gives at the pace of its interfaces; the window is what a flow begins with. Wants
     /// switches that trim and [`LossRecovery::SelectiveRepeat`](super::LossRecovery::SelectiveRepeat).
     ReceiverCredit,
+}
+
+impl CongestionControl {
+    /// Minimum timeout of flows that measure round trips.
+    #[must_use]
+    pub const fn least_timeout(self) -> Picoseconds {
+        match self {
+            // An assumption: adapters for RoCEv2 come with fixed timeouts of 4.096 us times a power of two, and the hosts of
+            // DCTCP's paper with 10 ms.
+            Self::FixedWindow | Self::Dcqcn(_) | Self::Dctcp(_) => Picoseconds::from_micros(500),
+            // As csg-htsim has it for Swift, and uet-htsim for NSCC.
+            Self::Swift(_) | Self::Nscc(_) => Picoseconds::from_micros(100),
+            // As csg-htsim has it for NDP.
+            Self::ReceiverCredit => Picoseconds::from_millis(5),
+        }
+    }
 }
 
 /// How the packet came that an acknowledgement answers.

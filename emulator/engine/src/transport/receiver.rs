@@ -25,6 +25,8 @@ pub(crate) struct Receiver {
     unpaid: u32,
     /// Credits that were earned and wait for their turn.
     waiting: u32,
+    /// Packets received more than once.
+    duplicates: u32,
     /// Sending ends at the same host that wait for messages of this flow.
     pub(crate) dependents: Vec<u32>,
 }
@@ -37,7 +39,9 @@ impl Receiver {
     ) -> Self {
         let keeps = match recovery {
             LossRecovery::GoBackN => None,
-            LossRecovery::SelectiveRepeat { .. } => Some(SequenceSet::new(window)),
+            LossRecovery::SelectiveRepeat { .. } => {
+                Some(SequenceSet::new(window.min(messages * per_message)))
+            }
         };
         Self {
             flow,
@@ -51,6 +55,7 @@ impl Receiver {
             keeps,
             unpaid: 0,
             waiting: 0,
+            duplicates: 0,
             dependents: Vec::new(),
         }
     }
@@ -63,6 +68,11 @@ impl Receiver {
     /// Packets that have arrived with all before them.
     pub(crate) fn packets_in_order(&self) -> u32 {
         self.expected
+    }
+
+    /// Packets received more than once.
+    pub(crate) fn duplicates(&self) -> u32 {
+        self.duplicates
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -96,9 +106,16 @@ impl Receiver {
             flags |= flag::GAP;
             if let Some(keeps) = &mut self.keeps {
                 let beyond = packet.sequence() - self.expected;
-                debug_assert!(beyond < keeps.span(), "the sender keeps to its window");
-                keeps.insert(packet.sequence());
+                if beyond > u32::from(u16::MAX) {
+                    // Acknowledgements cannot express this distance: count it as lost.
+                    flags = flag::ACKNOWLEDGEMENT;
+                } else {
+                    debug_assert!(beyond < keeps.span(), "the sender keeps to its window");
+                    self.duplicates += u32::from(!keeps.insert(packet.sequence()));
+                }
             }
+        } else {
+            self.duplicates += 1;
         }
         if packet.has(flag::MARKED) {
             flags |= flag::ECHO;
@@ -171,7 +188,8 @@ impl Receiver {
     /// Whether `later` is this end moved on by `pace`, with nothing that has come out of order.
     pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
         let in_order = |end: &Self| end.keeps.as_ref().is_none_or(SequenceSet::is_empty);
-        let stays = |end: &Self| (end.message_end, end.delivered, end.total, end.cursor);
+        let counts = |end: &Self| (end.delivered, end.total, end.duplicates);
+        let stays = |end: &Self| (end.message_end, counts(end), end.cursor);
         self.expected + pace.packets == later.expected
             && stays(self) == stays(later)
             && in_order(self)

@@ -20,7 +20,10 @@ use std::collections::VecDeque;
 use lightloom_units::SimTime;
 
 use self::tail::TailProbe;
-use super::{Balancer, Came, CongestionController, LossRecovery, SenderLane, SequenceSet};
+use super::{
+    Balancer, Came, CongestionController, LossRecovery, RetransmissionTimer, SenderLane,
+    SequenceSet,
+};
 use crate::engine::packet::{Packet, flag};
 
 /// A data packet to send now.
@@ -47,6 +50,8 @@ pub(crate) struct Sender {
     controller: Option<Box<CongestionController>>,
     /// The receiving end lets packets go.
     by_credit: bool,
+    /// The receiver has reported that no credit is deferred.
+    is_settled: bool,
     acked: u32,
     next: u32,
     released: u32,
@@ -77,9 +82,11 @@ pub(crate) struct Sender {
     /// Packets sent of which nothing has been heard: what was trimmed goes again only while these are less than the
     /// window, or it would come back trimmed for ever.
     in_flight: u32,
-    timeout: u64,
+    timer: RetransmissionTimer,
     /// Timeouts in a row take longer each time.
     pub(crate) backs_off: bool,
+    /// Adaptive switches avoid full queues, so a lost packet indicates a dark link.
+    pub(crate) switches_choose: bool,
     /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
     pub(crate) deadline: u64,
     /// What finds losses at the end of what is sent, before the deadline does.
@@ -121,15 +128,18 @@ impl Sender {
     pub(crate) fn new(
         (flow, cursor): (u32, u32),
         load: Load,
-        (window, recovery, timeout): (u32, LossRecovery, u64),
+        (window, recovery, timer): (u32, LossRecovery, RetransmissionTimer),
         tail_probe: Option<u64>,
     ) -> Self {
+        let total = load.messages * load.per_message;
         let (held, reordering) = match recovery {
             LossRecovery::GoBackN => (SequenceSet::default(), 1),
             LossRecovery::SelectiveRepeat { reordering } => {
-                (SequenceSet::new(window), reordering.packets(window))
+                (SequenceSet::new(window.min(total)), reordering.packets(window))
             }
         };
+        let mut tail = TailProbe::new(tail_probe);
+        tail.take_round_trip(timer.round_trip());
         Self {
             flow,
             priority: 0,
@@ -137,10 +147,11 @@ impl Sender {
             balancer: None,
             controller: None,
             by_credit: false,
+            is_settled: true,
             acked: 0,
             next: 0,
             released: 0,
-            total: load.messages * load.per_message,
+            total,
             sent: 0,
             window: window.max(1),
             span: window.max(1),
@@ -157,10 +168,11 @@ impl Sender {
             held,
             trimmed: VecDeque::new(),
             in_flight: 0,
-            timeout,
+            timer,
             backs_off: true,
+            switches_choose: false,
             deadline: u64::MAX,
-            tail: TailProbe::new(tail_probe),
+            tail,
             resent: 0,
             started: false,
             enlisted: false,
@@ -242,8 +254,11 @@ impl Sender {
         self.in_flight += 1;
         if resent {
             self.resent += 1;
+            self.timer.sent_again();
             self.count_lost(now, sequence);
             self.skip_held();
+        } else {
+            self.timer.sent(sequence, now);
         }
         self.sent = self.sent.max(self.next);
         if self.deadline == u64::MAX {
@@ -336,6 +351,7 @@ impl Sender {
 
     fn send_again(&mut self, at: (u64, usize), sequence: u32) -> Outgoing {
         self.resent += 1;
+        self.timer.sent_again();
         let last = (sequence + 1).is_multiple_of(self.per_message);
         let wire_bytes = if last { self.last_bytes } else { self.full_bytes };
         self.outgoing(at, sequence, wire_bytes, true)
@@ -443,9 +459,12 @@ impl Sender {
         if self.next < acked {
             self.go_to(acked);
         }
+        if self.timer.acknowledged(acked, now) {
+            self.tail.take_round_trip(self.timer.round_trip());
+        }
         self.timeouts = 0;
         let waits = acked < self.next || self.is_out_of_credit();
-        self.deadline = if waits { now + self.timeout } else { u64::MAX };
+        self.deadline = if waits { now + self.timer.timeout } else { u64::MAX };
         if acked == self.next {
             self.tail.rest();
         }
@@ -495,8 +514,16 @@ impl Sender {
     fn trimmed(&mut self, number: u32, now: u64) {
         if number >= self.acked && !self.held.contains(number) && !self.trimmed.contains(&number) {
             self.trimmed.push_back(number);
+            self.wait_anew(now);
             self.skip_held();
             self.count_loss(now);
+        }
+    }
+
+    /// Restarts the timeout after a sign of life of the receiver.
+    pub(super) fn wait_anew(&mut self, now: u64) {
+        if self.deadline != u64::MAX {
+            (self.deadline, self.timeouts) = (now + self.timer.timeout, 0);
         }
     }
 
@@ -512,8 +539,9 @@ impl Sender {
     pub(crate) fn timed_out(&mut self, now: u64) {
         if now < self.deadline {
             let mut missing = (self.acked..self.next).rev();
+            // A receiver with deferred credit will send it.
             let last = missing.find(|sequence| !self.held.contains(*sequence));
-            return self.tail.ask(last);
+            return self.tail.ask(last.filter(|_| self.is_settled));
         }
         self.tail.rest();
         self.timeouts += 1;
@@ -537,13 +565,13 @@ impl Sender {
     /// How long it waits for an acknowledgement after so many timeouts in a row: doubled each time, up to 64-fold,
     /// where it backs off.
     fn backoff(&self, timeouts: u32) -> u64 {
-        self.timeout << if self.backs_off { timeouts.min(6) } else { 0 }
+        self.timer.timeout << if self.backs_off { timeouts.min(6) } else { 0 }
     }
 
     /// Since when nothing was acknowledged of what is in flight. `None` with nothing in flight.
     pub(crate) fn silent_since(&self) -> Option<u64> {
         let in_a_row = |timeouts: u32| (0..=timeouts).map(|at| self.backoff(at)).sum::<u64>();
-        (self.deadline != u64::MAX).then(|| self.deadline - in_a_row(self.timeouts))
+        (self.deadline != u64::MAX).then(|| self.deadline.saturating_sub(in_a_row(self.timeouts)))
     }
 
     fn go_to(&mut self, sequence: u32) {

@@ -31,10 +31,13 @@ impl SequenceSet {
         let (word, bit) = self.place(number);
         self.words[word] & bit != 0
     }
-    pub(crate) fn insert(&mut self, number: u32) {
+    /// Adds `number`. Returns whether it was missing.
+    pub(crate) fn insert(&mut self, number: u32) -> bool {
         let (word, bit) = self.place(number);
-        self.len += u32::from(self.words[word] & bit == 0);
+        let is_new = self.words[word] & bit == 0;
+        self.len += u32::from(is_new);
         self.words[word] |= bit;
+        is_new
     }
     /// Removes `number` and says whether it was there.
     pub(crate) fn take(&mut self, number: u32) -> bool {

@@ -6,23 +6,28 @@ use std::process::Command;
 use lightloom_engine::capture::{
     Slice, Tap, TimelineTrack, host_tracks, link_tracks, write_pcapng, write_timeline,
 };
+use lightloom_engine::transport::{LossRecovery, Reordering, Transport};
 use lightloom_engine::{
-    Engine, EngineSettings, FlowSpec, LinkId, LinkSpec, NetworkBuilder, PacketArrival, VertexRole,
+    Engine, EngineSettings, FlowSpec, LinkId, LinkSpec, NetworkBuilder, PacketArrival, Queueing,
+    VertexRole,
 };
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 /// Two flows over a switch that marks everything; the last link is watched.
 fn run() -> (Engine<Tap>, Vec<PacketArrival>) {
+    run_with(EngineSettings::default(), 1 << 20)
+}
+
+fn run_with(settings: EngineSettings, queue: u64) -> (Engine<Tap>, Vec<PacketArrival>) {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
-        .with_queue(Bytes(1 << 20), Bytes(0));
+        .with_queue(Bytes(queue), Bytes(0));
     let mut builder = NetworkBuilder::new();
     let hosts: Vec<_> = (0..3).map(|_| builder.add(VertexRole::Host)).collect();
     let switch = builder.add(VertexRole::Switch);
     let links: Vec<LinkId> =
         hosts.iter().map(|host| builder.connect(switch, *host, link)).collect();
     let tap = Tap::new(&[links[0], links[0].reverse()], 1_000);
-    let mut engine =
-        Engine::with_probe(builder.build().unwrap(), EngineSettings::default(), tap).unwrap();
+    let mut engine = Engine::with_probe(builder.build().unwrap(), settings, tap).unwrap();
     engine.add_flow(FlowSpec::new(hosts[1], hosts[0], Bytes(4_032 * 3))).unwrap();
     engine.add_flow(FlowSpec::new(hosts[2], hosts[0], Bytes(100)).at(SimTime(5_000))).unwrap();
     engine.run(SimTime(1_000_000_000));
@@ -39,13 +44,17 @@ fn tshark_reads_addresses_sizes_marks_and_times() {
     let (engine, arrivals) = run();
     assert_eq!(arrivals.len(), 8, "four data packets and their acknowledgements");
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    write_pcapng(&mut file, &engine, &arrivals).unwrap();
+    write_pcapng(&mut file, &engine, &arrivals, &|link| format!("port {}", link.0)).unwrap();
     file.flush().unwrap();
     let fields = ["frame.time_epoch", "ip.src", "ip.dst", "frame.len", "ip.dsfield.ecn"];
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file.path()).args(["-T", "fields"]);
     command.args(["-o", "ip.check_checksum:TRUE", "-Y", "ip.checksum.status == 1"]);
-    for field in fields.iter().chain(&["infiniband.bth.psn", "frame.interface_name"]) {
+    for field in fields.iter().chain(&[
+        "infiniband.bth.psn",
+        "frame.interface_name",
+        "infiniband.bth.destqp",
+    ]) {
         command.args(["-e", field]);
     }
     let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
@@ -64,7 +73,9 @@ fn tshark_reads_addresses_sizes_marks_and_times() {
         assert_eq!(row[3], arrival.wire_bytes.to_string());
         assert_eq!(row[4], if arrival.marked { "3" } else { "2" });
         assert_eq!(row[5], arrival.sequence.to_string());
-        assert_eq!(row[6], if arrival.acknowledgement { "v0-v3" } else { "v3-v0" });
+        assert_eq!(row[6], format!("port {}", arrival.link.0));
+        let pair = u32::from_str_radix(row[7].trim_start_matches("0x"), 16).unwrap();
+        assert_eq!(pair, 2 + engine.flow_of(arrival).0, "0 and 1 are those of management");
     }
     assert!(arrivals.iter().any(|arrival| arrival.marked));
 }
@@ -77,16 +88,28 @@ fn tshark_finds_no_packet_malformed() {
         println!("skipped: no tshark (Debian package tshark)");
         return;
     }
-    let (engine, arrivals) = run();
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    write_pcapng(&mut file, &engine, &arrivals).unwrap();
-    file.flush().unwrap();
-    let output = Command::new("tshark").arg("-r").arg(file.path()).arg("-V").output().unwrap();
-    let dissected = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(dissected.matches("Base Transport Header").count(), arrivals.len(), "{dissected}");
-    assert_eq!(dissected.matches("ACK Extended Transport Header").count(), arrivals.len() / 2);
-    for wrong in ["Malformed", "Invalid Packet Length"] {
-        assert!(!dissected.contains(wrong), "{dissected}");
+    let transport = Transport {
+        recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
+        ..Transport::default()
+    };
+    let queueing = Some(Queueing { trim: true, ..Queueing::default() });
+    let trims = EngineSettings { transport, queueing, ..EngineSettings::default() };
+    // A queue of one packet: what comes meanwhile is trimmed.
+    for (engine, arrivals) in [run(), run_with(trims, 4_096)] {
+        let trimmed = arrivals.iter().filter(|at| !at.acknowledgement && at.wire_bytes == 64);
+        assert_eq!(trimmed.count() > 0, engine.packets().trimmed > 0);
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        write_pcapng(&mut file, &engine, &arrivals, &|link| format!("port {}", link.0)).unwrap();
+        file.flush().unwrap();
+        let output = Command::new("tshark").arg("-r").arg(file.path()).arg("-V").output().unwrap();
+        let dissected = String::from_utf8(output.stdout).unwrap();
+        let headers = dissected.matches("Base Transport Header").count();
+        assert_eq!(headers, arrivals.len(), "{dissected}");
+        let answers = arrivals.iter().filter(|arrival| arrival.acknowledgement).count();
+        assert_eq!(dissected.matches("ACK Extended Transport Header").count(), answers);
+        for wrong in ["Malformed", "Invalid Packet Length"] {
+            assert!(!dissected.contains(wrong), "{dissected}");
+        }
     }
 }
 

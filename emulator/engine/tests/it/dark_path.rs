@@ -16,7 +16,14 @@ const PACKET: u64 = 4_096;
 const DARK_FROM: SimTime = SimTime(20_000_000);
 const DARK: u64 = 900_000_000;
 
-fn engine(congestion: CongestionControl, balance: Balance) -> (Engine, [LinkId; 2]) {
+/// The leaves where a cable to a spine goes dark: that of the senders, and that of the receivers.
+const NEAR: VertexId = VertexId(16);
+const FAR: VertexId = VertexId(17);
+
+fn engine(
+    (congestion, balance): (CongestionControl, Balance),
+    leaf: VertexId,
+) -> (Engine, [LinkId; 2]) {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(256 * PACKET), Bytes(32 * PACKET));
     let shape =
@@ -24,7 +31,7 @@ fn engine(congestion: CongestionControl, balance: Balance) -> (Engine, [LinkId; 
     let mut builder = NetworkBuilder::new();
     let hosts = shape.build_into(&mut builder);
     let network = builder.build().unwrap();
-    let cable = *network.outgoing(VertexId(16)).iter().rev().nth(3).unwrap();
+    let cable = *network.outgoing(leaf).iter().rev().nth(3).unwrap();
     let percent = if matches!(congestion, CongestionControl::Nscc(_)) { 150 } else { 100 };
     let transport = Transport {
         congestion,
@@ -50,10 +57,10 @@ fn last_end(engine: &Engine) -> u64 {
 }
 
 /// How much later the last flow ends because of the dark cable, in microseconds.
-fn cost(congestion: CongestionControl, balance: Balance) -> f64 {
-    let (mut whole, _) = engine(congestion, balance);
+fn cost(how: (CongestionControl, Balance), leaf: VertexId) -> f64 {
+    let (mut whole, _) = engine(how, leaf);
     whole.run(SimTime(1_000_000_000_000));
-    let (mut dark, cable) = engine(congestion, balance);
+    let (mut dark, cable) = engine(how, leaf);
     for link in cable {
         dark.change_link(DARK_FROM, link, LinkChange::Down);
         dark.change_link(SimTime(DARK_FROM.0 + DARK), link, LinkChange::Up);
@@ -76,13 +83,30 @@ fn a_dark_path_of_eight_costs_what_it_did_not_carry() {
     let swift = CongestionControl::Swift(Swift::default());
     let credit = CongestionControl::ReceiverCredit;
     let controls = [nscc, credit, CongestionControl::FixedWindow, dctcp, swift];
-    let entropy = Balance::Entropy { values: 8, probe: Picoseconds::from_micros(20) };
+    let entropy =
+        Balance::Entropy { values: 8, hashed: false, probe: Picoseconds::from_micros(20) };
     for congestion in controls {
         for balance in [entropy, Balance::Spray { paths: 8 }, Balance::Adaptive] {
-            let cost = cost(congestion, balance);
+            let cost = cost((congestion, balance), NEAR);
             println!("{congestion:?}, {balance:?}: {cost:.1} us");
             let most = 1.44 * DARK as f64 / 8e6;
             assert!(cost <= most, "{congestion:?}, {balance:?}: {cost:.1} us");
         }
+    }
+}
+
+/// Switches that choose sent into a cable that was dark beyond the next switch until a router acted, after 1 ms: 846 to
+/// 1,307 µs. Controls that took these losses for congestion needed 342 to 413 µs.
+#[test]
+fn a_far_dark_cable_costs_what_it_did_not_carry_where_switches_choose() {
+    let nscc = CongestionControl::Nscc(Nscc::default());
+    let dctcp = CongestionControl::Dctcp(Dctcp::default());
+    let swift = CongestionControl::Swift(Swift::default());
+    let controls =
+        [nscc, CongestionControl::ReceiverCredit, CongestionControl::FixedWindow, dctcp, swift];
+    for congestion in controls {
+        let cost = cost((congestion, Balance::Adaptive), FAR);
+        println!("{congestion:?}: {cost:.1} us");
+        assert!(cost <= 1.44 * DARK as f64 / 8e6, "{congestion:?}: {cost:.1} us");
     }
 }

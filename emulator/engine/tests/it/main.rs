@@ -21,6 +21,7 @@ mod prompt;
 mod queueing;
 mod reference;
 mod rerouting;
+mod round_trips;
 mod same_as_reference;
 mod switching;
 mod threads;

@@ -60,7 +60,11 @@ fn entropy() -> Transport {
         congestion: CongestionControl::Nscc(Nscc::default()),
         window: Window::BandwidthDelay { percent: 150 },
         recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(64) },
-        ..over_all(Balance::Entropy { values: 64, probe: Picoseconds::from_micros(20) })
+        ..over_all(Balance::Entropy {
+            values: 64,
+            hashed: false,
+            probe: Picoseconds::from_micros(20),
+        })
     }
 }
 

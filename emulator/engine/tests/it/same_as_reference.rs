@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The engine against the reference engine: the same packets at the same picosecond on random small
-//! networks, with drops, marks, losses, retransmissions, gated messages and links that go dark.
+//! networks, with drops, marks, losses, retransmissions, gated messages, and links that go dark or change their rate.
 
 use crate::reference;
 use lightloom_engine::transport::{Balance, LossRecovery, Reordering, Transport, Window};
 use lightloom_engine::{
     ArrivalLog, BitErrors, Buffer, Choice, Engine, EngineSettings, FlowGate, FlowId, FlowSpec,
-    LinkChange, LinkId, LinkSpec, Marking, Network, NetworkBuilder, Pause, Queueing, Schedule,
-    Switching, VertexId, VertexRole,
+    LinkChange, LinkId, LinkSpec, Marking, Network, NetworkBuilder, PacketCount, PacketLoss, Pause,
+    Queueing, Schedule, Switching, VertexId, VertexRole,
 };
+use lightloom_testkit::cases;
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
@@ -26,8 +27,10 @@ struct Case {
     flows: Vec<FlowCase>,
     /// Cable, down at, dark for (ns).
     outages: Vec<(usize, u64, u64)>,
-    /// Link, from when on (ns), wrong bits in a thousand million.
+    /// Link, from when on (ns), and how much is wrong: bits or packets, or how much longer they take ([`changes`]).
     errors: Vec<(usize, u64, u32)>,
+    /// Link, from when on (ns), the rate in Gb/s; `None`: the one it was built for.
+    rates: Vec<(usize, u64, Option<u64>)>,
     window: u32,
     recovery: LossRecovery,
     balance: Balance,
@@ -35,6 +38,8 @@ struct Case {
     marking: Marking,
     switching: Switching,
     host_delay: Picoseconds,
+    /// `None`: measured.
+    timeout: Option<Picoseconds>,
     /// The silence after which the last packet goes again.
     tail_probe: Option<Picoseconds>,
     seed: u64,
@@ -61,7 +66,7 @@ fn transport(case: &Case) -> Transport {
         window: Window::Packets(case.window),
         recovery: case.recovery,
         balance: case.balance,
-        timeout: Picoseconds::from_micros(20),
+        timeout: case.timeout,
         tail_probe: case.tail_probe.filter(|_| case.recovery != LossRecovery::GoBackN),
         ..Transport::default()
     }
@@ -191,13 +196,43 @@ fn changes(case: &Case, network: &Network) -> Vec<(SimTime, LinkId, LinkChange)>
     let mut changes = Vec::new();
     for &(cable, at_ns, for_ns) in &case.outages {
         let link = LinkId::from_index(cable % network.links().len());
-        changes.push((SimTime(at_ns * 1_000), link, LinkChange::Down));
-        changes.push((SimTime((at_ns + for_ns) * 1_000), link, LinkChange::Up));
+        // One direction of a cable, or every cable of a switch that restarts.
+        let from = network.link(link).from;
+        let is_switch = !network.role(from).is_host() && at_ns % 2 == 0;
+        let out = network.outgoing(from).iter().filter(|_| is_switch);
+        let links = out.flat_map(|link| [*link, link.reverse()]).chain([link]);
+        for link in links {
+            changes.push((SimTime(at_ns * 1_000), link, LinkChange::Down));
+            changes.push((SimTime((at_ns + for_ns) * 1_000), link, LinkChange::Up));
+        }
     }
     for &(link, at_ns, share) in &case.errors {
         let link = LinkId::from_index(link % network.links().len());
-        let errors = BitErrors::from_share(f64::from(share) / 1e9);
-        changes.push((SimTime(at_ns * 1_000), link, LinkChange::BitErrors(errors)));
+        let at = SimTime(at_ns * 1_000);
+        changes.push(match at_ns % 3 {
+            0 => (at, link, LinkChange::BitErrors(BitErrors::from_share(f64::from(share) / 1e9))),
+            1 => (at, link, LinkChange::PacketLoss(PacketLoss::from_share(f64::from(share) / 2e5))),
+            // The engine knows an arrival when a packet is let in: a jitter counts from the beginning, and stays.
+            _ if changes
+                .iter()
+                .any(|(_, of, change)| of == &link && matches!(change, LinkChange::Jitter(_))) =>
+            {
+                continue;
+            }
+            _ => (SimTime::START, link, LinkChange::Jitter(Picoseconds::from_nanos(share.into()))),
+        });
+    }
+    for &(link, at_ns, gbps) in &case.rates {
+        let link = LinkId::from_index(link % network.links().len());
+        let jitters = changes
+            .iter()
+            .any(|(_, of, change)| of == &link && matches!(change, LinkChange::Jitter(_)));
+        let change = match gbps {
+            Some(gbps) => LinkChange::Rate(BitsPerSecond::from_gbps(gbps)),
+            None if jitters => LinkChange::Rate(network.link(link).spec.rate),
+            None => LinkChange::Healthy,
+        };
+        changes.push((SimTime(at_ns * 1_000), link, change));
     }
     changes
 }
@@ -288,6 +323,13 @@ fn host_delay() -> impl Strategy<Value = Picoseconds> {
     nanoseconds.prop_map(Picoseconds::from_nanos)
 }
 
+/// Many at one link within the time that a packet takes, so that several come while one is sent.
+fn rates() -> impl Strategy<Value = Vec<(usize, u64, Option<u64>)>> {
+    let rate = prop::option::of(prop::sample::select(vec![1u64, 10, 33, 100, 400]));
+    let change = (prop_oneof![Just(1usize), 0usize..40], 0u64..40_000, rate);
+    prop::collection::vec(change, 0..9)
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let rate = prop::sample::select(vec![10u64, 25, 33, 40, 100]);
     let delay = prop::sample::select(vec![100u64, 500, 1_000, 3_000]);
@@ -315,12 +357,12 @@ fn case() -> impl Strategy<Value = Case> {
         specs,
         prop::collection::vec(flow_case(), 1..9),
         prop::collection::vec((0usize..40, 0u64..30_000, 0u64..60_000), 0..4),
-        (1u32..20, recovery, any::<u64>(), balance, prop::option::of(1u64..16)),
+        (1u32..20, recovery, any::<u64>(), balance, (prop::option::of(1u64..16), any::<bool>())),
         (prop::option::of(queueing()), marking(), switching(), host_delay()),
-        prop::collection::vec((0usize..40, 0u64..30_000, 0u32..20_000), 0..3),
+        (prop::collection::vec((0usize..40, 0u64..30_000, 0u32..20_000), 0..3), rates()),
     )
         .prop_map(
-            |((hosts, switches), extra, specs, flows, outages, rest, switching, errors)| Case {
+            |((hosts, switches), extra, specs, flows, outages, rest, switching, changes)| Case {
                 hosts,
                 switches,
                 extra,
@@ -331,12 +373,14 @@ fn case() -> impl Strategy<Value = Case> {
                 recovery: rest.1,
                 seed: rest.2,
                 balance: rest.3,
-                tail_probe: rest.4.map(Picoseconds::from_micros),
+                tail_probe: rest.4.0.map(Picoseconds::from_micros),
+                timeout: rest.4.1.then_some(Picoseconds::from_micros(20)),
                 queueing: switching.0,
                 marking: switching.1,
                 switching: switching.2,
                 host_delay: switching.3,
-                errors,
+                errors: changes.0,
+                rates: changes.1,
             },
         )
 }
@@ -360,6 +404,100 @@ proptest! {
     fn the_number_of_shards_changes_nothing(case in case(), shards in 2usize..6) {
         prop_assert_eq!(run_engine(&case, 1), run_engine(&case, shards));
     }
+}
+
+/// Data goes one way and acknowledgements the other, so that nothing overtakes: a queue whose departures are known on
+/// arrival and one that is worked off packet by packet then send the same. `rates` are those of links in the case.
+fn one_way(hosts: usize, case: Case) -> (Case, Network) {
+    let case = Case { outages: Vec::new(), errors: Vec::new(), ..case };
+    let mut builder = NetworkBuilder::new();
+    let hosts: Vec<_> = (0..2 * hosts).map(|_| builder.add(VertexRole::Host)).collect();
+    let switches: Vec<_> = (0..case.switches).map(|_| builder.add(VertexRole::Switch)).collect();
+    let mut specs = case.specs.iter().cycle().map(|&(gbps, delay_ns, ..)| {
+        LinkSpec::new(BitsPerSecond::from_gbps(gbps), Picoseconds::from_nanos(delay_ns))
+    });
+    let mut next = || specs.next().expect("the specifications repeat");
+    for pair in switches.windows(2) {
+        builder.connect(pair[0], pair[1], next());
+    }
+    let (left, right) = hosts.split_at(hosts.len() / 2);
+    for host in left {
+        builder.connect(*host, switches[0], next());
+    }
+    let last = switches[switches.len() - 1];
+    for host in right {
+        builder.connect(last, *host, next());
+    }
+    let network = builder.build().expect("the case is sound");
+    (case, network)
+}
+
+/// Every arrival over every link, and what became of every flow.
+fn run_one_way(hosts: usize, case: &Case, queueing: Option<Queueing>) -> (Vec<String>, String) {
+    let (case, network) = one_way(hosts, case.clone());
+    let settings = EngineSettings { queueing, ..settings(&case, 1) };
+    let all = changes(&case, &network);
+    let mut engine = Engine::with_probe(network, settings, ArrivalLog::default()).unwrap();
+    for flow in &case.flows {
+        let [source, destination] = [flow.source % hosts, hosts + flow.step % hosts];
+        let ends = [source, destination].map(VertexId::from_index);
+        let spec = FlowSpec::new(ends[0], ends[1], Bytes(flow.message));
+        let spec = FlowSpec { messages: 2 * flow.messages, ..spec.at(SimTime(flow.start_ps)) };
+        engine.add_flow(spec).unwrap();
+    }
+    all.into_iter().for_each(|(at, link, change)| engine.change_link(at, link, change));
+    engine.run(LIMIT);
+    let mut log: Vec<String> =
+        engine.probes().flat_map(|probe| &probe.0).map(|arrival| format!("{arrival:?}")).collect();
+    log.sort_unstable();
+    let ends: Vec<_> = engine.records().map(|record| (record.end, record.retransmitted)).collect();
+    // Where departures are known on arrival, hops are counted then.
+    let packets = PacketCount { hops: 0, ..engine.packets() };
+    (log, format!("{ends:?} {packets:?}"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(cases(64, 500))
+    })]
+
+    /// Where a cable became fast again, what waited still left at the slow rate, and what came later waited behind it.
+    #[test]
+    fn changed_rates_send_what_real_queues_send(hosts in 1usize..4, case in case()) {
+        let [fifo, real] = [None, Some(Queueing::default())]
+            .map(|queueing| run_one_way(hosts, &Case { balance: Balance::PerFlow, ..case.clone() }, queueing));
+        prop_assert_eq!(&fifo.1, &real.1);
+        prop_assert_eq!(&fifo.0, &real.0);
+    }
+}
+
+/// The packet that is being sent when a cable is repaired counted at the new rate for the time it had left at the old one,
+/// more than the queue holds: 3 packets were dropped.
+#[test]
+fn nothing_is_dropped_when_a_cable_is_fast_again_whose_queue_holds_the_window() {
+    let run = |queueing| {
+        let spec = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_nanos(500))
+            .with_queue(Bytes(1 << 20), Bytes(1 << 20));
+        let mut builder = NetworkBuilder::new();
+        let [a, b] = [(); 2].map(|()| builder.add(VertexRole::Host));
+        let switch = builder.add(VertexRole::Switch);
+        builder.connect(a, switch, spec);
+        builder.connect(switch, b, spec);
+        let transport = Transport { window: Window::Packets(200), ..Transport::default() };
+        let settings = EngineSettings { transport, queueing, ..EngineSettings::default() };
+        let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();
+        let flow = engine.add_flow(FlowSpec::new(a, b, Bytes(8 << 20))).unwrap();
+        let link = engine.paths(flow)[0][1];
+        let slow = LinkChange::Rate(BitsPerSecond::from_gbps(1));
+        engine.change_link(SimTime::START, link, slow);
+        engine.change_link(SimTime(200_000_000), link, LinkChange::Healthy);
+        engine.run(LIMIT);
+        (engine.record(flow).end, PacketCount { hops: 0, ..engine.packets() })
+    };
+    let (fifo, real) = (run(None), run(Some(Queueing::default())));
+    assert_eq!((fifo.1.dropped, fifo.1.retransmitted), (0, 0));
+    assert_eq!(fifo, real);
 }
 
 /// The random cases do meet what they are meant to test.
@@ -418,8 +556,10 @@ fn what_a_change_of_a_link_sends_reaches_other_parts_in_time() {
         flows: vec![flow],
         outages: vec![(34, 27_229, 3_104)],
         errors: Vec::new(),
+        rates: Vec::new(),
         window: 3,
         tail_probe: None,
+        timeout: Some(Picoseconds::from_micros(20)),
         recovery: LossRecovery::GoBackN,
         balance: Balance::PerFlow,
         queueing: Some(Queueing { pause: Some(pause), ..Queueing::default() }),

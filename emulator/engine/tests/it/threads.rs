@@ -43,7 +43,7 @@ fn storm(threads: usize, seed: u64, transport: Transport) -> (Vec<FlowRecord>, V
 
 #[test]
 fn the_number_of_threads_changes_nothing() {
-    let plain = Transport { timeout: Picoseconds::from_micros(100), ..Transport::default() };
+    let plain = Transport { timeout: Some(Picoseconds::from_micros(100)), ..Transport::default() };
     let spread = Transport {
         balance: Balance::Spray { paths: 8 },
         recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(64) },

@@ -329,7 +329,11 @@ fn a_flow_that_learns_from_losses_leaves_a_dark_path_alone() {
         let mut builder = NetworkBuilder::new();
         let hosts = shape.build_into(&mut builder);
         let transport = Transport {
-            balance: Balance::Entropy { values: 8, probe: Picoseconds::from_micros(50) },
+            balance: Balance::Entropy {
+                values: 8,
+                hashed: false,
+                probe: Picoseconds::from_micros(50),
+            },
             recovery: LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(128) },
             window: Window::Packets(1_024),
             ..Transport::default()
@@ -383,7 +387,8 @@ fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
     let selective = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
     let (per_flow, _) = four_over_four(Balance::PerFlow, LossRecovery::GoBackN);
     let (spray, dropped) = four_over_four(Balance::Spray { paths: 64 }, selective);
-    let entropy = Balance::Entropy { values: 64, probe: Picoseconds::from_micros(50) };
+    let entropy =
+        Balance::Entropy { values: 64, hashed: false, probe: Picoseconds::from_micros(50) };
     let (entropy, _) = four_over_four(entropy, selective);
     assert!(per_flow > 1.9, "the seed makes two flows share a spine: {per_flow}");
     assert!(spray < 1.4 && entropy < 1.3, "{spray} {entropy}");

@@ -34,7 +34,7 @@ pub struct TransportFile {
     #[schemars(range(min = 1, max = 1000))]
     pub window_percent: u32,
     /// Data in flight at most, in packets, instead of `window_percent`.
-    #[schemars(range(min = 1, max = 60000))]
+    #[schemars(range(min = 1, max = 16777216))]
     pub window_packets: Option<u32>,
     /// Congestion control.
     pub congestion: CongestionFile,
@@ -55,9 +55,10 @@ pub struct TransportFile {
     /// `selective_repeat` for those that are spread or get `receiver_credit`, in which packets may overtake each other
     /// by half of the window.
     pub recovery: Option<RecoveryFile>,
-    /// Without progress for so long, everything in flight counts as lost.
-    pub timeout: Text<Picoseconds>,
-    /// With packets in flight and nothing sent or heard for so long, the last one goes again; when it is answered, what
+    /// After this time without progress, everything in flight counts as lost. Default: from measured round trips (RFC 6298),
+    /// at least 500 us, 100 us for `swift` and `nscc`, 5 ms for `receiver_credit`.
+    pub timeout: Option<Text<Picoseconds>>,
+    /// With packets in flight and nothing sent or heard for so long, and for two round trips, the last one goes again; when it is answered, what
     /// is still missing counts as lost. For `selective_repeat`. If not written, 50 us for flows whose packets take
     /// several paths where switches do not pause, and otherwise never.
     pub tail_probe: Option<Text<Picoseconds>>,
@@ -68,7 +69,7 @@ pub struct TransportFile {
 
 impl Default for TransportFile {
     fn default() -> Self {
-        let Transport { payload, header, acknowledgement, timeout, .. } = Transport::default();
+        let Transport { payload, header, acknowledgement, .. } = Transport::default();
         Self {
             payload: Text(payload),
             header: Text(header),
@@ -83,7 +84,7 @@ impl Default for TransportFile {
             balance: BalanceFile::PerFlow,
             interfaces: None,
             recovery: None,
-            timeout: Text(timeout),
+            timeout: None,
             tail_probe: None,
             host_delay: Text(Picoseconds::ZERO),
         }
@@ -122,16 +123,32 @@ pub enum InterfacesFile {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EntropyFile {
-    /// Values that are drawn, each for a path; divided over the interfaces. Not written: as many as there are paths,
-    /// 1,024 at most; 128 where the network does not say how many there are.
+    /// Number of values, divided over the interfaces, at most 1,024. Default: four per path, at least 128, if they are hashed;
+    /// otherwise one per path, or 128 if the network does not state its number of paths.
     #[serde(default)]
     #[schemars(range(min = 2, max = 1024))]
     pub values: Option<u16>,
+    /// Mapping of values to paths.
+    #[serde(default)]
+    pub paths: EntropyPaths,
     /// A retired value is probed so long after its loss, and then as often. Not written: 50 us.
     #[serde(default = "fifty_microseconds")]
     pub probe: Text<Picoseconds>,
 }
 
+/// Mapping of entropy values to paths.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EntropyPaths {
+    /// Each switch hashes the values, as Ethernet switches do: several may share a path, and some paths stay unused.
+    #[default]
+    Hashed,
+    /// One path per value, as with source routing, if there are enough values.
+    Even,
+}
+
+/// Default number of hashed values per path: an assumption.
+const VALUES_A_PATH: u64 = 4;
 /// The most entropy values, and those where the number of paths is not known.
 const MOST_VALUES: u64 = 1_024;
 const USUAL_VALUES: u64 = 128;
@@ -222,7 +239,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
         balance: balance(raw.balance, ports),
         interfaces,
         recovery,
-        timeout: raw.timeout.0,
+        timeout: raw.timeout.map(|timeout| timeout.0),
         tail_probe: tail_probe(raw, recovery, ports, check),
     }
 }
@@ -238,7 +255,7 @@ fn tail_probe(
         let usual = balance(raw.balance, ports).spreads_packets()
             && recovery != LossRecovery::GoBackN
             && !ports.pauses
-            && TAIL_PROBE < raw.timeout.0;
+            && raw.timeout.is_none_or(|timeout| TAIL_PROBE < timeout.0);
         return usual.then_some(TAIL_PROBE);
     };
     if recovery == LossRecovery::GoBackN {
@@ -250,7 +267,7 @@ fn tail_probe(
     } else if written == Picoseconds::ZERO {
         let message = "a probe after no silence at all sends the last packet for ever";
         check.error(codes::BAD_PACKET, "/transport/tail_probe", message).help("write `50us`");
-    } else if written >= raw.timeout.0 {
+    } else if raw.timeout.is_some_and(|timeout| written >= timeout.0) {
         check
             .error(codes::NO_EFFECT, "/transport/tail_probe", "the timeout always comes first")
             .also("/transport/timeout", "everything in flight counts as lost then")
@@ -328,17 +345,17 @@ fn warn_of_few_values(
 /// switch.
 fn warn_of_short_timeout(raw: &TransportFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) {
     const LINKS: u64 = 4;
-    let Some(rate) = rate else { return };
+    let Some((rate, Text(timeout))) = rate.zip(raw.timeout) else { return };
     let packet = Bytes(raw.payload.0.0 + raw.header.0.0);
     let crosses = Picoseconds(LINKS * rate.time_for(packet).get());
-    if raw.timeout.0 == Picoseconds::ZERO || raw.timeout.0 >= crosses {
+    if timeout == Picoseconds::ZERO || timeout >= crosses {
         return;
     }
     let message = format!("a packet of {packet} takes {crosses} over four links of {rate}");
     let enough = (20 * crosses.get()).div_ceil(1_000_000_000);
     check
         .warning(codes::SHORT_TIMEOUT, "/transport/timeout", message)
-        .help(format!("write `{enough}ms`"));
+        .help(format!("write `{enough}ms`, or leave it out: round trips are measured"));
 }
 
 /// Rejects impossible sizes, windows and timeouts.
@@ -360,7 +377,7 @@ fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
         let message = "data and header together are more than a packet of 65535 B holds";
         check.error(codes::BAD_PACKET, "/transport/payload", message).help("write `4032B`");
     }
-    if raw.timeout.0 == Picoseconds::ZERO {
+    if raw.timeout.is_some_and(|timeout| timeout.0 == Picoseconds::ZERO) {
         check
             .error(codes::BAD_PACKET, "/transport/timeout", "a timeout of nothing resends for ever")
             .help("write 500us");
@@ -376,10 +393,15 @@ fn balance(raw: BalanceFile, ports: HostPorts) -> Balance {
     match raw {
         BalanceFile::PerFlow => Balance::PerFlow,
         BalanceFile::Spray(PathsFile { paths }) => Balance::Spray { paths },
-        BalanceFile::Entropy(EntropyFile { values, probe }) => {
-            let enough = ports.paths.map_or(USUAL_VALUES, |paths| paths.clamp(2, MOST_VALUES));
-            let values = values.unwrap_or(u16::try_from(enough).unwrap_or(u16::MAX));
-            Balance::Entropy { values, probe: probe.0 }
+        BalanceFile::Entropy(EntropyFile { values, paths, probe }) => {
+            let hashed = matches!(paths, EntropyPaths::Hashed);
+            let enough = match ports.paths {
+                Some(paths) if hashed => (VALUES_A_PATH * paths).max(USUAL_VALUES),
+                Some(paths) => paths.max(2),
+                None => USUAL_VALUES,
+            };
+            let usual = u16::try_from(enough.min(MOST_VALUES)).unwrap_or(u16::MAX);
+            Balance::Entropy { values: values.unwrap_or(usual), hashed, probe: probe.0 }
         }
         BalanceFile::Adaptive => Balance::Adaptive,
     }

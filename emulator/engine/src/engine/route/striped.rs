@@ -2,7 +2,7 @@
 //! Paths by every interface of the sending host.
 
 use super::towards::{NoPath, UsableLinks};
-use super::{FlowName, Network, Paths, Plane, Route, RouteError, Router, drawn};
+use super::{FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths, drawn};
 use crate::engine::network::{LinkId, VertexId};
 
 /// A first link, and the plane in which the paths behind it are looked for.
@@ -10,27 +10,29 @@ type First = (LinkId, Option<Plane>);
 
 impl Router {
     /// Paths for the flow of this name by every interface from which a shortest path leads to its end; those of one
-    /// interface stand together. `count` is divided over the interfaces, one each at least.
+    /// interface stand together. They are divided over the interfaces, one each at least.
     pub(crate) fn find_all(
         &mut self,
         network: &Network,
         name: FlowName,
         route: &Route,
-        count: u16,
+        wanted: WantedPaths,
     ) -> Result<Paths, RouteError> {
+        let WantedPaths { count, hashed } = wanted;
         let firsts = match route.plane() {
             Some(plane) => self.first_links(network, name.ends, plane),
             None => Vec::new(),
         };
         if firsts.len() < 2 {
-            return self.find(network, name, route, count);
+            return self.find(network, name, route, wanted);
         }
         let share = (usize::from(count) / firsts.len()).max(1) as u16;
         let (draws, (from, to)) = (self.flow_draws(name), name.ends);
         let mut paths = Paths::default();
         for (place, (first, plane)) in (0..).zip(firsts) {
             let towards = self.towards(network, name.ends, plane);
-            let all = towards.all(first, share.into()).filter(|all| !all.is_empty());
+            let all = if hashed { None } else { towards.all(first, share.into()) };
+            let all = all.filter(|all| !all.is_empty());
             let beyond = |draw: u16, path: &mut Vec<LinkId>| {
                 path.push(first);
                 let at = network.link(first).to;

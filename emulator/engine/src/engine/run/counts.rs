@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What has become of the packets so far.
 
+use lightloom_units::SimTime;
+
 use super::Engine;
 use crate::engine::layout::Place;
 use crate::engine::network::LinkId;
@@ -31,12 +33,15 @@ pub struct PacketCount {
     pub marked: u64,
     /// Data packets sent again.
     pub retransmitted: u64,
+    /// Data packets received more than once.
+    pub duplicates: u64,
     /// Packets put on a wire: the unit in which the engine's speed is given.
     pub hops: u64,
 }
 
 impl<P: Probe> Engine<P> {
-    /// What the port before a link has done so far; a pause that has not ended counts until now.
+    /// What the port before a link has done so far; a pause that has not ended counts until now, and so do the bytes of a
+    /// packet that is being sent.
     #[must_use]
     pub fn port_count(&self, link: LinkId) -> PortCount {
         let Place { shard, index } = self.layout.ports[link.index()];
@@ -44,7 +49,29 @@ impl<P: Probe> Engine<P> {
         let (mut count, is_paused) =
             (shard.counts[index as usize], shard.ports[index as usize].paused != 0);
         count.note_paused((u8::from(is_paused), 0), self.now.0);
+        let port = &shard.ports[index as usize];
+        let unsent = port.backlog_until(self.sends_until(link), self.now.0);
+        count.bytes = count.bytes.saturating_sub(unsent.0);
         count
+    }
+
+    /// Returns the departure of the last packet that the port of `link` has counted as sent.
+    pub(super) fn sends_until(&self, link: LinkId) -> u64 {
+        let Place { shard, index } = self.layout.ports[link.index()];
+        let shard = &self.shards[shard as usize];
+        let vertex = self.layout.vertices[self.network.link(link).from.index()].index as usize;
+        match &shard.switches[vertex] {
+            Some(switch) => switch.stands_before(index - shard.vertices[vertex].first_port).1,
+            None => shard.ports[index as usize].free,
+        }
+    }
+
+    /// Returns the arrival of the last bit sent so far, lost packets included.
+    #[must_use]
+    pub fn last_arrival(&self) -> SimTime {
+        let links = (0..self.network.links().len()).map(LinkId::from_index);
+        let arrivals = links.map(|link| self.port(link).last_arrival(self.sends_until(link)));
+        SimTime(arrivals.max().unwrap_or_default())
     }
 
     /// Packets made so far and what became of them.
@@ -59,6 +86,8 @@ impl<P: Probe> Engine<P> {
             total.in_flight += shard.in_flight();
             total.retransmitted +=
                 shard.senders.iter().map(|sender| u64::from(sender.resent)).sum::<u64>();
+            total.duplicates +=
+                shard.receivers.iter().map(|end| u64::from(end.duplicates())).sum::<u64>();
             for count in &shard.counts {
                 total.dropped += count.dropped;
                 total.lost += count.lost;

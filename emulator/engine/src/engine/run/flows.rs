@@ -3,8 +3,6 @@
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
-use rustc_hash::FxHashMap;
-
 use super::Engine;
 use crate::engine::flow::{BatchId, FlowGate, FlowId, FlowRecord, FlowSpec};
 use crate::engine::layout::Place;
@@ -12,12 +10,11 @@ use crate::engine::network::{LinkId, Network, VertexId};
 use crate::engine::port::wire_bytes;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
-use crate::engine::route::{Choice, FlowName, Paths, Route, RouteError};
-use crate::engine::routes::Routes;
-use crate::engine::settings::EngineError;
+use crate::engine::route::{Choice, FlowName, Paths, Route, RouteError, WantedPaths};
+use crate::engine::settings::{EngineError, MOST_IN_FLIGHT};
 use crate::transport::{
     Balance, Balancer, CongestionControl, CongestionController, FlowInterfaces, IdlePath, Load,
-    LossRecovery, Receiver, Sender, SenderLane, Transport, Window,
+    LossRecovery, Receiver, RetransmissionTimer, Sender, SenderLane, Transport, Window,
 };
 
 #[derive(Clone, Debug)]
@@ -32,12 +29,17 @@ pub(super) struct FlowState {
     /// By interface, where switches choose, for data and for acknowledgements, farthest first; its path is then only one of
     /// those that they may choose. Nothing where they do not.
     pub(super) choices: Vec<[Vec<Choice>; 2]>,
+    /// Region of the route table, an index in [`Engine::ways`].
+    pub(super) region: u32,
     pub(super) sender: Place,
     pub(super) receiver: Place,
     pub(super) cancelled: bool,
 }
 
 impl FlowState {
+    pub(super) const fn is_open(&self) -> bool {
+        self.end.is_none() && !self.cancelled
+    }
     const fn source(&self) -> VertexId {
         self.name.ends.0
     }
@@ -88,7 +90,8 @@ impl<P: Probe> Engine<P> {
         let window = self.window_of(&paths)?;
         let choices = self.choices_of(name, &spec.route, &paths);
         let start = spec.start.max(self.now);
-        let ways = (&paths, &choices[..]);
+        let region = self.region_for(id, &paths, &choices)?;
+        let ways = (&paths, &choices[..], region);
         let (sender, receiver) = self.make_ends((id, name), &spec, ways, load, window);
         self.flows.push(FlowState {
             name,
@@ -99,6 +102,7 @@ impl<P: Probe> Engine<P> {
             route: spec.route,
             paths,
             choices,
+            region,
             sender,
             receiver,
             cancelled: false,
@@ -119,11 +123,10 @@ impl<P: Probe> Engine<P> {
     /// The paths of a flow: those that begin with one link stand together.
     fn find_paths(&mut self, name: FlowName, route: &Route) -> Result<Paths, RouteError> {
         let Transport { balance, interfaces, .. } = self.settings.transport;
+        let wanted = WantedPaths { count: balance.paths(), hashed: balance.is_hashed() };
         match interfaces {
-            FlowInterfaces::One => self.router.find(&self.network, name, route, balance.paths()),
-            FlowInterfaces::All => {
-                self.router.find_all(&self.network, name, route, balance.paths())
-            }
+            FlowInterfaces::One => self.router.find(&self.network, name, route, wanted),
+            FlowInterfaces::All => self.router.find_all(&self.network, name, route, wanted),
         }
     }
 
@@ -210,7 +213,7 @@ impl<P: Probe> Engine<P> {
             }
         };
         match u32::try_from(packets) {
-            Ok(packets) if packets <= 60_000 => Ok(packets.max(1)),
+            Ok(window) if packets <= MOST_IN_FLIGHT => Ok(window.max(1)),
             _ => Err(EngineError::WindowTooLarge { packets }),
         }
     }
@@ -249,7 +252,7 @@ impl<P: Probe> Engine<P> {
         &mut self,
         (id, name): (FlowId, FlowName),
         spec: &FlowSpec,
-        ways: (&Paths, &[[Vec<Choice>; 2]]),
+        ways: (&Paths, &[[Vec<Choice>; 2]], u32),
         load: Load,
         window: u32,
     ) -> (Place, Place) {
@@ -259,12 +262,14 @@ impl<P: Probe> Engine<P> {
         let to = self.layout.vertices[spec.destination.index()].shard;
         let sender_index = self.shards[from as usize].senders.len() as u32;
         let receiver_index = self.shards[to as usize].receivers.len() as u32;
-        let (cursors, answer) = self.lay_routes(id, ways, [sender_index, receiver_index]);
+        let (cursors, answer) = self.lay_routes(ways, [sender_index, receiver_index]);
         // What was trimmed may lie far behind what the receiver lets go.
         let gives_credit = congestion == CongestionControl::ReceiverCredit;
-        let (initial, window) =
-            (window, if gives_credit { (2 * window).min(60_000) } else { window });
-        let sending = (window, recovery, timeout.get());
+        let (initial, window) = (window, if gives_credit { 2 * window } else { window });
+        let idle = self.round_trip(&ways.0[0]);
+        let least = congestion.least_timeout();
+        let timer = RetransmissionTimer::new(timeout, least, idle, window);
+        let sending = (window, recovery, timer);
         let mut sender = Sender::new(
             (id.0, cursors[0]),
             load,
@@ -273,6 +278,7 @@ impl<P: Probe> Engine<P> {
         );
         sender.priority = spec.priority.min(CONTROL_PRIORITY - 1);
         sender.backs_off = self.settings.transport.backs_off();
+        sender.switches_choose = balance == Balance::Adaptive;
         let packets = load.messages * load.per_message;
         let path = self.idle_path(ways.0, initial);
         sender.control_by(CongestionController::new(congestion, path, packets));
@@ -306,118 +312,6 @@ impl<P: Probe> Engine<P> {
         firsts.iter().zip(ends).map(lane).collect()
     }
 
-    /// Where switches choose for a flow of this name, by interface: for its data and for what acknowledges it.
-    fn choices_of(
-        &mut self,
-        name: FlowName,
-        route: &Route,
-        paths: &Paths,
-    ) -> Vec<[Vec<Choice>; 2]> {
-        let is_adaptive = self.settings.transport.balance == Balance::Adaptive;
-        if !is_adaptive || route.plane().is_none() || paths[0].len() == 1 {
-            return Vec::new();
-        }
-        let of_path = |path: &[LinkId]| {
-            let (first, last) = (path[0], path[path.len() - 1].reverse());
-            [(name, first), (name.back(), last)]
-                .map(|(name, first)| self.router.choices(&self.network, name, (route, first)))
-        };
-        paths.iter().map(of_path).collect()
-    }
-
-    /// Appends paths, and the way back of the first or of each, to the route table, for the sending and the receiving
-    /// end with these numbers. Returns where the paths begin and where the first way back does.
-    fn lay_routes(
-        &mut self,
-        flow: FlowId,
-        (paths, choices): (&Paths, &[[Vec<Choice>; 2]]),
-        ends: [u32; 2],
-    ) -> (Vec<u32>, u32) {
-        self.ways.push((self.shared.routes.len(), flow));
-        let [sender, receiver] = ends;
-        if !choices.is_empty() {
-            let laid =
-                paths.iter().zip(choices).map(|(path, at)| self.lay_choices((path, at), ends));
-            let laid: Vec<(u32, u32)> = laid.collect();
-            return (laid.iter().map(|(begin, _)| *begin).collect(), laid[0].1);
-        }
-        let by_path = self.settings.transport.answers_by_path();
-        let mut answer = None;
-        let lay = |path: &[LinkId]| {
-            let begin = self.lay_route(path.iter().copied(), receiver);
-            // The way back lies behind: what goes back finds in the caches what has come.
-            if by_path || answer.is_none() {
-                let back = self.lay_route(path.iter().rev().map(|link| link.reverse()), sender);
-                answer.get_or_insert(back);
-            }
-            begin
-        };
-        let data = paths.iter().map(lay).collect();
-        (data, answer.expect("a flow has a path"))
-    }
-
-    /// Appends a way that begins as `path` and goes on by choice, and behind it that of what acknowledges it, which ends as it
-    /// began. Returns where both begin.
-    fn lay_choices(
-        &mut self,
-        (path, [data, answers]): (&[LinkId], &[Vec<Choice>; 2]),
-        [sender, receiver]: [u32; 2],
-    ) -> (u32, u32) {
-        self.shared.chooses = true;
-        let (first, last) = (path[0], path[path.len() - 1].reverse());
-        let answered = self.lay_route(std::iter::empty(), sender);
-        let behind = self.lay_later(&answers[1..], answered);
-        // What has come by any way is answered by what lies behind its end.
-        let delivery = self.lay_route(std::iter::empty(), receiver);
-        let answer = self.shared.routes.len();
-        debug_assert_eq!(answer, Routes::answer(delivery));
-        self.lay_first((last, &answers[0]), (&behind, answered));
-        let behind = self.lay_later(&data[1..], delivery);
-        let begin = self.shared.routes.len();
-        self.lay_first((first, &data[0]), (&behind, delivery));
-        (begin, answer)
-    }
-
-    /// Appends choices, what is nearest to the end first, so that everything leads to what is there already. Returns by vertex
-    /// where each begins.
-    fn lay_later(&mut self, choices: &[Choice], end: u32) -> FxHashMap<VertexId, u32> {
-        let mut begins = FxHashMap::default();
-        for choice in choices.iter().rev() {
-            let begin = self.shared.routes.len();
-            self.lay_choice(choice, (&begins, end));
-            begins.insert(choice.at, begin);
-        }
-        begins
-    }
-
-    /// Appends the way that begins with a link and the choice at its end.
-    fn lay_first(
-        &mut self,
-        (first, choice): (LinkId, &Choice),
-        behind: (&FxHashMap<VertexId, u32>, u32),
-    ) {
-        self.shared.routes.push(self.layout.places[first.index()]);
-        self.lay_choice(choice, behind);
-    }
-
-    fn lay_choice(&mut self, choice: &Choice, (begins, end): (&FxHashMap<VertexId, u32>, u32)) {
-        let routes = &mut self.shared.routes;
-        routes.push_choice(choice.links.len(), choice.salt);
-        for link in &choice.links {
-            let next = self.network.link(*link).to;
-            let rest = begins.get(&next).copied().unwrap_or(end);
-            routes.push_option(self.layout.places[link.index()], rest);
-        }
-    }
-
-    fn lay_route(&mut self, links: impl Iterator<Item = LinkId>, end: u32) -> u32 {
-        let routes = &mut self.shared.routes;
-        let begin = routes.len();
-        links.for_each(|link| routes.push(self.layout.places[link.index()]));
-        routes.push_end(end);
-        begin
-    }
-
     /// Stops a flow for good. What it has in flight still travels; it never counts as done.
     pub fn cancel_flow(&mut self, flow: FlowId) {
         let state = &mut self.flows[flow.index()];
@@ -443,9 +337,10 @@ impl<P: Probe> Engine<P> {
         let ends = [state.sender.index, state.receiver.index];
         let choices = self.choices_of(name, &route, &paths);
         let lanes = self.lanes_of(&paths, paths.len());
-        let (cursors, answer) = self.lay_routes(flow, (&paths, &choices), ends);
+        let region = self.region_for(flow, &paths, &choices)?;
+        let (cursors, answer) = self.lay_routes((&paths, &choices, region), ends);
         let state = &mut self.flows[flow.index()];
-        (state.paths, state.choices) = (paths, choices);
+        (state.paths, state.choices, state.region) = (paths, choices, region);
         let Place { shard, index } = state.sender;
         let vertex = self.layout.vertices[state.source().index()].index;
         let first = self.shards[shard as usize].vertices[vertex as usize].first_port;
@@ -483,7 +378,7 @@ impl<P: Probe> Engine<P> {
         let hit = |state: &FlowState| {
             let chosen = state.choices.iter().flatten().flatten().flat_map(|choice| &choice.links);
             let links = state.paths.links().iter().chain(chosen);
-            state.end.is_none() && !state.cancelled && links.into_iter().any(dark)
+            state.is_open() && links.into_iter().any(dark)
         };
         (0..self.flows.len()).filter(|&i| hit(&self.flows[i])).map(FlowId::from_index).collect()
     }
@@ -520,8 +415,9 @@ impl<P: Probe> Engine<P> {
     pub fn record(&self, flow: FlowId) -> FlowRecord {
         let state = &self.flows[flow.index()];
         let Place { shard, index } = state.sender;
-        let receiver = &self.shards[state.receiver.shard as usize].receivers;
-        let packets = receiver[state.receiver.index as usize].packets_in_order();
+        let receivers = &self.shards[state.receiver.shard as usize].receivers;
+        let receiver = &receivers[state.receiver.index as usize];
+        let packets = receiver.packets_in_order();
         let bytes = |packets: u32| {
             let bytes = self.settings.transport.payload * u64::from(packets);
             bytes.min(state.size)
@@ -537,6 +433,7 @@ impl<P: Probe> Engine<P> {
             end: state.end,
             acknowledged: sender.finished(),
             retransmitted: sender.resent,
+            duplicates: receiver.duplicates(),
             cancelled: state.cancelled,
         }
     }

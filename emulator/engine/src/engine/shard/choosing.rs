@@ -13,8 +13,8 @@ use crate::engine::port::Port;
 use crate::engine::routes::{NextHop, Routes};
 use crate::engine::switching::Switching;
 
-/// Where `packet` goes on: the place of the port, and the packet after this step. A port that is down is taken only when
-/// all are; otherwise one is drawn of those with about the least of `backlog`.
+/// Where `packet` goes on: the place of the port, and the packet after this step. A port that is down, or leads to a switch
+/// all of whose own ports are, is taken only when all are; otherwise one is drawn of those with about the least of `backlog`.
 #[inline]
 pub(super) fn step(
     routes: &Routes,
@@ -26,7 +26,10 @@ pub(super) fn step(
         NextHop::Port(place) => return (place, packet.advanced()),
         NextHop::Choice(count) => count,
     };
-    let stands = |number: u32| backlog(routes.option(cursor, number).0);
+    let stands = |number: u32| match routes.leads_on(cursor, number) {
+        true => backlog(routes.option(cursor, number).0),
+        false => Backlog { time: DOWN, packet: 0 },
+    };
     let least = (0..count).map(|number| stands(number).time).min().unwrap_or_default();
     let equal = || (0..count).filter(|number| stands(*number).is_about(least));
     let seed = u64::from(routes.salt(cursor)) << 32 | u64::from(packet.sequence());
@@ -102,7 +105,7 @@ impl<P: Probe> Shard<P> {
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
         if let Some(packet) = sent {
-            let arrival = port.free + port.delay();
+            let arrival = port.arrival(port.free);
             Exit::of(port, self.index, &mut self.wires, &mut self.due, &mut self.outboxes)
                 .send(packet, arrival);
         }

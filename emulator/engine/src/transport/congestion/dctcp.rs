@@ -76,7 +76,8 @@ impl State {
         self.window = if self.marked > 0 {
             (self.window * (1.0 - self.alpha / 2.0)).max(1.0)
         } else {
-            (self.window + 1.0).min(self.largest)
+            let growth = if self.slow_start { 0.0 } else { 1.0 };
+            (self.window + growth).min(self.largest)
         };
         self.left = self.window as u32;
         (self.seen, self.marked) = (0, 0);

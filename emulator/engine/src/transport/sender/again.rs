@@ -35,6 +35,7 @@ impl Sender {
         moves(self, packets) == moves(later, 0)
             && stays(self) == stays(later)
             && deadline == later.deadline
+            && self.timer.becomes(&later.timer, time)
     }
 
     /// How many packets more it may send before it ends a message or has to wait for one.
@@ -44,6 +45,8 @@ impl Sender {
 
     /// Moves on.
     pub(crate) fn leap(&mut self, far: StateLag) {
+        let (timeout, period) = (self.timer.timeout, far.time / u64::from(far.packets));
+        self.timer.leap(self.acked, self.next, (far.packets, period));
         if self.repair >= self.acked {
             self.repair += far.packets;
         }
@@ -51,7 +54,7 @@ impl Sender {
         self.next += far.packets;
         self.sent += far.packets;
         if self.deadline != u64::MAX {
-            self.deadline += far.time;
+            self.deadline = self.deadline + far.time + self.timer.timeout - timeout;
         }
     }
 }

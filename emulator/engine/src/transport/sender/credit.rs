@@ -25,10 +25,11 @@ impl Sender {
     /// Leaves it to `controller` how much is sent, and how fast.
     pub(crate) fn control_by(&mut self, controller: Option<Box<CongestionController>>) {
         self.by_credit = controller.as_ref().is_some_and(|at| at.credits().is_some());
-        self.controller = controller;
-        if self.by_credit {
-            self.fit_window();
+        if controller.is_some() {
+            self.timer.time_any();
         }
+        self.controller = controller;
+        self.fit_window();
     }
 
     /// Whether more is to be sent, and only the receiver can let it go. Its credits may be lost, so a deadline is kept
@@ -60,6 +61,9 @@ impl Sender {
         if packet.has(flag::CREDIT) {
             self.bring_credit();
         }
+        self.is_settled = packet.has(flag::SETTLED);
+        // Deferred credit is not lost, however long it waits, and trimmed packets are in no queue.
+        self.wait_anew(now);
         // An answer that has not come, to what is known to have come in, was lost, and the credit with it.
         let known = self.held.len() + self.trimmed.len() as u32;
         let in_flight = self.in_flight.min((self.next - self.acked).saturating_sub(known));

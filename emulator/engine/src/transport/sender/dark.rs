@@ -13,7 +13,8 @@ impl Sender {
 
     /// Whether the loss of this packet is taken for a failure of its path: congestion shows in marks, delays and trims.
     pub(super) fn blames_path(&self, sequence: u32) -> bool {
-        self.balancer.as_ref().is_some_and(|balancer| balancer.blames_path(sequence))
+        self.switches_choose
+            || self.balancer.as_ref().is_some_and(|balancer| balancer.blames_path(sequence))
     }
 
     /// Takes the paths of everything in flight out of use, where each loss does that. Returns whether that was any: then

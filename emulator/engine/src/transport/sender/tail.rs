@@ -10,8 +10,9 @@ pub(super) struct TailProbe(Option<Box<Asking>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Asking {
-    /// The silence after which it asks.
+    /// Silence before a probe, and its minimum.
     silence: u64,
+    least: u64,
     /// When it asks next; [`u64::MAX`]: nothing is in flight, or it has asked since it heard something.
     due: u64,
     /// The packet that is to go again.
@@ -22,8 +23,16 @@ struct Asking {
 
 impl TailProbe {
     pub(super) fn new(silence: Option<u64>) -> Self {
-        let asking = |silence| Asking { silence, due: u64::MAX, asked: None, out: None };
-        Self(silence.map(|silence| Box::new(asking(silence))))
+        let asking =
+            |least| Asking { silence: least, least, due: u64::MAX, asked: None, out: None };
+        Self(silence.map(|least| Box::new(asking(least))))
+    }
+
+    /// Sets the silence to two round trips, at least the minimum.
+    pub(super) fn take_round_trip(&mut self, round_trip: u64) {
+        if let Some(tail) = &mut self.0 {
+            tail.silence = tail.least.max(2 * round_trip);
+        }
     }
 
     /// A packet leaves.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The sending end alone, packet by packet.
 
+use lightloom_units::Picoseconds;
+
 use super::*;
 use crate::engine::packet::Contents;
 use crate::transport::{Balance, Reordering};
 
 fn sender(recovery: LossRecovery) -> Sender {
     let load = Load { messages: 2, per_message: 3, full_bytes: 100, last_bytes: 40 };
-    let mut sender = Sender::new((0, 0), load, (4, recovery, 1_000), None);
+    let timer = RetransmissionTimer::new(Some(Picoseconds(1_000)), Picoseconds::ZERO, 10, 4);
+    let mut sender = Sender::new((0, 0), load, (4, recovery, timer), None);
     sender.release(2);
     sender
 }

@@ -109,7 +109,15 @@ impl Reference<'_> {
             flow.next = flow.next.max(flow.acked);
             flow.held = flow.held.split_off(&flow.acked);
             flow.backoff = 0;
-            let deadline = (flow.acked != flow.next).then(|| now + self.transport.timeout.0);
+            if let Some((_, sent_at)) = flow.timed.filter(|(timed, _)| *timed < flow.acked) {
+                // RFC 6298, section 2.3.
+                let sample = now - sent_at;
+                flow.variation = (3 * flow.variation + sample.abs_diff(flow.smoothed)) / 4;
+                flow.smoothed = (7 * flow.smoothed + sample) / 8;
+                flow.timed = None;
+            }
+            let waits = flow.acked != flow.next;
+            let deadline = waits.then(|| now + self.timeout(packet.flow));
             self.set_timer(packet.flow, deadline);
             if deadline.is_none() {
                 self.rest(packet.flow);
@@ -128,6 +136,10 @@ impl Reference<'_> {
                     let missing = arrived >= flow.acked && !flow.held.contains(&arrived);
                     if missing && !flow.trimmed.contains(&arrived) {
                         flow.trimmed.push_back(arrived);
+                        flow.backoff = 0;
+                        let waits = flow.deadline.is_some();
+                        let deadline = waits.then(|| now + self.timeout(packet.flow));
+                        self.set_timer(packet.flow, deadline);
                     }
                 }
                 LossRecovery::SelectiveRepeat { reordering } => {
@@ -168,7 +180,8 @@ impl Reference<'_> {
         flow.silence_generation += 1;
         let generation = flow.silence_generation;
         if let Some(silence) = self.transport.tail_probe {
-            self.plan(self.now + silence.0, 5, number, generation, What::Silent);
+            let silence = silence.0.max(2 * self.flows[number].smoothed);
+            self.plan(self.now + silence, 5, number, generation, What::Silent);
         }
     }
 
@@ -201,7 +214,8 @@ impl Reference<'_> {
         flow.to_repair.clear();
         flow.trimmed.clear();
         flow.in_flight = 0;
-        let deadline = now + (self.transport.timeout.0 << flow.backoff);
+        let backoff = flow.backoff;
+        let deadline = now + (self.timeout(number) << backoff);
         self.set_timer(number, Some(deadline));
         self.send(number);
     }
@@ -214,6 +228,14 @@ impl Reference<'_> {
         if let Some(deadline) = deadline {
             self.plan(deadline, 5, number, generation, What::TimeOut);
         }
+    }
+
+    /// How long a flow waits for an acknowledgement before it backs off.
+    fn timeout(&self, number: usize) -> u64 {
+        const LEAST: Picoseconds = Picoseconds::from_micros(500);
+        let flow = &self.flows[number];
+        let measured = (flow.smoothed + 4 * flow.variation).max(LEAST.0);
+        self.transport.timeout.map_or(measured, Picoseconds::get)
     }
 
     /// How many messages the gates let go.
@@ -285,6 +307,11 @@ impl Reference<'_> {
         let flow = &mut self.flows[number];
         // What is sent for a lost packet takes its place in flight.
         flow.in_flight += u32::from(!matches!(choice, Reason::Repair | Reason::Tail));
+        if choice != Reason::Next || sequence < flow.sent {
+            flow.timed = None;
+        } else if sequence.is_multiple_of(flow.window.next_power_of_two()) && flow.timed.is_none() {
+            flow.timed = Some((sequence, self.now));
+        }
         if choice == Reason::Tail {
             (flow.asked, flow.out) = (None, Some(sequence));
             flow.resent += 1;
@@ -304,7 +331,8 @@ impl Reference<'_> {
             flow.next = sequence + 1;
             flow.sent = flow.sent.max(flow.next);
             if flow.deadline.is_none() {
-                let deadline = self.now + (self.transport.timeout.0 << flow.backoff);
+                let backoff = flow.backoff;
+                let deadline = self.now + (self.timeout(number) << backoff);
                 self.set_timer(number, Some(deadline));
             }
         }

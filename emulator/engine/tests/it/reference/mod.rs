@@ -18,7 +18,7 @@ use lightloom_engine::{
     Choice, EngineSettings, FlowSpec, LinkChange, LinkId, Marking, Network, Queueing, Switching,
 };
 use lightloom_units::seed::Seed;
-use lightloom_units::{Picoseconds, SimTime};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Packet {
@@ -53,6 +53,8 @@ struct Packet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Change(LinkId, LinkChange),
+    /// Switches have heard from each other which links are down.
+    News,
     Sent,
     Start,
     Arrive(Packet),
@@ -93,6 +95,8 @@ impl PartialOrd for Event {
 struct Port {
     queue: VecDeque<(Packet, u64)>,
     sending: Option<(Packet, u64)>,
+    /// The rate of what is being sent.
+    sending_at: Option<BitsPerSecond>,
     /// Since when nothing has been sent, if nothing is.
     idle_since: u64,
     down: bool,
@@ -102,6 +106,11 @@ struct Port {
     begun: u64,
     /// Share of bits that arrive wrong, in units of 2⁻⁶⁴.
     errors: u64,
+    /// Share of packets that are lost, in the same units, and the most that they take longer.
+    loss: u64,
+    jitter: u64,
+    /// The rate, if it is not the one the link was built for.
+    rate: Option<BitsPerSecond>,
     /// At a host: flows with data for this port, the next one first.
     waiting: VecDeque<usize>,
 }
@@ -135,6 +144,10 @@ struct Flow {
     in_flight: u32,
     deadline: Option<u64>,
     backoff: u32,
+    /// Smoothed round trip, its variation, and the packet that is timed with when it was sent.
+    smoothed: u64,
+    variation: u64,
+    timed: Option<(u32, u64)>,
     timer_generation: u64,
     /// One past what counts as lost for what arrived later.
     repair_end: u32,
@@ -216,6 +229,8 @@ pub(crate) struct Reference<'a> {
     network: &'a Network,
     transport: Transport,
     ports: Vec<Port>,
+    /// By link: whether switches elsewhere know that it is down.
+    known_down: Vec<bool>,
     queueing: Option<Queueing>,
     marking: Marking,
     switching: Switching,
@@ -246,6 +261,7 @@ impl<'a> Reference<'a> {
             network,
             transport,
             ports: network.links().iter().map(|_| Port::default()).collect(),
+            known_down: vec![false; network.links().len()],
             queueing,
             marking,
             switching,
@@ -268,6 +284,7 @@ impl<'a> Reference<'a> {
         window: u32,
     ) {
         let number = self.flows.len();
+        let idle = self.idle_round_trip(&paths[0]);
         let same = |flow: &&Flow| {
             (flow.spec.source, flow.spec.destination) == (spec.source, spec.destination)
         };
@@ -295,6 +312,9 @@ impl<'a> Reference<'a> {
             in_flight: 0,
             deadline: None,
             backoff: 0,
+            smoothed: idle,
+            variation: idle / 2,
+            timed: None,
             timer_generation: 0,
             repair_end: 0,
             asked: None,
@@ -315,6 +335,40 @@ impl<'a> Reference<'a> {
 
     pub(crate) fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
         self.plan(at.0, 0, 0, 0, What::Change(link, change));
+    }
+
+    /// How long `size` takes to be sent over a link now.
+    fn time_for(&self, link: LinkId, size: Bytes) -> u64 {
+        self.rate(link).time_for(size).0
+    }
+
+    fn rate(&self, link: LinkId) -> BitsPerSecond {
+        self.ports[link.index()].rate.unwrap_or(self.network.link(link).spec.rate)
+    }
+
+    /// When the last bit of a packet of `size` is at the end of `path`, if nothing else is under way.
+    fn idle_time(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
+        let (mut arrived, mut came_at) = (0, None);
+        for link in path {
+            let spec = self.network.link(link).spec;
+            let takes = |bytes: Bytes, rate: BitsPerSecond| rate.time_for(bytes).0;
+            let cuts = self.switching == Switching::CutThrough;
+            let head = match came_at.filter(|rate| cuts && *rate >= spec.rate) {
+                Some(rate) => {
+                    arrived - takes(size, rate) + takes(self.transport.header.min(size), rate)
+                }
+                None => arrived,
+            };
+            arrived = head + takes(size, spec.rate) + spec.delay.0;
+            came_at = Some(spec.rate);
+        }
+        arrived
+    }
+
+    fn idle_round_trip(&self, path: &[LinkId]) -> u64 {
+        let back = path.iter().rev().map(|link| link.reverse());
+        let there = self.idle_time(path.iter().copied(), self.transport.packet());
+        there + self.idle_time(back, self.transport.acknowledgement) + 2 * self.host_delay.0
     }
 
     fn plan(&mut self, time: u64, class: u8, number: usize, generation: u64, what: What) {
@@ -347,6 +401,7 @@ impl<'a> Reference<'a> {
         let Event { number, generation, .. } = event;
         match event.what {
             What::Change(link, change) => self.change(link.index(), change),
+            What::News => self.known_down = self.ports.iter().map(|port| port.down).collect(),
             What::Sent if generation == self.ports[number].generation => self.sent(number),
             What::Arrive(packet) if generation == self.ports[number].generation => {
                 self.arrive(LinkId(number as u32), packet);

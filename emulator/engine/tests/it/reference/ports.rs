@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What happens to packets at ports and on cables.
 
-use lightloom_engine::{LinkChange, LinkId, Marking, Switching};
-use lightloom_units::{Bytes, Picoseconds, SimTime};
+use lightloom_engine::{Choice, LinkChange, LinkId, Marking, Switching, VertexId};
+use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 use rand::Rng;
 
-use super::{Packet, Reference, Seen, What};
+use super::{Packet, Port, Reference, Seen, What};
+
+/// How long it takes until switches know of dark links elsewhere.
+const NEWS: Picoseconds = Picoseconds::from_micros(10);
 
 impl Reference<'_> {
     /// A number drawn for the `number`th packet on a link.
@@ -37,29 +40,67 @@ impl Reference<'_> {
             < u128::from(most) * u128::from(backlog - from) / u128::from(full_at - from)
     }
 
-    /// Whether a bit of the `number`th packet is wrong.
+    /// Whether a bit of the `number`th packet is wrong, or it is lost whole.
     pub(super) fn is_wrong(&self, link: LinkId, number: u64, wire_bytes: u64) -> bool {
-        let errors = self.ports[link.index()].errors;
-        if errors == 0 {
+        let Port { errors, loss, .. } = self.ports[link.index()];
+        if errors == 0 && loss == 0 {
             return false;
         }
         let units = 2_f64.powi(64);
         let all_right = (-(errors as f64) / units).ln_1p() * (wire_bytes * 8) as f64;
-        let chance = -all_right.exp_m1();
+        let chance = -(all_right + (-(loss as f64) / units).ln_1p()).exp_m1();
         let drawn = self.draw("bit errors", link, number) as f64 / units;
         assert!((drawn / chance - 1.0).abs() > 1e-9, "rounding decides");
         drawn < chance
     }
 
-    pub(super) fn change(&mut self, link: usize, change: LinkChange) {
-        if let LinkChange::BitErrors(errors) = change {
-            self.ports[link].errors = errors.0;
-            return;
+    /// How much longer a packet takes that leaves now: between two draws, each for a stretch of twice the most.
+    pub(super) fn late(&self, link: usize) -> u64 {
+        let most = self.ports[link].jitter;
+        if most == 0 {
+            return 0;
         }
+        let first = self.seed.stream("jitter", link as u64).next_u64();
+        let draw = |turn: u64| {
+            let drawn = super::splitmix(first.wrapping_add(turn));
+            ((u128::from(drawn) * u128::from(most + 1)) >> 64) as i128
+        };
+        let (turn, into) = (self.now / (2 * most), i128::from(self.now % (2 * most)));
+        let (from, to, whole) = (draw(turn), draw(turn + 1), i128::from(2 * most));
+        u64::try_from((from * whole + (to - from) * into) / whole).unwrap()
+    }
+
+    pub(super) fn change(&mut self, link: usize, change: LinkChange) {
+        match change {
+            LinkChange::PacketLoss(loss) => self.ports[link].loss = loss.0,
+            LinkChange::Jitter(most) => self.ports[link].jitter = most.get(),
+            LinkChange::BitErrors(errors) => self.ports[link].errors = errors.0,
+            LinkChange::Rate(rate) => self.change_rate(link, Some(rate)),
+            LinkChange::Healthy => {
+                let port = &mut self.ports[link];
+                (port.errors, port.loss, port.jitter) = (0, 0, 0);
+                self.change_rate(link, None);
+            }
+            LinkChange::Down | LinkChange::Up => self.change_state(link, change),
+            LinkChange::Paused(_) => unreachable!("no case pauses a port for good"),
+        }
+    }
+
+    /// What waits takes as long as the new rate says; what is being sent ends as it began.
+    fn change_rate(&mut self, link: usize, rate: Option<BitsPerSecond>) {
+        self.ports[link].rate = rate;
+        let rate = self.rate(LinkId(link as u32));
+        for (packet, occupies) in &mut self.ports[link].queue {
+            *occupies = rate.time_for(Bytes(packet.wire_bytes)).0;
+        }
+    }
+
+    fn change_state(&mut self, link: usize, change: LinkChange) {
         if self.ports[link].down == (change == LinkChange::Down) {
             return;
         }
         self.change_queues(link, change == LinkChange::Down);
+        self.plan(self.now + NEWS.0, 0, 0, 0, What::News);
         let port = &mut self.ports[link];
         let down = change == LinkChange::Down;
         port.down = down;
@@ -85,17 +126,22 @@ impl Reference<'_> {
             self.totals.lost += 1;
             return;
         }
-        let occupies = spec.rate.time_for(Bytes(packet.wire_bytes)).0;
-        let sending = port.sending.as_ref().map_or(0, |(_, until)| until - self.now);
+        let occupies = self.time_for(link, Bytes(packet.wire_bytes));
+        let left = Picoseconds(port.sending.as_ref().map_or(0, |(_, until)| until - self.now));
+        // What has begun at another rate fills the queue with its bytes, not with its time.
+        let sending = match port.sending_at.filter(|rate| *rate != self.rate(link)) {
+            Some(rate) => self.time_for(link, rate.bytes_in(left)),
+            None => left.0,
+        };
         let backlog = sending + port.queue.iter().map(|(_, occupies)| occupies).sum::<u64>();
         let over = |size: Option<Bytes>, time: u64| {
-            bounded && size.is_some_and(|size| time > spec.rate.time_for(size).0)
+            bounded && size.is_some_and(|size| time > self.time_for(link, size))
         };
         if over(spec.queue, backlog + occupies) {
             self.totals.dropped += 1;
             return;
         }
-        let measure = |size: Bytes| spec.rate.time_for(size).0;
+        let measure = |size: Bytes| self.time_for(link, size);
         if bounded && !packet.acknowledgement && self.is_marked(link, backlog, measure) {
             packet.marked = true;
             self.totals.marked += 1;
@@ -110,19 +156,19 @@ impl Reference<'_> {
 
     /// When so much of a packet whose last bit comes by `ingress` now had come that `link` may send it.
     pub(super) fn head_in(&self, ingress: LinkId, link: LinkId, wire_bytes: u64) -> u64 {
-        let (comes, leaves) = (self.network.link(ingress), self.network.link(link));
+        let from = self.network.link(link).from;
         let stores = self.switching == Switching::StoreAndForward;
-        if stores || self.network.role(leaves.from).is_host() || leaves.spec.rate > comes.spec.rate
-        {
+        if stores || self.network.role(from).is_host() || self.rate(link) > self.rate(ingress) {
             return self.now;
         }
         let [all, header] = [wire_bytes, self.transport.header.0.clamp(1, wire_bytes)]
-            .map(|bytes| comes.spec.rate.time_for(Bytes(bytes)).0);
-        self.now - all + header
+            .map(|bytes| self.time_for(ingress, Bytes(bytes)));
+        (self.now + header).saturating_sub(all)
     }
 
     /// Sends what is next, whose header has been in since `head`, if nothing is being sent.
     pub(super) fn start_sending(&mut self, link: usize, head: u64) {
+        let rate = self.rate(LinkId(link as u32));
         let port = &mut self.ports[link];
         if port.sending.is_some() {
             return;
@@ -131,7 +177,7 @@ impl Reference<'_> {
             self.plan(self.now, 6, link, 0, What::Turn);
         } else if let Some((packet, occupies)) = port.queue.pop_front() {
             let until = port.idle_since.max(head) + occupies;
-            port.sending = Some((packet, until));
+            (port.sending, port.sending_at) = (Some((packet, until)), Some(rate));
             let generation = port.generation;
             self.plan(until, 1, link, generation, What::Sent);
         }
@@ -144,7 +190,7 @@ impl Reference<'_> {
         let port = &mut self.ports[link];
         let (packet, _) = port.sending.take().expect("something was being sent");
         let generation = port.generation;
-        let arrival = self.now + self.network.links()[link].spec.delay.0;
+        let arrival = self.now + self.network.links()[link].spec.delay.0 + self.late(link);
         if packet.wrong {
             self.totals.lost += 1;
         } else {
@@ -183,13 +229,14 @@ impl Reference<'_> {
         let choices = &self.flows[packet.flow].choices;
         let choices = &choices[usize::from(packet.acknowledgement)];
         let choice = choices.iter().find(|choice| choice.at == at)?;
-        let stands = |link: &LinkId| match self.ports[link.index()].down {
-            true => u64::MAX / 2,
-            false => self.stands_before(*link),
+        let stands = |link: &LinkId| {
+            let leads_on = self.leads_on(self.network.link(*link).to, choices);
+            match leads_on && !self.ports[link.index()].down {
+                true => self.stands_before(*link),
+                false => u64::MAX / 2,
+            }
         };
-        let packets = |link: &LinkId| {
-            8 * self.network.link(*link).spec.rate.time_for(self.transport.packet()).0
-        };
+        let packets = |link: &LinkId| 8 * self.time_for(*link, self.transport.packet());
         let least = choice.links.iter().map(stands).min()?;
         let is_about = |link: &&LinkId| stands(link) <= least + packets(link);
         let equal: Vec<_> = choice.links.iter().filter(is_about).collect();
@@ -198,10 +245,19 @@ impl Reference<'_> {
         Some(*equal[((draw * equal.len() as u128) >> 64) as usize])
     }
 
+    /// Whether some of the links that a vertex may choose lead to the end, as far as others know.
+    fn leads_on(&self, at: VertexId, choices: &[Choice]) -> bool {
+        let Some(choice) = choices.iter().find(|choice| choice.at == at) else { return true };
+        let leads = |link: &LinkId| {
+            !self.known_down[link.index()] && self.leads_on(self.network.link(*link).to, choices)
+        };
+        choice.links.iter().any(leads)
+    }
+
     /// How long everything takes that waits for a link or is being sent.
     pub(super) fn stands_before(&self, link: LinkId) -> u64 {
         if self.has_queues(link) {
-            return self.network.link(link).spec.rate.time_for(Bytes(self.held(link))).0;
+            return self.time_for(link, Bytes(self.held(link)));
         }
         let port = &self.ports[link.index()];
         let sending = port.sending.as_ref().map_or(0, |(_, until)| until - self.now);

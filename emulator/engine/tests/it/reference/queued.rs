@@ -172,7 +172,7 @@ impl Reference<'_> {
                 (packet, Some(sending))
             }
         };
-        let occupies = self.network.link(link).spec.rate.time_for(Bytes(packet.wire_bytes)).0;
+        let occupies = self.time_for(link, Bytes(packet.wire_bytes));
         self.ports[link.index()].begun += 1;
         let number = self.ports[link.index()].begun;
         packet.wrong = sending.is_some() && self.is_wrong(link, number, packet.wire_bytes);
@@ -220,7 +220,7 @@ impl Reference<'_> {
         let (packet, _) = self.ports[link].sending.take().expect("something was being sent");
         let generation = self.ports[link].generation;
         let at = *self.network.link(LinkId(link as u32));
-        let arrival = self.now + at.spec.delay.0;
+        let arrival = self.now + at.spec.delay.0 + self.late(link);
         if packet.wrong {
             self.totals.lost += 1;
         } else {
