@@ -10,12 +10,12 @@
 //! it restarts. Without spare nodes it is lost. No other ring may change by a picosecond.
 //!
 //! Times are simulated; the real time for plan and network is printed next to them. Memory is the
-//! peak of the process until then.
+//! peak of the process so far.
 //!
 //! `cargo bench -p lightloom-emulator --bench all_rings -- [both] [threads] [MiB] [rings]`; with
 //! `both`, the rings run in both directions, and the last column shows the cost of
-//! acknowledgements. With `prove`, a single engine computes everything again and must agree (use
-//! few rings).
+//! acknowledgements. With `prove`, a single engine repeats the whole computation and must agree
+//! (use few rings).
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints and times")]
 
 use std::sync::Arc;
@@ -248,7 +248,6 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the index of a ring among all groups of the plan.
     fn place(&self, ring: usize) -> usize {
         let of_jobs = self.case.layout.groups.iter().enumerate();
         of_jobs

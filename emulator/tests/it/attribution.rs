@@ -16,7 +16,7 @@ use rand::RngExt;
 /// Two jobs on rings of two nodes, racks of four nodes, two spare nodes.
 const TWO_JOBS: &str = include_str!("../../../topologies/job-64.yaml");
 
-/// One job with circuits that follow the phases of its step.
+/// One job whose circuits follow the phases of its step.
 const CIRCUITS: &str = include_str!("../../../topologies/job-64-circuits.yaml");
 
 fn scenario_of(fabric: &str, train: &str, faults: &[String]) -> Scenario {
@@ -53,8 +53,7 @@ fn listed(outcome: &Outcome, fault: usize) -> BTreeSet<usize> {
     outcome.faults[fault].groups_affected.iter().map(|group| group.0 as usize).collect()
 }
 
-/// Compares a result with runs without each of its faults, which are independent of the
-/// attribution.
+/// Compares a result with separate runs that each omit one of its faults.
 fn judge(fabric: &str, train: &str, faults: &[String]) -> Vec<BTreeSet<usize>> {
     let outcome = run(fabric, train, faults);
     let calm = run(fabric, train, &[]);
@@ -69,7 +68,8 @@ fn judge(fabric: &str, train: &str, faults: &[String]) -> Vec<BTreeSet<usize>> {
     println!("{faults:?}: {truth:?}, {} groups moved", moved.len());
     for (fault, truth) in truth.iter().enumerate() {
         let listed = listed(&outcome, fault);
-        // Effects that several faults would each have had are attributed to some of them.
+        // If several faults would each have had the same effect, it is attributed to only some of
+        // them.
         let shared = &listed - truth;
         assert!(listed.is_superset(truth), "{faults:?}, {}: {listed:?}, not {truth:?}", fault);
         assert!(
@@ -163,8 +163,8 @@ fn fault_that_takes_a_spare_affects_the_next_job_needing_one() {
     assert_eq!(listed, [BTreeSet::from([0, 1, 2, 3, 4, 5]), BTreeSet::from([4, 5])]);
 }
 
-/// Two faults of one node at the same instant: without either of them, the other has the same
-/// effect.
+/// Two faults of one node at the same instant. If either one is removed, the other still has the
+/// same effect.
 #[test]
 fn lists_both_of_two_sufficient_faults() {
     let train = "train: [{job: pretrain, steps: 1}, {job: finetune, steps: 1}]";
@@ -188,7 +188,7 @@ fn traffic(faults: &[String]) -> Outcome {
     lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap()
 }
 
-/// Returns the ends and size of each flow, which identify it in every run, and when it ended.
+/// Returns the endpoints and size of each flow, which identify it in every run, and its end.
 fn flows(outcome: &Outcome) -> BTreeSet<(String, String, u64, Option<SimTime>)> {
     let row = |flow: &lightloom_emulator::outcome::FlowRow| {
         (flow.source.to_string(), flow.destination.to_string(), flow.size.0, flow.end)
@@ -201,8 +201,8 @@ fn workload_ends(outcome: &Outcome) -> Vec<(String, SimTime)> {
     outcome.workloads.iter().map(|one| (one.name.clone(), one.end.unwrap())).collect()
 }
 
-/// The reference runs without the fault show which flows end at another time, and the delay of each
-/// workload.
+/// The reference runs without the fault show which flows end at a different time, and the delay of
+/// each workload.
 #[test]
 fn attributes_flows_to_faults_that_change_their_end() {
     let mut draws = Seed(9).stream("traffic", 0);

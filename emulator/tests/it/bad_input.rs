@@ -166,8 +166,8 @@ expect: [no drops on priority 3, all is well, workload q unaffected]
         let is_it = |line: &&String| line.starts_with(place) && line.contains(what);
         assert_eq!(found.iter().filter(is_it).count(), 1, "{place} {what} in {found:#?}");
     }
-    // Nothing is reported for the pause storm and the drop expectation, because they depend on the
-    // unreadable `pause`, nor for the number of hosts, because one host does not exist.
+    // The pause storm and the drop expectation depend on the unreadable `pause`, and the number of
+    // hosts on a missing host, so these errors are not reported.
     assert_eq!(found.len(), 18, "{found:#?}");
 }
 

@@ -88,8 +88,8 @@ fn group_and_workload_expectations_can_each_fail() {
     let traffic = interface.traffic.as_ref().unwrap();
     assert_eq!((traffic.flows_hit, traffic.flows_given_up), (1, 0), "{traffic:?}");
     assert!(traffic.flows_moved > 1, "{traffic:?}");
-    // The node whose failure a broken interface prevents moves other bundles. Its effects are the
-    // differences from a run without it.
+    // The broken interface prevents the usual bypass, so the failed node moves other bundles. Its
+    // effects are the differences from a run without that interface fault.
     let without = run(&text.replace(", {part: n17/nic1, at: 60us, lasts: 2ms}", ""));
     let otherwise = |group: &GroupId| {
         let end = |outcome: &Outcome| {
@@ -119,7 +119,7 @@ fn abandons_flows_of_a_permanently_failed_node_and_ends() {
         let found = "4 flows of `incast` were given up";
         assert_eq!((expectation.passed, expectation.value.as_str()), (false, found));
     }
-    // A node that is broken from the start takes no part, whether it is named or not.
+    // A node that is broken from the start takes no part, whether or not a workload names it.
     let broken = "broken: [n17]\nexpect: [workload incast completes within 10ms]\n";
     let outcome = run(&format!("{RINGS}{INCAST}{broken}"));
     assert!(outcome.passed(), "{:?}", outcome.expectations);

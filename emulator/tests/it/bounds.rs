@@ -64,7 +64,7 @@ fn bidirectional_ring_is_bounded_by_its_interface() {
     let text =
         format!("{SIXTEEN}traffic: [{{name: a, run: {{all_reduce: ring}}, bytes: 64MiB}}]\n");
     let result = first(&text);
-    // 30 pieces of 2 MiB in each direction, in full packets at best.
+    // 30 pieces of 2 MiB in each direction. The bound assumes full packets.
     assert_eq!(result.lower_bound, at_400(2 * on_wire(60 * MEBIBYTE)));
     assert!(result.lower_bound > Picoseconds::from_micros(2_500), "{}", result.lower_bound);
     assert_eq!(result.lower_bound_of, "h0 sends");
@@ -108,7 +108,7 @@ fn switchless_networks_are_bounded_by_their_bisection() {
     // Four hosts send over the cable in the middle.
     assert_eq!(result.lower_bound, at_400(4 * on_wire(4 * MEBIBYTE)));
     assert_eq!(result.lower_bound_of, "h0..h3 send");
-    // On a grid, eight hosts send over the two middles of two rings.
+    // On a grid, eight hosts send over the middle cables of two rings.
     let result = first(
         &line
             .replace("{line: {hosts: 8}}", "{torus: {sides: [2, 8]}}")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The table of faults in docs/scenario-faults.csv: every cell is written into a matching scenario
-//! and has an effect when run.
+//! Tests the table of faults in docs/scenario-faults.csv: every cell becomes part of a scenario and
+//! must have an effect.
 
 use crate::fabric;
 use fabric::FABRIC;
@@ -53,7 +53,7 @@ fn on_network(faults: &str) -> Outcome {
             "{all_to_all: pairwise}, bytes: 8MiB, priority: 3",
         )
     };
-    // Cubes and exchanges cross no switch.
+    // Traffic within cubes and plain transfers cross no switch.
     let pause = "switches: {pause: {priorities: [3], above: 64KiB}}";
     let switches = if network.starts_with("leaf_spine") { pause } else { "" };
     let text = format!(
@@ -139,7 +139,7 @@ fn every_listed_fault_affects_a_fabric() {
             continue;
         }
         if cell.contains("stuck") {
-            // It is noticed at the next command: the bypass of some neighbour sends one.
+            // The fault is noticed at the next command, which the bypass of a neighbour sends.
             let found = (1..12).any(|node| {
                 let both = format!(
                     "{}, {{part: n{node}, at: 40us}}]",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of flows with dependencies, run packet by packet and compared with the same flows alone.
+//! Runs tables of flows with dependencies packet by packet and compares them with isolated flows.
 
 use lightloom_emulator::emulate;
 use lightloom_emulator::outcome::Outcome;
@@ -27,7 +27,7 @@ fn ends(outcome: &Outcome) -> Vec<SimTime> {
 
 #[test]
 fn dependent_flow_starts_when_its_predecessor_arrives() {
-    // The same flow of 64 KiB over the spines, alone and from the start.
+    // An isolated flow of 64 KiB over the spines that starts at time zero.
     let alone =
         ends(&run("start,src,dst,bytes\n0us,h5,h1,64KiB\n", 1))[0].since(SimTime::default());
     let table = "start,src,dst,bytes,id,after\n\

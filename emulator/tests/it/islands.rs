@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Jobs and collectives in switch domains and cubes, and without a domain: compared with closed
-//! forms and with the same exchanges packet by packet, and under faults of a node, cable or domain
-//! switch.
+//! Jobs and collectives in switch domains and cubes, and without a domain. They are compared with
+//! closed forms, with the same collectives packet by packet, and under faults of a node, cable or
+//! domain switch.
 
 use lightloom_emulator::outcome::{JobStep, Outcome};
 use lightloom_emulator::scenario;
@@ -118,7 +118,7 @@ fn failed_domain_switch_removes_its_domain_and_a_cable_its_node() {
     let (switch, outcome) = out("hbd0");
     assert!(switch.detected.is_some() && switch.restored.is_some(), "idle domains: {switch:?}");
     assert_eq!(outcome.groups.iter().filter(|group| group.lost).count(), 0);
-    // The same node fails, whether by its cable, one of its GPUs, or as a whole.
+    // A fault of its cable or of one GPU fails the whole node.
     let ends = ["n1-cable", "n1/g2", "n1"].map(|part| {
         let part = if part == "n1-cable" { "n1/g0-hbd0" } else { part };
         let (_, outcome) = out(part);
@@ -126,7 +126,7 @@ fn failed_domain_switch_removes_its_domain_and_a_cable_its_node() {
     });
     assert_eq!(ends[0], ends[2], "its cable");
     assert_eq!(ends[1], ends[2], "its GPU");
-    // With every node in use, no replacement is available.
+    // Every node is in use, so no replacement is available.
     let full = "{name: first, gpus: 64, tp: 16, step: {training: {model: llama-3.1-8b, dp: 4, tokens: 8192}}}";
     let full = self::fabric(SWITCH, full);
     let fault = "train: [{job: first}]\nfaults: [{part: hbd0, at: 20ms}]";

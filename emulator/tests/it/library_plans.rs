@@ -9,8 +9,8 @@ const MEBIBYTE: f64 = 1_048_576.0;
 
 /// Runs every plan of `kind` and returns the largest difference, in percent.
 fn largest(site: Site, kind: CollectiveKind, mebibytes: f64, algorithms: &[Algorithm]) -> f64 {
-    // Trees above a mebibyte are not run in LL, because their many pieces wait for each other in
-    // packets.
+    // Trees above a mebibyte are not run in LL, because their many small pieces queue behind each
+    // other.
     let is_meant = |way: &LibraryTime| {
         let is_late = way.algorithm == Algorithm::Tree && mebibytes > 1.0;
         algorithms.contains(&way.algorithm) && !(is_late && way.protocol == Protocol::Ll)

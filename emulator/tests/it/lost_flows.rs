@@ -82,7 +82,7 @@ fn repair_at_the_reroute_instant_abandons_no_flow() {
 }
 
 /// Regression: silently lost packets counted as in flight, and trimmed ones waited for them, so
-/// that each probe released one packet: 651 us.
+/// that each probe released only one packet and the run took 651 us.
 #[test]
 fn trimmed_packets_do_not_wait_for_lost_ones() {
     let outcome = run("

@@ -36,7 +36,7 @@ fn metrics_combine_groups_with_the_phases_of_a_step() {
     let beside = run(&format!("{groups}{slow}phases: {{}}\n"));
     let lost = 1.0 - beside.metrics.goodput;
     assert!(lost > 0.001 && lost < 1.0 - alone.metrics.goodput, "{:?}", beside.metrics);
-    // The same by hand, weighted by GPUs and optical ports, with the times of the result.
+    // Compute the same by hand from the times of the result, weighted by GPUs and optical ports.
     let time = |time: lightloom_units::Picoseconds| time.0 as f64;
     let at = |time: Option<lightloom_units::SimTime>| time.unwrap().0 as f64;
     let (mut part, mut whole) = (0.0, 0.0);
@@ -61,7 +61,7 @@ fn flow_completion_times_are_kept_per_workload() {
     let judged: Vec<bool> = outcome.expectations.iter().map(|one| one.passed).collect();
     assert_eq!(judged, [true, false, true], "{:?}", outcome.expectations);
     for workload in &outcome.workloads {
-        // By hand from the rows of the flows, which differ by size.
+        // Compute it by hand from the flow records, selected by size.
         let own = outcome.flow_records.iter().filter(|flow| flow.size == workload.bytes);
         let mut took: Vec<_> =
             own.clone().map(|flow| flow.end.unwrap().since(flow.start)).collect();

@@ -191,8 +191,8 @@ fn minutes_of(step_seconds: f64, policy: Policy, once: &[(Cause, i128)], seed: u
 
 /// Clockwork's benchmark as published by the vendor: 3,000 steps on 64 H200, a fault every 2,700 to
 /// 4,500 s, and checkpoints every 100 steps. It takes 818 min with restart from checkpoints, 405
-/// with migration, and 930 with TorchFT (not modelled). Without faults it takes about 400 min,
-/// which is an input.
+/// with migration, and 930 with TorchFT (not modelled). The time without faults, about 400 min, is
+/// an input.
 #[test]
 fn fitted_restart_and_migration_match_published_minutes() {
     const STEP: f64 = 400.0 * 60.0 / 3000.0;
@@ -211,8 +211,8 @@ fn fitted_restart_and_migration_match_published_minutes() {
     println!("a restart of {high:.1} min fits 818 min");
     // The range that AWS publishes for restarts from checkpoints, which was not used for fitting.
     assert!((15.0..30.0).contains(&high), "{high} min");
-    // Migration repeats only the current step. Its duration is not fitted: another vendor (AWS)
-    // publishes less than two minutes for recoveries without a checkpoint, which is used as the
+    // Migration repeats only the current step. Its duration is not fitted. Another vendor (AWS)
+    // publishes less than two minutes for recoveries without a checkpoint, which serves as the
     // maximum.
     let load = (high * 60.0 * SECOND as f64) as i128;
     for takes in [0, 120 * SECOND] {
@@ -246,7 +246,7 @@ fn length(outcome: &Outcome, step: usize) -> f64 {
     outcome.steps.of_jobs()[step].took().unwrap().as_secs_f64()
 }
 
-/// Runs of a job with some nodes out all the time, each made once.
+/// Cached runs of a job with some nodes out all the time.
 struct OutRuns<'a> {
     fabric: &'a str,
     made: BTreeMap<Vec<usize>, Outcome>,
@@ -262,8 +262,8 @@ impl OutRuns<'_> {
 }
 
 /// Returns the seconds that `changes` cost the job of `fabric`, the number of failures, and how
-/// many of them had another node out. Every failure is run in full: with its own node and instant,
-/// and with the nodes that are out. The slowdown counts until the repair.
+/// many of them hit while another node was out. Every failure is run in full, with its own node and
+/// instant and with the nodes that are already out. The slowdown counts until the repair.
 fn cost_of_whole_runs(
     runs: &mut OutRuns<'_>,
     drawn: &[PartChange],
@@ -287,7 +287,7 @@ fn cost_of_whole_runs(
             let losses = &with.faults.last().unwrap().losses;
             let late = losses.first().map_or(0.0, |loss| loss.late as f64 / 1e12);
             let slower = length(&with, 3) - before;
-            // Steps after the restarted one are as long as the last one.
+            // Steps after the restarted one take as long as the last one.
             let is_spilled = with.steps.of_jobs()[2].restarts > 0;
             cost += late - slower * if is_spilled { 1.0 } else { 2.0 };
             out.push(change.place);
@@ -302,9 +302,9 @@ fn cost_of_whole_runs(
     (cost, failures, pairs)
 }
 
-/// Compares months of one job drawn from the table of losses with the same months with every
-/// failure run in full. The table has runs with up to `most_out` nodes out. Returns the number of
-/// failures with another node out.
+/// Compares months drawn from the table of losses with the same months in which every failure is
+/// run in full. The table has runs with up to `most_out` nodes out. Returns the number of failures
+/// with another node out.
 fn agree(
     fabric: &str,
     samples: u32,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One loop for rings, circuits and flows. Concurrent workloads conserve packets, do not depend on
-//! the number of threads and respect lower bounds, and each fault is attributed the differences
-//! between two runs.
+//! Tests that rings, circuits and flows share one event loop. Concurrent workloads conserve
+//! packets, do not depend on the number of threads and respect lower bounds. The effects of each
+//! fault equal the differences between two runs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -235,7 +235,7 @@ fn rings_flows_and_circuit_changes_run_together_with_faults() {
     require_conserved(&outcome);
 }
 
-/// Regression: packets of every workload counted for the concurrent phase: 2.6 GiB "sent twice" of
+/// Regression: a phase counted the packets of every concurrent workload: 2.6 GiB "sent twice" of
 /// 214 MiB.
 #[test]
 fn phase_counts_only_its_own_packets() {
@@ -291,7 +291,7 @@ fn phase_losses_on_a_dark_leaf_are_resent_after_repair() {
     }
 }
 
-/// A flow that never ends is named, with the time of its last progress.
+/// The report names a flow that never ends, with the time of its last progress.
 #[test]
 fn stalled_flow_is_named_with_its_wait_and_start() {
     let run = |more: &str| {
@@ -386,8 +386,8 @@ fn shipped(name: &str) -> Outcome {
     emulate(&at_home(&path, &std::fs::read(&path).unwrap()), 1, &mut ()).unwrap()
 }
 
-/// Scenarios that take long, cover a span, or need the daemon, and are run by other tests (the last
-/// by those of `twin`).
+/// Scenarios run by other tests, because they take long, cover a span or need the daemon. Those
+/// that need the daemon are tested in `twin`.
 const ELSEWHERE: [&str; 9] = [
     "first-bill.yaml",
     "all-rings.yaml",
@@ -462,9 +462,9 @@ fn simultaneous_faults_are_each_restored_when_their_group_resumes() {
     }
 }
 
-/// Two nodes fail at the same instant, with a spare for one of them. The group of one continues
-/// after its plan, that of the other after the repair. Apart from the restarted collective, no
-/// group is later than the restoration of its fault.
+/// Two nodes fail at the same instant, with a spare for only one of them. One group continues after
+/// its plan, the other one after the repair. Apart from the restarted collective, no group ends
+/// later than the restoration of its fault.
 #[test]
 fn simultaneous_fault_of_a_lost_group_is_restored_by_the_repair() {
     let fabric = include_str!("../../../topologies/ring-64.yaml");

@@ -17,8 +17,8 @@ use rand::RngExt;
 
 use crate::plan_times::Case;
 
-/// Packets of a flow take 1,024 entropy values in rotation, and a packet that others overtake does
-/// not count as lost.
+/// Packets of a flow rotate through 1,024 entropy values, and an overtaken packet does not count as
+/// lost.
 const TRANSPORT: &str = "
 transport:
   payload: 8KiB
@@ -95,7 +95,7 @@ fn rate_of(draws: &mut Stream) -> u32 {
     [100, 200, 400][draws.random_range(0..3_usize)]
 }
 
-/// With probability one half, returns one of these parts.
+/// Returns one of these parts with probability one half.
 fn broken(draws: &mut Stream, parts: &[String]) -> Vec<String> {
     let mut out = Vec::new();
     if draws.random_range(0..2_u32) == 0 {
@@ -184,7 +184,7 @@ fn optics(draws: &mut Stream, (leaves, per_leaf): (u32, u32), banks: u32) -> (St
         )
     };
     let banks: Vec<String> = (0..banks).map(|number| bank(number, draws)).collect();
-    // The second bank does not reach beyond the last leaf's longer path.
+    // The last leaf's longer path exceeds the loss budget of the second bank.
     let dcn = format!(
         "{{reconfigurable_fat_tree: {{leaves: {leaves}, gpus_per_leaf: {}, circuit_rate: {rate}Gbps, \
          electrical: {{rate_per_leaf: {core}Gbps, oversubscription: 2}}, banks: [{}], timing: {{switching: 100us}}, \
@@ -211,8 +211,8 @@ fn circuits(draws: &mut Stream, number: u32, banks: u32) -> Case {
     case((number, format!("circuits {what}")), (leaves * per_leaf, &job), &dcn, out)
 }
 
-/// Leaves joined by optical switches, and bytes from leaf to leaf. There are few ports, so that
-/// traffic passes through other leaves.
+/// Leaves joined by optical switches, with a traffic matrix between leaves. There are few ports, so
+/// that traffic passes through other leaves.
 fn matrix(draws: &mut Stream, number: u32) -> Case {
     let leaves = draws.random_range(4..=7_u32);
     let banks = draws.random_range(1..=2_u32);
@@ -303,8 +303,8 @@ fn every_phase_takes_in_packets_what_its_plan_states() {
     assert!(worst <= 0.05, "{worst}");
 }
 
-/// GPUs without a domain send over their own interfaces, not as one host per leaf with the rate of
-/// all.
+/// GPUs without a domain send over their own interfaces, rather than through one host per leaf with
+/// their summed rate.
 #[test]
 fn gpus_without_a_domain_send_over_their_own_interfaces() {
     for (leaves, below, ports, core, broken) in
@@ -332,8 +332,8 @@ fn gpus_without_a_domain_send_over_their_own_interfaces() {
     }
 }
 
-/// Returns the seconds of the gradients of a job on 16 GPUs in the plan, the phase and the step,
-/// for a share of a link in the file.
+/// Returns the seconds of the gradients of a job on 16 GPUs in the plan, the phase and the step.
+/// `share` is a share of a link in the file.
 fn of_share(share: &str, accelerator: &str) -> [f64; 3] {
     let fabric = format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 5, gpus_per_node: 4, k: 2}}}}\n\

@@ -70,9 +70,9 @@ fn packet_times_match_the_fluid_model_within_four_percent() {
     }
 }
 
-/// A leaf that sends to many over its loaded uplink also acknowledges data of others. If
-/// acknowledgements queue behind its data, the windows of those others run empty although their own
-/// links are idle.
+/// A leaf that sends to many others over its loaded uplink also acknowledges their data. If these
+/// acknowledgements queue behind its data, the senders' windows stall although their own links are
+/// idle.
 #[test]
 fn acknowledgements_queued_behind_data_slow_weight_sync() {
     let fabric = include_str!("../../../topologies/rfabric-moe.yaml");
@@ -127,7 +127,8 @@ fn scale_changes_the_time_only_by_round_trips() {
         seconds(run(&format!("scale: {scale}"), "").steps.of_phases()[0].times.packets)
     };
     let full = step(4);
-    // Round trips at the start and end of a phase are not scaled: a fifth of a per cent here.
+    // Scaling does not shorten the round trips at the start and end of a phase, which cost a fifth
+    // of a per cent here.
     for (scale, tolerance) in [(16, 0.025), (64, 0.13)] {
         let ratio = step(scale) / full;
         assert!((ratio - 1.0).abs() < tolerance, "divided by {scale}: {ratio}");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Planned times of a phase compared with packets, on drawn fabrics with one job each that were not
-//! used to choose any constant.
+//! Compares planned times of a phase with packets, on drawn fabrics with one job each. None of them
+//! was used to choose a constant.
 //!
-//! The phase is that of the gradients, with flows of at least 16 MiB, under one transport
+//! The phase exchanges gradients with flows of at least 16 MiB, under one transport
 //! ([`TRANSPORT`]).
 
 use lightloom_emulator::outcome::FlowRow;
@@ -107,9 +107,9 @@ fn drawn(draws: &mut Stream, number: u32) -> Case {
     Case { name, fabric, model: model(layers), broken }
 }
 
-/// Returns the seconds of the gradients in the plan, where all stages of a pipeline exchange
-/// concurrently, and in packets, where stages end one after another: the time exposed in the step
-/// and the time under way, which bound the true value.
+/// Returns the seconds of the gradients in the plan and in packets. In the plan, all stages of a
+/// pipeline exchange concurrently. In packets, stages end one after another, so the exposed time
+/// and the total time in the network bound the true value.
 fn times(case: &Case) -> (f64, [f64; 2]) {
     let text = format!(
         "kind: scenario\nversion: 2\nname: x\non: {{fabric: fabric.yaml}}\n{TRANSPORT}\
@@ -129,7 +129,7 @@ fn times(case: &Case) -> (f64, [f64; 2]) {
     (gradients.duration_ps.as_secs_f64(), packets.map(|time| time.as_secs_f64()))
 }
 
-/// Returns how long gradients were under way.
+/// Returns how long gradients were in the network.
 fn under_way(flows: &[FlowRow]) -> Picoseconds {
     let mut spans: Vec<(SimTime, SimTime)> = flows
         .iter()
@@ -164,8 +164,8 @@ fn phase_time_in_packets_matches_its_plan() {
     }
     let near = ratios.iter().filter(|ratio| (0.95..=1.05).contains(*ratio)).count();
     println!("{near} of {} within 5 %", ratios.len());
-    // The plan does not include the software time of an H100 for each step of a ring, which matters
-    // most for flows of 16 MiB at 400 Gbit/s.
+    // The plan omits the software time of an H100 per ring step, which matters most for flows of 16
+    // MiB at 400 Gbit/s.
     assert!(ratios.iter().all(|ratio| (0.93..=1.05).contains(ratio)), "{ratios:?}");
     assert!(near * 100 >= ratios.len() * 95, "{near} of {}", ratios.len());
 }

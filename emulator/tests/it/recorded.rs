@@ -8,7 +8,7 @@ use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_units::Picoseconds;
 
-/// Two ranks that send in turn and compute in between.
+/// Two ranks that alternate in sending and compute in between.
 const GOAL: &str = "num_ranks 2
 rank 0 {
   s: send 65536b to 1 tag 0
@@ -62,9 +62,9 @@ fn goal_text_takes_its_transfer_and_compute_time() {
     let flow = "traffic: [{name: there, run: {flows: two.csv}}]";
     let (step, flow) = (run(step, 1), run(flow, 1));
     let (step, flow) = (&step.workloads[0], &flow.workloads[0]);
-    // A transfer there, a hundred microseconds of computing, and a transfer back, each as long as
-    // the same flow of a table alone. A task after a transfer begins when the end is reported, up
-    // to one link later.
+    // A transfer, a hundred microseconds of computing, and a transfer back. Each transfer takes as
+    // long as the isolated flow in a table. A task after a transfer begins when the end is
+    // reported, up to one link delay later.
     let exact = took(flow) * 2 + Picoseconds::from_micros(100);
     let most = exact + Picoseconds::from_micros(4);
     assert!((exact..=most).contains(&took(step)), "{} {exact}", took(step));
@@ -108,7 +108,7 @@ fn recorded_steps_with_other_traffic_match_on_all_thread_counts() {
     };
     let group = one.workloads.iter().find(|each| each.name == "group").unwrap();
     assert!(Some(group.start) >= end("step"));
-    // Exactly the workloads that end at another time than without faults are attributed.
+    // A workload is attributed if and only if it ends at a different time than without faults.
     let moved =
         one.workloads.iter().any(|each| each.name == "step" && each.end != each.end_without_faults);
     let named = one

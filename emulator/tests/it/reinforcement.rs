@@ -14,8 +14,8 @@ use lightloom_training::reinforcement::PoolStep;
 use lightloom_training::step_graph::TaskPurpose;
 use lightloom_units::id::NodeId;
 
-/// 32 GPUs that train and 64 that generate, in groups of 8 with a spare node each, below leaves of
-/// four nodes.
+/// 32 GPUs that train and 64 that generate, in groups of 8 with one spare node each, below leaves
+/// of four nodes.
 fn fabric(rl: &str) -> String {
     format!(
         "kind: fabric\nversion: 2\nname: x\nhbd: {{khop: {{nodes: 36, gpus_per_node: 4, k: 2, spare_per_ring: 1}}}}\n\
@@ -150,8 +150,8 @@ fn samples_arrive_completely_and_weights_follow_the_plan() {
     }
 }
 
-/// Broadcasting weights needs other circuits than samples. They change before the gradients, which
-/// then wait for generation.
+/// Broadcasting weights needs other circuits than sending samples. These change before the
+/// gradients are exchanged, so the gradients wait for the end of generation.
 #[test]
 fn step_requests_circuits_for_its_weights_and_waits() {
     let slack = "slack: {weight_sync: 10ms, gradients: 10ms, train: 10ms}";
@@ -190,7 +190,7 @@ fn node_fault_during_generation_costs_its_replica_one_chunk() {
     let (start, step) = planned(&fabric, &scenario(train, ""));
     let pool = step.pool.as_ref().unwrap();
     let replica = slowest(pool);
-    // A node of the replica, and the middle of its second chunk.
+    // Choose a node of the replica, and the middle of its second chunk.
     let [first, second] = [0, 1].map(|at| &pool.chunks[replica][at]);
     let at = first.seconds + second.seconds / 2.0;
     let rank = 32 + 16 * replica as u32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Guarantees about the switches of a scenario: queues that are too small drop packets, pauses lose
-//! nothing, drops are reported by priority, and expectations that would always hold are rejected.
+//! Tests of switches in scenarios: queues that are too small drop packets, pauses lose nothing,
+//! drops are reported by priority, and expectations that would always hold are rejected.
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::scenario::file::NamedFile;
@@ -33,7 +33,7 @@ fn load(text: &str) -> (Option<Scenario>, Vec<Diagnostic>) {
     scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 
-/// Returns the scenario with these keys; a priority is written only if switches have priority
+/// Returns the scenario with these keys. It sets a priority only if the switches have priority
 /// queues.
 fn with(more: &str) -> String {
     let has_priorities =

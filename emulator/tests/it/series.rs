@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports over time: samples add up to the result, and sampling changes nothing.
+//! Time series of ports: samples add up to the result, and sampling does not change it.
 
 use lightloom_emulator::outcome::Outcome;
 use lightloom_emulator::run::{IslandReuse, Looks, Series, SeriesRow};

@@ -71,9 +71,9 @@ fn passing_a_node_adds_only_its_link_delay() {
         outcome.workloads.iter().map(|one| one.end.unwrap().since(one.start).0).max().unwrap()
     };
     let (plain, spare) = (took(FABRIC), took(&spare()));
-    // A node that passes light on adds four links. In one direction around a ring, every part of
-    // the data crosses each link once or twice; a full packet of 4 KiB takes 10.24 ns at 3.2 Tb/s,
-    // a link 100 ns inside a node and 200 ns between nodes.
+    // A node that passes light on adds four links. Every part of the data crosses each link once or
+    // twice in one direction around a ring. A full packet of 4 KiB takes 10.24 ns at 3.2 Tb/s, a
+    // link 100 ns inside a node and 200 ns between nodes.
     let (least, most) = (4 * (100_000 + 160), 2 * 4 * (200_000 + 10_240));
     assert!((plain + least..=plain + most).contains(&spare), "{plain} {spare}");
 }

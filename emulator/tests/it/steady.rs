@@ -35,7 +35,7 @@ struct World {
 /// An operation of the driver at a time.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// Begins a ring over all members of a ring, or over all but the second.
+    /// Starts a ring over all members, optionally without the second one.
     Begin {
         ring: usize,
         bypass: bool,
@@ -260,7 +260,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 
 fn world() -> impl Strategy<Value = World> {
     let ring = (4usize..6, prop::collection::vec(0u8..3, 6));
-    // The test is about identical rings.
+    // Draw identical rings often, because the test is about reuse between them.
     let rings = (prop::collection::vec(ring, 1..3), prop::collection::vec(0usize..2, 2..6))
         .prop_map(|(kinds, places)| {
             places.iter().map(|place| kinds[place % kinds.len()].clone()).collect()
@@ -406,8 +406,8 @@ fn the_cases_contain_what_they_are_meant_to_test() {
     assert!(apart > 100 && apart < 200 && twins > 20 && many > 30, "{apart} {twins} {many}");
 }
 
-/// Returns how many of two rings are simulated if the second one begins like this and has cables of
-/// these kinds.
+/// Returns how many of two rings are simulated if the second one starts with this operation and has
+/// cables of these kinds.
 fn simulated(second: (u64, Deed), kinds: Vec<u8>, before: &[(u64, Deed)]) -> usize {
     let mut world = alike(2);
     world.rings[1].1 = kinds;
@@ -442,8 +442,8 @@ fn whatever_tells_two_rings_apart_is_seen() {
     assert_eq!(simulated((0, same), kinds, &later), 2, "a rate in the middle");
 }
 
-/// Runs forty all-reduces of four rings with these faults: with reuse, proven (`None` if nothing is
-/// shared), and without reuse.
+/// Runs forty all-reduces of four rings with these faults: with reuse, with verified reuse (`None`
+/// if no ring is reused), and without reuse.
 fn scenario(faults: &str) -> [Option<Outcome>; 3] {
     let text = format!(
         "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Guarantees of traffic scenarios: every network carries traffic, faults only affect the flows
-//! they hit, cycles of pauses are named, and errors have a location.
+//! Tests of traffic scenarios: every network carries traffic, faults affect only the flows that
+//! they hit, cycles of pauses are reported, and errors have a location.
 
 use std::path::{Path, PathBuf};
 
@@ -218,7 +218,8 @@ fn failed_host_ends_its_flows_and_leaves_none_waiting() {
 
 #[test]
 fn pause_storm_spreads_only_within_its_lossless_priority() {
-    // h0 pauses; its leaf fills and pauses its uplinks, which stops flows to h1 from other leaves.
+    // h0 pauses, so its leaf fills and pauses its uplinks. That stops flows to h1 from other
+    // leaves.
     let text = |priority: u8| {
         format!(
             "
@@ -244,8 +245,8 @@ expect: [no drops on priority 3, no deadlock]
     assert!(late(&shared, 1) > 150.0, "the victim waits too: {}", late(&shared, 1));
     let apart = run(&text(4));
     assert!(apart.passed());
-    // With another priority the victim has the uplink to itself meanwhile, so it ends earlier if
-    // anything.
+    // With another priority the victim has the uplink to itself in the meantime, so it does not end
+    // later.
     let victim = &apart.workloads[1];
     assert!(victim.end <= victim.end_without_faults, "{victim:?}");
 }

@@ -199,7 +199,7 @@ fn rings_simulated_separately_take_the_time_they_take_in_place() {
 #[test]
 fn interface_outage_delays_its_step_without_restart() {
     let calm = both("{job: first, steps: 1}", "");
-    // In the middle of the exchange of gradients, too briefly for a new plan.
+    // A fault in the middle of the gradient exchange, too short for a new plan.
     let at = millis(steps(&calm, "first")[0].took().unwrap()) - 10.0;
     let fault = format!("faults: [{{part: n1/nic2, at: {at:.0}ms, lasts: 3ms}}]");
     let outcome = both("{job: first, steps: 2}", &fault);
@@ -300,9 +300,9 @@ fn shipped(name: &str, sharing: IslandReuse) -> Outcome {
     lightloom_emulator::emulate_from(&scenario, &start, settings, &mut ()).unwrap().outcome
 }
 
-/// A node fails, groups restart, an optical switch fails and circuits change. Exchanges that share
-/// no link reuse the time of an identical one, those that a fault affects are simulated, and the
-/// result is the same.
+/// A node fails, groups restart, an optical switch fails and circuits change. Collectives that
+/// share no link reuse the time of an identical one. Those affected by a fault are simulated, and
+/// the result is the same.
 #[test]
 fn reusing_island_times_does_not_change_steps() {
     for (name, simulated_most) in [("job-step.yaml", 10), ("job-circuits.yaml", 50)] {
@@ -316,7 +316,8 @@ fn reusing_island_times_does_not_change_steps() {
     }
 }
 
-/// The second replica waits for the first, whose node failed, long before the optical switch fails.
+/// The second replica waits for the first one, because a node of the first failed long before the
+/// optical switch.
 #[test]
 fn group_waiting_for_a_failed_node_is_affected_by_it() {
     let outcome = shipped("job-circuits.yaml", IslandReuse::Reuse);

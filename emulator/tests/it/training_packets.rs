@@ -180,7 +180,7 @@ fn shared_ring_is_not_reused() {
     let shared = replay(&graph, &machine, RingReuse::Never, &mut ()).unwrap();
     let alone = TaskGraph::new(vec![task("one")]).unwrap();
     let alone = replay(&alone, &machine, RingReuse::Never, &mut ()).unwrap();
-    // Together they move twice the bytes over the same cables and fill each other's pauses.
+    // Together they move twice the bytes over the same cables, and each fills the other's pauses.
     let ratio = shared.end.0 as f64 / alone.end.0 as f64;
     assert!((1.5..=2.0).contains(&ratio), "{ratio}");
 }
@@ -252,7 +252,8 @@ fn interleaved_and_zero_bubble_packets_match_the_formula() {
 
 #[test]
 fn transfers_between_virtual_stages_match_the_formula() {
-    // As many micro-batches as stages: no other work hides a transfer between pieces.
+    // With only as many micro-batches as stages, no other work hides a transfer between model
+    // chunks.
     let many = Mapping { virtual_stages: 16, micro_batch: 2, ..mapping(4, 2, 2) };
     let few = Mapping { virtual_stages: 4, ..mapping(2, 4, 1) };
     for (mapping, sequences) in [(many, 8), (few, 4)] {
@@ -262,7 +263,7 @@ fn transfers_between_virtual_stages_match_the_formula() {
     }
 }
 
-/// Runs two layers with this context exchange in both modes.
+/// Runs two layers with this context-parallel method in both modes.
 fn contexts(exchange: ContextExchange, arch: &str, tensor: u32, tokens: u64) -> PacketStep {
     let mut model = cards::model("llama-3.1-8b").unwrap();
     model.layers = 2;

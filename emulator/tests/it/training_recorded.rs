@@ -49,11 +49,11 @@ fn exported_run_replays_in_the_same_time() {
     assert_eq!(recorded.graph.tasks().len(), ran.graph.tasks().len());
     let before = ran.spans.iter().map(|span| span.1).max().unwrap();
     assert_eq!(recorded.recorded, before.since(SimTime::START));
-    // Every time is as recorded, except for the report of an end, one cable long, which is not in
-    // the trace.
+    // All times are as recorded, except for the report of an end, which takes one cable delay and
+    // is not in the trace.
     let longest = end(&recorded).0 as f64 / before.0 as f64;
     assert!((0.99..=1.0).contains(&longest), "{longest}");
-    // With communication packet by packet, the end is the same.
+    // Run the communication packet by packet as well; the end is the same.
     let again = replay(&recorded.graph, &ran.machine, RingReuse::IdleRings, &mut ()).unwrap();
     assert_eq!(again.end, before);
 }
@@ -100,7 +100,7 @@ fn resizing_groups_scales_only_the_divided_work() {
 }
 
 /// Returns the seconds of a 64-rank step that was run in packets, recorded, rescaled and run again,
-/// and of the step that the same job takes with the other mapping.
+/// and the seconds of the same job run directly with the other mapping.
 fn rescaled_and_run(model: &Model, mapping: Mapping, to: Mapping) -> [f64; 2] {
     let card = cards::accelerator("h100").unwrap();
     let network = architecture("khop:3").unwrap();

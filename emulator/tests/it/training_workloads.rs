@@ -24,7 +24,7 @@ fn machine() -> Machine {
     }
 }
 
-/// Returns tasks with computation on both rings, exchanges on them, and transfers and gradients
+/// Returns tasks with computing on both rings, collectives on them, and transfers and gradients
 /// between them.
 fn graph(micros: u64, bytes: u64) -> TaskGraph {
     let mut tasks = Vec::new();
@@ -122,7 +122,8 @@ fn runs_a_simai_workload() {
     let workload = simai::read(text).unwrap();
     let machine = Machine { rings: vec![(0..8).collect()], rails: Vec::new(), ..machine() };
     let timeline = replay(&workload.graph, &machine, RingReuse::IdleRings, &mut ()).unwrap();
-    // A ring of 400 GB/s each way, both ways used: 2·7/8·512 MiB at 800 GB/s, and headers.
+    // A ring of 400 GB/s per direction with both directions in use: 2·7/8·512 MiB at 800 GB/s, and
+    // headers.
     let exchange = 1.75 * 536_870_912.0 / 800e9;
     let ratio = (timeline.end.0 as f64 * 1e-12 - 556e-6) / exchange;
     assert!((1.0..1.05).contains(&ratio), "{ratio}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses from an earlier result: the same months without new runs, and other months that use them
-//! as an approximation.
+//! Reuses losses from an earlier result: without new runs for the same months, and as an
+//! approximation for other months.
 
 use lightloom_emulator::months::{MonthsResult, Prepared, months};
 use lightloom_emulator::scenario;

@@ -34,11 +34,11 @@ fn in_memory_copies_survive_one_fault_but_not_two() {
     let once = month_of(&one);
     assert_eq!(lost(&once, Cause::MemoryLoad), 8.0 * 5.0);
     assert_eq!(lost(&once, Cause::DoneAgain), 8.0 * (3.0 + 8.0));
-    // The second node fails while the copy is read: four more steps, once.
+    // The second node fails while the copy is read, so four more steps are lost, once.
     let twice = month_of(&[node(204_000, 0, true), node(209_000, 1, true)]);
     assert_eq!(lost(&twice, Cause::CheckpointLoad), 8.0 * 30.0);
     assert_eq!(lost(&twice, Cause::DoneAgain), 8.0 * (3.0 + 5.0 * 8.0));
-    // If it fails much later, it finds new copies.
+    // A second failure much later finds new copies.
     let later = month_of(&[node(204_000, 0, true), node(504_000, 1, true)]);
     assert_eq!(lost(&later, Cause::CheckpointLoad), 0.0);
     assert_eq!(lost(&later, Cause::MemoryLoad), 8.0 * 10.0);
