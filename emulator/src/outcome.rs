@@ -193,18 +193,18 @@ pub struct WorkloadResult {
 pub struct FlowFigures {
     /// Number of flows that ended.
     pub count: u64,
-    /// Flows that were given up: for a restart, or since nothing leads to their end any more.
+    /// Number of flows abandoned for a restart, or because no path to their destination was left.
     pub cancelled: u64,
-    /// Half of them took no longer.
+    /// The median.
     #[serde(rename = "fct_p50_ps")]
     pub fct_p50: Picoseconds,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     #[serde(rename = "fct_p99_ps")]
     pub fct_p99: Picoseconds,
-    /// None took longer.
+    /// The maximum.
     #[serde(rename = "fct_max_ps")]
     pub fct_max: Picoseconds,
-    /// The first flow with packets received more than once.
+    /// Index of the first flow with packets received more than once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_with_duplicates: Option<u64>,
 }

@@ -155,12 +155,12 @@ pub(crate) struct Run<'a> {
     control: Vec<Box<dyn ControlPlane + 'a>>,
     time_limit: SimTime,
     packet_limit: u64,
-    /// Packets delivered, and since when there have been no more.
+    /// The number of delivered packets, and since when it has not changed.
     still: (u64, SimTime),
     looker: Option<Looker>,
     /// An upper bound of timeouts without backoff or long queues.
     patience: Picoseconds,
-    /// The workload at whose end the run pauses. `None` if it goes on until all are done.
+    /// The workload that pauses the run when it ends. `None` to run until all workloads are done.
     awaited: Option<usize>,
 }
 

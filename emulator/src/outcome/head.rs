@@ -91,13 +91,13 @@ pub struct Packets {
     pub in_flight: u64,
     /// Marks set by queues.
     pub marked: u64,
-    /// Data packets sent again.
+    /// Resent data packets.
     pub retransmitted: u64,
     /// Data packets received more than once: resent although they were not lost.
     pub duplicates: u64,
-    /// Data packets cut to their headers.
+    /// Data packets trimmed to their headers.
     pub trimmed: u64,
-    /// Times that a switch asked a port to pause.
+    /// Number of pauses requested by switches.
     pub pauses: u64,
 }
 

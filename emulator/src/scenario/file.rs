@@ -372,8 +372,9 @@ fn lower_transport(raw: &ScenarioFile, check: &mut Check<'_>) -> Transport {
     if !is_long(raw) || check.is_written("/transport") {
         return transport::lower(&raw.transport, network::host_ports(raw), check);
     }
-    // What phases lose with a circuit is divided anew at once. Their queues have no bound, so that an acknowledgement
-    // may be milliseconds late; beside other workloads, which only a timeout repairs, the usual one holds.
+    // Data that phases lose with a circuit is redistributed immediately. Phases have unbounded
+    // queues, so that an acknowledgement may be milliseconds late. Other workloads need a timeout
+    // to recover, so with them the usual one applies.
     let timeout = is_alone(raw).then_some(Picoseconds::from_millis(20));
     Transport {
         payload: Bytes(60 << 10),

@@ -33,7 +33,7 @@ pub struct TransportFile {
     /// Maximum data in flight, as a percentage of the data that fills the idle path.
     #[schemars(range(min = 1, max = 1000))]
     pub window_percent: u32,
-    /// Data in flight at most, in packets, instead of `window_percent`.
+    /// Maximum data in flight in packets, instead of `window_percent`.
     #[schemars(range(min = 1, max = 16777216))]
     pub window_packets: Option<u32>,
     /// Congestion control.
@@ -51,16 +51,18 @@ pub struct TransportFile {
     /// Interfaces of a host that a flow uses. Defaults to `all` if hosts have several identical
     /// ones (`nics`, `planes`, `switched_domain`), otherwise to `one`.
     pub interfaces: Option<InterfacesFile>,
-    /// How lost packets are sent again. If not written, `go_back_n` for flows on one path and
-    /// `selective_repeat` for those that are spread or get `receiver_credit`, in which packets may overtake each other
-    /// by half of the window.
+    /// How lost packets are resent. Defaults to `go_back_n` for flows on one path, and to
+    /// `selective_repeat` for spread flows and those with `receiver_credit`, whose packets may be
+    /// reordered by half of the window.
     pub recovery: Option<RecoveryFile>,
-    /// After this time without progress, everything in flight counts as lost. Default: from measured round trips (RFC 6298),
-    /// at least 500 us, 100 us for `swift` and `nscc`, 5 ms for `receiver_credit`.
+    /// Time without progress after which everything in flight counts as lost. Default: from
+    /// measured round trips (RFC 6298), at least 500 us, 100 us for `swift` and `nscc`, 5 ms for
+    /// `receiver_credit`.
     pub timeout: Option<Text<Picoseconds>>,
-    /// With packets in flight and nothing sent or heard for so long, and for two round trips, the last one goes again; when it is answered, what
-    /// is still missing counts as lost. For `selective_repeat`. If not written, 50 us for flows whose packets take
-    /// several paths where switches do not pause, and otherwise never.
+    /// Silence after which the last packet in flight is sent again, at least two round trips; when
+    /// it is acknowledged, everything still missing counts as lost. Only for `selective_repeat`.
+    /// Defaults to 50 us for flows with packets on several paths if switches do not pause,
+    /// otherwise to never.
     pub tail_probe: Option<Text<Picoseconds>>,
     /// Delay at a host from the last bit of a packet to the reaction: an acknowledgement, more
     /// data, or the start of a waiting flow. Included in flow times.
@@ -131,7 +133,8 @@ pub struct EntropyFile {
     /// Mapping of values to paths.
     #[serde(default)]
     pub paths: EntropyPaths,
-    /// A retired value is probed so long after its loss, and then as often. Not written: 50 us.
+    /// Time after a loss until a retired value is probed, and interval of further probes; default
+    /// 50 us.
     #[serde(default = "fifty_microseconds")]
     pub probe: Text<Picoseconds>,
 }
@@ -149,7 +152,7 @@ pub enum EntropyPaths {
 
 /// Default number of hashed values per path: an assumption.
 const VALUES_A_PATH: u64 = 4;
-/// The most entropy values, and those where the number of paths is not known.
+/// Maximum number of entropy values, and their number if the number of paths is unknown.
 const MOST_VALUES: u64 = 1_024;
 const USUAL_VALUES: u64 = 128;
 /// With this number of drawn paths, flows that draw a path for each packet rarely collide.
