@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_split_into_full_packets_and_a_rest() {
+    fn messages_split_into_full_packets_and_a_remainder() {
         let transport = Transport::default();
         assert_eq!(transport.packets_for(Bytes(4_032)), 1);
         assert_eq!(transport.last_packet(Bytes(4_032)), Bytes(4_096));

@@ -272,7 +272,7 @@ fn times(case: &Case) -> Option<Vec<(String, [f64; 2], usize)>> {
 }
 
 #[test]
-fn every_phase_takes_in_packets_what_its_plan_states() {
+fn every_phase_takes_its_planned_time_in_packets() {
     let mut draws = Seed(9077).stream("phase times", 0);
     let mut apart = Vec::new();
     let (mut number, mut fabrics) = (0, 0);
@@ -306,7 +306,7 @@ fn every_phase_takes_in_packets_what_its_plan_states() {
 /// GPUs without a domain send over their own interfaces, rather than through one host per leaf with
 /// their summed rate.
 #[test]
-fn gpus_without_a_domain_send_over_their_own_interfaces() {
+fn gpus_without_a_domain_use_separate_interfaces() {
     for (leaves, below, ports, core, broken) in
         [(4, 3, 2, 0, ""), (4, 3, 4, 400, "n1"), (3, 4, 2, 800, ""), (6, 2, 2, 0, "ocs0/p1")]
     {
@@ -361,7 +361,7 @@ fn of_share(share: &str, accelerator: &str) -> [f64; 3] {
 }
 
 #[test]
-fn plan_packets_and_steps_take_one_share_of_a_link() {
+fn plan_packets_and_steps_use_the_same_link_share() {
     let [whole, ..] = of_share(", usable_share: 1", "h100");
     for (share, written) in [(0.85, ""), (0.5, ", usable_share: 0.5"), (1.0, ", usable_share: 1")] {
         for accelerator in ["h100", "a100"] {
@@ -387,7 +387,7 @@ jobs: [{name: j, gpus: 64, tp: 8, step: {training: {model: small.yaml, pp: 2, dp
 ";
 
 #[test]
-fn the_gain_that_is_printed_is_what_packets_show_of_both_plans() {
+fn printed_gain_matches_packet_runs_of_both_plans() {
     let model = Job { pp: 2, dp: 4, flow: 32 * MIB, layers: 16 }.model();
     let text = format!(
         "kind: scenario\nversion: 2\nname: x\non: {{fabric: fabric.yaml}}{TRANSPORT}phases: {{scale: 1}}\n"

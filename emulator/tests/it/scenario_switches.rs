@@ -71,7 +71,7 @@ fn small_queues_drop_and_pauses_do_not() {
 }
 
 #[test]
-fn a_chance_that_rises_marks_fewer_than_a_threshold() {
+fn rising_marking_chance_marks_fewer_than_a_threshold() {
     let all = run("switches: {queue: 1MiB, mark_from: 16KiB}\n");
     let ramp = run(
         "switches: {queue: 1MiB, mark_from: 16KiB, mark_ramp: {all_from: 512KiB, percent: 10}}\n",
@@ -81,14 +81,14 @@ fn a_chance_that_rises_marks_fewer_than_a_threshold() {
 }
 
 #[test]
-fn trimmed_packets_are_counted_and_come_back() {
+fn trimmed_packets_are_counted_and_resent() {
     let trimming = run("switches: {queue: 16KiB, mark_from: 16KiB, trim: true}\n");
     assert!(trimming.head.packets.trimmed > 0, "{:?}", trimming.head.packets);
     assert!(trimming.workloads.iter().all(|collective| collective.end.is_some()));
 }
 
 #[test]
-fn cut_through_saves_and_slow_hosts_cost_what_their_closed_forms_say() {
+fn cut_through_and_host_delay_follow_their_closed_forms() {
     let ideal = |more: &str| {
         let outcome = run(&format!("switches: {{queue: 64MiB, mark_from: 64MiB{more}\n"));
         for collective in &outcome.workloads {
@@ -105,7 +105,7 @@ fn cut_through_saves_and_slow_hosts_cost_what_their_closed_forms_say() {
 }
 
 #[test]
-fn congestion_control_and_spraying_are_chosen_in_the_file() {
+fn file_selects_congestion_control_and_spraying() {
     let fixed = run("");
     for congestion in ["dctcp", "dcqcn", "swift", "nscc"] {
         let other = run(&format!("transport: {{congestion: {congestion}, window_percent: 200}}\n"));
@@ -120,7 +120,7 @@ fn congestion_control_and_spraying_are_chosen_in_the_file() {
 }
 
 #[test]
-fn what_says_nothing_is_refused_with_its_place() {
+fn rejects_meaningless_settings_with_location() {
     for (more, code, help) in [
         ("expect: [no drops on priority 3]\n", "LL0309", "schedule: strict"),
         ("expect: [no deadlock]\n", "LL0309", "pause"),
@@ -145,7 +145,7 @@ fn what_says_nothing_is_refused_with_its_place() {
 
 /// Regression: four values for sixteen paths took 2.3 times the bound without a warning.
 #[test]
-fn fewer_entropy_values_than_paths_are_warned_of() {
+fn warns_about_fewer_entropy_values_than_paths() {
     let drawn = |on: &str, balance: &str| {
         let text = format!(
             "name: x\non: {on}\ntransport: {{balance: {{{balance}}}}}\n\
@@ -175,7 +175,7 @@ fn fewer_entropy_values_than_paths_are_warned_of() {
 
 /// A queue that pauses instead of dropping grows beyond the usual 1 MiB and may mark there.
 #[test]
-fn switches_that_pause_may_mark_above_their_queue() {
+fn pausing_switches_may_mark_above_their_queue() {
     let marking = |more: &str| load(&with(&format!("switches: {{mark_from: 2MiB{more}}}\n")));
     let (scenario, said) = marking(", pause: {priorities: [3], above: 2MiB}");
     assert!(scenario.is_some() && said.is_empty(), "{said:?}");
@@ -185,7 +185,7 @@ fn switches_that_pause_may_mark_above_their_queue() {
 
 /// Regression: at 200 Mb/s, a network without losses resent 5,890 packets.
 #[test]
-fn a_timeout_shorter_than_a_round_trip_is_warned_of() {
+fn warns_about_a_timeout_shorter_than_a_round_trip() {
     let said = |rate: &str, timeout: &str| {
         load(&format!(
             "name: x\non: {{fat_tree: {{radix: 4}}}}\nlinks: {{rate: {rate}}}\ntransport: {{window_percent: 100{timeout}}}\n\
@@ -208,7 +208,7 @@ fn a_timeout_shorter_than_a_round_trip_is_warned_of() {
 
 /// The published parameters of a slower link are used unchanged, with a warning.
 #[test]
-fn slow_steps_of_dcqcn_are_warned_of() {
+fn warns_about_slow_dcqcn_steps() {
     let (scenario, said) = load(
         "name: x\non: {fat_tree: {radix: 4}}\ntransport:\n  congestion: dcqcn\n  dcqcn: {alpha_timer: 1us, timer: 900us, \
          additive: 50Mbps, hyper: 100Mbps, notification_interval: 4us, fast_steps: 1}\n\

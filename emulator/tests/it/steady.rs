@@ -308,7 +308,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 proptest! {
     #[test]
-    fn islands_answer_like_one_engine(case in case(), threads in 1usize..3) {
+    fn islands_match_one_engine(case in case(), threads in 1usize..3) {
         both_ways(&case, threads);
     }
 }
@@ -330,7 +330,7 @@ fn long_case() -> impl Strategy<Value = Case> {
 
 proptest! {
     #[test]
-    fn leaps_lead_where_packets_do(case in long_case(), cut_through: bool, delay in 0u64..2) {
+    fn leaps_reach_the_same_state_as_packets(case in long_case(), cut_through: bool, delay in 0u64..2) {
         let switching = if cut_through { Switching::CutThrough } else { Switching::StoreAndForward };
         let host_delay = Picoseconds::from_nanos(700 * delay);
         let transport = case.world.transport;
@@ -366,7 +366,7 @@ fn begin(ring: usize) -> (u64, Deed) {
 }
 
 #[test]
-fn of_rings_that_are_alike_one_is_simulated() {
+fn only_one_of_identical_rings_is_simulated() {
     let deeds = (0..6).map(begin).collect();
     let (islands, arrivals) = both_ways(&Case { world: alike(6), deeds, slice: u64::MAX }, 1);
     let reuse = islands.reuse().unwrap();
@@ -375,7 +375,7 @@ fn of_rings_that_are_alike_one_is_simulated() {
 }
 
 #[test]
-fn a_ring_with_a_fault_is_simulated_on_its_own_from_there() {
+fn ring_with_a_fault_is_simulated_separately_from_then() {
     let mut deeds: Vec<_> = (0..6).map(begin).collect();
     deeds.push((30_000_000, Deed::Change(8, LinkChange::Down)));
     deeds.push((60_000_000, Deed::GiveUp(0)));
@@ -391,7 +391,7 @@ fn a_ring_with_a_fault_is_simulated_on_its_own_from_there() {
 }
 
 #[test]
-fn the_cases_contain_what_they_are_meant_to_test() {
+fn random_cases_cover_every_condition_under_test() {
     let mut runner = TestRunner::deterministic();
     let (mut apart, mut twins, mut many) = (0, 0, 0);
     for _ in 0..200 {
@@ -419,7 +419,7 @@ fn simulated(second: (u64, Deed), kinds: Vec<u8>, before: &[(u64, Deed)]) -> usi
 }
 
 #[test]
-fn whatever_tells_two_rings_apart_is_seen() {
+fn detects_every_difference_between_two_rings() {
     let kinds = vec![0, 1, 0, 1, 0, 0];
     let ring = |bytes, both, bypass| Deed::Begin { ring: 1, bypass, bytes, both, repeat: 1 };
     let same = ring(100_000, false, false);
@@ -477,7 +477,7 @@ control: {{detection_delay: 20us, planning_delay: 10us}}
 }
 
 #[test]
-fn a_scenario_has_one_result_with_reuse_and_without() {
+fn reuse_does_not_change_the_result_of_a_scenario() {
     for faults in [
         "",
         "{part: n4, at: 50us}",

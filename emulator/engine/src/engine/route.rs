@@ -401,7 +401,7 @@ mod tests {
 
     /// 131,072 GPUs on rings took 24 GB: distances to each of them, though each sends to the one beside it.
     #[test]
-    fn neighbours_need_no_distances() {
+    fn routes_to_neighbours_need_no_distance_maps() {
         let spec = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
         let mut builder = NetworkBuilder::new();
         let ring: Vec<VertexId> = (0..9).map(|_| builder.add(VertexRole::ForwardingHost)).collect();

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn spraying_draws_each_path_once_a_round() {
+    fn spraying_draws_each_path_once_per_round() {
         let mut spray = single(Balance::Spray { paths: 3 }, vec![10, 20, 30], (8, 7));
         let drawn = paths(&mut spray, 3_000);
         for round in drawn.chunks(3) {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_value_misses_one_turn() {
+    fn marked_value_skips_one_turn() {
         let balance = Balance::Entropy { values: 3, hashed: false, probe: Picoseconds(100) };
         let mut entropy = single(balance, vec![10, 20, 30], (8, 0));
         assert_eq!(paths(&mut entropy, 3), [20, 30, 10]);
@@ -403,7 +403,7 @@ mod tests {
 
     /// Where a packet sent by the path later was answered, the loss is one of congestion.
     #[test]
-    fn a_sprayed_path_that_answers_nothing_after_a_loss_is_not_drawn() {
+    fn path_without_answers_after_a_loss_is_not_drawn() {
         let mut spray = single(Balance::Spray { paths: 2 }, vec![10, 20], (64, 7));
         let taken = paths(&mut spray, 40);
         let by = |cursor| (0..40).filter(|at| taken[*at as usize] == cursor).collect::<Vec<u32>>();
@@ -426,7 +426,7 @@ mod tests {
 
     /// A path that comes back is empty where others have queues: what goes by others then seems lost.
     #[test]
-    fn a_value_is_in_use_again_when_what_it_lost_comes_late() {
+    fn late_arrival_of_a_lost_packet_restores_its_value() {
         let balance = Balance::Entropy { values: 2, hashed: false, probe: Picoseconds(100) };
         let mut entropy = single(balance, vec![10, 20], (64, 0));
         assert_eq!(paths(&mut entropy, 2), [20, 10]);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_loses_is_retired_until_its_probe_is_answered() {
+    fn lossy_value_is_retired_until_its_probe_is_answered() {
         let balance = Balance::Entropy { values: 4, hashed: false, probe: Picoseconds(100) };
         let lanes = vec![SenderLane::new(7, 0..2), SenderLane::new(9, 2..4)];
         let mut entropy = Balancer::new(balance, (vec![10, 20, 30, 40], lanes), (64, 0));

@@ -57,7 +57,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn slides_like_an_ordinary_set(offsets in prop::collection::vec((0u32..100, 0u32..3), 1..200)) {
+        fn sliding_set_matches_an_ordinary_set(offsets in prop::collection::vec((0u32..100, 0u32..3), 1..200)) {
             let mut set = SequenceSet::new(100);
             let mut model = BTreeSet::new();
             let mut base = 0;

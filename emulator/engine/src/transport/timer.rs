@@ -139,7 +139,7 @@ mod tests {
 
     /// Computed by hand from RFC 6298, section 2.
     #[test]
-    fn a_timeout_is_the_smoothed_round_trip_and_four_times_its_variation() {
+    fn timeout_is_smoothed_round_trip_plus_four_times_its_variation() {
         let mut timer = RetransmissionTimer::new(None, Picoseconds(100), 800, 1);
         assert_eq!(timer.timeout, 800 + 4 * 400);
         timer.sent(0, 0);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_measures_what_single_steps_do() {
+    fn leap_measures_the_same_as_single_steps() {
         for (window, count) in [(8, 3), (8, 100), (1, 5), (64, 64), (64, 1_000)] {
             let step = |timer: &mut RetransmissionTimer, from: u32, count: u32| {
                 for number in from..from + count {

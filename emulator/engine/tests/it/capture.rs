@@ -114,7 +114,7 @@ fn tshark_finds_no_packet_malformed() {
 }
 
 #[test]
-fn the_timeline_shows_flows_and_busy_links() {
+fn timeline_shows_flows_and_busy_links() {
     let (engine, arrivals) = run();
     let mut tracks = host_tracks(&engine, &|vertex| format!("v{}", vertex.0));
     tracks.extend(link_tracks(&engine, &arrivals, &|link| format!("link \"{}\"", link.0)));
@@ -146,7 +146,7 @@ fn the_timeline_shows_flows_and_busy_links() {
 }
 
 #[test]
-fn slices_of_a_track_that_overlap_are_drawn_in_rows_of_their_own() {
+fn overlapping_slices_are_drawn_in_separate_rows() {
     let slice = |begin, end| Slice { name: "x".into(), begin: SimTime(begin), end: SimTime(end) };
     let slices = vec![slice(0, 10), slice(5, 15), slice(10, 20), slice(15, 16)];
     let track = TimelineTrack { process: "p", name: "t".into(), slices };
@@ -160,7 +160,7 @@ fn slices_of_a_track_that_overlap_are_drawn_in_rows_of_their_own() {
 }
 
 #[test]
-fn a_tap_keeps_no_more_than_it_may() {
+fn tap_keeps_at_most_its_limit() {
     let mut tap = Tap::new(&[LinkId(3)], 2);
     let (_, arrivals) = run();
     for link in [3, 4, 3, 3] {

@@ -118,7 +118,7 @@ fn run(way: &Way, flows: &[(usize, usize)], size: u64, dark: Option<LinkId>) -> 
 
 /// Flows that share a link by the hash of their ends make the bound of `per flow` six times that of sprayed ones.
 #[test]
-fn every_transport_keeps_to_its_share_of_the_bound() {
+fn every_transport_stays_within_its_limit_of_the_bound() {
     let permutation: Vec<_> = (0..128).map(|at| (at, (at * 37 + 61) % 128)).collect();
     let incast: Vec<_> = (0..32).map(|at| (127 - 3 * at, 0)).collect();
     for way in ways() {
@@ -143,7 +143,7 @@ fn every_transport_keeps_to_its_share_of_the_bound() {
 /// leaves alone a value that loses packets may take a fifth longer than the sixteenth of the pod's rate that is lost.
 /// It took four times as long when all acknowledgements of a flow went one way back, and for ever when that was dark.
 #[test]
-fn a_dark_cable_costs_flows_that_learn_little_more_than_its_share() {
+fn dark_cable_costs_adaptive_flows_little_more_than_its_share() {
     let permutation: Vec<_> = (0..128).map(|at| (at, (at * 37 + 61) % 128)).collect();
     let (network, hosts) = fat_tree();
     let dark = first_to_core(&network, &hosts);
@@ -162,7 +162,7 @@ fn a_dark_cable_costs_flows_that_learn_little_more_than_its_share() {
 
 /// Whatever is lost until a cable is back, data, answers and credits: no flow waits for it for ever.
 #[test]
-fn every_flow_ends_after_a_dark_cable_is_back() {
+fn every_flow_ends_after_cable_repair() {
     let permutation: Vec<_> = (0..128).map(|at| (at, (at * 37 + 61) % 128)).collect();
     for way in ways() {
         let (network, hosts) = fat_tree();

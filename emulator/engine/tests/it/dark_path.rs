@@ -77,7 +77,7 @@ fn cost(how: (CongestionControl, Balance), leaf: VertexId) -> f64 {
 /// packets that came late when the cable was back, and where switches choose, all acknowledgements of a flow went by the dark
 /// cable: up to 1,384 µs.
 #[test]
-fn a_dark_path_of_eight_costs_what_it_did_not_carry() {
+fn dark_path_costs_only_its_lost_capacity() {
     let nscc = CongestionControl::Nscc(Nscc::default());
     let dctcp = CongestionControl::Dctcp(Dctcp::default());
     let swift = CongestionControl::Swift(Swift::default());
@@ -98,7 +98,7 @@ fn a_dark_path_of_eight_costs_what_it_did_not_carry() {
 /// Switches that choose sent into a cable that was dark beyond the next switch until a router acted, after 1 ms: 846 to
 /// 1,307 µs. Controls that took these losses for congestion needed 342 to 413 µs.
 #[test]
-fn a_far_dark_cable_costs_what_it_did_not_carry_where_switches_choose() {
+fn far_dark_cable_costs_adaptive_switches_only_its_capacity() {
     let nscc = CongestionControl::Nscc(Nscc::default());
     let dctcp = CongestionControl::Dctcp(Dctcp::default());
     let swift = CongestionControl::Swift(Swift::default());

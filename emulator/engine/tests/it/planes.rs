@@ -100,7 +100,7 @@ fn one_flow_fills_every_interface_of_its_host() {
 
 /// GPUs under several switches sent each flow by one of them: colliding flows lost packets.
 #[test]
-fn a_shift_in_a_switched_domain_uses_all_switches_and_drops_nothing() {
+fn shift_in_a_switched_domain_uses_all_switches_without_drops() {
     let mut builder = NetworkBuilder::new();
     let gpus = SwitchedDomain { gpus: 8, switches: 18, link: link(400) }.build_into(&mut builder);
     let settings =
@@ -153,7 +153,7 @@ fn permutation(outages: &[(u64, u64)]) -> (f64, Engine) {
 }
 
 #[test]
-fn a_permutation_through_a_plane_that_dies_takes_eight_sevenths() {
+fn permutation_with_a_failed_plane_takes_eight_sevenths() {
     let (whole, _) = permutation(&[]);
     // 64 MiB over 400 Gb/s with 64 bytes of header each packet, and the acknowledgements of the flow that comes in.
     let bound = (64u64 << 20).div_ceil(DATA) as f64 * 81_920.0 * (1.0 + 64.0 / 4_096.0);
@@ -163,7 +163,7 @@ fn a_permutation_through_a_plane_that_dies_takes_eight_sevenths() {
 }
 
 #[test]
-fn a_plane_that_flaps_in_the_middle_costs_what_it_did_not_carry() {
+fn flapping_plane_costs_only_its_lost_capacity() {
     let (whole, _) = permutation(&[]);
     let (flaps, _) = permutation(&[(100, 200), (300, 400), (500, 600)]);
     // 300 us without an eighth of the rate, and what finding out takes.
@@ -173,7 +173,7 @@ fn a_plane_that_flaps_in_the_middle_costs_what_it_did_not_carry() {
 
 /// The far end's cable of one plane is dark: only losses say so, and a probe says when it is back.
 #[test]
-fn a_far_link_that_is_dark_for_a_while_is_left_alone_and_used_again() {
+fn temporarily_dark_far_link_is_avoided_and_reused() {
     let run = |dark: Option<(u64, u64)>| {
         let (builder, hosts) = planes(square(2, link(50)), 8);
         let settings = EngineSettings { transport: entropy(), ..EngineSettings::default() };
@@ -232,7 +232,7 @@ fn striped_flows_do_not_depend_on_the_number_of_threads() {
 /// Switches chose for flows by one interface alone; where a reroute left one of several, answers went astray: another
 /// result on each number of threads, or none.
 #[test]
-fn switches_choose_for_flows_by_several_interfaces_before_and_after_a_reroute() {
+fn adaptive_switches_serve_multi_interface_flows_across_reroutes() {
     let run = |threads: usize, dark: bool| {
         let (builder, hosts) = planes(square(4, link(50)), 2);
         let transport = over_all(Balance::Adaptive);
@@ -269,7 +269,7 @@ fn switches_choose_for_flows_by_several_interfaces_before_and_after_a_reroute() 
 
 /// A flow is led anew over the planes that are left, and over all when they are back.
 #[test]
-fn striped_flows_are_led_over_the_planes_that_are_up() {
+fn striped_flows_use_the_planes_that_are_up() {
     let (builder, hosts) = planes(square(2, link(50)), 4);
     let transport = over_all(Balance::Spray { paths: 16 });
     let settings = EngineSettings { transport, ..EngineSettings::default() };
@@ -294,7 +294,7 @@ fn striped_flows_are_led_over_the_planes_that_are_up() {
 /// Wake-ups for probes were planned again for each that came: a plane that stays dead at the far end made them without
 /// end.
 #[test]
-fn probes_of_planes_that_stay_dark_do_not_add_up() {
+fn probes_of_dark_planes_do_not_accumulate() {
     let (builder, hosts) = planes(square(2, link(50)), 8);
     let settings = EngineSettings { transport: entropy(), ..EngineSettings::default() };
     let mut engine = Engine::new(builder.build().unwrap(), settings).unwrap();

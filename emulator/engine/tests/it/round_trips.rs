@@ -59,7 +59,7 @@ fn closed_form(slow_start: bool, delay: Picoseconds) -> u64 {
 /// DCTCP took 3.1 s and NSCC 17.7 ms where 1.7 ms is the bound, for the timeout was 500 µs; 5 and 10 ms were refused.
 /// DCTCP's first window was the whole one, and grew by a packet too many each round: 0.54 of its closed form.
 #[test]
-fn a_flow_over_a_long_cable_takes_its_closed_form() {
+fn flow_over_a_long_cable_takes_its_closed_form() {
     let controls = [
         CongestionControl::FixedWindow,
         CongestionControl::Dctcp(Dctcp::default()),
@@ -113,7 +113,7 @@ fn incast(radix: u32, senders: usize) -> (f64, PacketCount) {
 /// From 80 senders on flows timed out while their credit waited for its turn: 85,497 of 33,147 packets were sent again by
 /// 127, and 1.75 million of 260,000 by 1,000, which took 13 times the bound.
 #[test]
-fn credit_that_waits_for_its_turn_is_not_taken_for_lost() {
+fn queued_credit_is_not_treated_as_lost() {
     let counts = cases(3, 4);
     for (radix, senders) in [(8, 8), (8, 64), (8, 127), (16, 1_000)].into_iter().take(counts) {
         let (times, packets) = incast(radix, senders);

@@ -389,7 +389,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_same_packets_at_the_same_picosecond(case in case()) {
+    fn packets_match_the_reference_to_the_picosecond(case in case()) {
         let mut case = case;
         let (ours, _) = run_engine(&case, 1);
         start_at_an_arrival(&mut case, &ours.log);
@@ -401,7 +401,7 @@ proptest! {
     }
 
     #[test]
-    fn the_number_of_shards_changes_nothing(case in case(), shards in 2usize..6) {
+    fn result_does_not_depend_on_the_number_of_shards(case in case(), shards in 2usize..6) {
         prop_assert_eq!(run_engine(&case, 1), run_engine(&case, shards));
     }
 }
@@ -464,7 +464,7 @@ proptest! {
 
     /// Where a cable became fast again, what waited still left at the slow rate, and what came later waited behind it.
     #[test]
-    fn changed_rates_send_what_real_queues_send(hosts in 1usize..4, case in case()) {
+    fn rate_changes_match_configured_queues(hosts in 1usize..4, case in case()) {
         let [fifo, real] = [None, Some(Queueing::default())]
             .map(|queueing| run_one_way(hosts, &Case { balance: Balance::PerFlow, ..case.clone() }, queueing));
         prop_assert_eq!(&fifo.1, &real.1);
@@ -475,7 +475,7 @@ proptest! {
 /// The packet that is being sent when a cable is repaired counted at the new rate for the time it had left at the old one,
 /// more than the queue holds: 3 packets were dropped.
 #[test]
-fn nothing_is_dropped_when_a_cable_is_fast_again_whose_queue_holds_the_window() {
+fn restoring_a_cable_rate_drops_no_packet_of_a_queued_window() {
     let run = |queueing| {
         let spec = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_nanos(500))
             .with_queue(Bytes(1 << 20), Bytes(1 << 20));
@@ -502,7 +502,7 @@ fn nothing_is_dropped_when_a_cable_is_fast_again_whose_queue_holds_the_window() 
 
 /// The random cases do meet what they are meant to test.
 #[test]
-fn the_cases_contain_what_they_are_meant_to_test() {
+fn random_cases_cover_every_condition_under_test() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
@@ -532,7 +532,7 @@ fn the_cases_contain_what_they_are_meant_to_test() {
 /// A link goes dark; the frame that lets a port of another part go on is made at that instant, when no window
 /// is open.
 #[test]
-fn what_a_change_of_a_link_sends_reaches_other_parts_in_time() {
+fn frames_sent_by_a_link_change_reach_other_shards_in_time() {
     let pause = Pause {
         priorities: 43,
         pause_above: Bytes(1_024),

@@ -42,7 +42,7 @@ fn storm(threads: usize, seed: u64, transport: Transport) -> (Vec<FlowRecord>, V
 }
 
 #[test]
-fn the_number_of_threads_changes_nothing() {
+fn result_does_not_depend_on_thread_count() {
     let plain = Transport { timeout: Some(Picoseconds::from_micros(100)), ..Transport::default() };
     let spread = Transport {
         balance: Balance::Spray { paths: 8 },
@@ -65,7 +65,7 @@ fn the_number_of_threads_changes_nothing() {
 /// Flows within two pods, with and without a third pod's traffic and faults: the others feel nothing,
 /// to the picosecond. That is what lets a run with a fault be held against one without.
 #[test]
-fn what_happens_elsewhere_moves_no_completion() {
+fn faults_elsewhere_change_no_completion_time() {
     let run = |disturbed: bool| {
         let (mut engine, hosts) = fat_tree(1, 5, Transport::default());
         let mut watched = Vec::new();
@@ -90,7 +90,7 @@ fn what_happens_elsewhere_moves_no_completion() {
 
 /// Once it stayed where it was when the other interface had been looked at already.
 #[test]
-fn a_flow_led_to_another_interface_while_it_waits_goes_on() {
+fn waiting_flow_continues_on_another_interface() {
     for seed in 0..8 {
         let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
         let mut builder = NetworkBuilder::new();
@@ -139,7 +139,7 @@ fn chain_of_batches(threads: usize) -> (Vec<(SimTime, Event)>, Vec<Option<SimTim
 }
 
 #[test]
-fn ends_of_batches_are_reported_at_their_time_pod_by_pod() {
+fn batch_ends_are_reported_in_time_order_across_pods() {
     let alone = chain_of_batches(1);
     assert_eq!(alone.0.len(), 40);
     assert!(alone.1.iter().all(Option::is_some));

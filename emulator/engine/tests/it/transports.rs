@@ -75,7 +75,7 @@ fn assert_fair_and_full(name: &str, [a, b]: [f64; 2], least_use: f64) {
 }
 
 #[test]
-fn a_fixed_window_leaves_all_that_does_not_fit_the_path_in_the_queue() {
+fn fixed_window_queues_the_excess_over_the_path() {
     let queue = standing_queue_packets(CongestionControl::FixedWindow);
     assert!((380.0..=400.0).contains(&queue), "{queue}");
 }
@@ -101,7 +101,7 @@ fn swift_keeps_the_delay_near_its_target_and_shares_fairly() {
 }
 
 #[test]
-fn the_nscc_style_keeps_the_delay_near_its_target_and_shares_fairly() {
+fn nscc_keeps_the_delay_near_its_target_and_shares_fairly() {
     let nscc = Nscc::default();
     let control = CongestionControl::Nscc(nscc);
     let queue = standing_queue_packets(control);
@@ -141,7 +141,7 @@ fn trimming_incast() -> (u64, f64) {
 
 /// A trimmed packet counted as one that arrived, past an empty queue: the window stayed open.
 #[test]
-fn the_nscc_style_settles_where_switches_trim() {
+fn nscc_converges_with_trimming_switches() {
     let (again, time) = trimming_incast();
     assert!(again <= 7_000 && time <= 1.03, "{again} of 66,592 packets sent again, {time} times");
 }
@@ -160,7 +160,7 @@ fn dcqcn_converges_to_fair_rates() {
 /// Every packet that comes, whole or trimmed, earns one more, at the pace of the receiver's link: what is sent again is
 /// the first window of each sender, less what the queue held.
 #[test]
-fn receiver_credit_fills_the_last_link_and_sends_the_first_window_again() {
+fn receiver_credit_fills_the_last_link_and_resends_the_first_window() {
     let mut builder = NetworkBuilder::new();
     let hosts = FatTree::full(8, credit_link()).build_into(&mut builder);
     let mut engine = credit_engine(builder, 1);
@@ -255,7 +255,7 @@ fn eight_sprayed_flows_fill_eight_uplinks() {
 
 /// A flow that had one path when it began spreads over all there are when it is led anew.
 #[test]
-fn a_flow_that_began_with_one_path_spreads_when_others_come_up() {
+fn flow_started_on_one_path_spreads_to_recovered_paths() {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(400 * PACKET), Bytes(0));
     let shape =
@@ -293,7 +293,7 @@ fn a_flow_that_began_with_one_path_spreads_when_others_come_up() {
 /// Every tier began to look at the same place for the same packet, so that one flow used the square root of the
 /// paths that there are. Where all are idle, each is drawn as often: 100 times here, give or take 10.
 #[test]
-fn a_flow_whose_switches_choose_uses_every_core() {
+fn adaptive_flow_uses_every_core() {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(400 * PACKET), Bytes(0));
     let mut builder = NetworkBuilder::new();
@@ -319,7 +319,7 @@ fn a_flow_whose_switches_choose_uses_every_core() {
 /// A flow over eight entropy values of which one goes dark for good: the sender learns which by its losses, so that the
 /// flow takes little longer than the seven eighths that are left allow.
 #[test]
-fn a_flow_that_learns_from_losses_leaves_a_dark_path_alone() {
+fn loss_learning_flow_avoids_a_dark_path() {
     let host = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(4_000 * PACKET), Bytes(0));
     let spine = LinkSpec { rate: BitsPerSecond::from_gbps(50), ..host };
@@ -383,7 +383,7 @@ fn leaf_spine(balance: Balance, recovery: LossRecovery) -> Engine {
 }
 
 #[test]
-fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
+fn spraying_fills_all_paths_while_per_flow_hashing_collides() {
     let selective = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
     let (per_flow, _) = four_over_four(Balance::PerFlow, LossRecovery::GoBackN);
     let (spray, dropped) = four_over_four(Balance::Spray { paths: 64 }, selective);
@@ -396,7 +396,7 @@ fn spraying_fills_all_paths_where_one_path_a_flow_collides() {
 }
 
 #[test]
-fn switches_that_choose_fill_all_paths_and_go_around_a_dark_link_of_their_own() {
+fn adaptive_switches_fill_all_paths_and_avoid_dark_links() {
     let selective = LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(300) };
     let (adaptive, dropped) = four_over_four(Balance::Adaptive, selective);
     assert!(adaptive < 1.1, "{adaptive}");
@@ -416,7 +416,7 @@ fn switches_that_choose_fill_all_paths_and_go_around_a_dark_link_of_their_own() 
 
 /// Flows with a way of their own, such as those over circuits, leave nothing to choose.
 #[test]
-fn a_flow_that_is_given_its_links_takes_them_where_switches_choose() {
+fn flow_with_fixed_links_keeps_them_under_adaptive_switches() {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
     let mut builder = NetworkBuilder::new();
     let hosts = FatTree::full(4, link).build_into(&mut builder);

@@ -111,7 +111,7 @@ mod tests {
 
     /// No packet overtakes another, and no packet is delayed by more than the largest jitter.
     #[test]
-    fn packets_stay_in_order_under_jitter_that_comes_and_goes() {
+    fn varying_jitter_keeps_packets_in_order() {
         for most in [1, 7, 1_000, 250_000] {
             let jitter = Jitter { most, salt: 9, held_from: 30 * most, held_until: 40 * most };
             let arrivals: Vec<u64> =
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chance_of_a_wrong_packet_is_that_of_any_wrong_bit() {
+    fn packet_error_chance_follows_its_bit_error_rate() {
         for one in [1e-15_f64, 1e-12, 1e-9, 1e-6, 3e-5, 1e-3, 0.5] {
             for bits in [1_u64, 64 * 8, 4_160 * 8, 65_535 * 8] {
                 let units = (one * 2_f64.powi(64)) as u64;

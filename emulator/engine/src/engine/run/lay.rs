@@ -325,7 +325,7 @@ mod tests {
 
     /// After 40 repairs of 8,192 sprayed flows the table was full, and the run panicked.
     #[test]
-    fn regions_that_no_packet_is_on_are_written_again() {
+    fn reuses_path_regions_without_packets() {
         let (always, grown) = (led_anew(0), led_anew(u64::MAX / 2));
         assert_eq!(always.1, grown.1, "what is written where changes nothing");
         let once = grown.0 / 401;

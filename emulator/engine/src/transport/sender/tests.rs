@@ -28,7 +28,7 @@ fn acknowledgement(sequence: u32, ahead: u16) -> Packet {
 }
 
 #[test]
-fn the_window_opens_with_acknowledgements_and_messages_end_short() {
+fn acknowledgements_open_the_window_and_last_packets_are_short() {
     let mut sender = sender(LossRecovery::GoBackN);
     assert_eq!(burst(&mut sender, 0), [(0, 100), (1, 100), (2, 40), (3, 100)]);
     sender.acknowledged(&acknowledgement(2, 0), 10);
@@ -40,7 +40,7 @@ fn the_window_opens_with_acknowledgements_and_messages_end_short() {
 }
 
 #[test]
-fn a_gap_is_answered_once() {
+fn gap_is_resent_once() {
     let mut sender = sender(LossRecovery::GoBackN);
     burst(&mut sender, 0);
     sender.acknowledged(&acknowledgement(1, 1), 10);
@@ -52,7 +52,7 @@ fn a_gap_is_answered_once() {
 }
 
 #[test]
-fn selective_repeat_sends_only_what_is_missing() {
+fn selective_repeat_sends_only_missing_packets() {
     let mut sender = sender(LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(1) });
     burst(&mut sender, 0);
     sender.acknowledged(&acknowledgement(0, 1), 10);
@@ -64,7 +64,7 @@ fn selective_repeat_sends_only_what_is_missing() {
 }
 
 #[test]
-fn timeouts_back_off() {
+fn timeouts_back_off_exponentially() {
     let mut sender = sender(LossRecovery::GoBackN);
     burst(&mut sender, 0);
     assert_eq!(sender.deadline, 1_000);
@@ -83,7 +83,7 @@ fn timeouts_back_off() {
 
 /// What it wanted to send when it took its place in the line for a port may have been answered since.
 #[test]
-fn a_probe_takes_the_turn_of_a_packet_and_never_one_of_its_own() {
+fn probe_takes_the_turn_of_a_packet() {
     let mut sender = sender(LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(1) });
     let lane = SenderLane::new(0, 0..2);
     let drawn = (vec![10, 20], vec![lane]);
