@@ -32,7 +32,6 @@ fn text(bytes: &[u8]) -> &str {
 const BAD: &[u8] =
     b"name: x\nhbd: {khop: {nodes: 8, gpus_per_node: 4, kk: 2}}\nkind: fabric\nversion: 2\n";
 
-/// Collects the YAML files below a folder.
 fn files_under(folder: &std::path::Path, files: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"))
     {

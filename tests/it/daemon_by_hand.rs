@@ -229,9 +229,9 @@ fn operations_commands_work_as_documented() {
 
 const THREE_MISTAKES: &str = "A rack with three mistakes";
 
-/// Modules in wrong places, swapped plugs and a missing cable; then everything corrected; then next
-/// to a plan whose modules do not count switching; then a dirty fibre that exceeds the fabric's
-/// loss budget.
+/// Modules in wrong places, swapped plugs and a missing cable; then everything corrected; then a
+/// plan whose modules do not count switching; then a dirty fibre that exceeds the fabric's loss
+/// budget.
 #[test]
 fn commissioning_commands_work_as_documented() {
     let folder = tempfile::tempdir().unwrap();

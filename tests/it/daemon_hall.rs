@@ -187,7 +187,7 @@ impl Hall {
             .unwrap()
     }
 
-    /// Connects port 1 of each switch to `egress` and sets the module's group to one of its two
+    /// Connects port 1 of each switch to `egress` and sets the module's group to one of two
     /// external paths. Returns whether the change was committed.
     pub(crate) fn apply(&self, egress: u32) -> bool {
         self.apply_to(&self.devices(), egress)

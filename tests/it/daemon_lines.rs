@@ -262,7 +262,7 @@ fn clocks(now: SimTime) -> Now {
     }
 }
 
-/// A change whose first command is deferred by the switch until its session has been given up.
+/// The switch delays the first command of a change until the daemon has given up the session.
 /// Returns the outcomes and whether the light stayed consistent with the ledger afterwards.
 fn late_command<D: Dialect + Clone + 'static>(
     dialect: D,
@@ -348,7 +348,7 @@ fn each_of<E: EmulatedDevice>(
         usual.bytes,
         longest.as_secs_f64()
     );
-    // One damaged byte costs an answer, a connection or at worst the change; usually not even that.
+    // One damaged byte usually costs nothing, else an answer, a connection or at worst the change.
     assert!(ends["Committed"] > cases / 2, "{ends:?}");
 }
 

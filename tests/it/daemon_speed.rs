@@ -27,7 +27,7 @@ fn processor_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// Fails and repairs nodes of a ring and times each from the report to the first command that moves
+/// Fails and repairs nodes of a ring. Times each from the report to the first command that moves
 /// light.
 fn time_of_bypasses(nodes: u32, rounds: u32) -> Times {
     let folder = state_folder();
@@ -98,7 +98,7 @@ fn circuits_of(round: u32, circuits: u32) -> Positions {
     (1..=circuits).map(|slot| (Slot(slot), Position(321 + (slot - 1 + round) % 320))).collect()
 }
 
-/// Measures the device's own time: a bare client sends the same commands as an apply, from the
+/// Measures the device's own time. A bare client sends the same commands as an apply, from the
 /// arming read to the qualifying reads, and waits for each answer.
 fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
     use std::io::{BufRead, BufReader, Write};
@@ -147,7 +147,7 @@ fn bare(at: &str, circuits: u32, rounds: u32) -> Times {
 /// Durations of changing circuits of one switch.
 struct OfCircuits {
     bare: Times,
-    /// With the daemon, from the request to the durable end.
+    /// From the request to the durable end, with the daemon.
     daemon: Times,
     /// The daemon's own part, including the journal: the total without the time between sending
     /// operations and their answers.

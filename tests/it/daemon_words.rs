@@ -239,7 +239,7 @@ fn dry_run_reports_crossed_cables_of_the_planned_devices() {
         let circuits = first_plan(&installed(NODES)).circuits;
         let [one, other] = [&circuits[0], &circuits[1]].map(|circuit| circuit.a);
         house.modules.fault(&format!("{} cross {} {other}", one.bundle, one.path));
-        // Both ends must be read before the cables to swap are known.
+        // The daemon knows which cables to swap only after reading both ends.
         house.shows("status", "swap the cables of ").await;
         let plan = folder.path().join("plan.json");
         std::fs::write(&plan, serde_json::to_vec(&first_plan(&installed(NODES))).unwrap()).unwrap();

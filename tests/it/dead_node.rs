@@ -61,7 +61,7 @@ impl Took {
     }
 }
 
-/// The daemon makes at most ten changes of its own per hour, so every nine kills use a new daemon.
+/// The daemon makes at most ten automatic changes per hour, so every nine kills use a new daemon.
 const KILLS_EACH: u32 = 9;
 
 fn kills() -> u32 {
@@ -194,7 +194,7 @@ fn bypasses_a_node_that_fails_between_polls_from_neighbour_reports() {
     let took = deaths(16, Known::Pushed, 2);
     took.show("32 modules that report lost light, polls of a second");
     assert_eq!(took.changes, 2, "one for each");
-    // The next poll comes after half a second on average; a busy machine takes longer.
+    // The next poll is half a second away on average; a busy machine takes longer.
     assert!(took.all.at(0.5) < 500.0);
 }
 

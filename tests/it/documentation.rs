@@ -79,8 +79,8 @@ fn fabric_files_in_the_documentation_are_valid() {
     }
 }
 
-/// The tables of faults and rules name existing tests, no fault has a violation, and the page
-/// states the right number of rows.
+/// The tables of faults and rules name existing tests, every rule holds under every fault, and the
+/// page states the right number of rows.
 #[test]
 fn reliability_tables_name_existing_tests() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

@@ -23,7 +23,6 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("output is text")
 }
 
-/// Plans the fabric file in the folder.
 fn plan(folder: &Path, fabric: &str, more: &[&str]) {
     let made = lightloom(folder, &[&["plan", fabric, "-o", "plan.json"], more].concat());
     assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
@@ -116,7 +115,7 @@ hbd: {khop: {nodes: 24, gpus_per_node: 4, k: 2, shape: line}}
 jobs: [{name: a, gpus: 16, tp: 8}, {name: b, gpus: all, tp: 16}]
 ";
 
-/// A plan around failed parts, whose rings and circuits the programs should find again.
+/// A plan around failed parts. The programs must find its rings and circuits again.
 fn small_plan(folder: &Path) -> Value {
     std::fs::write(folder.join("small.yaml"), SMALL).unwrap();
     plan(folder, "small.yaml", &["--fault", "n3,n10/b1"]);
@@ -453,9 +452,9 @@ fn newer_slurm_places_jobs_on_whole_rings() {
     SlurmPlaces { places: vec![one, eight], ..found }.are_whole_rings(&[1, 8]);
 }
 
-/// Script used by Open MPI to start its daemon on a host; it starts it locally under the host's
-/// name. Each host has separate temporary files, because several daemons would create those of the
-/// same session.
+/// Open MPI uses this script to start its daemon on a host. It starts the daemon locally under the
+/// host's name, with separate temporary files per host, because several daemons would otherwise
+/// create the same session.
 const START_HERE: &str =
     "#!/bin/sh\nexport ON_HOST=$1 TMPDIR=$PWD/$1; shift\nmkdir -p $TMPDIR\nexec sh -c \"$*\"\n";
 

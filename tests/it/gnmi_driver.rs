@@ -58,7 +58,8 @@ fn file(folder: &Path, name: &str, text: &str, mode: u32) -> String {
     path.display().to_string()
 }
 
-/// Starts a TLS server in front of `behind` that accepts only clients of its own authority.
+/// Starts a TLS server in front of `behind` that accepts only clients of its own certificate
+/// authority.
 async fn secured(folder: &Path, behind: String) -> String {
     let at = |name: &str| folder.join(name);
     let authorities = tls::authorities(&at("switch-ca.pem")).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/job-step.md shows the output of its commands, and the parts in its sums are those of the
+//! docs/job-step.md shows the actual output of its commands, and its sums use the parts in that
 //! output.
 
 use std::process::Command;

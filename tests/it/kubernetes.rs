@@ -215,7 +215,7 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     let operators = |path: &str, value: Value| {
         (path.to_owned(), (value, BTreeSet::from(["kubectl".to_owned()])))
     };
-    // One node more than the fabric has; and an operator has cordoned n3.
+    // The cluster has one node more than the fabric, and an operator has cordoned n3.
     store.lock().unwrap().nodes = (0..17).map(|node| (format!("n{node}"), Fields::new())).collect();
     let zone = operators("metadata labels zone", json!("a"));
     let cordon = operators("spec unschedulable", json!(true));
@@ -238,7 +238,7 @@ fn kubernetes_follows_the_plan_and_leaves_foreign_objects() {
     let before = applied();
     assert!(once(&cluster, at, &[]).0 && applied() == before, "a second time changes nothing");
 
-    // One node fails, and one that an operator also cordoned.
+    // Two nodes fail, one of which an operator also cordoned.
     cluster.lightloom(&["ctl", "fault", "n2"]);
     cluster.lightloom(&["ctl", "fault", "n3"]);
     assert!(once(&cluster, at, &[]).0);

@@ -64,7 +64,7 @@ impl Twin {
 
 struct Death<'a> {
     node: &'a str,
-    /// A node, and the number of logged steps at which the failure happens.
+    /// A node, and how many logged steps precede the failure.
     watched: (&'a str, usize),
 }
 
@@ -108,7 +108,6 @@ impl Twin {
             .collect()
     }
 
-    /// Returns the bytes sent by an interface of a node.
     fn sent(&self, node: &str, interface: &str) -> u64 {
         let output = text(&self.run("exec", &[node, "--", "cat", "/proc/net/dev"]).stdout);
         let start = format!("{interface}:");
@@ -253,7 +252,7 @@ fn node_reaches_its_whole_group_only_over_circuits() {
         }
     };
     holds(&before, &nodes);
-    // A node in the middle of its line, through which the others communicate.
+    // A node in the middle of its line, which the others need to communicate.
     let dead = before[1][1].clone();
     assert!(twin.run("fault", &[&dead, "dead"]).status.success());
     let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -273,7 +272,7 @@ fn node_reaches_its_whole_group_only_over_circuits() {
 #[derive(Debug)]
 struct Gap {
     ranks: f64,
-    /// The same in the packet emulation with the daemon.
+    /// The same time in the packet emulation with the daemon.
     modelled: f64,
     job: f64,
 }

@@ -199,8 +199,8 @@ fn training_study_prints_every_claim_with_its_verdict() {
     assert!(with("reproduced") >= 2, "{document}");
     // Results that differ from the publication set the exit status.
     assert_eq!(output.status.code(), Some(1));
-    // Regression: cases were judged by different rules, 3.64 times against 3.37 as "reproduced" in
-    // one place and undetermined elsewhere.
+    // Regression: different rules judged the same case, so 3.64 times instead of 3.37 counted as
+    // "reproduced" in one place and as undetermined elsewhere.
     let sentence = &document["sentences"][0];
     assert_eq!(sentence["verdict"], "undetermined", "{sentence}");
     assert_eq!((&sentence["cases"], &sentence["agree"]), (&8.into(), &0.into()), "{sentence}");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The evaluation of published runs computes what a user gets by typing the run's parameters.
+//! The evaluation of published runs computes the same figures as a user who types the run's
+//! parameters.
 
 use std::path::Path;
 use std::process::Command;

@@ -16,7 +16,7 @@ use serde_json::Value;
 /// of ocs2. On an 8 × 8 switch, port n is ingress n + 1 and egress n + 9; on SONiC it is n + 1.
 const EXPERTS: [&str; 2] =
     ["1,11 2,12 3,9 4,10 5,15 6,16 7,13 8,14", "1,11 2,12 3,9 4,10 5,15 6,16 7,13 8,14"];
-/// The same for ocs1 in SCPI notation, and for ocs2 on each kind of switch.
+/// Circuits of `experts` on ocs1 in SCPI notation, and on ocs2 for each kind of switch.
 const EXPERTS_SCPI: &str = "(@1,2,3,4,5,6,7,8),(@11,12,9,10,15,16,13,14)";
 const EXPERTS_TL1: &str = "1,11 3,9 4,13 5,12 6,15 7,14";
 const EXPERTS_SONIC: &str = "1A-3B 3A-1B 4A-5B 5A-4B 6A-7B 7A-6B";
@@ -28,7 +28,7 @@ const WEIGHTS: [&str; 2] =
 const WEIGHTS_SCPI: &str = "(@1,2,3,4,5,6,7,8),(@13,14,15,16,9,10,11,12)";
 const WEIGHTS_TL1: &str = "1,13 2,14 3,15 4,16 5,9 6,10 7,11 8,12";
 const WEIGHTS_SONIC: &str = "1A-5B 2A-6B 3A-7B 4A-8B 5A-1B 6A-2B 7A-3B 8A-4B";
-/// The same for ocs0 in SCPI notation.
+/// Circuits of `weights` on ocs0 in SCPI notation.
 const WEIGHTS_SCPI_OCS0: &str = "(@1,2,3,4,5,6,7,8),(@14,12,16,10,15,9,13,11)";
 
 const DARK: [&str; 3] = ["", "", ""];
@@ -143,7 +143,7 @@ fn lights_phases_on_gnmi_scpi_and_tl1_switches() {
     phases_are_lit(Third::Gnmi, [EXPERTS_TL1, WEIGHTS_TL1]);
 }
 
-/// The export writes to CONFIG_DB what the daemon sets there: the same vectors.
+/// The export writes the same CONFIG_DB entries as the daemon, and both match the vectors.
 #[test]
 fn sonic_export_contains_the_circuits_the_daemon_sets() {
     let folder = tempfile::tempdir().unwrap();

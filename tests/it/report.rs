@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks the report page in a real browser: at two widths and in two themes, nothing is missing,
-//! empty, outside its box or in error. The checks also detect deliberately broken pages.
+//! Checks the report page in a real browser, at two widths and in two themes: no element is
+//! missing, empty, outside its box or in error. The checks also detect deliberately broken pages.
 //!
 //! Without Chromium on the path, the browser tests print `skipped: no chromium`. Screenshots are
 //! kept in `target/tmp/report`.

@@ -67,7 +67,7 @@ fn reported_fault_is_kept_until_its_bypass_is_possible() {
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
         let mut rig = daemon_that("report", folder.path()).await;
-        // A node that must move for the bypass of another.
+        // A node whose modules must move to bypass another node.
         let first = first_plan(&installed(NODES));
         let part = Part::Node(NodeId(node_in_use()));
         let next = plan_around(&[part]);
@@ -106,7 +106,8 @@ fn reported_fault_is_retried_automatically() {
     let folder = tempfile::tempdir().unwrap();
     let modules = ring(&folder.path().join("links"));
     on_a_runtime(async {
-        // A bypass that could not start without an answer is retried after a heartbeat.
+        // If an unanswered request prevents a bypass from starting, it is retried after a
+        // heartbeat.
         let mut rig = daemon_with("on_fault: bypass, heartbeat: 4s", folder.path()).await;
         tell_in_vain(&mut rig, &modules).await;
         let reason = |runtime: &Runtime| {

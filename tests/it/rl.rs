@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! docs/rl.md shows the output of its commands.
+//! docs/rl.md shows the actual output of its commands.
 
 use std::process::Command;
 

@@ -122,8 +122,7 @@ impl Cluster {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Returns the time at which the daemon detected the node's failure, in the format of
-    /// slurmctld's log.
+    /// Returns when the daemon detected the node's failure, in the format of slurmctld's log.
     fn known_since(&self, node: u32) -> String {
         let status: Value =
             serde_json::from_str(&self.shown("lightloom ctl status --format json")).unwrap();
@@ -199,7 +198,7 @@ enum Logged {
     /// Our drain has this reason from now on.
     Reason(u32, String),
     Back(Nodes),
-    /// The last written topology is loaded.
+    /// Slurm loads the last written topology.
     Loads,
 }
 
@@ -228,8 +227,8 @@ struct Placed {
     jobs: usize,
     /// Jobs on more than one ring.
     large: usize,
-    /// Jobs allocated after a node of theirs was known to have failed but before Slurm was
-    /// notified.
+    /// Jobs allocated after the daemon knew of a failed node of theirs but before it had notified
+    /// Slurm.
     late: usize,
     /// Jobs that slurmctld's prolog sent back.
     refused: usize,
@@ -458,7 +457,7 @@ fn left_of(folder: &Path) -> String {
 #[test]
 fn live_demo_ends_with_one_plan_in_daemon_emulator_and_slurm() {
     let folder = tempfile::tempdir().unwrap();
-    // Permissions like those of a home folder, where munged would not start.
+    // Permissions as in a home folder, where munged refuses to start.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
     let shown = demonstrated(folder.path(), &std::env::var("PATH").unwrap());
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();

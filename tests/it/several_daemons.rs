@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several daemons for one fabric: the leader fails, is asked to resign, is paused, or loses etcd.
+//! Several daemons for one fabric: the leader fails, resigns on request, is paused, or loses etcd.
 //! Skipped if etcd is not installed.
 
 use crate::daemon_hall::{Hall, PATIENCE, STATUS, answer};
@@ -139,7 +139,7 @@ fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
         println!("skipped: no etcdctl");
         return;
     }
-    // Like a store restored from older data.
+    // Simulates a store restored from older data.
     let (leads, _) = hall.leader(None);
     assert!(etcdctl(&["del", "/lightloom/t/journal/0000000000000000/0000000000000003"]));
     assert!(!hall.apply(10) || hall.status(leads).unwrap()["version"] == 2, "{}", hall.logs());
@@ -149,7 +149,7 @@ fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
     assert_eq!(hall.light(), 11);
     assert!(hall.status(next).unwrap()["version"].as_u64().unwrap() >= 2, "{}", hall.logs());
 
-    // Without requests, a renewal detects that the last record is missing.
+    // Without requests, the next lease renewal detects that the last record is missing.
     let journal = |hall: &Hall| hall.status(next).map(|status| status["journal_failure"].is_null());
     hall.until("well", |hall| journal(hall) == Some(true));
     assert!(etcdctl(&["del", "--prefix", "/lightloom/t/journal/"]));

@@ -53,7 +53,7 @@ fn joined(stream: &mut TcpStream, heard: &mut String) -> usize {
     heard.matches(":JOINED").count()
 }
 
-/// All test runs cover the contention rules in virtual time (`daemon/tests/it/contention.rs`).
+/// The contention rules themselves are covered in virtual time by `daemon/tests/it/contention.rs`.
 #[test]
 #[ignore = "waits 38 s for three restores"]
 fn two_daemons_restoring_one_switch_stop_and_name_each_other() {

@@ -48,9 +48,9 @@ fn missing_trace_leaves_only_its_claims_uncomputed() {
         };
         sentences.iter().find(is_it).expect("the sentence")["verdict"].clone()
     };
-    // One operating point agrees and others do not: in part.
+    // One operating point agrees and others do not, so the verdict is "in part".
     assert_eq!(verdict("cross-ToR"), "in_part");
-    // The same applies to one of nine recalled part prices.
+    // The same applies to the price of one of nine parts.
     assert_eq!(verdict("31 %"), "in_part");
     assert_eq!(verdict("GPU waste"), "needs_faults");
 }

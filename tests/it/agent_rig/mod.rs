@@ -100,7 +100,6 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    /// Serves a device list in `folder`.
     pub(crate) fn serve(folder: &Path, list: &str) -> Self {
         std::fs::create_dir_all(folder).unwrap();
         let (file, place) = (folder.join("devices.yaml"), folder.join("eeproms"));
@@ -118,7 +117,7 @@ impl Modules {
         self.place.join(name.replace('/', "-"))
     }
 
-    /// Reads the byte at a linear offset without project code.
+    /// Reads the byte at a linear offset directly, without the project's register code.
     pub(crate) fn byte(&self, name: &str, offset: u64) -> u8 {
         let mut byte = [0];
         let file = std::fs::File::open(self.file(name)).unwrap();
@@ -131,7 +130,6 @@ impl Modules {
         self.byte(name, 68) & 0x0f
     }
 
-    /// Injects a fault.
     pub(crate) fn fault(&self, device: &str, fault: &str) {
         let mut command = Command::new(programs::lightloom());
         command.args(["device", "fault", "--control"]).arg(&self.control).arg(device);
@@ -216,7 +214,6 @@ impl Agent {
     }
 }
 
-/// Returns the path of a shipped profile.
 pub(crate) fn profile(name: &str) -> String {
     format!("{}/topologies/modules/{name}.yaml", env!("CARGO_MANIFEST_DIR"))
 }

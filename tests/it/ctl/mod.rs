@@ -44,7 +44,6 @@ impl Daemon {
         serde_json::from_slice(&self.heard.lock().unwrap()).unwrap()
     }
 
-    /// Replaces the answer of a path.
     fn says(&self, path: &str, code: u16, body: Value) {
         let mut answers = self.answers.lock().unwrap();
         answers.retain(|(known, ..)| known != path);
@@ -118,7 +117,6 @@ fn quiet() -> Value {
     })
 }
 
-/// Returns a status with these fields changed.
 fn status(changes: Value) -> Value {
     let mut status = quiet();
     for (key, value) in changes.as_object().unwrap() {

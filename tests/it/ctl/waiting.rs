@@ -152,7 +152,7 @@ fn wait_shows_its_reason_and_ends_in_time() {
         code == 1 && noted.contains("n99: no such device or node is configured here"),
         "{noted}"
     );
-    // A device that has not been tried yet may be alive.
+    // A device that the daemon has not tried yet may work.
     let mut young = dead(true);
     young["devices"][0]["trouble"] = Value::Null;
     daemon.says("/v1/status", 200, young);

@@ -93,7 +93,7 @@ fn crossed_cables_at_rest_are_reported_without_blaming_a_part() {
     });
 }
 
-/// Crossed with a fibre selected by only one end: one end is dark, and the other reports whose
+/// One fibre end does not select the crossed cable: it is dark, and the other end reports whose
 /// light it receives. This is not a dark fibre.
 #[test]
 fn dark_end_of_crossed_cables_is_reported_with_its_cause() {
@@ -113,7 +113,7 @@ fn dark_end_of_crossed_cables_is_reported_with_its_cause() {
         let dark = rig.find("the dark end", dark).await;
         assert_eq!((&*dark.near, &*dark.far), (&*one.a.to_string(), &*one.b.to_string()));
         assert_eq!(dark.far_lit_by, Some(other.a.to_string()), "never as a fibre without light");
-        // The other end with the wrong light is detected by its own next read.
+        // The other end with the wrong light is detected when it is read the next time.
         let both = [one.b.to_string(), other.a.to_string()];
         let crossed = move |runtime: &Runtime| {
             let crossed = view::status(runtime).crossed;

@@ -51,8 +51,8 @@ fn bypasses_both_bundles_of_a_failed_node_in_one_change() {
     on_a_runtime(async {
         let rig = daemon(folder.path()).await;
         for kill in 1..=3 {
-            // One module of the first node is in loopback at the end of its ring, so its light is
-            // not missed.
+            // One module of the first node is in loopback at the end of its ring, so nothing misses
+            // its light.
             let used = move |runtime: &Runtime| {
                 let plan = runtime.control.plan().unwrap();
                 plan.circuits[kill - 1].a.bundle.node
@@ -134,7 +134,7 @@ fn fibre_of_a_known_failed_part_is_not_reported_again() {
             (around && !runtime.control.controller().is_busy()).then_some(())
         };
         rig.find("the bypass of what was reported", bypassed).await;
-        // An operator turns the near end back to it: it is dark there for a known reason.
+        // An operator turns the near end back to the fibre, which is dark for a known reason.
         let to = Position(u32::from(near.path));
         let near = DeviceName::from(&*near.bundle.to_string());
         let target = Fabric::from([(near, [(Slot(0), to)].into())]);
@@ -237,7 +237,7 @@ fn bypasses_a_lying_module_next_to_a_failed_node() {
     });
 }
 
-/// A plan that uses a node bypassed by the daemon: mode safe names the node and says what to do.
+/// If a plan uses a node that the daemon bypassed, safe mode names the node and the remedy.
 #[test]
 fn safe_mode_refuses_a_plan_through_a_failed_part() {
     let folder = tempfile::tempdir().unwrap();
@@ -274,7 +274,7 @@ fn safe_mode_refuses_a_plan_through_a_failed_part() {
         let said = format!("{part} is not known to be broken");
         assert_eq!(never, Answer::Refused { reasons: vec![said] });
 
-        // A fault forgotten by an undone change is known again.
+        // A repair that was part of an undone change does not hide the fault: it is known again.
         let undo = Request::Rollback(Rollback { txn: Txn(3), ..Rollback::default() });
         let answer = rig.ask(undo, None).await;
         rig.committed(&answer).await;

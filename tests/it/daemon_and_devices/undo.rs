@@ -98,8 +98,8 @@ fn planned_circuit_lost_by_adoption_is_reported_and_restored() {
     });
 }
 
-/// A change past its deadline is being undone while one of its modules is unreachable: no
-/// confirmation is requested any more.
+/// A change past its deadline is being undone while one of its modules is unreachable. The daemon
+/// no longer asks for confirmation.
 #[test]
 fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn a_pair_whose_repair_leaves_fewer_circuits(
     pairs.into_iter().find_map(fewer).expect("some repair leaves fewer circuits")
 }
 
-/// A plan made around parts that are repaired later is not a target for a rollback.
+/// A plan made around parts that are repaired later cannot be the target of a rollback.
 #[test]
 fn applying_again_treats_repaired_parts_as_healthy() {
     let folder = tempfile::tempdir().unwrap();

@@ -52,7 +52,6 @@ impl Modules {
         (serving, at.remove(0))
     }
 
-    /// Injects a fault in the syntax of `lightloom device fault`.
     pub(crate) fn fault(&self, words: &str) {
         let mut socket = BufReader::new(UnixStream::connect(&self.control).unwrap());
         socket.get_mut().write_all(format!("{words}\n").as_bytes()).unwrap();
@@ -134,7 +133,7 @@ pub(crate) fn first_plan(installed: &Installed) -> Plan {
 pub(crate) struct Rig {
     pub(crate) shared: Shared,
     pub(crate) config: config::Config,
-    /// Number of requests, so that ids do not repeat those of an earlier process.
+    /// Number of requests. Ids must not repeat those of an earlier process.
     pub(crate) requests: u32,
 }
 

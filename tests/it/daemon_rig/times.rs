@@ -4,7 +4,7 @@
 use std::path::Path;
 
 /// Creates the state folder of the journal: in memory, which shows the daemon's own time, or at
-/// `LIGHTLOOM_STATE` on a disk, whose flushes are then part of every figure.
+/// `LIGHTLOOM_STATE` on a disk, so that every figure includes the flushes.
 pub(crate) fn state_folder() -> tempfile::TempDir {
     let named = std::env::var_os("LIGHTLOOM_STATE").map(std::path::PathBuf::from);
     let memory = Path::new("/dev/shm");

@@ -17,7 +17,6 @@ use serde_json::Value;
 use small::redis_server::Redis;
 use small::{Daemon, Switches, lightloom, talk, tl1_lines};
 
-/// Number of switches, and of those driven over SCPI and TL1; the others are SONiC switches.
 pub(crate) const SWITCHES: usize = 16;
 const SCPI: usize = 6;
 const TL1: usize = 5;
@@ -231,7 +230,7 @@ impl Rig {
                 fault.to_owned()
             }
             Reach::Redis(redis) => {
-                // All clients of the database are disconnected, or none is answered for a while.
+                // All clients of the database are disconnected, or get no answer for a while.
                 let words: &[&[&str]] = match fault {
                     "lie" | "stuck" | "half-open" | "reboot" | "reboot-in-commit" => {
                         &[&["CLIENT", "KILL", "TYPE", "normal"]]

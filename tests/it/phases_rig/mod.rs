@@ -286,8 +286,8 @@ impl Rig {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Restarts the daemon with these lines at the start of its file, replacing those of an earlier
-    /// call.
+    /// Restarts the daemon with these lines at the start of its file. They replace the lines of an
+    /// earlier call.
     pub(crate) fn with(&self, lines: &str) {
         let (file, first) = (self.path("daemon.yaml"), self.path("first.yaml"));
         if !Path::new(&first).exists() {
