@@ -102,13 +102,13 @@ impl<'a> ProgramSession<'a> {
         self.run.context().now()
     }
 
-    /// Returns the number of packets put on a wire until now, counted once per link.
+    /// Returns the number of packets put on a wire so far, counted once per link.
     #[must_use]
     pub fn packet_hops(&self) -> u64 {
         self.run.context().engine.hops()
     }
 
-    /// Returns the bytes of all messages until now, and the bytes that have arrived in order.
+    /// Returns the bytes of all messages so far, and how many have arrived in order.
     #[must_use]
     pub fn moved(&self) -> [Bytes; 2] {
         let records = self.run.context().engine.records();

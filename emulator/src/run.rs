@@ -140,7 +140,7 @@ pub(crate) struct RunOrder<'a> {
     pub(crate) sharing: IslandReuse,
     /// Whether to cache repeated results, because much of the run repeats.
     pub(crate) remembers: bool,
-    /// How often ports are sampled. `None` for no time series.
+    /// The sampling interval and targets. `None` for no time series.
     pub(crate) series: Option<Looks>,
     /// Time limit of the run.
     pub(crate) time_limit: SimTime,

@@ -35,7 +35,7 @@ pub struct Month {
     pub failures: u64,
     /// The number of failures that cost a job time.
     pub hits: u64,
-    /// How often a job waited for nodes.
+    /// Number of times that a job waited for nodes.
     pub waits: u64,
 }
 

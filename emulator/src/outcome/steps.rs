@@ -83,7 +83,7 @@ pub struct JobStep {
     pub closed_form_parts: ClosedForm,
     /// The measured time by cause. `None` if the step never ended.
     pub why: Option<WhyResult>,
-    /// How often a part of it was restarted.
+    /// Number of restarts of the step or a part of it.
     pub restarts: u32,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct RunLog {
     pub(crate) jobs: Vec<Job>,
     /// Training jobs.
     pub(crate) trained: Vec<TrainLog>,
-    /// How often known times of idle rings were reused.
+    /// Counts of reused times of idle rings.
     pub(crate) rings: RingCounts,
     /// Phases of steps, in order.
     pub(crate) phases: Vec<PhaseLog>,

@@ -304,7 +304,7 @@ impl TrainStep {
     }
 }
 
-/// Losses of a job's software on links. It does not fill them, which is modelled as more bytes, and
+/// How a job's software slows its links. It does not fill them, which is modelled as more bytes, and
 /// each step of an exchange takes additional time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkShare {

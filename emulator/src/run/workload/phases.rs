@@ -71,7 +71,7 @@ impl<'a> Phases<'a> {
         (self.logs.len() - 1) % self.order.demands.len()
     }
 
-    /// Counts the packets lost until now on links dedicated to phases.
+    /// Counts the packets lost so far on links dedicated to phases.
     fn lost(&self, context: &Context<'_>) -> u64 {
         self.leaves.links().map(|link| context.engine.port_count(link).lost).sum()
     }

@@ -59,7 +59,7 @@ pub enum ReuseError {
     },
 }
 
-/// How often times of rings were reused.
+/// Counts of reused and checked times of rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingCounts {
     /// Collectives with a known time.

@@ -94,7 +94,7 @@ enum State {
 #[derive(Clone, Copy, Debug, Default)]
 struct TaskLog {
     state: State,
-    /// How often it was begun. Timers of earlier turns are ignored.
+    /// Number of times that it was begun. Timers of earlier turns are ignored.
     turn: u16,
     begun: SimTime,
     end: SimTime,
@@ -139,7 +139,7 @@ pub(crate) struct TrainStepLog {
     pub(crate) group_ends: Vec<SimTime>,
     /// Its time by cause.
     pub(crate) why: StepBreakdown,
-    /// How often a part of it was restarted.
+    /// Number of restarts of the step or a part of it.
     pub(crate) restarts: u32,
 }
 
