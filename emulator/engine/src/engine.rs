@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet engine: window by window, vertex by vertex, without a global queue of events.
+//! The packet engine. It advances window by window and vertex by vertex, without a global event
+//! queue.
 //!
 //! ```
 //! use lightloom_engine::{Engine, EngineSettings, FlowSpec, LinkSpec, NetworkBuilder, VertexRole};
@@ -16,7 +17,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! How it works and what it leaves out stands in `docs/engine.md`.
+//! `docs/engine.md` describes the method and its limits.
 
 mod control;
 mod deadlock;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few things that happen outside the packets: a link changes, a timer runs out, a batch of
-//! flows is done. One small ordered queue; each entry ends the window before it.
+//! The queue of rare events that are not packets: link changes, timers and completed batches. Each
+//! entry ends the window before it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,57 +10,55 @@ use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use super::flow::BatchId;
 use super::network::LinkId;
 
-/// What is reported to the caller, and when it may act.
+/// An event reported to the caller, who may act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A timer set with [`Engine::set_timer`](super::Engine::set_timer) ran out.
+    /// A timer set with [`Engine::set_timer`](super::Engine::set_timer) expired.
     Timer {
-        /// When.
         at: SimTime,
-        /// The number it was set with.
+        /// The number passed to `set_timer`.
         token: u64,
     },
-    /// Every flow of a batch has arrived. News travels: it is reported one shortest link delay after
-    /// the last byte arrived, at [`Engine::now`](super::Engine::now).
+    /// All flows of a batch have arrived. Reported one shortest link delay after the last byte
+    /// arrived, at [`Engine::now`](super::Engine::now).
     BatchDone {
-        /// The batch.
         batch: BatchId,
         /// When the last byte of the last flow arrived.
         at: SimTime,
     },
 }
 
-/// What happens to one direction of a cable.
+/// A change of one direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkChange {
-    /// Everything queued before it or on it is lost, and everything that comes until it is up. A
-    /// host keeps its data back while its own link is down.
+    /// Drops everything queued or in flight, and everything that arrives until the link is up
+    /// again. A host keeps its data while its own link is down.
     Down,
-    /// It carries packets again, from an empty queue.
+    /// Restores the link with an empty queue.
     Up,
     /// Changes the rate of the link. The packet in transmission finishes at the old rate; queued packets leave at the new
     /// one.
     Rate(BitsPerSecond),
-    /// Bits arrive wrong, and a packet with a wrong bit is lost at the end of the link.
+    /// Corrupts bits. A packet with a corrupted bit is lost at the end of the link.
     BitErrors(BitErrors),
-    /// This share of packets is lost at the end of the link, whatever their size.
+    /// Loses this share of packets at the end of the link, regardless of their size.
     PacketLoss(PacketLoss),
-    /// Adds up to this delay to each packet and keeps their order: the added delay is linear between values that are drawn
-    /// at intervals of twice its maximum.
+    /// Adds up to this delay to each packet without reordering. The added delay is linear between
+    /// values drawn at intervals of twice its maximum.
     Jitter(Picoseconds),
-    /// It sends at the rate it was built for, without errors, losses or jitter.
+    /// Restores the rate as built and removes errors, losses and jitter.
     Healthy,
-    /// Its far end keeps asking it to pause these priorities, one bit each, as an interface in a pause
-    /// storm does; none: it lets go. Has an effect at switches with real queues alone.
+    /// Makes the far end pause these priorities permanently, one bit each, as in a pause storm. An
+    /// empty set ends it. Affects only switches with bounded queues.
     Paused(u8),
 }
 
-/// The share of bits that arrive wrong, in units of 2⁻⁶⁴.
+/// The share of corrupted bits, in units of 2⁻⁶⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitErrors(pub u64);
 
 impl BitErrors {
-    /// From a share between 0 and 1.
+    /// Converts from a share between 0 and 1.
     #[must_use]
     pub fn from_share(share: f64) -> Self {
         // The cast saturates.
@@ -68,12 +66,12 @@ impl BitErrors {
     }
 }
 
-/// The share of packets that are lost, in units of 2⁻⁶⁴.
+/// The share of lost packets, in units of 2⁻⁶⁴.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketLoss(pub u64);
 
 impl PacketLoss {
-    /// From a share between 0 and 1.
+    /// Converts from a share between 0 and 1.
     #[must_use]
     pub fn from_share(share: f64) -> Self {
         Self(BitErrors::from_share(share).0)
@@ -96,7 +94,7 @@ pub(crate) enum Act {
     Timer(u64),
 }
 
-/// Acts by time; those of one instant in the order in which they were planned.
+/// Actions by time. Those of one instant keep their planning order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControlQueue {
     heap: BinaryHeap<Reverse<(u64, u64, Act)>>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows: what is asked of the engine and what it answers.
+//! Flows: the traffic submitted to the engine, and its results.
 //!
 //! A flow is one or more messages of equal size from one host to another, sent in order over one
-//! connection. A message may wait for messages of other flows that end where this one begins
-//! ([`FlowGate`]): that is how collectives run without anybody looking on.
+//! connection. A message may wait for messages of other flows that end at its source host
+//! ([`FlowGate`]). With such gates, collectives run without intervention by the caller.
 
 use lightloom_units::{Bytes, SimTime};
 
@@ -11,27 +11,27 @@ use super::network::{VertexId, dense_index};
 use super::route::Route;
 
 dense_index! {
-    /// A flow, in order of creation.
+    /// A flow, numbered in order of creation.
     FlowId
 }
 dense_index! {
-    /// Flows whose end is reported once, when the last of them is done.
+    /// A set of flows whose common end is reported once.
     BatchId
 }
 
-/// Makes the messages of a flow wait for those of another one.
+/// Makes the messages of a flow wait for messages of another flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowGate {
-    /// The flow waited for. It must end where the waiting flow begins: a host knows only what has
-    /// arrived at itself.
+    /// The flow waited for. It must end at the waiting flow's source, because a host knows only of
+    /// its own arrivals.
     pub flow: FlowId,
-    /// Message `k` (from 0) may go when `flow` has delivered at least `k + 1 - ahead` messages, or all
-    /// it has. In a ring, where each message passes on the one that came before, `ahead` is 1.
+    /// Message `k` (from 0) may start once `flow` has delivered at least `k + 1 - ahead` messages,
+    /// or all of them. In a ring, where each message forwards the previous one, `ahead` is 1.
     pub ahead: i32,
 }
 
 impl FlowGate {
-    /// Every message waits until `flow` is done.
+    /// Makes every message wait until `flow` is complete.
     #[must_use]
     pub const fn after(flow: FlowId) -> Self {
         Self { flow, ahead: i32::MIN }
@@ -41,30 +41,27 @@ impl FlowGate {
 /// A flow to be added.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowSpec {
-    /// The sending host.
     pub source: VertexId,
-    /// The receiving host.
     pub destination: VertexId,
-    /// Data in each message.
+    /// Bytes of data per message.
     pub message: Bytes,
-    /// How many messages.
+    /// Number of messages.
     pub messages: u32,
-    /// Not before this time.
+    /// Earliest start.
     pub start: SimTime,
-    /// Its priority at switches with real queues: 0 (lowest) to 6.
+    /// Priority at switches with bounded queues: 0 (lowest) to 6.
     pub priority: u8,
-    /// The way to take.
     pub route: Route,
-    /// What the messages wait for.
+    /// Gates of its messages.
     pub gates: Vec<FlowGate>,
-    /// Flows from the same host: all their data has to be acknowledged before this one sends.
+    /// Flows from the same host whose data must all be acknowledged before this one sends.
     pub after_acknowledged: Vec<FlowId>,
-    /// The batch whose end this flow is part of.
+    /// Batch of the flow, if any.
     pub batch: Option<BatchId>,
 }
 
 impl FlowSpec {
-    /// One message of `size` at the beginning of the run, over a shortest path.
+    /// Returns a flow of one message of `size` over a shortest path, at the beginning of the run.
     #[must_use]
     pub fn new(source: VertexId, destination: VertexId, size: Bytes) -> Self {
         Self {
@@ -80,19 +77,16 @@ impl FlowSpec {
             batch: None,
         }
     }
-    /// The same flow, starting at `start`.
     #[must_use]
     pub fn at(mut self, start: SimTime) -> Self {
         self.start = start;
         self
     }
-    /// The same flow as part of `batch`.
     #[must_use]
     pub fn in_batch(mut self, batch: BatchId) -> Self {
         self.batch = Some(batch);
         self
     }
-    /// The same flow over `route`.
     #[must_use]
     pub fn over(mut self, route: Route) -> Self {
         self.route = route;
@@ -100,27 +94,25 @@ impl FlowSpec {
     }
 }
 
-/// What became of a flow.
+/// The state or result of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
-    /// The sending host.
     pub source: VertexId,
-    /// The receiving host.
     pub destination: VertexId,
-    /// Data in all messages together.
+    /// Bytes of all messages.
     pub size: Bytes,
-    /// Data that has been sent, once or more often.
+    /// Bytes sent at least once.
     pub sent: Bytes,
-    /// Data that has arrived in order.
+    /// Bytes delivered in order.
     pub delivered: Bytes,
-    /// The start asked for.
+    /// Requested start.
     pub start: SimTime,
-    /// When the last byte arrived at the receiver, or so much later as the host takes
-    /// ([`EngineSettings::host_delay`](super::EngineSettings::host_delay)); `None` while under way or after cancelling.
+    /// When the receiver had the last byte, including its
+    /// [`host_delay`](super::EngineSettings::host_delay). `None` while unfinished or if cancelled.
     pub end: Option<SimTime>,
-    /// When the sender had the last acknowledgement; `None` before.
+    /// When the sender received the last acknowledgement.
     pub acknowledged: Option<SimTime>,
-    /// Data packets sent more than once.
+    /// Number of retransmitted data packets.
     pub retransmitted: u32,
     /// Data packets received more than once.
     pub duplicates: u32,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One port of a switch with real queues, worked off whatever the others do: the loop that most packets go
-//! through.
+//! Processes one port of a switch with bounded queues, independently of its other ports. Most
+//! packets pass through this loop.
 //!
-//! What is sent next is decided when the one before is out, and nothing but arrivals at this very port
-//! can change it; so between two arrivals the port catches up with the time of the second.
+//! The port decides what to send next when the previous packet is out, and only its own arrivals
+//! can change that. So it catches up with time only when a packet arrives.
 
 use lightloom_units::{BitsPerSecond, Bytes};
 
@@ -16,34 +16,34 @@ use super::store::{Room, Store};
 
 /// A port with its queues.
 pub(crate) struct OnePort<'s> {
-    /// The room that what it is sending takes, or that what it sent last took.
+    /// Buffer space of the packet in transmission, or of the last one sent.
     pub(super) room: Room,
-    /// Where that is kept.
+    /// Where `room` is stored between windows.
     pub(super) kept_room: &'s mut Room,
     pub(super) queues: &'s mut Queues,
     pub(super) store: &'s mut Store,
     pub(super) schedule: &'s Schedule,
     pub(super) header_bytes: u16,
     pub(super) up: bool,
-    /// By priority, one bit: the far end has asked to pause.
+    /// Priorities paused by the far end, one bit each.
     pub(super) paused: &'s mut u8,
     pub(super) sending: SendingPort<'s>,
     pub(super) cut_through: Option<CutThrough<'s>>,
 }
 
-/// What a switch that cuts through has to know.
+/// Settings of a switch that cuts through.
 #[derive(Clone, Copy)]
 pub(crate) struct CutThrough<'s> {
-    /// By place: how fast packets come in.
+    /// Ingress rate by port.
     pub(crate) rates: &'s [BitsPerSecond],
-    /// How much of a packet must be in before it may go on.
+    /// Part of a packet that must arrive before the switch can forward it.
     pub(crate) header: Bytes,
 }
 
 impl OnePort<'_> {
-    /// Does everything before `end`. `arrivals` are for this port and in order: when, and the packet with
-    /// the place it came in by where its time stood. What it sends goes to `sink`; `queued` is called before each packet
-    /// is taken.
+    /// Processes all events before `end`. `arrivals` are in order: the time, and the packet with
+    /// its ingress port in the time field. Sent packets go to `sink`. `queued` is called before
+    /// each packet is admitted.
     #[inline(always)]
     pub(crate) fn advance(
         &mut self,
@@ -66,7 +66,7 @@ impl OnePort<'_> {
         self.serve_before(end, sink);
     }
 
-    /// What stands before a packet that comes at `now`.
+    /// Returns the backlog that a packet arriving at `now` meets.
     pub(crate) fn stands_before(&self, now: u64) -> Bytes {
         Bytes(self.sending.backlog(now).get() + self.queues.all_bytes())
     }
@@ -101,7 +101,8 @@ impl OnePort<'_> {
         let free = self.sending.free <= now;
         let begin = if free { self.begin_of(now, &packet) } else { now };
         let may_go = *self.paused & (1 << priority) == 0;
-        // Whatever waits is paused, or the port would be busy. Turns by weight are counted in the queues.
+        // Everything that waits is paused, or the port would be busy. The weighted schedule keeps
+        // its counts in the queues.
         if free & may_go & matches!(self.schedule, Schedule::Strict) {
             return self.send(begin, packet, room, sink);
         }
@@ -112,7 +113,7 @@ impl OnePort<'_> {
         }
     }
 
-    /// When a packet that finds the port free at `now` begins to be sent.
+    /// Returns when a packet that finds the port free at `now` starts transmission.
     #[inline(always)]
     fn begin_of(&self, now: u64, packet: &Packet) -> u64 {
         let Some(CutThrough { rates, header }) = self.cut_through else { return now };
@@ -121,7 +122,7 @@ impl OnePort<'_> {
         self.sending.free.max(begin)
     }
 
-    /// Sends what can begin before `end`.
+    /// Sends packets whose transmission starts before `end`.
     #[inline(always)]
     fn serve_before(&mut self, end: u64, sink: &mut impl Sink) {
         while self.sending.free < end && self.queues.has_something(*self.paused) {
@@ -129,7 +130,7 @@ impl OnePort<'_> {
         }
     }
 
-    /// Begins to send at `now` what is next, if something may go.
+    /// Starts sending the next packet at `now`, if one may leave.
     #[inline(always)]
     fn serve_one(&mut self, now: u64, sink: &mut impl Sink) {
         let sending = &self.sending;
@@ -143,7 +144,7 @@ impl OnePort<'_> {
     #[inline(always)]
     fn send(&mut self, now: u64, packet: Packet, room: Room, sink: &mut impl Sink) {
         self.room = room;
-        // A pause never ends by itself: its frames are spared.
+        // Pause frames are never lost, because a lost one would pause the port permanently.
         if let Some(sent) = self.sending.begin(now, packet, room.size > 0) {
             sink.take(sent);
         }

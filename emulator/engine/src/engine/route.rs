@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ways through the network: equal-cost shortest paths, or ways from group to group, one picked for each flow by a
-//! seeded hash.
+//! Routes: equal-cost shortest paths or routes between groups, selected per flow by a seeded hash.
 //!
-//! Distances to a destination are computed once, when a flow first needs them, and kept until a
-//! link changes state. Hosts behind one switch share the distances of that switch.
+//! Distances to a destination are computed when a flow first needs them, and kept until a link
+//! changes state. Hosts behind one switch share the distances of that switch.
 
 mod hops;
 mod paths;
@@ -25,23 +24,24 @@ use super::marking::mix;
 use super::network::{LinkId, Network, Plane, VertexId};
 use super::packet::MOST_CURSORS;
 
-/// How a flow finds its way.
+/// How a flow is routed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// One of the shortest paths, picked by the flow's hash (ECMP per flow).
+    /// A shortest path, selected by the flow's hash (ECMP per flow).
     #[default]
     Shortest,
-    /// One of the shortest paths that stay in one plane.
+    /// A shortest path that stays in one plane.
     Within(Plane),
     /// Exactly these links, in order. They may be down.
     Links(Vec<LinkId>),
-    /// From group to group over cables that join them, and over shortest paths inside; the shortest path where
-    /// that does not lead on.
+    /// From group to group over the links between them, on shortest paths inside. Falls back to the
+    /// shortest path if that is impossible.
     Across(Arc<VertexGroups>, Crossing),
 }
 
 impl Route {
-    /// The plane of the shortest paths that the flow goes by, `None` for any; nothing if it goes otherwise.
+    /// Returns the plane of the flow's shortest paths, where an inner `None` means any. `None` for
+    /// other routes.
     pub(crate) fn plane(&self) -> Option<Option<Plane>> {
         match self {
             Self::Shortest => Some(None),
@@ -51,23 +51,16 @@ impl Route {
     }
 }
 
-/// Why a flow has no way.
+/// Why a flow cannot be routed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
-    /// No path over links that are up.
     #[error("no path from vertex {} to vertex {} over links that are up", from.0, to.0)]
-    Unreachable {
-        /// Where the flow begins.
-        from: VertexId,
-        /// Where it should end.
-        to: VertexId,
-    },
-    /// The links given do not lead from source to destination.
+    Unreachable { from: VertexId, to: VertexId },
+    /// The given links do not lead from source to destination.
     #[error("link {} does not continue the path at vertex {}", link.0, at.0)]
     Broken {
-        /// The link that does not fit.
         link: LinkId,
-        /// Where the path had come to.
+        /// The end of the path before it.
         at: VertexId,
     },
     /// The route table is too small for the paths of all flows.
@@ -80,7 +73,7 @@ pub enum RouteError {
     },
 }
 
-/// What tells a flow's paths from those of others.
+/// Identifies a flow for the selection of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowName {
     pub(crate) ends: (VertexId, VertexId),
@@ -88,26 +81,24 @@ pub(crate) struct FlowName {
 }
 
 impl FlowName {
-    /// The name of what goes the other way.
+    /// Returns the name of the reverse direction.
     pub(crate) fn back(self) -> Self {
         Self { ends: (self.ends.1, self.ends.0), ..self }
     }
 
-    /// What the flow's own draws begin with.
+    /// Returns the seed of the flow's own draws.
     pub(crate) fn salt(self) -> u64 {
         let ends = u64::from(self.ends.0.0) << 32 | u64::from(self.ends.1.0);
         mix(mix(ends).wrapping_add(u64::from(self.number)))
     }
 }
 
-/// Where a packet may choose among several links.
+/// A choice among several links on the way of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The vertex that chooses.
     pub at: VertexId,
-    /// What it chooses from.
     pub links: Vec<LinkId>,
-    /// What draws between equal backlogs begin with.
+    /// Seed of the draws between equal backlogs.
     pub salt: u32,
 }
 
@@ -124,19 +115,19 @@ impl WantedPaths {
     pub(crate) const ONE: Self = Self { count: 1, hashed: false };
 }
 
-/// Ways through groups that are tried before a flow goes by the shortest path: not all lead on when something is
-/// down.
+/// Number of attempts to route through groups before falling back to the shortest path. An attempt
+/// can fail when links are down.
 const ATTEMPTS: usize = 8;
 
-/// Finds routes over the links that are up.
+/// Finds routes over links that are up.
 #[derive(Clone, Debug)]
 pub(crate) struct Router {
     seed: Seed,
     up: Vec<bool>,
     flows_between: FxHashMap<(VertexId, VertexId), u32>,
-    /// Distances within a plane (or any).
+    /// Distances within a plane, or in any.
     maps: FxHashMap<Option<Plane>, HopMap>,
-    /// For ends that a link joins: nothing has to be known.
+    /// Used for directly connected ends, which need no distances.
     no_map: HopMap,
 }
 
@@ -162,8 +153,8 @@ impl Router {
         }
     }
 
-    /// What a new flow's paths are picked by: its ends and how many flows they had before. So the
-    /// flows of others, added or left out, do not move it to another path.
+    /// Names a new flow by its ends and the number of earlier flows between them, so that other
+    /// flows do not affect the choice of its paths.
     pub(crate) fn name_flow(&mut self, ends: (VertexId, VertexId)) -> FlowName {
         let before = self.flows_between.entry(ends).or_default();
         let name = FlowName { ends, number: *before };
@@ -171,8 +162,9 @@ impl Router {
         name
     }
 
-    /// Paths for the flow of this name, all beginning with the same link: all shortest ones, in an order drawn for the
-    /// flow, if there are no more than wanted and they are not hashed; otherwise so many drawn, possibly with repetitions.
+    /// Returns paths for a flow that share their first link. If there are no more shortest paths
+    /// than wanted and they are not hashed, returns all of them in random order. Otherwise draws
+    /// that many, possibly with repetitions.
     pub(crate) fn find(
         &mut self,
         network: &Network,
@@ -202,7 +194,7 @@ impl Router {
                     return Ok(one);
                 }
                 if hashed {
-                    // The host has chosen the interface; switches hash the rest.
+                    // The host has selected the interface; switches hash over the rest.
                     let first = [one[0][0]];
                     return drawn(count, |draw, path| shortest(&first, draw, path));
                 }
@@ -214,13 +206,13 @@ impl Router {
         }
     }
 
-    /// What the paths of a flow are drawn from.
+    /// Returns the source of random draws for the paths of a flow.
     fn flow_draws(&self, name: FlowName) -> FlowDraws {
         let ends = u64::from(name.ends.0.0) << 32 | u64::from(name.ends.1.0);
         FlowDraws { seed: Seed(self.seed.stream("ecmp", ends).next_u64()), number: name.number }
     }
 
-    /// Shortest paths from one vertex to another.
+    /// Returns the shortest paths between two vertices.
     fn towards<'r>(
         &'r mut self,
         network: &'r Network,
@@ -238,7 +230,7 @@ impl Router {
         Towards::new(links, map, (root, to))
     }
 
-    /// A path from group to group.
+    /// Appends a route between groups.
     fn across(
         &mut self,
         network: &Network,
@@ -259,7 +251,7 @@ impl Router {
         self.leg(network, name.ends, &mut draws.of("flow", draw), path)
     }
 
-    /// Appends a path through these groups; nothing if one of them cannot be left for the next.
+    /// Appends a path through these groups. `None` if no link leads from one of them to the next.
     fn along(
         &mut self,
         network: &Network,
@@ -283,7 +275,7 @@ impl Router {
         self.leg(network, (at, to), draws, path).ok()
     }
 
-    /// Appends one of the shortest paths between two vertices.
+    /// Appends a random shortest path between two vertices.
     fn leg(
         &mut self,
         network: &Network,
@@ -296,8 +288,8 @@ impl Router {
         drawn.map_err(|NoPath| RouteError::Unreachable { from, to })
     }
 
-    /// Where packets of the flow of this name may choose, farthest first: each vertex on a shortest path after
-    /// its `first` link, with the links that lead on. Nothing where there is nothing to choose from.
+    /// Returns where packets of a flow may choose: each vertex on a shortest path behind the
+    /// `first` link, with its next links, in breadth-first order. Empty if there is no choice.
     pub(crate) fn choices(
         &mut self,
         network: &Network,
@@ -322,7 +314,7 @@ impl Router {
     }
 }
 
-/// What the paths of one flow are drawn from.
+/// The source of random draws for the paths of a flow.
 #[derive(Clone, Copy)]
 struct FlowDraws {
     seed: Seed,
@@ -330,12 +322,12 @@ struct FlowDraws {
 }
 
 impl FlowDraws {
-    /// For the `draw`th path.
+    /// Returns the stream for path number `draw`.
     fn of(self, what: &str, draw: u16) -> Stream {
         self.seed.stream(what, u64::from(self.number) << 16 | u64::from(draw))
     }
 
-    /// For the flow as a whole.
+    /// Returns the stream for the flow as a whole.
     fn all(self, what: &str) -> Stream {
         self.seed.stream(what, self.number.into())
     }
@@ -352,7 +344,7 @@ impl FlowDraws {
     }
 }
 
-/// So many paths, of which those count that begin as the first does.
+/// Draws `count` paths, and keeps those that start with the same link as the first.
 fn drawn(
     count: u16,
     mut draw: impl FnMut(u16, &mut Vec<LinkId>) -> Result<(), RouteError>,
@@ -399,7 +391,8 @@ mod tests {
     use super::*;
     use crate::engine::network::{LinkSpec, NetworkBuilder, VertexRole};
 
-    /// 131,072 GPUs on rings took 24 GB: distances to each of them, though each sends to the one beside it.
+    /// Regression test: distances to each of 131,072 GPUs on rings took 24 GB, though each GPU
+    /// sends only to its neighbour.
     #[test]
     fn routes_to_neighbours_need_no_distance_maps() {
         let spec = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ways of all flows, one after another in one table of 16-bit words.
+//! The routes of all flows in one table of 16-bit words.
 //!
 //! ```text
-//!   a way     place │ place │ … │ place │ end ×2     each place: that of the output port at its vertex
-//!   of data   … │ end ×2 │ the way back, where the packets that come by it are answered by it
-//!   a choice  count │ salt ×2 │ (place │ rest ×2) × count    rest: where the way by that port goes on
+//!   a route   port │ port │ … │ port │ end ×2     each port: the index of the output port at its vertex
+//!   of data   … │ end ×2 │ the reverse route, where acknowledgements follow the path of their packets
+//!   a choice  count │ salt ×2 │ (port │ rest ×2) × count    rest: where the route over that port continues
 //! ```
-//! Every hop of every packet reads a word that lies somewhere else: what takes fewer bytes misses the caches less.
+//! Every hop of every packet reads a word at an unpredictable place, so a compact table causes
+//! fewer cache misses.
 
-/// Ends a way. The other bits and the next word are the end of the flow, as an index in the arrays of the shard where
-/// it lives.
+/// Ends a route. The other bits and the next word are the index of the flow's end in its shard.
 const DELIVER: u16 = 1 << 15;
-/// A packet may go on by several ports; the other bits are how many. Only at vertices that choose.
+/// Marks a choice among several ports, whose number is in the other bits. Only at vertices that
+/// choose.
 const CHOICE: u16 = 1 << 14;
 /// Marks a port of a choice that does not lead to the destination.
 const NOWHERE: u16 = 1 << 15;
 
-/// Vertices have at most so many ports.
+/// Limit on the ports of a vertex.
 pub(crate) const MOST_PORTS: usize = CHOICE as usize;
 
-/// The table. A cursor is a place in it.
+/// The route table. A cursor is an index in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
     words: Vec<u16>,
@@ -37,11 +38,11 @@ pub(crate) const fn words_of_choice(ports: usize) -> u64 {
     3 + 3 * ports as u64
 }
 
-/// What stands before a packet.
+/// The next hop of a packet.
 pub(crate) enum NextHop {
-    /// It goes on by the port at this place.
+    /// A single port, by its index.
     Port(u32),
-    /// It may go on by so many ports.
+    /// A choice among this many ports.
     Choice(u32),
 }
 
@@ -54,7 +55,7 @@ impl Routes {
         self.words.resize(self.words.len() + words as usize, 0);
     }
 
-    /// Where the next way begins.
+    /// Returns the write position.
     pub(crate) const fn at(&self) -> u32 {
         self.at as u32
     }
@@ -69,13 +70,13 @@ impl Routes {
         self.at += 1;
     }
 
-    /// The place of the port by which a packet goes on from a vertex that does not choose.
+    /// Returns the index of the next port at a vertex that does not choose.
     #[inline(always)]
     pub(crate) fn place(&self, cursor: u32) -> u32 {
         u32::from(self.words[cursor as usize])
     }
 
-    /// The end of the flow, if the way ends here.
+    /// Returns the index of the flow's end if the route ends here.
     #[inline(always)]
     pub(crate) fn end(&self, cursor: u32) -> Option<u32> {
         let at = cursor as usize;
@@ -84,13 +85,13 @@ impl Routes {
             .then(|| u32::from(word & !DELIVER) << 16 | u32::from(self.words[at + 1]))
     }
 
-    /// Where the way back begins, of a way that ends here.
+    /// Returns where the reverse route starts, given the end of a route.
     #[inline(always)]
     pub(crate) const fn answer(cursor: u32) -> u32 {
         cursor + 2
     }
 
-    /// How a packet goes on from a vertex that may choose.
+    /// Returns the next hop from a vertex that may choose.
     #[inline(always)]
     pub(crate) fn next(&self, cursor: u32) -> NextHop {
         let word = self.words[cursor as usize];
@@ -98,12 +99,12 @@ impl Routes {
         if word & CHOICE == 0 { NextHop::Port(rest) } else { NextHop::Choice(rest) }
     }
 
-    /// What the draws of a choice begin with.
+    /// Returns the seed of a choice.
     pub(crate) fn salt(&self, cursor: u32) -> u32 {
         self.wide(cursor + 1)
     }
 
-    /// The place of one of the ports of a choice, and where the rest of the way by it begins.
+    /// Returns a port of a choice and where the route over it continues.
     #[inline(always)]
     pub(crate) fn option(&self, cursor: u32, number: u32) -> (u32, u32) {
         let at = cursor + 3 + 3 * number;
@@ -122,20 +123,19 @@ impl Routes {
         u32::from(self.words[at]) << 16 | u32::from(self.words[at + 1])
     }
 
-    /// Writes the place of a port.
     pub(crate) fn push(&mut self, place: u16) {
         debug_assert!(usize::from(place) < MOST_PORTS, "networks with more ports are refused");
         self.write(place);
     }
 
-    /// Writes the end of a way: the end of the flow with this index.
+    /// Writes the end of a route: the index of the flow's end.
     pub(crate) fn push_end(&mut self, end: u32) {
         assert!(end < 1 << 31, "a part has fewer than 2^31 flows");
         self.write(DELIVER | (end >> 16) as u16);
         self.write(end as u16);
     }
 
-    /// Writes a choice between `count` ports, which follow.
+    /// Writes a choice among `count` ports, which must follow.
     pub(crate) fn push_choice(&mut self, count: usize, salt: u32) {
         self.write(CHOICE | count as u16);
         self.push_wide(salt);

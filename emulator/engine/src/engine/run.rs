@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine itself: holds the shards, opens windows, keeps the records.
+//! The engine: owns the shards, advances windows and keeps records.
 
 mod batches;
 mod counts;
@@ -33,19 +33,19 @@ use super::settings::{EngineError, EngineSettings};
 use super::shard::{Outbox, Shard, Shared, SimSpan};
 use crate::transport::{CongestionControl, Transport};
 
-/// Keys in a window are 32-bit picoseconds, so a window never spans more than 4 ms.
+/// Times in a window are 32-bit picoseconds, so a window spans at most 4 ms.
 const LONGEST_WINDOW_PS: u64 = 4_000_000_000;
-/// Below so many arrivals a window is not worth waking another thread.
+/// With fewer arrivals than this in a window, waking another thread does not pay off.
 const WORTH_SHARING_ARRIVALS: u64 = 2_000;
-/// For each pair of parts, so many empty outboxes go round: one that has just been read lies in the cache of
-/// another processor, and to write to it again at once would wait for that one.
+/// Empty outboxes in circulation per pair of shards. A freshly read outbox is in the cache of
+/// another processor, so reusing it immediately would stall.
 const SPARES: usize = 16;
 
-/// Runs flows over a network, packet by packet.
+/// Runs flows over a network packet by packet.
 ///
-/// The caller adds flows and timers, then asks for [`next_event`](Self::next_event) again and again;
-/// at each event time stands still and flows, timers and link changes may be added. One seed gives
-/// one result, whatever the number of threads.
+/// The caller adds flows and timers, then repeatedly calls [`next_event`](Self::next_event). At
+/// each event time stands still, and flows, timers and link changes may be added. A seed determines
+/// the result on any number of threads.
 #[derive(Clone, Debug)]
 pub struct Engine<P = NoProbe> {
     network: Network,
@@ -60,33 +60,33 @@ pub struct Engine<P = NoProbe> {
     control: ControlQueue,
     flows: Vec<FlowState>,
     batches: Vec<FlowBatch>,
-    /// Those with flows that have not arrived.
+    /// Batches with unfinished flows.
     open_batches: Vec<BatchId>,
     now: SimTime,
     window: u64,
     windows: u64,
-    /// The last window held enough work for several threads.
+    /// Whether the last window had enough work for several threads.
     is_worth_sharing: bool,
-    /// Empty outboxes, the one emptied longest ago first.
+    /// Empty outboxes, least recently emptied first.
     spares: VecDeque<Outbox>,
     trains: Option<Box<Trains<P>>>,
 }
 
 impl Engine<NoProbe> {
-    /// An engine at time zero.
+    /// Creates an engine at time zero.
     ///
     /// # Errors
-    /// Packet sizes and delays that cannot be emulated.
+    /// Fails if packet sizes or delays cannot be emulated.
     pub fn new(network: Network, settings: EngineSettings) -> Result<Self, EngineError> {
         Self::with_probe(network, settings, NoProbe)
     }
 }
 
 impl<P: Probe> Engine<P> {
-    /// An engine whose packets can be watched. Each part of the network gets a copy of `probe`.
+    /// Creates an engine whose packets can be observed. Each shard gets a copy of `probe`.
     ///
     /// # Errors
-    /// Packet sizes and delays that cannot be emulated.
+    /// Fails if packet sizes or delays cannot be emulated.
     pub fn with_probe(
         network: Network,
         settings: EngineSettings,
@@ -135,17 +135,14 @@ impl<P: Probe> Engine<P> {
         })
     }
 
-    /// The network the packets run on.
     #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
     }
-    /// How flows are sent.
     #[must_use]
     pub fn transport(&self) -> &Transport {
         &self.settings.transport
     }
-    /// What the engine was given besides the network.
     #[must_use]
     pub fn settings(&self) -> &EngineSettings {
         &self.settings
@@ -160,23 +157,23 @@ impl<P: Probe> Engine<P> {
         let Place { shard, index } = self.layout.ports[link.index()];
         &self.shards[shard as usize].ports[index as usize]
     }
-    /// Simulated time.
+    /// Returns the simulated time.
     #[must_use]
     pub fn now(&self) -> SimTime {
         self.now
     }
-    /// How many windows have been opened so far.
+    /// Returns the number of windows processed.
     #[must_use]
     pub fn windows(&self) -> u64 {
         self.windows
     }
 
-    /// Plans [`Event::Timer`] with this token, now at the earliest.
+    /// Schedules an [`Event::Timer`] with this token, at the present at the earliest.
     pub fn set_timer(&mut self, at: SimTime, token: u64) {
         self.control.plan(at.max(self.now), Act::Timer(token));
     }
 
-    /// When something happens next; nothing if nothing is left to do.
+    /// Returns the time of the next event or packet. `None` if nothing is left to do.
     #[must_use]
     pub fn next_due(&self) -> Option<SimTime> {
         let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
@@ -184,27 +181,27 @@ impl<P: Probe> Engine<P> {
         (next != u64::MAX).then(|| SimTime(next).max(self.now))
     }
 
-    /// When something happens next besides packets: a link changes, an event is reported.
+    /// Returns the time of the next link change or reported event.
     pub(crate) fn control_due(&self) -> Option<SimTime> {
         let due = self.control.next_due();
         (due != u64::MAX).then_some(SimTime(due))
     }
 
-    /// Whether nothing will happen any more unless flows or changes are added: no packet is on its way,
-    /// and the sender of every flow has its last acknowledgement, or the flow was cancelled.
+    /// Whether nothing more happens without further input: no packet is in flight, and every flow
+    /// is fully acknowledged or cancelled.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.control.next_due() == u64::MAX && self.shards.iter().all(Shard::is_quiet)
     }
 
-    /// The flow of a packet that a probe saw.
+    /// Returns the flow of an observed packet.
     #[must_use]
     pub fn flow_of(&self, arrival: &PacketArrival) -> FlowId {
         let after = self.ways.partition_point(|(begin, _)| *begin <= arrival.way.0);
         self.ways[after - 1].1
     }
 
-    /// What the probes have seen so far, part by part.
+    /// Returns the probes of all shards.
     pub fn probes(&self) -> impl Iterator<Item = &P> {
         self.shards.iter().map(|shard| &shard.probe)
     }
@@ -214,8 +211,8 @@ impl<P: Probe> Engine<P> {
         while self.next_event(limit).is_some() {}
     }
 
-    /// Runs to the next event at or before `limit`. `None`: nothing more happens until then. What
-    /// happens at `limit` itself has then happened.
+    /// Runs to the next event at or before `limit`. `None` means that no event is left before it.
+    /// Everything at `limit` itself has then been processed.
     pub fn next_event(&mut self, limit: SimTime) -> Option<Event> {
         self.look_away();
         loop {
@@ -234,7 +231,7 @@ impl<P: Probe> Engine<P> {
             self.now = self.now.max(SimTime(next));
             if control > packets {
                 if self.is_worth_sharing && rayon::current_thread_index().is_none() {
-                    // Once inside the pool, its threads need not be woken for every window.
+                    // Inside the pool, its threads need not be woken for every window.
                     return rayon::scope(|_| self.next_event(limit));
                 }
                 let end =
@@ -271,7 +268,7 @@ impl<P: Probe> Engine<P> {
         self.settle_completions();
     }
 
-    /// Hands full outboxes over against empty ones. What was handed over before has been received.
+    /// Exchanges full outboxes for empty ones. The previous ones have been received.
     fn exchange(&mut self) {
         for from in 0..self.shards.len() {
             for to in (0..self.shards.len()).filter(|to| *to != from) {
@@ -283,7 +280,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Notes which flows have arrived, in order of time.
+    /// Records completed flows in order of time.
     fn settle_completions(&mut self) {
         let mut completions: Vec<_> =
             self.shards.iter_mut().flat_map(|shard| shard.completions.drain(..)).collect();

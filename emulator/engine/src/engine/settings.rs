@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an engine is given besides the network, and why it refuses something.
+//! Settings of an engine, and its errors.
 
 use lightloom_units::seed::Seed;
 use lightloom_units::{Bytes, Picoseconds};
@@ -15,32 +15,31 @@ use crate::transport::Transport;
 
 const LARGEST_PACKET: Bytes = Bytes(65_535);
 
-/// The largest window in packets: 1.3 s at 400 Gb/s and 4 KiB.
+/// Largest window in packets: 1.3 s at 400 Gb/s and 4 KiB.
 pub(super) const MOST_IN_FLIGHT: u64 = 1 << 24;
 
-/// What an engine is given besides the network.
+/// Settings of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
-    /// Packet sizes, windows and recovery of all flows.
+    /// Packet sizes, windows and loss recovery of all flows.
     pub transport: Transport,
-    /// Decides which of several shortest paths a flow takes.
+    /// Random seed, which also selects among shortest paths.
     pub seed: Seed,
-    /// Real queues at switches, with priorities, pauses and trimming; nothing: one first-in first-out
-    /// queue a port, which is faster.
+    /// Bounded queues at switches, with priorities, pauses and trimming. `None` means one first-in
+    /// first-out queue per port, which is faster.
     pub queueing: Option<Queueing>,
-    /// Which packets long queues mark.
+    /// Marking of packets in long queues.
     pub marking: Marking,
-    /// When switches begin to send a packet.
     pub switching: Switching,
-    /// How long a host takes from the last bit of a packet for one of its flows to what it does because of it:
-    /// the acknowledgement is put on the port, the sender takes the acknowledgement in, the gate of a
-    /// message opens. The end of a flow ([`FlowRecord::end`](super::FlowRecord::end)) is the arrival of its last packet plus this,
-    /// and [`PacketCount`](super::PacketCount) counts a packet as in flight until then; what a probe sees is the arrival itself. A
-    /// host that takes one packet after the other at full rate is meant: delays do not add up. Pauses
-    /// are obeyed, and packets of others passed on, at once.
+    /// Processing time of a host, from the last bit of a packet for one of its flows to its
+    /// reaction: an acknowledgement is queued, the sender processes an acknowledgement, or a gate
+    /// opens. It delays the end of a flow ([`FlowRecord::end`](super::FlowRecord::end)), and
+    /// [`PacketCount`](super::PacketCount) counts the packet as in flight until then; probes see
+    /// the arrival itself. Hosts process packets in a pipeline at full rate, so delays do not add
+    /// up. Pauses and packets in transit are not delayed.
     pub host_delay: Picoseconds,
-    /// How many parts the network is cut into, to be advanced at once on the current rayon pool.
-    /// The result does not depend on it.
+    /// Number of shards, which run in parallel on the current rayon pool. Does not affect the
+    /// result.
     pub threads: usize,
 }
 
@@ -59,8 +58,8 @@ impl Default for EngineSettings {
 }
 
 impl EngineSettings {
-    /// How long before the last bit of a packet is in it may go on by the second link, when it came by the
-    /// first one.
+    /// Returns how long before its last bit arrives over the first link a packet may leave over the
+    /// second.
     pub(crate) fn head_start(
         &self,
         network: &Network,
@@ -75,7 +74,7 @@ impl EngineSettings {
         self.switching.head_start(rates, (size, self.transport.header))
     }
 
-    /// Whether packets of these sizes, and such switches, can be emulated over `network`.
+    /// Checks that these packet sizes and switches can be emulated over `network`.
     pub(crate) fn check(&self, network: &Network) -> Result<(), EngineError> {
         let vertices = (0..network.vertex_count()).map(VertexId::from_index);
         for vertex in vertices {
@@ -99,70 +98,44 @@ impl EngineSettings {
     }
 }
 
-/// Why the engine refuses something.
+/// Why the engine rejects an input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
-    /// Packet sizes out of range.
     #[error("packets of {size} cannot be emulated: data and header together must be 1 to 65,535 B")]
     PacketSize {
         /// Data and header.
         size: Bytes,
     },
-    /// Places of ports are kept in 14 bits.
+    /// Port indices have 14 bits.
     #[error("vertex {} has {ports} links: at most {MOST_PORTS} can be emulated", vertex.0)]
-    TooManyPorts {
-        /// The vertex.
-        vertex: VertexId,
-        /// How many links leave it.
-        ports: usize,
-    },
+    TooManyPorts { vertex: VertexId, ports: usize },
     /// Packets carry their times modulo 4.4 s.
     #[error("hosts that take {delay} cannot be emulated: at most {LONGEST_DELAY}")]
-    HostDelay {
-        /// What was asked for.
-        delay: Picoseconds,
-    },
-    /// Flows begin and end at hosts.
+    HostDelay { delay: Picoseconds },
     #[error("vertex {} is no host: flows begin and end at hosts", vertex.0)]
-    NotAHost {
-        /// The vertex.
-        vertex: VertexId,
-    },
-    /// A flow to itself.
+    NotAHost { vertex: VertexId },
     #[error("the flow begins and ends at vertex {}", vertex.0)]
-    ToItself {
-        /// The vertex.
-        vertex: VertexId,
-    },
-    /// No way.
+    ToItself { vertex: VertexId },
     #[error(transparent)]
     Route(#[from] RouteError),
-    /// A gate on a flow that ends elsewhere.
     #[error("a flow from vertex {} cannot wait for flow {}, which ends elsewhere", source_vertex.0, gate.0)]
     GateElsewhere {
-        /// Where the waiting flow begins.
+        /// Source of the waiting flow.
         source_vertex: VertexId,
         /// The flow it should wait for.
         gate: FlowId,
     },
-    /// A flow waits for acknowledgements that another host gets.
     #[error("a flow from vertex {} cannot wait for acknowledgements of flow {}, which begins elsewhere", source_vertex.0, awaited.0)]
     AwaitsElsewhere {
-        /// Where the waiting flow begins.
+        /// Source of the waiting flow.
         source_vertex: VertexId,
         /// The flow it should wait for.
         awaited: FlowId,
     },
     /// Packet numbers have 31 bits.
     #[error("a flow of {packets} packets is too long: fewer than 2^31 are possible")]
-    TooLong {
-        /// How many it would take.
-        packets: u64,
-    },
-    /// Each end keeps account of what is in flight.
+    TooLong { packets: u64 },
+    /// Both ends keep a record of packets in flight.
     #[error("a window of {packets} packets is too large: at most {MOST_IN_FLIGHT}")]
-    WindowTooLarge {
-        /// What was asked for or computed.
-        packets: u64,
-    },
+    WindowTooLarge { packets: u64 },
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A part of the network with everything that happens in it: the unit of parallel work.
+//! A shard: a part of the network with all its state, the unit of parallel work.
 //!
-//! A shard owns its vertices, their output ports, the wires that end at them and the ends of flows
-//! at its hosts. In a window no longer than the shortest delay nothing it sends can come back, so
-//! it advances on its own, vertex by vertex:
+//! A shard owns its vertices, their output ports, the wires that end at them and the flow ends at
+//! its hosts. In a window no longer than the shortest delay, nothing it sends can affect it, so it
+//! advances independently, vertex by vertex:
 //!
 //! ```text
 //!   wires in ──▶ arrivals of the window ──▶ one list per output port ──▶ sorted ──▶ ports ──▶ wires
-//!                (host: one list, worked off in order of time with its flow starts and timers)
+//!                (host: one list, processed in order of time with its flow starts and timers)
 //! ```
-//! Order at a vertex: time, then flow starts, arrivals, timeouts, data put on free ports; arrivals at
-//! one instant by number of their link, starts and timeouts by number of their flow. Packets for
-//! another shard wait in an outbox until the window ends.
+//! Events at a vertex are ordered by time. At one instant, flow starts come first, then arrivals,
+//! timeouts and data put on free ports. Arrivals of one instant are ordered by link id, starts and
+//! timeouts by flow id. Packets for another shard wait in an outbox until the end of the window.
 //!
-//! A host's data waits in its memory, not in the port: whenever a port is free, the flows that want
-//! to use it take turns, a packet each. Acknowledgements go before them, straight into the port.
+//! A host's data waits in its memory and not in the port. When a port is free, its flows take turns
+//! of one packet each. Acknowledgements precede them and go directly to the port.
 
 pub(crate) mod again;
 mod agenda;
@@ -48,29 +48,29 @@ use crate::transport::{Receiver, Sender};
 use agenda::{Agenda, Due};
 pub(crate) use pods::Pods;
 
-/// What all shards read and none writes while a window runs.
+/// State that all shards read and none changes during a window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) routes: Routes,
     pub(crate) acknowledgement_bytes: u16,
     pub(crate) header_bytes: u16,
     pub(crate) switching: Switching,
-    /// Receiving hosts give credit.
+    /// Whether receiving hosts give credit.
     pub(crate) gives_credit: bool,
-    /// Switches may have to choose.
+    /// Whether some switches choose among ports.
     pub(crate) chooses: bool,
-    /// Between the arrival of a packet at a host and what it does because of it, in picoseconds.
+    /// Processing time of hosts, in picoseconds.
     pub(crate) host_delay: u64,
 }
 
-/// A stretch of simulated time, in picoseconds.
+/// A period of simulated time, in picoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimSpan {
     pub(crate) start: u64,
     pub(crate) end: u64,
 }
 
-/// A vertex: where its wires and ports lie in the shard.
+/// A vertex, with the ranges of its wires and ports in the shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vertex {
     pub(crate) first_wire: u32,
@@ -89,35 +89,35 @@ impl Vertex {
     }
 }
 
-/// Packets under way on one link, first to arrive first.
+/// Packets in flight on one link, in order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LinkWire {
     pub(crate) queue: PacketFifo,
     pub(crate) link: LinkId,
-    /// The vertex it ends at, in this shard.
+    /// The vertex at its end, in this shard.
     pub(crate) vertex: u32,
 }
 
-/// Things that happen at a host besides arrivals.
+/// State of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct HostState {
-    /// Sending ends that have not finished.
+    /// Unfinished senders.
     active: Vec<u32>,
-    /// No timeout is due before this.
+    /// No timeout is due before this time.
     timer_due: u64,
-    /// No port takes data before this.
+    /// No port accepts data before this time.
     pull_due: u64,
-    /// No credit is given before this; `u64::MAX`: none waits.
+    /// Time of the next credit, or `u64::MAX` if none waits.
     credit_due: u64,
     pacer: credit::Pacer,
-    /// Flow starts to come, and flows whose rate lets them send again: time, flow, sending end.
+    /// Pending flow starts, and flows that wait until their rate permits: time, flow, sender.
     starts: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Packets that have come in and that the host acts on at the time they bear, in order.
+    /// Arrived packets in order of the time when the host processes them, which they carry.
     inside: VecDeque<Packet>,
 }
 
 impl HostState {
-    /// When the next flow starts, or may send again.
+    /// Returns when the next flow starts or may send again.
     #[inline(always)]
     fn next_start(&self) -> u64 {
         self.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time)
@@ -133,7 +133,6 @@ impl Default for HostState {
     }
 }
 
-/// A flow whose last byte arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Completion {
     pub(crate) time: u64,
@@ -144,7 +143,7 @@ pub(crate) struct Completion {
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
     packets: Vec<Packet>,
-    /// The wires they are on, each with how many of them in a row.
+    /// Wires, each with the number of consecutive packets on it.
     runs: Vec<(u32, u32)>,
     earliest: u64,
 }
@@ -156,7 +155,8 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// What has been added since it held `before` packets goes on `wire`, the first of it arriving at `time`.
+    /// Assigns the packets added since there were `before` to `wire`. The first of them arrives at
+    /// `time`.
     #[inline(always)]
     fn close(&mut self, before: usize, wire: u32, time: u64) {
         self.earliest = self.earliest.min(time);
@@ -164,7 +164,7 @@ impl Outbox {
     }
 }
 
-/// Packets made and used up, for the book-keeping.
+/// Packets created and consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EndCount {
     pub(crate) data_sent: u64,
@@ -173,33 +173,33 @@ pub(crate) struct EndCount {
     pub(crate) delivered: u64,
 }
 
-/// A part of the network. Shards stand side by side: none writes to a line of the cache that another reads.
+/// A part of the network. The alignment prevents false sharing of cache lines between shards.
 #[derive(Clone, Debug)]
 #[repr(align(128))]
 pub(crate) struct Shard<P> {
     pub(crate) index: u32,
     pub(crate) vertices: Vec<Vertex>,
-    /// By vertex: the queues of a switch that has real ones.
+    /// Queues of each vertex that is a switch with bounded queues.
     pub(crate) switches: Vec<Option<Box<SwitchQueues>>>,
     pub(crate) pods: Pods,
-    /// Nothing happens at a vertex before this.
+    /// For each vertex, a time before which nothing happens there.
     pub(crate) due: Agenda,
     pub(crate) ports: Vec<Port>,
-    /// By port: its link.
+    /// Link of each port.
     pub(crate) port_links: Vec<LinkId>,
     pub(crate) counts: Vec<PortCount>,
-    /// By port of a host: sending ends that have data for it, the next one first.
+    /// For each port of a host, the senders with data for it, in order of service.
     ready: Vec<VecDeque<u32>>,
     pub(crate) wires: Vec<LinkWire>,
-    /// By wire: how fast packets come in.
+    /// Rate of each incoming wire.
     pub(crate) wire_rates: Vec<BitsPerSecond>,
     pub(crate) hosts: Vec<HostState>,
     pub(crate) senders: Vec<Sender>,
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) outboxes: Vec<Outbox>,
-    /// By shard: what it has sent in the window before.
+    /// Packets that each shard sent in the previous window.
     pub(crate) inboxes: Vec<Outbox>,
-    /// Arrivals handled since the load was last read.
+    /// Arrivals processed since the load was last read.
     pub(crate) worked: u64,
     pub(crate) completions: Vec<Completion>,
     pub(crate) ends: EndCount,
@@ -207,23 +207,23 @@ pub(crate) struct Shard<P> {
     scratch: Scratch,
 }
 
-/// Arrivals of one vertex in one window; kept to reuse the memory.
+/// Arrivals at one vertex in one window; kept to reuse the memory.
 #[derive(Clone, Debug)]
 struct Scratch {
     arrivals: Vec<Packet>,
-    /// What takes their place at a host with a delay.
+    /// Replaces `arrivals` at a host with a delay.
     acted_on: Vec<Packet>,
-    /// By place: what a host has sent.
+    /// Packets sent by a host, by port.
     sent: Vec<Vec<Packet>>,
-    /// By place: bytes that came in by its wire, or somewhat more.
+    /// Upper bound on the bytes that arrived over each port's cable.
     came: Vec<u64>,
-    /// Arrivals by output port, as time in the window and index. The index grows with the number of the link,
-    /// so sorting breaks ties by link. Switches with real queues have two lists a port, control packets on the
-    /// second.
+    /// Arrivals by output port, as time in the window and index. The index grows with the link id,
+    /// so sorting breaks ties by link. Switches with bounded queues have two lists per port; the
+    /// second is for control packets.
     by_port: Lists,
-    /// All of them.
+    /// The keys of all arrivals.
     all: Vec<u64>,
-    /// What [`touch`] read, kept so that it is read.
+    /// Result of [`touch`], kept so that its reads are not optimized away.
     touched: u64,
 }
 
@@ -234,7 +234,7 @@ impl Scratch {
         Self { arrivals, acted_on, sent, came, by_port, all, touched: 0 }
     }
 
-    /// Puts the arrivals in order of time; those of one instant stay as they are.
+    /// Sorts the arrivals by time, stable for equal times.
     fn put_in_order(&mut self, start: u64) {
         let Self { arrivals, acted_on, all: keys, .. } = self;
         let places = arrivals.iter().zip(0u64..);
@@ -273,7 +273,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Makes room for what the vertices need, once all are there.
+    /// Allocates per-vertex and per-port state once all vertices have been added.
     pub(crate) fn settle(&mut self) {
         let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
         self.scratch.by_port = Lists::new(2 * widest);
@@ -284,13 +284,13 @@ impl<P: Probe> Shard<P> {
         self.ready.resize(self.ports.len(), VecDeque::new());
     }
 
-    /// When the next thing happens; `u64::MAX`: never.
+    /// Returns the time of the next event, or `u64::MAX` if there is none.
     pub(crate) fn next_due(&self) -> u64 {
         let received = self.inboxes.iter().map(|inbox| inbox.earliest);
         received.fold(self.due.earliest(), u64::min)
     }
 
-    /// Takes in what other shards have sent, none of which arrives before `now`.
+    /// Receives packets from other shards. None of them arrives before `now`.
     pub(crate) fn receive(&mut self, now: u64) {
         for inbox in &mut self.inboxes {
             let mut packets = inbox.packets.drain(..);
@@ -307,7 +307,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Packets on their way here, and those that a host has not acted on yet.
+    /// Counts packets in flight, including those that a host has not processed yet.
     pub(crate) fn in_flight(&self) -> u64 {
         let wires = self.wires.iter().map(|wire| wire.queue.len());
         let inboxes = self.inboxes.iter().map(|inbox| inbox.packets.len());
@@ -316,7 +316,7 @@ impl<P: Probe> Shard<P> {
         wires.chain(inboxes).chain(inside).sum::<usize>() as u64 + waiting
     }
 
-    /// Shows every packet on its way here, and those that a host has not acted on yet.
+    /// Calls `see` for each packet in flight, including those that a host has not processed yet.
     pub(crate) fn see_in_flight(&self, see: &mut impl FnMut(&Packet)) {
         self.wires.iter().for_each(|wire| wire.queue.iter().for_each(&mut *see));
         self.inboxes.iter().for_each(|inbox| inbox.packets.iter().for_each(&mut *see));
@@ -324,19 +324,17 @@ impl<P: Probe> Shard<P> {
         self.switches.iter().flatten().for_each(|switch| switch.see_waiting(see));
     }
 
-    /// Whether nothing is on its way here, and no flow that begins here has anything to send any more.
+    /// Whether no packet is in flight and no flow from here has data left to send.
     pub(crate) fn is_quiet(&self) -> bool {
         let idle = |host: &HostState| host.active.is_empty() && host.starts.is_empty();
         self.in_flight() == 0 && self.hosts.iter().all(idle)
     }
 
-    /// Does everything that happens in `span`.
     pub(crate) fn advance(&mut self, shared: &Shared, span: SimSpan) {
         self.receive(span.start);
         self.advance_part(shared, 0..self.vertices.len(), span);
     }
 
-    /// Does everything that happens at `vertices` in `span`.
     pub(super) fn advance_part(&mut self, shared: &Shared, vertices: Range<usize>, span: SimSpan) {
         for block in Agenda::blocks(&vertices) {
             let due = self.due.vertices_before(&vertices, (block, span.end));
@@ -367,7 +365,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Puts these packets on a wire, in place of what is on it; none arrives before `now`.
+    /// Replaces the packets on a wire. None of the new ones arrives before `now`.
     pub(crate) fn put_on_wire(&mut self, wire: u32, queue: PacketFifo, now: u64) {
         let wire = &mut self.wires[wire as usize];
         if let Some(first) = queue.front() {
@@ -376,7 +374,7 @@ impl<P: Probe> Shard<P> {
         wire.queue = queue;
     }
 
-    /// Loses everything on a wire. Returns how many packets that were.
+    /// Drops all packets on a wire and returns their number.
     pub(crate) fn cut_wire(&mut self, wire: u32) -> u64 {
         let queue = &mut self.wires[wire as usize].queue;
         let lost = queue.len() as u64;
@@ -385,15 +383,15 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// What lies behind a port: its wire, with the time when something next happens at the far end, or the
-/// outbox for the shard where the wire is. What comes behind something else on a wire changes nothing about that time.
+/// The target of a port: its wire with the event time of the vertex there, or the outbox for
+/// another shard. Only the first packet on a wire affects that event time.
 pub(crate) enum Exit<'s> {
     Wire(&'s mut PacketFifo, Due<'s>),
     Outbox(&'s mut Outbox, u32),
 }
 
-/// Sends through an exit what a closure makes of its sink, at most `$most` packets, in a window that begins at
-/// `$start`. The closure runs over a wire or over an outbox: two loops, so that none asks.
+/// Runs a closure that sends up to `$most` packets to a sink, in a window that starts at `$start`.
+/// Wires and outboxes get separate code, so that the inner loop need not distinguish them.
 macro_rules! send_through {
     ($exit:expr, $start:expr, $most:expr, |$sink:ident| $send:expr) => {
         match $exit {
@@ -438,7 +436,7 @@ impl<'s> Exit<'s> {
         }
     }
 
-    /// Sends `packet`, which arrives at `time`.
+    /// Sends a packet that arrives at `time`.
     #[inline(always)]
     pub(crate) fn send(&mut self, packet: Packet, time: u64) {
         match self {
@@ -456,8 +454,8 @@ impl<'s> Exit<'s> {
     }
 }
 
-/// Reads a little of what lies at the head of every wire. These reads do not depend on each other,
-/// so the memory serves them together; the loops that follow would wait for each in turn.
+/// Prefetches the heads of all wires. These reads are independent, so memory serves them in
+/// parallel; the following loops would wait for each separately.
 #[inline]
 fn touch(wires: &[LinkWire]) -> u64 {
     const PACKETS_PER_LINE: usize = 64 / size_of::<Packet>();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A switch with real queues: what it holds, what it lets in and what it sends next.
+//! A switch with bounded queues: buffer, admission and scheduling.
 //!
 //! ```text
 //!   ingress k ──▶ room? ──▶ queue (port, priority) ──▶ schedule ──▶ wire
-//!      ▲            │ no: trim or drop                                │ sent: room is given back
+//!      ▲            │ no: trim or drop                                │ sent: buffer space is freed
 //!      └── pause ◀──┴── counted by ingress and priority ◀─────────────┘
 //! ```
-//! At one instant: ends of transmissions by port, then arrivals by link. A transmission is never
-//! broken off, so a packet is on its wire from the moment it begins.
+//! At one instant, transmissions end first, in order of ports, then arrivals are processed in order
+//! of links. A transmission is never interrupted, so a packet is on its wire from the start.
 //!
-//! Ports meet only in what they share: the buffer, and the counts that pauses are asked by. As long as
-//! no bound of these can be met ([`SwitchQueues::ports_are_apart`]), each port is worked off on its own
-//! ([`OnePort`]). What a port is sending is then not counted as held, so that a packet
-//! that need not wait touches no count; it is while ports are worked off together
+//! Ports share the buffer and the counts that trigger pauses. While these cannot reach a limit
+//! ([`SwitchQueues::ports_are_apart`]), each port is processed separately ([`OnePort`]). Packets in
+//! transmission are then not counted as buffered, so that a packet that need not wait changes no
+//! shared count. They are counted while ports are processed together
 //! ([`SwitchQueues::begin_together`]).
 
 use lightloom_units::Bytes;
@@ -28,40 +28,40 @@ use super::queueing::{PAUSE_FRAME, Queueing, Schedule};
 use super::queues::{FRAMES, Queues};
 use super::store::{Room, Store};
 
-/// Nothing is being sent, while ports are worked off together.
+/// End time of a port without a transmission, while ports are processed together.
 const IDLE: u64 = u64::MAX;
 
-/// Queues of a switch. Place `k` is its `k`th port, and the link that comes in by the same cable.
+/// The queues of a switch. Index `k` stands for its `k`th port and the incoming link of the same
+/// cable.
 #[derive(Clone, Debug)]
 pub(crate) struct SwitchQueues {
     schedule: Schedule,
     store: Store,
     ports: Vec<Queues>,
-    /// By place: whether something waits there, while ports are worked off one by one; close together, for most of a wide
-    /// switch is idle in most windows.
+    /// Whether packets wait at each port, while ports are processed separately. A compact copy,
+    /// because most ports of a wide switch are idle in most windows.
     waiting: Vec<bool>,
-    /// How many pauses it has asked for that have not ended.
+    /// Number of pauses in force that it requested.
     asked: u32,
-    /// By place: when its transmission ends or has ended, and the room that it then gives back.
+    /// End of each port's transmission, past or future, and the buffer space that it frees.
     ends: Vec<u64>,
     sending: Vec<Room>,
-    /// By place: when its last transmission ended, while ports are worked off together and none is under way.
+    /// End of each port's last transmission, while ports are processed together and it is idle.
     freed: Vec<u64>,
-    /// Which of `ends` is the earliest, while ports are worked off together.
+    /// The earliest of `ends`, while ports are processed together.
     earliest: Earliest,
 }
 
-/// What the queues work on: the ports of the switch and where their packets go.
+/// The ports of a switch, as its queues see them.
 pub(crate) trait Outlet {
-    /// The port at `place` and what it has done.
+    /// Returns a port with its counters.
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount);
-    /// Puts a packet on the wire behind the port at `place`, at whose end it arrives at `arrival`.
+    /// Puts a packet on the wire of port `place`; it arrives at `arrival`.
     fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
-    /// A pause frame has been made.
+    /// Counts a pause frame.
     fn frame_made(&mut self);
-    /// How long before its last bit a packet that came in may go on by the port at `place`.
+    /// Returns how long before its last bit arrives a packet may leave over port `place`.
     fn head_start(&self, place: u32, packet: &Packet) -> u64;
-    /// Size of a trimmed packet.
     fn header_bytes(&self) -> u16;
 }
 
@@ -90,21 +90,21 @@ impl SwitchQueues {
         }
     }
 
-    /// When the next transmission ends, while ports are worked off together; [`u64::MAX`]: none is
-    /// under way.
+    /// Returns when the next transmission ends, while ports are processed together, or
+    /// [`u64::MAX`].
     pub(crate) fn next_end(&self) -> u64 {
         self.earliest.time()
     }
 
-    /// Ends the transmission that is due and begins the next one there.
+    /// Ends the next transmission and starts another one on its port.
     pub(crate) fn end_next(&mut self, out: &mut impl Outlet) {
         let place = self.earliest.place();
         self.end_transmission(place as u32, out);
         self.earliest.set(place, self.ends[place]);
     }
 
-    /// When it next does something of its own, once everything before `now` is done; [`u64::MAX`]: not
-    /// before something arrives.
+    /// Returns the time of the next event other than an arrival, given that everything before `now`
+    /// has been processed. [`u64::MAX`] if there is none.
     pub(crate) fn next_due(&self, ports: &[Port], now: u64) -> u64 {
         let ends = self.ends.iter().zip(&self.ports).zip(ports);
         let matters = ends.filter(|((end, queues), port)| {
@@ -113,44 +113,42 @@ impl SwitchQueues {
         matters.map(|((end, _), _)| *end).min().unwrap_or(IDLE)
     }
 
-    /// Packets that found no room, by priority.
     pub(crate) fn dropped(&self) -> &[u64] {
         &self.store.dropped
     }
 
-    /// Packets that wait in queues, pause frames included.
+    /// Counts the packets in queues, including pause frames.
     pub(crate) fn waiting(&self) -> u64 {
         self.ports.iter().map(Queues::packets).sum::<usize>() as u64
     }
 
-    /// Shows every packet that waits in queues, pause frames included.
+    /// Calls `see` for each packet in queues, including pause frames.
     pub(crate) fn see_waiting(&self, see: &mut impl FnMut(&Packet)) {
         let classes =
             self.ports.iter().flat_map(|queues| (0..=FRAMES).map(|at| queues.waiting(at)));
         classes.flatten().for_each(|(_, packet)| see(packet));
     }
 
-    /// Whether something waits at `place`, while ports are worked off one by one.
+    /// Whether packets wait at a port, while ports are processed separately.
     #[inline(always)]
     pub(crate) fn waits(&self, place: u32) -> bool {
         self.waiting[place as usize]
     }
 
-    /// Notes whether something waits at `place`.
     #[inline(always)]
     pub(crate) fn note_waiting(&mut self, place: u32) {
         self.waiting[place as usize] = !self.ports[place as usize].is_empty();
     }
 
-    /// Whether what waits at `place` may begin before `end`.
+    /// Whether a packet that waits at a port may start before `end`.
     #[inline(always)]
     pub(crate) fn begins_before(&self, place: u32, end: u64) -> bool {
         self.ends[place as usize] < end
     }
 
-    /// Whether what one port does in a window that begins at `start`, and in which no more than
-    /// `came` bytes arrive by each place, cannot matter to another one: whatever the order, no sender is paused or resumed, and
-    /// nothing is dropped for lack of shared room.
+    /// Whether the ports cannot affect each other in a window that starts at `start` with up to
+    /// `came` bytes arriving at each: in any order, no sender is paused or resumed and no packet is
+    /// dropped for lack of shared space.
     pub(crate) fn ports_are_apart(&self, start: u64, came: &mut [u64]) -> bool {
         if self.asked > 0 {
             return false;
@@ -164,7 +162,7 @@ impl SwitchQueues {
         self.store.holds(came)
     }
 
-    /// The port at `place`, to be worked off whatever the others do.
+    /// Returns a port for separate processing.
     #[inline(always)]
     pub(crate) fn one_port<'s>(
         &'s mut self,
@@ -189,35 +187,36 @@ impl SwitchQueues {
         }
     }
 
-    /// Bytes that wait at `place` or are being sent there, while ports are worked off together.
+    /// Returns the bytes that wait at a port or are in transmission, while ports are processed
+    /// together.
     pub(crate) fn holds(&self, place: u32) -> u64 {
         let place = place as usize;
         let sending = if self.ends[place] == IDLE { 0 } else { self.sending[place].size };
         u64::from(sending) + self.ports[place].all_bytes()
     }
 
-    /// Bytes that wait at `place`, and when what is being sent there ends, while ports are worked off together.
+    /// Returns the bytes that wait at a port and the end of its transmission, while ports are
+    /// processed together.
     pub(crate) fn stands_before(&self, place: u32) -> (u64, u64) {
         let place = place as usize;
         let end = self.ends[place];
         (self.ports[place].all_bytes(), if end == IDLE { 0 } else { end })
     }
 
-    /// Packets that wait at `place`.
     #[inline(always)]
     pub(crate) fn waiting_at(&self, place: u32) -> usize {
         self.ports[place as usize].packets()
     }
 
-    /// When the port at `place` next does something of its own, while no sender is paused;
-    /// [`u64::MAX`]: not before something arrives.
+    /// Returns the time of the port's next event other than an arrival, while no sender is paused.
+    /// [`u64::MAX`] if there is none.
     #[inline(always)]
     pub(crate) fn due_at(&self, place: u32, paused: u8) -> u64 {
         let waits = self.ports[place as usize].has_something(paused);
         if waits { self.ends[place as usize] } else { IDLE }
     }
 
-    /// From here on, and from `now` on, ports are worked off together.
+    /// Switches to processing ports together from `now` on.
     pub(crate) fn begin_together(&mut self, now: u64) {
         for place in 0..self.ends.len() {
             let room = self.sending[place];
@@ -231,7 +230,7 @@ impl SwitchQueues {
         self.earliest.take(&self.ends);
     }
 
-    /// Ports are worked off one by one again.
+    /// Switches back to processing ports separately.
     pub(crate) fn end_together(&mut self) {
         for place in 0..self.sending.len() {
             self.store.give_back(self.sending[place]);
@@ -242,7 +241,7 @@ impl SwitchQueues {
         }
     }
 
-    /// Ends the transmission at `place` and begins the next one there.
+    /// Ends a transmission and starts the next one on the port.
     #[inline]
     fn end_transmission(&mut self, place: u32, out: &mut impl Outlet) {
         let now = std::mem::replace(&mut self.ends[place as usize], IDLE);
@@ -255,8 +254,8 @@ impl SwitchQueues {
         self.send_next(place, now, out);
     }
 
-    /// Takes a packet that leaves at place `place` at `now`. The place it came in by stands where its time
-    /// stood.
+    /// Queues a packet for port `place` at `now`. The packet has its ingress port in the time
+    /// field.
     pub(crate) fn enqueue(&mut self, place: u32, now: u64, packet: Packet, out: &mut impl Outlet) {
         let header_bytes = out.header_bytes();
         let (port, count) = out.port(place);
@@ -304,7 +303,7 @@ impl SwitchQueues {
         }
     }
 
-    /// Sends a frame about the priority of `room` back to where it came from.
+    /// Sends a pause or resume frame for the priority and ingress port of `room`.
     fn send_frame(&mut self, room: Room, kind: u16, now: u64, out: &mut impl Outlet) {
         let Room { ingress: place, priority, .. } = room;
         out.frame_made();
@@ -324,7 +323,7 @@ impl SwitchQueues {
         self.send_next(place, now, out);
     }
 
-    /// Begins to send what is next at `place`, if the port is free and something may go.
+    /// Starts sending the next packet of a port, if it is free and a packet may leave.
     #[inline]
     pub(crate) fn send_next(&mut self, place: u32, now: u64, out: &mut impl Outlet) {
         let port: &Port = out.port(place).0;
@@ -338,7 +337,7 @@ impl SwitchQueues {
         self.send((place, now), packet, room, out);
     }
 
-    /// Begins to send `packet`, which gives back `room` when it is out.
+    /// Starts sending `packet`, which occupies `room` until it is sent.
     #[inline]
     fn send(
         &mut self,
@@ -360,8 +359,8 @@ impl SwitchQueues {
         }
     }
 
-    /// Loses what waits at `place`, whose link has gone down, and forgets what was asked by it.
-    /// Returns how many packets that were.
+    /// Drops all packets of a port whose link changed and cancels the pauses it requested. Returns
+    /// the number of packets.
     pub(crate) fn cut(&mut self, place: u32, now: u64, out: &mut impl Outlet) -> u64 {
         let asked = std::mem::take(&mut self.store.asked[place as usize]);
         self.asked -= asked.count_ones();
@@ -384,7 +383,7 @@ impl SwitchQueues {
         lost
     }
 
-    /// Bytes at `place` of `priority` that came in by `ingress`.
+    /// Returns the bytes of `priority` at port `place` that arrived at port `ingress`.
     pub(crate) fn held(&self, place: u32, priority: u8, ingress: u32, port: &Port) -> u64 {
         let waiting = self.ports[place as usize].waiting(usize::from(priority));
         waiting.filter(|(by, _)| *by == ingress).map(|(_, packet)| port.size(packet)).sum()
@@ -395,7 +394,7 @@ impl SwitchQueues {
         self.store.asked[ingress as usize] & (1 << priority) != 0
     }
 
-    /// Whether something waits at `place` with `priority`.
+    /// Whether packets of `priority` wait at port `place`.
     pub(crate) fn has_waiting(&self, place: u32, priority: u8) -> bool {
         self.ports[place as usize].waiting(usize::from(priority)).next().is_some()
     }

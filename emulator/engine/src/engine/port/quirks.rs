@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Properties of few ports: marks by chance, wrong bits, lost packets and jitter.
+//! Properties that few ports have: random marks, bit errors, packet loss and jitter.
 
 use std::collections::VecDeque;
 
 use super::{Ramp, mix};
 
-/// What few ports have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quirks {
-    /// Marks by chance.
+    /// Random marking.
     pub(super) ramp: Option<Ramp>,
-    /// Share of bits that arrive wrong, in units of 2⁻⁶⁴, and what the draws for them begin from.
+    /// Share of corrupted bits, in units of 2⁻⁶⁴.
     pub(super) errors: u64,
-    /// Share of packets that are lost, in the same units.
+    /// Share of lost packets, in the same units.
     pub(super) loss: u64,
     pub(super) salt: u64,
     pub(super) jitter: Jitter,
@@ -20,13 +19,14 @@ pub(super) struct Quirks {
     pub(super) corrupted: VecDeque<(u64, u64)>,
 }
 
-/// How much longer packets take over a wire.
+/// A variable additional delay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Jitter {
-    /// The maximum, in picoseconds, and the seed of the draws.
+    /// Maximum in picoseconds.
     pub(super) most: u64,
     pub(super) salt: u64,
-    /// Under an earlier jitter, packets sent until `held_from` arrive up to `held_until`: later packets arrive after them.
+    /// After the end of an earlier jitter: packets sent until `held_from` arrive up to
+    /// `held_until`, and later packets must arrive after them.
     pub(super) held_from: u64,
     pub(super) held_until: u64,
 }
@@ -52,7 +52,7 @@ impl Quirks {
         self.corrupted.push_back(packet);
     }
 
-    /// Whether a bit of the `number`-th packet on the wire is wrong, or the packet is lost.
+    /// Decides whether the `number`th packet on the wire is corrupted or lost.
     #[cold]
     pub(super) fn corrupt(&self, size: u64, number: u64) -> bool {
         let chance = || either(chance_of_any(self.errors, size * 8), self.loss);
@@ -61,13 +61,13 @@ impl Quirks {
 }
 
 impl Jitter {
-    /// Returns the delay of a packet sent now behind packets that an earlier jitter holds.
+    /// Returns the delay of a packet sent now behind packets that an earlier jitter still delays.
     pub(super) fn held(&self, sent: u64) -> u64 {
         (self.held_until + sent.saturating_sub(self.held_from) / 2).saturating_sub(sent)
     }
 
-    /// How much longer a packet takes that is sent at this time. It falls by half a picosecond each at most, so that
-    /// packets stay in order.
+    /// Returns the additional delay of a packet sent at `sent`. It falls by at most half a
+    /// picosecond per picosecond, so packets stay in order.
     pub(super) fn late(&self, sent: u64) -> u64 {
         let held = self.held(sent);
         if self.most == 0 {
@@ -85,14 +85,14 @@ impl Jitter {
     }
 }
 
-/// The chance of either of two events, in units of 2⁻⁶⁴.
+/// Returns the probability of either of two events, in units of 2⁻⁶⁴.
 fn either(a: u64, b: u64) -> u64 {
     let both = (u128::from(a) * u128::from(b)) >> 64;
     u64::try_from(u128::from(a) + u128::from(b) - both).unwrap_or(u64::MAX)
 }
 
-/// The chance that any of `bits` is wrong, 1 − (1 − p)ⁿ for the chance p of `one` bit, both in units of 2⁻⁶⁴. In whole
-/// numbers, so that it is the same on every machine.
+/// Returns the probability 1 − (1 − p)ⁿ that any of `bits` is wrong, given the probability p of
+/// `one` bit, both in units of 2⁻⁶⁴. Integer arithmetic gives the same result on every machine.
 fn chance_of_any(one: u64, bits: u64) -> u64 {
     let (mut chance, mut of_power, mut left) = (0, one, bits);
     while left > 0 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Paths by every interface of the sending host.
+//! Paths over every interface of the sending host.
 
 use super::towards::{NoPath, UsableLinks};
 use super::{FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths, drawn};
 use crate::engine::network::{LinkId, VertexId};
 
-/// A first link, and the plane in which the paths behind it are looked for.
+/// A first link, and the plane to search for paths behind it.
 type First = (LinkId, Option<Plane>);
 
 impl Router {
-    /// Paths for the flow of this name by every interface from which a shortest path leads to its end; those of one
-    /// interface stand together. They are divided over the interfaces, one each at least.
+    /// Returns paths for a flow over every interface with a shortest path to the destination, at
+    /// least one for each. Paths of one interface are adjacent.
     pub(crate) fn find_all(
         &mut self,
         network: &Network,
@@ -52,8 +52,8 @@ impl Router {
         Ok(paths)
     }
 
-    /// The links with which shortest paths begin. Where every interface is in a plane of its own, paths are looked for
-    /// plane by plane: the distances to a leaf of a plane then serve for all its hosts.
+    /// Returns the first links of shortest paths. If every interface is in a different plane,
+    /// searches plane by plane: distances to a leaf of a plane then serve all its hosts.
     fn first_links(
         &mut self,
         network: &Network,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What has become of the packets so far.
+//! Counts packets and their outcomes.
 
 use lightloom_units::SimTime;
 
@@ -10,38 +10,38 @@ use crate::engine::port::PortCount;
 use crate::engine::probe::Probe;
 use crate::engine::queueing::PRIORITIES;
 
-/// Packets made and what became of them. `sent = delivered + dropped + lost + in_flight`.
+/// Packets by outcome. `sent = delivered + dropped + lost + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCount {
-    /// Data packets, acknowledgements and pause frames handed to the network.
+    /// Data packets, acknowledgements and pause frames sent by hosts and switches.
     pub sent: u64,
-    /// The data packets among them.
+    /// Data packets among them.
     pub data_sent: u64,
-    /// Packets that reached their end of the flow.
+    /// Packets that reached their destination.
     pub delivered: u64,
-    /// Packets that found a queue full.
+    /// Packets dropped at a full queue.
     pub dropped: u64,
-    /// Data packets cut to their headers, which went on.
+    /// Data packets trimmed to their headers and forwarded.
     pub trimmed: u64,
-    /// Times that a switch asked a port to pause.
+    /// Pauses requested by switches.
     pub pauses: u64,
-    /// Packets lost on a link that was or went down.
+    /// Packets lost on a link that was down or went down.
     pub lost: u64,
-    /// Packets on their way.
+    /// Packets still in the network.
     pub in_flight: u64,
-    /// Times that a packet was marked by a queue.
+    /// Marks set by queues.
     pub marked: u64,
-    /// Data packets sent again.
+    /// Retransmitted data packets.
     pub retransmitted: u64,
     /// Data packets received more than once.
     pub duplicates: u64,
-    /// Packets put on a wire: the unit in which the engine's speed is given.
+    /// Packets put on a wire, the unit of the engine's speed.
     pub hops: u64,
 }
 
 impl<P: Probe> Engine<P> {
-    /// What the port before a link has done so far; a pause that has not ended counts until now, and so do the bytes of a
-    /// packet that is being sent.
+    /// Returns the counters of the port before a link as of now, including an ongoing pause and the
+    /// part sent of a packet in transmission.
     #[must_use]
     pub fn port_count(&self, link: LinkId) -> PortCount {
         let Place { shard, index } = self.layout.ports[link.index()];
@@ -74,7 +74,7 @@ impl<P: Probe> Engine<P> {
         SimTime(arrivals.max().unwrap_or_default())
     }
 
-    /// Packets made so far and what became of them.
+    /// Returns the packets sent so far by outcome.
     #[must_use]
     pub fn packets(&self) -> PacketCount {
         let mut total = PacketCount::default();
@@ -100,8 +100,8 @@ impl<P: Probe> Engine<P> {
         total
     }
 
-    /// Packets that found no room in switches with real queues, by priority; acknowledgements and trimmed
-    /// packets have the last one. Without such queues there are no priorities, and nothing is counted.
+    /// Returns drops at switches with bounded queues by priority. The last one includes
+    /// acknowledgements and trimmed packets. Zero without such switches.
     #[must_use]
     pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
         let mut total = [0; PRIORITIES];
@@ -112,7 +112,7 @@ impl<P: Probe> Engine<P> {
         total
     }
 
-    /// Packets put on a wire so far.
+    /// Returns the number of packets put on a wire.
     #[must_use]
     pub fn hops(&self) -> u64 {
         self.shards.iter().flat_map(|shard| &shard.counts).map(|count| count.packets).sum()

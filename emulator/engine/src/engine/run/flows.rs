@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows: added, given paths, cancelled, reported.
+//! Adds, routes, cancels and reports flows.
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
@@ -26,8 +26,9 @@ pub(super) struct FlowState {
     pub(super) batch: Option<BatchId>,
     pub(super) route: Route,
     pub(super) paths: Paths,
-    /// By interface, where switches choose, for data and for acknowledgements, farthest first; its path is then only one of
-    /// those that they may choose. Nothing where they do not.
+    /// With adaptive routing: the choices of switches for each interface, for data and for
+    /// acknowledgements, in breadth-first order. The path is then only one of those possible. Empty
+    /// otherwise.
     pub(super) choices: Vec<[Vec<Choice>; 2]>,
     /// Region of the route table, an index in [`Engine::ways`].
     pub(super) region: u32,
@@ -48,7 +49,7 @@ impl FlowState {
     }
 }
 
-/// The links with which these paths begin, and the place of the first path that begins so.
+/// Returns the first links of these paths, each with the index of the first path over it.
 fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
     let mut firsts: Vec<(LinkId, u16)> = Vec::new();
     for (place, path) in (0..).zip(paths.iter()) {
@@ -60,7 +61,7 @@ fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
 }
 
 impl FlowSpec {
-    /// Whether it leads from one host of `network` to another.
+    /// Checks that the flow leads from one host of `network` to another.
     pub(crate) fn check_ends(&self, network: &Network) -> Result<(), EngineError> {
         for vertex in [self.source, self.destination] {
             let exists = vertex.index() < network.vertex_count();
@@ -79,7 +80,8 @@ impl<P: Probe> Engine<P> {
     /// Adds a flow, which starts at its start time or now, whichever is later.
     ///
     /// # Errors
-    /// Ends that are no hosts, no path, a gate on a flow that ends elsewhere, too many packets.
+    /// Fails if an end is not a host, no path exists, a gate is on a flow that ends elsewhere, or
+    /// the flow has too many packets.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
         let id = FlowId::from_index(self.flows.len());
         spec.check_ends(&self.network)?;
@@ -120,7 +122,7 @@ impl<P: Probe> Engine<P> {
         Ok(id)
     }
 
-    /// The paths of a flow: those that begin with one link stand together.
+    /// Returns the paths of a flow, grouped by their first link.
     fn find_paths(&mut self, name: FlowName, route: &Route) -> Result<Paths, RouteError> {
         let Transport { balance, interfaces, .. } = self.settings.transport;
         let wanted = WantedPaths { count: balance.paths(), hashed: balance.is_hashed() };
@@ -137,13 +139,13 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Makes a flow wait for another one, which may have been added after it.
+    /// Makes a flow wait for another one, which may have been added later.
     ///
     /// # Errors
-    /// The flow waited for ends elsewhere.
+    /// Fails if the flow waited for ends at another host.
     ///
     /// # Panics
-    /// If `flow` has started: it may have sent what the gate should hold back.
+    /// Panics if `flow` has started, because it may have sent messages that the gate should hold.
     pub fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
         self.check_gate(self.flows[flow.index()].source(), gate.flow)?;
         let Place { shard, index } = self.flows[flow.index()].sender;
@@ -159,10 +161,10 @@ impl<P: Probe> Engine<P> {
     /// Makes a flow wait until all data of another one from the same host is acknowledged.
     ///
     /// # Errors
-    /// The flow waited for begins elsewhere.
+    /// Fails if the flow waited for starts at another host.
     ///
     /// # Panics
-    /// If `flow` has started: it may have sent what should be held back.
+    /// Panics if `flow` has started, because it may have sent data that should be held.
     pub fn wait_for_acknowledgements(
         &mut self,
         flow: FlowId,
@@ -218,7 +220,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// A packet and its acknowledgement on an idle path, in picoseconds.
+    /// Returns the time of a packet and its acknowledgement on an idle path, in picoseconds.
     fn round_trip(&self, path: &[LinkId]) -> u64 {
         let transport = &self.settings.transport;
         let there = self.one_way(path.iter().copied(), transport.packet());
@@ -227,7 +229,7 @@ impl<P: Probe> Engine<P> {
         there + self.one_way(back, transport.acknowledgement) + hosts
     }
 
-    /// A packet on an idle path from its first bit to its last, in picoseconds.
+    /// Returns the time of a packet on an idle path from its first bit sent to its last received.
     fn one_way(&self, path: impl Iterator<Item = LinkId>, size: Bytes) -> u64 {
         let (mut time, mut came) = (0, None);
         for link in path {
@@ -247,7 +249,7 @@ impl<P: Probe> Engine<P> {
         IdlePath { round_trip: self.round_trip(path), hops: path.len() as u32, rate, window }
     }
 
-    /// Makes both ends of a flow in the shards where they live.
+    /// Creates both ends of a flow in their shards.
     fn make_ends(
         &mut self,
         (id, name): (FlowId, FlowName),
@@ -263,7 +265,7 @@ impl<P: Probe> Engine<P> {
         let sender_index = self.shards[from as usize].senders.len() as u32;
         let receiver_index = self.shards[to as usize].receivers.len() as u32;
         let (cursors, answer) = self.lay_routes(ways, [sender_index, receiver_index]);
-        // What was trimmed may lie far behind what the receiver lets go.
+        // Trimmed packets may be far behind the highest packet that the receiver permits.
         let gives_credit = congestion == CongestionControl::ReceiverCredit;
         let (initial, window) = (window, if gives_credit { 2 * window } else { window });
         let idle = self.round_trip(&ways.0[0]);
@@ -282,7 +284,7 @@ impl<P: Probe> Engine<P> {
         let packets = load.messages * load.per_message;
         let path = self.idle_path(ways.0, initial);
         sender.control_by(CongestionController::new(congestion, path, packets));
-        // A flow with one path today may have several when it is led anew.
+        // A flow with one path may get several when it is rerouted.
         let spreads =
             balance.paths() > 1 || self.settings.transport.interfaces == FlowInterfaces::All;
         let may_spread = spreads && !matches!(spec.route, Route::Links(_));
@@ -302,7 +304,7 @@ impl<P: Probe> Engine<P> {
         (place(from, sender_index), place(to, receiver_index))
     }
 
-    /// The interfaces by which a flow with these paths leaves.
+    /// Returns the interfaces over which a flow with these paths leaves.
     fn lanes_of(&self, paths: &Paths, ways: usize) -> Vec<SenderLane> {
         let port = |link: LinkId| self.layout.ports[link.index()].index;
         let firsts = first_links(paths);
@@ -312,7 +314,7 @@ impl<P: Probe> Engine<P> {
         firsts.iter().zip(ends).map(lane).collect()
     }
 
-    /// Stops a flow for good. What it has in flight still travels; it never counts as done.
+    /// Stops a flow permanently. Packets in flight continue, but the flow never completes.
     pub fn cancel_flow(&mut self, flow: FlowId) {
         let state = &mut self.flows[flow.index()];
         if state.end.is_some() || state.cancelled {
@@ -325,10 +327,10 @@ impl<P: Probe> Engine<P> {
         self.leave_batch(batch, self.now);
     }
 
-    /// Gives a flow new paths over links that are up; packets under way keep theirs.
+    /// Gives a flow new paths over links that are up. Packets in flight keep theirs.
     ///
     /// # Errors
-    /// No such path; the flow then keeps the old one.
+    /// Fails if no path exists; the flow then keeps its old paths.
     pub fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
         let state = &self.flows[flow.index()];
         let (name, route) = (state.name, state.route.clone());
@@ -361,17 +363,18 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
-    /// Leads a flow over these links from now on; packets under way keep their path.
+    /// Routes a flow over these links from now on. Packets in flight keep their path.
     ///
     /// # Errors
-    /// No path.
+    /// Fails if the links are not a path.
     pub(crate) fn lead(&mut self, flow: FlowId, links: Vec<LinkId>) -> Result<(), RouteError> {
         self.look_away();
         self.flows[flow.index()].route = Route::Links(links);
         self.reroute_flow(flow)
     }
 
-    /// Unfinished flows one of whose paths, or its way back, uses a link that is down.
+    /// Returns the unfinished flows with a link that is down on one of their paths or reverse
+    /// paths.
     #[must_use]
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
@@ -383,34 +386,33 @@ impl<P: Probe> Engine<P> {
         (0..self.flows.len()).filter(|&i| hit(&self.flows[i])).map(FlowId::from_index).collect()
     }
 
-    /// The links a flow's data takes now, on the first of its paths; acknowledgements take their
-    /// reverses.
+    /// Returns the links of the flow's first path. Acknowledgements take their reverses.
     #[must_use]
     pub fn path(&self, flow: FlowId) -> &[LinkId] {
         &self.flows[flow.index()].paths[0]
     }
 
-    /// A path by each interface by which a flow leaves.
+    /// Returns one path for each interface over which a flow leaves.
     #[must_use]
     pub fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
         let paths = &self.flows[flow.index()].paths;
         first_links(paths).into_iter().map(|(_, place)| &paths[usize::from(place)][..]).collect()
     }
 
-    /// All paths that a flow's data takes in turn.
+    /// Returns all paths of a flow, which its data uses in rotation.
     #[must_use]
     pub fn paths(&self, flow: FlowId) -> &Paths {
         &self.flows[flow.index()].paths
     }
 
-    /// By interface, where switches choose for a flow's data, and for what acknowledges it, farthest first; nothing unless
-    /// [`Balance::Adaptive`].
+    /// Returns the choices of switches for each interface, for data and for acknowledgements, in
+    /// breadth-first order. Empty except with [`Balance::Adaptive`].
     #[must_use]
     pub fn choices(&self, flow: FlowId) -> &[[Vec<Choice>; 2]] {
         &self.flows[flow.index()].choices
     }
 
-    /// What has become of a flow so far.
+    /// Returns the current state of a flow.
     #[must_use]
     pub fn record(&self, flow: FlowId) -> FlowRecord {
         let state = &self.flows[flow.index()];
@@ -438,7 +440,7 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// The records of all flows, in order of creation.
+    /// Returns the records of all flows in order of creation.
     pub fn records(&self) -> impl Iterator<Item = FlowRecord> {
         (0..self.flows.len()).map(|index| self.record(FlowId::from_index(index)))
     }

@@ -323,7 +323,8 @@ mod tests {
         (engine.shared.routes.words(), format!("{records:?} {:?}", engine.packets()))
     }
 
-    /// After 40 repairs of 8,192 sprayed flows the table was full, and the run panicked.
+    /// Regression test: after 40 repairs of 8,192 sprayed flows the table was full and the run
+    /// panicked.
     #[test]
     fn reuses_path_regions_without_packets() {
         let (always, grown) = (led_anew(0), led_anew(u64::MAX / 2));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of links, at the instant they are planned for.
+//! Applies scheduled changes of links.
 
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use rand::Rng;
@@ -13,8 +13,8 @@ use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
 
 impl<P: Probe> Engine<P> {
-    /// Plans a change of one direction of a cable, now at the earliest. It happens before any packet
-    /// of the same instant.
+    /// Schedules a change of one direction of a cable, at the present at the earliest. It precedes
+    /// all packets of the same instant.
     pub fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
         let act = match change {
             LinkChange::Down => Act::LinkDown(link),
@@ -29,7 +29,6 @@ impl<P: Probe> Engine<P> {
         self.control.plan(at.max(self.now), act);
     }
 
-    /// Whether the link carries packets now.
     #[must_use]
     pub fn is_up(&self, link: LinkId) -> bool {
         self.router.is_up(link)
@@ -106,7 +105,7 @@ impl<P: Probe> Engine<P> {
         self.shards[wire.shard as usize].put_on_wire(wire.index, on_wire, now);
         let shard = &mut self.shards[port.shard as usize];
         shard.counts[port.index as usize].dropped += dropped;
-        // The port may be free earlier.
+        // The port may become free earlier.
         shard.wake(vertex, now);
     }
 
@@ -128,7 +127,7 @@ impl<P: Probe> Engine<P> {
         self.exchange();
     }
 
-    /// Lets all parts take in what others have sent, so that outboxes can be handed over again.
+    /// Lets all shards receive from each other, so that outboxes can be exchanged again.
     fn receive(&mut self) {
         let now = self.now.0;
         self.shards.iter_mut().for_each(|shard| shard.receive(now));
@@ -168,7 +167,7 @@ impl<P: Probe> Engine<P> {
         shard.counts[port.index as usize].lost += lost;
         let from = self.layout.vertices[self.network.link(link).from.index()];
         shard.cut_port(&self.shared, from.index, port.index, self.now.0);
-        // Pauses that were asked over the link are void.
+        // Cancel pauses requested over the link.
         let back = self.layout.ports[link.reverse().index()];
         self.shards[far.shard as usize].forget_pauses(
             &self.shared,
@@ -182,7 +181,7 @@ impl<P: Probe> Engine<P> {
         } else {
             shard.leave_cut_port(&self.shared, from.index, port.index, self.now.0);
         }
-        // What paused ports may go on with, and what tells others to go on, may lead to other parts.
+        // Resumed packets and resume frames may go to other shards.
         self.exchange();
     }
 }

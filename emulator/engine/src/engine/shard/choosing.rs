@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Adaptive routing: switches that send a packet by the port with the least before it.
+//! Adaptive routing: switches that choose the port with the least backlog.
 //!
-//! What a packet meets depends on where those before it went, so all arrivals of a vertex go in one order.
+//! The backlog that a packet meets depends on earlier choices, so all arrivals at a vertex are
+//! processed in one order.
 
 use lightloom_units::Bytes;
 
@@ -13,8 +14,9 @@ use crate::engine::port::Port;
 use crate::engine::routes::{NextHop, Routes};
 use crate::engine::switching::Switching;
 
-/// Where `packet` goes on: the place of the port, and the packet after this step. A port that is down, or leads to a switch
-/// all of whose own ports are, is taken only when all are; otherwise one is drawn of those with about the least of `backlog`.
+/// Returns the port for a packet and the packet after this hop. Draws one of the ports with about
+/// the least `backlog`. A port that is down, or leads to a switch whose next ports are all down, is
+/// used only if all are.
 #[inline]
 pub(super) fn step(
     routes: &Routes,
@@ -39,43 +41,43 @@ pub(super) fn step(
     (place, packet.led_to(rest))
 }
 
-/// Queues that differ by no more packets are alike, as in switches that sort queues into grades. Without it the flows of
-/// a busy switch, whose packets come in one rhythm, find the same port the least busy again and again.
+/// Queues that differ by at most this many packets count as equal, like the quantized queue lengths
+/// of real switches. Otherwise the flows of a busy switch, whose packets arrive periodically, would
+/// keep choosing the same port.
 const ABOUT: u64 = 8;
-/// Longer than anything takes that stands before a port, and far from the largest number.
+/// More than any backlog, yet far from overflow.
 const DOWN: u64 = u64::MAX / 2;
 
-/// What stands before a packet that comes to a port.
+/// The backlog of a port.
 #[derive(Clone, Copy)]
 pub(super) struct Backlog {
-    /// How long it takes to send; [`DOWN`]: the port is down.
+    /// Time to send it, or [`DOWN`] if the port is down.
     time: u64,
-    /// How long a full packet takes.
+    /// Time to send a full packet.
     packet: u64,
 }
 
 impl Backlog {
-    /// Before `port`, what takes so long to send.
     #[inline(always)]
     pub(super) fn of(port: &Port, time: impl FnOnce() -> u64) -> Self {
         Self { time: if port.up { time() } else { DOWN }, packet: port.packet_time() }
     }
 
-    /// Whether it is no more than [`ABOUT`] packets above `least`.
+    /// Whether it is at most [`ABOUT`] packets above `least`.
     #[inline(always)]
     fn is_about(self, least: u64) -> bool {
         self.time <= least + ABOUT * self.packet
     }
 }
 
-/// What stands before a packet that comes to `port` at `now`.
+/// Returns the backlog of `port` at `now`.
 #[inline]
 pub(super) fn backlog(port: &Port, now: u64) -> Backlog {
     Backlog::of(port, || port.free.saturating_sub(now))
 }
 
 impl<P: Probe> Shard<P> {
-    /// Advances a switch with one first-in first-out queue a port that chooses.
+    /// Processes a window of a switch that chooses, with one first-in first-out queue per port.
     pub(super) fn advance_choosing(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let due = self.collect_all(shared, index, span);
         self.due.set(index, due);
@@ -100,7 +102,8 @@ impl<P: Probe> Shard<P> {
         self.scratch.all = keys;
     }
 
-    /// Puts a packet that comes at `now`, and may have begun `head_start` before, into an output port.
+    /// Passes a packet to an output port at `now`, or up to `head_start` earlier if it cuts
+    /// through.
     fn transmit(&mut self, place: usize, times: (u64, u64), packet: Packet) {
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);
@@ -111,8 +114,8 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Lists all arrivals of the window, each with the wire it came by where its time stood. Returns when the
-    /// next one comes after it.
+    /// Collects all arrivals of the window, each with its wire in the time field. Returns the time
+    /// of the first arrival after the window.
     fn collect_all(&mut self, shared: &Shared, index: usize, span: SimSpan) -> u64 {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
