@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets as a pcapng file (IETF draft-ietf-opsawg-pcapng), one interface for each watched link.
+//! Writes packets as a pcapng file (IETF draft-ietf-opsawg-pcapng) with one interface per watched
+//! link.
 //!
-//! Packets look like RoCEv2: Ethernet, IPv4 (`10.0.0.0/8`, the lower 24 bits are the vertex), UDP port
-//! 4791, base transport header with the flow's queue pair and the packet's number, and after it, in an acknowledgement, the acknowledge
-//! header; the invariant checksum is written as zero. Congestion marks are in the ECN bits. Of the payload, which is
-//! zeros, as much is written as the length on the wire says: a dissector takes a shorter record for a broken packet.
-//! Times are nanoseconds, rounded down.
+//! Packets have the form of RoCEv2: Ethernet, IPv4 (`10.0.0.0/8`, with the vertex in the lower 24
+//! bits), UDP port 4791, the base transport header with the flow's queue pair and the packet's
+//! number, and for an acknowledgement the acknowledge header. The invariant checksum is zero.
+//! Congestion marks are in the ECN bits. The payload of zeros is written in full length, because
+//! dissectors report shorter records as malformed. Times are in nanoseconds, rounded down.
 
 use std::io::{self, Write};
 
@@ -122,7 +123,7 @@ fn headers(
     }
     bytes.extend([0x08, 0x00]);
     bytes.extend(ip_header(arrival.marked, from, to, wire_bytes - 14));
-    // The source port tells flows apart, as an entropy value does.
+    // The source port varies with the flow to provide entropy.
     bytes.extend((0xc000 | (flow as u16 & 0x3fff)).to_be_bytes());
     bytes.extend(ROCE_PORT.to_be_bytes());
     bytes.extend((wire_bytes as u16 - 34).to_be_bytes());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The run as islands: who holds what, and what is still to be handed over to engines.
+//! State of a run split into islands: which island holds what, and which requests have yet to reach
+//! the engines.
 
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rayon::prelude::*;
@@ -17,14 +18,14 @@ use crate::engine::{
     PacketLoss, PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
 };
 
-/// A flow in the numbers of the whole network.
+/// A flow in global numbers.
 #[derive(Debug)]
 pub(super) struct GlobalFlow {
     pub(super) spec: FlowSpec,
     pub(super) name: FlowName,
-    /// The path it began with, and those that it was given later.
+    /// The initial path, then those of later reroutings.
     pub(super) paths: Vec<Vec<LinkId>>,
-    /// Where it runs, once it has been handed over.
+    /// Its island, once it has been handed over.
     pub(super) place: Option<FlowPlace>,
     pub(super) cancelled: bool,
 }
@@ -34,13 +35,13 @@ impl GlobalFlow {
         self.paths.last().map_or(&[], Vec::as_slice)
     }
 
-    /// The links of all of its paths, the first path's first.
+    /// Iterates over the links of all its paths, those of the first path first.
     pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
         self.paths.iter().flatten().copied()
     }
 }
 
-/// An island and a flow of it.
+/// A flow in an island.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlowPlace {
     pub(super) island: u32,
@@ -50,52 +51,53 @@ pub(super) struct FlowPlace {
 #[derive(Debug, Default)]
 pub(super) struct IslandBatch {
     pub(super) flows: Vec<FlowId>,
-    /// The island and the batch of it.
+    /// The island with the local batch id.
     pub(super) place: Option<(u32, BatchId)>,
-    /// Its end came by cancelling, and is reported by us and not by an engine.
+    /// Whether it ended by cancellation, which is reported here rather than by an engine.
     pub(super) given_up: bool,
 }
 
-/// Traffic that shares links, gates or batches, and so nothing with other traffic.
+/// Traffic that shares links, gates or batches, and none of these with other traffic.
 #[derive(Debug)]
 pub(super) struct Island {
     pub(super) class: u32,
-    /// By link of the island: the link.
+    /// Global id of each local link.
     pub(super) links: Vec<LinkId>,
     pub(super) flows: Vec<FlowId>,
     pub(super) batches: Vec<BatchId>,
-    /// Nothing happens there any more, and its links are free for other islands.
+    /// Whether nothing happens there any more, so that its links are free for other islands.
     pub(super) retired: bool,
-    /// It has become part of another.
+    /// Whether it has merged into another island.
     pub(super) superseded: bool,
-    /// How much later than its class it began.
+    /// Delay of its start relative to its class.
     pub(super) shift: u64,
-    /// What was done to it, and when, where that is remembered.
+    /// Its changes with their times, if islands are cached.
     pub(super) past: Vec<IslandAct>,
 }
 
-/// Something done to an island: when, after how many others, and what.
+/// A change of an island: time, sequence number and request.
 pub(super) type IslandAct = (SimTime, u64, Asked);
 
-/// A cable as part of an island: the link of the island that the cable's even link is.
+/// A cable's membership in an island: the local link that corresponds to the cable's even link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkCopy {
     pub(super) island: u32,
     pub(super) link: LinkId,
 }
 
-/// What the caller has asked for at the present instant, to be handed over before time goes on.
+/// A request of the caller at the present instant, to be handed over before time advances.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
     Flow(FlowId),
     Gate(FlowId, FlowGate),
     Cancel(FlowId),
     Change(LinkId, LinkChange),
-    /// The flow takes the path of this place from now on.
+    /// Changes the flow to its path with this index.
     Reroute(FlowId, u32),
 }
 
-/// A path's links in both directions, a message and how many: what decides whether a flow fits an engine.
+/// Inputs that decide whether a flow fits an engine: a path's links in both directions, message
+/// size and number of messages.
 type PathSizes = (Vec<(LinkSpec, LinkSpec)>, Bytes, u32);
 
 #[derive(Debug)]
@@ -104,37 +106,37 @@ pub(super) struct Apart<P> {
     pub(super) settings: EngineSettings,
     pub(super) probe: P,
     pub(super) router: Router,
-    /// Links that do not send at the rate they were built for.
+    /// Links with a changed rate.
     pub(super) rates: FxHashMap<LinkId, LinkChange>,
     pub(super) queue: Queue,
     pub(super) flows: Vec<GlobalFlow>,
     pub(super) batches: Vec<IslandBatch>,
     pub(super) islands: Vec<Island>,
     pub(super) classes: Vec<Class<P>>,
-    /// By cable: the islands it was part of, the last of which may still hold it.
+    /// For each cable, the islands that it belonged to. The last one may still hold it.
     pub(super) copies: FxHashMap<u32, Vec<LinkCopy>>,
     pub(super) asked: Vec<Asked>,
     pub(super) now: SimTime,
-    /// What happens now has happened, and not only what was before.
+    /// Whether the events of the present instant have been processed.
     through: bool,
     pub(super) log: CallLog,
     fits: FxHashMap<PathSizes, Result<(), EngineError>>,
     /// See [`IslandEngine::remembering`](super::IslandEngine::remembering).
     pub(super) remembers: bool,
-    /// Classes in which something may happen yet.
+    /// Classes with pending events.
     pub(super) live: Vec<u32>,
-    /// Classes by what they were made from.
+    /// Classes by the description that they were built from.
     pub(super) memory: FxHashMap<Description, u32>,
-    /// By link: its changes, with the number of things done before each.
+    /// Changes of each link, with the number of requests before each.
     pub(super) changes: FxHashMap<LinkId, Vec<(SimTime, u64, LinkChange)>>,
-    /// Things done so far.
+    /// Number of requests so far.
     pub(super) done: u64,
-    /// Until then something happens in islands that were run before.
+    /// Islands that have run ahead have events until this time.
     pub(super) busy_until: u64,
-    /// Packet-hops that were run, and those that were run again.
+    /// Packet-hops simulated for the first time, and again.
     pub(super) ran: u64,
     pub(super) redone: u64,
-    /// How much may be run again before it is looked at once more.
+    /// Limit on repeated packet-hops until the next comparison.
     pub(super) redone_limit: u64,
 }
 
@@ -169,7 +171,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// One engine for everything, that has done all that was asked for so far.
+    /// Builds a single engine in the present state by replaying all requests.
     pub(super) fn together(&self) -> Engine<P> {
         let mut engine =
             Engine::with_probe(self.network.clone(), self.settings, self.probe.clone())
@@ -210,7 +212,7 @@ impl<P: LocalProbe> Apart<P> {
 
     fn check(&self, spec: &FlowSpec) -> Result<(), EngineError> {
         spec.check_ends(&self.network)?;
-        // Only one engine for all knows when a sender has its last acknowledgement.
+        // Only a single engine knows when a sender receives its last acknowledgement.
         if let Some(&awaited) = spec.after_acknowledged.first() {
             return Err(EngineError::AwaitsElsewhere { source_vertex: spec.source, awaited });
         }
@@ -224,7 +226,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Asks an engine that has nothing but the path whether the flow fits.
+    /// Checks whether the flow fits an engine, by adding it to one that has only its path.
     fn check_fit(&mut self, spec: &FlowSpec, path: &[LinkId]) -> Result<(), EngineError> {
         let both =
             |link: &LinkId| (self.network.link(*link).spec, self.network.link(link.reverse()).spec);
@@ -284,7 +286,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Whether a flow has neither arrived until now nor been cancelled.
+    /// Whether a flow is neither complete at present nor cancelled.
     fn is_open(&self, id: FlowId) -> bool {
         let flow = &self.flows[id.index()];
         let shift = |place: FlowPlace| self.islands[place.island as usize].shift;
@@ -294,7 +296,6 @@ impl<P: LocalProbe> Apart<P> {
         !flow.cancelled && end.is_none_or(|end| end >= self.present())
     }
 
-    /// See [`Engine::reroute_flow`].
     pub(super) fn reroute_flow(&mut self, id: FlowId) -> Result<(), RouteError> {
         self.log.note(StageCall::Reroute(id));
         let GlobalFlow { name, spec, .. } = &self.flows[id.index()];
@@ -307,14 +308,14 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// See [`Engine::flows_on_dark_links`].
     pub(super) fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let dark = |link: &LinkId| !self.router.is_up(*link) || !self.router.is_up(link.reverse());
         let hit = |id: &FlowId| self.flows[id.index()].path().iter().any(dark) && self.is_open(*id);
         (0..self.flows.len()).map(FlowId::from_index).filter(hit).collect()
     }
 
-    /// Everything before this has happened, and nothing that any caller may still do belongs there.
+    /// Returns the time before which everything has been processed and no further request can
+    /// apply.
     pub(super) fn present(&self) -> u64 {
         self.now.0 + u64::from(self.through)
     }
@@ -324,7 +325,8 @@ impl<P: LocalProbe> Apart<P> {
         &self.classes[island.class as usize].engine
     }
 
-    /// As an engine does it: control first at every instant, then packets until the next control.
+    /// Like an engine's: at every instant first control events, then packets until the next control
+    /// event.
     pub(super) fn next_event(&mut self, limit: SimTime) -> Result<Option<Event>, Entangled> {
         let answer = self.until_event(limit)?;
         self.log.note(StageCall::Until(limit, answer));
@@ -368,7 +370,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Runs every class to its next event, or until what happens at `bound` has happened.
+    /// Runs every class to its next event, or to the end of `bound`.
     fn advance(&mut self, bound: SimTime) {
         loop {
             let run = |(index, class): (usize, &mut Class<P>)| {
@@ -398,7 +400,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Plans the end of a batch in every island of a class.
+    /// Plans the end of a batch for every island of a class.
     fn spread(&mut self, class: usize, news: News) {
         let class = &mut self.classes[class];
         for member in &class.members {
@@ -415,13 +417,13 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// The end of a batch is reported.
+    /// Continues the class of an island after the end of a batch was reported.
     fn release(&mut self, island: u32) {
         let class = self.islands[island as usize].class;
         self.classes[class as usize].untold -= 1;
     }
 
-    /// Whether the end of a batch is still what it was when it was planned.
+    /// Whether a planned end of a batch is still valid.
     fn is_news(&self, batch: BatchId, from: From) -> bool {
         let batch = &self.batches[batch.index()];
         match from {
@@ -443,7 +445,7 @@ impl<P: LocalProbe> Apart<P> {
             LinkChange::Up => self.router.set_up(link, true),
             LinkChange::Rate(_) => drop(self.rates.insert(link, change)),
             LinkChange::Healthy => drop(self.rates.remove(&link)),
-            // Which packets are lost is drawn from the link's number in the whole network.
+            // Random effects are drawn by global link id, which islands do not have.
             LinkChange::BitErrors(BitErrors(0))
             | LinkChange::PacketLoss(PacketLoss(0))
             | LinkChange::Jitter(Picoseconds::ZERO)
@@ -458,7 +460,7 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// The island that holds a link, and what the link is called there.
+    /// Returns the island that holds a link, with the local link id.
     pub(super) fn copy_of(&self, link: LinkId) -> Option<LinkCopy> {
         let copy = self.copies.get(&(link.0 >> 1))?.last()?;
         let held = !self.islands[copy.island as usize].retired;
@@ -469,7 +471,7 @@ impl<P: LocalProbe> Apart<P> {
         let packets = self.live.iter().map(|class| self.classes[*class as usize].due);
         let starts = self.asked.iter().filter_map(|asked| match asked {
             Asked::Flow(flow) => Some(self.flows[flow.index()].spec.start.0),
-            // What is rerouted goes on.
+            // A rerouted flow continues at the present.
             Asked::Reroute(..) => Some(self.now.0),
             _ => None,
         });
@@ -500,7 +502,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// What an island says of a flow between these ends, up to the present.
+    /// Returns an island's record of a flow, up to the present.
     fn own_record(
         &self,
         place: FlowPlace,
@@ -519,13 +521,13 @@ impl<P: LocalProbe> Apart<P> {
         FlowRecord { start: later(record.start), end, acknowledged, delivered, ..record }
     }
 
-    /// Whether something on this link took its result from an earlier time.
+    /// Whether an island on this link reuses a result from another time.
     pub(super) fn was_shifted(&self, link: LinkId) -> bool {
         let mut copies = self.copies.get(&(link.0 >> 1)).into_iter().flatten();
         copies.any(|copy| self.islands[copy.island as usize].shift > 0)
     }
 
-    /// Islands that have not become part of others.
+    /// Counts the islands that have not merged into others.
     pub(super) fn islands_run(&self) -> usize {
         self.islands.iter().filter(|island| !island.superseded).count()
     }
@@ -540,7 +542,7 @@ impl<P: LocalProbe> Apart<P> {
         count
     }
 
-    /// The sum over all arrivals on a link.
+    /// Returns the checksum over all arrivals on a link.
     pub(super) fn arrival_sum(&self, link: LinkId) -> u64 {
         let mut sum = 0_u64;
         for copy in self.copies.get(&(link.0 >> 1)).into_iter().flatten() {
@@ -561,12 +563,12 @@ impl<P: LocalProbe> Apart<P> {
         total
     }
 
-    /// Packet-hops that were leapt over in what was simulated.
+    /// Returns the packet-hops skipped in simulated islands.
     pub(super) fn leapt(&self) -> u64 {
         self.classes.iter().map(|class| class.engine.leapt()).sum()
     }
 
-    /// An island for which a state was foretold that did not come about.
+    /// Returns an island with a wrong prediction, if any.
     pub(super) fn foretold_wrongly(&self) -> Option<usize> {
         let wrong = self.classes.iter().find(|class| class.engine.foretold_wrongly())?;
         wrong.members.first().map(|island| *island as usize)
@@ -577,7 +579,7 @@ impl<P: LocalProbe> Apart<P> {
     }
 }
 
-/// Counts the packets of several islands that are the same.
+/// Adds the packets of several identical islands.
 fn add_times(total: &mut PacketCount, one: PacketCount, times: u64) {
     let PacketCount {
         sent,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hands over what was asked for at one instant: finds the islands, makes new ones, splits classes whose
-//! members go different ways.
+//! Hands the requests of one instant to the engines: finds the affected islands, creates new ones
+//! and splits classes whose members diverge.
 
 use lightloom_units::SimTime;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -14,7 +14,7 @@ use crate::engine::{
     Queueing, Route, VertexId,
 };
 
-/// What ties flows together.
+/// A resource that ties flows together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Tie {
     Cable(u32),
@@ -23,11 +23,11 @@ pub(super) enum Tie {
     Island(u32),
 }
 
-/// Sets of ties that grow together.
+/// A union-find structure over ties.
 #[derive(Debug, Default)]
 pub(super) struct Knots {
     pub(super) places: FxHashMap<Tie, u32>,
-    /// By place: another one of the same set, or itself.
+    /// Parent of each set, or itself at the root.
     towards: Vec<u32>,
 }
 
@@ -55,7 +55,7 @@ impl Knots {
 }
 
 impl<P: LocalProbe> Apart<P> {
-    /// Hands over all that was asked for.
+    /// Hands over all requests.
     pub(super) fn land(&mut self) -> Result<(), Entangled> {
         if self.asked.is_empty() {
             return Ok(());
@@ -112,8 +112,9 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Real queues of a switch that share its buffer, or pause whole links, let flows affect each other that share
-    /// no link; marks by chance are drawn by link, so that no two parts are equal.
+    /// Rejects islands with switches that couple flows without common links: those with a shared
+    /// buffer or pauses. Also rejects random marking, which is drawn by link id and makes every
+    /// part different.
     fn refuse_switches(&self, asked: &[Asked]) -> Result<(), Entangled> {
         let over_switch = |asked: &Asked| match asked {
             Asked::Flow(flow) => self.flows[flow.index()]
@@ -133,7 +134,7 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Frees the links of islands where nothing happens any more and new flows come.
+    /// Frees the links of inactive islands that new flows use.
     fn retire(&mut self, asked: &[Asked]) {
         let mut looked_at = FxHashSet::default();
         let present = self.present();
@@ -158,7 +159,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Ties new flows by what they share: cables, batches, gates.
+    /// Ties new flows by the cables, batches and gates that they share.
     fn tie(&self, asked: &[Asked]) -> Knots {
         let mut knots = Knots::default();
         let flow_tie = |flow: FlowId| match self.flows[flow.index()].place {
@@ -203,7 +204,7 @@ impl<P: LocalProbe> Apart<P> {
         knots
     }
 
-    /// By set: the island it belongs to, if there is one.
+    /// Returns the existing island of each set of ties, if any.
     fn homes(&self, knots: &mut Knots) -> Result<FxHashMap<u32, u32>, Entangled> {
         let islands: Vec<u32> = knots
             .places
@@ -221,7 +222,7 @@ impl<P: LocalProbe> Apart<P> {
                 return Err(Entangled);
             }
         }
-        // An island does not grow.
+        // Existing islands cannot grow.
         let cables: Vec<Tie> =
             knots.places.keys().filter(|tie| matches!(tie, Tie::Cable(_))).copied().collect();
         for cable in cables {
@@ -232,8 +233,7 @@ impl<P: LocalProbe> Apart<P> {
         Ok(homes)
     }
 
-    /// Hands over what was asked of islands that are there, splitting classes where their members are
-    /// asked for different things.
+    /// Hands requests to existing islands, and splits classes whose members get different requests.
     fn go_on(&mut self, asked: Vec<(u32, Asked)>) -> Result<(), Entangled> {
         let mut by_island: FxHashMap<u32, Vec<IslandChange>> = FxHashMap::default();
         let mut touched: Vec<u32> = Vec::new();
@@ -265,7 +265,7 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Lets the members of a class go their ways: each way has an engine of its own.
+    /// Splits a class into one per distinct list of changes.
     fn part(&mut self, class: u32, ways: Vec<(Vec<IslandChange>, Vec<u32>)>) {
         for place in (0..ways.len()).rev() {
             let (acts, members) = &ways[place];
@@ -284,7 +284,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// What was asked for, in the numbers of an island; numbers what is new there.
+    /// Converts a request to local ids, and assigns ids to new items.
     fn act_on(&mut self, island: u32, asked: Asked) -> IslandChange {
         match asked {
             Asked::Flow(id) => {
@@ -318,7 +318,7 @@ impl<P: LocalProbe> Apart<P> {
         self.flows[flow.index()].place.expect("it was added before").flow
     }
 
-    /// A new flow over links of an island.
+    /// Adds a flow over links of an island.
     fn flow_on(
         &mut self,
         island: u32,
@@ -346,7 +346,7 @@ impl<P: LocalProbe> Apart<P> {
         IslandChange::Flow(FlowSpec { source, destination, route, gates, batch, ..spec })
     }
 
-    /// Makes new islands, and one class for those that are the same.
+    /// Creates new islands, with one class for identical ones.
     fn begin(&mut self, begun: Vec<Vec<Asked>>) {
         let mut places: FxHashMap<Description, u32> = FxHashMap::default();
         for asked in begun {
@@ -368,7 +368,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// A class without members that is made from `description` and begins at `begin`.
+    /// Creates a class without members from a description, starting at `begin`.
     pub(super) fn new_class(
         &self,
         island: u32,
@@ -385,7 +385,7 @@ impl<P: LocalProbe> Apart<P> {
         class
     }
 
-    /// Makes an island to which all this was done since it began, and describes it.
+    /// Creates an island with these requests since its start, and describes it.
     pub(super) fn describe(
         &mut self,
         island: u32,
@@ -402,7 +402,7 @@ impl<P: LocalProbe> Apart<P> {
         let names = GlobalNames::of(&self.network, &links);
         let (roles, cables) = names.describe(&self.network, |link| self.probe.kind(link));
         for (index, link) in names.links.iter().enumerate().step_by(2) {
-            // The even link of the cable may be the odd one of the island.
+            // The cable's even global link may be its odd local link.
             let link_there = LinkId((index as u32) ^ (link.0 & 1));
             self.copies.entry(link.0 >> 1).or_default().push(LinkCopy { island, link: link_there });
         }
@@ -445,8 +445,8 @@ impl<P: LocalProbe> Apart<P> {
         Description { roles, cables, acts: acts.into_iter().map(relative).collect() }
     }
 
-    /// What has become of `links`, in the numbers of an island that begins at `begin`: how they are then, and what
-    /// changed since.
+    /// Returns the changes of `links` for an island that starts at `begin`: the state at that time,
+    /// and later changes. Link ids are local.
     fn changes_of(&self, links: &[LinkId], begin: SimTime) -> Vec<(SimTime, u64, IslandChange)> {
         let mut acts = Vec::new();
         for (index, link) in links.iter().enumerate() {
@@ -462,7 +462,7 @@ impl<P: LocalProbe> Apart<P> {
                         LinkChange::Up => is_up = true,
                         LinkChange::Rate(_) => rate = Some(change),
                         LinkChange::Healthy => rate = None,
-                        // Links with random effects are never simulated apart.
+                        // Links with random effects are never in islands.
                         LinkChange::BitErrors(_)
                         | LinkChange::PacketLoss(_)
                         | LinkChange::Jitter(_)
@@ -480,7 +480,7 @@ impl<P: LocalProbe> Apart<P> {
     }
 }
 
-/// The acts of a description, for a class that begins at `begin`.
+/// Returns the changes of a description for a class that starts at `begin`.
 pub(super) fn acts_from(description: &Description, begin: SimTime) -> Vec<(u64, IslandChange)> {
     let absolute = |(after, act): &(u64, IslandChange)| {
         let act = match act {
