@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How flows are sent: in packets, under a window, acknowledged one by one, repaired when lost.
+//! The transport of flows: packets, windows, acknowledgements and loss recovery.
 //!
-//! Both ends are plain state machines without a clock: the engine tells them what arrived and when,
-//! and asks the sending end what to send next. They know nothing of links or queues.
+//! Both ends of a flow are state machines without a clock. The engine passes them arrivals with
+//! their times and asks the sender for the next packet. They know nothing of links and queues.
 
 mod balance;
 mod congestion;
@@ -25,35 +25,35 @@ pub(crate) use sender::{Load, Outgoing, Sender};
 pub(crate) use sequence_set::SequenceSet;
 pub(crate) use timer::RetransmissionTimer;
 
-/// How lost packets are found and sent again.
+/// Detection and retransmission of lost packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossRecovery {
-    /// The receiver drops what comes out of order and reports the gap; the sender goes back to it
-    /// and sends everything from there on again (as RoCEv2 adapters did first).
+    /// The receiver drops out-of-order packets and reports the gap; the sender resends everything
+    /// from there (early RoCEv2 adapters).
     GoBackN,
-    /// The receiver keeps what comes out of order and each acknowledgement names the packet it
-    /// answers. A packet is sent again once another, sent `reordering` packets later, has arrived.
+    /// The receiver keeps out-of-order packets, and each acknowledgement identifies its packet. A
+    /// packet is resent once a packet sent `reordering` packets later has arrived.
     SelectiveRepeat {
-        /// How far packets may overtake each other.
+        /// Permitted reordering.
         reordering: Reordering,
     },
 }
 
-/// How far packets of one flow may overtake each other before one of them counts as lost.
+/// How far packets of a flow may overtake each other before one counts as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reordering {
-    /// So many packets; 1 where every flow keeps to one path.
+    /// Number of packets; 1 if every flow uses a single path.
     Packets(u32),
-    /// Of the window, in percent: how far packets get that wait in queues while others do not grows with it.
+    /// Percent of the window, since reordering between unequal queues grows with it.
     WindowPercent(u32),
 }
 
-/// What overtakes others by more counts as lost, however large the window: acknowledgements say in 16 bits how far beyond
-/// the first missing packet another one came.
+/// Limit on reordering for any window. Acknowledgements have 16 bits for the distance between the
+/// first missing packet and a later one.
 const MOST_REORDERING: u64 = 1 << 15;
 
 impl Reordering {
-    /// In packets, at least one, for a flow with this window.
+    /// Returns the number of packets for a flow with this window, at least one.
     #[must_use]
     pub fn packets(self, window: u32) -> u32 {
         match self {
@@ -65,51 +65,49 @@ impl Reordering {
     }
 }
 
-/// How many packets of a flow may be unacknowledged at most; congestion control stays below.
+/// Limit on a flow's unacknowledged packets. Congestion control stays below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// So many, always.
+    /// A constant number of packets.
     Packets(u32),
-    /// What fills the path when no other flow uses it, in percent: round-trip time of one packet and
-    /// its acknowledgement times the slowest rate, rounded up to whole packets.
+    /// A percentage of the idle path's capacity: the round-trip time of a packet and its
+    /// acknowledgement times the lowest rate, rounded up to whole packets.
     BandwidthDelay {
-        /// 100 just fills the path.
+        /// 100 exactly fills the path.
         percent: u32,
     },
 }
 
-/// The sizes of packets and how they are sent.
+/// Packet sizes and protocol settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// Data in a full packet.
+    /// Bytes of data in a full packet.
     pub payload: Bytes,
-    /// What a data packet occupies on a link beyond its data.
+    /// Bytes of a data packet beyond its data.
     pub header: Bytes,
-    /// What an acknowledgement occupies on a link.
+    /// Wire size of an acknowledgement.
     pub acknowledgement: Bytes,
-    /// How much may be in flight at most.
     pub window: Window,
-    /// How the flow reacts to what it meets.
     pub congestion: CongestionControl,
-    /// Over how many paths a flow is spread. Everything but [`Balance::PerFlow`] lets packets overtake
-    /// each other and wants [`LossRecovery::SelectiveRepeat`].
+    /// Distribution of a flow over paths. All but [`Balance::PerFlow`] reorder packets and need
+    /// [`LossRecovery::SelectiveRepeat`].
     pub balance: Balance,
-    /// By how many interfaces of its host a flow leaves. With [`FlowInterfaces::All`] packets overtake each other too.
+    /// Interfaces over which a flow leaves its host. [`FlowInterfaces::All`] also reorders packets.
     pub interfaces: FlowInterfaces,
-    /// What happens after a loss.
     pub recovery: LossRecovery,
     /// After this time without progress, everything in flight counts as lost. `None`: from measured round trips (RFC 6298), at
     /// least [`CongestionControl::least_timeout`]. Doubles with every repetition, up to 64-fold, unless each packet may take another path ([`Balance::spreads_packets`]): what is
     /// sent again then goes another way, and waiting longer says nothing.
     pub timeout: Option<Picoseconds>,
-    /// With packets in flight and nothing sent or heard for so long, and for two round trips, the last one goes again. When it is answered, what
-    /// is still missing before it counts as lost (after the tail loss probe of RFC 8985). For selective repeat.
+    /// Tail loss probe for selective repeat (after RFC 8985): if packets are in flight and nothing
+    /// is sent or received for this long, and for two round trips, the sender repeats the last
+    /// packet. Its acknowledgement shows which packets before it are lost.
     pub tail_probe: Option<Picoseconds>,
 }
 
 impl Default for Transport {
-    /// 4,096-byte packets with 64 bytes of headers in them, a window that just fills the path,
-    /// go-back-N.
+    /// 4,096-byte packets that include 64 bytes of headers, a window that exactly fills the path,
+    /// and go-back-N.
     fn default() -> Self {
         Self {
             payload: Bytes(4_032),
@@ -127,34 +125,34 @@ impl Default for Transport {
 }
 
 impl Transport {
-    /// Whether timeouts in a row take longer each time.
+    /// Whether consecutive timeouts get longer.
     #[must_use]
     pub const fn backs_off(&self) -> bool {
         !self.balance.spreads_packets()
     }
-    /// Whether each acknowledgement goes back the way that its packet came: flows have several paths, and one that is
-    /// dark then costs what went by it and no answers of others.
+    /// Whether each acknowledgement takes the reverse of its packet's path. With several paths, a
+    /// dark one then does not lose acknowledgements of the others.
     #[must_use]
     pub const fn answers_by_path(&self) -> bool {
         matches!(self.interfaces, FlowInterfaces::All) || self.balance.paths() > 1
     }
-    /// A full data packet on the wire.
+    /// Returns the wire size of a full data packet.
     #[must_use]
     pub fn packet(&self) -> Bytes {
         self.payload + self.header
     }
-    /// Packets that carry `size`: at least one, the last one possibly short.
+    /// Returns the number of packets that carry `size`: at least one, the last one possibly short.
     #[must_use]
     pub fn packets_for(&self, size: Bytes) -> u64 {
         size.0.div_ceil(self.payload.0).max(1)
     }
-    /// The last packet of a message of `size`, on the wire.
+    /// Returns the wire size of the last packet of a message of `size`.
     #[must_use]
     pub fn last_packet(&self, size: Bytes) -> Bytes {
         let rest = size.0 - (self.packets_for(size) - 1) * self.payload.0;
         Bytes(rest) + self.header
     }
-    /// What `size` bytes of data occupy on a link, headers included.
+    /// Returns the wire size of `size` bytes of data with their headers.
     #[must_use]
     pub fn wire_bytes(&self, size: Bytes) -> Bytes {
         size + self.header * self.packets_for(size)

@@ -1,62 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of several equal paths the next packet takes.
+//! Selects one of several equal-cost paths for each packet.
 //!
-//! The choice is made where the flow begins, as an entropy value in the header is: switches only hash, unless
-//! they choose themselves ([`Balance::Adaptive`]).
-//! All paths of a lane begin with the same link; a flow has one lane, or one for each interface of its host
-//! ([`FlowInterfaces::All`]). Acknowledgements take the way back of the packet which they answer, where its sender chose
-//! that way, and else of the first path.
+//! The sender selects the path, like an entropy value in the header; switches only hash, unless
+//! they choose themselves ([`Balance::Adaptive`]). All paths of a lane start with the same link. A
+//! flow has one lane, or one for each interface of its host ([`FlowInterfaces::All`]).
+//! Acknowledgements take the reverse of their packet's path if its sender selected it, otherwise
+//! that of the first path.
 
 use lightloom_units::Picoseconds;
 
 use super::lane::SenderLane;
 use crate::engine::marking::mix;
 
-/// How a flow is spread over the shortest paths between its ends.
+/// Distribution of a flow over the shortest paths between its ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
     /// One path for the whole flow (ECMP).
     #[default]
     PerFlow,
-    /// Each packet goes by a path drawn for it, each path once a round (as the senders of NDP do: Handley et al.:
-    /// "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017). A path that lost a packet, and has answered
-    /// none that was sent by it later, is not drawn until a probe, a packet of a header alone, is answered.
+    /// Draws a path for each packet, each path once per round, like NDP senders (Handley et al.:
+    /// "Re-architecting datacenter networks and stacks for low latency and high performance",
+    /// SIGCOMM 2017). A path that lost a packet and delivered none sent later is not used until a
+    /// probe, a bare header, is acknowledged.
     Spray {
-        /// How many paths to draw from: all there are, if there are no more.
+        /// Number of paths to draw from. All paths are used if there are no more.
         paths: u16,
     },
-    /// Packets take turns over entropy values; one whose packet was marked or trimmed misses its next turn, one of four at most, and one
-    /// that lost a packet is retired until a probe is answered, or that packet after all (after OCP's
-    /// Multipath Reliable Connection 1.0, from its public description; not a conforming implementation).
+    /// Rotates over entropy values. A value whose packet was marked or trimmed skips its next turn,
+    /// at most one in four. A value that lost a packet is retired until a probe, or the lost packet
+    /// itself, is acknowledged. Modelled on the public description of OCP's Multipath Reliable
+    /// Connection 1.0; not a conforming implementation.
     Entropy {
         /// Number of values; each selects a path.
         values: u16,
         /// Switches hash the values, as Ethernet switches do: several may select one path. Otherwise each selects a path of
         /// its own, if there are enough.
         hashed: bool,
-        /// A retired value is probed so long after its loss and then as often.
+        /// Interval of probes of a retired value, starting at its loss.
         probe: Picoseconds,
     },
-    /// Switches choose: a packet, of data or an acknowledgement, goes by one of the ports, among those on shortest paths that are up, with the
-    /// least before it, as time to send it; one is drawn among those with up to eight packets more (per-packet adaptive
-    /// routing by grades of output queues, as switches for clusters of GPUs have it; what others' switches know of one
-    /// another's queues is not modelled).
+    /// Switches choose for each data packet and acknowledgement, among working ports on shortest
+    /// paths. They draw one of the ports whose backlog, as time to send, exceeds the least by at
+    /// most eight packets. This is adaptive routing by quantized output queues, as in switches for
+    /// GPU clusters. Queue state exchanged between switches is not modelled.
     Adaptive,
 }
 
-/// By how many interfaces of its host a flow leaves.
+/// Interfaces over which a flow leaves its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowInterfaces {
-    /// One, drawn for the flow.
+    /// One interface, drawn for the flow.
     #[default]
     One,
-    /// All from which a shortest path leads to the other end: each takes the next packet when it is free. The paths
-    /// asked for are divided over them, and acknowledgements go back the way that the packet came.
+    /// All interfaces with a shortest path to the destination. Each takes the next packet when it
+    /// is free. They share the requested number of paths, and acknowledgements return over their
+    /// packets' paths.
     All,
 }
 
 impl Balance {
-    /// How many paths to draw.
+    /// Returns the number of paths to draw.
     #[must_use]
     pub const fn paths(self) -> u16 {
         let paths = match self {
@@ -71,19 +74,19 @@ impl Balance {
         matches!(self, Self::Entropy { hashed: true, .. })
     }
 
-    /// Whether a packet that is sent again may take another path than before.
+    /// Whether a retransmission may take another path.
     #[must_use]
     pub const fn spreads_packets(self) -> bool {
         matches!(self, Self::Spray { .. } | Self::Entropy { .. } | Self::Adaptive)
     }
 
-    /// The paths of a flow, in which a round of spraying begins.
+    /// Returns the initial order of paths for spraying.
     fn order(self, paths: usize) -> Box<[u16]> {
         let count = if matches!(self, Self::Spray { .. }) { paths as u16 } else { 0 };
         (0..count).collect()
     }
 
-    /// A path that is out of use is probed so long after its loss, and then as often. Zero: none ever is.
+    /// Returns the interval of probes of a retired path. Zero if paths are never retired.
     const fn probe_interval(self) -> u64 {
         match self {
             Self::Spray { .. } => SPRAY_PROBE.get(),
@@ -93,40 +96,39 @@ impl Balance {
     }
 }
 
-/// For spraying, of which no source says what becomes of dark paths: an assumption.
+/// Probe interval for spraying. An assumption, since no source describes the handling of dark
+/// paths.
 const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
-/// A flow's paths and whose turn it is.
+/// Selects the paths of one flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Balancer {
     balance: Balance,
-    /// Where the paths begin in the route table, those of a lane together.
+    /// Start of each path in the route table, grouped by lane.
     cursors: Box<[u32]>,
     lanes: Box<[SenderLane]>,
-    /// What draws begin with, and how many there were.
+    /// Seed and number of draws.
     salt: u64,
     drawn: u64,
-    /// Spraying draws each path once a round: the paths, those of a lane together, in the order of this round as far as it
-    /// has come.
+    /// For spraying: the paths grouped by lane, with those already drawn in this round first.
     order: Box<[u16]>,
-    /// By path: what the sender knows of it.
+    /// The sender's knowledge of each path.
     known: Box<[PathHistory]>,
-    /// Those that are out of use.
     retired: Vec<RetiredPath>,
-    /// By packet number, modulo the length: the path it took.
+    /// Path of each packet, by packet number modulo the length.
     taken: Box<[u16]>,
 }
 
-/// Of so many turns a path misses one at most. Otherwise all flows leave a path that marks a little at once, and it is idle
-/// before they hear of it.
+/// A path skips at most one in this many turns. Otherwise all flows would leave a lightly marking
+/// path at the same time, and it would be idle before they learn of it.
 const CAUTIOUS: u8 = 4;
 
-/// What a sender knows of a path.
+/// A sender's knowledge of a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct PathHistory {
-    /// One past the highest number of a packet that took it and was answered.
+    /// One more than the highest number of an acknowledged packet on it.
     answered: u32,
-    /// Turns until a mark makes it miss one again; [`CAUTIOUS`]: it misses the next.
+    /// Turns until a mark may make it skip again. At [`CAUTIOUS`] it skips the next turn.
     cautious: u8,
     retired: bool,
 }
@@ -134,9 +136,9 @@ struct PathHistory {
 #[derive(Clone, Copy, Debug)]
 struct RetiredPath {
     path: u16,
-    /// The packet that it lost.
+    /// The lost packet.
     lost: u32,
-    /// When it is probed next.
+    /// Time of the next probe.
     probe: u64,
 }
 
@@ -161,7 +163,7 @@ impl Balancer {
         }
     }
 
-    /// Takes other paths from now on.
+    /// Replaces all paths.
     pub(crate) fn replace(&mut self, cursors: Vec<u32>, lanes: Vec<SenderLane>) {
         self.known = vec![PathHistory::default(); cursors.len()].into_boxed_slice();
         self.retired.clear();
@@ -170,17 +172,16 @@ impl Balancer {
         self.lanes = lanes.into_boxed_slice();
     }
 
-    /// The interfaces by which the flow leaves.
     pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {
         &mut self.lanes
     }
 
-    /// Whether every loss takes its path out of use.
+    /// Whether every loss retires its path.
     pub(crate) const fn retires(&self) -> bool {
         matches!(self.balance, Balance::Entropy { .. })
     }
 
-    /// Whether the loss of this packet says something of its path, and nothing of congestion.
+    /// Whether the loss of this packet indicates a fault of its path rather than congestion.
     pub(crate) fn blames_path(&self, sequence: u32) -> bool {
         self.path_of(sequence).is_some_and(|path| self.takes_for_dark(path, sequence))
     }
@@ -189,17 +190,15 @@ impl Balancer {
         self.retires() || self.known[path].answered <= lost
     }
 
-    /// How many paths are out of use.
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
     }
 
-    /// Whether the flow leaves by several interfaces.
     pub(crate) fn is_striped(&self) -> bool {
         self.lanes.len() > 1
     }
 
-    /// The path for a packet sent by the interface of this lane.
+    /// Returns the path for a packet sent over the interface of this lane.
     #[inline]
     pub(crate) fn next(&mut self, sequence: u32, lane: usize) -> u32 {
         let lane = &mut self.lanes[lane];
@@ -207,7 +206,7 @@ impl Balancer {
         match self.balance {
             Balance::PerFlow | Balance::Adaptive => return self.cursors[usize::from(lane.first)],
             Balance::Spray { .. } => loop {
-                // Before the turn stand the paths that were drawn in this round.
+                // Paths before `turn` have already been drawn in this round.
                 self.drawn += 1;
                 let left = u128::from(lane.end - lane.turn);
                 let draw = mix(self.salt.wrapping_add(self.drawn));
@@ -221,7 +220,7 @@ impl Balancer {
             },
             Balance::Entropy { .. } => {
                 lane.step();
-                // At most once around: with every path marked, the next one is as good as any.
+                // At most one full rotation: if all paths are marked, any will do.
                 for _ in 0..lane.width() {
                     let known = &mut self.known[usize::from(lane.turn)];
                     let misses = known.cautious == CAUTIOUS;
@@ -231,7 +230,7 @@ impl Balancer {
                     }
                     lane.step();
                 }
-                // A turn that is missed for a mark must not lead to a retired path.
+                // After a skip, the next path must not be a retired one.
                 for _ in 0..lane.width() {
                     if !self.known[usize::from(lane.turn)].retired {
                         break;
@@ -246,14 +245,14 @@ impl Balancer {
         self.cursors[usize::from(path)]
     }
 
-    /// The path that the packet of this number took last.
+    /// Returns the last path of a packet.
     fn path_of(&self, sequence: u32) -> Option<usize> {
         let place = sequence as usize & self.taken.len().wrapping_sub(1);
         let path = usize::from(*self.taken.get(place)?);
         Some(path.min(self.cursors.len() - 1))
     }
 
-    /// The packet of this number has arrived, marked on its way or not.
+    /// Records that a packet arrived, and whether it was marked.
     #[inline]
     pub(crate) fn echo(&mut self, sequence: u32, marked: bool) {
         if let Some(path) = self.path_of(sequence) {
@@ -265,8 +264,8 @@ impl Balancer {
         }
     }
 
-    /// An answer to the packet of this number has come by the way that ends at `cursor`, while paths are retired: puts its
-    /// path to use if this shows that it did not lose what it was retired for.
+    /// Processes an acknowledgement that arrived over the route ending at `cursor` while paths are
+    /// retired. Restores its path if this shows that the path works.
     #[cold]
     pub(crate) fn answered_by(&mut self, cursor: u32, sequence: u32) {
         let Some(path) = self.cursors.partition_point(|begin| *begin <= cursor).checked_sub(1)
@@ -289,7 +288,7 @@ impl Balancer {
         }
     }
 
-    /// The packet of this number is sent again at `now` for it was lost.
+    /// Records at `now` that a packet was lost and is resent.
     pub(crate) fn lost(&mut self, now: u64, sequence: u32) {
         let Some(path) = self.path_of(sequence) else { return };
         // The last path in use is never retired.
@@ -310,7 +309,8 @@ impl Balancer {
         self.lanes.partition_point(|lane| usize::from(lane.first) <= path) - 1
     }
 
-    /// A retired path of this lane that is to be probed at `now`: its number, and where it begins.
+    /// Returns the number and position of a retired path of this lane that is due for a probe at
+    /// `now`.
     #[inline]
     pub(crate) fn probe(&mut self, now: u64, lane: usize) -> Option<(u32, u32)> {
         if self.lanes[lane].probe_due > now {
@@ -334,16 +334,16 @@ impl Balancer {
         Some((path.into(), self.cursors[usize::from(path)]))
     }
 
-    /// Notes when the next path of a lane is to be probed.
+    /// Updates the time of a lane's next probe.
     fn plan_probe(&mut self, lane: usize) {
         let lane = &mut self.lanes[lane];
         let own = self.retired.iter().filter(|at| (lane.first..lane.end).contains(&at.path));
         lane.probe_due = own.map(|at| at.probe).min().unwrap_or(u64::MAX);
     }
 
-    /// This path carries packets: it is in use again.
+    /// Restores a path that works again.
     pub(crate) fn returned(&mut self, path: u32) {
-        // The answer may come after the flow has been given other paths.
+        // The path may have been replaced since the probe.
         let Some(place) = self.retired.iter().position(|at| u32::from(at.path) == path) else {
             return;
         };
@@ -359,7 +359,6 @@ impl Balancer {
 mod tests {
     use super::*;
 
-    /// A balancer with one lane.
     fn single(balance: Balance, cursors: Vec<u32>, drawn: (u32, u64)) -> Balancer {
         let lane = SenderLane::new(0, 0..cursors.len() as u16);
         Balancer::new(balance, (cursors, vec![lane]), drawn)
@@ -394,14 +393,14 @@ mod tests {
         assert_eq!(paths(&mut entropy, 3), [20, 30, 10]);
         entropy.echo(1, true);
         assert_eq!(paths(&mut entropy, 4), [20, 10, 20, 30]);
-        // It has missed one of its last four: a mark changes nothing.
+        // It has skipped one of its last four turns, so the mark has no effect.
         entropy.echo(3, true);
         assert_eq!(paths(&mut entropy, 3), [10, 20, 30]);
         (0..3).for_each(|sequence| entropy.echo(sequence, true));
         assert_eq!(paths(&mut entropy, 2).len(), 2);
     }
 
-    /// Where a packet sent by the path later was answered, the loss is one of congestion.
+    /// If a packet sent later on the path was acknowledged, the loss is due to congestion.
     #[test]
     fn path_without_answers_after_a_loss_is_not_drawn() {
         let mut spray = single(Balance::Spray { paths: 2 }, vec![10, 20], (64, 7));
@@ -424,7 +423,7 @@ mod tests {
         assert!((80..120).any(|number| spray.next(number, 0) == 20), "it answers");
     }
 
-    /// A path that comes back is empty where others have queues: what goes by others then seems lost.
+    /// A path that returns is empty while others have queues, so packets on those seem lost.
     #[test]
     fn late_arrival_of_a_lost_packet_restores_its_value() {
         let balance = Balance::Entropy { values: 2, hashed: false, probe: Picoseconds(100) };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Congestion control: how much of the window may be used, and how fast.
+//! Congestion control: limits the window and the rate of flows.
 //!
-//! One small file a scheme. Each sees every acknowledgement and keeps its own state; none looks at the
-//! network. Where a scheme leaves something out that its source has, its file says so. All but
-//! DCTCP, which is a TCP, start at full speed, as adapters for remote memory access do; none exceeds the transport's
+//! There is one module per scheme. Each processes every acknowledgement and keeps its own state;
+//! none looks at the network. A module lists what it omits from its source. All schemes except
+//! DCTCP, which is a TCP, start at full speed like RDMA adapters. None exceeds the transport's
 //! window.
 
 mod credit;
@@ -19,22 +19,22 @@ pub use dctcp::Dctcp;
 pub use nscc::Nscc;
 pub use swift::Swift;
 
-/// Which scheme flows use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CongestionControl {
-    /// None: the window is always open.
+    /// No control: the full window is always available.
     #[default]
     FixedWindow,
-    /// Window by the share of marked packets.
+    /// Adjusts the window to the share of marked packets.
     Dctcp(Dctcp),
-    /// Rate by marks, for lossless networks.
+    /// Adjusts the rate to marks, for lossless networks.
     Dcqcn(Dcqcn),
-    /// Window by delay.
+    /// Adjusts the window to the delay.
     Swift(Swift),
-    /// Window by marks and delay together.
+    /// Adjusts the window to marks and delay.
     Nscc(Nscc),
-    /// Credits that the receiving host gives at the pace of its interfaces; the window is what a flow begins with. Wants
-    /// switches that trim and [`LossRecovery::SelectiveRepeat`](super::LossRecovery::SelectiveRepeat).
+    /// Credits granted by the receiving host at the rate of its interfaces. The window is the
+    /// initial credit. Needs switches that trim, and
+    /// [`LossRecovery::SelectiveRepeat`](super::LossRecovery::SelectiveRepeat).
     ReceiverCredit,
 }
 
@@ -43,59 +43,58 @@ impl CongestionControl {
     #[must_use]
     pub const fn least_timeout(self) -> Picoseconds {
         match self {
-            // An assumption: adapters for RoCEv2 come with fixed timeouts of 4.096 us times a power of two, and the hosts of
-            // DCTCP's paper with 10 ms.
+            // An assumption: RoCEv2 adapters have fixed timeouts of 4.096 µs times a power of two,
+            // and the hosts of the DCTCP paper use 10 ms.
             Self::FixedWindow | Self::Dcqcn(_) | Self::Dctcp(_) => Picoseconds::from_micros(500),
-            // As csg-htsim has it for Swift, and uet-htsim for NSCC.
+            // From csg-htsim for Swift, and uet-htsim for NSCC.
             Self::Swift(_) | Self::Nscc(_) => Picoseconds::from_micros(100),
-            // As csg-htsim has it for NDP.
+            // From csg-htsim for NDP.
             Self::ReceiverCredit => Picoseconds::from_millis(5),
         }
     }
 }
 
-/// How the packet came that an acknowledgement answers.
+/// How an acknowledged packet arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
     Well,
     Marked,
-    /// Only its header.
+    /// Only its header arrived.
     Trimmed,
 }
 
-/// What an acknowledgement says.
+/// The content of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Feedback {
-    /// When it came, in picoseconds.
+    /// Arrival time in picoseconds.
     pub(crate) now: u64,
-    /// Packets that it acknowledged for the first time in order.
+    /// Packets newly acknowledged in order.
     pub(crate) acked: u32,
-    /// Whether the packet it answers was marked, or cut to its header.
+    /// Whether the packet was marked or trimmed.
     pub(crate) marked: bool,
-    /// Whether it was cut to its header.
     pub(crate) trimmed: bool,
-    /// From sending that packet to now, in picoseconds.
+    /// Time since that packet was sent, in picoseconds.
     pub(crate) round_trip: u64,
 }
 
-/// A flow's path when it is idle.
+/// Properties of a flow's idle path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdlePath {
-    /// A packet and its acknowledgement, in picoseconds.
+    /// Time of a packet and its acknowledgement, in picoseconds.
     pub(crate) round_trip: u64,
-    /// Links one way.
+    /// Number of links in one direction.
     pub(crate) hops: u32,
-    /// Of the first link.
+    /// Rate of the first link.
     pub(crate) rate: BitsPerSecond,
-    /// The most that may be in flight, in packets.
+    /// Maximum number of packets in flight.
     pub(crate) window: u32,
 }
 
-/// The state of one flow's scheme.
+/// Congestion state of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct CongestionController {
     scheme: SchemeState,
-    /// When each packet was last sent, by number modulo the length.
+    /// Last sending time of each packet, by number modulo the length.
     sent_at: Box<[u64]>,
     largest_window: u32,
 }
@@ -110,7 +109,7 @@ enum SchemeState {
 }
 
 impl CongestionController {
-    /// For a flow of so many packets. `None` for a fixed window: nothing to keep.
+    /// Creates the state of a flow of `packets` packets. `None` for a fixed window.
     pub(crate) fn new(
         control: CongestionControl,
         path: IdlePath,
@@ -138,7 +137,7 @@ impl CongestionController {
         Some(Box::new(Self { scheme, sent_at, largest_window: path.window }))
     }
 
-    /// A packet of `wire_bytes` leaves at `now`.
+    /// Records that a packet of `wire_bytes` leaves at `now`.
     pub(crate) fn sent(&mut self, now: u64, sequence: u32, wire_bytes: u16) {
         let place = sequence as usize & (self.sent_at.len() - 1);
         self.sent_at[place] = now;
@@ -149,7 +148,7 @@ impl CongestionController {
         }
     }
 
-    /// The acknowledgement of packet `answered`.
+    /// Processes the acknowledgement of packet `answered`.
     pub(crate) fn acknowledged(&mut self, now: u64, (answered, acked): (u32, u32), came: Came) {
         let sent_at = self.sent_at[answered as usize & (self.sent_at.len() - 1)];
         let (marked, trimmed) = (came != Came::Well, came == Came::Trimmed);
@@ -164,7 +163,7 @@ impl CongestionController {
         }
     }
 
-    /// Packets were lost.
+    /// Reacts to lost packets.
     pub(crate) fn lost(&mut self, now: u64) {
         match &mut self.scheme {
             SchemeState::Dctcp(state) => state.lost(now),
@@ -174,7 +173,7 @@ impl CongestionController {
         }
     }
 
-    /// How many packets may be in flight.
+    /// Returns the limit on packets in flight.
     pub(crate) fn window(&self) -> u32 {
         let window = match &self.scheme {
             SchemeState::Dctcp(state) => state.window,
@@ -186,7 +185,7 @@ impl CongestionController {
         (window as u32).clamp(1, self.largest_window)
     }
 
-    /// How many packets the receiver lets go. `None` for other schemes.
+    /// Returns the available credits. `None` for other schemes.
     #[inline]
     pub(crate) fn credits(&self) -> Option<u32> {
         match &self.scheme {
@@ -195,29 +194,29 @@ impl CongestionController {
         }
     }
 
-    /// The receiver lets a packet more go, or one that is lost leaves its credit to its repair.
+    /// Adds a credit: one from the receiver, or that of a lost packet for its retransmission.
     pub(crate) fn credit(&mut self) {
         if let SchemeState::Credit(state) = &mut self.scheme {
             state.credits += 1;
         }
     }
 
-    /// The receiver says whether it has given all credit that was earned, while so many packets are in flight and so many
-    /// are left to be sent.
+    /// Processes whether the receiver has granted all earned credit, given the packets in flight
+    /// and those left to send.
     pub(crate) fn settle(&mut self, now: u64, is_settled: bool, packets: (u32, u32)) {
         if let SchemeState::Credit(state) = &mut self.scheme {
             state.settle(now, is_settled, packets);
         }
     }
 
-    /// Everything in flight counts as lost: credits begin anew.
+    /// Restores the initial credits after a timeout.
     pub(crate) fn refill(&mut self) {
         if let SchemeState::Credit(state) = &mut self.scheme {
             state.refill();
         }
     }
 
-    /// The rate at which packets may leave, in bits per second. `None` for schemes that set a window alone.
+    /// Returns the current rate. `None` for schemes that only set a window.
     pub(crate) fn pace(&self) -> Option<BitsPerSecond> {
         match &self.scheme {
             SchemeState::Dcqcn(state) => Some(BitsPerSecond(state.pace())),
@@ -225,7 +224,7 @@ impl CongestionController {
         }
     }
 
-    /// No packet may be sent before this.
+    /// Returns the time before which no packet may be sent.
     pub(crate) fn next_send(&self) -> u64 {
         match &self.scheme {
             SchemeState::Dcqcn(state) => state.next_send,

@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The receiving end of a flow: what has arrived, and what to tell the sender.
 
 use super::{LossRecovery, SequenceSet};
 use crate::engine::packet::{Contents, Packet, flag};
 use crate::engine::shard::again::{End, StateLag};
 
-/// The receiving end of a flow.
+/// The receiving end of a flow: records arrivals and builds acknowledgements.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
     pub(crate) flow: u32,
-    /// The way of the acknowledgements in the route table.
+    /// Start of the acknowledgements' route in the route table.
     pub(crate) cursor: u32,
-    /// Acknowledgements go back the way that the packet came.
+    /// Whether acknowledgements take the reverse of their packet's path.
     pub(crate) answers_by_path: bool,
-    /// The lowest number that has not arrived.
+    /// Lowest number that has not arrived.
     expected: u32,
     total: u32,
     per_message: u32,
-    /// One past the last packet of the message now arriving.
+    /// One more than the number of the current message's last packet.
     message_end: u32,
     delivered: u32,
     keeps: Option<SequenceSet>,
-    /// New packets that will still earn credit; those before are paid by the window with which the flow begins.
+    /// New packets that will still earn credit. Earlier ones are covered by the initial window.
     unpaid: u32,
-    /// Credits that were earned and wait for their turn.
+    /// Earned credits that wait for their turn.
     waiting: u32,
     /// Packets received more than once.
     duplicates: u32,
-    /// Sending ends at the same host that wait for messages of this flow.
+    /// Senders at the same host that wait for messages of this flow.
     pub(crate) dependents: Vec<u32>,
 }
 
@@ -60,12 +59,12 @@ impl Receiver {
         }
     }
 
-    /// Messages that have arrived whole.
+    /// Returns the number of complete messages.
     pub(crate) fn delivered(&self) -> u32 {
         self.delivered
     }
 
-    /// Packets that have arrived with all before them.
+    /// Returns the number of packets received in order.
     pub(crate) fn packets_in_order(&self) -> u32 {
         self.expected
     }
@@ -79,14 +78,14 @@ impl Receiver {
         self.expected >= self.total
     }
 
-    /// Packets that have not arrived.
+    /// Returns the number of missing packets.
     pub(crate) fn packets_missing(&self) -> u32 {
         let kept = self.keeps.as_ref().map_or(0, SequenceSet::len);
         self.total.saturating_sub(self.expected + kept)
     }
 
-    /// Takes a data packet. Returns its acknowledgement, without time, and whether it completed
-    /// a message.
+    /// Processes a data packet. Returns its acknowledgement, without a time, and whether a message
+    /// was completed.
     #[inline(always)]
     pub(crate) fn data(&mut self, packet: &Packet) -> (Packet, bool) {
         let mut flags = flag::ACKNOWLEDGEMENT;
@@ -94,7 +93,7 @@ impl Receiver {
             if packet.is_probe() {
                 return (self.answer_probe(packet), false);
             }
-            // Only its header has come: asks for the rest, if it is still missing.
+            // Only the header arrived: request the data unless it has arrived meanwhile.
             if packet.sequence() >= self.expected {
                 let keeps = self.keeps.as_ref();
                 let kept = keeps.is_some_and(|keeps| keeps.contains(packet.sequence()));
@@ -134,12 +133,12 @@ impl Receiver {
         (acknowledgement, self.count_messages())
     }
 
-    /// The sender begins with so many credits.
+    /// Sets the sender's initial number of credits.
     pub(crate) fn begin_credits(&mut self, initial: u32) {
         self.unpaid = self.total.saturating_sub(initial);
     }
 
-    /// Whether this is whole data that has not arrived before.
+    /// Whether this is complete data that has not arrived before.
     pub(crate) fn is_new(&self, packet: &Packet) -> bool {
         let kept = |keeps: &SequenceSet| keeps.contains(packet.sequence());
         !packet.has(flag::TRIMMED)
@@ -147,37 +146,36 @@ impl Receiver {
             && !self.keeps.as_ref().is_some_and(kept)
     }
 
-    /// Whether a packet that came earns credit. What has to be sent again, or came twice, is not among those that the
-    /// flow's length pays for.
+    /// Whether an arrival earns credit. Retransmissions and duplicates earn it in addition to the
+    /// packets of the flow's length.
     pub(crate) fn earns_credit(&mut self, is_new: bool) -> bool {
         let earns = !self.is_done() && (!is_new || self.unpaid > 0);
         self.unpaid -= u32::from(earns && is_new);
         earns
     }
 
-    /// Whether no credit waits for its turn.
     pub(crate) fn awaits_no_credit(&self) -> bool {
         self.waiting == 0
     }
 
-    /// A credit waits for its turn.
+    /// Records a credit that waits for its turn.
     pub(crate) fn defer_credit(&mut self) {
         self.waiting += 1;
     }
 
-    /// A credit that waited is given. Returns whether another waits.
+    /// Records that a waiting credit is granted. Returns whether another one waits.
     pub(crate) fn pay_credit(&mut self) -> bool {
         self.waiting -= 1;
         self.waiting > 0
     }
 
-    /// A credit alone.
+    /// Returns a credit that acknowledges nothing.
     pub(crate) fn credit(&self) -> Packet {
         let flags = flag::ACKNOWLEDGEMENT | flag::RESENT | flag::CREDIT;
         Packet::new(Contents { cursor: self.cursor, sequence: self.expected, extra: 0, flags })
     }
 
-    /// A probe asks only whether its path carries packets.
+    /// Returns the answer to a probe, which only tests its path.
     #[cold]
     fn answer_probe(&self, probe: &Packet) -> Packet {
         let flags = flag::ACKNOWLEDGEMENT | flag::RESENT;
@@ -185,7 +183,7 @@ impl Receiver {
         Packet::new(Contents { cursor, sequence, extra: 0, flags })
     }
 
-    /// Whether `later` is this end moved on by `pace`, with nothing that has come out of order.
+    /// Whether `later` is this receiver shifted by `pace`, without out-of-order packets.
     pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
         let in_order = |end: &Self| end.keeps.as_ref().is_none_or(SequenceSet::is_empty);
         let counts = |end: &Self| (end.delivered, end.total, end.duplicates);
@@ -196,12 +194,11 @@ impl Receiver {
             && in_order(later)
     }
 
-    /// How many packets more may come before a message ends.
+    /// Returns how many more packets can arrive before a message ends.
     pub(crate) fn packets_alike(&self) -> u32 {
         self.message_end.saturating_sub(self.expected + 1)
     }
 
-    /// Moves on.
     pub(crate) fn leap(&mut self, packets: u32) {
         self.expected += packets;
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sending end of a flow: what may be sent, what is in flight, what has to be sent again.
+//! The sending end of a flow: tracks which packets may be sent, are in flight or need
+//! retransmission.
 //!
 //! ```text
 //!   0          acked            next          released        total
 //!   ├────────────┼────────────────┼───────────────┼──────────────┤
-//!    all received  in flight       may be sent now  waits for what
-//!                                  (up to acked +   this flow is
-//!                                  window)          gated by
+//!    all received  in flight       may be sent now  waits for
+//!                                  (up to acked +   the flow's
+//!                                  window)          gates
 //! ```
 
 mod again;
@@ -32,23 +33,23 @@ pub(crate) struct Outgoing {
     pub(crate) sequence: u32,
     pub(crate) wire_bytes: u16,
     pub(crate) resent: bool,
-    /// Where its way begins in the route table.
+    /// Start of its route in the route table.
     pub(crate) cursor: u32,
-    /// Only a header that asks whether a retired path carries packets again; `sequence` is the path.
+    /// Whether it is a bare header that probes a retired path; `sequence` is then the path.
     pub(crate) probe: bool,
 }
 
-/// The sending end of a flow. Numbers of packets count from zero over all messages.
+/// The sending end of a flow. Packets are numbered from zero across all messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     pub(crate) flow: u32,
-    /// The priority of its data.
+    /// Priority of its data.
     pub(crate) priority: u8,
-    /// The first path in the route table, and the only one without `balancer`.
+    /// Start of the first path in the route table. The only path if there is no `balancer`.
     pub(crate) cursor: u32,
     pub(crate) balancer: Option<Box<Balancer>>,
     controller: Option<Box<CongestionController>>,
-    /// The receiving end lets packets go.
+    /// Whether the receiver controls it by credit.
     by_credit: bool,
     /// The receiver has reported that no credit is deferred.
     is_settled: bool,
@@ -56,66 +57,66 @@ pub(crate) struct Sender {
     next: u32,
     released: u32,
     total: u32,
-    /// One past the highest number ever sent.
+    /// One more than the highest number ever sent.
     sent: u32,
     window: u32,
-    /// How far packets in flight may lie apart: what both ends keep account of.
+    /// Limit on the distance between packets in flight, which both ends track.
     span: u32,
-    /// One past the last packet of the message that `next` belongs to.
+    /// One more than the last packet of the message that `next` belongs to.
     message_end: u32,
     per_message: u32,
     full_bytes: u16,
     last_bytes: u16,
-    /// Timeouts in a row.
+    /// Consecutive timeouts.
     timeouts: u32,
     recovery: LossRecovery,
-    /// Selective repeat: a packet is lost when one so much later has arrived.
+    /// Selective repeat: a packet counts as lost if one this much later has arrived.
     reordering: u32,
-    /// Go-back-N: gaps below this number have been answered already.
+    /// Go-back-N: the sender has already reacted to gaps below this number.
     answered: u32,
-    /// Selective repeat: numbers in `repair..repair_end` that are not in `held` are sent again.
+    /// Selective repeat: packets in `repair..repair_end` that are not in `held` are resent.
     repair: u32,
     repair_end: u32,
     held: SequenceSet,
-    /// Numbers of packets that were cut to their headers, to be sent again.
+    /// Trimmed packets to be resent.
     trimmed: VecDeque<u32>,
-    /// Packets sent of which nothing has been heard: what was trimmed goes again only while these are less than the
-    /// window, or it would come back trimmed for ever.
+    /// Packets sent without any response. Trimmed packets are resent only while this is below the
+    /// window; otherwise they would be trimmed again and again.
     in_flight: u32,
     timer: RetransmissionTimer,
-    /// Timeouts in a row take longer each time.
+    /// Whether consecutive timeouts get longer.
     pub(crate) backs_off: bool,
     /// Adaptive switches avoid full queues, so a lost packet indicates a dark link.
     pub(crate) switches_choose: bool,
     /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
     pub(crate) deadline: u64,
-    /// What finds losses at the end of what is sent, before the deadline does.
+    /// Detects losses at the end of a burst before the deadline.
     tail: TailProbe,
     pub(crate) resent: u32,
     pub(crate) started: bool,
-    /// Waits for its turn at a port.
+    /// Whether it is queued at a port.
     pub(crate) enlisted: bool,
-    /// What is looked at when a message or the flow begins or ends, and not with every packet.
+    /// State used only at the start or end of a message or flow.
     pub(crate) waits: Box<Waits>,
-    /// When all was acknowledged; `u64::MAX` before.
+    /// When everything was acknowledged; `u64::MAX` before.
     finished: u64,
-    /// The earliest wake-up that is planned for a striped flow; `u64::MAX`: none is.
+    /// Earliest planned wake-up of a striped flow; `u64::MAX` if there is none.
     wakes_at: u64,
 }
 
-/// What a sending end waits for, and what waits for it, at the same host.
+/// Dependencies between a sender and other flow ends at the same host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
-    /// Messages of these receiving ends are awaited: message `k` may go when each has delivered `k + 1 - ahead`
-    /// messages or all it has.
+    /// Receivers with gates: message `k` may start once each has delivered `k + 1 - ahead` messages
+    /// or all of them.
     pub(crate) gates: Vec<(u32, i32)>,
-    /// Sending ends that must have finished before this one sends.
+    /// Senders that must finish before this one sends.
     pub(crate) awaits: Vec<u32>,
-    /// Sending ends that wait for this one.
+    /// Senders that wait for this one.
     pub(crate) dependents: Vec<u32>,
 }
 
-/// What a flow sends.
+/// Messages and packet sizes of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) messages: u32,
@@ -182,13 +183,13 @@ impl Sender {
         }
     }
 
-    /// Lets the first `messages` messages go.
+    /// Permits the first `messages` messages.
     pub(crate) fn release(&mut self, messages: u32) {
         let released = messages.saturating_mul(self.per_message).min(self.total);
         self.released = self.released.max(released);
     }
 
-    /// Stops sending for good; what is in flight is forgotten.
+    /// Stops permanently and discards the state of packets in flight.
     pub(crate) fn cancel(&mut self) {
         self.total = self.acked;
         self.released = self.acked;
@@ -199,7 +200,7 @@ impl Sender {
         self.tail.rest();
     }
 
-    /// When all was acknowledged.
+    /// Returns when everything was acknowledged.
     pub(crate) fn finished(&self) -> Option<SimTime> {
         (self.finished != u64::MAX).then_some(SimTime(self.finished))
     }
@@ -208,7 +209,7 @@ impl Sender {
         self.acked >= self.total
     }
 
-    /// Whether [`poll`](Self::poll) has something.
+    /// Whether [`poll`](Self::poll) returns a packet.
     #[inline(always)]
     pub(crate) fn wants_to_send(&self) -> bool {
         self.may_send_next() || self.has_repairs()
@@ -229,8 +230,8 @@ impl Sender {
         !self.trimmed.is_empty() && self.has_room()
     }
 
-    /// The next packet that may be sent at `now` by the interface of this lane, if any. A flow that leaves by one
-    /// interface has one lane.
+    /// Returns the next packet to send at `now` over the interface of this lane. Flows over a
+    /// single interface have one lane.
     #[inline(always)]
     pub(crate) fn poll(&mut self, now: u64, lane: usize) -> Option<Outgoing> {
         let repairs = self.has_repairs();
@@ -267,7 +268,7 @@ impl Sender {
         Some(self.outgoing((now, lane), sequence, wire_bytes, resent))
     }
 
-    /// The packet as it leaves, on the path whose turn it is.
+    /// Builds the packet and selects its path.
     #[inline(always)]
     fn outgoing(
         &mut self,
@@ -290,39 +291,39 @@ impl Sender {
         Outgoing { sequence, wire_bytes, resent, cursor, probe: false }
     }
 
-    /// A header for a retired path of this lane whose time has come.
+    /// Returns a due probe of a retired path of this lane.
     #[inline(always)]
     fn probe_due(&mut self, now: u64, lane: usize) -> Option<Outgoing> {
         let (path, cursor) = self.balancer.as_mut()?.probe(now, lane)?;
         Some(Outgoing { sequence: path, wire_bytes: 0, resent: false, cursor, probe: true })
     }
 
-    /// Whether it leaves by several interfaces.
+    /// Whether it uses several interfaces.
     #[inline(always)]
     pub(crate) fn is_striped(&self) -> bool {
         self.balancer.as_ref().is_some_and(|balancer| balancer.is_striped())
     }
 
-    /// The interfaces by which it leaves, if there are several paths.
+    /// Returns its lanes. Empty without a balancer.
     pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {
         self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
     }
 
-    /// Whether a wake-up at `at` has to be planned: none is that early.
+    /// Whether a wake-up at `at` must be planned because none is as early.
     pub(crate) fn plans_wake(&mut self, at: u64) -> bool {
         let earlier = at < self.wakes_at;
         self.wakes_at = self.wakes_at.min(at);
         earlier
     }
 
-    /// A wake-up that was planned for `now` has come.
+    /// Clears a wake-up planned for `now` or earlier.
     pub(crate) fn wakes_up(&mut self, now: u64) {
         if self.wakes_at <= now {
             self.wakes_at = u64::MAX;
         }
     }
 
-    /// No packet may be sent before this.
+    /// Returns the time before which no packet may be sent.
     #[inline]
     pub(crate) fn next_send(&self) -> u64 {
         self.controller.as_ref().map_or(0, |controller| controller.next_send())
@@ -331,7 +332,7 @@ impl Sender {
     #[cold]
     fn poll_repair(&mut self, now: u64, lane: usize) -> Outgoing {
         if let Some(sequence) = self.tail.go() {
-            // It may well be the second copy, for which the receiver gives nothing.
+            // It may be a second copy, for which the receiver grants no credit.
             self.bring_credit();
             return self.send_again((now, lane), sequence);
         }
@@ -357,8 +358,8 @@ impl Sender {
         self.outgoing(at, sequence, wire_bytes, true)
     }
 
-    /// Passes over what has arrived already, and what is known to be trimmed and goes when there is room for it, so that
-    /// what comes next is to be sent.
+    /// Skips packets that have arrived, and trimmed packets that wait for room, so that `repair`
+    /// and `next` are packets to send.
     fn skip_held(&mut self) {
         if !self.trimmed.is_empty() {
             let (acked, held) = (self.acked, &self.held);
@@ -382,12 +383,12 @@ impl Sender {
         self.keeps() && self.held.contains(sequence)
     }
 
-    /// Whether what comes out of order is kept.
+    /// Whether the receiver keeps out-of-order packets.
     const fn keeps(&self) -> bool {
         matches!(self.recovery, LossRecovery::SelectiveRepeat { .. })
     }
 
-    /// Takes an acknowledgement that arrives at `now`.
+    /// Processes an acknowledgement that arrives at `now`.
     #[inline(always)]
     pub(crate) fn acknowledged(&mut self, packet: &Packet, now: u64) {
         if self.is_done() {
@@ -427,7 +428,7 @@ impl Sender {
         }
     }
 
-    /// Tells congestion control and load balancing what became of a packet.
+    /// Reports the outcome of a packet to congestion control and load balancing.
     fn feed_back(&mut self, packet: &Packet, now: u64, newly: u32) {
         let came = match (packet.has(flag::TRIMMED), packet.has(flag::ECHO)) {
             (true, _) => Came::Trimmed,
@@ -497,7 +498,7 @@ impl Sender {
                 }
                 if self.tail.is_answered(arrived) {
                     (self.repair, self.repair_end) = (self.acked, self.repair_end.max(arrived));
-                    // Nothing else is under way: what was trimmed need not wait for it.
+                    // No other packet is in flight, so trimmed packets need not wait.
                     self.in_flight = 0;
                 }
                 self.repair_end =
@@ -510,7 +511,7 @@ impl Sender {
         }
     }
 
-    /// Of this packet only the header has arrived.
+    /// Handles a packet of which only the header arrived.
     fn trimmed(&mut self, number: u32, now: u64) {
         if number >= self.acked && !self.held.contains(number) && !self.trimmed.contains(&number) {
             self.trimmed.push_back(number);
@@ -527,14 +528,14 @@ impl Sender {
         }
     }
 
-    /// When it acts without having heard anything.
+    /// Returns when it acts next without a response.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
         self.deadline.min(self.tail.due())
     }
 
-    /// Nothing was acknowledged until the deadline: sends everything in flight again. Or nothing was heard at all for a
-    /// while: sends the last packet again.
+    /// Handles a timeout by resending everything in flight, or a shorter silence by resending the
+    /// last packet.
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
         if now < self.deadline {
@@ -562,13 +563,14 @@ impl Sender {
         self.deadline = now + self.backoff(self.timeouts);
     }
 
-    /// How long it waits for an acknowledgement after so many timeouts in a row: doubled each time, up to 64-fold,
-    /// where it backs off.
+    /// Returns the timeout after this many consecutive timeouts. If it backs off, it doubles each
+    /// time up to 64-fold.
     fn backoff(&self, timeouts: u32) -> u64 {
         self.timer.timeout << if self.backs_off { timeouts.min(6) } else { 0 }
     }
 
-    /// Since when nothing was acknowledged of what is in flight. `None` with nothing in flight.
+    /// Returns when the last acknowledgement arrived while packets are in flight. `None` with
+    /// nothing in flight.
     pub(crate) fn silent_since(&self) -> Option<u64> {
         let in_a_row = |timeouts: u32| (0..=timeouts).map(|at| self.backoff(at)).sum::<u64>();
         (self.deadline != u64::MAX).then(|| self.deadline.saturating_sub(in_a_row(self.timeouts)))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which packets beyond the first missing one have arrived: a bitmap over a sliding window.
+//! Bitmap over a sliding window of the packets received beyond the first missing one.
 
-/// A set of packet numbers, all within one window of each other.
+/// A set of packet numbers that all lie within one window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequenceSet {
     words: Box<[u64]>,
@@ -9,7 +9,7 @@ pub(crate) struct SequenceSet {
 }
 
 impl SequenceSet {
-    /// A set for numbers less than `window` apart.
+    /// Creates a set for numbers less than `window` apart.
     pub(crate) fn new(window: u32) -> Self {
         let words = (window.max(64).next_power_of_two() / 64) as usize;
         Self { words: vec![0; words].into_boxed_slice(), len: 0 }
@@ -17,7 +17,7 @@ impl SequenceSet {
     fn place(&self, number: u32) -> (usize, u64) {
         ((number / 64) as usize & (self.words.len() - 1), 1 << (number % 64))
     }
-    /// How far apart two members may be, plus one.
+    /// Returns the maximum distance of two members plus one.
     pub(crate) fn span(&self) -> u32 {
         self.words.len() as u32 * 64
     }
@@ -39,7 +39,7 @@ impl SequenceSet {
         self.words[word] |= bit;
         is_new
     }
-    /// Removes `number` and says whether it was there.
+    /// Removes `number`. Returns whether it was present.
     pub(crate) fn take(&mut self, number: u32) -> bool {
         let (word, bit) = self.place(number);
         let was_there = self.words[word] & bit != 0;

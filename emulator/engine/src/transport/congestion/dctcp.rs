@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! DCTCP: the window shrinks by how many packets were marked, not by whether any was.
+//! DCTCP: the window shrinks in proportion to the share of marked packets.
 //!
-//! Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.1. Once a window, the share `F`
-//! of marked packets moves an estimate `α ← (1-g)·α + g·F`; a window with marks shrinks to
-//! `w·(1 - α/2)`, one without grows by a packet. A loss halves. As TCP, whose slow start it keeps (RFC 8257, section 3),
-//! it begins with ten packets (RFC 6928) and grows by a packet with each acknowledgement until the first mark or loss:
-//! flows that all began at full speed lost what they sent again, too, and waited for timeouts.
+//! Alizadeh et al.: "Data center TCP (DCTCP)", SIGCOMM 2010, section 3.1. Once per window, the
+//! share `F` of marked packets updates an estimate `α ← (1-g)·α + g·F`. A window with marks shrinks
+//! to `w·(1 - α/2)`; one without marks grows by a packet. A loss halves it. Like TCP, whose slow
+//! start it keeps (RFC 8257, section 3), a flow starts with ten packets (RFC 6928) and grows by a
+//! packet with each acknowledgement until the first mark or loss. Flows that all started at full
+//! speed also lost their retransmissions and waited for timeouts.
 
 use super::{Feedback, IdlePath};
 
-/// Packets in flight at first (RFC 6928, section 2).
+/// Initial window in packets (RFC 6928, section 2).
 const INITIAL_WINDOW: u32 = 10;
 
-/// DCTCP's setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dctcp {
     /// `1/g`; the paper uses 16.
@@ -34,11 +34,11 @@ pub(super) struct State {
     largest: f64,
     seen: u32,
     marked: u32,
-    /// Acknowledgements still to come in this window.
+    /// Acknowledgements left in this window.
     left: u32,
     round_trip: u64,
     last_cut: u64,
-    /// No mark and no loss yet.
+    /// Whether no mark and no loss has occurred yet.
     slow_start: bool,
 }
 
@@ -65,7 +65,7 @@ impl State {
         if self.slow_start {
             self.slow_start = !feedback.marked;
             self.window = (self.window + f64::from(feedback.acked)).min(self.largest);
-            // The first mark ends the window in which it came.
+            // The first mark ends its window.
             self.left = self.left.min(if feedback.marked { 0 } else { u32::MAX });
         }
         if self.left > 0 {

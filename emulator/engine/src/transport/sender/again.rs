@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A sending end that does again what it did a packet before.
+//! Detects and extrapolates a sender that repeats its state one packet later.
 
 use super::Sender;
 use crate::engine::shard::again::{End, StateLag};
 
 impl Sender {
-    /// Whether what it does depends on nothing but the order of what comes.
+    /// Whether the sender's behaviour depends only on the order of arrivals (no pacing, no timers).
     pub(crate) fn is_plain(&self) -> bool {
         self.controller.is_none()
             && self.balancer.is_none()
@@ -14,7 +14,7 @@ impl Sender {
             && !self.tail.asks()
     }
 
-    /// Whether `later` is this end moved on by `pace`.
+    /// Whether `later` is this sender shifted by `pace`.
     pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
         let StateLag { time, packets } = pace;
         let moves = |sender: &Self, by: u32| {
@@ -38,12 +38,11 @@ impl Sender {
             && self.timer.becomes(&later.timer, time)
     }
 
-    /// How many packets more it may send before it ends a message or has to wait for one.
+    /// Returns how many more packets it can send before a message ends or it must wait for one.
     pub(crate) fn packets_alike(&self) -> u32 {
         self.message_end.min(self.released).saturating_sub(self.next + 1)
     }
 
-    /// Moves on.
     pub(crate) fn leap(&mut self, far: StateLag) {
         let (timeout, period) = (self.timer.timeout, far.time / u64::from(far.packets));
         self.timer.leap(self.acked, self.next, (far.packets, period));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the sending end does with the credit that the receiving host gives: a packet each.
+//! The sender's use of receiver credits, one packet each.
 //!
-//! The window of such a flow is what is in flight and its credits together, so that sending needs no other question.
+//! The window of such a flow is the sum of packets in flight and credits, so sending needs no
+//! further check.
 
 use super::{CongestionController, Packet, Sender, flag};
 
 impl Sender {
-    /// Whether what was trimmed may go again.
+    /// Whether a trimmed packet may be resent.
     #[cold]
     pub(super) fn has_room(&self) -> bool {
         match self.controller.as_ref().and_then(|controller| controller.credits()) {
@@ -15,14 +16,14 @@ impl Sender {
         }
     }
 
-    /// A packet that is sent again uses no credit: that of the first copy was lost with it, or has come back already.
+    /// Adds a credit for a retransmission, whose original credit was lost or has already returned.
     pub(super) fn bring_credit(&mut self) {
         if let Some(controller) = &mut self.controller {
             controller.credit();
         }
     }
 
-    /// Leaves it to `controller` how much is sent, and how fast.
+    /// Sets the congestion controller.
     pub(crate) fn control_by(&mut self, controller: Option<Box<CongestionController>>) {
         self.by_credit = controller.as_ref().is_some_and(|at| at.credits().is_some());
         if controller.is_some() {
@@ -32,8 +33,8 @@ impl Sender {
         self.fit_window();
     }
 
-    /// Whether more is to be sent, and only the receiver can let it go. Its credits may be lost, so a deadline is kept
-    /// though nothing is in flight.
+    /// Whether it has data but must wait for a credit. Credits may be lost, so it then keeps a
+    /// deadline even with nothing in flight.
     #[inline(always)]
     pub(super) fn is_out_of_credit(&self) -> bool {
         self.by_credit && self.waits_for_credit()
@@ -44,7 +45,7 @@ impl Sender {
         credits == Some(0) && self.next < self.released && self.acked < self.total
     }
 
-    /// Takes over what congestion control allows.
+    /// Updates the window from congestion control.
     #[inline(always)]
     pub(super) fn fit_window(&mut self) {
         let in_flight = self.next - self.acked;
@@ -56,7 +57,7 @@ impl Sender {
         }
     }
 
-    /// Takes the credit that a packet bears, and counts anew what may be sent.
+    /// Processes the credit on a packet and updates the window.
     pub(super) fn take_credit(&mut self, packet: &Packet, now: u64) {
         if packet.has(flag::CREDIT) {
             self.bring_credit();
@@ -64,7 +65,7 @@ impl Sender {
         self.is_settled = packet.has(flag::SETTLED);
         // Deferred credit is not lost, however long it waits, and trimmed packets are in no queue.
         self.wait_anew(now);
-        // An answer that has not come, to what is known to have come in, was lost, and the credit with it.
+        // Acknowledgements missing for packets known to have arrived were lost with their credits.
         let known = self.held.len() + self.trimmed.len() as u32;
         let in_flight = self.in_flight.min((self.next - self.acked).saturating_sub(known));
         let left = self.released.saturating_sub(self.next) + self.trimmed.len() as u32;

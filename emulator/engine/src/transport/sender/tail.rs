@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finds what is lost among the last packets of a flow, which no later packet tells of, before the timeout does.
+//! Detects losses among the last packets of a flow, which no later packet reveals, before the
+//! timeout.
 //!
-//! After the tail loss probe of RFC 8985: in silence the last packet goes again, by another path where the flow has
-//! several; and once more if the silence goes on, until the timeout. When it is answered, a round trip and the silence have passed since everything else was sent.
+//! It follows the tail loss probe of RFC 8985. After a silence the last packet is resent, over
+//! another path if there are several, and again after further silences until the timeout. When it
+//! is acknowledged, a round trip and the silence have passed since all other packets were sent.
 
-/// A sender's probe of its tail; nothing where it never asks, which is most senders.
+/// The tail loss probe of a sender. `None` for most senders, which do not use it.
 #[derive(Clone, Debug)]
 pub(super) struct TailProbe(Option<Box<Asking>>);
 
@@ -13,11 +15,12 @@ struct Asking {
     /// Silence before a probe, and its minimum.
     silence: u64,
     least: u64,
-    /// When it asks next; [`u64::MAX`]: nothing is in flight, or it has asked since it heard something.
+    /// Time of the next probe. [`u64::MAX`] if nothing is in flight, or no response has arrived
+    /// since the last probe.
     due: u64,
-    /// The packet that is to go again.
+    /// The packet to resend.
     asked: Option<u32>,
-    /// The packet that went again and was not heard of yet.
+    /// The resent packet that has yet to be acknowledged.
     out: Option<u32>,
 }
 
@@ -35,7 +38,7 @@ impl TailProbe {
         }
     }
 
-    /// A packet leaves.
+    /// Records that a packet leaves.
     #[inline(always)]
     pub(super) fn sent(&mut self, now: u64) {
         if let Some(tail) = &mut self.0 {
@@ -43,7 +46,7 @@ impl TailProbe {
         }
     }
 
-    /// Something was heard.
+    /// Records a response.
     #[inline(always)]
     pub(super) fn heard(&mut self, now: u64) {
         if let Some(tail) = &mut self.0 {
@@ -51,18 +54,18 @@ impl TailProbe {
         }
     }
 
-    /// Whether it ever asks.
     pub(super) const fn asks(&self) -> bool {
         self.0.is_some()
     }
 
-    /// When it asks next; [`u64::MAX`]: not before something is sent or heard.
+    /// Returns the time of the next probe, or [`u64::MAX`] until a packet is sent or a response
+    /// arrives.
     #[inline(always)]
     pub(super) fn due(&self) -> u64 {
         self.0.as_ref().map_or(u64::MAX, |tail| tail.due)
     }
 
-    /// Nothing is in flight, or all of it counts as lost.
+    /// Stops probing, because nothing is in flight or all of it counts as lost.
     #[inline(always)]
     pub(super) fn rest(&mut self) {
         if let Some(tail) = &mut self.0 {
@@ -70,7 +73,7 @@ impl TailProbe {
         }
     }
 
-    /// The silence is over: this packet is to go again.
+    /// Requests a retransmission after the silence.
     pub(super) fn ask(&mut self, last: Option<u32>) {
         if let Some(tail) = &mut self.0 {
             (tail.due, tail.asked) = (u64::MAX, last);
@@ -82,7 +85,7 @@ impl TailProbe {
         self.0.as_ref().is_some_and(|tail| tail.asked.is_some())
     }
 
-    /// The packet that goes again now.
+    /// Returns the packet to resend now.
     pub(super) fn go(&mut self) -> Option<u32> {
         let tail = self.0.as_mut()?;
         let asked = tail.asked.take()?;
@@ -90,7 +93,7 @@ impl TailProbe {
         Some(asked)
     }
 
-    /// Whether the packet with this number, which arrived beyond a gap, is the one that went again.
+    /// Whether a packet that arrived beyond a gap is the resent one.
     #[inline(always)]
     pub(super) fn is_answered(&mut self, arrived: u32) -> bool {
         let Some(tail) = self.0.as_mut().filter(|tail| tail.out == Some(arrived)) else {

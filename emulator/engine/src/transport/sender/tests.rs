@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sending end alone, packet by packet.
+//! Tests of the sender in isolation, packet by packet.
 
 use lightloom_units::Picoseconds;
 
@@ -19,7 +19,7 @@ fn burst(sender: &mut Sender, now: u64) -> Vec<(u32, u16)> {
     std::iter::from_fn(|| sender.poll(now, 0)).map(|out| (out.sequence, out.wire_bytes)).collect()
 }
 
-/// The acknowledgement of what comes `ahead` of the first missing packet; 0: in order.
+/// Returns the acknowledgement of a packet `ahead` of the first missing one; 0 means in order.
 fn acknowledgement(sequence: u32, ahead: u16) -> Packet {
     let gap = if ahead > 0 { flag::GAP } else { 0 };
     let extra = ahead;
@@ -81,7 +81,7 @@ fn timeouts_back_off_exponentially() {
     assert_eq!(sender.silent_since(), Some(0), "also after the longest backoff");
 }
 
-/// What it wanted to send when it took its place in the line for a port may have been answered since.
+/// A queued packet may have been acknowledged before its turn at the port.
 #[test]
 fn probe_takes_the_turn_of_a_packet() {
     let mut sender = sender(LossRecovery::SelectiveRepeat { reordering: Reordering::Packets(1) });
