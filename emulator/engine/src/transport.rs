@@ -95,9 +95,10 @@ pub struct Transport {
     /// Interfaces over which a flow leaves its host. [`FlowInterfaces::All`] also reorders packets.
     pub interfaces: FlowInterfaces,
     pub recovery: LossRecovery,
-    /// After this time without progress, everything in flight counts as lost. `None`: from measured round trips (RFC 6298), at
-    /// least [`CongestionControl::least_timeout`]. Doubles with every repetition, up to 64-fold, unless each packet may take another path ([`Balance::spreads_packets`]): what is
-    /// sent again then goes another way, and waiting longer says nothing.
+    /// After this time without progress, everything in flight counts as lost. `None` derives it
+    /// from measured round trips (RFC 6298), with a minimum of
+    /// [`CongestionControl::least_timeout`]. It doubles on repetition up to 64-fold, unless
+    /// retransmissions may take other paths ([`Balance::spreads_packets`]).
     pub timeout: Option<Picoseconds>,
     /// Tail loss probe for selective repeat (after RFC 8985): if packets are in flight and nothing
     /// is sent or received for this long, and for two round trips, the sender repeats the last

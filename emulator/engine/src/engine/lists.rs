@@ -101,8 +101,8 @@ impl Adding<'_> {
     }
 }
 
-/// Sorts the first `length` keys. It uses a sorting network (Knuth, TAOCP 3, 5.3.4) for up to
-/// sixteen keys; the slice must then have room for the inputs of that network.
+/// Sorts the first `length` keys. Up to sixteen keys are sorted by a sorting network (Knuth, TAOCP
+/// 3, 5.3.4), whose padding must fit into the slice.
 #[inline(always)]
 fn sort(keys: &mut [u64], length: usize) {
     match length {

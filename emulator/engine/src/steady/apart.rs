@@ -57,7 +57,7 @@ pub(super) struct IslandBatch {
     pub(super) given_up: bool,
 }
 
-/// Traffic that shares links, gates or batches, and none of these with other traffic.
+/// A maximal set of flows connected by shared links, gates or batches.
 #[derive(Debug)]
 pub(super) struct Island {
     pub(super) class: u32,
