@@ -10,8 +10,8 @@
 //! So a packet costs one event per hop: no dequeue event, no queue to walk.
 
 mod quirks;
+mod rate_change;
 
-use std::collections::VecDeque;
 use std::hint::select_unpredictable;
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 use super::marking::{Ramp, mix};
 use super::network::{Link, LinkId, LinkSpec, VertexRole};
 use super::packet::{HORIZON_BITS, Packet};
-use super::ring::PacketFifo;
 use super::settings::EngineSettings;
 use super::switching::Switching;
 use quirks::{Jitter, Quirks};
+pub(crate) use rate_change::RateChange;
 
 /// The longest that packets may stand before a port: what comes to a longer queue is dropped. With the longest
 /// delay of a link that is still less than the times of packets can tell.
@@ -62,85 +62,6 @@ pub(crate) struct Line {
     rate: BitsPerSecond,
     /// End of the packet that was in transmission at the last rate change, and its rate.
     changed: (u64, BitsPerSecond),
-}
-
-/// A rate change whose queued packets still have their old departure times.
-pub(crate) struct RateChange {
-    now: u64,
-    before: Arc<Line>,
-    corrupted: VecDeque<(u64, u64)>,
-}
-
-/// Records that `port` finishes the packet in transmission at `until`, at the rate of its start.
-fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
-    let (last, rate) = before.changed;
-    let rate = if until == last { rate } else { before.rate };
-    Arc::make_mut(&mut port.line).changed = (if until > now { until } else { 0 }, rate);
-}
-
-impl RateChange {
-    /// For real queues, whose packets have no departure times yet.
-    pub(crate) fn settle_queued(self, port: &mut Port, until: u64) {
-        note_sending(&self.before, port, until, self.now);
-    }
-
-    /// Recomputes the departure times of queued packets, which are already in `on_wire`. Returns the number of packets that
-    /// are dropped because they would wait longer than packet times can express.
-    pub(crate) fn settle(self, port: &mut Port, on_wire: &mut PacketFifo) -> u64 {
-        let Self { now, before, mut corrupted } = self;
-        // Queued packets leave back to back; the last one when the port is free.
-        let (mut end, mut waiting, mut left) = (port.free, VecDeque::new(), on_wire.len());
-        let until = loop {
-            let wrong = corrupted.back().copied().filter(|(wrong, _)| *wrong == end);
-            let packet = wrong.is_none().then(|| left.checked_sub(1)).flatten();
-            let packet = packet.map(|at| *on_wire.at(at));
-            let Some(size) = wrong.map(|(_, size)| size).or(packet.map(|one| before.size(&one)))
-            else {
-                break before.changed.0.max(now);
-            };
-            let time = before.unusual(size);
-            if end <= now.max(before.changed.0) || end - time < now {
-                break end;
-            }
-            if wrong.is_some() {
-                corrupted.pop_back();
-            } else {
-                left -= 1;
-            }
-            waiting.push_front((size, packet));
-            end -= time;
-        };
-        note_sending(&before, port, until, now);
-        let line = &port.line;
-        if waiting.is_empty() {
-            return 0;
-        }
-        let (mut free, mut dropped) = (until.max(now), 0);
-        let mut corrupted = VecDeque::new();
-        let begun: Vec<Packet> = on_wire.iter().take(left).copied().collect();
-        on_wire.clear();
-        begun.into_iter().for_each(|packet| on_wire.push(packet));
-        let jitter = port.quirks.as_ref().map(|quirks| quirks.jitter).unwrap_or_default();
-        for (size, packet) in waiting {
-            let end = free + line.unusual(size);
-            match packet {
-                Some(_) if end - now > LONGEST_WAIT_PS => dropped += 1,
-                Some(packet) => {
-                    free = end;
-                    on_wire.push(packet.at(end + line.delay + jitter.late(end)));
-                }
-                None => {
-                    free = end;
-                    corrupted.push_back((end, size));
-                }
-            }
-        }
-        port.free = free;
-        if !corrupted.is_empty() {
-            port.quirks.get_or_insert_default().corrupted = corrupted;
-        }
-        dropped
-    }
 }
 
 /// A packet of the usual size.
