@@ -204,7 +204,7 @@ impl Question {
     }
 }
 
-/// The reason why there is no answer.
+/// The reason why a design could not be recommended.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuyError {
     #[error("{0}: add it to the price file")]
@@ -236,9 +236,9 @@ pub struct Row {
     pub capex_usd: f64,
     /// Cost of the window in dollars: its share of the purchase, and energy.
     pub cost_usd: f64,
-    /// The same with every price at its low end.
+    /// Cost of the window with every price at its low end.
     pub cost_low_usd: f64,
-    /// The same with every price at its high end.
+    /// Cost of the window with every price at its high end.
     pub cost_high_usd: f64,
     pub power_mw: f64,
     /// Useful PFLOP/s, summed over the window, in PFLOP-years (a PFLOP/s for a year).
@@ -262,26 +262,26 @@ pub struct Row {
     pub(crate) parts: Vec<(String, f64)>,
 }
 
-/// Use of the window's GPU-hours, as shares.
+/// Shares of the window's GPU-hours by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
-    /// In steps that count.
+    /// Share in steps that count.
     pub useful: f64,
-    /// In steps lost to a fault and repeated.
+    /// Share in steps lost to a fault and repeated.
     pub redone: f64,
-    /// From a start or a fault to the next step.
+    /// Share from a start or a fault to the next step.
     pub restarting: f64,
-    /// Writing checkpoints and in-memory copies.
+    /// Share for writing checkpoints and in-memory copies.
     pub checkpoint: f64,
-    /// Extra step time without a link, a transceiver or a switch.
+    /// Share that steps take longer without a link, a transceiver or a switch.
     pub slower: f64,
-    /// Free in full groups, and needed by jobs that wait for more.
+    /// Share free in full groups while a waiting job needs more GPUs than are free.
     pub waiting: f64,
-    /// Free in full groups, and not needed by any job.
+    /// Share free in full groups and not needed by any job.
     pub idle: f64,
-    /// Healthy but not in a full group.
+    /// Share of GPUs that are healthy but not in a full group.
     pub fragmented: f64,
-    /// On faulty nodes.
+    /// Share on faulty nodes.
     pub faulty: f64,
 }
 

@@ -88,8 +88,8 @@ pub struct Figures {
     pub waste_max: f64,
     /// Waste without faults, if the domain size is not a multiple of the group size.
     pub waste_arithmetic: f64,
-    /// The rest, `waste_mean − waste_arithmetic`. Negative if faults hit GPUs that were already
-    /// wasted.
+    /// Waste caused by faults, `waste_mean − waste_arithmetic`. Negative if faults hit GPUs that
+    /// were already wasted.
     pub waste_from_faults: f64,
     /// Mean waste of one ideal switch over the same samples.
     pub lower_bound_mean: f64,
@@ -190,7 +190,7 @@ fn figures(study: &Study<'_>, tp: u32, tally: &Tally) -> Figures {
     });
     let jobs = if study.jobs.is_empty() { &default_jobs[..] } else { study.jobs };
     let mut jobs: Vec<u32> = jobs.iter().map(|job| job / tp * tp).collect();
-    // Large groups round several sizes to the same one.
+    // Rounding down to large groups makes several sizes equal.
     jobs.dedup();
     Figures {
         samples: study.samples.len(),

@@ -60,7 +60,7 @@ pub enum CostOutcome {
 /// The interconnect of one GPU in dollars and watts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostFigures {
-    /// The system size for the average counts.
+    /// The size of the system for which the average number of parts per GPU was counted.
     pub basis: String,
     /// Bandwidth per GPU and direction.
     pub gbytes_per_s_per_gpu: f64,

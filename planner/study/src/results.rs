@@ -18,7 +18,6 @@ pub const REPRODUCE_SCHEMA: &str = "lightloom.reproduce/v1";
 /// The waste of designs and the largest jobs they carry.
 #[derive(Clone, Debug, Serialize)]
 pub struct CompareResult {
-    /// Schema, version, inputs.
     #[serde(flatten)]
     pub made: Provenance,
     pub gpus: u32,
@@ -26,7 +25,7 @@ pub struct CompareResult {
     /// The faults, as requested.
     pub faults: String,
     pub seed: u64,
-    /// Histories replayed.
+    /// Number of histories replayed.
     pub samples: u64,
     /// Share of nodes out of service over all samples.
     pub node_fault_ratio: NodeFaultRatio,
@@ -56,10 +55,9 @@ pub struct CrossTorResult {
 /// Cost and power of interconnects.
 #[derive(Clone, Debug, Serialize)]
 pub struct CostResult {
-    /// Schema, version, inputs.
     #[serde(flatten)]
     pub made: Provenance,
-    /// The price file; `shipped` for the one that comes with lightloom.
+    /// Name of the price file. `shipped` for the one that comes with lightloom.
     pub prices: String,
     pub gpus: u32,
     pub gpus_per_node: u32,
@@ -74,7 +72,7 @@ pub struct CostResult {
     pub usable: Vec<UsableCost>,
     /// Price of a GPU in the aggregate cost.
     pub gpu_usd: Option<f64>,
-    /// Interconnect and lost GPUs by fault ratio.
+    /// Cost of the interconnect and of lost GPUs by fault ratio.
     pub aggregate: Vec<Aggregate>,
     /// The effect of each price on the order.
     pub sensitivity: Vec<Sensitivity>,
@@ -94,12 +92,11 @@ pub struct UsableCost {
 /// Published claims compared with our figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReproduceResult {
-    /// Schema, version, inputs.
     #[serde(flatten)]
     pub made: Provenance,
     pub study: &'static str,
     pub seed: u64,
-    /// Random draws of servers and their positions.
+    /// Number of random draws of servers and their positions.
     pub samples: u64,
     /// Each published sentence once.
     pub sentences: Vec<Sentence>,

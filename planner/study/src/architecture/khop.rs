@@ -27,8 +27,8 @@ use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_si
 /// Ring bandwidth per GPU in gigabytes per second: eight modules of 800 Gb/s. (Recalled; implied by
 /// the recalled cost per GPU and per GB/s.)
 const GBYTES_PER_S_PER_GPU: f64 = 800.0;
-/// OCSTrx modules per bundle. A ring edge has half the bandwidth of a GPU, so four modules at each
-/// of its two GPUs.
+/// OCSTrx modules per bundle. A ring edge has half the bandwidth of a GPU, so each of its two GPUs
+/// has four modules for it.
 const MODULES_PER_BUNDLE: u32 = 8;
 /// Copper cables of 1.6 Tb/s per ring edge within a node.
 const CABLES_PER_EDGE: u32 = 2;

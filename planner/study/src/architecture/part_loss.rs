@@ -4,16 +4,16 @@
 /// The effect of one failed part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PartLoss {
-    /// None: other paths carry its traffic.
+    /// No effect, because other paths carry the traffic of the part.
     Nothing,
     /// GPUs around the part are out of service, in whole nodes.
     Out {
         /// Number of GPUs; 1 means the node of the part.
         gpus: u32,
     },
-    /// The job has less bandwidth: within its groups if the part is in their domain, between them
-    /// if it is in the data-centre network. If that costs more than the GPUs around the part, those
-    /// go out of service instead.
+    /// The job has less bandwidth: within its groups if the part is in their domain, between groups
+    /// if it is in the data-centre network. If removing the GPUs around the part costs less than
+    /// this slowdown, they go out of service instead.
     Slower {
         /// Share of the bandwidth that is lost.
         share: f64,

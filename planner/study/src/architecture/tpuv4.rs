@@ -123,9 +123,9 @@ impl Architecture for Tpuv4 {
     }
 }
 
-/// Returns the mean number of links per byte of an all-to-all. From 64 GPUs on, sides are closed
-/// optically and add 1 on average for each of three. Below, a mesh of side s adds (s − 1/s)/3 for
-/// each.
+/// Returns the mean number of links per byte of an all-to-all. From 64 GPUs on, optical links close
+/// each dimension to a ring, and a ring of n adds n/4. Below, a mesh of side s adds (s − 1/s)/3 per
+/// dimension.
 pub(super) fn torus_hops(tp: u32) -> f64 {
     let side = f64::from(tp.min(CUBE)).cbrt();
     if tp >= CUBE {

@@ -3,9 +3,10 @@
 //! every GPU-picosecond.
 //!
 //! Training progress, policies and causes of lost time are shared with monthly scenarios
-//! ([`lightloom_planner::goodput`]). This module adds the parts of a fleet: arrivals, a queue with
-//! backfill, and groups lost to faults. A fault costs the job on the node the time of its policy.
-//! If groups are lost, the jobs that arrived last stop until the others fit.
+//! ([`lightloom_planner::goodput`]). This module adds what only a cluster with several jobs has:
+//! arrivals, a queue with backfill, and groups lost to faults. The job on a faulty node loses the
+//! time that its policy states. If groups are lost, the jobs that arrived last stop until the
+//! others fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,7 +108,7 @@ impl Rules {
     }
 }
 
-/// Picoseconds of one GPU by use, with other counts.
+/// GPU-picoseconds by use, and counts of events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// In steps that count, at the speed without faults.
@@ -119,7 +120,7 @@ pub struct Spent {
     pub finished: u32,
     /// Faults that hit a job.
     pub interruptions: u64,
-    /// Times that a job lost its GPUs and waited.
+    /// Number of times that a job lost its GPUs and waited.
     pub stops: u64,
 }
 
@@ -146,14 +147,15 @@ struct Arrived<'a> {
     training: Training<'a>,
     /// Useful picoseconds per GPU until it ends.
     work: i128,
-    /// End of its accounted time.
+    /// Time up to which the job is accounted for.
     counted: i128,
     /// While running: end time without another fault. While waiting: run time.
     ends: i128,
     /// Time of its last node failure. Nodes of a server that fail simultaneously are one
     /// interruption.
     hit_at: Option<i128>,
-    /// Times that it gave up its groups, and with them the slow parts there.
+    /// Number of times that the job gave up its groups. It then no longer uses the slow parts
+    /// there.
     moves: u32,
     /// Its failed slow parts, each with the increase of the step time.
     slow: BTreeMap<usize, (SlowExchange, i128)>,

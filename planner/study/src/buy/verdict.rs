@@ -268,8 +268,8 @@ pub(super) fn judge(
     verdict
 }
 
-/// Returns the minimum and maximum of a figure of two rows' prices over all draws. `None` if a row
-/// has no price in one of them.
+/// Returns the minimum and maximum over all draws of `figure`, computed from the prices of two
+/// rows. `None` if a row has no price in one of the draws.
 fn over_draws(
     elsewhere: &Elsewhere,
     first: &Row,
@@ -309,9 +309,9 @@ fn beside(rows: &[Row], elsewhere: &Elsewhere) -> (Vec<NextDesign>, Option<NextD
     (level, dearer.into_iter().next())
 }
 
-/// Returns every other design with useful work, and its distance over the price ranges. The
-/// difference is a sum over parts, so each price takes the end of its range that favours one or the
-/// other.
+/// Returns every other design with useful work, and its distance to the first over the price
+/// ranges. The difference in cost is a sum over parts. Its extremes therefore have each price at
+/// the end of its range that favours one of the two designs.
 fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
     let Some(first) = rows.first().filter(|row| row.useful_pflop_years > 0.0) else {
         return Vec::new();
@@ -354,7 +354,7 @@ fn is_as_cheap(row: &Row, usd: f64) -> bool {
     price_of(row).is_finite() && price_of(row) <= usd * (1.0 + SAME)
 }
 
-/// Builds the sentence. `beyond` lists prices at which a design that the sentence does not offer is
+/// Builds the sentence. `beyond` lists prices at which a design not named in the sentence is
 /// cheapest.
 fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) -> String {
     let mut tied = winners(rows);
@@ -528,7 +528,7 @@ fn nearest_factor(row: &Row, chosen: &[&Row], part: &str) -> Option<f64> {
     let (slope, rest) = line(row);
     let (mut low, mut high) = (1.0 / WIDEST, WIDEST);
     for other in chosen {
-        // Where slope·m + rest < other_slope·m + other_rest.
+        // `row` is cheaper where slope·m + rest < other_slope·m + other_rest.
         let (other_slope, other_rest) = line(other);
         let crossing = (other_rest - rest) / (slope - other_slope);
         match (slope - other_slope).total_cmp(&0.0) {

@@ -22,7 +22,7 @@ pub struct RatioQuestion<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RatioCurve {
     pub arch: String,
-    /// By fault ratio.
+    /// One point per fault ratio.
     pub points: Vec<RatioPoint>,
 }
 

@@ -46,7 +46,7 @@ pub fn aggregate(
     aggregate_of(&against_fault_ratio(designs, &question.faults), costs, question.gpu_usd)
 }
 
-/// The same from existing curves of the waste.
+/// Returns the aggregate cost from waste curves that are already computed.
 #[must_use]
 pub fn aggregate_of(curves: &[RatioCurve], costs: &[CostRow], gpu_usd: f64) -> Vec<Aggregate> {
     let priced = |curve: &RatioCurve| {

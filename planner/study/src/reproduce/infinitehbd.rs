@@ -403,7 +403,7 @@ pub const MEAN_WASTE_PERCENT: [(&str, [f64; 4]); 11] = [
     ("sip-ring", [1.16, 3.43, 7.70, 15.45]),
     ("tpuv4:strict", [15.45, 15.45, 15.45, 15.45]),
 ];
-/// The same for nodes of eight GPUs, TP-32.
+/// Mean waste on the public trace in percent, by design: nodes of eight GPUs, TP-32.
 const TABLE_R8: [(&str, f64); 6] = [
     ("big-switch", 0.39),
     ("khop:2", 0.42),

@@ -24,7 +24,7 @@ struct OpenBill {
     bills_nic: bool,
     bills_modules: bool,
     rate: &'static str,
-    /// 0 low, 1 mean, 2 high.
+    /// Price of the optical switch: 0 for low, 1 for mean, 2 for high.
     ocs: usize,
 }
 
@@ -37,8 +37,8 @@ const RATES: [(&str, &str); 4] =
 const LEVELS: [(usize, &str); 3] = [(1, "mean"), (0, "low"), (2, "high")];
 
 impl OpenBill {
-    /// Returns a packet network ÷ photonic rails, with the cost or power of each part from `of`.
-    /// `None` if `of` lacks a part.
+    /// Returns the ratio of a packet network to photonic rails in the cost or power that `of` gives
+    /// for each part. `None` if `of` lacks a part.
     fn ratio(self, of: impl Fn(&str, usize) -> Option<f64>) -> Option<f64> {
         let part = |kind: &str| of(&format!("{kind}-{}", self.rate), 1);
         let nic = if self.bills_nic { part("nic")? } else { 0.0 };

@@ -19,7 +19,8 @@ pub enum SentenceVerdict {
     InPart,
     /// No case agrees, and the range excludes "no effect".
     Contradicted,
-    /// The range includes "no effect", so the outcome depends on what the paper leaves open.
+    /// The range includes "no effect", so the outcome depends on assumptions that the paper does
+    /// not state.
     Undetermined,
     /// It cannot be computed here; the note of its row states the reason.
     NotByOurMeans,

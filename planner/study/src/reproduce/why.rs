@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Explains why a figure differs from the published one: evaluates every combination of what the
-//! paper leaves open, and finds the fewest departures from our choices that reach the published
-//! range.
+//! Explains why a figure differs from the published one: evaluates every combination of the
+//! assumptions that the paper does not state, and finds the fewest changes to our choices that
+//! reach the published range.
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// A parameter that a paper leaves open.
+/// A parameter that a paper does not state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assumption {
     pub about: &'static str,
@@ -14,7 +14,7 @@ pub struct Assumption {
     pub choices: Vec<String>,
 }
 
-/// A choice for an open parameter, usually one that differs from ours.
+/// A choice for such a parameter, usually one that differs from ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Departure {
     pub about: &'static str,
@@ -42,14 +42,14 @@ pub struct PublishedRange {
 }
 
 impl PublishedRange {
-    /// Returns the range of a quotient, which has no effect at one.
+    /// Returns the range of a ratio, for which 1 means no effect.
     #[must_use]
     pub const fn times(low: f64, high: f64) -> Self {
         Self { low, high, no_effect: Some(1.0), unit: "×" }
     }
 }
 
-/// Why a figure differs from the published one.
+/// The reasons why a figure differs from the published one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Why {
     pub claim: String,
@@ -60,15 +60,15 @@ pub struct Why {
     pub published: PublishedRange,
     pub ours: f64,
     pub assumptions: Vec<Assumption>,
-    /// Combinations computed. Those that cannot be computed are not counted.
+    /// Number of combinations that could be computed.
     pub combinations: usize,
-    /// Combinations within the published range.
+    /// Number of combinations within the published range.
     pub within: usize,
-    /// Minimum over all combinations.
+    /// Minimum figure over all combinations.
     pub least: f64,
-    /// Maximum over all combinations.
+    /// Maximum figure over all combinations.
     pub most: f64,
-    /// Each single departure.
+    /// The figure with each departure alone.
     pub alone: Vec<Outcome>,
     /// Sets of departures that reach the range while no subset does, fewest departures first.
     pub minimal: Vec<Outcome>,

@@ -33,7 +33,7 @@ pub enum Baseline {
     /// Our fabric with the single best topology over the whole step (like TopoOpt with one per
     /// job).
     OneShot,
-    /// Our fabric with one topology hedged against every phase.
+    /// Our fabric with a single topology for all phases.
     Hedged,
     /// Our fabric with a greedy choice per phase: the next circuit goes to the pair that would
     /// finish last, ignoring the electrical core (like MixNet). Changes are free and span all

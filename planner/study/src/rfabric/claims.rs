@@ -34,7 +34,7 @@ pub use why::{OneShot, Open, PerCost};
 pub enum Source {
     /// The range was read in the paper or its abstract.
     Read,
-    /// The direction was read in a paper; the range that counts as agreement is ours.
+    /// The direction of the effect was read in a paper; the range that counts as agreement is ours.
     BandOurs,
     /// Not from a paper: derived earlier with another program.
     Derived,
@@ -48,7 +48,7 @@ pub struct RfabricClaim {
     pub source: Source,
     /// Minimum that agrees.
     pub low: f64,
-    /// Maximum that agrees. `None` if there is no upper end.
+    /// Maximum that agrees. `None` if any larger figure agrees.
     pub high: Option<f64>,
     pub ours: f64,
     /// The assumptions.
@@ -127,7 +127,7 @@ fn gated_layers(leaves: usize, count: u64, compute: Picoseconds) -> Vec<Phase> {
     layers_spread(leaves, count, compute, shapes::GATE_SPREAD)
 }
 
-/// The same with another spread of the gates.
+/// Returns layers like [`gated_layers`], with another spread of the gates.
 fn layers_spread(leaves: usize, count: u64, compute: Picoseconds, spread: f64) -> Vec<Phase> {
     (0..count)
         .map(|layer| Phase {

@@ -149,8 +149,8 @@ fn names_designs_that_cannot_be_bought() {
     assert!(none.contains("has no part `gpu`"), "{none}");
 }
 
-/// Copies 20,000 minutes apart, in addition to checkpoints every half hour, lose no more than
-/// checkpoints without copies.
+/// In-memory copies in addition to checkpoints every half hour lose no more than checkpoints alone,
+/// even if the copies are 20,000 minutes apart.
 #[test]
 fn accepts_answers_in_range_and_rejects_others() {
     let said = |answer: &str| {
@@ -191,8 +191,8 @@ fn accepts_answers_in_range_and_rejects_others() {
 /// of their order.
 #[test]
 fn answer_does_not_depend_on_design_order() {
-    // The larger domain also leaves no remainder: without significant faults both do the same at
-    // different cost.
+    // The larger domain leaves no GPU unused either, so without significant faults both do the same
+    // work at different cost.
     let designs = [
         "{design: nvl:72}",
         "{design: nvl:72, policy: reduced-tp}",
@@ -217,7 +217,7 @@ fn answer_does_not_depend_on_design_order() {
     let mut reversed = designs;
     reversed.reverse();
     assert_eq!(forth, answer(&reversed));
-    // Restarts at checkpoints cost the same under both names.
+    // Both designs restart from checkpoints, so their costs are equal.
     let both = answer(&[designs[2], designs[0]]);
     let sentence = both["verdict"]["sentence"].as_str().unwrap();
     assert!(
@@ -391,7 +391,7 @@ fn every_hop_crosses_with_one_node_per_tor() {
     assert_eq!((share(1), share(4)), (1.0, 0.0));
 }
 
-/// One of K hops is lit, so a fault of another fibre has no effect.
+/// Only one of the K hops carries light, so a fault in the fibre of another has no effect.
 #[test]
 fn dark_fibre_slows_no_ring() {
     let site = Site { gpus: 256, gpus_per_node: 4, nic: NicRate::G400 };

@@ -292,8 +292,8 @@ fn no_job_waits_when_the_load_fits() {
     assert!(spent.finished > 55);
 }
 
-/// 40 of 60 GPUs are used for a day, and a job of 48 waits. A job of 16 that ends before then runs;
-/// one of 16 that does not would delay it.
+/// One job uses 40 of 60 GPUs for a day, and a job of 48 waits for them. A job of 16 runs in the
+/// meantime if it ends before the day does; otherwise it would delay the large job and waits.
 #[test]
 fn backfills_short_jobs_without_delaying_a_large_one() {
     let finished_in = |work_ms: u64, window: u64| {

@@ -186,7 +186,8 @@ fn swing_is_count_times_price_range_and_shows_order_changes() {
     let ocstrx = effects.iter().find(|effect| effect.part == "ocstrx-800g").unwrap();
     let swing = &ocstrx.designs[0];
     near("swing", swing.high_usd - swing.low_usd, 6.0 * 240.0 / 800.0, 1e-9);
-    // 4.68 against 5.22 $/GB/s: with more expensive modules the ring is behind TPUv4.
+    // At mean prices the ring costs 4.68 $ per GB/s and TPUv4 5.22 $. With expensive modules the
+    // ring costs more than TPUv4.
     assert_eq!(ocstrx.order_at_low, ["khop:3", "tpuv4", "nvl:72"]);
     assert_eq!(ocstrx.order_at_high, ["tpuv4", "khop:3", "nvl:72"]);
     assert!(ocstrx.changes_order);
