@@ -240,7 +240,7 @@ fn faults(
             _ => gpus,
         };
         let moment = |time: Option<SimTime>| time.map(|time| ran.moment(time));
-        results.push(FaultResult {
+        let mut result = FaultResult {
             parts: event.parts.iter().map(|part| part.name.clone()).collect(),
             effect: event.effect.name().to_owned(),
             at: moment(log.at),
@@ -265,7 +265,11 @@ fn faults(
             phases: phase,
             losses: losses[at].clone(),
             delay,
-        });
+        };
+        if !event.is_of_control() && !result.had_effect() {
+            result.restored = None;
+        }
+        results.push(result);
     }
     results
 }

@@ -179,7 +179,7 @@ impl ExpectationJudge<'_> {
         let mut restorable = Vec::new();
         for ((fault, (event, log)), result) in begun.zip(&outcome.faults) {
             let is_of_network = log.mattered.is_some() && !event.is_of_control();
-            if is_of_network && (log.restored.is_some() || result.had_effect()) {
+            if is_of_network && result.had_effect() {
                 let took = log.took();
                 let took = took.map(|took| Picoseconds(took.0.saturating_mul(self.ran.scale)));
                 restorable.push(Restorable { fault, what: event.what(), took });

@@ -183,10 +183,13 @@ pub fn listed(groups: &[GroupId]) -> String {
 }
 
 impl FaultResult {
-    /// Returns whether a group, a host or a phase was affected.
+    /// Returns whether a group, a host, a phase or a circuit was affected, or a bundle switched. Idle GPUs that it takes are
+    /// missed by nobody.
     pub(crate) fn had_effect(&self) -> bool {
-        let ended_later = self.delay != Some(Picoseconds::ZERO);
-        ended_later || !self.groups_affected.is_empty() || self.gpus_affected + self.gpus_lost > 0
+        let is_late = self.delay != Some(Picoseconds::ZERO);
+        let is_affected = !self.groups_affected.is_empty() || self.gpus_affected > 0;
+        let has_circuits = self.phases.as_ref().is_some_and(|phases| phases.circuits_lost > 0);
+        is_late || is_affected || has_circuits || self.bundles_switched > 0
     }
 }
 
@@ -206,6 +209,7 @@ impl fmt::Display for FaultResult {
             || self.bundles_switched > 0
             || !groups.is_empty();
         match (is_planned, self.restored) {
+            (_, None) if !self.had_effect() => f.write_str("nothing to restore")?,
             (true, restored) => write!(
                 f,
                 "detected {}, replanned {}, restored {}; {}",
@@ -215,7 +219,6 @@ impl fmt::Display for FaultResult {
                 count(self.bundles_switched as u64, "bundle switched", "bundles switched"),
             )?,
             (false, Some(restored)) => write!(f, "restored +{}", restored.since(at))?,
-            (false, None) if !self.had_effect() => f.write_str("nothing to restore")?,
             (false, None) => f.write_str("not restored")?,
         }
         if let Some([least, most]) = self.dark {
