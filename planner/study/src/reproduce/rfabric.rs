@@ -36,14 +36,6 @@ pub fn rfabric(
         };
         add(section, claim);
     }
-    // The other half of the paper that contains RFabric.
-    read.stands_for("OrchestrRL: 1.42 times the throughput on 64 GPUs");
-    read.not_computed(
-        "OrchestrRL: throughput on 64 H800 ÷ that of a static cluster, at most",
-        Unit::Times,
-        near(1.42, 0.05),
-        "its scheduler changes the parallelism of generation while outputs grow; only its network is modelled",
-    );
     [read.claims, bands.claims, ours.claims].concat()
 }
 
