@@ -4,6 +4,7 @@
 
 use std::process::Command;
 
+use lightloom_testkit::cases;
 use serde_json::Value;
 
 use crate::programs;
@@ -74,9 +75,9 @@ fn fault_kind_is_counted_with_reasons_for_no_recovery() {
 }
 
 #[test]
-#[ignore = "400 drills take minutes: nightly"]
 fn every_fault_kind_recovers_as_documented() {
-    for row in rows() {
+    // 400 drills take minutes.
+    for row in rows().into_iter().take(cases(0, usize::MAX)) {
         let drill = drilled(&row.faults, "0..39");
         let found = shown(of_kind(&drill, &row.kind));
         println!("| `{}` | {} | {} |", row.faults, row.kind, found.join(" | "));

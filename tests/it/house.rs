@@ -272,6 +272,24 @@ fn only_one_loop_polls_engine_events() {
     assert_eq!(loops, ["emulator/src/run.rs"]);
 }
 
+/// Ignored tests that print a table of a page and check none.
+const PRINTED: &[&str] = &["twin/tests/it/agrees.rs", "twin/tests/it/policy.rs"];
+
+/// Nobody sees that a page is stale where the test that retypes it is ignored: a long one asks `lightloom_testkit::cases`, and
+/// `ci/nightly` says when it ran.
+#[test]
+fn no_test_of_a_page_is_ignored() {
+    let is_of_page = |test: &&str| {
+        let test = test.split("\n}\n").next().unwrap_or_default();
+        ["docs/", "README", "rows()", "page("].iter().any(|word| test.contains(word))
+    };
+    let has_ignored = |name: &String| {
+        text(&root().join(name)).split("\n#[ignore").skip(1).any(|test| is_of_page(&test))
+    };
+    let ignored: Vec<String> = sources().into_iter().filter(has_ignored).collect();
+    assert_eq!(ignored, PRINTED, "only these still print what nobody compares");
+}
+
 #[test]
 fn no_source_file_exceeds_the_line_limit() {
     let long: BTreeSet<String> = sources()
