@@ -29,6 +29,7 @@ mod documentation;
 mod drill_kinds;
 mod exports;
 mod failing_disk;
+mod figures;
 mod first_steps;
 mod gnmi_driver;
 mod gnmi_switch;
