@@ -57,7 +57,7 @@ impl<T> ResultDocument<T> {
     }
 }
 
-/// Fields of a document besides its result.
+/// Fields of a document that are not part of its result.
 const ABOUT: [&str; 3] = ["schema", "version", "inputs"];
 
 impl ResultArguments {

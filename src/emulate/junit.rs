@@ -24,8 +24,8 @@ pub(super) fn report(subject: &SweepSubject, runs: &[SeedRun]) -> String {
     junit::document("lightloom", &suites)
 }
 
-/// Returns a suite without cases for the losses of job steps over all seeds. `None` if no job
-/// trains.
+/// Returns a suite without cases that lists, over all seeds, the time lost by job steps. `None` if
+/// no job trains.
 fn losses(subject: &SweepSubject, runs: &[SeedRun]) -> Option<Suite> {
     let rows = Sweep::distributions(runs);
     let mut suite = Suite::new(format!("{} ({} seeds)", subject.scenario, runs.len()));

@@ -11,8 +11,8 @@ pub fn cases<Count>(suite: Count, night: Count) -> Count {
     if std::env::var_os("LIGHTLOOM_NIGHT").is_some() { night } else { suite }
 }
 
-/// Returns the arguments with which this test program runs only one of its tests. `module` is the
-/// `module_path!()` of that test.
+/// Returns command-line arguments that make this test program run only the given test. `module` is
+/// the `module_path!()` of that test.
 ///
 /// # Panics
 /// If `module` is not a module of a test program.

@@ -6,10 +6,10 @@
 //!   seconds = launch + steps × step + depth × chunk ÷ channel rate + bytes ÷ min(domain, cards)
 //! ```
 //! A pipeline is limited by its slowest stage, not by the sum of its stages. Latencies, lane rates,
-//! limits of LL and NVLS fractions are those used in NCCL's own choice (NCCL, `src/graph/tuning.cc`
-//! of 2.27); tree chunks are those of its `src/enqueue.cc`. [`LAUNCH`], [`TREE_LAUNCH`],
-//! [`TREE_STEP`], [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to
-//! the fitting rows of docs/validation-collectives.md; [`PAIRWISE_STEP`] is assumed.
+//! LL limits and NVLS fractions are taken from NCCL's own choice (NCCL, `src/graph/tuning.cc` of
+//! 2.27), and tree chunks from its `src/enqueue.cc`. [`LAUNCH`], [`TREE_LAUNCH`], [`TREE_STEP`],
+//! [`CHANNEL_RATE`], [`CARD_SHARES`], [`FILL`] and [`PAIRWISE_SHARES`] are fitted to the fitting
+//! rows of docs/validation-collectives.md; [`PAIRWISE_STEP`] is assumed.
 //!
 //! Not modelled: groups whose domains hold different numbers of ranks, and hosts without exactly
 //! one NIC per GPU.
@@ -32,8 +32,8 @@ const TREE_STEP: f64 = 11.3e-6;
 const CHANNEL_RATE: f64 = 2e9;
 /// Fractions of the cards' rate achieved by rings and trees.
 const CARD_SHARES: [f64; 2] = [0.96, 0.931];
-/// Loss of an unfilled ring: a fraction of its time inside a domain, and a fixed time over a
-/// switch.
+/// Time that a ring loses because its channels are not full at first: a fraction of the total
+/// inside a domain, and a fixed time over a switch.
 const FILL: RingFill = RingFill { share: 0.2, bytes: 256.0 * MEBIBYTE, switch_seconds: 35e-6 };
 /// Fractions of the domain's and the cards' rate achieved by an all-to-all.
 const PAIRWISE_SHARES: [f64; 2] = [0.87, 0.75];
@@ -65,8 +65,8 @@ impl Generation {
     fn lanes(self) -> f64 {
         [0.8, 0.824, 0.802][self as usize]
     }
-    /// Returns the fraction of the lane rate in collectives computed by the switch; `None` without
-    /// such a switch.
+    /// Returns the fraction of the lane rate that collectives in the switch reach. `None` if the
+    /// switch cannot compute them.
     fn in_switch(self) -> Option<f64> {
         [None, Some(0.85), Some(0.74)][self as usize]
     }
@@ -145,7 +145,7 @@ pub struct LibraryTime {
 pub struct Site {
     pub generation: Generation,
     pub ranks: u64,
-    /// Number of domains, with equal numbers of ranks.
+    /// Number of domains. All have the same number of ranks.
     pub domains: u64,
     /// Topology of a domain; only a switch adds and copies.
     pub shape: Shape,
@@ -153,8 +153,8 @@ pub struct Site {
     pub domain_rate: f64,
     /// One-way rate of a GPU's network card in bytes per second, from the data sheet.
     pub card_rate: f64,
-    /// Whether the host launched it ahead, as in a training step, so that only the kernel's own
-    /// start counts.
+    /// Whether the host launches the collective ahead, as in a training step, so that only the
+    /// start of its kernel counts.
     pub is_queued: bool,
 }
 
@@ -162,7 +162,7 @@ pub struct Site {
 #[derive(Clone, Copy, Debug)]
 pub struct Hops {
     pub ranks: u64,
-    /// Number of domains, with equal numbers of ranks.
+    /// Number of domains. All have the same number of ranks.
     pub domains: u64,
     pub steps: [f64; 2],
     /// Send rates of a rank in bytes per second.
@@ -170,8 +170,8 @@ pub struct Hops {
 }
 
 impl Hops {
-    /// Returns the seconds of an all-gather or a reduce-scatter over rings through all ranks, one
-    /// ring per rank of a domain.
+    /// Returns the duration in seconds of an all-gather or a reduce-scatter over rings through all
+    /// ranks, one ring per rank of a domain.
     #[must_use]
     pub fn ring(&self, bytes: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
@@ -183,8 +183,8 @@ impl Hops {
         steps + (n - 1.0) / n * bytes / self.slowest()
     }
 
-    /// Returns the seconds of an all-to-all. Traffic inside the domain and through cards is
-    /// concurrent.
+    /// Returns the duration of an all-to-all in seconds. Traffic inside the domain and traffic
+    /// through cards are concurrent.
     #[must_use]
     pub fn pairwise(&self, bytes: f64, links: f64) -> f64 {
         let (n, domains) = (self.ranks as f64, self.domains as f64);
@@ -212,8 +212,8 @@ impl Hops {
     }
 }
 
-/// Seconds before the first step, and per step inside a domain and between domains, for LL, LL128
-/// and Simple.
+/// Latencies of LL, LL128 and Simple in seconds: before the first step, per step inside a domain,
+/// and per step between domains.
 type Latencies = [(Protocol, f64, f64, f64); 3];
 const RING: Latencies = [
     (Protocol::Ll, 6.6e-6, 0.6e-6, 2.7e-6),
@@ -225,7 +225,7 @@ const TREE: Latencies = [
     (Protocol::Ll128, 14e-6, 1.25e-6, 8.5e-6),
     (Protocol::Simple, 8.4e-6, 4e-6, 14e-6),
 ];
-/// Seconds of a collective in the switch of one domain.
+/// Duration in seconds of a collective in the switch of one domain.
 const IN_SWITCH: f64 = 25e-6;
 
 impl Site {
@@ -242,8 +242,8 @@ impl Site {
             .min_by(|one, other| one.seconds.total_cmp(&other.seconds))
     }
 
-    /// Returns every algorithm and protocol for a collective of `bytes`; the crate documentation
-    /// defines the size.
+    /// Returns the time with every algorithm and protocol for a collective of `bytes`; the crate
+    /// documentation defines the size.
     #[must_use]
     pub fn ways(&self, kind: CollectiveKind, bytes: f64) -> Vec<LibraryTime> {
         let time = |algorithm, protocol, seconds| LibraryTime { algorithm, protocol, seconds };
@@ -303,7 +303,7 @@ impl Site {
         self.launch() + base + rounds * hops.ring(bytes * self.filling(protocol, bytes))
     }
 
-    /// Returns a ring's latencies; steps of rings over several domains take longer.
+    /// Returns a ring's latencies. A ring over several domains has longer steps.
     fn stretched(
         &self,
         (protocol, base, inside, between): (Protocol, f64, f64, f64),
@@ -315,7 +315,7 @@ impl Site {
         }
     }
 
-    /// Returns the slowdown of a ring because its channels are not full at first.
+    /// Returns the factor by which a ring is slower because its channels are not full at first.
     fn filling(&self, protocol: Protocol, bytes: f64) -> f64 {
         if self.domains > 1 || protocol == Protocol::Ll {
             return 1.0;

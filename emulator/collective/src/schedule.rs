@@ -146,8 +146,8 @@ impl TimeForm {
 }
 
 impl RingStride {
-    /// Returns the longer of a piece forwarded step by step from any rank, and all pieces over any
-    /// one edge.
+    /// Returns the longer of two times: one piece forwarded step by step, from the worst rank, and
+    /// all pieces over the slowest edge.
     fn time(&self, times: &[MessageTime]) -> Picoseconds {
         let edges = &times[self.first..self.first + self.ranks];
         let (rounds, rest) = (self.messages / edges.len(), self.messages % edges.len());

@@ -63,7 +63,8 @@ impl Tree {
         let rank = |place: usize| (place + shift) % self.ranks;
         let mut into: Vec<Vec<Await>> = vec![Vec::new(); self.ranks];
         if self.operation != TreeOperation::Broadcast {
-            // Deepest first, so that a rank's dependencies exist before its own sending.
+            // Visit the deepest positions first, so that a rank's dependencies exist before its own
+            // sending.
             for &place in shape.top_down.iter().rev() {
                 if let Some(parent) = shape.parent[place] {
                     let awaits = std::mem::take(&mut into[place]);
@@ -82,10 +83,11 @@ impl Tree {
     }
 }
 
-/// The binary tree whose in-order traversal is 0, 1, 2 …: the middle at the top, halves below.
+/// The binary tree whose in-order traversal is 0, 1, 2 …: the middle position is the root, and each
+/// half is a subtree.
 struct InOrderTree {
     parent: Vec<Option<usize>>,
-    /// All positions, each after its parent.
+    /// All positions. Each comes after its parent.
     top_down: Vec<usize>,
 }
 

@@ -45,8 +45,8 @@ pub struct Chip {
     pub attention: f64,
     /// Share of the memory bandwidth that element-wise work reaches.
     pub memory: f64,
-    /// Kernel launch time of its hosts relative to those of an H100. Not fitted: 0.65 for Grace
-    /// hosts, from the rows of GB200 with one sequence per micro-batch.
+    /// Kernel launch time of the chip's hosts relative to hosts of an H100. Not fitted: 0.65 for
+    /// Grace hosts, from the rows of GB200 with one sequence per micro-batch.
     pub host: f64,
 }
 

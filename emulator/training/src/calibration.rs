@@ -134,10 +134,10 @@ pub struct Calibration {
     pub gemm_efficiency_fp4: f64,
     /// Floating-point operations that a matrix product loses to ramp-up and tail.
     pub gemm_lost_flops: f64,
-    /// Factor on that efficiency for expert products with 16 bits, which are grouped, padded and
-    /// wait for the fullest expert.
+    /// Factor on that efficiency for expert products with 16 bits. These products are grouped,
+    /// padded and wait for the fullest expert.
     pub expert_efficiency: f64,
-    /// The same factor with 8 bits or fewer.
+    /// Factor on that efficiency for expert products with 8 bits or fewer.
     pub expert_efficiency_fp8: f64,
     /// Share of peak that the attention core reaches, counting only the operations that it
     /// executes.

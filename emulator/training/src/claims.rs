@@ -157,8 +157,8 @@ pub fn sweep(batch: Batch, context: &[u32], hiding: Hiding) -> Vec<Point> {
         .collect()
 }
 
-/// Returns the MFU of the 1.1-trillion-parameter stand-in on the ring without and with EP, at 20 %
-/// expert imbalance.
+/// Returns the MFU of the stand-in model with 1.1 trillion parameters on the ring, without and with
+/// EP, at 20 % expert imbalance.
 fn experts(gpus: u64, hiding: Hiding) -> Option<(f64, f64)> {
     let limits = |expert: &[u32]| Limits {
         expert: expert.to_vec(),

@@ -132,7 +132,7 @@ pub fn set(chip: &mut Chip, framework: &mut Framework, name: &str, value: f64) -
     constant.is_some()
 }
 
-/// Returns all constants, first those of frameworks, then those of chips.
+/// Returns all constants: first the frameworks' constants, then the chips' constants.
 pub fn all() -> impl Iterator<Item = &'static Constant> {
     OF_FRAMEWORK.iter().chain(OF_CHIP)
 }

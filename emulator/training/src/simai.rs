@@ -407,7 +407,7 @@ mod tests {
         spans.iter().map(|span| span.1.0).max().unwrap() / 1000
     }
 
-    /// The bubble is that of 1F1B, and with several chunks per stage that of interleaved 1F1B.
+    /// The bubble equals the one of 1F1B, or of interleaved 1F1B if a stage has several chunks.
     #[test]
     fn stages_process_micro_batches_in_a_pipeline() {
         let rows = [

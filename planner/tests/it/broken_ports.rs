@@ -56,7 +56,8 @@ fn serves(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], of: &Circuits, lamb
         && hosts.iter().flatten().all(|bits| *bits <= host_rate + 1.0)
 }
 
-/// Returns the best rate over all sets of circuits, by brute force. 0 if none serves all traffic.
+/// Returns the highest rate over all sets of circuits, found by trying every set. 0 if none serves
+/// all traffic.
 fn best(spec: &FatTreeSpec, bytes: &[(usize, usize, u64)], dead: &BTreeSet<OcsPortId>) -> f64 {
     let mut all = BTreeSet::from([Circuits::default()]);
     let per_leaf = spec.banks[0].ports_per_leaf;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes every number of a plan in turn and removes the digest. The checker must find each
-//! change, except the listed ones.
+//! Changes each number of a plan in turn and removes the digest. The checker must find every change
+//! except those listed here.
 
 use crate::joint_fabric;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Leaves joined directly: the traffic of two leaves takes the time of their cables, and invalid
-//! networks are refused with the reason.
+//! Networks whose leaves are joined directly by cables: traffic between two leaves takes the time
+//! of their cables, and invalid networks are rejected with the reason.
 
 use crate::joint_fabric;
 use joint_fabric::{fabric, faults};
@@ -16,7 +16,8 @@ fn file(dcn: &str, nodes: u32) -> String {
     )
 }
 
-/// The same with a switch inside each node, so that tensor parallelism uses no network interface.
+/// Returns the fabric of [`file`] with a switch inside each node, so that tensor parallelism uses
+/// no network interface.
 fn in_domains(dcn: &str) -> String {
     file(dcn, 8).replace("none: {nodes: 8", "switch: {gpus: 8, nodes: 8")
 }
@@ -42,7 +43,7 @@ fn traffic_between_two_leaves_takes_the_time_of_its_cables() {
             let sends = |phase: &&lightloom_fabric::plan::PhasePlan| phase.demand_bytes.0 > 0;
             assert!(plan.phases.iter().any(|phase| sends(&phase)));
             for phase in plan.phases.iter().filter(sends) {
-                // Both directions carry the same.
+                // Both directions carry the same amount.
                 let rate = 0.85 * f64::from(left) * 400e9;
                 let of_cables = phase.demand_bytes.0 as f64 * 8.0 / 2.0 / rate;
                 let interface = phase.interface_ps.expect("ranks are known").as_secs_f64();
@@ -81,7 +82,7 @@ fn detects_a_route_over_a_missing_cable() {
     refused(&|phase| phase.duration_ps.0 /= 2, "its routes need");
 }
 
-/// Every invalid network, with the words of its error.
+/// Lists invalid networks with a part of the error message for each.
 #[test]
 fn rejects_invalid_networks_with_the_reason() {
     for (dcn, words) in [
@@ -117,8 +118,8 @@ fn rejects_invalid_networks_with_the_reason() {
     }
 }
 
-/// Twice the interfaces halve the time. A core with a quarter of the rate lengthens it if traffic
-/// crosses the core.
+/// Twice as many interfaces halve the time. A core with a quarter of the rate lengthens it if
+/// traffic crosses the core.
 #[test]
 fn interfaces_and_core_rate_affect_the_step() {
     let seconds = |keys: &str| {

@@ -25,23 +25,23 @@ fn gradients_of_a_replica_ring_take_one_interface_time() {
         let none = faults(&fabric, &[]);
         let mut made = plan(&fabric, &none, Options::default()).expect("a plan");
         let rate = fabric.dcn.link_rate().0 as f64;
-        // Every rank sends 2 (n − 1) / n of its share of the weights to the next, below a leaf or
-        // not.
+        // Every rank sends 2 (n − 1) / n of its share of the weights to the next rank, whether both
+        // are below the same leaf or not.
         let ring = 2.0 * f64::from(dp - 1) / f64::from(dp) * WEIGHT_BYTES / f64::from(4 * pp);
         let expected = ring * 8.0 / (0.85 * rate);
         let said = made.phases[1].interface_ps.expect("ranks are known").as_secs_f64();
         assert!((said / expected - 1.0).abs() < 1e-6, "pp {pp}, dp {dp}: {said} s, {expected} s");
         let took = made.phases[1].duration_ps.as_secs_f64();
         assert!((took / expected - 1.0).abs() < 1e-6, "leaves that do not block: {took} s");
-        // The checker derives it again.
+        // The checker recomputes the time and finds a change.
         assert!(check(&fabric, &none, &made).is_ok());
         made.phases[1].interface_ps = made.phases[1].interface_ps.map(|time| time * 2);
         assert!(check(&fabric, &none, &made).is_err());
     }
 }
 
-/// Gradients limited by the interface of each GPU, below leaves whose circuits would carry them in
-/// half the time.
+/// A fabric whose gradients are limited by the interface of each GPU. The circuits of its leaves
+/// would carry them in half the time.
 const HELD_UP: &str = "
 kind: fabric
 version: 2
@@ -69,7 +69,7 @@ fn interface_bound_plan_claims_no_gain() {
         let none = faults(&fabric, &[]);
         let made = plan(&fabric, &none, Options::default()).expect("a plan");
         check(&fabric, &none, &made).expect("a sound plan");
-        // Three quarters of a quarter of the weights, twice, at 400 Gbit/s.
+        // Twice three quarters of a quarter of the weights, at 400 Gbit/s.
         let expected = 1.5 * WEIGHT_BYTES / 4.0 * 8.0 / (share * 400e9);
         let took = made.phases[1].duration_ps.as_secs_f64();
         assert!((took / expected - 1.0).abs() < 1e-6, "{share}: {took} s, {expected} s");
@@ -87,7 +87,8 @@ fn filling(share: f64) -> String {
     HELD_UP.replace("gradient_slack: 10s", &format!("usable_share: {share}"))
 }
 
-/// A rate, a bound or a gain that interfaces rule out, each in an otherwise sound plan.
+/// Takes a sound plan and changes one rate, bound or gain to a value that the interfaces do not
+/// allow.
 #[test]
 fn checker_rejects_claims_that_interfaces_rule_out() {
     let fabric = fabric(HELD_UP);
@@ -110,7 +111,8 @@ fn checker_rejects_claims_that_interfaces_rule_out() {
     );
 }
 
-/// Replicas below one leaf: no traffic between leaves, and the interfaces determine the time.
+/// If all replicas are below one leaf, there is no traffic between leaves, and the interfaces
+/// determine the time.
 #[test]
 fn phase_below_one_leaf_takes_its_interface_time() {
     // Four replicas of two nodes, which all fit below the first leaf.

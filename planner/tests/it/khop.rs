@@ -222,8 +222,9 @@ fn put_out(layout: &mut Layout, fabric: &Fabric, idle: &BTreeSet<NodeId>, faults
     *layout = from_document(fabric, &document).unwrap().0;
 }
 
-/// Returns the least cost to rebuild group `index` with at least one of its nodes, over every
-/// rising chain: (replaced nodes, switched bundles), counted from scratch on the resulting paths.
+/// Returns the minimum cost, as (replaced nodes, switched bundles), to rebuild group `index` with
+/// at least one of its nodes. Tries every rising chain and counts the cost from the resulting
+/// paths.
 fn cheapest_by_trying(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -83,8 +83,8 @@ fn healthy<'a>(
         .collect()
 }
 
-/// Returns every set of `length` working nodes joined by a path, with the largest part of `worth`
-/// that one path over them uses.
+/// Returns every set of `length` working nodes that a path joins. For each set, returns the largest
+/// part of `worth` that a single path over its nodes uses.
 fn paths(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -128,8 +128,8 @@ fn paths(
     best
 }
 
-/// Returns the maximum number of rings, and among plans with that many, the minimum of healthy
-/// rings moved, then of their circuits cut.
+/// Returns the maximum number of rings. Among plans with that many rings, also returns the minimum
+/// number of healthy rings moved, and then of their circuits cut.
 fn least(fabric: &Fabric, faults: &FaultSet, before: &Plan) -> (usize, u32, u32) {
     let healthy = healthy(fabric, faults, before);
     let worth: BTreeSet<Pair> = healthy.iter().flat_map(|(_, own)| own).copied().collect();

@@ -124,8 +124,8 @@ fn crossing_traffic_is_near_the_exact_optimum_on_small_fabrics() {
     assert_eq!(worse, 0);
 }
 
-/// Partial sets, ToRs of two to four nodes, and few nodes: cases in which a large-scale placement
-/// has no slack.
+/// Covers partial sets, ToRs of two to four nodes, and few nodes. A placement made for large
+/// fabrics has no slack there.
 #[test]
 fn partial_last_sets_cross_little_more_than_necessary() {
     let worse = worse_than_exact(cases(344, 2_000), |sample| {

@@ -39,11 +39,11 @@ const CACHE_BYTES: f64 = 80.0 * 2.0 * 8.0 * 128.0 * 2.0;
 fn every_workload_sends_the_bytes_of_its_formula() {
     let phases = phases(SHIPPED);
     let expected = [
-        // Eight rings of eight ranks, each rank 2·7/8 of an eighth of the weights.
+        // Eight rings of eight ranks: each rank sends 2·7/8 of an eighth of the weights.
         ("gradients", 8.0 * 8.0 * 2.0 * 7.0 / 8.0 * weight_bytes() / 8.0),
         // Each of four replicas receives the weights once.
         ("weights", 4.0 * weight_bytes()),
-        // Four bytes of token and four of its log-probability.
+        // Four bytes for each token and four for its log-probability.
         ("samples", 8e6),
         // The batch limit fits 12 samples on two instances; the six on the other two move.
         ("sample-migration", 6.0 * 4096.0 * CACHE_BYTES),
@@ -51,7 +51,7 @@ fn every_workload_sends_the_bytes_of_its_formula() {
         ("sparse-attention", 80.0 * 16.0 * 2.0 * 4.0 * 0.1 * 0.25 * 262_144.0 * 128.0 * 2.0),
         // Eight GPUs send 1024 tokens each: query, keys and values to the server, output back.
         ("core-attention", 80.0 * 8.0 * 1024.0 * (64.0 + 16.0 + 64.0) * 128.0 * 2.0),
-        // One byte per element there and two back.
+        // One byte per element to the feed-forward part, and two bytes back.
         ("attention-feed-forward", 1000.0 * 3.0 * 7168.0 * 61.0 * 1024.0),
         ("prefill-decode", 3000.0 * CACHE_BYTES),
         // The query is smaller than the cache, so it moves; output and log-sum-exp return.

@@ -93,8 +93,8 @@ impl Witness {
         Some(crossing)
     }
 
-    /// Counts the columns in which only some runs have ranks, if each run leaves out the end that
-    /// fewer runs share.
+    /// Counts the columns in which some runs have ranks and others do not. Each run leaves out the
+    /// end that fewer runs share.
     fn crossing(&self, starts: &[usize]) -> usize {
         let least = *starts.iter().min().unwrap();
         let most = starts.iter().max().unwrap() + self.length;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files of version 1 still give the same plans: the SHA-256 over transceiver paths, lit fibres and
-//! cross-connects of every phase.
+//! Files of version 1 still give the same plans. The test compares SHA-256 digests over transceiver
+//! paths, lit fibres and cross-connects of every phase.
 //!
 //! The digests were taken with the last release that read version 1, with three exceptions. The
 //! first five of [`BETTER`] were taken again when jobs were first placed together without regard to

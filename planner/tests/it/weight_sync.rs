@@ -81,9 +81,9 @@ fn every_replica_receives_its_share_and_the_fastest_method_wins() {
     }
 }
 
-/// One replica is on the other half of a non-blocking packet network. Each of its leaves receives a
-/// quarter at the rate of its GPUs' interfaces, and no network is quicker than all uplinks of that
-/// half.
+/// The single replica is on the other half of a non-blocking packet network. Each of its leaves
+/// receives a quarter of the weights at the rate of its GPUs' interfaces. No network is faster than
+/// all uplinks of that half.
 #[test]
 fn single_replica_is_bound_by_the_rate_of_its_leaves() {
     let choice = choice(&by_leaf("slack: {}", 64, 1));

@@ -26,7 +26,7 @@ pub struct Prefix {
     pub tokens: u32,
 }
 
-/// Where prefixes are cached.
+/// The cache in which shared prefixes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PrefixSharing {

@@ -16,7 +16,7 @@ const STUDENT: [f64; 10] = [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.3
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) members: Vec<usize>,
-    /// Logarithms of their values.
+    /// Logarithms of the values of `members`.
     pub(super) values: Vec<f64>,
     pub(super) residues: Vec<f64>,
     pub(super) squares: f64,

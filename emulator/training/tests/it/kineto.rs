@@ -90,8 +90,8 @@ fn slower_network_delays_only_dependent_kernels() {
     }
 }
 
-/// The same with host calls: the all-reduce waits for the first kernel, and the last kernel for the
-/// all-reduce.
+/// Returns the profile of [`overlapped`] with host calls: the all-reduce waits for the first
+/// kernel, and the last kernel waits for the all-reduce.
 fn overlapped_with_waits() -> Vec<Value> {
     let mut events = overlapped();
     let call = |name: &str, at: f64, correlation: u32| {

@@ -101,8 +101,8 @@ impl CrossingJudge {
         most(&self.rings, all, &mut BTreeMap::new())
     }
 
-    /// Returns the minimum number of crossing hops of `groups` groups, in sets of as many groups as
-    /// a ToR has nodes, and one set with the rest. `None` if they do not fit.
+    /// Returns the minimum number of crossing hops of `groups` groups. They are divided into sets
+    /// of as many groups as a ToR has nodes, and one set with the rest. `None` if they do not fit.
     pub(crate) fn least(&mut self, groups: u32) -> Option<u32> {
         let all = self.rings.iter().fold(0, |all, ring| all | ring);
         let (per_set, rest) = (self.per_tor, groups % self.per_tor);
@@ -198,7 +198,7 @@ impl CrossingJudge {
         let mut best = u32::MAX;
         let others: Vec<usize> = (1..groups.len()).collect();
         for order in permutations(&others) {
-            // By symmetry, the ranks of the first group need only one order.
+            // By symmetry, one order of the first group's ranks is sufficient.
             for first in ways[0].iter().filter(|ranks| ranks.is_sorted()) {
                 let mut ends: BTreeMap<&Vec<u32>, u32> = [(first, 0)].into();
                 for next in &order {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An independent oracle for small networks: the fastest rate by an integer program with a variable
-//! per circuit of every bank and flows by source. It shares only the network and the demand with
-//! the planner.
+//! An independent oracle for small networks: finds the highest rate with an integer program that
+//! has one variable per circuit of every bank, and flows by source. It shares only the network and
+//! the demand with the planner.
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, variable};
 use lightloom_fabric::fat_tree::{FatTreeSpec, OcsBank, ReconfigurableFatTree};
@@ -14,9 +14,9 @@ use rand::RngExt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hops {
-    /// Over one circuit, or the core.
+    /// Traffic takes one circuit or the core.
     One,
-    /// Over any circuits and the core, in any order.
+    /// Traffic takes any sequence of circuits and the core.
     Any,
 }
 
@@ -29,13 +29,13 @@ fn admits(spec: &FatTreeSpec, bank: &OcsBank, a: u32, b: u32) -> bool {
     loss <= spec.loss.budget_db && !forbidden
 }
 
-/// Returns the best rate of `demand` over all circuits of `network` without faults.
+/// Returns the highest rate of `demand` over all circuits of `network` without faults.
 pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops) -> f64 {
     let spec = network.spec();
     let (leaves, rate) = (spec.leaves as usize, spec.circuit_rate.0 as f64);
     let mut variables = ProblemVariables::new();
     let mut constraints = Vec::new();
-    // The unit of rates is one direction of one circuit per second.
+    // All rates are relative to one direction of one circuit.
     let bits = |from: usize, to: usize| {
         demand.bits(demand.bytes(LeafId::from_index(from), LeafId::from_index(to)))
     };
@@ -74,7 +74,8 @@ pub(crate) fn best(network: &ReconfigurableFatTree, demand: &Demand, hops: Hops)
         };
         let mut kept = vec![Expression::default(); leaves + 1];
         for (a, b) in arcs.filter(is_arc) {
-            // One hop: from the source to the destination, or over the core.
+            // With one hop, traffic goes from the source directly to the destination, or over the
+            // core.
             if hops == Hops::One && a != source && a != leaves {
                 continue;
             }
