@@ -296,7 +296,7 @@ mod tests {
     use crate::state::Txn;
 
     #[test]
-    fn what_does_not_succeed_is_tried_ever_later_and_holds_up_nothing_else() {
+    fn failed_bypasses_back_off_without_delaying_others() {
         let [one, other]: [Part; 2] = ["n5", "n9/b0"].map(|part| part.parse().expect(part));
         let mut backoff = Backoff::default();
         let mut now = Micros::default();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_was_just_bypassed_waits_and_another_does_not() {
+    fn recently_bypassed_region_waits_and_others_do_not() {
         let [one, fibre, other]: [Part; 3] =
             ["n5/b0", "n5/b1.1", "n9/b0"].map(|part| part.parse().expect(part));
         let mut backoff = Backoff::default();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_belongs_to_its_node_its_bundle_and_its_fibre_and_to_no_other() {
+    fn end_belongs_only_to_its_node_bundle_and_fibre() {
         for part in ["n13", "n13/b1", "n13/b1.1"] {
             assert!(is_inside("n13/b1.1", part), "{part}");
         }
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_breaks_and_works_again_costs_no_circuit() {
+    fn failed_and_repaired_node_costs_no_circuit() {
         let text = "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 32, gpus_per_node: 4, k: 2}}\n\
                     jobs:\n  - {name: pretrain, gpus: 96, tp: 16}\n";
         let (fabric, _) = lightloom_fabric::file::load("ring.yaml", text.as_bytes());
@@ -364,7 +364,7 @@ mod tests {
         {model: llama-3.1-8b, pp: 2, dp: 3, micro_batches: 4, tokens: 4096}}}\n";
 
     #[test]
-    fn the_plan_around_a_dead_node_keeps_pipeline_ranks_and_circuits() {
+    fn plan_around_a_failed_node_keeps_pipeline_ranks_and_circuits() {
         let (pod, _) =
             lightloom_planner::load("pod.yaml", POD.as_bytes(), &mut |_| Err(String::new()));
         let pod = pod.expect("it is one");
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_of_a_job_that_stands_still_move_before_any_is_given_up() {
+    fn replicas_of_a_stopped_job_move_before_any_is_given_up() {
         let fabric = tight();
         let mut plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).expect("it fits");
         for node in ["n7", "n17"] {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_says_which_rings_move_and_when_an_operator_is_asked() {
+    fn policy_decides_which_rings_move_and_when_an_operator_confirms() {
         let fabric = tight();
         let plan = plan_anew(&fabric, &FaultSet::none(), Seed(1)).expect("it fits");
         let plan = next_plan(&fabric, &plan, &["n7".parse().expect("a node")], &[]).expect("a way");
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_not_hit_is_left_alone() {
+    fn bypass_does_not_touch_unaffected_jobs() {
         let text = "kind: fabric\nversion: 2\nname: two\nhbd: {khop: {nodes: 18, gpus_per_node: 4, k: 2}}\n\
                     jobs:\n  - {name: a, gpus: 32, tp: 8}\n  - {name: b, gpus: 32, tp: 8}\n";
         let (fabric, _) = lightloom_fabric::file::load("two.yaml", text.as_bytes());
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn the_module_that_failed_is_the_suspect_and_not_who_missed_its_light() {
+    fn suspects_the_failed_module_and_not_its_dark_far_end() {
         use TxnResult::{Aborted, Committed, RolledBack};
         let path = |plan: &str, _| (plan == "next").then_some(2);
         let of = |history: &[Past]| -> Vec<String> {

@@ -37,7 +37,7 @@ fn written(records: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_appended_is_read_back() {
+fn reads_back_appended_records() {
     let bytes = written(&["one", "two\nlines", "three"]);
     let (journal, opened) = Journal::<String, _>::open(Memory(bytes)).unwrap();
     assert_eq!(opened.records, ["one", "two\nlines", "three"]);
@@ -45,7 +45,7 @@ fn what_was_appended_is_read_back() {
 }
 
 #[test]
-fn a_tail_cut_at_any_byte_loses_only_the_last_record() {
+fn tail_cut_at_any_byte_loses_only_the_last_record() {
     let whole = written(&["one", "two", "three"]);
     let two = written(&["one", "two"]).len();
     for length in two..whole.len() {
@@ -62,7 +62,7 @@ fn a_tail_cut_at_any_byte_loses_only_the_last_record() {
 }
 
 #[test]
-fn every_single_bit_flip_is_found_and_nothing_can_be_added_after_it() {
+fn detects_every_bit_flip_and_refuses_to_append_after_it() {
     let whole = written(&["one", "two", "three {\"a\": [1, 2]} JJJ ***"]);
     for bit in 0..whole.len() * 8 {
         let mut bytes = whole.clone();
@@ -76,7 +76,7 @@ fn every_single_bit_flip_is_found_and_nothing_can_be_added_after_it() {
 /// Computed with another program: `printf '%064d1"one"' 0 | openssl dgst -sha256 -mac HMAC -macopt
 /// hexkey:0707…07`.
 #[test]
-fn a_keyed_line_is_what_another_program_computes() {
+fn keyed_line_matches_openssl() {
     let mut chain = Chain::new(Some(Key::new([7; 32])));
     let mut line = String::new();
     chain.push("\"one\"", &mut line);
@@ -87,7 +87,7 @@ fn a_keyed_line_is_what_another_program_computes() {
 }
 
 #[test]
-fn a_keyed_chain_cannot_be_written_without_its_key() {
+fn keyed_chain_requires_its_key() {
     let key = || Some(Key::new([7; 32]));
     let lines = |bytes: Vec<u8>, key: Option<Key>, records: &[&str]| {
         let (mut journal, _) = Journal::<String, _>::open_keyed(Memory(bytes), key).unwrap();
@@ -126,7 +126,7 @@ fn a_keyed_chain_cannot_be_written_without_its_key() {
 }
 
 #[test]
-fn a_journal_that_begins_anew_goes_on_from_there() {
+fn restarted_journal_continues_from_its_new_start() {
     let (mut journal, _) = Journal::<String, _>::open(Memory::default()).unwrap();
     journal.append([&"one".to_owned(), &"two".to_owned()]).unwrap();
     journal.restart([&"both".to_owned()]).unwrap();
@@ -138,7 +138,7 @@ fn a_journal_that_begins_anew_goes_on_from_there() {
 }
 
 #[test]
-fn a_sector_that_never_arrived_is_a_torn_tail() {
+fn missing_sector_in_the_last_line_is_a_torn_tail() {
     let long = "x".repeat(3000);
     let mut bytes = written(&["one", &long]);
     let first = written(&["one"]).len();
@@ -151,7 +151,7 @@ fn a_sector_that_never_arrived_is_a_torn_tail() {
 
 /// Space reserved in the file reads as zeros after the last line.
 #[test]
-fn zeros_behind_the_last_line_are_its_end_and_hide_neither_a_torn_line_nor_damage() {
+fn trailing_zeros_hide_neither_a_torn_line_nor_damage() {
     let whole = written(&["one", "two", "three"]);
     let two = written(&["one", "two"]).len();
     let zeros = vec![0; 5000];
@@ -178,7 +178,7 @@ fn zeros_behind_the_last_line_are_its_end_and_hide_neither_a_torn_line_nor_damag
 
 /// A durable sector is lost after later lines were written.
 #[test]
-fn a_sector_that_is_lost_before_acknowledged_lines_is_damage_and_no_torn_tail() {
+fn sector_lost_before_acknowledged_lines_is_damage() {
     let long = "x".repeat(3000);
     let whole = written(&["one", &long, "three", "four"]);
     let first = written(&["one"]).len();
@@ -195,7 +195,7 @@ fn a_sector_that_is_lost_before_acknowledged_lines_is_damage_and_no_torn_tail() 
 /// A page with the end of one line and the first bytes of the next is missing, but later pages are
 /// present.
 #[test]
-fn a_page_that_never_arrived_is_a_torn_tail_wherever_in_it_the_line_begins() {
+fn missing_page_is_a_torn_tail_wherever_the_line_starts() {
     let long = "x".repeat(3000);
     for before in 1..60 {
         let first = "y".repeat(before);
@@ -211,7 +211,7 @@ fn a_page_that_never_arrived_is_a_torn_tail_wherever_in_it_the_line_begins() {
 
 /// Another program overwrote the file or some lines. After a crash, a tail begins like a line.
 #[test]
-fn a_tail_that_does_not_begin_as_the_next_line_is_damage() {
+fn tail_that_does_not_start_like_the_next_line_is_damage() {
     let two = written(&["one", "two"]);
     for garbage in [
         &b"garbage garbage"[..],

@@ -37,7 +37,7 @@ fn dies(world: &mut World, node: u32) -> Micros {
 }
 
 #[test]
-fn four_nodes_whose_management_is_lost_keep_their_light() {
+fn losing_management_of_four_nodes_keeps_their_light() {
     let mut world = World::new(32, 128, 16);
     let lit = world.lit_circuits();
     assert_eq!(lit, 24);
@@ -79,7 +79,7 @@ fn groups_move_once_every_module_has_answered_however_slowly() {
 }
 
 #[test]
-fn all_lines_that_are_lost_leave_the_plan_and_what_dies_afterwards_is_bypassed() {
+fn losing_all_lines_keeps_the_plan_and_later_faults_are_bypassed() {
     let mut world = World::new(32, 96, 16);
     let lit = world.lit_circuits();
     lose(&mut world, 0..32);
@@ -94,7 +94,7 @@ fn all_lines_that_are_lost_leave_the_plan_and_what_dies_afterwards_is_bypassed()
 }
 
 #[test]
-fn a_start_before_the_terminal_server_is_up_moves_nothing() {
+fn start_before_the_terminal_server_moves_nothing() {
     let mut world = World::new(32, 96, 16);
     let lit = world.lit_circuits();
     world.kill();
@@ -115,7 +115,7 @@ fn a_start_before_the_terminal_server_is_up_moves_nothing() {
 }
 
 #[test]
-fn every_node_that_dies_is_bypassed_and_cuts_no_lit_circuit() {
+fn bypass_of_any_failed_node_cuts_no_lit_circuit() {
     for node in 0..32 {
         let mut world = World::new(32, 96, 16);
         let took = dies(&mut world, node);
@@ -127,7 +127,7 @@ fn every_node_that_dies_is_bypassed_and_cuts_no_lit_circuit() {
 
 /// A second node dies at any moment after the first, elsewhere; neither waits for the other.
 #[test]
-fn a_second_death_elsewhere_is_bypassed_as_soon_as_the_first() {
+fn second_fault_elsewhere_is_bypassed_as_fast_as_the_first() {
     let mut took = Vec::new();
     for after_us in [0, 300, 1_500, 2_000, 3_500, 5_000, 8_000, 40_000, 400_000, 990_000, 1_500_000]
     {
@@ -144,7 +144,7 @@ fn a_second_death_elsewhere_is_bypassed_as_soon_as_the_first() {
 
 /// A node dies at any moment around a restart of the daemon.
 #[test]
-fn a_death_around_a_restart_is_bypassed_as_soon_as_it_can_be_seen() {
+fn fault_around_a_restart_is_bypassed_as_soon_as_visible() {
     let mut most = Micros(0);
     for node in [9, 16, 21] {
         for (dies_us, killed_us) in [
@@ -192,7 +192,7 @@ fn a_death_around_a_restart_is_bypassed_as_soon_as_it_can_be_seen() {
 
 /// A node dies while a daemon that has just started waits for its first answers.
 #[test]
-fn a_death_just_after_a_restart_does_not_wait_for_answers_to_what_was_asked_before() {
+fn fault_after_a_restart_does_not_wait_for_earlier_requests() {
     let mut most = Micros(0);
     for node in [9, 16, 21] {
         for dies_us in (0..4_000).step_by(200).chain([6_000, 12_000, 40_000]) {
@@ -214,7 +214,7 @@ fn a_death_just_after_a_restart_does_not_wait_for_answers_to_what_was_asked_befo
 /// A module dies while its node lives. It answers nothing, but the far end and the node's other
 /// modules do.
 #[test]
-fn a_module_that_dies_alone_is_bypassed_without_a_hello() {
+fn single_failed_module_is_bypassed_without_a_hello() {
     let mut most = Micros(0);
     for node in 0..32 {
         let mut world = World::new(32, 96, 16);
@@ -241,7 +241,7 @@ fn a_module_that_dies_alone_is_bypassed_without_a_hello() {
 
 /// A fibre is cut, and one of the modules at its ends stays silent for a while after its report.
 #[test]
-fn a_module_that_reports_its_cut_fibre_is_not_named_for_some_lost_answers() {
+fn lost_answers_do_not_blame_a_module_that_reported_its_fibre() {
     for node in 0..32 {
         let mut world = World::new(32, 96, 16);
         let device = module(node, 1);
@@ -266,7 +266,7 @@ fn a_module_that_reports_its_cut_fibre_is_not_named_for_some_lost_answers() {
 /// A second daemon holds half the lines, or their device files are gone. No part is reported as
 /// failed, and the status says that this machine cannot ask.
 #[test]
-fn lines_that_this_machine_cannot_open_name_no_part() {
+fn unopened_lines_blame_no_part() {
     let mut world = World::new(32, 96, 16);
     let lit = world.lit_circuits();
     world.kill();
@@ -287,7 +287,7 @@ fn lines_that_this_machine_cannot_open_name_no_part() {
 /// After ten own changes within an hour the daemon makes no more until an operator allows it. It
 /// then acts immediately, and a restart does not lose the limit.
 #[test]
-fn what_waits_for_the_budget_of_own_changes_is_bypassed_on_resume() {
+fn resume_bypasses_faults_that_exceeded_the_hourly_limit() {
     let mut world = World::new(64, 96, 8);
     for _ in 0..10 {
         let node = world.node_in_use();
@@ -314,7 +314,7 @@ fn what_waits_for_the_budget_of_own_changes_is_bypassed_on_resume() {
 /// No device answers, and every node is reported as failed by hand: a bypass would give up the
 /// plan.
 #[test]
-fn what_is_named_broken_while_no_device_answers_is_refused_and_the_plan_stays() {
+fn rejects_fault_reports_while_no_device_answers() {
     let mut world = World::new(32, 96, 16);
     lose(&mut world, 0..32);
     world.run_for(seconds(60));
@@ -336,7 +336,7 @@ fn what_is_named_broken_while_no_device_answers_is_refused_and_the_plan_stays() 
 /// A node whose group lies inside it sends light to no other. A network switch without a link to it
 /// is a witness in addition to the silence of all its modules.
 #[test]
-fn a_node_with_its_group_inside_is_bypassed_when_its_switch_has_no_link_to_it() {
+fn single_node_group_is_bypassed_when_its_switch_loses_the_link() {
     for node in [0, 9, 23] {
         let mut world = World::plugged_into(2, 32, 96, 4);
         let took = dies(&mut world, node);
@@ -348,7 +348,7 @@ fn a_node_with_its_group_inside_is_bypassed_when_its_switch_has_no_link_to_it() 
 }
 
 #[test]
-fn a_link_alone_or_silence_alone_is_no_death() {
+fn neither_lost_link_nor_silence_suffices_for_a_node_fault() {
     let mut world = World::plugged_into(2, 32, 96, 4);
     // A node whose links are down and that answers.
     world.unplugged.insert(NodeId(9));
@@ -371,7 +371,7 @@ fn a_link_alone_or_silence_alone_is_no_death() {
 /// Only the switches keep their lines, and some links are lost. Devices that are silent together
 /// are not dead.
 #[test]
-fn many_silent_nodes_with_links_down_at_one_switch_move_nothing() {
+fn silent_nodes_with_lost_links_at_one_switch_move_nothing() {
     let mut world = World::plugged_into(2, 32, 96, 4);
     lose(&mut world, 0..32);
     world.unplugged.extend((0..32).step_by(2).map(NodeId));
@@ -382,7 +382,7 @@ fn many_silent_nodes_with_links_down_at_one_switch_move_nothing() {
 /// Random parts of the management network are lost and return, nodes die meanwhile, and the daemon
 /// is killed. Lit circuits stay, and deaths with witnesses are bypassed.
 #[test]
-fn storms_of_lost_management_cut_no_light_and_leave_no_death_with_witnesses() {
+fn storms_of_lost_management_cut_no_light_and_bypass_witnessed_faults() {
     let storms = std::env::var("LIGHTLOOM_STORMS").ok().and_then(|text| text.parse().ok());
     let mut counts = Counts::default();
     for seed in 0..storms.unwrap_or(20) {
