@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An output port: a first-in first-out queue whose departures are known on arrival.
+//! An output port with a first-in first-out queue, whose departures are known on arrival.
 //!
 //! ```text
-//!   backlog   = max(0, free − arrival)          what stands before the packet, as time
+//!   backlog   = max(0, free − arrival)          waiting time of the packet
 //!   departure = max(arrival, free) + size/rate  last bit on the wire
 //!   dropped when backlog + size/rate > capacity; marked when backlog ≥ threshold
 //! ```
-//! A switch that cuts through may begin before the arrival of the last bit ([`Switching`]).
-//! So a packet costs one event per hop: no dequeue event, no queue to walk.
+//! A switch that cuts through may start before the last bit arrives ([`Switching`]). A packet costs
+//! one event per hop: there are no dequeue events and no queue to traverse.
 
 mod quirks;
 mod rate_change;
@@ -25,55 +25,55 @@ use super::switching::Switching;
 use quirks::{Jitter, Quirks};
 pub(crate) use rate_change::RateChange;
 
-/// The longest that packets may stand before a port: what comes to a longer queue is dropped. With the longest
-/// delay of a link that is still less than the times of packets can tell.
+/// Longest queueing time; packets that would wait longer are dropped. Together with the longest
+/// link delay it stays within the range of packet times.
 const LONGEST_WAIT_PS: u64 = 1 << (HORIZON_BITS - 1);
 
 /// An output port.
 ///
-/// Large networks do not fit the caches: here stands what every packet needs and nothing else.
+/// Large networks exceed the caches, so this struct holds only what every packet needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
-    /// When the last bit of everything accepted so far has left, in picoseconds.
+    /// When the last bit of all accepted packets will have left, in picoseconds.
     pub(crate) free: u64,
     line: Arc<Line>,
     quirks: Option<Box<Quirks>>,
     /// The wire behind the port, in the shard of its far end.
     pub(crate) wire: u32,
-    /// The far end, in its shard.
+    /// The vertex at the far end, in its shard.
     pub(crate) vertex: u32,
-    /// The port of the other direction, in the shard of the far end.
+    /// The port of the reverse direction, in the shard of the far end.
     pub(crate) back: u32,
     pub(crate) shard: u16,
     pub(crate) up: bool,
-    /// By priority, one bit: the far end has asked to pause.
+    /// Priorities paused by the far end, one bit each.
     pub(crate) paused: u8,
 }
 
-/// What ports have in common that send at one rate over equal wires. Times in picoseconds.
+/// Properties shared by ports with the same rate and wire. Times are in picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     delay: u64,
-    /// Capacity and marking threshold as the time they take to send.
+    /// Capacity and marking threshold as transmission times.
     capacity: u64,
     mark_from: u64,
-    /// Full data packets and acknowledgements.
+    /// Full data packets, and acknowledgements.
     usual: [Usual; 2],
     rate: BitsPerSecond,
     /// End of the packet that was in transmission at the last rate change, and its rate.
     changed: (u64, BitsPerSecond),
 }
 
-/// A packet of the usual size.
+/// A packet of a common size.
 #[derive(Clone, Copy, Debug)]
 struct Usual {
-    /// How long it occupies the port, in picoseconds.
+    /// Transmission time in picoseconds.
     time: u32,
     bytes: u16,
 }
 
 impl Line {
-    /// What leaves a vertex of this role over such a link.
+    /// Returns the line of a link that leaves a vertex of this role.
     pub(crate) fn new(spec: LinkSpec, role: VertexRole, settings: &EngineSettings) -> Self {
         let transport = &settings.transport;
         let time = |size: Bytes| spec.rate.time_for(size).get();
@@ -95,7 +95,7 @@ impl Line {
         }
     }
 
-    /// What `packet` occupies, in bytes.
+    /// Returns the size of `packet` in bytes.
     #[inline(always)]
     fn size(&self, packet: &Packet) -> u64 {
         let acknowledgement = self.usual[1].bytes;
@@ -106,8 +106,8 @@ impl Line {
         ))
     }
 
-    /// What `packet` occupies, in bytes, and how long. Data and acknowledgements come in no order: nothing
-    /// here hangs on guessing which is next.
+    /// Returns the size of `packet` in bytes and its transmission time. Data and acknowledgements
+    /// alternate unpredictably, so this avoids branches.
     #[inline(always)]
     fn measure(&self, packet: &Packet) -> (u64, u64) {
         let usual = self.usual[usize::from(packet.is_acknowledgement())];
@@ -146,30 +146,29 @@ impl Line {
     }
 }
 
-/// What an output port has done so far.
+/// Counters of an output port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCount {
-    /// Packets put on the wire: packet-hops.
+    /// Packets put on the wire, which are packet-hops.
     pub packets: u64,
     /// Bytes put on the wire.
     pub bytes: u64,
-    /// Packets that found the queue full.
+    /// Packets dropped at a full queue.
     pub dropped: u64,
-    /// Packets that were marked.
     pub marked: u64,
-    /// Packets lost because the link was or went down.
+    /// Packets lost because the link was down or went down.
     pub lost: u64,
-    /// Packets cut to their headers.
+    /// Packets trimmed to their headers.
     pub trimmed: u64,
-    /// Pauses asked of the far end.
+    /// Pauses requested from the far end.
     pub pauses: u64,
-    /// Picoseconds in which the far end had it pause some priority. While it is paused, what was added up so far less
-    /// the time at which that began.
+    /// Picoseconds during which at least one priority was paused by the far end. During a pause,
+    /// the sum so far minus the start time of the pause.
     pub paused_ps: u64,
 }
 
 impl PortCount {
-    /// Adds what another port, or this one in another stretch of time, has done.
+    /// Adds the counts of another port or another period.
     pub(crate) fn add(&mut self, more: Self) {
         self.packets += more.packets;
         self.bytes += more.bytes;
@@ -181,7 +180,7 @@ impl PortCount {
         self.paused_ps = self.paused_ps.wrapping_add(more.paused_ps);
     }
 
-    /// Notes that the priorities which are paused change at `now` from one set to another.
+    /// Updates `paused_ps` when the set of paused priorities changes at `now`.
     pub(crate) fn note_paused(&mut self, (before, after): (u8, u8), now: u64) {
         match (before == 0, after == 0) {
             (true, false) => self.paused_ps = self.paused_ps.wrapping_sub(now),
@@ -192,7 +191,7 @@ impl PortCount {
 }
 
 impl Port {
-    /// The port before `link`, which has this number.
+    /// Returns the port before `link`.
     pub(crate) fn new(
         link: (LinkId, &Link),
         role: VertexRole,
@@ -251,19 +250,19 @@ impl Port {
         }
     }
 
-    /// Loses packets to wrong bits from now on: a share of `errors` in units of 2⁻⁶⁴, drawn from `salt`.
+    /// Corrupts this share of bits, in units of 2⁻⁶⁴, with draws from `salt`.
     pub(crate) fn take_errors(&mut self, errors: u64, salt: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         self.quirks = Quirks { errors, salt, ..quirks }.boxed();
     }
 
-    /// Loses this share of packets from now on, in units of 2⁻⁶⁴, drawn from `salt`.
+    /// Loses this share of packets, in units of 2⁻⁶⁴, with draws from `salt`.
     pub(crate) fn take_loss(&mut self, loss: u64, salt: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         self.quirks = Quirks { loss, salt, ..quirks }.boxed();
     }
 
-    /// Packets sent from `now` on take up to `most` picoseconds longer, drawn from `salt`.
+    /// Delays packets sent from `now` on by up to `most` picoseconds, with draws from `salt`.
     pub(crate) fn take_jitter(&mut self, most: u64, salt: u64, now: u64) {
         let quirks = self.quirks.take().map_or_else(Quirks::default, |quirks| *quirks);
         let before = quirks.jitter;
@@ -276,13 +275,13 @@ impl Port {
             Quirks { jitter: Jitter { most, salt, held_from, held_until }, ..quirks }.boxed();
     }
 
-    /// What stands before a packet that comes at `now`.
+    /// Returns the backlog that a packet arriving at `now` meets.
     #[inline]
     pub(crate) fn backlog(&self, now: u64) -> Bytes {
         self.backlog_until(self.free, now)
     }
 
-    /// What the wire is busy with from `now` until it is `free`.
+    /// Returns the bytes that the wire sends from `now` until it is `free`.
     #[inline]
     pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
         self.line.backlog(free, now)
@@ -293,42 +292,40 @@ impl Port {
         free + self.line.delay
     }
 
-    /// What `packet` occupies, in bytes.
     #[inline(always)]
     pub(crate) fn size(&self, packet: &Packet) -> u64 {
         self.line.size(packet)
     }
 
-    /// When a packet whose last bit leaves at `sent` is at the far end, in picoseconds.
+    /// Returns when a packet whose last bit leaves at `sent` arrives at the far end.
     #[inline(always)]
     pub(crate) fn arrival(&self, sent: u64) -> u64 {
         sent + self.line.delay + self.quirks.as_ref().map_or(0, |quirks| quirks.jitter.late(sent))
     }
 
-    /// How long a full packet takes to be sent, in picoseconds.
+    /// Returns the transmission time of a full packet in picoseconds.
     #[inline(always)]
     pub(crate) fn packet_time(&self) -> u64 {
         u64::from(self.line.usual[0].time)
     }
 
-    /// How long before its last bit `packet`, which came in at `rate`, may be sent by a switch that cuts
-    /// through.
+    /// Returns how long before its last bit a cut-through switch may start to send `packet`, which
+    /// arrived at `rate`.
     #[inline(always)]
     pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
         self.line.head_start(packet, rate, header)
     }
 
-    /// Whether it marks by chance or loses packets.
+    /// Whether it marks randomly, loses packets or adds jitter.
     pub(crate) fn has_quirks(&self) -> bool {
         self.quirks.is_some()
     }
 
-    /// How long `bytes` take to send, in picoseconds.
     pub(crate) fn time_for(&self, bytes: u64) -> u64 {
         self.line.unusual(bytes)
     }
 
-    /// Does at `now` what a pause frame asks. Returns whether something may go on.
+    /// Applies a pause frame at `now`. Returns whether a priority resumes.
     pub(crate) fn obey(&mut self, frame: &Packet, count: &mut PortCount, now: u64) -> bool {
         let before = self.paused;
         let goes_on = frame.obeyed_by(&mut self.paused);
@@ -336,7 +333,7 @@ impl Port {
         goes_on
     }
 
-    /// Takes the port in hand for a stretch of packets.
+    /// Opens the port to send several packets.
     #[inline(always)]
     pub(crate) fn open<'p>(&'p mut self, count: &'p mut PortCount) -> SendingPort<'p> {
         SendingPort {
@@ -349,8 +346,8 @@ impl Port {
         }
     }
 
-    /// Takes the port of a switch with real queues in hand, with what it does when the far end asks for pauses,
-    /// and where the end of its last transmission is kept.
+    /// Opens the port of a switch with bounded queues, given where the end of its last transmission
+    /// is stored. Also returns its set of paused priorities.
     #[inline(always)]
     pub(crate) fn open_queued<'p>(
         &'p mut self,
@@ -369,9 +366,10 @@ impl Port {
     }
 }
 
-/// A port in hand: what changes with every packet stands in registers until it is put down.
+/// A port opened for sending. Values that change with every packet are kept in registers until it
+/// is closed.
 pub(crate) struct SendingPort<'p> {
-    /// When the last bit of everything accepted so far has left, in picoseconds.
+    /// When the last bit of all accepted packets will have left, in picoseconds.
     pub(crate) free: u64,
     line: &'p Line,
     quirks: Option<&'p mut Quirks>,
@@ -380,15 +378,15 @@ pub(crate) struct SendingPort<'p> {
     kept: &'p mut PortCount,
 }
 
-/// How much `one` exceeds `other`, or zero. Written so that no compiler makes a jump of it: whether a port is busy when
-/// a packet comes is what no processor guesses.
+/// Returns `one - other`, or zero if negative. Written without branches, because whether a port is
+/// busy on an arrival is unpredictable.
 #[inline(always)]
 pub(super) fn excess(one: u64, other: u64) -> u64 {
     let (difference, is_less) = one.overflowing_sub(other);
     difference & u64::from(is_less).wrapping_sub(1)
 }
 
-/// What most packets count in.
+/// Counters that most packets change.
 #[derive(Clone, Copy, Debug, Default)]
 struct SentCount {
     packets: u64,
@@ -397,8 +395,8 @@ struct SentCount {
 }
 
 impl SendingPort<'_> {
-    /// Sends `packet`, which reaches the port at `now` and may have begun `head_start` before: returns it as
-    /// it will reach the far end, or nothing when it is dropped or lost.
+    /// Sends a packet that reaches the port at `now` and may start up to `head_start` earlier.
+    /// Returns it as it will arrive at the far end. `None` if it is dropped or lost.
     #[inline(always)]
     pub(crate) fn send(&mut self, (now, head_start): (u64, u64), packet: Packet) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);
@@ -434,8 +432,8 @@ impl SendingPort<'_> {
         Some(packet.sent(self.free + self.line.delay + late, marked))
     }
 
-    /// Begins to send `packet` at `now`: returns it as it will reach the far end, or nothing when it is lost,
-    /// which it cannot be unless it `may_be_lost`.
+    /// Starts to send a packet at `now`. Returns it as it will arrive at the far end. `None` if it
+    /// is lost, which requires `may_be_lost`.
     #[inline(always)]
     pub(crate) fn begin(&mut self, now: u64, packet: Packet, may_be_lost: bool) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);
@@ -453,76 +451,73 @@ impl SendingPort<'_> {
         Some(packet.at(self.free + self.line.delay + late))
     }
 
-    /// What `packet` occupies, in bytes.
     #[inline(always)]
     pub(crate) fn size(&self, packet: &Packet) -> u64 {
         self.line.size(packet)
     }
 
-    /// The size of the longest packet.
+    /// Returns the size of the longest packet.
     #[inline(always)]
     pub(crate) fn longest(&self) -> u64 {
         let [data, acknowledgement] = self.line.usual;
         u64::from(data.bytes.max(acknowledgement.bytes))
     }
 
-    /// The most bytes that leave in `length` picoseconds, or somewhat more.
+    /// Returns an upper bound on the bytes that leave in `length` picoseconds.
     pub(crate) fn most_sent_in(&self, length: u64) -> u64 {
         let Usual { time, bytes } = self.line.usual[0];
         (length / u64::from(time.max(1)) + 2) * u64::from(bytes)
     }
 
-    /// Whether it marks by chance or loses packets.
     #[inline(always)]
     pub(crate) fn has_quirks(&self) -> bool {
         self.quirks.is_some()
     }
 
-    /// A packet that waits is marked, or not.
+    /// Counts a waiting packet if it is marked.
     #[inline(always)]
     pub(crate) fn mark(&mut self, marked: bool) {
         self.done.marked += u64::from(marked);
     }
 
-    /// A packet is lost that found the link down.
+    /// Counts a packet that found the link down.
     pub(crate) fn lose(&mut self) {
         self.kept.lost += 1;
     }
 
-    /// What the port has done, but for what this stretch will add.
+    /// Returns the port's counters without the packets sent since it was opened.
     pub(crate) fn count(&mut self) -> &mut PortCount {
         self.kept
     }
 
-    /// What stands before a packet that comes at `now`.
+    /// Returns the backlog that a packet arriving at `now` meets.
     pub(crate) fn backlog(&self, now: u64) -> Bytes {
         self.backlog_until(self.free, now)
     }
 
-    /// What the wire is busy with from `now` until it is `free`.
+    /// Returns the bytes that the wire sends from `now` until it is `free`.
     pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
         self.line.backlog(free, now)
     }
 
-    /// How long `packet` takes to be sent.
+    /// Returns the transmission time of `packet`.
     #[inline(always)]
     pub(crate) fn occupies(&self, packet: &Packet) -> u64 {
         self.line.measure(packet).1
     }
 
-    /// How long `bytes` take to be sent.
     pub(crate) fn time_of(&self, bytes: u64) -> u64 {
         self.line.unusual(bytes)
     }
 
-    /// How long before its last bit `packet`, which came in at `rate`, may be sent by a switch that cuts
-    /// through.
+    /// Returns how long before its last bit a cut-through switch may start to send `packet`, which
+    /// arrived at `rate`.
     #[inline(always)]
     pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
         self.line.head_start(packet, rate, header)
     }
 
-    /// Puts the port down.
+    /// Writes the port's state back.
     #[inline(always)]
     pub(crate) fn close(self) {
         *self.kept_free = self.free;
@@ -532,7 +527,7 @@ impl SendingPort<'_> {
     }
 }
 
-/// A packet's size as packets carry it.
+/// Converts a size to the width of a packet's size field.
 pub(crate) fn wire_bytes(size: Bytes) -> u16 {
     u16::try_from(size.get()).expect("packets of more than 65,535 bytes are refused")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! New departure times for packets that wait at a port whose rate changes.
+//! Recomputes the departure times of packets that wait at a port when its rate changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) struct RateChange {
     pub(super) corrupted: VecDeque<(u64, u64)>,
 }
 
-/// Records that `port` finishes the packet in transmission at `until`, at the rate of its start.
+/// Records that `port` finishes the packet in transmission at `until`, still at its original rate.
 fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
     let (last, rate) = before.changed;
     let rate = if until == last { rate } else { before.rate };
@@ -23,7 +23,7 @@ fn note_sending(before: &Line, port: &mut Port, until: u64, now: u64) {
 }
 
 impl RateChange {
-    /// For real queues, whose packets have no departure times yet.
+    /// Handles a switch with bounded queues: its waiting packets have no departure times yet.
     pub(crate) fn settle_queued(self, port: &mut Port, until: u64) {
         note_sending(&self.before, port, until, self.now);
     }
