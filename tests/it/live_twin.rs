@@ -272,7 +272,7 @@ fn node_reaches_its_whole_group_only_over_circuits() {
 #[derive(Debug)]
 struct Gap {
     ranks: f64,
-    /// The same time in the packet emulation with the daemon.
+    /// The duration in the packet emulation with the daemon.
     modelled: f64,
     job: f64,
 }

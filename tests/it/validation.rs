@@ -50,7 +50,7 @@ fn missing_trace_leaves_only_its_claims_uncomputed() {
     };
     // One operating point agrees and others do not, so the verdict is "in part".
     assert_eq!(verdict("cross-ToR"), "in_part");
-    // The same applies to the price of one of nine parts.
+    // The interconnect's cost also agrees in one of nine cases only.
     assert_eq!(verdict("31 %"), "in_part");
     assert_eq!(verdict("GPU waste"), "needs_faults");
 }

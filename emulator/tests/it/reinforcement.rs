@@ -25,7 +25,7 @@ fn fabric(rl: &str) -> String {
     )
 }
 
-/// The same fabric with leaves joined by optical switches.
+/// Returns the same fabric with leaves joined by optical switches.
 fn optical(rl: &str) -> String {
     fabric(rl).replace(
         "dcn: {leaf_spine: {nodes_per_leaf: 4}}",

@@ -313,7 +313,7 @@ proptest! {
     }
 }
 
-/// The same cases with messages of many packets.
+/// Draws the same cases with messages of many packets.
 fn long_case() -> impl Strategy<Value = Case> {
     (case(), 10u64..60).prop_map(|(mut case, longer)| {
         for (at, deed) in &mut case.deeds {

@@ -146,8 +146,8 @@ pub struct Calibration {
     pub memory_efficiency: f64,
     /// Minimum duration of a layer's forward pass, spent launching its kernels.
     pub launch_seconds: f64,
-    /// The same for an expert layer: if the host waits for the routing, if it does not, and if the
-    /// communication of a micro-batch overlaps another one.
+    /// Minimum duration of an expert layer's forward pass in three cases: the host waits for the
+    /// routing, it does not wait, or the communication of a micro-batch overlaps another one.
     pub expert_launch_seconds: [f64; 3],
     /// Exposed share of TP communication inside a domain.
     pub tensor_exposed: f64,
@@ -160,7 +160,8 @@ pub struct Calibration {
     pub pipeline_exposed: f64,
     /// Share of overlapped DP communication that still slows the step.
     pub data_exposed: f64,
-    /// The same share for the communication of every micro-batch with fully sharded states.
+    /// Share of overlapped communication per micro-batch that still slows the step, with fully
+    /// sharded states.
     pub gather_exposed: f64,
     /// Growth of the step with each doubling of the number of eight-GPU nodes (stragglers,
     /// congestion).

@@ -15,7 +15,7 @@ use super::mapping::Batch;
 use super::mfu::Convention;
 use super::search::{Found, Limits, Search};
 
-/// How our figure compares with the published one.
+/// Agreement of our figure with the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimVerdict {
@@ -56,7 +56,7 @@ pub struct Claim {
 /// extremes are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hiding {
-    /// The fitted constants: as much as NeMo hides of TP and EP in groups of up to eight GPUs.
+    /// Hides as much of TP and EP as the fitted constants of NeMo, in groups of up to eight GPUs.
     Fitted,
     /// TP and EP are fully exposed.
     Nothing,

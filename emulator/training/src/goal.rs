@@ -304,8 +304,8 @@ fn what(words: &[&str]) -> Option<GoalVerb> {
 /// Writes a graph of transfers and computing as GOAL.
 ///
 /// # Errors
-/// With the name of the first collective task. Collectives must be lowered to sends and receives
-/// first.
+/// If the graph has a collective task, which must be lowered to sends and receives first. The error
+/// names it.
 pub fn write(graph: &TaskGraph, ranks: u32) -> Result<String, String> {
     // Write all labels before the dependencies, because a task may wait for one with a higher id.
     let mut of_rank: Vec<[Vec<String>; 2]> = vec![Default::default(); ranks as usize];

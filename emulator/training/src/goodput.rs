@@ -9,7 +9,7 @@ use serde::Serialize;
 
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// How often faults hit a job and how long it takes to recover.
+/// The rate of faults that hit a job, and the time to recover from each.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct FaultCosts {
     pub nodes: f64,

@@ -87,7 +87,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The end of a task by definition: the latest end of its dependencies plus its own duration.
+    /// Returns the end of a task by definition: the latest end of its dependencies plus its own
+    /// duration.
     fn naive_end(after: &[Vec<usize>], took: &[u64], task: usize) -> u64 {
         let before = after[task].iter().map(|before| naive_end(after, took, *before)).max();
         before.unwrap_or(0) + took[task]

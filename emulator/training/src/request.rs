@@ -35,7 +35,7 @@ pub struct Request {
     pub card: Accelerator,
     pub batch: Batch,
     pub precision: Precision,
-    /// How much more than its share of tokens the fullest expert rank gets; 0.2 is 20 %.
+    /// Additional tokens of the fullest expert rank, relative to an equal share; 0.2 means 20 %.
     pub expert_imbalance: f64,
     pub convention: Convention,
     pub limits: Limits,
@@ -362,7 +362,7 @@ pub struct Row<P> {
     /// Waiting in the pipeline.
     pub pp_bubble_seconds: f64,
     pub pp_transfer_seconds: f64,
-    /// Optimizer and other work outside micro-batches.
+    /// Time of the optimizer and of other work outside micro-batches.
     pub optimizer_seconds: f64,
     pub jitter_seconds: f64,
     /// Result of the packet emulation, if requested.

@@ -31,7 +31,7 @@ pub struct Search<'a> {
     pub network: &'a Network,
     pub calibration: &'a Calibration,
     pub precision: Precision,
-    /// How much more than its share of tokens the fullest expert rank gets; 0.2 is 20 %.
+    /// Additional tokens of the fullest expert rank, relative to an equal share; 0.2 means 20 %.
     pub expert_imbalance: f64,
     pub limits: Limits,
 }

@@ -168,7 +168,7 @@ impl ServingJob {
         SIZES.into_iter().filter(fits).filter_map(of).collect()
     }
 
-    /// Draws the requests of the given time and their prefixes.
+    /// Draws the requests that arrive within `seconds`, and their prefixes.
     fn requests(&self, seconds: f64) -> (Vec<Request>, Vec<Prefix>) {
         let mut stream = self.seed.stream("serving.arrivals", 0);
         let mut arrivals = Vec::with_capacity((self.rate * seconds) as usize);

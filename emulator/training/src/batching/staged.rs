@@ -83,8 +83,8 @@ fn highest(mut lines: Vec<Line>) -> Vec<Line> {
     lines.sort_by(|a, b| a.slope.total_cmp(&b.slope).then(a.fixed.total_cmp(&b.fixed)));
     let mut kept: Vec<Line> = Vec::new();
     for line in lines {
-        // Drop the flatter line if it is below the new one everywhere, or from where it would
-        // start.
+        // Drop the flatter line if the new one is above it everywhere, or already where the flatter
+        // one would start.
         while let Some(last) = kept.last() {
             let begins = kept.len().checked_sub(2).map_or(0.0, |at| kept[at].meets(*last));
             let is_below = last.slope >= line.slope || last.meets(line) <= begins;

@@ -33,7 +33,7 @@ fn batch_of_equal_lengths_takes_its_closed_form() {
     assert!((served.busy - served.seconds).abs() < 1e-9, "it was never idle");
 }
 
-/// The same pool, simulated one decode step at a time. `None` if two replicas could admit the next
+/// Simulates the same pool one decode step at a time. `None` if two replicas could admit the next
 /// request at the same instant.
 fn oracle(costs: &ReplicaCosts, replicas: usize, requests: &[Request]) -> Option<Vec<f64>> {
     let mut queue: VecDeque<usize> = (0..requests.len()).collect();

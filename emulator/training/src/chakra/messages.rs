@@ -171,7 +171,7 @@ mod tests {
     use super::*;
     use prost::Message;
 
-    /// The same messages in `prost`, an independent implementation of Protocol Buffers.
+    /// The messages declared again for `prost`, an independent implementation of Protocol Buffers.
     mod judge {
         #[derive(Clone, PartialEq, prost::Message)]
         pub(super) struct Node {

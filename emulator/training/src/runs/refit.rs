@@ -58,10 +58,10 @@ pub struct Refit {
     /// The constants that were changed.
     pub base: String,
     pub fitting_runs: usize,
-    /// Their mean absolute error before and after, as shares.
+    /// Mean absolute error of the fitting runs before and after, as shares.
     pub fitting_error: [f64; 2],
     pub kept_back_runs: usize,
-    /// Their mean absolute error before and after, as shares.
+    /// Mean absolute error of the runs kept back, before and after, as shares.
     pub kept_back_error: [f64; 2],
     /// Old and new value by name of the constant.
     pub changed: BTreeMap<&'static str, [f64; 2]>,

@@ -72,7 +72,7 @@ fn run(calls: &[Call], rank: u32, ends: &[f64]) -> Rank {
     let mut out = Rank::default();
     let (mut now, mut id) = (0.0, 0u32);
     let (mut free, mut held) = ([0.0f64; STREAMS], [0.0f64; STREAMS]);
-    // By stream: the end of the last recorded work, and the number of the record.
+    // Per stream, the end of the last recorded work and the number of the record.
     let mut records: BTreeMap<usize, (f64, u32)> = BTreeMap::new();
     for call in calls {
         id += 1;

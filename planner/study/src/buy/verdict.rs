@@ -81,7 +81,8 @@ pub struct Rival {
     /// Additional dollars per useful PFLOP-year compared with the winner, at the prices most
     /// favourable to it. Negative if it may be cheaper.
     pub least_more_usd: f64,
-    /// The same at the least favourable prices.
+    /// Additional dollars per useful PFLOP-year compared with the winner, at the prices least
+    /// favourable to it.
     pub most_more_usd: f64,
 }
 
