@@ -103,7 +103,7 @@ pub struct Question {
     pub window_ms: u64,
     /// Maximum purchase price in dollars. `None` for no limit.
     pub budget_usd: Option<f64>,
-    /// Name of the network for designs that name none.
+    /// Name of the network for designs that do not choose one.
     pub usual_network: Option<String>,
     pub nic: NicRate,
     pub candidates: Vec<Candidate>,
