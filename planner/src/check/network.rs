@@ -2,8 +2,8 @@
 //! Checks the traffic between leaves and its circuits, derived again from the ranks of the plan.
 //!
 //! For every rank of a training job, the bytes to each peer follow from textbook formulas in
-//! floating point. Only the model's dimensions are shared with the planner's generators. If a step
-//! names leaves itself, its matrices are input and are used as read.
+//! floating point. Only the model's dimensions are shared with the planner's generators. The
+//! matrices of a step that is given leaf by leaf are inputs and are not derived again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

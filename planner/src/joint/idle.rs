@@ -30,7 +30,7 @@ const MOST_NODES_ONE_BY_ONE: u32 = 64;
 /// The relative time required to leave nodes idle, if times are estimates.
 const WORTH: f64 = 0.99;
 
-/// The same, for times of the plan's routes.
+/// The relative time required if times are those of the plan's routes.
 const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
 /// Returns the layout with the least time between leaves: `first`, or one that leaves nodes idle.

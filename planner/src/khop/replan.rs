@@ -297,7 +297,7 @@ impl<'a> Work<'a> {
         }
         self.remember(&new.nodes);
         self.layout.light(&self.fabric.hbd, &new);
-        // The group keeps its identity whatever its nodes are.
+        // The group keeps its identifier on new nodes.
         let id = self.layout.groups[index].id;
         self.layout.groups[index] = RingGroup { id, ..new };
         self.put_out(&disturbed);

@@ -261,8 +261,8 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// Returns the order of `rings` around the inner rings that crosses least. With more than four
-    /// rings, returns the order along the ToRs.
+    /// Returns the order of `rings` for which the inner rings cross ToRs least often. For more than
+    /// four rings, returns their order along the ToRs.
     fn cheapest_order(&self, rings: &[usize]) -> (Vec<usize>, u64) {
         let along: Vec<usize> = (0..rings.len()).collect();
         let mut orders = vec![along];

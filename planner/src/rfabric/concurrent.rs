@@ -39,7 +39,7 @@ const NEAR: f64 = 0.99;
 /// leaves, and a plan that gains less keeps the circuits of every phase.
 pub const WORTH_ROUTES: f64 = 0.5;
 
-/// The same if the shortest time is wanted.
+/// The share used instead if the shortest time is wanted.
 pub(super) const WORTH_ANY: f64 = 0.99;
 
 /// A path with a smaller share of a pair's traffic does not justify a rule in a switch.

@@ -261,7 +261,8 @@ impl Sides {
     fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
         let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
         let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
-        // If circuits of others are oriented one way, more ports remain on the other side.
+        // If most circuits of other jobs have their tails at this leaf, more heads remain free, and
+        // vice versa.
         let least = left.saturating_sub(self.heads[leaf]);
         let tails = wanted.clamp(least, self.tails[leaf].min(left).max(least));
         (self.tails[leaf], self.heads[leaf]) = (tails, left - tails);

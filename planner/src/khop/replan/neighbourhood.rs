@@ -72,7 +72,7 @@ struct Candidate {
     place: u64,
     position: Position,
     is_own: bool,
-    /// For each circuit lit to a lower candidate, the distance of its other end in places.
+    /// Distances, in places, of the lower candidates to which a circuit is lit.
     lit_down: Vec<u8>,
     /// Lit bundles whose far end failed. They go dark unless the node joins and sets them again.
     widowed: u32,
