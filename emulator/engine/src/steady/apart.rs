@@ -558,7 +558,7 @@ impl<P: LocalProbe> Apart<P> {
     pub(super) fn packets(&self) -> PacketCount {
         let mut total = PacketCount::default();
         for class in &self.classes {
-            add_times(&mut total, class.packets(), class.members.len() as u64);
+            total.add_times(class.packets(), class.members.len() as u64);
         }
         total
     }
@@ -577,34 +577,4 @@ impl<P: LocalProbe> Apart<P> {
     pub(super) fn hops(&self) -> u64 {
         self.classes.iter().map(|class| class.hops() * class.members.len() as u64).sum()
     }
-}
-
-/// Adds the packets of several identical islands.
-fn add_times(total: &mut PacketCount, one: PacketCount, times: u64) {
-    let PacketCount {
-        sent,
-        data_sent,
-        delivered,
-        dropped,
-        trimmed,
-        pauses,
-        lost,
-        in_flight,
-        marked,
-        retransmitted,
-        duplicates,
-        hops,
-    } = one;
-    total.sent += sent * times;
-    total.data_sent += data_sent * times;
-    total.delivered += delivered * times;
-    total.dropped += dropped * times;
-    total.trimmed += trimmed * times;
-    total.pauses += pauses * times;
-    total.lost += lost * times;
-    total.in_flight += in_flight * times;
-    total.marked += marked * times;
-    total.retransmitted += retransmitted * times;
-    total.duplicates += duplicates * times;
-    total.hops += hops * times;
 }

@@ -39,6 +39,38 @@ pub struct PacketCount {
     pub hops: u64,
 }
 
+impl PacketCount {
+    /// Adds the packets of several identical islands.
+    pub(crate) fn add_times(&mut self, one: Self, times: u64) {
+        let Self {
+            sent,
+            data_sent,
+            delivered,
+            dropped,
+            trimmed,
+            pauses,
+            lost,
+            in_flight,
+            marked,
+            retransmitted,
+            duplicates,
+            hops,
+        } = one;
+        self.sent += sent * times;
+        self.data_sent += data_sent * times;
+        self.delivered += delivered * times;
+        self.dropped += dropped * times;
+        self.trimmed += trimmed * times;
+        self.pauses += pauses * times;
+        self.lost += lost * times;
+        self.in_flight += in_flight * times;
+        self.marked += marked * times;
+        self.retransmitted += retransmitted * times;
+        self.duplicates += duplicates * times;
+        self.hops += hops * times;
+    }
+}
+
 impl<P: Probe> Engine<P> {
     /// Returns the counters of the port before a link as of now, including an ongoing pause and the
     /// part sent of a packet in transmission.
