@@ -101,7 +101,7 @@ fn price_ranges_match_every_combination_of_extremes() {
     let near = |ours: f64, naive: f64| (ours - naive).abs() < 1e-6 * most.abs();
     assert!(near(rival.least_more_usd, least) && near(rival.most_more_usd, most), "{rival:?}");
     assert!(least > 0.0, "{}", stated.sentence);
-    assert!(stated.sentence.contains("no prices within their ranges change that"));
+    assert!(stated.sentence.contains("no other design is cheaper at prices within their ranges"));
     assert!(stated.sentence.contains("4 of 4 other draws of faults and arrivals agree"));
 }
 
