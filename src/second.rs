@@ -36,90 +36,90 @@ const fn verb(name: &'static str, about: &'static str, example: &'static str) ->
 
 /// All verbs of the second program, in help order.
 pub const VERBS: &[Verb] = &[
-    verb("demo", "Plans 2,880 GPUs, lets a node die, and opens the report of it", "lightloom demo"),
+    verb("demo", "Plan 2,880 GPUs, let a node fail, and open the report", "lightloom demo"),
     verb(
         "report",
-        "Writes one page about a design: plan, waste, cost and power",
+        "Write one page about a design: plan, waste, cost and power",
         "lightloom report topologies/ring-2880.yaml plan.json run.json mfu.json prices.yaml -o report.html",
     ),
     verb(
         "export",
-        "Writes a plan in another program's format, and names what is lost",
+        "Write a plan in another program's format, and list the losses",
         "lightloom export --list",
     ),
     verb(
         "compare",
-        "Compares designs under faults: wasted GPUs, job scale, waiting",
+        "Compare designs under faults: wasted GPUs, job scale, waiting time",
         "lightloom compare --faults fault_trace.json --tp 32 --samples 100",
     ),
     verb(
         "cost",
-        "Costs and power of the interconnect, from bills and a price file",
+        "Compute cost and power of the interconnect from bills of materials and a price file",
         "lightloom cost",
     ),
     verb(
         "buy",
-        "Which design to buy: jobs over months of faults, and their cost",
+        "Compare designs by the cost of useful compute: jobs over months of faults",
         "lightloom buy topologies/buy-pretraining.yaml",
     ),
     verb(
         "reproduce",
-        "Recomputes what a paper claims: claim, published, ours, verdict",
+        "Recompute the claims of a paper: claim, published, ours, verdict",
         "lightloom reproduce mixnet",
     ),
     verb(
         "mfu",
-        "Computes training-step time and MFU, and finds the best mapping",
+        "Compute training-step time and MFU, and find the best mapping",
         "lightloom mfu --model llama-3.1-70b --gpus 2048 --fabric topologies/pod-2048.yaml",
     ),
     verb(
         "rl",
-        "Times a step of reinforcement learning, and sizes its replicas",
+        "Time a step of reinforcement learning, and size its replicas",
         "lightloom rl --model qwen2.5-14b --gpus 32,32 --samples 2048",
     ),
     verb(
         "serve",
-        "Serves requests under an objective, and lays the GPUs out for it",
+        "Serve requests under an objective, and lay out the GPUs for it",
         "lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000",
     ),
     verb(
         "calibrate",
-        "Refits the constants of `lightloom mfu` on measured steps",
+        "Refit the constants of `lightloom mfu` to measured steps",
         "lightloom calibrate runs.csv --out ours.json",
     ),
     verb(
         "workload",
-        "Runs training steps that other tools described or recorded",
+        "Run training steps that other tools described or recorded",
         "lightloom workload run topologies/workloads/simai-layer.txt --arch dgx",
     ),
     verb(
         "ctl",
-        "Looks at the daemon, previews, applies, confirms, rolls back",
+        "Show, preview, apply, confirm and roll back changes of the daemon",
         "lightloom ctl status",
     ),
     verb(
         "device",
-        "Emulated transceivers and optical switches, with their faults",
+        "Emulate transceivers and optical switches, with their faults",
         "lightloom device serve topologies/devices/ring-32.yaml --links /tmp/modules --control /tmp/faults",
     ),
     verb(
         "conform",
-        "Tests whether a device does what its protocol promises",
+        "Test whether a device keeps the promises of its protocol",
         "lightloom conform gnmi://127.0.0.1:9339 --plaintext --may-move in-2,in-3,out-2,out-3",
     ),
     verb(
         "twin",
-        "Real programs on emulated light: a network namespace a node",
+        "Run real programs on emulated light, with a network namespace per node",
         "lightloom twin up topologies/ring-32.yaml --dir /tmp/twin",
     ),
     verb(
         "completions",
-        "Prints the completion script of a shell",
+        "Print the completion script of a shell",
         "lightloom completions bash > /etc/bash_completion.d/lightloom",
     ),
     verb(
         "man",
-        "Writes the manual pages of the program and of each verb",
+        "Write the manual pages of the program and of each verb",
         "lightloom man --folder ~/.local/share/man/man1 && man lightloom-emulate",
     ),
 ];
