@@ -32,7 +32,6 @@ const SCHEMA: &str = "lightloom.replan/v1";
   lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17
   lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17 --fresh")]
 pub struct Arguments {
-    /// Active plan
     plan: PathBuf,
     /// Fabric file that the plan was made from
     #[arg(long, value_name = "FILE")]

@@ -61,7 +61,6 @@ enum ValidationFormat {
     Sarif,
 }
 
-/// Errors found in one file.
 struct FileFindings {
     file: String,
     kind: Option<&'static str>,

@@ -11,7 +11,6 @@ use rustc_hash::FxHashMap;
 /// A callback of the program. [`lightloom_run`](super::lightloom_run) catches unwinding.
 pub type Callback = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// A callback with its argument.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramCall {
     pub(crate) callback: Callback,

@@ -179,7 +179,6 @@ impl OpenNetwork {
     }
 }
 
-/// Maximum number of listed lines.
 const MOST_LISTED: usize = 10;
 
 /// Reads a file up to the limit.

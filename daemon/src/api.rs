@@ -62,7 +62,6 @@ const CONFIRM_WITHIN_MS_MAX: u64 = 7 * 24 * 3_600_000;
 /// Longest time that a request may wait for an event.
 const WAIT_MAX: Duration = Duration::from_secs(55);
 
-/// Every path of the API.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "lightloomd", description = "Drives transceivers and optical switches."),
@@ -642,7 +641,6 @@ async fn drain(
     hold(&shared, &client, body, true).await
 }
 
-/// Releases drained traffic.
 #[utoipa::path(post, path = "/v1/undrain", request_body = DevicesBody,
     responses((status = 200), (status = 409), (status = 422)))]
 async fn undrain(

@@ -13,7 +13,6 @@ use crate::start;
 pub struct Finding {
     /// A file, or a device and its driver's key.
     pub place: String,
-    /// The problem and its remedy.
     pub reason: String,
 }
 

@@ -75,10 +75,8 @@ pub mod codes {
     ];
 }
 
-/// A validated configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file as written.
     pub file: DaemonFile,
     /// Devices as the controller sees them.
     pub inventory: Inventory,
@@ -86,7 +84,6 @@ pub struct Config {
     pub drivers: BTreeMap<DeviceName, (DriverFile, Option<Chances>)>,
     /// Device of each bundle; its slot is 0.
     pub bundles: BTreeMap<BundleId, DeviceName>,
-    /// Device of each optical switch.
     pub switches: BTreeMap<OcsId, DeviceName>,
     /// Port numbering of the optical switches; empty without optical switches.
     pub ports: BTreeMap<DeviceName, DevicePorts>,

@@ -34,7 +34,6 @@ impl Fence {
         }
     }
 
-    /// Stops all sending.
     pub fn close(&self) {
         if let Some(lease) = &self.0 {
             lease.open_until.store(0, Ordering::SeqCst);

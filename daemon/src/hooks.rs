@@ -51,7 +51,6 @@ impl Hook {
 
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// The command cannot be started.
     #[error("`{command}` cannot be started: {error}")]
     NotStarted { command: String, error: std::io::Error },
     #[error("`{command}` did not end within {} ms and was killed", .within.as_millis())]

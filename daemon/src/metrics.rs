@@ -13,11 +13,9 @@ pub struct Metrics {
     pub transaction_seconds: Histogram,
     /// Time from sending an operation to its answer, including the network.
     pub operation_seconds: Histogram,
-    /// Operations without a trustworthy answer.
     pub unknown: IntCounter,
     /// Answers that arrived after their time limit.
     pub late: IntCounter,
-    /// Time to make records durable.
     pub journal_seconds: Histogram,
     pub journal_records: IntGauge,
     /// 1 if the journal has failed and changes are refused.
@@ -34,9 +32,7 @@ pub struct Metrics {
     pub crossed_ends: GaugeVec,
     /// Planned circuits that are down for no known reason.
     pub dark_circuits: IntGauge,
-    /// Malformed messages from a device.
     pub device_noise: GaugeVec,
-    /// Remaining time for the confirmation.
     pub confirm_pending_seconds: Gauge,
     pub requests: IntCounterVec,
     /// Trace spans that reached no collector.

@@ -110,9 +110,7 @@ pub enum Kind {
 
 /// A program on the device that executes commands after they were accepted.
 pub struct Agent {
-    /// Interval for polling its result.
     pub poll: Micros,
-    /// Time limit.
     pub within: Micros,
 }
 

@@ -54,7 +54,6 @@ pub struct NotStored(pub String);
 /// A read-only query over the runtime.
 pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
 
-/// A request to the runtime.
 pub enum Call {
     Ask {
         asked: Asked,
@@ -68,7 +67,6 @@ pub enum Call {
         asked: Asked,
         /// Failed parts, each with the source of the report.
         broken: Vec<(Part, String)>,
-        /// Repaired parts.
         repaired: Vec<Part>,
         answer: AnswerSender,
     },
@@ -78,7 +76,6 @@ pub enum Call {
         wish: Wish,
         answer: AnswerSender,
     },
-    /// A job releases its lease.
     Release {
         asked: Asked,
         job: String,
@@ -92,9 +89,7 @@ pub enum Call {
 /// State of the connection to a device.
 #[derive(Clone, Debug, Default)]
 pub struct Contact {
-    /// Identity that the device reports.
     pub identity: String,
-    /// Why it is unreachable.
     pub trouble: Option<String>,
     pub down_since: Option<Micros>,
 }
@@ -135,7 +130,6 @@ pub struct Runtime {
     traces: Traces,
 }
 
-/// A longer journal is compacted.
 const JOURNAL_RECORDS_MAX: u64 = 10_000;
 /// So is one with more bytes, if it has doubled since the last compaction. Plans are large.
 const JOURNAL_BYTES_MAX: usize = 64 << 20;
@@ -145,7 +139,6 @@ const END_BYTES_MIN: u64 = 64 << 10;
 
 pub struct Parts {
     pub control: Control,
-    /// Actions to execute first.
     pub first: Vec<Action>,
     pub place: JournalPlace,
     /// Leader and standbys, in a cluster.
@@ -161,9 +154,7 @@ pub struct Parts {
     pub config: Config,
     pub clock: Clock,
     pub metrics: Metrics,
-    /// Channels to the device tasks.
     pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
-    /// Counts every change of state.
     pub changes: watch::Sender<u64>,
     /// Operator commands before and after changes.
     pub hooks: Hooks,

@@ -121,7 +121,6 @@ pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
     }
 }
 
-/// An assembled daemon.
 pub struct Daemon {
     pub runtime: Runtime,
     pub calls: mpsc::Receiver<crate::runtime::Call>,

@@ -48,7 +48,6 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Connects when first polled.
     pub(crate) fn new(name: DeviceName, endpoint: Endpoint, fence: Fence) -> Self {
         let tender = Tender::new(name, endpoint.conversation, Micros::default());
         let wire = Wire::to(endpoint.address, fence.clone());

@@ -165,7 +165,6 @@ struct Run<'a> {
     dies: Option<SimTime>,
 }
 
-/// Timer kinds.
 const DIES: u64 = 0;
 const REPLANNED: u64 = 1;
 const LIT: u64 = 2;

@@ -62,11 +62,9 @@ pub struct Substrate {
     pub rings: Option<RingCables>,
     /// The circuits between leaves that a plan makes.
     pub circuits: Option<OpticalCircuits>,
-    /// The name of each vertex.
     names: Vec<String>,
     /// The index of each vertex among the hosts.
     places: Vec<Option<u32>>,
-    /// The class of each link.
     classes: Vec<u8>,
     class_names: &'static [&'static str],
 }

@@ -30,7 +30,6 @@ pub fn bytes(document: &impl Serialize, without: &[&[&str]]) -> serde_json::Resu
 #[derive(Default)]
 struct Spelling<'a> {
     out: Vec<u8>,
-    /// Open objects, outermost first.
     open: Vec<Open>,
     /// Members of the open objects so far, object by object.
     members: Vec<Member>,
@@ -48,7 +47,6 @@ struct Open {
 /// Location of a member in `out`.
 #[derive(Clone)]
 struct Member {
-    /// Quoted name.
     name: Range<usize>,
     end: usize,
 }

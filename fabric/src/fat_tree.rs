@@ -178,7 +178,6 @@ impl FatTreeSpec {
 pub struct ReconfigurableFatTree {
     spec: FatTreeSpec,
     reaches: Reaches,
-    /// Unusable ports.
     dead: BTreeSet<OcsPortId>,
     /// Number of lost uplinks by leaf.
     fewer_uplinks: BTreeMap<LeafId, u32>,

@@ -57,7 +57,6 @@ pub fn run_profile(
     Ok(SuiteReport::of(Protocol::Eeprom, identity, options, results))
 }
 
-/// Time limit for an answer.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Time limit for light to settle.
 pub(crate) const REST_WITHIN: Duration = Duration::from_secs(5);

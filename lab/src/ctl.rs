@@ -88,10 +88,7 @@ enum Verb {
     Phase(phase::Phase),
     /// Confirm a pending transaction
     #[command(after_help = "Example:\n  lightloom ctl confirm 7")]
-    Confirm {
-        /// Transaction number
-        txn: u32,
-    },
+    Confirm { txn: u32 },
     /// Undo a transaction and all later ones, but keep bypassing faults found since
     #[command(
         after_help = "Examples:\n  lightloom ctl rollback 7 --dry-run\n  lightloom ctl rollback 7"
@@ -127,10 +124,7 @@ enum Verb {
     Fault(FaultArguments),
     /// Show a transceiver's firmware, state and power-on path
     #[command(after_help = "Example:\n  lightloom ctl module n17/b0")]
-    Module {
-        /// Transceiver
-        device: String,
-    },
+    Module { device: String },
     /// Check whether modules and cables are where the fabric file has them: move light on ends
     /// without a circuit, name mistakes, and save the findings; exit status 1 unless all is as
     /// planned

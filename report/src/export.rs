@@ -30,7 +30,6 @@ pub use kubernetes::node_labels;
 pub use names::{ExportNames, NameError};
 pub use ring_plan::{RingPlan, Seat};
 
-/// All formats, in display order.
 pub const FORMATS: &[ExportFormat] = &[
     slurm::BLOCK,
     slurm::RING,
@@ -85,7 +84,6 @@ impl Export {
     }
 }
 
-/// Reason for a failed export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
     /// The format cannot represent this kind of plan.

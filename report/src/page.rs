@@ -33,10 +33,8 @@ pub use results::{
     TrainingResult, TrainingRow,
 };
 
-/// Output format of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenderForm {
-    /// One file for a browser.
     Html,
     /// For a wiki or a pull request.
     Markdown,

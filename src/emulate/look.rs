@@ -56,7 +56,6 @@ pub(super) struct Recordings {
     series_every: Option<Picoseconds>,
 }
 
-/// Parses the sampling interval.
 fn interval(text: &str) -> Result<Picoseconds, String> {
     match text.parse::<Picoseconds>() {
         Ok(Picoseconds::ZERO) => {

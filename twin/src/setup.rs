@@ -39,7 +39,6 @@ const LATE_WITHIN: Micros = Micros::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
     Module(BundleId),
-    /// An optical switch over TCP.
     Switch(OcsId, DevicePorts),
 }
 

@@ -20,7 +20,6 @@ const BANK_SELECT: u8 = 126;
 /// Longest hold-off: 80 ms for non-volatile memory, with a margin.
 const HOLD_OFF_MAX: Duration = Duration::from_millis(120);
 
-/// Why a transfer failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransferError {
     /// The module did not acknowledge: it is busy or absent.
@@ -138,7 +137,6 @@ impl<W: I2cWire> ModuleMemory for I2c<W> {
 mod tests {
     use super::*;
 
-    /// Recorded transfers and their answers.
     struct Recorded {
         script: std::vec::IntoIter<(&'static str, Result<&'static [u8], TransferError>)>,
         now: Duration,

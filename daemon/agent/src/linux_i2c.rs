@@ -10,7 +10,6 @@ use i2cdev::linux::{LinuxI2CBus, LinuxI2CError, LinuxI2CMessage};
 
 use crate::i2c::{I2cWire, TransferError};
 
-/// ENXIO and EREMOTEIO: nothing acknowledged.
 const NOT_ACKNOWLEDGED: [i32; 2] = [6, 121];
 
 pub(crate) struct LinuxWire {

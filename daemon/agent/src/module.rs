@@ -24,7 +24,6 @@ use crate::watch::LightWatch;
 pub struct AgentState {
     pub moves: MoveLog,
     pub allow_moves: bool,
-    /// Module name by serial number.
     serials: Mutex<BTreeMap<String, String>>,
 }
 

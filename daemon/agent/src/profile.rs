@@ -39,7 +39,6 @@ pub mod codes {
     /// A register, page or command not reserved for vendors.
     pub const NOT_VENDORS: Code =
         Code { id: "LL0701", title: "a profile touches what is not left to vendors" };
-    /// A profile that cannot work.
     pub const CANNOT_MOVE: Code = Code { id: "LL0702", title: "a profile that cannot move light" };
     /// A time or number out of range.
     pub const BAD_LIMIT: Code =

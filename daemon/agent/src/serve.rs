@@ -42,7 +42,6 @@ pub struct AgentServer {
 #[derive(Debug)]
 struct Cage {
     worker: Worker,
-    /// Ends the module's current connection.
     holder: Mutex<Arc<Notify>>,
 }
 

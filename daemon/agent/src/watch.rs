@@ -37,7 +37,6 @@ enum LightState {
 #[derive(Clone, Debug, Default)]
 pub struct LightWatch {
     light: LightState,
-    /// The last time without light.
     missed_at: Duration,
     on_its_way: Option<(u16, Duration)>,
     last_number: u16,

@@ -11,11 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The daemon's own reasons for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
-    /// Bypasses detected faults.
     Fault,
     /// Undoes changes that were not confirmed in time.
     ConfirmTimeout,
-    /// Restores positions that others changed.
     Drift,
     /// Brings back devices that could not be reached when a change was undone.
     Undo,

@@ -47,7 +47,6 @@ pub enum LightSource {
     },
 }
 
-/// The knowledge about one end.
 #[derive(Clone, Debug)]
 struct EndRow {
     candidates: FixedBitSet,
@@ -61,7 +60,6 @@ struct ProbedGroup {
     device: DeviceName,
     slot: Slot,
     ends: Vec<usize>,
-    /// The position without outgoing light.
     rest: Position,
 }
 

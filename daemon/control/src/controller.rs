@@ -64,7 +64,6 @@ pub use witnesses::{Sight, Testimony};
 
 /// The limit of the daemon's own changes within [`OWN_CHANGES_WINDOW`].
 pub const OWN_CHANGES_MAX: usize = 10;
-/// An hour.
 pub const OWN_CHANGES_WINDOW: Micros = Micros::from_secs(3600);
 
 /// Identifies one operation sent to one device; an answer with an old ticket is ignored.
@@ -108,7 +107,6 @@ pub struct Apply {
     pub version: Option<u64>,
     /// Undo the change unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
-    /// Overrides the operator's policy.
     pub on_failure: Option<OnFailure>,
     /// The reason for the daemon's own changes; `None` for a client.
     pub cause: Option<Cause>,
@@ -168,7 +166,6 @@ pub enum Answer {
     },
     /// Another client was first, or a change is in progress. The client has to decide again.
     Conflict {
-        /// The obstacle.
         reason: String,
     },
     /// The request is impossible. No device was touched.
@@ -195,7 +192,6 @@ pub enum Event {
         ticket: Ticket,
         outcome: Outcome,
     },
-    /// A device promises its times.
     Promised(DeviceName, Promise),
     Up(DeviceName),
     Down(DeviceName, Trouble),
@@ -235,7 +231,6 @@ pub enum Note {
     TooMany(Vec<(Part, String)>),
     Fired(Txn),
     Ended(Txn, TxnResult),
-    /// No trustworthy answer came.
     Unknown(DeviceName, String),
     Late(DeviceName),
 }
@@ -288,7 +283,6 @@ pub struct Seen {
     shut: BTreeMap<Slot, (Shut, Micros)>,
     /// The usual power at each position of each slot.
     usual: BTreeMap<(Slot, Position), i32>,
-    /// Its unsolicited reports.
     signalled: signals::Signalled,
     in_flight: Option<Flight>,
     pace: signals::Pace,
@@ -433,7 +427,6 @@ impl Controller {
     pub fn devices(&self) -> &BTreeMap<DeviceName, Seen> {
         &self.devices
     }
-    /// Returns the unreachable devices.
     pub fn down_devices(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
         self.devices.down()
     }

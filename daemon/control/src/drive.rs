@@ -36,7 +36,6 @@ pub trait Site: Domains {
 /// The position of a drain control with traffic.
 pub const IN_USE: Position = Position(1);
 
-/// How strictly a drive begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Every device must be at its recorded position and arm, or nothing moves.
@@ -72,7 +71,6 @@ pub struct Drive {
     stage: Stage,
     arming: BTreeMap<DeviceName, Arming>,
     seen: BTreeMap<DeviceName, Observation>,
-    /// Devices that need no arming.
     known: BTreeSet<DeviceName>,
     stages: Vec<Fabric>,
     waves: Vec<Wave>,

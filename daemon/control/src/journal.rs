@@ -143,7 +143,6 @@ impl<T> Stored<T> {
         Self(answer)
     }
 
-    /// Returns the answer for sending.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -178,7 +177,6 @@ pub struct Damage {
     pub line: usize,
     /// The byte offset of that line.
     pub byte: usize,
-    /// The kind of damage.
     pub reason: String,
     /// The line is intact, but this version does not know its kind of record.
     pub is_newer: bool,
@@ -187,7 +185,6 @@ pub struct Damage {
 /// The result of opening a journal.
 #[derive(Debug)]
 pub struct Opened<R> {
-    /// The records, oldest first.
     pub records: Vec<R>,
     /// Bytes of a torn tail that were cut off.
     pub torn_bytes: usize,
@@ -260,7 +257,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok((journal, Opened { records, torn_bytes, damage, proof }))
     }
 
-    /// Returns the number of records.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.chain.seq
@@ -529,7 +525,6 @@ pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<Dam
 /// The contents of a chain of lines.
 #[derive(Debug)]
 pub struct ReadBack<R> {
-    /// The records, oldest first.
     pub records: Vec<R>,
     /// Damage other than a torn tail.
     pub damage: Option<Damage>,

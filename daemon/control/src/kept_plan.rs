@@ -110,7 +110,6 @@ impl PartialEq for FollowingPlan {
 
 impl Eq for FollowingPlan {}
 
-/// Equal digests mean equal plans.
 impl PartialEq for KeptPlan {
     fn eq(&self, other: &Self) -> bool {
         self.sha256 == other.sha256

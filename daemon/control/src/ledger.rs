@@ -65,10 +65,8 @@ pub struct Past {
     pub confirmed_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undone_by: Option<Txn>,
-    /// The known faults before it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_before: BTreeMap<String, Broken>,
-    /// The known faults after it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_after: BTreeMap<String, Broken>,
     /// The phase, and how its circuits were made.
@@ -97,7 +95,6 @@ impl Sent {
 pub struct Ledger {
     /// The number of changes to owned positions; a request based on an older version is refused.
     pub version: u64,
-    /// The last transaction number used.
     pub last_txn: Txn,
     /// The plan in force, empty if unknown.
     pub plan_sha256: String,
@@ -111,7 +108,6 @@ pub struct Ledger {
     /// Slots that a probe set. They carry no circuit, and their light is not judged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub probed: BTreeMap<DeviceName, BTreeSet<Slot>>,
-    /// The open transaction.
     pub open: Option<Open>,
     pub pending: Option<Pending>,
     /// Drain controls that an operator holds drained.
@@ -143,7 +139,6 @@ pub struct Ledger {
     /// The moves of the last transactions, oldest first.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub sent_last: VecDeque<Sent>,
-    /// Past transactions, oldest first.
     pub history: VecDeque<Past>,
     /// Request ids that have acted, with their digest and their transaction, if any.
     pub requests: BTreeMap<String, (String, Option<Txn>)>,

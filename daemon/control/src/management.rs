@@ -25,7 +25,6 @@ pub enum DomainKind {
     Switch,
 }
 
-/// A failure domain of management.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Domain {
     pub kind: DomainKind,
@@ -78,7 +77,6 @@ impl Management {
     }
 }
 
-/// Why a device is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Silent(String),

@@ -170,7 +170,6 @@ impl Limits {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepEnd {
-    /// Read back and qualified.
     Applied(Observation),
     Refused(String, Option<Observation>),
     /// The device is at another position, or its light does not settle.

@@ -64,7 +64,6 @@ const OWN: ReplyTo = ReplyTo(0);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFault {
-    /// Report it.
     #[default]
     Report,
     /// Plan around it and apply the bypass.
@@ -119,7 +118,6 @@ pub struct Control {
     asked_all: Option<Micros>,
     /// Why the last bypass did not begin.
     refused: Option<String>,
-    /// The phases that jobs requested.
     phases: Unstored<Phases>,
     /// The parts at fault when the last bypass began.
     diagnosed: Vec<Diagnosis>,

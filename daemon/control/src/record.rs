@@ -26,14 +26,12 @@ pub struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// A plan was applied.
     Apply,
     /// The next phase of the plan in force.
     Phase,
     Rollback(Txn),
     /// This transaction was not confirmed in time.
     ConfirmTimeout(Txn),
-    /// A fault was bypassed.
     Bypass,
     /// Repaired parts are used again. Old journals have `bypass` for this.
     Repair,
@@ -81,7 +79,6 @@ pub struct Intent {
     pub mode: Mode,
     /// The positions of the moving slots before.
     pub before: Fabric,
-    /// Their positions after.
     pub after: Fabric,
     /// The positions that we own on the named devices after the commit.
     pub goal: Fabric,
@@ -150,9 +147,7 @@ pub enum TxnResult {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     pub txn: Txn,
-    /// The clocks at the commit.
     pub since: Now,
-    /// The time limit.
     pub within: Micros,
 }
 
@@ -263,7 +258,6 @@ pub enum Record {
         #[serde(default)]
         wall_ms: u64,
     },
-    /// A client confirmed this transaction.
     Confirmed {
         txn: Txn,
         asked: Asked,

@@ -251,9 +251,9 @@ pub enum Op {
         txn: Txn,
         want: Positions,
     },
-    /// Forget the armed change.
-    Disarm { txn: Txn },
-    /// Move all these slots now.
+    Disarm {
+        txn: Txn,
+    },
     Switch {
         txn: Txn,
         /// The moves. Either all go dark, or all reach a free position.

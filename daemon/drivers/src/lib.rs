@@ -48,20 +48,14 @@ pub struct Request {
 pub enum Awaits {
     Identity,
     Size,
-    /// The positions of all slots.
     Positions,
     Power,
-    /// Confirmation of a prepared change.
     Armed,
-    /// Confirmation of an executed command.
     Done,
-    /// Errors since the last check.
     Errors,
     /// Senders of the received light. A refusal is not an error.
     Neighbours,
-    /// Registers of a module.
     Registers,
-    /// Whether the device sends events.
     Events,
     /// Whether this session may change circuits, or which controller may.
     Claim,
@@ -77,14 +71,11 @@ pub struct Input {
     pub noise: u64,
 }
 
-/// Result of parsing the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The reply is incomplete.
     Wait,
     /// The reply is good; continue with the next request.
     Answered,
-    /// The operation ends here.
     Ended(Outcome),
     /// The stream is out of sync; reconnect.
     Lost(String),
@@ -174,7 +165,6 @@ enum Doing {
 pub enum Reached {
     /// The device has identified itself; operations can start.
     Ready(String),
-    /// The operation has ended.
     Ended(Outcome),
     /// The connection is unusable. The current operation has ended as unknown.
     Lost(String),

@@ -26,7 +26,6 @@ pub struct Module {
     pub vendor: String,
     pub part: String,
     pub serial: String,
-    /// Firmware version, major and minor.
     pub firmware: (u8, u8),
     /// CMIS revision, the two nibbles of lower memory byte 1.
     pub cmis: (u8, u8),
@@ -34,17 +33,12 @@ pub struct Module {
     pub layout: (u8, u8),
     /// Module state (CMIS module state machine).
     pub state: module::ModuleState,
-    /// Temperature in °C.
     pub temperature_c: f64,
     pub supply_v: f64,
     pub generation: u32,
-    /// Number of firmware starts.
     pub boots: u16,
-    /// Current path of each group.
     pub lit: Vec<Position>,
-    /// Power-on path of each group.
     pub at_power_on: Vec<Position>,
-    /// Register contents by first address.
     pub registers: Vec<(RegisterAddress, Vec<u8>)>,
 }
 

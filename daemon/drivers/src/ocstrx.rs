@@ -41,7 +41,6 @@ pub struct OcsTrx {
     links: Option<LinksReport>,
     /// Results of the last look, in the order of the requests.
     registers: Vec<(RegisterAddress, Vec<u8>)>,
-    /// Number of reads, wrapping.
     reads: u8,
     /// Name to assign to the module, and the module's boot count when it was assigned.
     name: LinkName,
@@ -56,7 +55,6 @@ pub struct OcsTrx {
     signals: Vec<Signal>,
     /// Its name at the agent; empty on a direct line.
     module: Vec<u8>,
-    /// Required serial number, if any.
     serial: Option<String>,
     /// The leader's epoch, and whether the module checks epochs.
     epoch: Option<Epoch>,

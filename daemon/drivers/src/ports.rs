@@ -16,7 +16,6 @@ const PORTS_MAX: u32 = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ports {
     size: Option<(u32, u32)>,
-    /// Port numbering of plans.
     wired: Option<DevicePorts>,
     /// Positions last read or commanded, which determine the egress ports to measure.
     believed: Positions,
@@ -30,7 +29,6 @@ pub(super) enum Task {
     Look(Vec<u32>),
     /// Remove these circuits, given by ingress and egress port.
     Remove(Vec<(u32, u32)>),
-    /// Create these circuits.
     Add(Vec<(u32, u32)>),
 }
 

@@ -35,7 +35,6 @@ pub struct Sonic {
     claim: Option<Claim>,
 }
 
-/// The source of lit circuits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
     /// Both the requested and the reported state.
@@ -59,7 +58,6 @@ impl Sonic {
         Self { claim: Some(Claim::new(owner, life)), ..self }
     }
 
-    /// Acquires or renews the claim.
     fn renew(&self) -> Vec<Request> {
         let claim = self.claim.iter().filter(|claim| !claim.is_refused);
         claim

@@ -35,7 +35,6 @@ pub enum Does {
     Close,
     Send(Vec<u8>),
     Identity(String),
-    /// An event for the controller.
     Event(Box<Event>),
     /// A transceiver's identity and state, for the oldest pending query.
     Account(Box<Result<Module, Outcome>>),
@@ -45,7 +44,6 @@ pub enum Does {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPreview {
     Refused(String),
-    /// Temporarily unknown.
     NotNow(String),
 }
 
@@ -67,11 +65,9 @@ pub struct Tender {
     /// End of the dwell time, before which the device refuses to move its light again. Moves before
     /// the connection was established are unknown.
     rests_until: Micros,
-    /// The current operation moves light.
     moves: bool,
     backoff: Micros,
     reported: Option<Trouble>,
-    /// Number of pending module queries.
     asked: usize,
 }
 

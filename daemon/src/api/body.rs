@@ -14,7 +14,6 @@ use super::reading::{Described, Field, Wanted};
 pub type ApplyBody = body::ApplyBody<PlanDocument>;
 
 const REQUEST_ID: Field = Field::must("request_id", Wanted::Text);
-/// Previews need no request id.
 const REQUEST_ID_OR_NOT: Field = Field::may("request_id", Wanted::Text);
 const CONFIRM_WITHIN: Field =
     Field::may("confirm_within_ms", Wanted::Whole("milliseconds, a week at most"));

@@ -123,7 +123,6 @@ impl<T: Described + Send + 'static, S: Send + Sync> FromRequest<S> for Body<T> {
 
 /// Total idle time allowed while a plan is received. Received bytes add to it.
 const SILENT_MAX: Duration = Duration::from_secs(5);
-/// A slower client is disconnected.
 const BYTES_PER_SECOND_MIN: usize = 256 << 10;
 const PIECES_MAX: usize = 4;
 
@@ -239,7 +238,6 @@ fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
     reasons
 }
 
-/// Describes the actual value, truncated.
 fn kind(value: &Value) -> String {
     const SHOWN: usize = 40;
     match value {

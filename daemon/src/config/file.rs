@@ -134,21 +134,16 @@ fn usual_hook_time() -> Text<Picoseconds> {
     Text(Picoseconds::from_millis(10_000))
 }
 
-/// A role of a client.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Read everything.
     Read,
-    /// Preview changes.
     Plan,
     /// Request phases of the plan in force, as a job does. Included in `apply`.
     Phase,
-    /// Change circuits.
     Apply,
-    /// Confirm pending changes.
     Confirm,
     /// Read the modules' firmware data and registers. Firmware cannot be written yet.
     Firmware,

@@ -102,7 +102,6 @@ pub struct RouteFile {
 /// An IPv4 prefix such as `10.0.0.0/8`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix {
-    /// Network address.
     pub address: Ipv4Addr,
     /// Prefix length, 0 to 32.
     pub length: u8,

@@ -10,7 +10,6 @@ use std::io;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// Message types (linux/rtnetlink.h).
 pub(crate) mod kind {
     pub(crate) const NEW_LINK: u16 = 16;
     pub(crate) const GET_LINK: u16 = 18;
@@ -26,13 +25,10 @@ pub(crate) mod kind {
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 const HEADER_BYTES: usize = 16;
-/// NLM_F_REQUEST and NLM_F_ACK (linux/netlink.h).
 const REQUEST_ACK: u16 = 0x1 | 0x4;
 /// NLM_F_DUMP: all objects of a type.
 const DUMP: u16 = 0x300;
-/// NLM_F_CREATE and NLM_F_REPLACE.
 const CREATE_REPLACE: u16 = 0x400 | 0x100;
-/// NLM_F_CREATE and NLM_F_EXCL.
 const CREATE_NEW: u16 = 0x400 | 0x200;
 
 /// How a request treats an existing object.
@@ -42,7 +38,6 @@ pub(crate) enum How {
     Replace,
     /// Create it; an existing one is accepted.
     Ensure,
-    /// Change the existing one.
     Change,
 }
 

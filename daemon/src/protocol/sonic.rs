@@ -33,7 +33,6 @@ pub struct SonicFile {
 /// Time limit for the agent of a SONiC switch to execute a change in CONFIG_DB and report it. A
 /// public image writes STATE_DB once a second.
 const AGENT_WITHIN: Micros = Micros::from_secs(5);
-/// Interval for polling its tables.
 const AGENT_POLL: Micros = Micros::from_millis(50);
 
 impl Protocol for SonicFile {

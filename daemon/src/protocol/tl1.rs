@@ -46,7 +46,6 @@ pub fn check_parameter(what: &str, text: &str) -> Result<(), String> {
     ))
 }
 
-/// Default passwords of vendors.
 #[cfg(feature = "edges")]
 const DEFAULT_PASSWORDS: [&str; 4] = ["", "root", "admin", "password"];
 

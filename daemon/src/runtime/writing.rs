@@ -9,7 +9,6 @@ use lightloom_control::ledger::Ledger;
 use lightloom_control::policy::NoJournal;
 use lightloom_control::state::Micros;
 
-/// Interval between attempts to write.
 const MEND_EVERY: Micros = Micros::from_secs(1);
 
 /// Interval at which the counts of unlisted refusals are written.
@@ -39,7 +38,6 @@ impl Runtime {
         self.only_read(ledger, &error.to_string());
     }
 
-    /// Periodically retries writing.
     pub(super) fn mend(&mut self) {
         let now = self.clock.now();
         if now.mono < self.mend_at {

@@ -16,7 +16,6 @@ const SPANS_MAX: usize = 512;
 const GATHERED_WITHIN: Duration = Duration::from_millis(500);
 /// Time limit for the collector's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// SPAN_KIND_INTERNAL, used for all spans.
 const INTERNAL: u8 = 1;
 const OK: u8 = 1;
 const ERROR: u8 = 2;

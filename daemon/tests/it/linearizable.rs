@@ -24,7 +24,6 @@ const STEPS_MAX: u64 = 2_000_000;
 
 struct Client<'a> {
     sockets: Vec<PathBuf>,
-    /// The daemon that answered last.
     at: Cell<usize>,
     /// How long an answer is waited for, or `None` without limit.
     patience: Option<Duration>,

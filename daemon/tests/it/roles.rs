@@ -144,7 +144,6 @@ struct Door {
 }
 
 impl Door {
-    /// Serves on this thread's runtime.
     async fn open() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = KeyPair::generate().unwrap();

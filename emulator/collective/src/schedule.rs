@@ -80,7 +80,6 @@ pub(crate) enum TimeForm {
     LongestChain,
     Around(RingStride),
     InTurn(Vec<TimeForm>),
-    /// Concurrent: the longest counts.
     AtOnce(Vec<TimeForm>),
 }
 

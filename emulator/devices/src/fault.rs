@@ -53,7 +53,6 @@ pub enum DeviceFault {
     /// A switch delays its next change by this much, and executes it even if its client has
     /// disconnected. Commands of other clients continue meanwhile. Applies once.
     Defer(Picoseconds),
-    /// The device restarts now.
     Reboot,
     /// The software of a switch restarts now; its light stays.
     WarmRestart,

@@ -45,10 +45,8 @@ pub struct GnmiSpec {
     pub egress: u16,
     /// Settling time of the mirrors, within 10 %.
     pub switching: Picoseconds,
-    /// Processing time per request.
     pub command: Picoseconds,
     pub boot: Picoseconds,
-    /// Whether it has power monitors.
     pub has_power_monitors: bool,
     /// Ports of both groups are bidirectional; the groups have the names `a` and `b` instead of
     /// `in` and `out`.
@@ -57,7 +55,6 @@ pub struct GnmiSpec {
     pub recovery: ColdStartRecovery,
     /// Detects ports in use only during execution of a Set. Such a connection becomes INVALID.
     pub checks_late: bool,
-    /// Reported version of the model.
     pub model_version: String,
     /// Denies a Set without an election id once a master is elected.
     pub needs_election: bool,
@@ -125,7 +122,6 @@ impl GnmiSpec {
 pub struct GnmiSwitch {
     shared: SharedSwitch,
     clients: BTreeMap<Line, Connection>,
-    /// Tasks that answer polls.
     pollers: Tasks,
 }
 

@@ -187,10 +187,8 @@ pub struct FaultFile {
     pub fault: String,
 }
 
-/// Transport of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// A pty.
     Pty(Entry),
     /// A TCP port; port 0 selects a free one.
     Tcp(Entry, SocketAddr),

@@ -13,7 +13,6 @@ use std::str::FromStr;
 pub enum Family {
     /// Switches with the OCP model, over gNMI.
     Gnmi,
-    /// Polatis-style switches, over SCPI.
     Scpi,
     /// Polatis-style switches, over TL1.
     Tl1,

@@ -35,9 +35,7 @@ pub enum EepromAccess {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// The module did not acknowledge.
     TimedOut,
-    /// The offset is not writable.
     NoSuchOffset,
     Busy,
 }
@@ -66,7 +64,6 @@ pub trait Bus {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AccessStep {
-    /// Read whether there are pages.
     Pageable,
     Select,
     Transfer,
@@ -335,7 +332,6 @@ mod tests {
         }
     }
 
-    /// Runs one access to completion.
     fn run(
         bus: &mut Plain,
         from: u64,

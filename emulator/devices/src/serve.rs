@@ -48,7 +48,6 @@ const EVENTS_PER_WAIT: usize = 256;
 pub struct Options {
     /// Directory for links to the ptys, named after the devices with `-` for `/`.
     pub links: Option<PathBuf>,
-    /// Unix socket for fault injection.
     pub control: Option<PathBuf>,
     /// Mount point for the memory of each module as a file, named like the links.
     pub eeproms: Option<PathBuf>,

@@ -47,12 +47,10 @@ pub struct SwitchSpec {
     pub egress: u16,
     /// Settling time of the mirrors, within 10 %.
     pub switching: Picoseconds,
-    /// Processing time per command.
     pub command: Picoseconds,
     pub boot: Picoseconds,
     /// TL1 user and password.
     pub login: (String, String),
-    /// Whether it has power monitors.
     pub has_power_monitors: bool,
     /// Whether TL1 clients receive autonomous messages about changes.
     pub is_autonomous: bool,

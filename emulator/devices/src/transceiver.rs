@@ -25,9 +25,7 @@ const MICROSECOND: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug)]
 pub struct TransceiverSpec {
-    /// Names, groups and timings.
     pub profile: Profile,
-    /// Paths at power-on.
     pub power_on: Paths,
     /// Time since power-on at the start of the run. From 0.65 s, an [`Profile::OCSTRX_800G`]
     /// carries traffic when the run starts.

@@ -59,7 +59,6 @@ struct BenchWork {
     flows: Vec<Asked>,
 }
 
-/// A flow, hosts by number.
 struct Asked {
     from: usize,
     to: usize,
@@ -165,7 +164,6 @@ impl BenchWork {
 
 /// What one simulator made of the work.
 struct Outcome {
-    /// By flow, ps.
     times: Vec<u64>,
     hops: u64,
     cpu_seconds: f64,
@@ -215,7 +213,6 @@ fn compare(work: &BenchWork, ns3: &Path) {
     );
 }
 
-/// The median of several runs.
 fn run_ours(work: &BenchWork) -> Outcome {
     let mut seconds = Vec::new();
     let mut last = None;

@@ -30,7 +30,6 @@ pub struct StartedCollective {
     pub ranks: usize,
     /// Size in the sense of [`lightloom_collective`].
     pub size: Bytes,
-    /// Earliest start.
     pub start: SimTime,
     /// Duration if no packet waits for another flow's packet and acknowledgements take no link time
     /// from data. A lower bound on these paths.
@@ -82,7 +81,6 @@ pub enum CollectiveStartError {
 /// Hosts, routes, priority and start time of a schedule.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// Host of each rank.
     pub members: Vec<VertexId>,
     /// Route of flows of [`NetworkLevel::Inside`].
     pub inside: Route,

@@ -33,10 +33,7 @@ pub enum LossRecovery {
     GoBackN,
     /// The receiver keeps out-of-order packets, and each acknowledgement identifies its packet. A
     /// packet is resent once a packet sent `reordering` packets later has arrived.
-    SelectiveRepeat {
-        /// Permitted reordering.
-        reordering: Reordering,
-    },
+    SelectiveRepeat { reordering: Reordering },
 }
 
 /// How far packets of a flow may overtake each other before one counts as lost.
@@ -68,7 +65,6 @@ impl Reordering {
 /// Limit on a flow's unacknowledged packets. Congestion control stays below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
-    /// A constant number of packets.
     Packets(u32),
     /// A percentage of the idle path's capacity: the round-trip time of a packet and its
     /// acknowledgement times the lowest rate, rounded up to whole packets.
@@ -78,14 +74,12 @@ pub enum Window {
     },
 }
 
-/// Packet sizes and protocol settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
     /// Bytes of data in a full packet.
     pub payload: Bytes,
     /// Bytes of a data packet beyond its data.
     pub header: Bytes,
-    /// Wire size of an acknowledgement.
     pub acknowledgement: Bytes,
     pub window: Window,
     pub congestion: CongestionControl,
@@ -126,7 +120,6 @@ impl Default for Transport {
 }
 
 impl Transport {
-    /// Whether consecutive timeouts get longer.
     #[must_use]
     pub const fn backs_off(&self) -> bool {
         !self.balance.spreads_packets()

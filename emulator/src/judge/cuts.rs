@@ -21,7 +21,6 @@ use crate::substrate::Substrate;
 pub(super) struct Cut {
     /// The names of the hosts inside.
     pub(super) name: String,
-    /// The number of hosts inside.
     pub(super) hosts: usize,
     /// Rates of the links that lead out, and of those that lead in, in bits per second.
     pub(super) rates: [u128; 2],

@@ -198,7 +198,6 @@ fn step(outcome: &Outcome, pick: fn(&Percentiles) -> Picoseconds) -> f64 {
 
 /// A fault that requires a restoration.
 struct Restorable {
-    /// Index of the fault.
     fault: usize,
     what: String,
     /// The time to restoration, or `None` if it never came.

@@ -11,7 +11,6 @@ use crate::outcome::{PhaseImpact, PhaseResult, PortTime, StepResult, Times};
 use crate::run::RunLog;
 use crate::scenario::CircuitPlan;
 
-/// Returns the phases that began.
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
     let Some(CircuitPlan { plan, phases, .. }) = &ran.start.circuits else { return Vec::new() };
     let count = plan.phases.len();

@@ -81,7 +81,6 @@ pub struct CaseRun {
 /// A scenario over a span, prepared for the runs that measure its losses.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The scenario as read.
     scenario: Scenario,
     /// The scenario of a single run of a few steps. Whole steps since a checkpoint and the reading
     /// of it are left to the month.

@@ -74,7 +74,6 @@ fn ratio(part: i128, whole: i128) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// A part that is out.
 struct Out {
     part: AnyPart,
     place: usize,

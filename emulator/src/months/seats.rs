@@ -19,7 +19,6 @@ struct LeftOut {
     ready: Option<i128>,
 }
 
-/// The nodes of elastic jobs.
 pub(super) struct Seats {
     of_node: Vec<Option<Seat>>,
     broken: BTreeSet<usize>,

@@ -67,7 +67,6 @@ impl OutcomeHead {
 
 /// The scenario and the settings of a run.
 pub(crate) struct RunIdentity<'a> {
-    /// The name of the scenario.
     pub(crate) scenario: &'a str,
     /// SHA-256 of the file that defines the network.
     pub(crate) sha256: &'a str,

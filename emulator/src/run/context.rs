@@ -67,9 +67,7 @@ pub(crate) struct Context<'a> {
     pub(crate) substrate: &'a Substrate,
     pub(crate) events: &'a [FaultEvent],
     pub(crate) engine: IslandEngine<Watch>,
-    /// One log for each fault.
     pub(crate) faults: Vec<FaultLog>,
-    /// Whether each fault is active.
     pub(crate) active: Vec<bool>,
     pub(super) links: Links,
     /// The circuits that carry traffic now.
@@ -79,7 +77,6 @@ pub(crate) struct Context<'a> {
     /// Whether a fault has ever begun.
     pub(super) is_disturbed: bool,
     acts: Vec<(Owner, u64)>,
-    /// The number of pending timers.
     open_acts: usize,
     owners: BTreeMap<BatchId, Owner>,
     notices: VecDeque<Notice>,
@@ -120,7 +117,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns the simulated time.
     pub(crate) fn now(&self) -> SimTime {
         self.engine.now()
     }

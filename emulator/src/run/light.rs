@@ -49,7 +49,6 @@ impl Context<'_> {
         }
     }
 
-    /// Selects or deselects a link.
     pub(crate) fn light(&mut self, link: LinkId, is_lit: bool) {
         self.select(link, is_lit);
         self.refresh(&[link]);
@@ -76,7 +75,6 @@ impl Context<'_> {
         self.refresh(links);
     }
 
-    /// Releases links from a fault.
     pub(super) fn let_go(&mut self, links: &[LinkId]) {
         for link in links {
             let count = self.links.faulted.get_mut(link).expect("what is let go was put out");

@@ -37,7 +37,6 @@ pub enum WaitsFor {
     Transceivers,
     /// A dark link.
     DarkLink {
-        /// The link.
         link: String,
         /// Whether it is not bypassed because the control plane is down.
         control_is_gone: bool,
@@ -59,20 +58,13 @@ pub enum WaitsFor {
         flow: String,
     },
     /// A paused interface.
-    Paused {
-        /// The link behind the interface.
-        port: String,
-    },
+    Paused { port: String },
     /// Its turn at an interface.
-    Turn {
-        /// The link behind the interface.
-        port: String,
-    },
+    Turn { port: String },
     /// Acknowledgements of sent data.
     Acknowledgements {
         /// The bytes that have arrived.
         delivered: Bytes,
-        /// The size of the message.
         size: Bytes,
     },
     /// The start of the work or of one of its parts.

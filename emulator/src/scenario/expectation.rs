@@ -26,11 +26,8 @@ use lightloom_engine::CONTROL_PRIORITY;
 pub enum Expectation {
     /// Compares a figure with a number.
     Figure {
-        /// Compared figure.
         figure: Figure,
-        /// Comparison.
         comparison: Comparison,
-        /// Bound.
         bound: f64,
         /// Workload whose flows are considered; `None` for all.
         workload: Option<String>,
@@ -51,12 +48,7 @@ pub enum Expectation {
     /// Flows of a workload end as without faults, to the picosecond.
     WorkloadUnaffected(String),
     /// A workload with all its repetitions ends by this time of the run.
-    WorkloadCompletes {
-        /// Workload name.
-        name: String,
-        /// Time limit.
-        within: Picoseconds,
-    },
+    WorkloadCompletes { name: String, within: Picoseconds },
 }
 
 macro_rules! figures {
@@ -332,18 +324,12 @@ pub enum ExpectationError {
     Form(String),
     /// The figure is unknown.
     #[error("there is no figure `{name}`: there are {known}", known = known_figures())]
-    Figure {
-        /// Name as written.
-        name: String,
-    },
+    Figure { name: String },
     /// The figure exists only for the whole run.
     #[error(
         "`{figure}` is a figure of the whole run; of a workload there are `fct_p50`, `fct_p99` and `fct_max`"
     )]
-    NotOfWorkloads {
-        /// Name of the figure.
-        figure: &'static str,
-    },
+    NotOfWorkloads { figure: &'static str },
     /// The bound is not a number.
     #[error("`{0}` is not a number")]
     Number(String),

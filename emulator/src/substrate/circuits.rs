@@ -33,9 +33,7 @@ const NO_RATE: f64 = 1.0;
 /// One hop of a flow's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LaneHop {
-    /// The leaf where it begins.
     pub(crate) from: usize,
-    /// The leaf where it ends.
     pub(crate) to: usize,
     pub(crate) lane: Lane,
 }
@@ -55,9 +53,7 @@ pub(crate) enum Lane {
 #[derive(Clone, Debug)]
 pub struct OpticalCircuits {
     network: ReconfigurableFatTree,
-    /// The hosts of each leaf.
     hosts: Vec<VertexId>,
-    /// The switch of each leaf.
     leaves: Vec<VertexId>,
     core: Option<VertexId>,
     /// For each leaf, the link up from its hosts.

@@ -13,7 +13,6 @@ use super::{DCN, HBD, Substrate};
 /// The ranks of a machine that exchange inside a domain.
 #[derive(Clone, Debug)]
 pub struct Domains {
-    /// The ring of each rank.
     ring_of: Vec<Option<u32>>,
     /// The domain switch of each rank.
     domain_of: Vec<Option<u32>>,

@@ -40,7 +40,6 @@ pub enum Carrier {
 #[derive(Clone, Debug)]
 pub struct RingCables {
     pub(super) fabric: Arc<Fabric>,
-    /// The carrier of each cable.
     carriers: Vec<Carrier>,
     /// The vertex of each top-of-rack switch.
     pub(super) tors: Vec<VertexId>,

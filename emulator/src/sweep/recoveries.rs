@@ -76,7 +76,6 @@ fn kind(fault: &FaultResult, others: &[FaultResult]) -> Option<String> {
     })
 }
 
-/// How a fault ended.
 struct Ended {
     took: Option<u64>,
     /// Whether something waits for a recovery that never came.

@@ -15,7 +15,6 @@ use lightloom_fabric::document::Diagnostic;
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use proptest::prelude::*;
 
-/// Reads a file of topologies/.
 fn shipped(name: &str) -> Result<NamedFile, String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topologies").join(name);
     let bytes = std::fs::read(&path).map_err(|error| error.to_string())?;

@@ -125,7 +125,6 @@ fn case(
     Case { name, fabric, model: job.model(), broken }
 }
 
-/// Leaves below packet switches.
 fn packets(draws: &mut Stream, number: u32) -> Case {
     let job = Job::drawn(draws);
     let per_leaf = draws.random_range(1..=4_u32);
@@ -150,7 +149,6 @@ fn packets(draws: &mut Stream, number: u32) -> Case {
     case((number, what), (nodes, &job), &dcn, out)
 }
 
-/// Leaves joined by cables.
 fn cables(draws: &mut Stream, number: u32) -> Case {
     let job = Job::drawn(draws);
     let rate = rate_of(draws);

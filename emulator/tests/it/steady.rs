@@ -287,7 +287,6 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-/// Draws times that sometimes coincide.
 fn time() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), (0u64..8).prop_map(|t| t * 2_000_000), 0u64..30_000_000]
 }

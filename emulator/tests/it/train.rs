@@ -284,7 +284,6 @@ fn survives_a_node_fault_and_then_a_switch_fault() {
     assert_eq!(packets.sent, known, "conserved");
 }
 
-/// Runs a shipped scenario.
 fn shipped(name: &str, sharing: IslandReuse) -> Outcome {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../topologies/scenarios/");
     let text = std::fs::read(format!("{folder}{name}")).unwrap();

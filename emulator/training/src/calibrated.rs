@@ -101,7 +101,6 @@ pub struct Band {
     pub software: &'static str,
     pub is_mixture: bool,
     pub runs: u32,
-    /// Mean absolute relative error.
     pub mean_error: f64,
 }
 

@@ -67,7 +67,6 @@ pub enum ZeroStage {
 pub enum ContextExchange {
     /// Block by block around a ring, overlapped with work on the previous block.
     Ring,
-    /// One exposed all-gather before attention.
     AllGather,
     /// All-to-all of queries, keys and values, which gives each rank whole sequences of a few heads
     /// (Ulysses).

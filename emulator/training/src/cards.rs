@@ -46,7 +46,6 @@ pub struct Accelerator {
     pub domain_shape: DomainShape,
 }
 
-/// Topology of a high-bandwidth domain.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -55,11 +54,9 @@ pub enum DomainShape {
     /// Any GPU reaches any other at full rate.
     #[default]
     Switch,
-    /// A three-dimensional torus.
     Torus,
 }
 
-/// A number format.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]

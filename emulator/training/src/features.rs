@@ -141,7 +141,6 @@ pub struct Recipe {
     pub features: Features,
     /// Recomputation; `None` if the recipe does not state it.
     pub recompute: Option<Recompute>,
-    /// The published configuration.
     pub source: &'static str,
 }
 

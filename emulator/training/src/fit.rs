@@ -22,7 +22,6 @@ pub struct Constants {
 /// A constant with its bounds and the strength of its penalty.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
-    /// Name, unique among all constants.
     pub name: &'static str,
     place: Place,
     low: f64,

@@ -22,8 +22,10 @@ impl TaskId {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskWork {
-    /// Computing on one rank.
-    Compute { rank: u32, took: Picoseconds },
+    Compute {
+        rank: u32,
+        took: Picoseconds,
+    },
     /// A collective on a ring of the high-bandwidth domain.
     Ring {
         kind: CollectiveKind,
@@ -34,13 +36,16 @@ pub enum TaskWork {
     /// A collective on a ring over the data-centre network.
     Across {
         kind: CollectiveKind,
-        /// Its ranks in ring order.
         ranks: Vec<u32>,
         /// Size as defined in [`lightloom_collective`].
         bytes: Bytes,
     },
     /// A message from one rank to another over the data-centre network.
-    Transfer { from: u32, to: u32, bytes: Bytes },
+    Transfer {
+        from: u32,
+        to: u32,
+        bytes: Bytes,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -65,7 +65,6 @@ pub enum KinetoError {
         others: u64,
         nth: u64,
     },
-    /// The file contains no operations.
     #[error(
         "{file}: no kernels and no operators of the CPU: the file has {found}; record with ProfilerActivity.CUDA or .CPU"
     )]

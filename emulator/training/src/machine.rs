@@ -26,7 +26,6 @@ pub struct Machine {
     pub expert_imbalance: f64,
 }
 
-/// Topology of a high-bandwidth domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Domain {
     /// Cables between ring neighbours, each with half of a rank's rate. A ring of two ranks has

@@ -15,9 +15,7 @@ pub struct Mapping {
     pub tensor: u32,
     /// GPUs that share a sequence (CP).
     pub context: u32,
-    /// Pipeline stages (PP).
     pub pipeline: u32,
-    /// Replicas (DP).
     pub data: u32,
     /// GPUs that share the experts of a layer (EP); a divisor of DP·CP.
     pub expert: u32,
@@ -33,9 +31,7 @@ pub struct Mapping {
 #[serde(rename_all = "kebab-case")]
 pub enum Recompute {
     None,
-    /// Activations of the attention core.
     Selective,
-    /// Activations of the whole layer.
     Full,
 }
 
@@ -61,13 +57,9 @@ pub enum MappingRefusal {
         "{whole} {of} cannot be divided by {what} {by} (remainder {remainder}): the nearest {what} that divides it is {nearest}"
     )]
     Division {
-        /// The quantity.
         of: &'static str,
-        /// Its value.
         whole: u64,
-        /// The degree.
         what: &'static str,
-        /// Its value.
         by: u64,
         remainder: u64,
         /// The divisor nearest to `by`.

@@ -30,7 +30,6 @@ use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, Tas
 pub struct Recorded {
     /// Collectives whose ranks form a TP group run on its ring.
     pub graph: TaskGraph,
-    /// Measured duration of each task.
     pub took: Vec<Picoseconds>,
     /// Number of ranks: one more than the largest rank in the trace.
     pub ranks: u32,

@@ -31,7 +31,6 @@ use crate::search::{Limits, Search};
 use crate::step::{Replica, StepTime};
 use lightloom_units::seed::Seed;
 
-/// How generation and training overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrainingLoop {
@@ -55,7 +54,6 @@ pub struct ReinforcementJob {
     pub gpus: [u32; 2],
     pub samples: u32,
     pub prompt: u32,
-    /// Distribution of the answer lengths.
     pub lengths: Lengths,
     /// Forward passes over all samples before training (reference model, log-probabilities).
     pub forward_passes: u32,

@@ -72,7 +72,6 @@ pub enum RequestError {
     /// An option for mixtures of experts was used with a dense model.
     #[error("--{option}: {model} has no experts; leave it out")]
     NoExperts { option: String, model: String },
-    /// Two schedules were requested.
     #[error("--features dual-pipe is an order of passes, as zero-bubble is: leave out one of them")]
     TwoOrders,
     /// DualPipe requires an even number of stages.
@@ -351,15 +350,10 @@ pub struct Row<P> {
     pub mfu_convention: &'static str,
     pub memory_bytes: u64,
     pub compute_seconds: f64,
-    /// Exposed TP communication.
     pub tp_exposed_seconds: f64,
-    /// Exposed CP communication.
     pub cp_exposed_seconds: f64,
-    /// Exposed EP communication.
     pub ep_exposed_seconds: f64,
-    /// Exposed DP communication.
     pub dp_exposed_seconds: f64,
-    /// Waiting in the pipeline.
     pub pp_bubble_seconds: f64,
     pub pp_transfer_seconds: f64,
     /// Time of the optimizer and of other work outside micro-batches.

@@ -42,7 +42,6 @@ pub struct ChangeCost {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Stage {
     pub replica_gpus: u32,
-    /// Unfinished samples at its start.
     pub samples: usize,
     pub change_seconds: f64,
     pub seconds: f64,
@@ -98,7 +97,6 @@ pub fn samples(prompt: u32, lengths: &[u32]) -> Vec<Request> {
 pub enum Dispatch {
     /// A replica takes the next one when it has room.
     Shared,
-    /// Evenly, before generation starts.
     Even,
 }
 
@@ -305,13 +303,11 @@ pub fn best_fixed(pool: &Pool, samples: &[Request], dispatch: Dispatch) -> Optio
 pub struct ReplicaDeath {
     /// Time of the failure, in seconds after the start of generation.
     pub at_seconds: f64,
-    /// Samples restarted on other replicas.
     pub samples: usize,
     /// Tokens whose caches were lost and that are prefilled again.
     pub tokens: u64,
     /// Duration of the generation with the failure.
     pub seconds: f64,
-    /// Delay compared with no failure.
     pub later_seconds: f64,
 }
 

@@ -42,7 +42,6 @@ pub struct MeasuredRun {
     pub source: String,
     pub model: String,
     pub accelerator: String,
-    /// Software whose constants are used.
     pub software: String,
     pub gpus: u64,
     /// Seconds per step, converted from a rate if only that was published.

@@ -43,7 +43,6 @@ impl StageTime {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PipelineTime {
-    /// Work of the slowest stage.
     pub busy_seconds: f64,
     /// Waiting time of the slowest stage.
     pub bubble_seconds: f64,

@@ -39,7 +39,6 @@ pub struct ServingJob {
     pub network: Network,
     pub gpus: u32,
     pub rate: f64,
-    /// Seconds of arrivals.
     pub seconds: f64,
     pub lengths: [Lengths; 2],
     pub batch: u32,
@@ -53,7 +52,6 @@ pub struct ServingJob {
     pub seed: Seed,
 }
 
-/// Latency objective of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Objective {
     pub first_seconds: f64,
@@ -65,8 +63,9 @@ pub struct Objective {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "layout", rename_all = "kebab-case")]
 pub enum Layout {
-    /// Replicas that prefill and decode.
-    Colocated { replica_gpus: u32 },
+    Colocated {
+        replica_gpus: u32,
+    },
     /// Separate replicas to prefill and to decode.
     Disaggregated {
         prefill_gpus: u32,
@@ -104,7 +103,6 @@ impl DecodeGroups {
 pub struct ServingResult {
     #[serde(flatten)]
     pub layout: Layout,
-    /// Requests that ended.
     pub requests: usize,
     /// Requests larger than the cache of any replica.
     pub refused: usize,

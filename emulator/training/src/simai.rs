@@ -37,7 +37,6 @@ pub enum SimaiError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimaiWorkload {
-    /// TP size.
     pub tensor: u32,
     pub ranks: u32,
     /// One step of the first TP group of each stage. Ring 0 belongs to the first stage.

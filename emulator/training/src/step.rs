@@ -64,15 +64,11 @@ pub struct Job<'a> {
 pub struct StepTime {
     pub step_seconds: f64,
     pub compute_seconds: f64,
-    /// Exposed TP communication.
     pub tensor_seconds: f64,
-    /// Exposed CP communication.
     pub context_seconds: f64,
-    /// Exposed EP communication.
     pub expert_seconds: f64,
     pub bubble_seconds: f64,
     pub transfer_seconds: f64,
-    /// Exposed DP communication.
     pub data_seconds: f64,
     pub optimizer_seconds: f64,
     /// Stragglers and congestion, which grow with the job.

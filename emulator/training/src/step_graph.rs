@@ -29,7 +29,6 @@ use super::step::{ForwardBackward, Job, StepPieces};
 /// How many of the equal rails to emulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulatedRails {
-    /// The first rail represents all.
     First,
     All,
 }
@@ -51,7 +50,6 @@ pub enum TaskPurpose {
     Reshard,
 }
 
-/// Tasks that precede a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
     pub(crate) tasks: Vec<(TaskPurpose, Task)>,

@@ -71,9 +71,7 @@ pub(crate) fn parse<'s>(source: &'s str, limits: &Limits) -> Result<Tree<'s>, Bo
 struct Builder<'s, 'l> {
     tree: Tree<'s>,
     limits: &'l Limits,
-    /// Indices of open collections.
     open: Vec<u32>,
-    /// Node of each anchor.
     anchors: FxHashMap<usize, u32>,
     alias_nodes: usize,
     documents: usize,

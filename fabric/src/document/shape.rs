@@ -107,7 +107,6 @@ impl Shapes {
 struct Compiler<'v> {
     schema: &'v Value,
     shapes: Vec<Shape>,
-    /// Compiled definitions by reference.
     references: Vec<(&'v str, ShapeId)>,
 }
 

@@ -17,7 +17,6 @@ pub(super) struct Reaches {
     forbidden: BTreeSet<LeafPair>,
     /// Additional loss of each leaf, in dB.
     extra_db: Vec<f64>,
-    /// Widest first.
     reaches: Vec<Reach>,
     /// One entry per bank. `None` if the bank joins no pair.
     of_bank: Vec<Option<usize>>,

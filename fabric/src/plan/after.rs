@@ -34,7 +34,6 @@ pub struct PlanChange {
     groups: Vec<Splice<Group>>,
     ranks: Vec<Splice<Rank>>,
     transceivers: Vec<Splice<Transceiver>>,
-    /// Everything except the four lists.
     rest: Box<Plan>,
 }
 

@@ -137,7 +137,6 @@ struct Pairing<'a> {
     ends: FxHashMap<(ServerId, u32), VecDeque<Half>>,
     faults: Vec<Fault>,
     last: TraceTime,
-    /// Latest start of a fault.
     last_start: Option<Half>,
 }
 

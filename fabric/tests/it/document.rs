@@ -46,10 +46,7 @@ enum Heating {
     /// None at all.
     Nothing,
     /// A stove.
-    Stove {
-        /// What it burns.
-        fuel: Fuel,
-    },
+    Stove { fuel: Fuel },
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

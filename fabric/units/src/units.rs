@@ -339,24 +339,10 @@ pub enum QuantityError {
     #[error(
         "`{text}` is not {kind}: write a number and a unit, such as `{example}` (units: {units})"
     )]
-    Spelling {
-        /// Given text.
-        text: String,
-        /// Expected kind of quantity.
-        kind: &'static str,
-        /// Valid example.
-        example: &'static str,
-        /// Accepted units.
-        units: String,
-    },
+    Spelling { text: String, kind: &'static str, example: &'static str, units: String },
     /// The value exceeds the integer representation.
     #[error("`{text}` is too large for {kind}")]
-    TooLarge {
-        /// Given text.
-        text: String,
-        /// Expected kind of quantity.
-        kind: &'static str,
-    },
+    TooLarge { text: String, kind: &'static str },
 }
 
 /// Parses text such as `1.5 GiB`: decimal digits with at most one point, optional spaces, a known

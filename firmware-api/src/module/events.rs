@@ -36,7 +36,6 @@ enum Light {
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     path: Path,
-    /// State after debouncing.
     shown: Light,
     /// Time at which a differing reading becomes effective.
     changes_at: Option<Micros>,

@@ -9,17 +9,13 @@ use super::target::Options;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     pub id: &'static str,
-    /// Where the rule is defined.
     pub clause: &'static str,
-    /// The rule in one line.
     pub says: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaseVerdict {
-    /// The device follows the rule.
     Passed,
-    /// The device violates the rule.
     Misbehaves(String),
     /// The device reports a defect itself.
     Fault(String),

@@ -17,11 +17,9 @@ use tokio_rustls::rustls::{
     StreamOwned,
 };
 
-/// The longest uninterrupted wait.
 const SLICE: Duration = Duration::from_millis(50);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why an exchange failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
     #[error("{0}")]
@@ -30,7 +28,6 @@ pub enum ExchangeError {
     Silent(String),
     #[error("{0}")]
     Nonsense(String),
-    /// The device reports a defect.
     #[error("{0}")]
     Broken(String),
     #[error("interrupted")]
@@ -74,7 +71,6 @@ pub struct RealDevice {
 #[derive(Clone, Debug)]
 pub enum LinkAddress {
     Tcp(String),
-    /// TCP with TLS.
     Tls(String, ServerName<'static>, Arc<ClientConfig>),
     /// A serial line or pty with its bit rate; 8N1, no flow control.
     Serial(String, u32),

@@ -13,12 +13,10 @@ use super::target::{Options, Protocol};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
     pub id: String,
-    /// Where the rule is defined.
     pub clause: String,
     pub says: String,
     /// `passed`, `misbehaves`, `fault` or `not-tested`.
     pub verdict: &'static str,
-    /// The observation; empty if passed.
     pub detail: String,
 }
 
@@ -49,7 +47,6 @@ pub struct SuiteReport {
     pub identity: String,
     pub seed: u64,
     pub may_move: Vec<String>,
-    /// Whether an operator interrupted it.
     pub interrupted: bool,
     /// Cases in the order of testing.
     pub cases: Vec<Line>,

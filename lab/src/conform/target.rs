@@ -16,7 +16,6 @@ use super::link::LinkAddress;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Gnmi,
-    /// SCPI of Polatis-style switches.
     Scpi,
     /// TL1 of Polatis-style switches.
     Tl1,

@@ -33,7 +33,6 @@ pub struct Tl1Suite {
     /// Tags of commands without a reply. A late reply must not be matched to another command.
     unanswered: BTreeSet<String>,
     login: (String, String),
-    /// Whether a login has succeeded.
     is_let_in: bool,
     inputs: u32,
     outputs: u32,

@@ -26,7 +26,6 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const TIMES_HUNG_UP_ON: u32 = 4;
 /// Time to wait for a leader. A lease expires in 3 s.
 const LEADS_WITHIN: Duration = Duration::from_secs(6);
-/// Time to wait for capacity.
 const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 #[derive(Clone)]

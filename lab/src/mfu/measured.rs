@@ -19,7 +19,6 @@ const ALLOWED: f64 = 0.1;
 struct Document {
     #[serde(flatten)]
     made: Provenance,
-    /// Runs with a computed step.
     runs: Vec<ComparedRun>,
     /// Why the other rows have no computed step.
     rows_not_computed: Vec<String>,

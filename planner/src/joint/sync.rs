@@ -73,7 +73,6 @@ fn of_job(
     })
 }
 
-/// The assumptions behind the times.
 const ASSUMPTIONS: [&str; 6] = [
     "weights travel in BF16; delta_share of their bytes does, with what says where they belong",
     "a phase takes as long as its busiest circuit, uplink or interface: no start-up of messages, no packing, no copy on a GPU",

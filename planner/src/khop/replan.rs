@@ -119,7 +119,6 @@ pub fn replan_after_repairs(fabric: &Fabric, survey: &Survey<'_>, layout: &mut L
     work.finish()
 }
 
-/// Which new rings are acceptable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fresh {
     /// Rings as in a new plan: with a spare node if the design has one per ring.

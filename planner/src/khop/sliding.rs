@@ -37,7 +37,6 @@ pub(super) struct Wanted {
     pub(super) length: usize,
     /// Whole sets, with one chain in every slot.
     pub(super) sets: usize,
-    /// Chains of one partial set.
     pub(super) rest: usize,
     /// Whether one node of each chain only passes light through.
     pub(super) passes: bool,
@@ -113,7 +112,6 @@ struct State<const P: usize> {
 
 type Reached<const P: usize> = (State<P>, Move);
 
-/// The decision at a column.
 #[derive(Clone, Copy, Default)]
 struct Move {
     used: u64,
@@ -138,7 +136,6 @@ pub(super) struct Search<'a, G, const P: usize> {
     pub(super) grid: &'a G,
     pub(super) slots: usize,
     pub(super) price: Price,
-    /// States kept per column.
     pub(super) width: usize,
 }
 

@@ -305,7 +305,6 @@ mod tests {
     use lightloom_units::Bytes;
     use proptest::prelude::*;
 
-    /// Evaluates the definition by bisection.
     fn lambda_by_bisection(
         fabric: &ReconfigurableFatTree,
         demand: &Demand,

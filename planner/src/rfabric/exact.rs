@@ -248,7 +248,6 @@ struct Model {
     variables: ProblemVariables,
     constraints: Vec<good_lp::Constraint>,
     lambda: Variable,
-    /// By reach and pair.
     circuits: BTreeMap<(usize, (usize, usize)), Variable>,
     scale: f64,
 }

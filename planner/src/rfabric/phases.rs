@@ -231,7 +231,6 @@ pub(super) fn best_static_at(rates: &CandidateRates) -> Schedule {
 
 /// How often per second candidates serve phases.
 pub(super) struct CandidateRates {
-    /// By phase and candidate.
     pub(super) of: Vec<Vec<f64>>,
     /// Upper bound over all circuits and routes, by phase.
     pub(super) bounds: Vec<RateBound>,
@@ -455,7 +454,6 @@ mod tests {
         assert!((schedule.seconds / best.seconds - 1.0).abs() < 1e-9);
     }
 
-    /// Enumerates every choice of candidates.
     #[test]
     fn schedule_is_the_best_of_all_choices() {
         let fabric = with_bring_up(Picoseconds::from_millis(60));

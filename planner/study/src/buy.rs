@@ -44,11 +44,9 @@ pub const FAULT_FACTORS: [f64; 6] = [0.0, 0.25, 0.5, 2.0, 4.0, 8.0];
 /// Number of additional seeds for faults and arrivals.
 pub const OTHER_DRAWS: u64 = 4;
 
-/// A recurring job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobKind {
     pub name: String,
-    /// GPUs held, in whole groups.
     pub gpus: u32,
     /// Milliseconds of its steps on the reference network, without faults and checkpoints.
     pub work_ms: u64,
@@ -59,7 +57,6 @@ pub struct JobKind {
 /// The fault rate of a part of a bill. Parts fail independently with exponential times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartRate {
-    /// Name in the price file.
     pub part: String,
     /// Mean milliseconds from repair to fault.
     pub mtbf_ms: f64,
@@ -67,7 +64,6 @@ pub struct PartRate {
     pub repair_ms: f64,
 }
 
-/// A design under a policy.
 #[derive(Debug)]
 pub struct Candidate {
     pub design: Box<dyn Architecture>,
@@ -84,7 +80,6 @@ pub struct Candidate {
     pub restart_ms: u64,
 }
 
-/// The operating cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Running {
     /// Depreciation period of the purchase in years.
@@ -149,7 +144,6 @@ pub struct PlannedSteps {
     pub model: String,
     /// The accelerator whose peak is the reference of the MFU.
     pub accelerator: String,
-    /// The rows, best first.
     pub rows: Vec<PlannedStep>,
 }
 
@@ -250,7 +244,6 @@ pub struct Row {
     /// Share of inner hops that cross ToRs, which enters `step_stretch`.
     pub cross_tor_share: f64,
     pub jobs_finished: u32,
-    /// Faults that hit a job.
     pub interruptions: u64,
     /// Shares of all GPU-hours, which sum to 1.
     pub shares: Shares,
@@ -265,7 +258,6 @@ pub struct Row {
 /// Shares of the window's GPU-hours by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Shares {
-    /// Share in steps that count.
     pub useful: f64,
     /// Share in steps lost to a fault and repeated.
     pub redone: f64,
@@ -281,7 +273,6 @@ pub struct Shares {
     pub idle: f64,
     /// Share of GPUs that are healthy but not in a full group.
     pub fragmented: f64,
-    /// Share on faulty nodes.
     pub faulty: f64,
 }
 

@@ -39,7 +39,6 @@ const DEFAULT_JOBS: [u32; 6] = [36, 38, 40, 42, 43, 44];
 /// Share of the time that a job may wait in [`Figures::max_job_gpus_waiting_1pct`].
 const SMALL_WAIT: f64 = 0.01;
 
-/// The input of a comparison.
 #[derive(Debug)]
 pub struct Study<'a> {
     pub cluster: Cluster,
@@ -66,10 +65,7 @@ pub struct Row {
 #[serde(untagged)]
 pub enum RowOutcome {
     Held(Box<Figures>),
-    /// No such group ever fits.
-    CannotHold {
-        cannot_hold: String,
-    },
+    CannotHold { cannot_hold: String },
 }
 
 /// The figures of a design. Ratios are shares of all GPUs of the cluster.
@@ -84,7 +80,6 @@ pub struct Figures {
     pub waste_p50: f64,
     /// Waste that is not exceeded 99 % of the time.
     pub waste_p99: f64,
-    /// Maximum waste.
     pub waste_max: f64,
     /// Waste without faults, if the domain size is not a multiple of the group size.
     pub waste_arithmetic: f64,

@@ -51,10 +51,7 @@ pub struct CostRow {
 #[serde(untagged)]
 pub enum CostOutcome {
     Priced(Box<CostFigures>),
-    /// The design has no bill.
-    CannotPrice {
-        cannot_price: String,
-    },
+    CannotPrice { cannot_price: String },
 }
 
 /// The interconnect of one GPU in dollars and watts.
@@ -62,19 +59,15 @@ pub enum CostOutcome {
 pub struct CostFigures {
     /// The size of the system for which the average number of parts per GPU was counted.
     pub basis: String,
-    /// Bandwidth per GPU and direction.
     pub gbytes_per_s_per_gpu: f64,
-    /// At mean prices.
     pub cost_per_gpu_usd: f64,
     /// Cost with every price at its low end.
     pub cost_per_gpu_low_usd: f64,
     /// Cost with every price at its high end.
     pub cost_per_gpu_high_usd: f64,
-    /// At mean prices.
     pub cost_per_gbytes_per_s_usd: f64,
     /// At mean watts. `None` if the file lacks watts for some part.
     pub power_per_gpu_w: Option<f64>,
-    /// At mean watts.
     pub power_per_gbytes_per_s_w: Option<f64>,
     /// Parts without watts in the file.
     pub parts_without_watts: Vec<String>,
@@ -89,11 +82,8 @@ pub struct PricedLine {
     pub part: String,
     pub count_per_gpu: f64,
     pub formula: String,
-    /// Mean price of one part.
     pub unit_usd: f64,
-    /// Mean power of one part.
     pub unit_w: Option<f64>,
-    /// Count times price.
     pub usd_per_gpu: f64,
     pub confidence: Confidence,
 }

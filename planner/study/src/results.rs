@@ -22,10 +22,8 @@ pub struct CompareResult {
     pub made: Provenance,
     pub gpus: u32,
     pub gpus_per_node: u32,
-    /// The faults, as requested.
     pub faults: String,
     pub seed: u64,
-    /// Number of histories replayed.
     pub samples: u64,
     /// Share of nodes out of service over all samples.
     pub node_fault_ratio: NodeFaultRatio,
@@ -48,11 +46,9 @@ pub struct CrossTorResult {
     pub job_share: f64,
     /// Maximum share of faulty nodes without crossing traffic, ignoring fragmentation.
     pub aligned_limit: f64,
-    /// Crossing shares by fault ratio.
     pub points: Vec<CrossTorPoint>,
 }
 
-/// Cost and power of interconnects.
 #[derive(Clone, Debug, Serialize)]
 pub struct CostResult {
     #[serde(flatten)]
@@ -62,13 +58,10 @@ pub struct CostResult {
     pub gpus: u32,
     pub gpus_per_node: u32,
     pub tp: u32,
-    /// The faults, as requested.
     pub faults: String,
     pub seed: u64,
     pub samples: u64,
-    /// One row per design.
     pub rows: Vec<CostRow>,
-    /// Cost per usable GPU.
     pub usable: Vec<UsableCost>,
     /// Price of a GPU in the aggregate cost.
     pub gpu_usd: Option<f64>,
@@ -85,7 +78,6 @@ pub struct UsableCost {
     pub waste_mean: f64,
     /// Mean number of GPUs that are neither faulty nor wasted.
     pub usable_mean_gpus: f64,
-    /// Interconnect cost per usable GPU.
     pub cost_per_usable_gpu_usd: f64,
 }
 
@@ -98,7 +90,6 @@ pub struct ReproduceResult {
     pub seed: u64,
     /// Number of random draws of servers and their positions.
     pub samples: u64,
-    /// Each published sentence once.
     pub sentences: Vec<Sentence>,
     pub claims: Vec<Claim>,
     /// Why figures differ from the published ones, if requested.

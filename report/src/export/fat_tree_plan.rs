@@ -42,7 +42,6 @@ impl<'a> FatTreePlan<'a> {
         Ok(Self { name, network, plan, names, phase })
     }
 
-    /// Returns all leaves, by number.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> + use<> {
         (0..self.network.spec().leaves).map(LeafId)
     }

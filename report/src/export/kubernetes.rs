@@ -15,7 +15,6 @@ use super::topograph;
 use super::write::{label_value, quoted};
 use super::{Export, ExportError, ExportFormat, RingPlan, Seat};
 
-/// Prefix of this project's labels.
 pub(super) const PREFIX: &str = "lightloom.github.io/";
 
 pub(super) const FORMAT: ExportFormat = ExportFormat {

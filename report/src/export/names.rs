@@ -27,13 +27,7 @@ pub enum NameError {
     NoSuchId { line: usize, id: String, prefix: &'static str, last: u32 },
     /// The id or name appears in two lines.
     #[error("line {line}: `{what}` stands in line {first} already")]
-    Twice {
-        line: usize,
-        what: String,
-        /// Line of the first appearance.
-        first: usize,
-    },
-    /// Some ids have no name.
+    Twice { line: usize, what: String, first: usize },
     #[error("{count} have no name, the first `{first}`")]
     Missing { count: usize, first: String },
 }

@@ -59,7 +59,6 @@ impl<'a> RingPlan<'a> {
         Ok(Self { fabric, plan, names, job, seats: seats(fabric, plan) })
     }
 
-    /// Returns all nodes, by number.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.fabric.hbd.nodes()).map(NodeId)
     }

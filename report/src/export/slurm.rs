@@ -140,7 +140,6 @@ fn units_by_tp(plan: &RingPlan<'_>) -> Vec<(usize, Vec<TopologyUnit>)> {
     by_tp.into_iter().map(|(tp, units)| (tp, units.into_values().collect())).collect()
 }
 
-/// Kind of a Slurm topology.
 #[derive(Clone, Copy)]
 enum TopologyKind {
     Block { default: bool },

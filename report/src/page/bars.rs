@@ -33,11 +33,9 @@ impl Bar {
     }
 }
 
-/// A chart of horizontal bars.
 #[derive(Clone, Debug)]
 pub(super) struct Bars {
     pub(super) title: &'static str,
-    /// Unit of a log axis.
     pub(super) unit: ShownUnit,
     pub(super) bars: Vec<Bar>,
 }
@@ -66,7 +64,6 @@ const BESIDE: Names = Names { bar_px: 30, left_px: 104, middle: 0.5, half: 0.32 
 const ABOVE: Names = Names { bar_px: 46, left_px: 4, middle: 0.3, half: 0.22 };
 const MOST_CHARS_BESIDE: usize = 13;
 
-/// Mapping from values to lengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Scale {
     Linear {

@@ -17,7 +17,6 @@ use super::ink::{AXIS, GRID, PER_PX, Surface, TEXT, ink};
 pub(super) struct Curve {
     pub(super) ink: u8,
     pub(super) points: Vec<(f64, f64)>,
-    /// Name, shown at the end.
     pub(super) label: String,
     /// Value at the end, shown if there is space.
     pub(super) value: String,

@@ -36,7 +36,6 @@ pub(super) struct PageSection {
 pub(super) enum PageBlock {
     Figure(Figure),
     Table(FigureTable),
-    /// A note in small print.
     Note(String),
     /// Tables that are collapsed on screen and expanded in print.
     Folded {
@@ -140,7 +139,6 @@ impl Cell {
         value.map_or(Self::Missing, |value| Self::number(value, unit))
     }
 
-    /// Formats the cell as text.
     pub(super) fn show(&self) -> String {
         match self {
             Self::Text(text) | Self::Shown { text, .. } => text.clone(),

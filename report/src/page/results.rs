@@ -25,19 +25,14 @@ pub use billed::{
 #[derive(Debug)]
 pub struct Results<'a> {
     pub subject: Subject<'a>,
-    /// Answer to a purchase question.
     pub bought: Option<Bought>,
     pub comparison: Option<Comparison>,
     pub cost: Option<Cost>,
     pub runs: Vec<EmulatedRun>,
-    /// Emulator runs over many seeds.
     pub sweeps: Vec<Swept>,
     pub live: Option<LiveRun>,
-    /// Costs of failures over months.
     pub bills: Vec<Billed>,
-    /// Results of the training model.
     pub training: Vec<TrainingResult>,
-    /// Published figures compared with ours.
     pub claims: Vec<Claim>,
     /// Input files, in the given order.
     pub sources: Vec<SourceFile>,
@@ -45,7 +40,6 @@ pub struct Results<'a> {
     pub would_add: Vec<String>,
     pub seed: u64,
     pub version: &'static str,
-    /// Command that reproduces the page.
     pub command: String,
 }
 
@@ -66,7 +60,6 @@ pub enum Subject<'a> {
     Fabric {
         fabric: &'a Fabric,
         plan: &'a Plan,
-        /// Result of the independent checker.
         verdict: Verdict,
         /// Origin of the plan's faults: "day 75.2 of trace.json".
         faults: String,
@@ -124,7 +117,6 @@ pub struct Cost {
     pub sensitivity: Vec<Sensitivity>,
 }
 
-/// Answer to a purchase question.
 #[derive(Debug)]
 pub struct Bought {
     pub name: String,
@@ -150,7 +142,6 @@ pub struct SourceFile {
 /// Measurements of a live demonstration, as written by `lightloom demo --live`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LiveRun {
-    /// Conclusion in a short sentence.
     pub answer: String,
     pub steps: Vec<LiveStep>,
     /// Components that name the plan after the fault, with the digest they use.
@@ -174,9 +165,7 @@ pub struct EmulatedRun {
     /// SHA-256 of its fabric.
     pub fabric_sha256: String,
     pub seed: u64,
-    /// Time of the last event.
     pub simulated_ps: u64,
-    /// Packets transmitted on a link.
     pub packet_hops: u64,
     pub packets: EmulatedPackets,
     /// Every collective of every group, and every repetition of every other workload.
@@ -194,14 +183,11 @@ pub struct EmulatedRun {
 pub struct EmulatedPackets {
     pub sent: u64,
     pub delivered: u64,
-    /// Dropped at a full queue.
     pub dropped: u64,
-    /// Lost on a dark link.
     pub lost: u64,
     pub retransmitted: u64,
 }
 
-/// A group of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct EmulatedGroup {
     pub group: String,
@@ -217,7 +203,6 @@ pub struct EmulatedStep {
     /// Index, from 0.
     pub index: u32,
     pub start_ps: u64,
-    /// End time, if it ended.
     pub end_ps: Option<u64>,
     pub closed_form_ps: u64,
     /// Model FLOPs as a fraction of the GPUs' peak.
@@ -226,7 +211,6 @@ pub struct EmulatedStep {
     pub why: Option<EmulatedWhy>,
 }
 
-/// Breakdown of a step's time.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct EmulatedWhy {
@@ -240,7 +224,6 @@ pub struct EmulatedWhy {
     pub restart_ps: u64,
 }
 
-/// A collective of one group.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedCollective {
     pub name: String,
@@ -250,13 +233,10 @@ pub struct EmulatedCollective {
     #[serde(default)]
     pub ranks: Option<u64>,
     pub kind: String,
-    /// Buffer size of one rank.
     pub bytes: u64,
     pub start_ps: u64,
-    /// End time, if it ended.
     pub end_ps: Option<u64>,
     pub ideal_ps: u64,
-    /// Bandwidth of the slowest link.
     pub busbw_bytes_per_s: f64,
     pub restarts: u32,
 }
@@ -282,7 +262,6 @@ pub struct EmulatedFault {
     pub gpus_lost: u64,
 }
 
-/// An expectation and its outcome.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedExpectation {
     pub expect: String,
@@ -315,7 +294,6 @@ pub struct SweptSubject {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct SweptRun {
     pub seed: u64,
-    /// Whether all expectations were met.
     pub passed: bool,
     #[serde(default)]
     pub faults: Vec<EmulatedFault>,
@@ -327,7 +305,6 @@ pub struct SweptRecovery {
     pub kind: String,
     pub faults: u64,
     pub recovered: u64,
-    /// Median of the recovered ones.
     pub p50_ps: Option<u64>,
     /// 99th percentile.
     pub p99_ps: Option<u64>,
@@ -335,7 +312,6 @@ pub struct SweptRecovery {
     pub worst_seed: Option<u64>,
 }
 
-/// An expectation over all seeds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SweptExpectation {
     pub expect: String,
@@ -356,7 +332,6 @@ pub struct Lost {
     pub p90: Option<f64>,
     pub p99: Option<f64>,
     pub max: Option<f64>,
-    /// Seed with the largest loss.
     pub worst_seed: u64,
 }
 

@@ -26,7 +26,6 @@ use crate::address::hardware;
 use crate::netlink::RequestBatch;
 
 const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
-/// ETH_P_ALL in network byte order.
 const ALL_PROTOCOLS: u32 = 0x0003_u16.to_be() as u32;
 const PRIORITY: u32 = 1;
 

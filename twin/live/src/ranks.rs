@@ -17,7 +17,6 @@ pub const FILE: &str = "ranks.json";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ranks {
-    /// Increases with every change.
     pub generation: u64,
     /// Time of writing, Unix time in microseconds.
     pub unix_us: u64,

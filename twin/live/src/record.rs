@@ -135,7 +135,6 @@ pub struct Record {
     pub nodes: u32,
     /// Number of nodes of the fabric. Each has emulated transceivers.
     pub fabric_nodes: u32,
-    /// Number of transceivers per node.
     pub bundles: u8,
     /// Rate limit of a fibre. `None` means as fast as the machine allows.
     pub bytes_per_second: Option<u64>,
@@ -195,7 +194,6 @@ impl Record {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: u32,
-    /// Start time in kernel ticks.
     pub started: u64,
 }
 
@@ -222,14 +220,11 @@ impl Process {
 pub struct Holder {
     /// The parent of `init`, outside the namespaces.
     pub parent: Process,
-    /// The first process inside.
     pub init: Process,
 }
 
-/// State of a running twin.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ready {
-    /// How fibres are joined.
     pub way: String,
     /// Inode of the user namespace. A process in that namespace is inside the twin.
     pub user_namespace: u64,

@@ -25,7 +25,6 @@ use serde::{Deserialize, Serialize};
 pub struct RingStep {
     pub node: String,
     pub group: String,
-    /// Generation of the rank file.
     pub generation: u64,
     pub step: u64,
     /// Number of ring members, two per node.

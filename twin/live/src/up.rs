@@ -69,9 +69,7 @@ pub struct UpReport {
     pub fabric: String,
     pub nodes: u32,
     pub transceivers: u32,
-    /// Number of fibres with light.
     pub circuits: usize,
-    /// How fibres are joined.
     pub way: String,
     /// Rate limit of a fibre in bytes per second. `None` means as fast as the machine allows.
     pub bytes_per_second: Option<u64>,

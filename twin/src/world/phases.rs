@@ -15,9 +15,7 @@ const LASTS_MAX: Picoseconds = Picoseconds::from_millis(86_400_000);
 
 pub(super) struct AskedPhase {
     wish: PhaseWish,
-    /// When its circuits are needed.
     wanted: SimTime,
-    /// Id of the latest request.
     id: String,
     is_moving: bool,
 }

@@ -5,7 +5,6 @@
 use crate::scenes;
 use scenes::{ring, run, scene};
 
-/// Runs per configuration.
 const SEEDS: u64 = 6;
 
 /// Returns the median time in milliseconds from the fault until the group continues. Failures occur

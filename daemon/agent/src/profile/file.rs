@@ -125,9 +125,7 @@ fn all_bits() -> u8 {
 pub enum ProfileStepFile {
     /// Write consecutive registers.
     Write {
-        /// First register.
         at: Register,
-        /// Values.
         bytes: Vec<ItemFile>,
         /// Bits to change, for a single byte [default: all].
         #[serde(default = "all_bits")]
@@ -137,22 +135,17 @@ pub enum ProfileStepFile {
     Command {
         /// Command code, from 8000h.
         id: CommandId,
-        /// Payload.
         #[serde(default)]
         bytes: Vec<ItemFile>,
-        /// Time limit.
         within: Text<Picoseconds>,
     },
     /// Read a register until it has one of these values.
     Wait {
-        /// Register.
         at: Register,
         /// Relevant bits [default: all].
         #[serde(default = "all_bits")]
         mask: u8,
-        /// Values to wait for.
         is: Vec<u8>,
-        /// Time limit.
         within: Text<Picoseconds>,
     },
     /// Wait for this time.

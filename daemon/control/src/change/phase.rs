@@ -26,7 +26,6 @@ pub struct PhaseChange {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PhaseOrder {
-    /// The circuits exist already.
     NothingMoves,
     Stages {
         /// The phase whose circuits are lit.

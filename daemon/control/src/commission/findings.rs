@@ -59,7 +59,6 @@ impl CablingFinding {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Swap {
     pub plugs: [String; 2],
-    /// Or these two instead.
     pub or: [String; 2],
 }
 

@@ -24,7 +24,6 @@ pub enum Remedy {
     Answer { owed: bool },
     /// First confirm or roll back this transaction.
     Decide(Txn),
-    /// Adopt its current positions.
     Adopt {
         /// Whether a plan for everything can be applied as well, because every device answers.
         apply: bool,

@@ -210,7 +210,6 @@ impl Controller {
         }
     }
 
-    /// Reads every reachable device immediately.
     pub fn ask_all(&mut self, now: &Now) {
         let in_reach = self.devices.values_mut().filter(|seen| seen.up);
         in_reach

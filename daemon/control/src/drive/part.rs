@@ -23,7 +23,6 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartEnd {
     pub verdict: Verdict,
-    /// The reason, empty when applied.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The device obeyed but missed light from another end or the fibre.

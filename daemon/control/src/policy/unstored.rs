@@ -19,7 +19,6 @@ impl<T> Unstored<T> {
         self.stored = Arc::clone(&self.now);
     }
 
-    /// Restores the last stored value.
     pub(super) fn go_back(&mut self) {
         self.now = Arc::clone(&self.stored);
     }

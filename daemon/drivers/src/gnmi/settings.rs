@@ -8,7 +8,6 @@ pub use lightloom_gnmi::extension::Candidacy;
 pub struct Settings {
     /// `host:port` for the HTTP/2 `:authority` header.
     pub authority: String,
-    /// Whether it has power monitors.
     pub power_monitor: bool,
     /// Groups of the plan's ingress and egress ports. `None` if the switch has one group per
     /// direction.

@@ -80,7 +80,6 @@ pub(crate) struct ModelDevice {
     pub tampered: bool,
     /// Ports that an operator shut down: they send no light, and report it.
     pub shut: BTreeSet<Slot>,
-    /// The dark slots.
     pub unlit: BTreeSet<Slot>,
     /// The sender of the light at each slot with a fibre.
     pub neighbours: BTreeMap<Slot, String>,

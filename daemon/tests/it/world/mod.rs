@@ -116,7 +116,6 @@ pub(crate) struct Reboot {
     pub boot: Micros,
 }
 
-/// Counts for the published table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub points: u64,

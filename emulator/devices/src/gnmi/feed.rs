@@ -20,7 +20,6 @@ use crate::misbehave::Misbehaviour;
 pub(crate) const SUBSCRIBERS_MAX: usize = 256;
 /// Maximum number of unread messages. One more ends the subscription.
 pub(crate) const UNREAD_MAX: usize = 1_024;
-/// Shortest sample interval.
 const SAMPLE_LEAST: Picoseconds = Picoseconds::from_millis(100);
 /// Sample interval if the subscriber specifies none.
 const SAMPLE_USUAL: Picoseconds = Picoseconds::from_millis(1_000);
@@ -35,7 +34,6 @@ struct Feed {
     encoding: Encoding,
     last: Leaves,
     on_change: Vec<FeedSender>,
-    /// Next time, interval, and subscriber.
     samples: Vec<(SimTime, Picoseconds, FeedSender)>,
 }
 

@@ -50,7 +50,6 @@ pub(crate) struct State {
     pub(crate) feeds: Feeds,
     /// Largest election id of each role.
     pub(crate) masters: BTreeMap<String, u128>,
-    /// Accepts tasks that answer polls.
     pub(crate) spawner: Spawner,
     jobs: VecDeque<Job>,
     /// Answers with the time they are due.
@@ -169,7 +168,6 @@ impl State {
         next.chain(self.feeds.next_wakeup()).min()
     }
 
-    /// Completes pending changes.
     fn settle(&mut self) {
         let now = self.now;
         let mut changed = None;

@@ -16,7 +16,6 @@ pub(crate) enum LeafValue {
     Number(u32),
     /// RFC 7951 encodes 64-bit numbers as text.
     Counter(u64),
-    /// In hundredths.
     Decimal(i64),
 }
 

@@ -18,7 +18,6 @@ const HEADER_BYTES: usize = 40;
 const ROOT: u64 = 1;
 const FOLDER_MODE: u32 = 0o040_755;
 const FILE_MODE: u32 = 0o100_644;
-/// Bypasses the kernel's cache.
 const OPEN_DIRECT: u32 = 1;
 const INIT_EXTENDED: u32 = 1 << 30;
 /// Bit 42, in the second word.

@@ -21,9 +21,7 @@ pub(crate) enum MatrixRefusal {
     NoSuchPort(u16),
     InUse(u16),
     Disabled(u16),
-    /// The mirror did not move.
     Hardware(u16),
-    /// The connection does not exist.
     NotConnected(u16),
 }
 

@@ -92,7 +92,6 @@ pub(crate) struct ScpiState {
     identity: String,
     has_power_monitors: bool,
     errors: Vec<ScpiError>,
-    /// Active misbehaviours.
     pub(crate) misbehaves: Misbehaviours,
 }
 

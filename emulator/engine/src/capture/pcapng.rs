@@ -23,7 +23,6 @@ const ROCE_PORT: u16 = 4_791;
 /// Queue pairs 0 and 1 are reserved for management.
 const FIRST_QUEUE_PAIR: u32 = 2;
 const HEADERS: usize = 14 + 20 + 8 + 12;
-/// Acknowledge header and invariant checksum.
 const TRAILERS: usize = 4 + 4;
 /// Opcodes of the reliable connection service: send only, acknowledge.
 const SEND_ONLY: u8 = 0x04;

@@ -19,9 +19,7 @@ const HALF_BITS: u32 = 10;
 /// Histograms of the bytes waiting ahead of each packet that arrives at an output port.
 #[derive(Clone, Debug, Default)]
 pub struct QueueHistograms {
-    /// Class of each link.
     classes: Arc<[u8]>,
-    /// Number of classes.
     count: usize,
     /// Packet counts, indexed by `bar * count + class` and grown as needed.
     packets: Vec<u64>,

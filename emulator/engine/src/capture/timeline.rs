@@ -10,17 +10,14 @@ use lightloom_units::{Bytes, SimTime};
 
 use crate::engine::{Engine, LinkId, PacketArrival, Probe, VertexId};
 
-/// A row of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineTrack {
     /// Group of tracks it is shown under, such as `ranks` or `ports`.
     pub process: &'static str,
     pub name: String,
-    /// May overlap.
     pub slices: Vec<Slice>,
 }
 
-/// A named interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
     pub name: String,

@@ -19,7 +19,6 @@ impl Earliest {
         self.times.len() / 2
     }
 
-    /// Sets all times.
     pub(crate) fn take(&mut self, times: &[u64]) {
         let width = self.width();
         self.times[width..][..times.len()].copy_from_slice(times);

@@ -38,21 +38,16 @@ impl FlowGate {
     }
 }
 
-/// A flow to be added.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlowSpec {
     pub source: VertexId,
     pub destination: VertexId,
-    /// Bytes of data per message.
     pub message: Bytes,
-    /// Number of messages.
     pub messages: u32,
-    /// Earliest start.
     pub start: SimTime,
     /// Priority at switches with bounded queues: 0 (lowest) to 6.
     pub priority: u8,
     pub route: Route,
-    /// Gates of its messages.
     pub gates: Vec<FlowGate>,
     /// Flows from the same host whose data must all be acknowledged before this one sends.
     pub after_acknowledged: Vec<FlowId>,
@@ -99,20 +94,16 @@ impl FlowSpec {
 pub struct FlowRecord {
     pub source: VertexId,
     pub destination: VertexId,
-    /// Bytes of all messages.
     pub size: Bytes,
-    /// Bytes sent at least once.
     pub sent: Bytes,
     /// Bytes delivered in order.
     pub delivered: Bytes,
-    /// Requested start.
     pub start: SimTime,
     /// When the receiver had the last byte, including its
     /// [`host_delay`](super::EngineSettings::host_delay). `None` while unfinished or if cancelled.
     pub end: Option<SimTime>,
     /// When the sender received the last acknowledgement.
     pub acknowledged: Option<SimTime>,
-    /// Number of retransmitted data packets.
     pub retransmitted: u32,
     /// Data packets received more than once.
     pub duplicates: u32,

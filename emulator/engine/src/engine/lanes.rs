@@ -220,7 +220,6 @@ impl OnePort<'_> {
         }
     }
 
-    /// Writes the port's state back.
     #[inline(always)]
     pub(crate) fn close(self) {
         *self.kept_room = self.room;

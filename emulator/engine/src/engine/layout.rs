@@ -14,7 +14,6 @@ use super::settings::EngineSettings;
 use super::shard::{LinkWire, Pods, Shard, Vertex};
 use super::switch::SwitchQueues;
 
-/// An index in a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) shard: u32,
@@ -24,7 +23,6 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     pub(crate) vertices: Vec<Place>,
-    /// Output port of each link.
     pub(crate) ports: Vec<Place>,
     /// Index of that port at its vertex.
     pub(crate) places: Vec<u16>,

@@ -51,7 +51,6 @@ impl LinkId {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VertexRole {
-    /// Sends and receives flows.
     Host,
     /// Sends and receives flows and forwards the flows of others.
     ForwardingHost,
@@ -227,7 +226,6 @@ fn check(id: LinkId, link: &Link, vertices: usize) -> Result<(), NetworkError> {
     Ok(())
 }
 
-/// A validated network.
 #[derive(Clone, Debug)]
 pub struct Network {
     roles: Vec<VertexRole>,

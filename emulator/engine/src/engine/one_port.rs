@@ -14,7 +14,6 @@ use super::queues::{FRAMES, Queues};
 use super::sink::Sink;
 use super::store::{Room, Store};
 
-/// A port with its queues.
 pub(crate) struct OnePort<'s> {
     /// Buffer space of the packet in transmission, or of the last one sent.
     pub(super) room: Room,
@@ -34,7 +33,6 @@ pub(crate) struct OnePort<'s> {
 /// Settings of a switch that cuts through.
 #[derive(Clone, Copy)]
 pub(crate) struct CutThrough<'s> {
-    /// Ingress rate by port.
     pub(crate) rates: &'s [BitsPerSecond],
     /// Part of a packet that must arrive before the switch can forward it.
     pub(crate) header: Bytes,

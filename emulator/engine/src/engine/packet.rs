@@ -14,7 +14,6 @@ pub(crate) mod flag {
     pub(crate) const ECHO: u16 = 1 << 2;
     /// The acknowledged data packet arrived out of order, after a gap.
     pub(crate) const GAP: u16 = 1 << 3;
-    /// A retransmission.
     pub(crate) const RESENT: u16 = 1 << 4;
     /// Data trimmed to its header, or the acknowledgement that requests its retransmission.
     pub(crate) const TRIMMED: u16 = 1 << 5;
@@ -96,7 +95,6 @@ impl Packet {
     pub(crate) const fn advanced(self) -> Self {
         Self { what: self.what + 1, ..self }
     }
-    /// Replaces its remaining route.
     #[inline(always)]
     pub(crate) const fn led_to(self, cursor: u32) -> Self {
         let rest = self.what & !(MOST_CURSORS as u64 - 1);
@@ -139,7 +137,6 @@ impl Packet {
         let (low, high) = words_of(flag);
         Self { when: self.when | low, what: self.what | high }
     }
-    /// Sets the arrival time.
     #[inline(always)]
     pub(crate) const fn at(self, time: u64) -> Self {
         let rest = self.when & ((1 << TIME_SHIFT) - 1);

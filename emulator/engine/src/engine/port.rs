@@ -57,7 +57,6 @@ pub(crate) struct Line {
     /// Capacity and marking threshold as transmission times.
     capacity: u64,
     mark_from: u64,
-    /// Full data packets, and acknowledgements.
     usual: [Usual; 2],
     rate: BitsPerSecond,
     /// End of the packet that was in transmission at the last rate change, and its rate.
@@ -146,19 +145,16 @@ impl Line {
     }
 }
 
-/// Counters of an output port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCount {
     /// Packets put on the wire, which are packet-hops.
     pub packets: u64,
-    /// Bytes put on the wire.
     pub bytes: u64,
     /// Packets dropped at a full queue.
     pub dropped: u64,
     pub marked: u64,
     /// Packets lost because the link was down or went down.
     pub lost: u64,
-    /// Packets trimmed to their headers.
     pub trimmed: u64,
     /// Pauses requested from the far end.
     pub pauses: u64,
@@ -386,7 +382,6 @@ pub(super) fn excess(one: u64, other: u64) -> u64 {
     difference & u64::from(is_less).wrapping_sub(1)
 }
 
-/// Counters that most packets change.
 #[derive(Clone, Copy, Debug, Default)]
 struct SentCount {
     packets: u64,
@@ -517,7 +512,6 @@ impl SendingPort<'_> {
         self.line.head_start(packet, rate, header)
     }
 
-    /// Writes the port's state back.
     #[inline(always)]
     pub(crate) fn close(self) {
         *self.kept_free = self.free;

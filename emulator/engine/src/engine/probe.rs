@@ -50,7 +50,6 @@ pub trait Probe: Clone + Send {
     fn leap(&mut self, _before: &Self, _times: u32) {}
 }
 
-/// A probe that observes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProbe;
 

@@ -25,7 +25,6 @@ pub struct Queueing {
     pub schedule: Schedule,
     /// A buffer shared by all ports. `None` means that it holds everything the queues can.
     pub buffer: Option<Buffer>,
-    /// Priority flow control, if used.
     pub pause: Option<Pause>,
     /// Trims data that finds no room to its header and forwards it with the control priority, so
     /// that the receiver can request it again (Handley et al., "Re-architecting datacenter networks
@@ -37,7 +36,6 @@ pub struct Queueing {
 /// Which priority sends next. The control priority always precedes the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
-    /// The highest priority first.
     #[default]
     Strict,
     /// Deficit round robin (Shreedhar, Varghese: "Efficient fair queueing using deficit

@@ -109,7 +109,6 @@ impl PacketFifo {
         (0..self.len()).map(|place| self.at(place))
     }
 
-    /// Replaces each packet.
     pub(crate) fn change(&mut self, mut to: impl FnMut(Packet) -> Packet) {
         let mask = self.slots.len().wrapping_sub(1);
         for place in 0..self.len() {

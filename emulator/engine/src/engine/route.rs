@@ -24,7 +24,6 @@ use super::marking::mix;
 use super::network::{LinkId, Network, Plane, VertexId};
 use super::packet::MOST_CURSORS;
 
-/// How a flow is routed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Route {
     /// A shortest path, selected by the flow's hash (ECMP per flow).
@@ -67,10 +66,7 @@ pub enum RouteError {
     #[error(
         "the paths of all flows take {words} words of the route table, which holds {MOST_CURSORS}: draw fewer paths for each"
     )]
-    TableFull {
-        /// Required words.
-        words: u64,
-    },
+    TableFull { words: u64 },
 }
 
 /// Identifies a flow for the selection of its paths.
@@ -230,7 +226,6 @@ impl Router {
         Towards::new(links, map, (root, to))
     }
 
-    /// Appends a route between groups.
     fn across(
         &mut self,
         network: &Network,

@@ -55,12 +55,10 @@ impl Routes {
         self.words.resize(self.words.len() + words as usize, 0);
     }
 
-    /// Returns the write position.
     pub(crate) const fn at(&self) -> u32 {
         self.at as u32
     }
 
-    /// Overwrites the table from here.
     pub(crate) const fn write_from(&mut self, at: u32) {
         self.at = at as usize;
     }

@@ -60,7 +60,6 @@ pub struct Engine<P = NoProbe> {
     control: ControlQueue,
     flows: Vec<FlowState>,
     batches: Vec<FlowBatch>,
-    /// Batches with unfinished flows.
     open_batches: Vec<BatchId>,
     now: SimTime,
     window: u64,
@@ -157,7 +156,6 @@ impl<P: Probe> Engine<P> {
         let Place { shard, index } = self.layout.ports[link.index()];
         &self.shards[shard as usize].ports[index as usize]
     }
-    /// Returns the simulated time.
     #[must_use]
     pub fn now(&self) -> SimTime {
         self.now

@@ -18,7 +18,6 @@ const LARGEST_PACKET: Bytes = Bytes(65_535);
 /// Largest window in packets: 1.3 s at 400 Gb/s and 4 KiB.
 pub(super) const MOST_IN_FLIGHT: u64 = 1 << 24;
 
-/// Settings of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
     /// Packet sizes, windows and loss recovery of all flows.
@@ -102,10 +101,7 @@ impl EngineSettings {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     #[error("packets of {size} cannot be emulated: data and header together must be 1 to 65,535 B")]
-    PacketSize {
-        /// Data and header.
-        size: Bytes,
-    },
+    PacketSize { size: Bytes },
     /// Port indices have 14 bits.
     #[error("vertex {} has {ports} links: at most {MOST_PORTS} can be emulated", vertex.0)]
     TooManyPorts { vertex: VertexId, ports: usize },
@@ -120,14 +116,12 @@ pub enum EngineError {
     Route(#[from] RouteError),
     #[error("a flow from vertex {} cannot wait for flow {}, which ends elsewhere", source_vertex.0, gate.0)]
     GateElsewhere {
-        /// Source of the waiting flow.
         source_vertex: VertexId,
         /// The flow it should wait for.
         gate: FlowId,
     },
     #[error("a flow from vertex {} cannot wait for acknowledgements of flow {}, which begins elsewhere", source_vertex.0, awaited.0)]
     AwaitsElsewhere {
-        /// Source of the waiting flow.
         source_vertex: VertexId,
         /// The flow it should wait for.
         awaited: FlowId,

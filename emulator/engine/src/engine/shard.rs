@@ -55,7 +55,6 @@ pub(crate) struct Shared {
     pub(crate) acknowledgement_bytes: u16,
     pub(crate) header_bytes: u16,
     pub(crate) switching: Switching,
-    /// Whether receiving hosts give credit.
     pub(crate) gives_credit: bool,
     /// Whether some switches choose among ports.
     pub(crate) chooses: bool,
@@ -98,10 +97,8 @@ pub(crate) struct LinkWire {
     pub(crate) vertex: u32,
 }
 
-/// State of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct HostState {
-    /// Unfinished senders.
     active: Vec<u32>,
     /// No timeout is due before this time.
     timer_due: u64,
@@ -139,7 +136,6 @@ pub(crate) struct Completion {
     pub(crate) flow: u32,
 }
 
-/// Packets for another shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox {
     packets: Vec<Packet>,
@@ -164,7 +160,6 @@ impl Outbox {
     }
 }
 
-/// Packets created and consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EndCount {
     pub(crate) data_sent: u64,
@@ -185,13 +180,11 @@ pub(crate) struct Shard<P> {
     /// For each vertex, a time before which nothing happens there.
     pub(crate) due: Agenda,
     pub(crate) ports: Vec<Port>,
-    /// Link of each port.
     pub(crate) port_links: Vec<LinkId>,
     pub(crate) counts: Vec<PortCount>,
     /// For each port of a host, the senders with data for it, in order of service.
     ready: Vec<VecDeque<u32>>,
     pub(crate) wires: Vec<LinkWire>,
-    /// Rate of each incoming wire.
     pub(crate) wire_rates: Vec<BitsPerSecond>,
     pub(crate) hosts: Vec<HostState>,
     pub(crate) senders: Vec<Sender>,
@@ -221,7 +214,6 @@ struct Scratch {
     /// so sorting breaks ties by link. Switches with bounded queues have two lists per port; the
     /// second is for control packets.
     by_port: Lists,
-    /// The keys of all arrivals.
     all: Vec<u64>,
     /// Result of [`touch`], kept so that its reads are not optimized away.
     touched: u64,

@@ -41,7 +41,6 @@ pub(super) struct Lossless {
     priorities: u8,
     pub(super) pause_above: u64,
     pub(super) resume_at: u64,
-    /// Limit including the headroom.
     most: u64,
 }
 
@@ -57,9 +56,7 @@ pub(super) struct Store {
     came: Vec<u64>,
     /// Priorities paused at the sender behind each ingress port, one bit each.
     pub(super) asked: Vec<u8>,
-    /// Bytes in the buffer.
     used: u64,
-    /// Drops by priority.
     pub(super) dropped: [u64; PRIORITIES],
 }
 

@@ -18,7 +18,6 @@ use crate::engine::{
     PacketLoss, PortCount, RouteError, Router, VertexId, VertexRole, WantedPaths,
 };
 
-/// A flow in global numbers.
 #[derive(Debug)]
 pub(super) struct GlobalFlow {
     pub(super) spec: FlowSpec,
@@ -41,7 +40,6 @@ impl GlobalFlow {
     }
 }
 
-/// A flow in an island.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlowPlace {
     pub(super) island: u32,
@@ -106,7 +104,6 @@ pub(super) struct Apart<P> {
     pub(super) settings: EngineSettings,
     pub(super) probe: P,
     pub(super) router: Router,
-    /// Links with a changed rate.
     pub(super) rates: FxHashMap<LinkId, LinkChange>,
     pub(super) queue: Queue,
     pub(super) flows: Vec<GlobalFlow>,
@@ -123,13 +120,11 @@ pub(super) struct Apart<P> {
     fits: FxHashMap<PathSizes, Result<(), EngineError>>,
     /// See [`IslandEngine::remembering`](super::IslandEngine::remembering).
     pub(super) remembers: bool,
-    /// Classes with pending events.
     pub(super) live: Vec<u32>,
     /// Classes by the description that they were built from.
     pub(super) memory: FxHashMap<Description, u32>,
     /// Changes of each link, with the number of requests before each.
     pub(super) changes: FxHashMap<LinkId, Vec<(SimTime, u64, LinkChange)>>,
-    /// Number of requests so far.
     pub(super) done: u64,
     /// Islands that have run ahead have events until this time.
     pub(super) busy_until: u64,

@@ -16,16 +16,13 @@ pub(super) struct News {
     pub(super) batch: BatchId,
     pub(super) at: SimTime,
     pub(super) reported: SimTime,
-    /// The flow that finished last.
     pub(super) last: FlowId,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Class<P> {
     pub(super) engine: Engine<P>,
-    /// Indices of the islands.
     pub(super) members: Vec<u32>,
-    /// Flows of each batch.
     batches: Vec<Vec<FlowId>>,
     flows: u32,
     /// No event is due before this time.

@@ -38,7 +38,6 @@ pub(super) struct Description {
     pub(super) acts: Vec<(u64, IslandChange)>,
 }
 
-/// Both directions of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CableLinks {
     ends: (VertexId, VertexId),

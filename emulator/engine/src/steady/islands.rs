@@ -56,7 +56,6 @@ pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
 /// A difference between the results of a single engine and of islands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
-    /// A different event.
     #[error(transparent)]
     Event(#[from] OtherEvent),
     /// A different record of a flow.
@@ -68,14 +67,8 @@ pub enum Difference {
     /// Skipping periodic traffic led to a wrong state.
     #[error("island {0} did not do again what it had done a packet before")]
     Leap(usize),
-    /// Different packet counts.
     #[error("islands count {islands:?}, one engine for all {whole:?}")]
-    Packets {
-        /// Counts of the islands.
-        islands: Box<PacketCount>,
-        /// Counts of a single engine.
-        whole: Box<PacketCount>,
-    },
+    Packets { islands: Box<PacketCount>, whole: Box<PacketCount> },
 }
 
 /// The run cannot be split: islands interact too much, or a random draw depends on a link number.

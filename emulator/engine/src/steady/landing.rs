@@ -23,7 +23,6 @@ pub(super) enum Tie {
     Island(u32),
 }
 
-/// A union-find structure over ties.
 #[derive(Debug, Default)]
 pub(super) struct Knots {
     pub(super) places: FxHashMap<Tie, u32>,
@@ -55,7 +54,6 @@ impl Knots {
 }
 
 impl<P: LocalProbe> Apart<P> {
-    /// Hands over all requests.
     pub(super) fn land(&mut self) -> Result<(), Entangled> {
         if self.asked.is_empty() {
             return Ok(());

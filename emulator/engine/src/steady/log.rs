@@ -26,11 +26,8 @@ pub(super) struct CallLog(Vec<StageCall>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("asked for the next event until {limit}: islands say {islands:?}, one engine {whole:?}")]
 pub struct OtherEvent {
-    /// Time limit of the request.
     pub limit: SimTime,
-    /// Event of the islands.
     pub islands: Option<Event>,
-    /// Event of the single engine.
     pub whole: Option<Event>,
 }
 

@@ -16,7 +16,6 @@ pub struct Dragonfly {
     pub global_per_router: u32,
     /// Cables to hosts and inside groups.
     pub local: LinkSpec,
-    /// Cables between groups.
     pub global: LinkSpec,
 }
 

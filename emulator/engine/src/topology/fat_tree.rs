@@ -15,7 +15,6 @@ pub struct FatTree {
     pub hosts_per_edge: u32,
     /// Cables from hosts to edge switches.
     pub host_link: LinkSpec,
-    /// All other cables.
     pub switch_link: LinkSpec,
 }
 
@@ -80,9 +79,7 @@ pub struct LeafSpine {
     pub spines: u32,
     /// Hosts per leaf. More than `spines` at equal rates means oversubscription.
     pub hosts_per_leaf: u32,
-    /// Cables from hosts to leaves.
     pub host_link: LinkSpec,
-    /// Cables from leaves to spines.
     pub spine_link: LinkSpec,
 }
 

@@ -15,7 +15,6 @@ pub struct RailOptimised {
     pub spines: u32,
     /// Cables from GPUs to the switch inside their server.
     pub inside: LinkSpec,
-    /// All other cables.
     pub rail: LinkSpec,
 }
 
@@ -40,7 +39,6 @@ impl RailOptimised {
 /// inside its domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOnly {
-    /// High-bandwidth domains.
     pub domains: u32,
     /// GPUs per domain, and number of rails.
     pub gpus_per_domain: u32,

@@ -7,7 +7,6 @@ use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 /// A torus. A dimension of size two has one cable between its hosts, one of size one has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torus {
-    /// Hosts along each dimension.
     pub sides: Vec<u32>,
     pub link: LinkSpec,
 }
@@ -15,7 +14,6 @@ pub struct Torus {
 /// A torus that has been added to a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Hosts along each dimension.
     pub sides: Vec<u32>,
     /// The hosts, with the first dimension varying fastest.
     pub hosts: Vec<VertexId>,
@@ -78,7 +76,6 @@ impl Grid {
 /// of three dimensions. Each has its own switch, shared by all cubes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubeTorus {
-    /// Cubes along each dimension.
     pub cubes: [u32; 3],
     pub link: LinkSpec,
 }

@@ -107,7 +107,6 @@ pub(crate) struct Balancer {
     /// Start of each path in the route table, grouped by lane.
     cursors: Box<[u32]>,
     lanes: Box<[SenderLane]>,
-    /// Seed and number of draws.
     salt: u64,
     drawn: u64,
     /// For spraying: the paths grouped by lane, with those already drawn in this round first.
@@ -136,9 +135,7 @@ struct PathHistory {
 #[derive(Clone, Copy, Debug)]
 struct RetiredPath {
     path: u16,
-    /// The lost packet.
     lost: u32,
-    /// Time of the next probe.
     probe: u64,
 }
 
@@ -163,7 +160,6 @@ impl Balancer {
         }
     }
 
-    /// Replaces all paths.
     pub(crate) fn replace(&mut self, cursors: Vec<u32>, lanes: Vec<SenderLane>) {
         self.known = vec![PathHistory::default(); cursors.len()].into_boxed_slice();
         self.retired.clear();

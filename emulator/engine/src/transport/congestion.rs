@@ -54,16 +54,13 @@ impl CongestionControl {
     }
 }
 
-/// How an acknowledged packet arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
     Well,
     Marked,
-    /// Only its header arrived.
     Trimmed,
 }
 
-/// The content of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Feedback {
     /// Arrival time in picoseconds.
@@ -84,13 +81,11 @@ pub(crate) struct IdlePath {
     pub(crate) round_trip: u64,
     /// Number of links in one direction.
     pub(crate) hops: u32,
-    /// Rate of the first link.
     pub(crate) rate: BitsPerSecond,
     /// Maximum number of packets in flight.
     pub(crate) window: u32,
 }
 
-/// Congestion state of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct CongestionController {
     scheme: SchemeState,
@@ -163,7 +158,6 @@ impl CongestionController {
         }
     }
 
-    /// Reacts to lost packets.
     pub(crate) fn lost(&mut self, now: u64) {
         match &mut self.scheme {
             SchemeState::Dctcp(state) => state.lost(now),

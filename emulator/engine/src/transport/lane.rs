@@ -16,11 +16,9 @@ pub(crate) struct SenderLane {
     pub(crate) end: u16,
     /// Whether the flow is queued at the port.
     pub(crate) enlisted: bool,
-    /// Path for the next packet.
     pub(crate) turn: u16,
     /// Time of the next probe of a retired path; `u64::MAX` if none is retired.
     pub(crate) probe_due: u64,
-    /// Number of retired paths.
     pub(crate) retired: u16,
 }
 

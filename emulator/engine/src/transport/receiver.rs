@@ -24,7 +24,6 @@ pub(crate) struct Receiver {
     unpaid: u32,
     /// Earned credits that wait for their turn.
     waiting: u32,
-    /// Packets received more than once.
     duplicates: u32,
     /// Senders at the same host that wait for messages of this flow.
     pub(crate) dependents: Vec<u32>,
@@ -69,7 +68,6 @@ impl Receiver {
         self.expected
     }
 
-    /// Packets received more than once.
     pub(crate) fn duplicates(&self) -> u32 {
         self.duplicates
     }

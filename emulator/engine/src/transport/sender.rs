@@ -43,7 +43,6 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     pub(crate) flow: u32,
-    /// Priority of its data.
     pub(crate) priority: u8,
     /// Start of the first path in the route table. The only path if there is no `balancer`.
     pub(crate) cursor: u32,
@@ -67,7 +66,6 @@ pub(crate) struct Sender {
     per_message: u32,
     full_bytes: u16,
     last_bytes: u16,
-    /// Consecutive timeouts.
     timeouts: u32,
     recovery: LossRecovery,
     /// Selective repeat: a packet counts as lost if one this much later has arrived.
@@ -78,13 +76,11 @@ pub(crate) struct Sender {
     repair: u32,
     repair_end: u32,
     held: SequenceSet,
-    /// Trimmed packets to be resent.
     trimmed: VecDeque<u32>,
     /// Packets sent without any response. Trimmed packets are resent only while this is below the
     /// window; otherwise they would be trimmed again and again.
     in_flight: u32,
     timer: RetransmissionTimer,
-    /// Whether consecutive timeouts get longer.
     pub(crate) backs_off: bool,
     /// Adaptive switches avoid full queues, so a lost packet indicates a dark link.
     pub(crate) switches_choose: bool,
@@ -200,7 +196,6 @@ impl Sender {
         self.tail.rest();
     }
 
-    /// Returns when everything was acknowledged.
     pub(crate) fn finished(&self) -> Option<SimTime> {
         (self.finished != u64::MAX).then_some(SimTime(self.finished))
     }
@@ -298,7 +293,6 @@ impl Sender {
         Some(Outgoing { sequence: path, wire_bytes: 0, resent: false, cursor, probe: true })
     }
 
-    /// Whether it uses several interfaces.
     #[inline(always)]
     pub(crate) fn is_striped(&self) -> bool {
         self.balancer.as_ref().is_some_and(|balancer| balancer.is_striped())

@@ -40,7 +40,6 @@ enum CircuitTimer {
 /// The plan to apply, in the time and bytes of the scaled run.
 pub(crate) struct CircuitOrder<'a> {
     pub(crate) plan: &'a Plan,
-    /// The demand of each phase.
     pub(crate) demands: &'a [Demand],
     /// How long each phase waits before it sends.
     pub(crate) slacks: Vec<Picoseconds>,

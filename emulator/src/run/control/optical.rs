@@ -25,7 +25,6 @@ pub(super) fn ends(circuit: &CrossConnect) -> [Port; 2] {
 pub(super) struct OpticalSwitches {
     /// The commanded circuits and their states.
     states: BTreeMap<CrossConnect, CircuitState>,
-    /// Ports with a failed driver.
     dead: BTreeMap<Port, u32>,
     /// Ports with a stuck mirror, and the circuit along which it points.
     stuck: BTreeMap<Port, Option<CrossConnect>>,
@@ -40,7 +39,6 @@ impl OpticalSwitches {
         Self { states, ..Self::default() }
     }
 
-    /// Returns the commanded circuits.
     pub(super) fn commanded(&self) -> Vec<CrossConnect> {
         self.states.keys().copied().collect()
     }

@@ -51,7 +51,6 @@ enum ReplanTimer {
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) job: u32,
-    /// Its nodes in rank order.
     pub(super) nodes: Vec<NodeId>,
     pub(super) gpus: u32,
     pub(super) is_lost: bool,
@@ -73,7 +72,6 @@ pub(crate) struct Replanner<'a> {
     /// The faults that the current plan respects. A run can end before every known fault is planned
     /// for.
     pub(super) respected: FaultSet,
-    /// Permanent faults.
     for_good: FaultSet,
     /// Whether the control plane knows of each fault.
     knows: Vec<bool>,

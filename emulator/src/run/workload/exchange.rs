@@ -20,7 +20,6 @@ use super::super::{Context, RunError};
 use super::jobs::{Job, JobTurn, Jobs, Pair, Repetition};
 use crate::scenario::{Effect, Pattern, Traffic};
 
-/// The circuits of all hosts.
 #[derive(Debug)]
 pub(super) struct HostCircuits {
     hosts: Vec<VertexId>,
@@ -70,7 +69,6 @@ impl HostCircuits {
         self.fibres.len()
     }
 
-    /// Returns the number of hosts.
     pub(super) fn count(&self) -> usize {
         self.hosts.len()
     }

@@ -33,7 +33,6 @@ pub(crate) struct JobGroups<'a> {
     /// scenario.
     program: Vec<(usize, &'a Collective)>,
     groups: Vec<GroupProgress>,
-    /// One entry for each job.
     between: Vec<Between>,
     parts: BTreeMap<BatchId, BatchOwner>,
     /// The number of nodes below a top-of-rack switch.

@@ -27,11 +27,9 @@ pub(crate) struct Jobs<'a> {
     pub(super) jobs: Vec<Job>,
     owner: BTreeMap<BatchId, usize>,
     turns: Vec<(SimTime, JobTurn)>,
-    /// The turn of each timer.
     planned: Vec<JobTurn>,
     /// The circuits of all hosts, if hosts have one circuit at a time.
     pub(super) circuits: Option<HostCircuits>,
-    /// Batches of exchanges over circuits.
     pub(super) pairs: BTreeMap<BatchId, Pair>,
     /// Recorded steps under way, by workload.
     pub(super) playing: BTreeMap<usize, Playing>,
@@ -69,11 +67,9 @@ pub(crate) struct Job {
     /// It could not begin because a host had no path.
     blocked: bool,
     pub(crate) done: bool,
-    /// The number of open batches.
     pub(super) open: usize,
 }
 
-/// One repetition of a workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Repetition {
     pub(crate) start: SimTime,
@@ -102,7 +98,6 @@ impl Repetition {
         }
     }
 
-    /// Returns its flows.
     pub(crate) fn flows(&self) -> impl Iterator<Item = FlowId> + '_ {
         self.flows.iter().cloned().flatten().map(FlowId)
     }
@@ -368,7 +363,6 @@ impl Workload for Jobs<'_> {
         Ok(())
     }
 
-    /// Schedules blocked workloads again.
     fn hear(&mut self, context: &mut Context<'_>, notice: &Notice) -> Result<(), RunError> {
         if let Notice::Routes = notice {
             let now = context.now();

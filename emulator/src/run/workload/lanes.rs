@@ -24,7 +24,6 @@ pub(super) struct End {
     up: LinkId,
 }
 
-/// Hosts and leaves.
 pub(crate) struct Leaves<'a> {
     /// `None` if only packet switches or cables join the leaves.
     pub(super) circuits: Option<&'a OpticalCircuits>,
@@ -147,7 +146,6 @@ pub(super) struct Left {
     pub(super) of_leaves: u64,
 }
 
-/// The lanes at one moment.
 pub(super) struct Lanes {
     pub(super) topology: Topology,
     lanes: BTreeMap<LeafPair, Vec<Lane>>,

@@ -41,7 +41,6 @@ struct Pair {
     is_cut: bool,
 }
 
-/// The traffic of one phase.
 #[derive(Debug)]
 pub(super) struct PhaseTraffic {
     pairs: Vec<Pair>,
@@ -260,7 +259,6 @@ impl PhaseTraffic {
     }
 }
 
-/// Bytes by path.
 type Shares = Vec<(Vec<LaneHop>, u64)>;
 
 /// Maximum number of flows on the longest path of a pair.

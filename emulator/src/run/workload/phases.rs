@@ -19,22 +19,18 @@ use crate::substrate::Lane;
 
 /// The traffic, in the time and bytes of the scaled run.
 pub(crate) struct PhaseProgram<'a> {
-    /// The demand of each phase.
     pub(crate) demands: &'a [Demand],
     /// The planned routes of each phase.
     pub(crate) routes: Vec<&'a [RoutePlan]>,
     pub(crate) slacks: Vec<Picoseconds>,
     pub(crate) names: Vec<String>,
     pub(crate) steps: u32,
-    /// Prerequisites of the first phase.
     pub(crate) after: Vec<Prior>,
 }
 
-/// Timer kinds.
 const SLACK_OVER: u64 = 0;
 const LIT_AGAIN: u64 = 1;
 
-/// The progress of the phases.
 pub(crate) struct Phases<'a> {
     order: PhaseProgram<'a>,
     leaves: Leaves<'a>,
@@ -66,7 +62,6 @@ impl<'a> Phases<'a> {
         }
     }
 
-    /// Returns the current phase.
     fn phase(&self) -> usize {
         (self.logs.len() - 1) % self.order.demands.len()
     }
@@ -110,7 +105,6 @@ impl<'a> Phases<'a> {
         log.start + self.order.slacks[self.phase()]
     }
 
-    /// Logs the finished phase.
     fn close(&mut self, context: &Context<'_>, time: Option<Picoseconds>) {
         let lost = self.lost(context);
         let (began, ended) = self.change;

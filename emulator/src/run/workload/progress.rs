@@ -10,7 +10,6 @@ use crate::substrate::Members;
 /// A collective under way: one for a group, or one for each rank between groups.
 pub(super) struct Running {
     pub(super) parts: Vec<Flows>,
-    /// The number of open parts.
     pub(super) open: usize,
     /// The closed form of the undisturbed collective.
     pub(super) ideal: Picoseconds,
@@ -34,11 +33,9 @@ pub(super) struct GroupProgress {
     pub(super) running: Option<Running>,
     /// Whether it waits for its transceivers.
     pub(super) stopped: bool,
-    /// Links used by its collectives.
     pub(super) links: Vec<LinkId>,
 }
 
-/// The log of one group.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupLog {
     pub(crate) job: u32,
@@ -48,7 +45,6 @@ pub(crate) struct GroupLog {
     pub(crate) steps: Vec<StepLog>,
     /// Whether it could not be formed again.
     pub(crate) lost: bool,
-    /// Downtime caused by faults.
     pub(crate) down: Picoseconds,
     /// The index of the current or next collective in the job's program.
     pub(crate) next: usize,
@@ -83,7 +79,6 @@ impl GroupProgress {
         }
     }
 
-    /// Ends its downtime.
     pub(super) fn comes_back(&mut self, now: SimTime) {
         if let Some(since) = self.down_since.take() {
             self.log.down += now.since(since);
@@ -100,7 +95,6 @@ pub(super) struct Between {
     pub(super) passed: usize,
 }
 
-/// One collective of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepLog {
     /// Index in the job's program, with repetitions unrolled.

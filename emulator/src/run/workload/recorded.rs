@@ -20,14 +20,12 @@ use super::sends::Sends;
 use crate::scenario::Pattern;
 use crate::substrate::{Domains, HBD, Members};
 
-/// A step under way.
 pub(super) struct Playing {
     schedule: graph::Schedule,
     /// For each task, the earliest possible end, with every message alone on its path.
     earliest: Vec<Picoseconds>,
     /// Tasks that could not begin because a host had no path.
     blocked: Vec<TaskId>,
-    /// The task of each batch.
     batches: BTreeMap<BatchId, TaskId>,
     /// Rings with a collective on them, if times of idle rings are reused.
     busy: BTreeMap<u32, (u32, bool)>,
@@ -275,7 +273,6 @@ impl<'a> Jobs<'a> {
         Ok(())
     }
 
-    /// Retries held tasks.
     pub(super) fn retry_tasks(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         let places: Vec<usize> = self.playing.keys().copied().collect();
         for place in places {

@@ -12,14 +12,11 @@ use lightloom_units::Bytes;
 
 use super::ring_time::RingExchange;
 
-/// The traffic between hosts.
 pub(super) struct Sends {
     /// The collective. `None` for one flow from the first host to the second.
     pub(super) kind: Option<CollectiveKind>,
-    /// The hosts in rank order.
     pub(super) hosts: Vec<VertexId>,
     pub(super) bytes: Bytes,
-    /// The directions around their ring.
     pub(super) directions: Directions,
     /// The route of flows that are not in `ways`.
     pub(super) route: Route,

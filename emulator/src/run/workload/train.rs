@@ -43,7 +43,6 @@ pub(crate) struct TrainOrder<'a> {
     train: &'a Train,
     step: TrainStep,
     graph: TaskGraph,
-    /// The purpose of each task.
     dimensions: Vec<TaskPurpose>,
     /// For each task, the additional time if its group has lost its memory.
     again: BTreeMap<TaskId, Picoseconds>,
@@ -98,13 +97,11 @@ struct TaskLog {
     turn: u16,
     begun: SimTime,
     end: SimTime,
-    /// Its time without contention.
     ideal: Picoseconds,
     /// Whether its group has lost its memory, which has to be restored first.
     is_again: bool,
 }
 
-/// A job under way.
 struct TrainingJob<'a> {
     order: &'a TrainOrder<'a>,
     schedule: Schedule,
@@ -116,13 +113,11 @@ struct TrainingJob<'a> {
     seats: Vec<Seat>,
     /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
     rounds: u32,
-    /// When the current round began.
     round: SimTime,
     /// Whether it is reading a checkpoint.
     loads: bool,
     /// Intervals from a fault until groups restarted.
     outages: Vec<(SimTime, SimTime)>,
-    /// Changes of circuits.
     changes: Vec<(SimTime, SimTime)>,
     /// Its phases, if circuits follow them.
     phases: Phases,
@@ -130,20 +125,17 @@ struct TrainingJob<'a> {
     steps: Vec<TrainStepLog>,
 }
 
-/// One step of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct TrainStepLog {
     pub(crate) start: SimTime,
     pub(crate) end: Option<SimTime>,
     /// For each TP group, the end of the last task.
     pub(crate) group_ends: Vec<SimTime>,
-    /// Its time by cause.
     pub(crate) why: StepBreakdown,
     /// Number of restarts of the step or a part of it.
     pub(crate) restarts: u32,
 }
 
-/// A finished job.
 #[derive(Clone, Debug)]
 pub(crate) struct TrainLog {
     pub(crate) name: String,
@@ -175,7 +167,6 @@ const ACTS: [TrainTimer; 6] = [
     TrainTimer::Asked,
 ];
 
-/// All training jobs.
 pub(crate) struct Trainings<'a> {
     jobs: Vec<TrainingJob<'a>>,
     /// The job and task of each batch.

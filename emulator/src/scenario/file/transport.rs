@@ -200,7 +200,6 @@ pub(super) struct HostPorts {
     pub(super) paths: Option<u64>,
     /// Rate of one interface. `None` if the file does not give it.
     pub(super) rate: Option<BitsPerSecond>,
-    /// Whether switches can pause hosts.
     pub(super) pauses: bool,
 }
 

@@ -15,7 +15,6 @@ pub(crate) fn load(fabric: &str, text: &str) -> (Option<Scenario>, Vec<Diagnosti
     scenario::file::load("scenario.yaml", text.as_bytes(), read)
 }
 
-/// Runs such a scenario.
 pub(crate) fn run(fabric: &str, text: &str) -> Outcome {
     let (loaded, mistakes) = load(fabric, text);
     let scenario = loaded.unwrap_or_else(|| panic!("{mistakes:?}"));

@@ -81,7 +81,6 @@ pub(super) struct Event {
     pub(super) dur: f64,
     pub(super) correlation: Option<u32>,
     pub(super) stream: Option<u32>,
-    /// Kept for waits and collectives.
     pub(super) args: Option<Box<Arguments>>,
 }
 

@@ -9,7 +9,6 @@ pub struct Judged<'r> {
     pub run: &'r MeasuredRun,
     /// Whether it was excluded from the fit.
     pub tests: bool,
-    /// The fastest mapping that fits.
     pub outcome: Result<Found, RunRefused>,
 }
 
@@ -69,7 +68,6 @@ pub struct Errors {
     pub runs: usize,
     /// Mean absolute error, as a share.
     pub mean: f64,
-    /// Mean signed error.
     pub bias: f64,
     pub largest: f64,
     pub refused: usize,

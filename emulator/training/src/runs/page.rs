@@ -150,7 +150,6 @@ fn study(page: &mut String) {
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparedRun {
     pub row: String,
-    /// Software whose constants are used.
     pub constants: String,
     pub accelerator: String,
     pub model: String,

@@ -24,7 +24,6 @@ pub struct RefitFile {
     pub refitted: BTreeMap<String, f64>,
 }
 
-/// A constant outside its limits.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("/refitted/{name} is {value}: write {low} to {high}")]
 pub struct BeyondLimits {
@@ -55,7 +54,6 @@ impl RefitFile {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refit {
-    /// The constants that were changed.
     pub base: String,
     pub fitting_runs: usize,
     /// Mean absolute error of the fitting runs before and after, as shares.

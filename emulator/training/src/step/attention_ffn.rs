@@ -57,7 +57,6 @@ pub struct AttentionFfn<'a> {
 /// Seconds of one micro-batch in the stages of a layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerStages {
-    /// Attention without reading caches.
     pub attention: f64,
     /// Additional attention time per cached token.
     pub cached_token: f64,

@@ -23,7 +23,6 @@ use crate::network::{Group, Network};
 use crate::schedule::Schedule;
 use crate::step::Compute;
 
-/// A tensor-parallel group that generates.
 #[derive(Clone, Copy, Debug)]
 pub struct Replica<'a> {
     pub model: &'a Model,

@@ -31,7 +31,6 @@ pub struct LayerParts {
 pub struct StepPieces {
     /// A dense layer and one with experts.
     layers: [LayerParts; 2],
-    /// Whether whole layers are recomputed.
     pub is_recomputed: bool,
     pub output: ForwardBackward,
     /// Array size in bytes of one all-gather or reduce-scatter of TP.

@@ -61,7 +61,6 @@ fn program(seed: u64) -> Vec<Call> {
 #[derive(Default)]
 struct Rank {
     events: Vec<Value>,
-    /// Start times of its collectives.
     began: Vec<f64>,
     end: f64,
 }

@@ -56,7 +56,6 @@ fn add(leaves: &mut LeafTexts, at: &str, value: &Json) {
 pub(super) struct ShownConnection {
     pub(super) input: Option<String>,
     pub(super) output: Option<String>,
-    /// Configured input and output.
     pub(super) set_to: (Option<String>, Option<String>),
     pub(super) status: String,
     pub(super) reason: Option<String>,

@@ -96,7 +96,6 @@ pub(super) enum SchedulerCommand {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SchedulerChanges {
-    /// In the order of execution.
     pub(super) commands: Vec<SchedulerCommand>,
     /// Why the topology cannot be loaded and no node be resumed.
     pub(super) blocked: Option<String>,

@@ -23,7 +23,6 @@ fn host(number: usize) -> String {
 #[derive(Clone, Default)]
 struct FakeSlurm {
     now: Observed,
-    /// Commands until the controller dies.
     left: usize,
     commands: usize,
 }

@@ -45,7 +45,6 @@ impl Disk {
         (state.next, state.fails) = (None, false);
     }
 
-    /// Whether a sync ever failed.
     pub(super) fn has_failed(&self) -> bool {
         self.state().has_failed
     }

@@ -23,23 +23,19 @@ const TYPED_MAX: usize = 60;
 /// A property that the oracle checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Property {
-    /// A change never ends.
     Ends,
     /// A bypass or repair cut more healthy rings than its GPUs required.
     LeastCut,
     /// The same, counting only rings that were closed.
     LeastCutOfClosed,
-    /// Acknowledged changes persist.
     Acknowledged,
     /// Acknowledged changes persist after a failed sync.
     AcknowledgedOnBadDisk,
-    /// Refused requests have no effect.
     Refused,
     /// One end of a circuit is at the plan's position and the other is not.
     BothEnds,
     /// `ALL IS WELL` is shown although something is wrong.
     WrongWell,
-    /// An alarm without cause.
     WrongAlarm,
     /// The commands on the page do not lead back to normal.
     Hints,
@@ -92,9 +88,7 @@ fn finding(property: Property, what: String) -> Option<Finding> {
 #[derive(Clone, Default)]
 pub(super) struct Rest {
     lit: BTreeSet<(FibreEnd, FibreEnd)>,
-    /// The closed rings of jobs.
     rings: Vec<BTreeSet<NodeId>>,
-    /// All rings of jobs.
     planned: Vec<BTreeSet<NodeId>>,
     /// The parts that the plan avoids.
     avoided: BTreeSet<Part>,
@@ -110,7 +104,6 @@ fn node_of(device: &DeviceName) -> Option<NodeId> {
     device.as_str().split('/').next()?.parse().ok()
 }
 
-/// Returns the rings of jobs.
 fn rings_of(plan: &Plan) -> Vec<BTreeSet<NodeId>> {
     let groups = plan.groups.iter().filter(|group| group.job.is_some());
     groups.map(|group| group.nodes.iter().copied().collect()).collect()

@@ -12,14 +12,12 @@ use lightloom_control::state::{
 
 const LIT_MDBM: i32 = -2_000;
 const UNLIT_MDBM: i32 = -40_000;
-/// A module has one slot.
 const SLOT: Slot = Slot(0);
 
 /// The true state of a module.
 #[derive(Clone, Debug)]
 pub(super) struct Module {
     pub(super) position: Position,
-    /// Counts moves since power-on.
     pub(super) generation: u32,
     pub(super) serial: u32,
     pub(super) is_off: bool,

@@ -47,7 +47,6 @@ enum Happening {
     Mended,
 }
 
-/// A request and its answer.
 pub(super) struct Asked {
     pub(super) id: String,
     pub(super) what: String,
@@ -373,7 +372,6 @@ impl World {
         self.with(|runtime| runtime.take_event(FromDevice::Event(Box::new(event))));
     }
 
-    /// A client asks.
     pub(super) fn ask(
         &mut self,
         what: &str,
@@ -428,7 +426,6 @@ impl World {
         deadline.into_iter().chain(mends).min()
     }
 
-    /// Skips quiet time.
     pub(super) fn sleep(&mut self, time: Micros) {
         self.time = self.time + time;
         self.set_clock();

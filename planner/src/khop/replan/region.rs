@@ -52,7 +52,6 @@ pub(super) struct Old {
     /// Its former place in the layout.
     pub(super) place: usize,
     pub(super) class: usize,
-    /// Whether it lost a part.
     pub(super) is_hit: bool,
     /// Its nodes in this section, and the subset with ranks.
     nodes: u128,
@@ -61,7 +60,6 @@ pub(super) struct Old {
 
 pub(super) struct RegionClass {
     pub(super) length: usize,
-    /// Former rings in this section.
     pub(super) rings: u32,
 }
 

@@ -10,7 +10,6 @@ use lightloom_units::Bytes;
 use super::super::demand::Demand;
 use super::place::Seats;
 
-/// Token id and log-probability.
 const BYTES_PER_TOKEN: u64 = 8;
 
 /// Returns `tokens` of samples, split evenly over all pairs of a pool leaf and a trainer leaf. All

@@ -24,12 +24,7 @@ pub enum FanOut {
     /// The trainer sends directly to every replica.
     Star,
     /// Each trainer rank sends its part of the weights to the GPUs that will hold it.
-    Shards {
-        /// Tensor-parallel ranks of the trainer.
-        tp: u32,
-        /// Pipeline stages of the trainer.
-        pp: u32,
-    },
+    Shards { tp: u32, pp: u32 },
 }
 
 /// Returns the traffic of one synchronisation of `size` bytes per replica.

@@ -46,7 +46,6 @@ impl NicRate {
     }
 }
 
-/// The interconnect of one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bill {
     /// Bandwidth per GPU in gigabytes per second per direction.

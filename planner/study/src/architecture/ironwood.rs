@@ -14,7 +14,6 @@ use super::registry::DesignKind;
 use super::tpuv4::{CUBE, INNER_CABLES, MODULES};
 use super::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus, check_size, tpuv4};
 
-/// Cubes per superpod.
 const CUBES: u32 = 144;
 const GBYTES_PER_S_PER_GPU: f64 = 600.0;
 

@@ -12,7 +12,6 @@ use super::part_loss::{PartLoss, of_links_to_hosts};
 use super::registry::{DesignKind, number};
 use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
-/// Switch capacity in Gb/s.
 const SWITCH_GBPS: u32 = 51_200;
 /// Lane rate in Gb/s, the minimum rate of a plane.
 const LANE_GBPS: u32 = 100;

@@ -12,7 +12,6 @@ use super::{Architecture, CannotHold, Cluster, UsableGpus};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Optical {
-    /// All tiers above the leaves.
     AboveLeaves,
     /// All tiers above the leaves, next to an electrical core with a quarter of the bandwidth.
     AboveLeavesThinCore,

@@ -13,7 +13,6 @@ use super::speed::StepTime;
 use super::{Arrival, History, JobKind, Priced, Question, SlowExchange, SlowPart};
 use crate::architecture::{Architecture, Cluster, PartLoss};
 
-/// The source of faults.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultModel {
     /// Nodes fail and are repaired independently, with exponential times.
@@ -25,7 +24,6 @@ pub enum FaultModel {
     },
     /// Resamples servers of a synthetic trace with the published rate, durations and months.
     Published,
-    /// Resamples servers of this trace.
     Trace(String),
 }
 

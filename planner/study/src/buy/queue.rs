@@ -8,10 +8,8 @@
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
-    /// Number in order of arrival.
     pub(super) id: u32,
     pub(super) gpus: u32,
-    /// Run time without a fault.
     pub(super) takes: i128,
 }
 

@@ -36,14 +36,12 @@ pub struct SlowPart {
     pub place: f64,
     /// Increase of the job's step time, as a share.
     pub slower: f64,
-    /// The communication that it slows.
     pub exchange: SlowExchange,
 }
 
 /// The communication of a job; both kinds follow each other in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowExchange {
-    /// Within groups, in the domain.
     Inside,
     /// Between groups, over the data-centre network.
     Between,
@@ -53,12 +51,10 @@ pub enum SlowExchange {
 /// specific to a design.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// Node faults and repairs.
     pub faults: Timeline,
     /// The GPU that each change of `faults` hits, as a position among the healthy GPUs from 0 to 1
     /// along the running jobs.
     pub hits: Vec<f64>,
-    /// Jobs in order of arrival.
     pub arrivals: Vec<Arrival>,
     /// Failed parts that slow a job.
     pub slow: Vec<SlowPart>,
@@ -118,7 +114,6 @@ pub struct Spent {
     /// Time during which jobs had their GPUs.
     pub allocated: i128,
     pub finished: u32,
-    /// Faults that hit a job.
     pub interruptions: u64,
     /// Number of times that a job lost its GPUs and waited.
     pub stops: u64,
@@ -207,7 +202,6 @@ struct Fleet<'a> {
     jobs: Vec<Arrived<'a>>,
     running: BTreeSet<u32>,
     waiting: BTreeSet<u32>,
-    /// GPUs that waiting jobs want.
     wanted: u64,
     /// For every failed slow part: the job that it slows, and the job's number of moves at that
     /// time.

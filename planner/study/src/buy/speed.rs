@@ -19,11 +19,9 @@ const SNAPSHOTS: u64 = 2;
 /// Shares of a step on the reference network, with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// Share of exposed tensor-parallel communication.
     pub tensor_parallel: f64,
     /// Share of all-to-all among the GPUs of a group.
     pub all_to_all: f64,
-    /// Share of data-parallel communication.
     pub data_parallel: f64,
     /// Rate per direction on the reference network.
     pub at_gbytes_per_s: f64,

@@ -25,7 +25,6 @@ const UNWANTED: f64 = 0.05;
 const SAME: f64 = 1e-6;
 /// Maximum number of indistinguishable designs named in the sentence.
 const LEVEL: usize = 3;
-/// Number of nearest flips shown.
 const FLIPS: usize = 6;
 
 /// The recommended design, and when another one wins.
@@ -56,7 +55,6 @@ pub struct Verdict {
 /// A design compared with the winner over all draws.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NextDesign {
-    /// The design, with its policy.
     pub design: String,
     /// Relative distance of the winner's lower price.
     pub below: f64,
@@ -65,7 +63,6 @@ pub struct NextDesign {
     pub below_over_draws: [f64; 2],
 }
 
-/// The winner in another draw.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DrawFlip {
     pub seed: u64,
@@ -76,7 +73,6 @@ pub struct DrawFlip {
 /// Another design compared with the winner, over the price ranges. A part costs the same in both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rival {
-    /// The design, with its policy.
     pub design: String,
     /// Additional dollars per useful PFLOP-year compared with the winner, at the prices most
     /// favourable to it. Negative if it may be cheaper.
@@ -100,10 +96,8 @@ pub struct FaultFlip {
 pub struct PriceFlip {
     /// The part, or `kilowatt-hour`.
     pub part: String,
-    /// Factor of the current price.
     pub factor: f64,
     pub usd: f64,
-    /// The winner beyond it.
     pub winner: String,
 }
 

@@ -20,7 +20,6 @@ use lightloom_planner::khop::{CrossTor, Method, plan};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CrossTorQuestion<'a> {
     pub cluster: Cluster,
-    /// Reach of the k-hop ring.
     pub k: u8,
     pub nodes_per_tor: u32,
     pub tp: u32,
@@ -28,7 +27,6 @@ pub struct CrossTorQuestion<'a> {
     pub job_share: f64,
     /// Shares of faulty nodes. Nodes fail independently.
     pub node_fault_ratios: &'a [f64],
-    /// Snapshots per ratio.
     pub samples: u64,
     pub seed: Seed,
 }

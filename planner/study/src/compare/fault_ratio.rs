@@ -13,7 +13,6 @@ pub struct RatioQuestion<'a> {
     pub tp: u32,
     /// Shares of faulty nodes. Nodes fail independently.
     pub node_fault_ratios: &'a [f64],
-    /// Snapshots per ratio.
     pub samples: u64,
     pub seed: Seed,
 }
@@ -22,7 +21,6 @@ pub struct RatioQuestion<'a> {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RatioCurve {
     pub arch: String,
-    /// One point per fault ratio.
     pub points: Vec<RatioPoint>,
 }
 
@@ -31,7 +29,6 @@ pub struct RatioCurve {
 pub struct RatioPoint {
     pub node_fault_ratio: f64,
     pub waste_mean: f64,
-    /// Standard deviation over the snapshots.
     pub waste_stddev: f64,
 }
 

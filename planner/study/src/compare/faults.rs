@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use crate::architecture::Cluster;
 
-/// A source of faults.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FaultSource {
     /// A trace. Each sample draws servers, their positions, and the parts that faults hit.

@@ -8,7 +8,6 @@ use crate::architecture::{Architecture, CannotHold, Cluster};
 /// The state of a cluster between two changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Start of this state.
     pub from: TraceTime,
     pub nodes_faulty: u32,
     /// Healthy GPUs in no full group.

@@ -15,7 +15,6 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FabricFigures {
     pub name: String,
-    /// Moments examined, one per history.
     pub moments: usize,
     /// Share of the moments when every job could be planned.
     pub planned: f64,
@@ -24,9 +23,7 @@ pub struct FabricFigures {
     pub first_refusal: Option<String>,
     /// Healthy GPUs without a rank in a complete ring or group, as a share of all GPUs.
     pub waste_mean: f64,
-    /// Maximum of that share.
     pub waste_max: f64,
-    /// Waste of one ideal switch.
     pub lower_bound_mean: f64,
     /// Share of GPUs that pass the light of a ring through, part of the waste. `None` if the design
     /// has no such nodes.

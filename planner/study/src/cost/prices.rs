@@ -68,7 +68,6 @@ pub enum Spread {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// Read in a public source.
     Read,
     /// Read in a third party's note on the source.
     ReadNote,
@@ -78,7 +77,6 @@ pub enum Confidence {
     RecalledReproduced,
     /// The residual of a recalled total, fitted to make the sum match.
     Fitted,
-    /// An assumption.
     Assumed,
 }
 
@@ -109,7 +107,6 @@ impl QuoteRecord {
     }
 }
 
-/// A part's price and power.
 #[derive(Clone, Debug)]
 pub struct Quote {
     pub what: String,
@@ -117,7 +114,6 @@ pub struct Quote {
     pub watts: Option<QuoteRecord>,
 }
 
-/// Checked prices by part.
 #[derive(Clone, Debug, Default)]
 pub struct PriceList {
     quotes: BTreeMap<String, Quote>,

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::{CostFigures, CostOutcome, CostRow, PriceList};
 
-/// The effect of one price.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sensitivity {
     pub part: String,

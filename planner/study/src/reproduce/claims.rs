@@ -9,7 +9,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Label {
-    /// Read in a public source.
     Read,
     /// A verbal statement read in a public source; the range that counts as agreement is ours.
     ReadBandOurs,
@@ -22,7 +21,6 @@ pub enum Label {
 }
 
 impl Label {
-    /// Every label, strongest evidence first.
     pub const ALL: [Self; 5] =
         [Self::Read, Self::ReadBandOurs, Self::Trace, Self::RecalledReproduced, Self::Derived];
 
@@ -55,13 +53,9 @@ pub enum Unit {
     /// Days of servers out of service.
     ServerDays,
     Gpus,
-    /// US dollars per GPU.
     UsdPerGpu,
-    /// US dollars per GB/s.
     UsdPerGbytesPerS,
-    /// Watts per GPU.
     WattsPerGpu,
-    /// A factor.
     Times,
     Days,
 }
@@ -86,20 +80,21 @@ impl Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "relation", rename_all = "snake_case")]
 pub enum Published {
-    /// A value with a tolerance.
     Near {
         value: f64,
-        /// Maximum difference.
         tolerance: f64,
     },
     /// Our figure must not exceed the bound.
-    AtMost { value: f64 },
+    AtMost {
+        value: f64,
+    },
     /// Our figure must not be below the bound.
-    AtLeast { value: f64 },
+    AtLeast {
+        value: f64,
+    },
 }
 
 impl Published {
-    /// Returns whether our figure agrees.
     #[must_use]
     pub fn agrees(self, ours: f64) -> bool {
         match self {
@@ -130,13 +125,11 @@ impl Published {
     }
 }
 
-/// The outcome of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// Our figure agrees within the tolerance.
     Reproduced,
-    /// Our figure does not agree.
     Differs,
     /// Not computed; the note states the reason.
     NotComputed,
@@ -154,7 +147,6 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A claim and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
     pub section: &'static str,

@@ -9,7 +9,6 @@ use serde::Serialize;
 use super::claims::{Claim, Verdict};
 use super::why::Why;
 
-/// The outcome of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SentenceVerdict {
@@ -76,12 +75,10 @@ pub struct Sentence {
     pub verdict: SentenceVerdict,
     /// Number of computed cases: combinations of open parameters, or rows.
     pub cases: usize,
-    /// Number of cases that agree.
     pub agree: usize,
     /// Minimum and maximum over the cases, if they have the same unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
-    /// Unit of these figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unit: Option<&'static str>,
 }

@@ -10,7 +10,6 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Assumption {
     pub about: &'static str,
-    /// The possible choices, ours first.
     pub choices: Vec<String>,
 }
 
@@ -64,9 +63,7 @@ pub struct Why {
     pub combinations: usize,
     /// Number of combinations within the published range.
     pub within: usize,
-    /// Minimum figure over all combinations.
     pub least: f64,
-    /// Maximum figure over all combinations.
     pub most: f64,
     /// The figure with each departure alone.
     pub alone: Vec<Outcome>,

@@ -15,10 +15,8 @@ use lightloom_planner::rfabric::one_hop::Effort;
 use lightloom_planner::rfabric::phases::{Phase, best_static, candidates, hedged};
 use lightloom_planner::rfabric::topology::{Ports, Topology};
 
-/// A baseline for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
-    /// A three-tier electrical fat-tree.
     FatTree {
         /// Downlink over uplink of a leaf; 1 for non-blocking.
         oversubscription: u32,

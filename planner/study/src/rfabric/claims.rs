@@ -43,15 +43,12 @@ pub enum Source {
 /// A published range and our figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RfabricClaim {
-    /// The claim and its paper.
     pub claim: String,
     pub source: Source,
-    /// Minimum that agrees.
     pub low: f64,
     /// Maximum that agrees. `None` if any larger figure agrees.
     pub high: Option<f64>,
     pub ours: f64,
-    /// The assumptions.
     pub note: String,
 }
 

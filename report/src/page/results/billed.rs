@@ -19,24 +19,20 @@ pub struct Billed {
     #[serde(default)]
     pub lost_usd: Option<f64>,
     pub bill: Vec<BilledCause>,
-    /// Single changes, largest saving first.
     pub alternatives: Vec<BilledChange>,
     /// Change with the largest saving. `None` if none saves anything.
     #[serde(default)]
     pub saves_most: Option<String>,
-    /// Runs that determine the losses.
     #[serde(default)]
     pub runs: Vec<BilledRun>,
 }
 
-/// An inclusive range of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct BilledSeeds {
     pub first: u64,
     pub last: u64,
 }
 
-/// A statistic over all months.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub struct MonthFigure {
     pub mean: f64,
@@ -55,7 +51,6 @@ pub struct BilledCause {
     pub usd: Option<f64>,
 }
 
-/// A kind of failing part.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct BilledFailure {
     pub part: String,
@@ -77,7 +72,6 @@ pub struct BilledChange {
 /// A run of several steps in which a part fails.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct BilledRun {
-    /// Nodes that have already failed.
     #[serde(default)]
     pub failed_at_start: Vec<String>,
     pub fails: String,
@@ -95,7 +89,6 @@ pub struct BilledLoss {
     pub once: Vec<BilledPart>,
 }
 
-/// A part of a loss.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct BilledPart {
     pub cause: String,

@@ -12,7 +12,6 @@ use crate::state::{Micros, Txn};
 pub struct Wish {
     pub job: String,
     pub phase: String,
-    /// When its circuits are wanted.
     pub within: Micros,
     /// The least time for which they are used.
     pub least: Micros,
@@ -50,7 +49,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns its stable name.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -188,7 +186,6 @@ pub struct Booking {
     pub plan_sha256: String,
     pub at: Micros,
     pub standing: Standing,
-    /// When its transaction began.
     pub began: Option<Micros>,
     /// When the first circuit went dark.
     pub fired: Option<Micros>,

@@ -108,7 +108,6 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mutant {
     None,
-    /// Records are never made durable.
     SyncsNothing,
     /// A device's answer to a command counts as a read.
     TrustsAnswers,

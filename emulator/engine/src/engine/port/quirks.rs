@@ -7,7 +7,6 @@ use super::{Ramp, mix};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quirks {
-    /// Random marking.
     pub(super) ramp: Option<Ramp>,
     /// Share of corrupted bits, in units of 2⁻⁶⁴.
     pub(super) errors: u64,
@@ -19,7 +18,6 @@ pub(super) struct Quirks {
     pub(super) corrupted: VecDeque<(u64, u64)>,
 }
 
-/// A variable additional delay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Jitter {
     /// Maximum in picoseconds.

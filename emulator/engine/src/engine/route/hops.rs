@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 
 use crate::engine::network::{LinkId, Network, Plane, VertexId};
 
-/// Marks an unreachable destination.
 pub(super) const FAR: u16 = u16::MAX;
 /// Marks a vertex that does not forward.
 const NONE: u32 = u32::MAX;
@@ -23,7 +22,6 @@ pub(super) struct HopMap {
     /// Number of each vertex in this map.
     numbers: Vec<u32>,
     vertices: Vec<VertexId>,
-    /// Outgoing links of each vertex.
     out: Adjacent<NextStep>,
     /// Incoming links of each vertex: the vertex before and the link's index there.
     entering: Adjacent<(u32, u16)>,
@@ -50,7 +48,6 @@ pub(super) struct NextStep {
     pub(super) to: u32,
 }
 
-/// Adjacency lists in compressed form.
 #[derive(Clone, Debug, Default)]
 struct Adjacent<T> {
     ends: Vec<u32>,

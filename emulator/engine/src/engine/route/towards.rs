@@ -57,7 +57,6 @@ impl UsableLinks<'_> {
     }
 }
 
-/// Shortest paths to a vertex.
 pub(super) struct Towards<'n> {
     links: UsableLinks<'n>,
     map: &'n HopMap,

@@ -15,23 +15,17 @@ use crate::engine::queueing::PRIORITIES;
 pub struct PacketCount {
     /// Data packets, acknowledgements and pause frames sent by hosts and switches.
     pub sent: u64,
-    /// Data packets among them.
     pub data_sent: u64,
-    /// Packets that reached their destination.
     pub delivered: u64,
     /// Packets dropped at a full queue.
     pub dropped: u64,
     /// Data packets trimmed to their headers and forwarded.
     pub trimmed: u64,
-    /// Pauses requested by switches.
     pub pauses: u64,
     /// Packets lost on a link that was down or went down.
     pub lost: u64,
-    /// Packets still in the network.
     pub in_flight: u64,
-    /// Marks set by queues.
     pub marked: u64,
-    /// Retransmitted data packets.
     pub retransmitted: u64,
     /// Data packets received more than once.
     pub duplicates: u64,

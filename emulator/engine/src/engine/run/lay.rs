@@ -259,7 +259,6 @@ impl<P: Probe> Engine<P> {
     }
 }
 
-/// Choices written so far.
 struct Behind {
     /// Start of the choice at each vertex.
     begins: FxHashMap<VertexId, u32>,

@@ -11,7 +11,6 @@ use crate::engine::probe::Probe;
 /// A snapshot of a sender. Packet counts start at the beginning of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendingEnd {
-    /// Packets acknowledged cumulatively.
     pub acknowledged: u32,
     /// Packets sent and not yet acknowledged or known lost, including retransmissions.
     pub in_flight: u32,
@@ -19,7 +18,6 @@ pub struct SendingEnd {
     pub window: u32,
     /// Rate last set by congestion control. `None` if it only sets a window.
     pub pace: Option<BitsPerSecond>,
-    /// Retransmissions.
     pub resent: u32,
 }
 

@@ -32,7 +32,6 @@ pub(super) struct Trains<P> {
     next: u64,
     pause: u64,
     look: Option<PendingComparison<P>>,
-    /// Packets skipped so far.
     leapt: u64,
     /// Set if a predicted state differed from the real one.
     is_wrong: bool,

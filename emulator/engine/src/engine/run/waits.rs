@@ -21,7 +21,6 @@ pub enum FlowWait {
     Paused(LinkId),
     /// The interface before this link, which is serving other flows.
     Turn(LinkId),
-    /// Acknowledgements of sent packets.
     Acknowledgements,
 }
 

@@ -69,7 +69,6 @@ impl<P: Probe> Shard<P> {
             })
     }
 
-    /// Compares the counters.
     pub(crate) fn counts_as(&self, other: &Self) -> bool {
         self.counts == other.counts && self.ends == other.ends
     }
@@ -169,7 +168,6 @@ impl EndCount {
     }
 }
 
-/// Extrapolates a counter.
 fn more(now: u64, before: u64, times: u32) -> u64 {
     now + (now - before) * u64::from(times)
 }

@@ -4,7 +4,6 @@
 
 use std::ops::Range;
 
-/// Vertices per block.
 const BLOCK: usize = 32;
 
 /// For each vertex, a time before which nothing happens there.
@@ -16,7 +15,6 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// Creates an agenda without events.
     pub(super) fn new(vertices: usize) -> Self {
         Self { due: vec![u64::MAX; vertices], blocks: vec![u64::MAX; vertices.div_ceil(BLOCK)] }
     }

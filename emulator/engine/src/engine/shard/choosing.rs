@@ -48,7 +48,6 @@ const ABOUT: u64 = 8;
 /// More than any backlog, yet far from overflow.
 const DOWN: u64 = u64::MAX / 2;
 
-/// The backlog of a port.
 #[derive(Clone, Copy)]
 pub(super) struct Backlog {
     /// Time to send it, or [`DOWN`] if the port is down.

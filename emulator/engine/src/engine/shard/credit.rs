@@ -87,7 +87,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         acknowledgement
     }
 
-    /// Sends the next waiting credit.
     #[cold]
     pub(super) fn give_credit(&mut self, now: u64) {
         let pacer = &mut self.host.pacer;

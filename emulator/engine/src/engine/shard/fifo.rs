@@ -82,7 +82,6 @@ struct List<'s, const CUTS_THROUGH: bool> {
     arrivals: &'s [Packet],
     start: u64,
     link: LinkId,
-    /// Rate of each ingress wire.
     wire_rates: &'s [BitsPerSecond],
     /// Part of a packet that must arrive before the switch can forward it.
     header: Bytes,

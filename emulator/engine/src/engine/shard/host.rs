@@ -217,7 +217,6 @@ impl<P: Probe> Shard<P> {
         self.wake(vertex, now);
     }
 
-    /// Stops a sender.
     pub(crate) fn cancel(&mut self, vertex: u32, sender: u32) {
         self.senders[sender as usize].cancel();
         self.hosts[vertex as usize].active.retain(|active| *active != sender);

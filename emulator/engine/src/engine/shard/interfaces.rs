@@ -17,7 +17,6 @@ pub(super) struct Interface<'s> {
     pub(super) link: LinkId,
     /// Senders with data for this interface, in order of service.
     pub(super) ready: &'s mut VecDeque<u32>,
-    /// Packets put on its wire.
     pub(super) sent: &'s mut Vec<Packet>,
 }
 
@@ -65,7 +64,6 @@ pub(super) trait Interfaces {
     fn port(&self, place: u32) -> &Port;
 }
 
-/// A single interface.
 pub(super) struct One<'s>(pub(super) Interface<'s>);
 
 impl Interfaces for One<'_> {
@@ -90,7 +88,6 @@ impl Interfaces for One<'_> {
     }
 }
 
-/// Any number of interfaces.
 pub(super) struct Many<'s> {
     /// Number of the first port in the shard.
     pub(super) first_port: u32,

@@ -22,10 +22,8 @@ use super::{Feedback, IdlePath};
 /// A rate within this many bits per second of the line rate is rounded up to it.
 const NEARLY: f64 = 10e6;
 
-/// A rate increment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateStep {
-    /// An absolute rate.
     Rate(BitsPerSecond),
     /// The line rate divided by this number.
     LineOver(u32),
@@ -46,9 +44,7 @@ impl RateStep {
 pub struct Dcqcn {
     /// `1/g`.
     pub inverse_gain: u32,
-    /// Minimum time between notifications.
     pub notification_interval: Picoseconds,
-    /// Period of rate increases.
     pub timer: Picoseconds,
     /// Update period of `α`. `None` uses `timer`, as in the paper.
     pub alpha_timer: Option<Picoseconds>,
@@ -56,16 +52,13 @@ pub struct Dcqcn {
     pub fast_steps: u32,
     /// Bytes per step of the byte counter. `None`: only the timer raises the rate.
     pub byte_counter: Option<Bytes>,
-    /// Additive increase of the target.
     pub additive: RateStep,
-    /// Hyper increase of the target.
     pub hyper: RateStep,
     /// Minimum time between rate cuts, as in adapters. `None`: every notification cuts the rate.
     pub decrease_interval: Option<Picoseconds>,
     /// Whether each cut lowers the target to the rate before the cut. Only used with
     /// `decrease_interval`.
     pub clamp_target: bool,
-    /// Lower limit of the rate.
     pub least_rate: BitsPerSecond,
     /// Whether the window is scaled by the ratio of current rate to line rate.
     pub window_follows_rate: bool,

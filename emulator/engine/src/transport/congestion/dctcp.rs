@@ -29,12 +29,10 @@ impl Default for Dctcp {
 pub(super) struct State {
     gain: f64,
     alpha: f64,
-    /// In packets.
     pub(super) window: f64,
     largest: f64,
     seen: u32,
     marked: u32,
-    /// Acknowledgements left in this window.
     left: u32,
     round_trip: u64,
     last_cut: u64,

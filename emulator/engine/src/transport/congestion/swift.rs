@@ -17,7 +17,6 @@ pub struct Swift {
     pub queueing_target: Picoseconds,
     /// Added to the target per link, like the paper's topology scaling.
     pub per_hop: Picoseconds,
-    /// Packets added per round trip.
     pub increase: u32,
     /// `β` in percent.
     pub decrease_percent: u32,

@@ -23,7 +23,6 @@ impl Sender {
         }
     }
 
-    /// Sets the congestion controller.
     pub(crate) fn control_by(&mut self, controller: Option<Box<CongestionController>>) {
         self.by_credit = controller.as_ref().is_some_and(|at| at.credits().is_some());
         if controller.is_some() {

@@ -18,7 +18,6 @@ struct Asking {
     /// Time of the next probe. [`u64::MAX`] if nothing is in flight, or no response has arrived
     /// since the last probe.
     due: u64,
-    /// The packet to resend.
     asked: Option<u32>,
     /// The resent packet that has yet to be acknowledged.
     out: Option<u32>,
@@ -38,7 +37,6 @@ impl TailProbe {
         }
     }
 
-    /// Records that a packet leaves.
     #[inline(always)]
     pub(super) fn sent(&mut self, now: u64) {
         if let Some(tail) = &mut self.0 {
@@ -46,7 +44,6 @@ impl TailProbe {
         }
     }
 
-    /// Records a response.
     #[inline(always)]
     pub(super) fn heard(&mut self, now: u64) {
         if let Some(tail) = &mut self.0 {

@@ -30,7 +30,6 @@ struct Packet {
     beyond_gap: Option<u32>,
     /// Acknowledgement: the number it answers, when that packet was marked.
     echo: Option<u32>,
-    /// Acknowledgement: the number it answers.
     answers: u32,
     wire_bytes: u64,
     marked: bool,
@@ -46,7 +45,6 @@ struct Packet {
     frame: Option<bool>,
     /// A bit of it is wrong: it is lost at the end of the link.
     wrong: bool,
-    /// The links still to travel.
     way: VecDeque<LinkId>,
 }
 
@@ -71,7 +69,6 @@ enum What {
 struct Event {
     time: u64,
     class: u8,
-    /// Link or flow, by class.
     number: usize,
     planned: u64,
     /// Events of a link or timer that has changed since are void.
@@ -115,7 +112,6 @@ struct Port {
     waiting: VecDeque<usize>,
 }
 
-/// Why a packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Tail,

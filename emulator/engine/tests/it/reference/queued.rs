@@ -9,7 +9,6 @@ use lightloom_units::Bytes;
 
 use super::{Packet, Reference, What};
 
-/// The queues of one port.
 #[derive(Default)]
 pub(super) struct Queues {
     frames: VecDeque<Packet>,

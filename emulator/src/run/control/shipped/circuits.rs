@@ -22,7 +22,6 @@ use crate::scenario::{Effect, InFlight};
 use crate::shipped::{PhaseAnswer, PhaseWish};
 use crate::substrate::{OpticalCircuits, OpticalPort as Port};
 
-/// Circuits that the daemon switches.
 pub(super) struct ShippedCircuits<'a> {
     order: CircuitOrder<'a>,
     /// The phases of the current plan.

@@ -38,7 +38,6 @@ pub(crate) struct Circuits<'a> {
     routes: BTreeMap<(usize, usize), Vec<RoutePlan>>,
     /// The circuits that carry traffic now, by lower and higher leaf.
     up: BTreeMap<(usize, usize), Vec<CrossConnect>>,
-    /// Bytes of exchanges under way.
     under_way: BTreeMap<LeafPort, f64>,
     /// The bytes under way of each job and task.
     loads: BTreeMap<(usize, TaskId), Vec<(LeafPort, f64)>>,
@@ -58,12 +57,10 @@ enum LeafPort {
 pub(super) struct Phases {
     /// For each phase of a step, its index in the plan. `None` if it sends nothing.
     own: [Option<usize>; NAMES.len()],
-    /// The phase of each task.
     of_task: Vec<usize>,
     /// For each phase, the number of tasks, and the number of open ones.
     count: [usize; NAMES.len()],
     open: [usize; NAMES.len()],
-    /// The current phase.
     at: usize,
     /// Whether it has requested circuits and waits to learn whether they change.
     asked: bool,
@@ -281,7 +278,6 @@ impl Phases {
         self.open = self.count;
     }
 
-    /// Recounts the open tasks.
     pub(super) fn recount(&mut self, is_done: impl Fn(TaskId) -> bool) {
         self.open = [0; NAMES.len()];
         for (at, phase) in self.of_task.iter().enumerate() {
@@ -296,7 +292,6 @@ impl Phases {
         self.open[*phase] == 0
     }
 
-    /// Returns the first open phase.
     fn first_open(&self) -> usize {
         let is_open = |phase: &usize| self.open[*phase] > 0;
         let last = (0..NAMES.len()).rev().find(|phase| self.count[*phase] > 0);

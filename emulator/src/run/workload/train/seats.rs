@@ -74,19 +74,16 @@ impl Seat {
         !self.is_lost && !self.is_stopped && !self.is_dead
     }
 
-    /// Starts its downtime.
     pub(super) fn goes_down(&mut self, now: SimTime) {
         self.down_since.get_or_insert(now);
     }
 
-    /// Ends its downtime.
     pub(super) fn comes_back(&mut self, now: SimTime) {
         if let Some(since) = self.down_since.take() {
             self.down += Picoseconds(now.0.saturating_sub(since.0));
         }
     }
 
-    /// Returns its total downtime.
     pub(super) fn down(&self) -> Picoseconds {
         self.down
     }

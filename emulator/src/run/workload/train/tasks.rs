@@ -220,7 +220,6 @@ impl Trainings<'_> {
         ready.into_iter().try_for_each(|next| self.begin_task(context, job, next))
     }
 
-    /// Retries held tasks.
     pub(super) fn retry_held(
         &mut self,
         context: &mut Context<'_>,

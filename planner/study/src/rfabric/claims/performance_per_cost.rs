@@ -17,17 +17,13 @@ pub struct Comparison {
     pub baseline: &'static str,
     /// Rate of the network cards, which decides the prices.
     pub nic_gbps: u32,
-    /// Oversubscription of the core.
     pub core_oversubscription: f64,
     /// The price level of a port of an optical switch; other prices are at their mean.
     pub ocs_price: OcsPrice,
     /// Share of a step that the 1:1 fat-tree would spend communicating.
     pub communication_share: f64,
-    /// Baseline step time ÷ ours.
     pub speedup: f64,
-    /// Baseline network cost ÷ ours.
     pub cost_ratio: f64,
-    /// Product of both.
     pub performance_per_cost: f64,
 }
 
@@ -92,7 +88,6 @@ pub(super) fn claims(
 struct Wanted {
     /// Its name in [`BASELINES`].
     baseline: &'static str,
-    /// RFabric's name for it.
     name: &'static str,
     /// The factor that determines the figure.
     why: &'static str,

@@ -20,11 +20,9 @@ pub struct Open {
     pub bills_nic: bool,
     /// Whether copper instead of two modules joins hosts to leaves.
     pub copper_to_hosts: bool,
-    /// Oversubscription of our packet core.
     pub core: f64,
     /// Price of a port of an optical switch.
     pub ocs: OcsPrice,
-    /// Tiers of the non-blocking fat-tree.
     pub tiers: u32,
     /// Share of the tree's step that is communication.
     pub communication: f64,
@@ -98,9 +96,7 @@ fn dollars(parts: Parts, prices: &PriceList, open: Open) -> Option<f64> {
 /// The open parameters of MixNet's one topology per job compared with one per layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OneShot {
-    /// Spread of the gates.
     pub spread: f64,
-    /// Layers that one topology serves.
     pub layers: u64,
     /// Milliseconds of computation before each layer, which hide changes.
     pub compute_ms: u64,
