@@ -76,13 +76,27 @@ pub enum EmulateError {
     NothingSpared(&'static str),
     /// An expectation names a group that does not exist.
     #[error("the scenario expects something of {group}, but the plan has {groups} groups")]
-    NoSuchGroup { group: lightloom_units::id::GroupId, groups: usize },
+    NoSuchGroup {
+        /// The group.
+        group: lightloom_units::id::GroupId,
+        /// The number of groups.
+        groups: usize,
+    },
     /// At this scale a phase is shorter than twenty round trips.
     #[error(
         "at a scale of {scale} the phase `{phase}` lasts {time}, less than twenty round trips; \
          choose a scale of at most {scale_max}"
     )]
-    TooSmall { scale: u64, phase: String, time: Picoseconds, scale_max: u64 },
+    TooSmall {
+        /// The scale.
+        scale: u64,
+        /// The shortest phase.
+        phase: String,
+        /// Its scaled duration.
+        time: Picoseconds,
+        /// The largest accepted scale.
+        scale_max: u64,
+    },
 }
 
 /// Plans the fabric of `scenario` and runs it with its faults and without.
@@ -371,6 +385,7 @@ impl<'a> Making<'a> {
         Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
     }
 
+    /// Runs each fault separately.
     fn each_alone(
         &self,
         events: &[FaultEvent],

@@ -114,13 +114,19 @@ pub enum RunError {
         "task `{task}` is of a rank or a ring that the machine, of {ranks} ranks, does not have"
     )]
     Absent {
+        /// The task.
         task: String,
         /// The number of ranks of the machine.
         ranks: u32,
     },
     /// A workload cannot be started.
     #[error("workload `{workload}`: {error}")]
-    Workload { workload: String, error: CollectiveStartError },
+    Workload {
+        /// The name of the workload.
+        workload: String,
+        /// The error.
+        error: CollectiveStartError,
+    },
 }
 
 /// The inputs and settings of a run.
@@ -136,6 +142,7 @@ pub(crate) struct RunOrder<'a> {
     pub(crate) remembers: bool,
     /// The sampling interval and targets. `None` for no time series.
     pub(crate) series: Option<Looks>,
+    /// Time limit of the run.
     pub(crate) time_limit: SimTime,
     /// Maximum number of packets put on a wire.
     pub(crate) packet_limit: u64,

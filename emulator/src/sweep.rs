@@ -218,10 +218,18 @@ pub enum MergeError {
     Nothing,
     /// The scenarios differ.
     #[error("`{one}` and `{other}` are different scenarios")]
-    Scenarios { one: String, other: String },
+    Scenarios {
+        /// One of them.
+        one: String,
+        /// Another one.
+        other: String,
+    },
     /// The fabrics differ.
     #[error("scenario `{scenario}` was run on different versions of its fabric file")]
-    Fabrics { scenario: String },
+    Fabrics {
+        /// The name of the scenario.
+        scenario: String,
+    },
     /// The same seed has two results, which come from different programs or files.
     #[error("seed {} has two different results: were they made by different versions?", .0.0)]
     Disagreement(Seed),

@@ -23,6 +23,7 @@ pub enum Dcn {
     Reconfigurable {
         /// Leaves, packet core and optical switches.
         network: Box<ReconfigurableFatTree>,
+        /// Nodes per leaf.
         nodes_per_leaf: u32,
     },
 }

@@ -126,10 +126,20 @@ impl schemars::JsonSchema for Part {
 pub enum FaultError {
     /// The node does not exist.
     #[error("{node} does not exist: the fabric has nodes n0 to n{last}")]
-    NoNode { node: NodeId, last: u32 },
+    NoNode {
+        /// The given node.
+        node: NodeId,
+        /// Largest existing node number.
+        last: u32,
+    },
     /// The bundle does not exist.
     #[error("{bundle} does not exist: a node has bundles b0 to b{last}")]
-    NoBundle { bundle: BundleId, last: u8 },
+    NoBundle {
+        /// The given bundle.
+        bundle: BundleId,
+        /// Largest existing bundle index.
+        last: u8,
+    },
     /// The port has no fibre.
     #[error("no fibre is plugged into {0}")]
     NoFibre(Port),
@@ -138,10 +148,16 @@ pub enum FaultError {
     NoTransceivers(BundleId),
     /// The optical switch does not exist.
     #[error("{ocs} does not exist: {}", if *switches == 0 { "the fabric has no optical switches".to_owned() } else { format!("the fabric has ocs0 to ocs{}", switches - 1) })]
-    NoOcs { ocs: OcsId, switches: u32 },
+    NoOcs {
+        /// The given switch.
+        ocs: OcsId,
+        /// Number of switches.
+        switches: u32,
+    },
     /// No leaf is cabled to the port.
     #[error("{port} does not exist: leaves are cabled to p0 to p{last} of {}", port.ocs)]
     NoOcsPort {
+        /// The given port.
         port: OcsPortId,
         /// Last port that is cabled to a leaf.
         last: u32,
@@ -149,7 +165,9 @@ pub enum FaultError {
     /// The uplink does not exist.
     #[error("{uplink} does not exist: the fabric has l0 to l{last_leaf} with up0 to up{last}")]
     NoUplink {
+        /// The given uplink.
         uplink: UplinkId,
+        /// Largest leaf number.
         last_leaf: u32,
         /// Largest uplink number of a leaf.
         last: u32,

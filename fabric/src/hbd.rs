@@ -36,7 +36,10 @@ pub enum Grouping {
     /// Along the line of nodes, within fibre reach.
     Line,
     /// Within one island.
-    Island { nodes: u32 },
+    Island {
+        /// Nodes per island.
+        nodes: u32,
+    },
     /// Anywhere: the group communicates over the network.
     Anywhere,
 }

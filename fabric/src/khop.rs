@@ -219,7 +219,12 @@ pub enum KhopError {
     #[error(
         "k is {k}, but a node of {gpus_per_node} GPUs has room for 2 to {gpus_per_node} bundles"
     )]
-    Hops { k: u8, gpus_per_node: u8 },
+    Hops {
+        /// The given K.
+        k: u8,
+        /// GPUs per node (R).
+        gpus_per_node: u8,
+    },
     /// N is out of range.
     #[error("a line has 1 to {MAX_NODES} nodes, not {0}")]
     Nodes(u32),

@@ -41,9 +41,11 @@ pub enum Attention {
     /// Multi-head, grouped-query or multi-query attention. With `query_rank`, also multi-matrix
     /// factorisation attention, which factors the query projection through a low rank.
     Grouped {
+        /// Number of query heads.
         query_heads: u32,
         /// Number of key and value heads.
         key_value_heads: u32,
+        /// Width of a head.
         head_size: u32,
         /// Rank of the factored query projection, if it is factored.
         #[serde(default)]
@@ -51,7 +53,9 @@ pub enum Attention {
     },
     /// Multi-head latent attention in its training form.
     Latent {
+        /// Number of heads.
         heads: u32,
+        /// Rank of the compressed query.
         query_rank: u32,
         /// Rank of the compressed key and value.
         key_value_rank: u32,
@@ -59,6 +63,7 @@ pub enum Attention {
         plain_size: u32,
         /// Width of a head's part with rotary position encoding.
         rotary_size: u32,
+        /// Width of a value head.
         value_size: u32,
     },
 }

@@ -93,7 +93,12 @@ pub enum PlanError {
     Mapping(#[from] MappingError),
     /// A step is invalid on this fabric.
     #[error("job `{job}`: {}", mistakes.iter().map(|mistake| mistake.message.as_str()).collect::<Vec<_>>().join("; "))]
-    Step { job: String, mistakes: Vec<Mistake> },
+    Step {
+        /// Name of the job.
+        job: String,
+        /// The mistakes in its step.
+        mistakes: Vec<Mistake>,
+    },
     /// The network cannot carry a phase.
     #[error(transparent)]
     Network(#[from] crate::rfabric::plan::PlanError),

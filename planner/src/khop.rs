@@ -66,11 +66,17 @@ pub enum PlanError {
         if *.with_spares { " with a spare node each (`spare_per_ring: 1`)" } else { "" }
     )]
     DoesNotFit {
+        /// Name of the job.
         job: String,
+        /// GPUs wanted.
         wanted: u64,
+        /// GPUs per ring.
         tp: u32,
+        /// GPUs that fit.
         possible: u64,
+        /// GPUs of working nodes.
         healthy: u64,
+        /// GPUs installed.
         total: u64,
         /// Whether each ring has an additional node that passes its light through.
         with_spares: bool,

@@ -8,11 +8,15 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
     /// The change is in the journal and in progress. Poll the transaction for its result.
-    Accepted { txn: u32 },
+    Accepted {
+        /// Transaction number.
+        txn: u32,
+    },
     /// The state is as requested already, or a request without moves is complete.
     Done,
     /// The daemon now owns the light that was found on the devices.
     Adopted {
+        /// Number of devices.
         #[serde(default)]
         devices: usize,
         /// Number of slots with light on these devices.
@@ -24,11 +28,13 @@ pub enum Answer {
     },
     /// The request has no effect, for reasons the client may not expect.
     NothingToDo {
+        /// The reasons.
         #[serde(default)]
         reasons: Vec<String>,
     },
     /// A phase is scheduled. Poll its status with this request id.
     Booked {
+        /// Request id.
         #[serde(default)]
         request_id: String,
         /// Whether the request came long enough after the previous one not to count against the
@@ -41,11 +47,13 @@ pub enum Answer {
         /// Whether another change or another job is the obstacle.
         #[serde(default)]
         conflict: bool,
+        /// Machine-readable reason code.
         #[serde(default)]
         code: String,
         /// The reason in words.
         #[serde(default)]
         reason: String,
+        /// What to do instead.
         #[serde(default)]
         fix: String,
     },
@@ -57,6 +65,7 @@ pub enum Answer {
     },
     /// The request cannot be executed. No device was touched.
     Refused {
+        /// The reasons.
         #[serde(default)]
         reasons: Vec<String>,
     },

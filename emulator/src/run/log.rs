@@ -26,6 +26,7 @@ pub(crate) struct RunLog {
     pub(crate) stop: Option<Stop>,
     /// Unfinished work when the run was stopped.
     pub(crate) waiting: Vec<Waiting>,
+    /// One log for each fault.
     pub(crate) faults: Vec<FaultLog>,
     /// One log for each group of a job.
     pub(crate) groups: Vec<GroupLog>,
@@ -35,6 +36,7 @@ pub(crate) struct RunLog {
     pub(crate) program_length: usize,
     /// One entry for each workload between hosts.
     pub(crate) jobs: Vec<Job>,
+    /// Training jobs.
     pub(crate) trained: Vec<TrainLog>,
     /// Counts of reused times of idle rings.
     pub(crate) rings: RingCounts,
@@ -90,6 +92,7 @@ impl RunLog {
     }
 }
 
+/// The effects of one fault.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FaultLog {
     /// When it began. `None` if the run ended before.
@@ -111,6 +114,7 @@ pub(crate) struct FaultLog {
     pub(crate) gpus_lost: u64,
     /// Flows of workloads on its links.
     pub(crate) flows_hit: Vec<FlowId>,
+    /// Flows abandoned because of it.
     pub(crate) flows_given_up: Vec<FlowId>,
     /// Hosts that lost their last cable to it.
     pub(crate) hosts_lost: BTreeSet<VertexId>,
@@ -132,6 +136,7 @@ impl FaultLog {
         Some(self.restored?.since(self.mattered?))
     }
 
+    /// Returns the recorded times.
     pub(super) fn times(&self) -> impl Iterator<Item = SimTime> + use<> {
         let began = self.mattered.and(self.at);
         [began, self.mattered, self.detected, self.replanned, self.restored].into_iter().flatten()
@@ -158,6 +163,7 @@ pub(crate) struct PhaseLog {
 pub enum Stop {
     /// The time limit of the scenario.
     Time {
+        /// The limit.
         #[serde(rename = "limit_ps")]
         limit: SimTime,
     },

@@ -37,6 +37,7 @@ pub enum WaitsFor {
     Transceivers,
     /// A dark link.
     DarkLink {
+        /// The link.
         link: String,
         /// Whether it is not bypassed because the control plane is down.
         control_is_gone: bool,
@@ -58,13 +59,20 @@ pub enum WaitsFor {
         flow: String,
     },
     /// A paused interface.
-    Paused { port: String },
+    Paused {
+        /// The link behind the interface.
+        port: String,
+    },
     /// Its turn at an interface.
-    Turn { port: String },
+    Turn {
+        /// The link behind the interface.
+        port: String,
+    },
     /// Acknowledgements of sent data.
     Acknowledgements {
         /// The bytes that have arrived.
         delivered: Bytes,
+        /// The size of the message.
         size: Bytes,
     },
     /// The start of the work or of one of its parts.

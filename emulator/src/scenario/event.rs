@@ -32,6 +32,7 @@ pub enum When {
     InPhase {
         /// Step index, from 0.
         step: u32,
+        /// Index of the phase.
         phase: usize,
         /// Time after the end of the preceding phase.
         after: Picoseconds,

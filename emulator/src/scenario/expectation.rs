@@ -26,8 +26,11 @@ use lightloom_engine::CONTROL_PRIORITY;
 pub enum Expectation {
     /// Compares a figure with a number.
     Figure {
+        /// Compared figure.
         figure: Figure,
+        /// Comparison.
         comparison: Comparison,
+        /// Bound.
         bound: f64,
         /// Workload whose flows are considered; `None` for all.
         workload: Option<String>,
@@ -48,7 +51,12 @@ pub enum Expectation {
     /// Flows of a workload end as without faults, to the picosecond.
     WorkloadUnaffected(String),
     /// A workload with all its repetitions ends by this time of the run.
-    WorkloadCompletes { name: String, within: Picoseconds },
+    WorkloadCompletes {
+        /// Workload name.
+        name: String,
+        /// Time limit.
+        within: Picoseconds,
+    },
 }
 
 macro_rules! figures {
@@ -324,12 +332,18 @@ pub enum ExpectationError {
     Form(String),
     /// The figure is unknown.
     #[error("there is no figure `{name}`: there are {known}", known = known_figures())]
-    Figure { name: String },
+    Figure {
+        /// Name as written.
+        name: String,
+    },
     /// The figure exists only for the whole run.
     #[error(
         "`{figure}` is a figure of the whole run; of a workload there are `fct_p50`, `fct_p99` and `fct_max`"
     )]
-    NotOfWorkloads { figure: &'static str },
+    NotOfWorkloads {
+        /// Name of the figure.
+        figure: &'static str,
+    },
     /// The bound is not a number.
     #[error("`{0}` is not a number")]
     Number(String),

@@ -56,9 +56,11 @@ pub enum Effect {
     /// The part goes dark and recovers repeatedly. The control plane takes it out of service the
     /// first time and uses it again after the last.
     Flapping {
+        /// Dark time per cycle.
         down: Picoseconds,
         /// Time with light between dark periods.
         up: Picoseconds,
+        /// Number of dark periods.
         times: u32,
     },
     /// The part ignores all commands and keeps its path or circuit. The next command detects it.

@@ -15,6 +15,7 @@ pub enum Restart {
     Checkpoint(Checkpoints),
     /// The whole job restarts at its last copy in the memory of other nodes.
     InMemory {
+        /// In-memory copies.
         memory: MemoryCopies,
         /// Fallback if all copies of a node are lost.
         checkpoint: Checkpoints,
@@ -22,6 +23,7 @@ pub enum Restart {
     /// The groups of the node move to a spare node with the state of their replicas, while the job
     /// pauses.
     Migrate {
+        /// Duration of the move.
         takes: Picoseconds,
         /// Fallback if no replica is left.
         checkpoint: Checkpoints,
@@ -37,6 +39,7 @@ pub enum Restart {
         rejoin: Picoseconds,
         /// Minimum number of replicas; with fewer, the job waits.
         least: u32,
+        /// Fallback in that case.
         checkpoint: Checkpoints,
     },
 }

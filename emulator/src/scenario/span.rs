@@ -29,7 +29,9 @@ pub struct Span {
 pub enum FailureSource {
     /// A fault trace from one of its days on.
     Trace {
+        /// Trace.
         trace: Arc<FaultTrace>,
+        /// File name in the scenario.
         file: String,
         /// First day of the trace that the span covers.
         from_day: f64,

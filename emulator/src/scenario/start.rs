@@ -33,6 +33,7 @@ pub struct RunStart {
     /// The plan as the fabric reads it, and the verdict of the checker. `None` on a network defined
     /// in the scenario.
     pub plan: Option<(Plan, Verdict)>,
+    /// Its groups and paths.
     pub(crate) layout: Option<Layout>,
     /// Its circuits and their traffic. `None` if no job has phases over circuits.
     pub circuits: Option<CircuitPlan>,
@@ -72,7 +73,12 @@ pub enum StartError {
     Network(#[from] NetworkError),
     /// The trace does not match the fabric.
     #[error("the fault trace does not fit this {what}: {error}")]
-    Trace { what: &'static str, error: NodesError },
+    Trace {
+        /// The kind of network.
+        what: &'static str,
+        /// The error.
+        error: NodesError,
+    },
     /// The fabric lacks a domain for the rings of groups.
     #[error(
         "this fabric has no domain, so there are no rings for `collectives`; `traffic` runs on any fabric with packet \

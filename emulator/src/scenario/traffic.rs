@@ -55,7 +55,10 @@ pub enum Pattern {
         by: Option<u32>,
     },
     /// All other hosts send to one.
-    Incast { into: VertexId },
+    Incast {
+        /// Destination.
+        into: VertexId,
+    },
     /// Every host has a piece for every other host.
     AllToAll(Exchange),
     /// Every host ends with the sum.
@@ -65,13 +68,17 @@ pub enum Pattern {
     /// Every host ends with all parts, on a ring.
     AllGather,
     /// From the middle host to all others, down a binary tree.
-    Broadcast { pieces: u32 },
+    Broadcast {
+        /// Number of pieces.
+        pieces: u32,
+    },
     /// All-to-all by binary exchange, with circuit changes between steps.
     CircuitExchange,
     /// Flows of a table.
     Flows(Arc<[ListedFlow]>),
     /// Random flows.
     Random {
+        /// Flow sizes.
         sizes: FlowSizes,
         /// Load of a host's first cable.
         load: f64,

@@ -50,32 +50,52 @@ pub struct Train {
 pub enum TrainError {
     /// The job does not exist.
     #[error("the fabric has no job `{job}`: write one of {}", names(jobs))]
-    NoJob { job: String, jobs: Vec<String> },
+    NoJob {
+        /// The name.
+        job: String,
+        /// The existing jobs.
+        jobs: Vec<String>,
+    },
     /// The job has no model or mapping.
     #[error(
         "job `{job}` says neither model nor mapping: write `step: {{training: {{model: llama-3.1-8b, pp: 2, tokens: 8192}}}}`, or \
          `step: {{rl: …}}`, at the job in the fabric file"
     )]
-    NoMapping { job: String },
+    NoMapping {
+        /// The job.
+        job: String,
+    },
     /// The GPUs of the job have no places.
     #[error(
         "job `{job}` has no `tp`, so its GPUs have no places: write `gpus` and `tp` at the job in the fabric file"
     )]
-    NoPlaces { job: String },
+    NoPlaces {
+        /// The job.
+        job: String,
+    },
     /// The prompt leaves no tokens for a response.
     #[error(
         "the samples of job `{job}` have {tokens} tokens, and a prompt of {prompt} leaves none for a response: write a smaller `prompt`"
     )]
-    Prompt { job: String, prompt: u32, tokens: u32 },
+    Prompt {
+        /// The job.
+        job: String,
+        /// Tokens of a prompt.
+        prompt: u32,
+        /// Tokens of a sample.
+        tokens: u32,
+    },
     /// The heads of the model cannot be divided over the GPUs of a replica.
     #[error(
         "the {heads} heads of the model of job `{job}` cannot be shared out over replicas of {gpus} GPUs: write a divisor of {heads} as \
          `replica_gpus`"
     )]
     Heads {
+        /// The job.
         job: String,
         /// The number of heads of the model.
         heads: u32,
+        /// GPUs of a replica.
         gpus: u32,
     },
     /// The replica is too small.
@@ -83,10 +103,22 @@ pub enum TrainError {
         "a replica of {gpus} GPUs of job `{job}` does not hold the model and a sample of {tokens} tokens: write more `replica_gpus`, or \
          a smaller `longest`"
     )]
-    Memory { job: String, gpus: u32, tokens: u64 },
+    Memory {
+        /// The job.
+        job: String,
+        /// GPUs of a replica.
+        gpus: u32,
+        /// Tokens of the longest sample.
+        tokens: u64,
+    },
     /// The model cannot be read.
     #[error("the model of job `{job}`: {error}")]
-    Model { job: String, error: String },
+    Model {
+        /// The job.
+        job: String,
+        /// The error.
+        error: String,
+    },
     /// The constants do not exist.
     #[error("{0}")]
     Constants(String),
@@ -94,7 +126,10 @@ pub enum TrainError {
     #[error(
         "no group of job `{job}` is in the plan: give it fewer GPUs, or the fabric fewer faults"
     )]
-    NoGroups { job: String },
+    NoGroups {
+        /// The job.
+        job: String,
+    },
     /// The network does not carry packets from GPU to GPU.
     #[error("the network of this fabric does not reach single GPUs: take `hbd: {{khop: …}}`")]
     NoGpus,
@@ -102,7 +137,12 @@ pub enum TrainError {
     #[error(
         "sequences of {sequence} tokens do not fill a micro-batch of {tokens}: write a divisor of {tokens}"
     )]
-    Sequence { sequence: u32, tokens: u32 },
+    Sequence {
+        /// Tokens of a sequence.
+        sequence: u32,
+        /// Tokens of a micro-batch.
+        tokens: u32,
+    },
 }
 
 fn names(jobs: &[String]) -> String {

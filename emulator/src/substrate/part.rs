@@ -108,13 +108,19 @@ impl AnyPart {
 pub enum NoSuchPart {
     /// No part has this name.
     #[error("`{name}` names nothing in this network: {there}")]
-    Unknown { name: String, there: String },
+    Unknown {
+        /// The name as written.
+        name: String,
+        /// The existing names.
+        there: String,
+    },
     /// The fabric does not have this part.
     #[error(transparent)]
     Fabric(#[from] FaultError),
     /// The GPU does not exist.
     #[error("{gpu} does not exist: a node has GPUs g0 to g{last}")]
     NoGpu {
+        /// The named GPU.
         gpu: GpuId,
         /// The highest GPU index of a node.
         last: u8,
@@ -122,6 +128,7 @@ pub enum NoSuchPart {
     /// The host has fewer interfaces.
     #[error("`{host}` has interfaces nic0 to nic{last}")]
     NoNic {
+        /// The host.
         host: String,
         /// The index of the host's last interface.
         last: usize,
@@ -131,22 +138,34 @@ pub enum NoSuchPart {
     Fibre(fault::PartError),
     /// The top-of-rack switch does not exist.
     #[error("{tor} does not exist: the fabric has ToRs t0 to t{last}")]
-    NoTor { tor: TorId, last: usize },
+    NoTor {
+        /// The named switch.
+        tor: TorId,
+        /// The highest index.
+        last: usize,
+    },
     /// The two ends exist, but no cable joins them.
     #[error("there is no cable between `{from}` and `{to}`: those of `{from}` lead to {there}")]
     NoCable {
+        /// One end.
         from: String,
+        /// The other end.
         to: String,
         /// Where the cables of `from` lead.
         there: String,
     },
     /// The optical switch does not exist.
     #[error("this network has {count} optical switches{}", if *count > 0 { ", from ocs0" } else { "" })]
-    NoOcs { count: usize },
+    NoOcs {
+        /// The number of optical switches.
+        count: usize,
+    },
     /// The optical switch does not have these ports.
     #[error("`{name}` does not exist: {ocs} has ports p0 to p{last}")]
     NoPorts {
+        /// The name as written.
         name: String,
+        /// The switch.
         ocs: OcsId,
         /// The index of the switch's last port.
         last: u32,

@@ -19,7 +19,10 @@ pub enum DevicePorts {
     /// One number for both sides of a port, from 1: SONiC's `1A` and `1B`.
     Sides,
     /// Ingress ports from 1, followed by as many egress ports: SCPI and TL1.
-    IngressThenEgress { ingress: u32 },
+    IngressThenEgress {
+        /// Number of ingress ports.
+        ingress: u32,
+    },
 }
 
 /// A one-way cross-connect in the device's numbering.

@@ -31,7 +31,16 @@ pub enum NodesError {
         "{nodes} nodes of {gpus_per_node} GPUs need {needed} servers and the trace has \
          {servers}: make a larger one with `lightloom trace synth --servers {needed}`"
     )]
-    TooFewServers { nodes: u32, gpus_per_node: u32, needed: u32, servers: u32 },
+    TooFewServers {
+        /// Nodes of the fabric.
+        nodes: u32,
+        /// GPUs per node.
+        gpus_per_node: u32,
+        /// Required servers.
+        needed: u32,
+        /// Available servers.
+        servers: u32,
+    },
 }
 
 /// Returns the probability that a part of `part_gpus` GPUs has failed, given that its server of

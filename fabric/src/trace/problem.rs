@@ -13,41 +13,74 @@ pub enum TraceProblem {
     NotJson(String),
     /// The file exceeds [`MAX_TRACE_BYTES`].
     #[error("{bytes} bytes; a trace may have {MAX_TRACE_BYTES}")]
-    TooLarge { bytes: usize },
+    TooLarge {
+        /// File size.
+        bytes: usize,
+    },
     /// A record lacks a field, or a field has the wrong type.
     #[error("{0}")]
     Record(String),
     /// A time is before the start of observation.
     #[error("`event_time` is {days} days: time is counted from 0, the start of observation")]
-    NegativeTime { days: f64 },
+    NegativeTime {
+        /// Given time.
+        days: f64,
+    },
     /// A time is more than a century after the start.
     #[error("`event_time` is {days} days, over a century: the unit is days, not seconds")]
-    TooLate { days: f64 },
+    TooLate {
+        /// Given time.
+        days: f64,
+    },
     /// A fault ends before it starts.
     #[error(
         "the fault of `{node}` ends at {end_days} days, before its start at {start_days} days \
          (record {start_record})"
     )]
-    EndBeforeStart { node: String, start_record: usize, start_days: f64, end_days: f64 },
+    EndBeforeStart {
+        /// Server name.
+        node: String,
+        /// Record of the start event.
+        start_record: usize,
+        /// Time of the start event.
+        start_days: f64,
+        /// Time of the end event.
+        end_days: f64,
+    },
     /// An end event matches no open fault of its server.
     #[error("this ends a fault of `{node}` that has no `fault_start` with the same fault type")]
-    EndWithoutStart { node: String },
+    EndWithoutStart {
+        /// Server name.
+        node: String,
+    },
     /// An end event names a server without any `fault_start`.
     #[error("unknown node `{node}`: no `fault_start` names it")]
-    UnknownNode { node: String },
+    UnknownNode {
+        /// Server name.
+        node: String,
+    },
     /// The trace names more servers than it declares.
     #[error("unknown node `{node}`: the trace has {servers} servers and this is one more")]
-    TooManyServers { node: String, servers: u32 },
+    TooManyServers {
+        /// First excess name.
+        node: String,
+        /// Declared number of servers.
+        servers: u32,
+    },
     /// A fault begins a day or more after the end of observation.
     #[error("a fault begins on day {start_days:.1}, but only {days} days are said to be watched")]
     AfterTheWatch {
+        /// Time of the fault.
         start_days: f64,
         /// Declared days of observation.
         days: f64,
     },
     /// `servers`, `gpus_per_server` or `days` is not positive.
     #[error("`{field}` must be positive")]
-    NotPositive { field: &'static str },
+    NotPositive {
+        /// Name of the field.
+        field: &'static str,
+    },
 }
 
 /// An error with its position.

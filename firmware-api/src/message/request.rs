@@ -17,12 +17,14 @@ pub enum Request<'a> {
     /// Reads registers without changing the page selection of the I2C side. Answered by
     /// [`Reply::Registers`](super::Reply::Registers).
     Read {
+        /// First register.
         address: RegisterAddress,
         /// Number of registers: 1 to [`REGISTER_BYTES_MAX`], within one half of the window.
         length: u8,
     },
     /// Writes registers. Answered by [`Reply::Done`](super::Reply::Done).
     Write {
+        /// First register.
         address: RegisterAddress,
         /// Values, 1 to [`REGISTER_BYTES_MAX`].
         bytes: &'a [u8],
@@ -35,7 +37,12 @@ pub enum Request<'a> {
     /// the line delay.
     ///
     /// A repeated fire of a completed transaction moves nothing and returns the same answer.
-    Fire { transaction: TransactionId, groups: Groups },
+    Fire {
+        /// Must be the armed transaction.
+        transaction: TransactionId,
+        /// Groups to move.
+        groups: Groups,
+    },
     /// Discards an armed change. Answered by [`Reply::Done`](super::Reply::Done), even if nothing
     /// was armed.
     Disarm {
@@ -51,6 +58,7 @@ pub enum Request<'a> {
     /// Enables or disables events. Answered by [`Reply::Events`](super::Reply::Events). Requires
     /// [`Capabilities::EVENTS`](super::Capabilities::EVENTS).
     Events {
+        /// Whether to send events.
         enabled: bool,
         /// Debounce time for loss and return of light, in µs; 0 selects the module's default.
         debounce_us: u16,
@@ -58,9 +66,19 @@ pub enum Request<'a> {
     /// Arms and fires in one request, to save a round trip. Answered by
     /// [`Reply::Fired`](super::Reply::Fired), like a fire. A repeat moves nothing and returns the
     /// same answer. Requires [`Capabilities::GO`](super::Capabilities::GO).
-    Go { arm: Arm, groups: Groups },
+    Go {
+        /// Arm parameters.
+        arm: Arm,
+        /// Groups to move.
+        groups: Groups,
+    },
     /// Stores the power-on paths. Answered by [`Reply::Done`](super::Reply::Done).
-    SetDefault { password: u32, paths: Paths },
+    SetDefault {
+        /// Host password of the module.
+        password: u32,
+        /// Path of each group.
+        paths: Paths,
+    },
     /// Restarts the module's firmware. Answered by [`Reply::Done`](super::Reply::Done) before the
     /// restart.
     Reset,

@@ -21,14 +21,20 @@ pub enum Answer {
     Restart,
     /// Restart from a copy in the memory of other nodes.
     InMemory {
+        /// Steps between two copies.
         every: u32,
+        /// Time to read a copy.
         load: i128,
+        /// Time to take a copy.
         write: i128,
         /// Number of simultaneous node failures that destroys the copies.
         copies: u32,
     },
     /// Move to a spare node and repeat the current step.
-    Migrate { takes: i128 },
+    Migrate {
+        /// Time of the move.
+        takes: i128,
+    },
     /// Continue without the replicas that used the node until they have a node again.
     Elastic {
         /// Time to reconfigure the job without them.

@@ -229,13 +229,26 @@ pub enum DocumentError {
     Fault(#[from] FaultError),
     /// The fabric does not have this part.
     #[error("{what} does not exist in this fabric")]
-    NoSuchPart { what: String },
+    NoSuchPart {
+        /// The part, as written.
+        what: String,
+    },
     /// No selected fibre joins two consecutive nodes of a group.
     #[error("{group}: no selected fibre joins {from} and {to}")]
-    NotJoined { group: GroupId, from: NodeId, to: NodeId },
+    NotJoined {
+        /// The group.
+        group: GroupId,
+        /// The first node.
+        from: NodeId,
+        /// The next node.
+        to: NodeId,
+    },
     /// The ranks do not cover the nodes of a group.
     #[error("{group}: its ranks do not cover its GPUs once each")]
-    Ranks { group: GroupId },
+    Ranks {
+        /// The group.
+        group: GroupId,
+    },
 }
 
 /// Returns the working form of `plan`, and the plan's faults.

@@ -61,6 +61,7 @@ pub enum DemandError {
         line: usize,
         /// Column, from 1.
         column: usize,
+        /// The parser's message.
         reason: String,
     },
     /// The length of a row differs from the number of rows.
@@ -68,7 +69,9 @@ pub enum DemandError {
     NotSquare {
         /// Row, from 1.
         row: usize,
+        /// Length of the row.
         columns: usize,
+        /// Number of rows.
         rows: usize,
     },
     /// An entry is not a number of bytes.
@@ -78,6 +81,7 @@ pub enum DemandError {
         row: usize,
         /// Column, from 1.
         column: usize,
+        /// The text of the entry.
         text: String,
     },
     /// A leaf sends to itself.
@@ -85,11 +89,17 @@ pub enum DemandError {
     ToItself {
         /// Row and column, from 1.
         row: usize,
+        /// The text of the entry.
         text: String,
     },
     /// The matrix has another size than the fabric.
     #[error("the matrix has {matrix} leaves and the fabric {fabric}")]
-    OtherFabric { matrix: usize, fabric: usize },
+    OtherFabric {
+        /// Leaves of the matrix.
+        matrix: usize,
+        /// Leaves of the fabric.
+        fabric: usize,
+    },
 }
 
 impl DemandError {

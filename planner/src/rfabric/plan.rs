@@ -73,13 +73,19 @@ pub enum PlanError {
     SameName(String),
     /// The demand is for another fabric.
     #[error("phase `{phase}`: {error}; {}", error.fix())]
-    Demand { phase: String, error: DemandError },
+    Demand {
+        /// The phase.
+        phase: String,
+        /// The defect of the demand.
+        error: DemandError,
+    },
     /// The phase sends nothing.
     #[error("phase `{0}` sends nothing; remove it and add its time to the slack of the next")]
     Silent(String),
     /// The network cannot carry the phase.
     #[error("phase `{phase}` cannot be served: {why}")]
     Unservable {
+        /// The phase.
         phase: String,
         /// The leaf, the missing resource and a remedy.
         why: String,
@@ -93,7 +99,12 @@ pub enum PlanError {
     /// Circuits of other jobs leave no place for a circuit.
     #[error("phase `{phase}`: {} circuits find no switch beside those that other jobs hold, the first \
              between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
-    Unplaced { phase: String, unplaced: Vec<LeafPair> },
+    Unplaced {
+        /// The phase.
+        phase: String,
+        /// The circuits without a switch.
+        unplaced: Vec<LeafPair>,
+    },
 }
 
 impl PlanError {

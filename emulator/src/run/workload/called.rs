@@ -20,6 +20,7 @@ pub enum ProgramOrder {
     Send {
         /// Passed to [`Caller::is_over`] when the last byte has arrived.
         number: u64,
+        /// The sending host.
         from: u32,
         /// The receiving host, different from `from`.
         to: u32,
@@ -60,6 +61,7 @@ pub trait Caller {
 
 pub(crate) struct Called<'a> {
     caller: Box<dyn Caller + 'a>,
+    /// Pending orders of the caller.
     orders: VecDeque<ProgramOrder>,
     /// Messages between hosts that have no path now.
     blocked: Vec<ProgramOrder>,
@@ -67,6 +69,7 @@ pub(crate) struct Called<'a> {
     open: FxHashMap<BatchId, (u64, FlowId)>,
     /// For each timer, the caller's number.
     timers: Vec<u64>,
+    /// Free places among the timers.
     free: Vec<usize>,
     me: Owner,
 }
@@ -84,6 +87,7 @@ impl<'a> Called<'a> {
         }
     }
 
+    /// Carries out the caller's orders.
     fn obey(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         self.caller.take_orders(context.now(), &mut self.orders);
         while let Some(order) = self.orders.pop_front() {

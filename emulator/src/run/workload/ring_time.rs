@@ -41,13 +41,20 @@ pub enum ReuseError {
     #[error(
         "task `{task}` starts on ring {ring} while another collective is on it: run without reuse"
     )]
-    BusyRing { task: String, ring: u32 },
+    BusyRing {
+        /// The task.
+        task: String,
+        /// The ring.
+        ring: u32,
+    },
     /// A repeated collective took another time than the first one.
     #[error("task `{task}` took {now} on an idle ring, where its like took {first}")]
     Changed {
+        /// The task.
         task: String,
         /// The time of the first run.
         first: Picoseconds,
+        /// The time of this run.
         now: Picoseconds,
     },
 }
@@ -55,6 +62,7 @@ pub enum ReuseError {
 /// Counts of reused and checked times of rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingCounts {
+    /// Collectives with a known time.
     pub(crate) reused: u64,
     /// Collectives that were run to check their known time.
     pub(crate) checked: u64,
@@ -62,6 +70,7 @@ pub(crate) struct RingCounts {
     pub(crate) hops: u64,
 }
 
+/// A collective on a ring.
 pub(super) type RingExchange = (CollectiveKind, Bytes, Directions);
 
 struct KnownTime {
@@ -69,6 +78,7 @@ struct KnownTime {
     uses: u64,
 }
 
+/// The structure of a ring.
 #[derive(Debug, PartialEq, Eq)]
 struct Built {
     /// Links in order: one per hop, or two through a switch.

@@ -13,6 +13,7 @@ pub enum GroupChange {
     Bypassed {
         /// The group's place in the layout.
         group: usize,
+        /// Nodes that left.
         out: Vec<NodeId>,
         /// Nodes that joined, in the order of the ranks they took.
         into: Vec<NodeId>,
@@ -21,7 +22,9 @@ pub enum GroupChange {
     Moved {
         /// The group's place in the layout.
         group: usize,
+        /// Former nodes.
         from: Vec<NodeId>,
+        /// New nodes.
         to: Vec<NodeId>,
     },
     /// Lost, because it could not be rebuilt.
@@ -30,6 +33,7 @@ pub enum GroupChange {
         job: Option<u32>,
         /// Its former place in the layout.
         group: usize,
+        /// Former nodes.
         from: Vec<NodeId>,
     },
     /// Formed after a repair: another group for a job that wanted more, or a spare ring of idle
@@ -37,6 +41,7 @@ pub enum GroupChange {
     Formed {
         /// The job. `None` for a spare ring.
         job: Option<u32>,
+        /// Its nodes.
         to: Vec<NodeId>,
     },
 }

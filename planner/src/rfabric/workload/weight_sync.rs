@@ -24,7 +24,12 @@ pub enum FanOut {
     /// The trainer sends directly to every replica.
     Star,
     /// Each trainer rank sends its part of the weights to the GPUs that will hold it.
-    Shards { tp: u32, pp: u32 },
+    Shards {
+        /// Tensor-parallel ranks of the trainer.
+        tp: u32,
+        /// Pipeline stages of the trainer.
+        pp: u32,
+    },
 }
 
 /// Returns the traffic of one synchronisation of `size` bytes per replica.
