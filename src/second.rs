@@ -49,17 +49,13 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "compare",
-        "Compare designs under faults: wasted GPUs, job scale, waiting time",
+        "Compare designs under faults: wasted GPUs, job scale, waiting",
         "lightloom compare --faults fault_trace.json --tp 32 --samples 100",
     ),
-    verb(
-        "cost",
-        "Compute cost and power of the interconnect from bills of materials and a price file",
-        "lightloom cost",
-    ),
+    verb("cost", "Compute cost and power of the interconnect from a price file", "lightloom cost"),
     verb(
         "buy",
-        "Compare designs by the cost of useful compute: jobs over months of faults",
+        "Compare designs by the cost of useful compute over months",
         "lightloom buy topologies/buy-pretraining.yaml",
     ),
     verb(
@@ -109,7 +105,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "twin",
-        "Run real programs on emulated light, with a network namespace per node",
+        "Run real programs on emulated light, a namespace per node",
         "lightloom twin up topologies/ring-32.yaml --dir /tmp/twin",
     ),
     verb(

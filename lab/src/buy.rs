@@ -23,7 +23,7 @@ use lightloom::trace;
 
 const SCHEMA: &str = "lightloom.buy/v1";
 
-/// Compare designs by the cost of useful compute: jobs over months of faults
+/// Compare designs by the cost of useful compute over months
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom buy topologies/buy-pretraining.yaml

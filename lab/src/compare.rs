@@ -22,7 +22,7 @@ use lightloom::result::ResultArguments;
 use lightloom::table::TextTable;
 use lightloom::trace;
 
-/// Compare designs under faults: wasted GPUs, job scale, waiting time
+/// Compare designs under faults: wasted GPUs, job scale, waiting
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom compare --faults fault_trace.json --tp 32 --samples 100

@@ -24,7 +24,7 @@ use lightloom::table::TextTable;
 const FAULT_RATIOS: [f64; 7] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.10];
 const SNAPSHOTS: u64 = 200;
 
-/// Compute cost and power of the interconnect from bills of materials and a price file
+/// Compute cost and power of the interconnect from a price file
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom cost

@@ -23,6 +23,7 @@ fn counted_figures_are_no_worse_than_the_ledger() {
         "programs",
         "docs",
         "pages",
+        "prose",
         "mfu-error",
         "collectives",
     ];

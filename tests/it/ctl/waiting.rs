@@ -54,13 +54,10 @@ fn usage_lines_omit_the_socket_option() {
     }
     let (_, help) = typed(&["confirm", "--help"]);
     assert!(help.contains("Usage: lightloom ctl confirm [OPTIONS] <TXN>\n"), "{help}");
-    let default = "[default: what LIGHTLOOM_SOCKET says, or else /run/lightloom/lightloomd.sock]";
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    let of_several = "or those of several with commas between: the one that leads is asked";
-    let said = format!(
-        "--socket <PATH> The daemon's socket or `https://HOST:PORT`, {of_several} {default}"
-    );
-    assert!(help.contains(&said), "{help}");
+    let said = "--socket <PATH> Socket of the daemon or `https://HOST:PORT`; several daemons are separated by \
+                commas, and the leader is used [default: $LIGHTLOOM_SOCKET, else /run/lightloom/lightloomd.sock]";
+    assert!(help.contains(said), "{help}");
     let (_, said) = typed(&["status"]);
     assert!(said.contains("/nowhere/lightloomd.sock"), "{said}");
 }
