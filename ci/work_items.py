@@ -37,7 +37,7 @@ TRANSPORTS = {
     "nscc": ("NSCC style, sprayed, trims", f"congestion: nscc, {SPRAY}, window_percent: 135", f"{QUEUE}, trim: true"),
     "entropy": (
         "NSCC style, 64 entropy values, trims",
-        "congestion: nscc, balance: {entropy: {values: 64, probe: 20us}}, window_percent: 135",
+        "congestion: nscc, balance: {entropy: {values: 64, probe: 20us, paths: even}}, window_percent: 135",
         f"{QUEUE}, trim: true",
     ),
     "adaptive": (

@@ -235,7 +235,10 @@ fn bypass_of_crossed_cables_keeps_the_cause() {
         let why: Vec<String> = ends.map(|(end, by, should)| seen(end, by, should)).into();
         assert_eq!(broken.len(), 2, "{broken:?}");
         for why in &why {
-            assert!(broken.values().any(|said| said == why), "{why}: {broken:?}");
+            assert!(
+                broken.values().any(|said| said.starts_with(why.as_str())),
+                "{why}: {broken:?}"
+            );
         }
         println!("{broken:?}");
     });

@@ -43,12 +43,11 @@ fn light_arrives_only_while_both_ends_select_a_working_fibre() {
     assert!(light(&mut rack, "n1/b0", 1) > 0);
 }
 
-/// The daemon also accepts state of that version.
 #[test]
-fn connects_transceivers_of_an_earlier_version_fabric() {
+fn connects_transceivers_of_a_fabric() {
     let list =
         "fabric: f.yaml\ntransceivers:\n  - {names: \"n{0..3}/b{0..1}\", power_on: external-1}\n";
-    let fabric = "name: ring\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n\
+    let fabric = "kind: fabric\nversion: 2\nname: ring\nhbd: {khop: {nodes: 4, gpus_per_node: 4, k: 2}}\n\
                   jobs:\n  - {name: pretrain, gpus: 8, tp: 8}\n";
     let (list, mistakes) = load_beside("d.yaml", list.as_bytes(), &mut |_| Ok(fabric.to_owned()));
     let mut rack = list.unwrap_or_else(|| panic!("{mistakes:?}")).rack;

@@ -118,11 +118,20 @@ impl Line {
     }
 
     /// Returns the bytes that leave between `now` and `free`.
-    #[inline]
+    #[inline(always)]
     fn backlog(&self, free: u64, now: u64) -> Bytes {
+        if now < self.changed.0 {
+            return self.backlog_at_two_rates(free, now);
+        }
+        self.rate.bytes_in(Picoseconds(free.saturating_sub(now)))
+    }
+
+    /// Returns the backlog while a packet that began before a change of the rate leaves.
+    #[cold]
+    fn backlog_at_two_rates(&self, free: u64, now: u64) -> Bytes {
         let (until, rate) = self.changed;
-        let begun = rate.bytes_in(Picoseconds(until.saturating_sub(now)));
-        begun + self.rate.bytes_in(Picoseconds(free.saturating_sub(now.max(until))))
+        let begun = rate.bytes_in(Picoseconds(until - now));
+        begun + self.rate.bytes_in(Picoseconds(free.saturating_sub(until)))
     }
 
     /// Returns the sending time of these bytes at the current rate, which limits queues.
@@ -486,11 +495,13 @@ impl SendingPort<'_> {
     }
 
     /// Returns the backlog that a packet arriving at `now` meets.
+    #[inline(always)]
     pub(crate) fn backlog(&self, now: u64) -> Bytes {
         self.backlog_until(self.free, now)
     }
 
     /// Returns the bytes that the wire sends from `now` until it is `free`.
+    #[inline(always)]
     pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
         self.line.backlog(free, now)
     }
