@@ -85,6 +85,16 @@ impl Substrate {
         links.find(|link| self.network.link(*link).spec.plane == DCN)
     }
 
+    /// The domain of a host: a switch joins all GPUs of one. `None` where there are no such switches.
+    #[must_use]
+    pub fn domain_of(&self, host: VertexId) -> Option<u32> {
+        match (&self.domains, &self.rings) {
+            (Some(domains), _) => domains.domain(self.place_of(host)?),
+            (None, Some(rings)) => rings.island_of(host),
+            (None, None) => None,
+        }
+    }
+
     /// The vertex of a name.
     #[must_use]
     pub fn vertex(&self, name: &str) -> Option<VertexId> {

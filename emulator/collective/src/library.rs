@@ -142,6 +142,39 @@ pub struct LibraryTime {
     pub seconds: f64,
 }
 
+/// What a library leaves of the links that a collective passes: time before its messages, and shares of rates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Seconds before its first message.
+    pub start_seconds: f64,
+    /// Steps one after the other over links inside a domain, and between domains.
+    pub steps: [f64; 2],
+    /// Seconds of such a step.
+    pub step_seconds: [f64; 2],
+    /// Shares of the data-sheet rates that carry its bytes, inside a domain and between domains.
+    pub shares: [f64; 2],
+}
+
+impl Pace {
+    /// Links alone.
+    pub const BARE: Self =
+        Self { start_seconds: 0.0, steps: [0.0; 2], step_seconds: [0.0; 2], shares: [1.0; 2] };
+
+    /// Seconds before and between messages that cables which delay a step so long do not account for.
+    #[must_use]
+    pub fn lag(&self, cables: [f64; 2]) -> f64 {
+        let level = |at: usize| self.steps[at] * (self.step_seconds[at] - cables[at]).max(0.0);
+        self.start_seconds + level(0) + level(1)
+    }
+
+    /// That of a part of the collective: latencies are shared out as bytes are.
+    #[must_use]
+    pub fn part(self, part: f64) -> Self {
+        let start_seconds = self.start_seconds * part;
+        Self { start_seconds, step_seconds: self.step_seconds.map(|step| step * part), ..self }
+    }
+}
+
 /// The ranks of a group, and the links between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
@@ -178,12 +211,19 @@ impl Hops {
     /// Seconds of an all-gather or a reduce-scatter over rings through all ranks, one for each rank of a domain.
     #[must_use]
     pub fn ring(&self, bytes: f64) -> f64 {
-        let (n, domains) = (self.ranks as f64, self.domains as f64);
-        let [inside, between] = self.steps;
-        // The piece that goes farthest leaves every domain, those of its first and last rank as well where it can.
-        let leaves = if self.domains == 1 { 0.0 } else { domains.min(n - 1.0) };
-        let steps = (n - 1.0 - leaves) * inside + leaves * between;
+        let n = self.ranks as f64;
+        let [inside, between] = self.ring_steps();
+        let steps = inside * self.steps[0] + between * self.steps[1];
         steps + (n - 1.0) / n * bytes / self.slowest()
+    }
+
+    /// Steps round a ring inside domains and between them: the piece that goes farthest leaves every domain, those of its
+    /// first and last rank as well where it can.
+    #[must_use]
+    pub fn ring_steps(&self) -> [f64; 2] {
+        let all = self.ranks as f64 - 1.0;
+        let leaves = if self.domains == 1 { 0.0 } else { all.min(self.domains as f64) };
+        [all - leaves, leaves]
     }
 
     /// Seconds of an all-to-all: what stays in the domain beside what goes through cards.
@@ -271,6 +311,42 @@ impl Site {
             );
         }
         ways
+    }
+
+    /// What a ring or an all-to-all leaves of links; `None` for trees, and for what switches compute.
+    #[must_use]
+    pub fn pace(&self, kind: CollectiveKind, bytes: f64, way: LibraryTime) -> Option<Pace> {
+        let (domain, card) = (self.domain_rate, self.inside() * self.card_rate);
+        match way.algorithm {
+            Algorithm::Ring => {
+                let (protocol, base, inside, between) = self.stretched(RING[way.protocol as usize]);
+                let rounds = if kind == CollectiveKind::AllReduce { 2.0 } else { 1.0 };
+                let limited =
+                    |rate| self.limit(protocol, rate, 1.0) / self.filling(protocol, bytes);
+                Some(Pace {
+                    start_seconds: self.launch() + base,
+                    steps: self.hops([0.0; 2], [1.0; 2]).ring_steps().map(|steps| rounds * steps),
+                    step_seconds: [inside, between],
+                    shares: [
+                        limited(self.lanes()) / domain,
+                        limited(self.cards(CARD_SHARES[0])) / card,
+                    ],
+                })
+            }
+            Algorithm::Pairwise => Some(Pace {
+                start_seconds: self.launch() + RING[2].1,
+                steps: [0.0, self.domains as f64 - 1.0],
+                step_seconds: [0.0, PAIRWISE_STEP],
+                shares: [self.lanes() * PAIRWISE_SHARES[0] / domain, PAIRWISE_SHARES[1]],
+            }),
+            _ => None,
+        }
+    }
+
+    /// Share of the cards' rate that rings reach, or all-to-alls.
+    #[must_use]
+    pub fn card_share(kind: CollectiveKind) -> f64 {
+        if kind == CollectiveKind::AllToAll { PAIRWISE_SHARES[1] } else { CARD_SHARES[0] }
     }
 
     /// Ranks of each domain.

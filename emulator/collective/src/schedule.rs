@@ -133,6 +133,22 @@ impl Schedule {
         self.sendings.len() - 1
     }
 
+    /// The same where ranks lie in these domains: messages that leave one are of [`NetworkLevel::Between`], and links carry
+    /// bytes at these shares of their rates, inside and between.
+    #[must_use]
+    pub fn over_domains(mut self, domains: &[Option<u32>], shares: [f64; 2]) -> Self {
+        for sending in &mut self.sendings {
+            let [from, to] = [sending.from, sending.to].map(|rank| domains[rank]);
+            let is_between = from.is_none() || from != to;
+            if is_between {
+                sending.level = NetworkLevel::Between;
+            }
+            let bytes = sending.message.0 as f64 / shares[usize::from(is_between)];
+            sending.message = Bytes((bytes as u64).max(1));
+        }
+        self
+    }
+
     /// What the collective takes when no message waits for one of another sending: a lower bound
     /// while its messages take so long.
     ///

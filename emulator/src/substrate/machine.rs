@@ -7,6 +7,7 @@ use lightloom_engine::{
 };
 use lightloom_training::graph::TaskWork;
 use lightloom_training::machine::{Cable, Domain, Machine};
+use lightloom_units::Picoseconds;
 
 use super::{DCN, HBD, Substrate};
 
@@ -17,6 +18,8 @@ pub struct Domains {
     ring_of: Vec<Option<u32>>,
     /// By rank: the switch of its domain.
     domain_of: Vec<Option<u32>>,
+    /// How long a step over cables is delayed, inside a domain and between domains.
+    pub(crate) cables: [Picoseconds; 2],
     /// Whether rings are cables between neighbours.
     pub(crate) are_wired: bool,
     /// How much more than its share the first rank of an all-to-all gets: 0.2 is 20 %.
@@ -30,10 +33,13 @@ impl Substrate {
     /// If a cable cannot be emulated.
     pub fn of_machine(machine: &Machine) -> Result<Self, NetworkError> {
         let (network, hosts) = lay_out(machine)?;
+        let are_wired = machine.domain == Domain::Cables;
+        let hops = if are_wired { 1 } else { 2 };
         let domains = Domains {
+            cables: [machine.ring_link.delay * hops, machine.rail_link.delay * 2],
             ring_of: machine.ring_of(),
             domain_of: machine.domain_of(),
-            are_wired: machine.domain == Domain::Cables,
+            are_wired,
             imbalance: machine.expert_imbalance,
         };
         let route = Route::Within(DCN);
@@ -47,6 +53,11 @@ impl Domains {
         let domain = |rank: &u32| self.domain_of[*rank as usize];
         let first = ranks.first().and_then(domain);
         first.is_some() && ranks.iter().all(|rank| domain(rank) == first)
+    }
+
+    /// The switch of the domain of a rank.
+    pub(crate) fn domain(&self, rank: u32) -> Option<u32> {
+        self.domain_of.get(rank as usize).copied().flatten()
     }
 
     /// The rings whose links a collective uses.

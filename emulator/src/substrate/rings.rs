@@ -208,6 +208,13 @@ impl RingCables {
         }
     }
 
+    /// The island of a GPU. `None` where GPUs are in rings.
+    pub(super) fn island_of(&self, gpu: VertexId) -> Option<u32> {
+        let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return None };
+        let node = self.gpu(gpu)?.node.index() as u32;
+        Some(node / nodes.max(1))
+    }
+
     /// The nodes of an island, by the switch that joins their GPUs; none of any other vertex.
     pub(super) fn nodes_of_island(&self, switch: VertexId) -> Vec<NodeId> {
         let Grouping::Island { nodes } = self.fabric.hbd.grouping() else { return Vec::new() };

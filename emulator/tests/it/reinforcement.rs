@@ -11,7 +11,7 @@ use lightloom_fabric::fault::FaultSet;
 use lightloom_planner::Options;
 use lightloom_training::graph::TaskWork;
 use lightloom_training::reinforcement::PoolStep;
-use lightloom_training::step_graph::TaskPurpose;
+use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::id::NodeId;
 
 /// 32 GPUs that train and 64 that generate, in groups of 8 with a spare node each, below leaves of four nodes.

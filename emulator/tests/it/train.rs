@@ -61,19 +61,20 @@ fn a_calm_step_takes_its_closed_form_for_every_dimension() {
         let outcome = run(&one_tor(gpus, tp, training), CALM);
         let step = &outcome.steps.of_jobs()[0];
         let closed = step.closed_form.as_secs_f64();
-        let off = seconds(step) / closed - 1.0;
+        let contention = step.why.unwrap().contention.as_secs_f64();
+        let off = (seconds(step) - contention) / closed - 1.0;
         println!(
-            "{name:12} {:.6} s, closed form {closed:.6} s, {:+.2} %; {} packet-hops",
+            "{name:12} {:.6} s, closed form {closed:.6} s, {:+.2} % without contention; {} packet-hops",
             seconds(step),
             100.0 * off,
             outcome.head.packet_hops,
         );
         assert_eq!(sum(step), step.took().unwrap().0, "{name}: the causes add up to it");
-        if off.abs() > 0.02 {
+        if off.abs() > 0.01 {
             misses.push(format!("{name} {:+.2} %", 100.0 * off));
         }
     }
-    assert!(misses.is_empty(), "off by more than 2 %: {misses:?}");
+    assert!(misses.is_empty(), "off by more than 1 %: {misses:?}");
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn the_step_of_an_excerpt_takes_what_the_same_job_takes_on_its_fabric() {
             panic!("a fabric is planned")
         };
         let step = TrainStep::of(&scenario.train[0], fabric, plan).unwrap();
-        let alone = packets::run(&step.bare.job(), Prove::Nothing, &mut ()).unwrap().step;
+        let alone = packets::run(&step.owned.job(), Prove::Nothing, &mut ()).unwrap().step;
         assert_eq!(alone.gpus, u64::from(*gpus), "{name} is run whole");
         let outcome = lightloom_emulator::emulate(&scenario, 1, &mut ()).unwrap();
         let there = seconds(&outcome.steps.of_jobs()[0]);
@@ -140,7 +141,8 @@ fn a_dead_node_costs_its_step_what_was_done_the_replacement_and_nothing_else() {
     assert_eq!(with[0].end, without[0].end, "before the fault");
     let why = with[1].why.unwrap();
     let lost = 350.0 - millis(with[1].start.since(lightloom_units::SimTime::START));
-    assert!((millis(why.restart) - lost).abs() < 0.001, "{why:?}: {lost} ms were done");
+    // The weights that were gathered before the first pass were gathered for all.
+    assert!((millis(why.restart) - lost).abs() < 1.5, "{why:?}: {lost} ms were done");
     let fault = millis(why.fault);
     assert!((6.0..8.5).contains(&fault), "detected, planned, switched: {fault} ms");
     let more = millis(with[1].took().unwrap()) - millis(without[1].took().unwrap());
@@ -200,8 +202,8 @@ fn rings_run_alone_take_the_time_they_take_in_place() {
 fn an_interface_that_goes_and_comes_delays_its_step_and_nothing_begins_again() {
     let calm = both("{job: first, steps: 1}", "");
     // In the middle of the exchange of gradients, for less than anybody takes to plan around it.
-    let at = millis(steps(&calm, "first")[0].took().unwrap()) - 10.0;
-    let fault = format!("faults: [{{part: n1/nic2, at: {at:.0}ms, lasts: 3ms}}]");
+    let at = millis(steps(&calm, "first")[0].took().unwrap()) - 1.0;
+    let fault = format!("faults: [{{part: n1/nic2, at: {:.0}us, lasts: 3ms}}]", 1e3 * at);
     let outcome = both("{job: first, steps: 2}", &fault);
     let first = steps(&outcome, "first");
     let why = first[0].why.unwrap();

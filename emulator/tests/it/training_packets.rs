@@ -12,7 +12,7 @@ use lightloom_training::model::Model;
 use lightloom_training::network::{Efficiency, Network, ScaleOutLeaf, Shape};
 use lightloom_training::schedule::Schedule;
 use lightloom_training::step::{Compute, Job, step_time};
-use lightloom_training::step_graph::{SimulatedRails, step_machine, step_tasks};
+use lightloom_training::tasks::{SimulatedRails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds};
 use proptest::prelude::*;
 
@@ -55,6 +55,7 @@ fn bare() -> Calibration {
         jitter_per_doubling: 0.0,
         network: Efficiency {
             library: None,
+            is_stated: false,
             domain: PAYLOAD,
             scale_out: PAYLOAD,
             domain_step_seconds: RING_DELAY_NS as f64 * 1e-9,
@@ -95,8 +96,8 @@ fn with_job<T>(
 }
 
 fn run(job: &Job<'_>, rails: SimulatedRails, reuse: RingReuse) -> TaskTimes {
-    let (graph, _) = step_tasks(job, rails);
-    let machine = step_machine(job, rails, links());
+    let (graph, _) = step_tasks(&job.work(), rails);
+    let machine = step_machine(&job.work(), job.network, rails, links(), 0.0);
     replay(&graph, &machine, reuse, &mut ()).unwrap()
 }
 
@@ -267,6 +268,8 @@ fn contexts(exchange: ContextExchange, arch: &str, tensor: u32, tokens: u64) -> 
     let card = cards::accelerator("h100").unwrap();
     let mut calibration = card.calibration();
     calibration.software.context_exchange = exchange;
+    // Gradients behind passes would meet what contexts exchange.
+    calibration.software.data_overlap = false;
     let job = Job {
         model: &model,
         mapping: Mapping { context: 4, ..mapping(tensor, 1, 1) },

@@ -6,6 +6,7 @@ use lightloom_training::architecture::architecture;
 use lightloom_training::calibration::Precision;
 use lightloom_training::cards;
 use lightloom_training::chrome::trace;
+use lightloom_training::graph::TaskGraph;
 use lightloom_training::longest_path::play;
 use lightloom_training::machine::Cable;
 use lightloom_training::mapping::{Batch, Mapping};
@@ -13,7 +14,7 @@ use lightloom_training::model::Model;
 use lightloom_training::recorded::{Recorded, read};
 use lightloom_training::rescale::RankLayout;
 use lightloom_training::step::Job;
-use lightloom_training::step_graph::{SimulatedRails, step_machine, step_tasks};
+use lightloom_training::tasks::{SimulatedRails, step_machine, step_tasks};
 use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use proptest::prelude::*;
 
@@ -118,8 +119,11 @@ fn rescaled_and_run(model: &Model, mapping: Mapping, to: Mapping) -> [f64; 2] {
             Cable { rate: BitsPerSecond::from_gbps(3_200), delay: Picoseconds::from_nanos(200) },
             Cable { rate: BitsPerSecond::from_gbps(400), delay: Picoseconds::from_micros(1) },
         ];
-        let (graph, _) = step_tasks(&job, rails);
-        let machine = step_machine(&job, rails, links);
+        let work = job.work();
+        // A trace does not say what software left of links.
+        let bare = TaskGraph::new(step_tasks(&work, rails).0.tasks().to_vec());
+        let graph = bare.unwrap();
+        let machine = step_machine(&work, &network, rails, links, 0.0);
         let times = replay(&graph, &machine, RingReuse::IdleRings, &mut ()).unwrap();
         (graph, machine, times)
     };

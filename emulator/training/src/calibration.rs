@@ -12,6 +12,8 @@ use super::calibrated::FRAMEWORKS;
 use super::features::Features;
 use super::network::Efficiency;
 
+pub use super::mapping::{ContextExchange, ZeroStage};
+
 /// Number format of the matrix products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -47,32 +49,6 @@ impl Precision {
             Self::Nvfp4 => 0.5,
         }
     }
-}
-
-/// What each replica holds of the training state (ZeRO stages).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ZeroStage {
-    /// All of it (ZeRO-0).
-    Replicated,
-    /// Its share of the optimizer states (ZeRO-1, distributed optimizer).
-    Optimizer,
-    /// Its share of optimizer states and gradients (ZeRO-2).
-    Gradients,
-    /// Its share of everything (ZeRO-3, FSDP).
-    Everything,
-}
-
-/// How keys and values of other ranks come to a rank in context parallelism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ContextExchange {
-    /// Block by block round a ring, while the previous block is worked on.
-    Ring,
-    /// All at once before attention, exposed.
-    AllGather,
-    /// All-to-all of queries, keys and values, so that each rank has whole sequences of few heads (Ulysses).
-    AllToAll,
 }
 
 /// Which tricks the training software uses.

@@ -3,8 +3,8 @@
 //!
 //! A [`model::Model`] is cut over GPUs by a [`mapping::Mapping`]; a [`network::Network`] joins the GPUs, and a
 //! [`calibration::Calibration`] holds what was measured of an accelerator and its software. [`step::step_time`] is a pure
-//! function of these: the time of a step, from which come [`mfu`] and [`goodput`]. [`search`] tries mappings, [`step_graph`]
-//! is a step as tasks with dependencies for the emulator, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read the
+//! function of these: the time of a step, from which come [`mfu`] and [`goodput`]. [`search`] tries mappings, `lightloom-step`
+//! evaluates a step, and [`kineto`], [`chakra`], [`goal`] and [`simai`] read the
 //! steps that other tools recorded.
 //!
 //! Computing is in seconds of floating point, recorded and emulated steps in picoseconds, sizes in bytes.
@@ -27,26 +27,20 @@ pub mod fit;
 pub mod flops;
 pub mod goal;
 pub mod goodput;
-pub mod graph;
 pub mod kineto;
-pub mod longest_path;
-pub mod machine;
 pub mod mapped;
-pub mod mapping;
 pub mod memory;
 pub mod mfu;
-pub mod network;
 pub mod recorded;
 pub mod reinforcement;
 pub mod request;
 pub mod rescale;
 pub mod rollout;
 pub mod runs;
-pub mod schedule;
 pub mod search;
 pub mod serving;
 pub mod simai;
 pub mod step;
-pub mod step_graph;
 
 pub use lightloom_fabric::model;
+pub use lightloom_step::{graph, longest_path, machine, mapping, network, schedule, tasks};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use lightloom_collective::Directions;
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{BatchId, FlowId, Route, VertexId};
+use lightloom_engine::{BatchId, FlowId, VertexId};
 use lightloom_training::described::Described;
 use lightloom_training::graph::{self, TaskId, TaskWork};
 use lightloom_units::{Picoseconds, SimTime};
@@ -17,7 +17,7 @@ use super::jobs::{JobTurn, Jobs, Repetition};
 use super::ring_time::{ReuseError, RingClass, RingReuse};
 use super::sends::Sends;
 use crate::scenario::Pattern;
-use crate::substrate::{Domains, HBD, Members};
+use crate::substrate::Members;
 
 /// A step under way.
 pub(super) struct Playing {
@@ -98,14 +98,15 @@ impl<'a> Jobs<'a> {
     ) -> Result<(), RunError> {
         let task = &self.described(place).graph.tasks()[id.index()];
         let now = context.now();
-        let sends = self.sends_of(context, place, &task.work);
+        let sends = self.sends_of(context, place, id);
+        let lag = self.lag(context, place, id);
         let timed = match (&task.work, &sends) {
             (TaskWork::Compute { took, .. }, _) => Some((*took, Picoseconds::ZERO)),
             // One rank alone has no other to send to.
             (_, None) => Some((Picoseconds::ZERO, Picoseconds::ZERO)),
             (work, Some(sends)) => {
                 let took = self.ring_time(context, (place, id), (work, sends))?;
-                took.map(|took| (took, context.substrate.network.shortest_delay()))
+                took.map(|took| (lag + took, context.substrate.network.shortest_delay()))
             }
         };
         let Some(sends) = sends.filter(|_| timed.is_none()) else {
@@ -115,7 +116,7 @@ impl<'a> Jobs<'a> {
             self.plan(context, now + took + news, JobTurn::Worked(place, id));
             return Ok(());
         };
-        let started = context.add(|engine| sends.start(engine)).map_err(|error| {
+        let started = context.add(|engine| sends.start_after(lag, engine)).map_err(|error| {
             let workload = format!("{}`, task `{}", self.traffic[place].name, task.name);
             RunError::Workload { workload, error }
         });
@@ -124,7 +125,7 @@ impl<'a> Jobs<'a> {
             return Ok(());
         };
         context.note_flows(flows.clone());
-        self.could_end(place, id, collective.ideal);
+        self.could_end(place, id, lag + collective.ideal);
         let sent = flows.clone().map(|flow| context.engine.record(FlowId(flow)).size).sum();
         let step = self.step(place);
         step.spans[id.index()].0 = now;
@@ -149,8 +150,9 @@ impl<'a> Jobs<'a> {
     }
 
     /// What a task sends. `None` if it computes, or has one rank.
-    fn sends_of(&self, context: &Context<'_>, place: usize, work: &TaskWork) -> Option<Sends> {
+    fn sends_of(&self, context: &Context<'_>, place: usize, id: TaskId) -> Option<Sends> {
         let (traffic, described) = (&self.traffic[place], self.described(place));
+        let work = &described.graph.tasks()[id.index()].work;
         let (kind, ranks, bytes) = match work {
             TaskWork::Compute { .. } => return None,
             TaskWork::Transfer { from, to, bytes } => (None, vec![*from, *to], *bytes),
@@ -163,12 +165,31 @@ impl<'a> Jobs<'a> {
         if hosts.len() < 2 || kind.is_none() && hosts[0] == hosts[1] {
             return None;
         }
-        let mut sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
+        let is_ring = matches!(work, TaskWork::Ring { .. });
+        let mut of_hosts = Vec::new();
+        if context.substrate.domains.is_some() {
+            // A ring has links of its own, whatever joins it.
+            let domain = |host: &VertexId| context.substrate.domain_of(*host);
+            of_hosts = hosts.iter().map(|host| domain(host).or(is_ring.then_some(0))).collect();
+        }
+        let sends = Sends::over(context.substrate.route.clone(), kind, (hosts, bytes));
+        let (pace, transport) = (described.graph.pace(id), context.engine.transport());
+        let mut sends = sends.paced(&pace, transport, of_hosts);
         sends.priority = traffic.priority;
         if let Some(domains) = &context.substrate.domains {
-            stay_inside(&mut sends, domains, (work, &ranks));
+            sends.imbalance = domains.imbalance;
+            if is_ring && domains.are_wired && ranks.len() > 2 {
+                sends.directions = Directions::Both;
+            }
         }
         Some(sends)
+    }
+
+    /// What software takes before the packets of a task leave.
+    fn lag(&self, context: &Context<'_>, place: usize, id: TaskId) -> Picoseconds {
+        let cables =
+            context.substrate.domains.as_ref().map_or([Picoseconds::ZERO; 2], |of| of.cables);
+        self.described(place).graph.pace(id).lag(cables)
     }
 
     /// What goes round an idle ring of a machine takes what it took before. `None` if it is to run.
@@ -236,7 +257,8 @@ impl<'a> Jobs<'a> {
         let TaskWork::Ring { ring, .. } = &task.work else { return Ok(()) };
         let class = self.playing.get(&place).and_then(|playing| playing.classes.get(ring));
         let Some(Some(class)) = class else { return Ok(()) };
-        let around = self.sends_of(context, place, &task.work).and_then(|sends| sends.around());
+        let now = now.saturating_sub(self.lag(context, place, id));
+        let around = self.sends_of(context, place, id).and_then(|sends| sends.around());
         let first = around.and_then(|around| self.times.check(*class, around, now));
         first.map_or(Ok(()), |first| {
             let task = task.name.clone();
@@ -282,26 +304,5 @@ impl<'a> Jobs<'a> {
             }
         }
         Ok(())
-    }
-}
-
-/// Sends what a machine's domains carry over them: rings both ways round where cables join more than two ranks, and what
-/// ranks under one switch have for each other.
-fn stay_inside(sends: &mut Sends, domains: &Domains, (work, ranks): (&TaskWork, &[u32])) {
-    sends.imbalance = domains.imbalance;
-    let is_ring = matches!(work, TaskWork::Ring { .. });
-    if is_ring || domains.is_inside(ranks) {
-        sends.route = Route::Within(HBD);
-    } else {
-        for (from, host) in ranks.iter().zip(&sends.hosts) {
-            let inside = ranks
-                .iter()
-                .zip(&sends.hosts)
-                .filter(|(to, _)| *to != from && domains.is_inside(&[*from, **to]));
-            sends.ways.extend(inside.map(|(_, to)| ((*host, *to), Route::Within(HBD))));
-        }
-    }
-    if is_ring && domains.are_wired && ranks.len() > 2 {
-        sends.directions = Directions::Both;
     }
 }

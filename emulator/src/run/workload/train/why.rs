@@ -6,7 +6,7 @@
 //! and lost to the restart, and the rest to contention. The causes add up to the step, to the picosecond.
 
 use lightloom_training::graph::TaskId;
-use lightloom_training::step_graph::TaskPurpose;
+use lightloom_training::tasks::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::context::Context;

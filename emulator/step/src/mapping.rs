@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How a training job is cut over GPUs, and which cuts are possible.
 
-use serde::Serialize;
+use lightloom_fabric::model::{Attention, Model};
+use serde::{Deserialize, Serialize};
 
-use super::calibration::ContextExchange;
-use super::model::{Attention, Model};
 use super::schedule::Schedule;
 
 /// The cut of a job over GPUs. TP is innermost (neighbouring GPUs), then CP, EP inside DP, DP, and PP outermost.
@@ -40,6 +39,32 @@ pub enum Recompute {
     Selective,
     /// The layer.
     Full,
+}
+
+/// What each replica holds of the training state (ZeRO stages).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZeroStage {
+    /// All of it (ZeRO-0).
+    Replicated,
+    /// Its share of the optimizer states (ZeRO-1, distributed optimizer).
+    Optimizer,
+    /// Its share of optimizer states and gradients (ZeRO-2).
+    Gradients,
+    /// Its share of everything (ZeRO-3, FSDP).
+    Everything,
+}
+
+/// How keys and values of other ranks come to a rank in context parallelism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContextExchange {
+    /// Block by block round a ring, while the previous block is worked on.
+    Ring,
+    /// All at once before attention, exposed.
+    AllGather,
+    /// All-to-all of queries, keys and values, so that each rank has whole sequences of few heads (Ulysses).
+    AllToAll,
 }
 
 /// The work of one step.

@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 pub use lightloom_collective::Shape;
-use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Site};
+use lightloom_collective::{Algorithm, CollectiveKind, Generation, Hops, Pace, Site};
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::hbd::Grouping;
 
@@ -51,6 +51,8 @@ pub struct Efficiency {
     pub domain: f64,
     /// Share of the scale-out rate.
     pub scale_out: f64,
+    /// Whether collectives of a library reach that share as well, and not the library's own.
+    pub is_stated: bool,
     /// Seconds per ring step inside the domain.
     pub domain_step_seconds: f64,
     /// Seconds per ring step across the scale-out network.
@@ -66,7 +68,14 @@ impl Efficiency {
             _ => (0.82, 0.85, 3e-6, 1.5e-5),
         };
         let library = Some(generation);
-        Self { library, domain, scale_out, domain_step_seconds, scale_out_step_seconds }
+        Self {
+            library,
+            domain,
+            scale_out,
+            is_stated: false,
+            domain_step_seconds,
+            scale_out_step_seconds,
+        }
     }
 }
 
@@ -152,36 +161,94 @@ impl Network {
         if group.size < 2 {
             return 0.0;
         }
-        let (ranks, shape) = (group.size, self.shape);
-        let domains = ranks / self.inside(group);
-        let (domain_rate, card_rate) = (self.domain_rate, self.across_rate(group));
-        if let Some(generation) = efficiency.library {
-            let site =
-                Site { generation, ranks, domains, shape, domain_rate, card_rate, is_queued: true };
-            let time = site.choose(kind, bytes, |way, _| way != Algorithm::Sharp);
-            return time.map_or(0.0, |time| time.seconds);
-        }
-        let hops = Hops {
-            ranks,
-            domains,
-            steps: [efficiency.domain_step_seconds, efficiency.scale_out_step_seconds],
-            rates: [domain_rate * efficiency.domain, card_rate * efficiency.scale_out],
+        let Some(site) = self.site(kind, group, efficiency) else {
+            return self.bare(kind, group, bytes, efficiency).0;
         };
-        match kind {
-            CollectiveKind::AllToAll => hops.pairwise(bytes, shape.links(hops.inside())),
-            CollectiveKind::AllReduce => 2.0 * hops.ring(bytes),
-            _ => hops.ring(bytes),
-        }
+        let time = site.choose(kind, bytes, |way, _| way != Algorithm::Sharp);
+        time.map_or(0.0, |time| time.seconds)
     }
 
-    /// Seconds for `bytes` from one rank to the next of `group`.
+    /// Seconds of a collective of a training step, round rings or from each rank to each, and what it leaves of links.
     #[must_use]
-    pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> f64 {
-        if self.is_inside(group) {
-            return efficiency.domain_step_seconds + bytes / (self.domain_rate * efficiency.domain);
+    pub fn exchange(
+        &self,
+        kind: CollectiveKind,
+        group: Group,
+        bytes: f64,
+        efficiency: &Efficiency,
+    ) -> (f64, Pace) {
+        if group.size < 2 {
+            return (0.0, Pace::BARE);
         }
-        let rate = self.across_rate(group) * efficiency.scale_out;
-        efficiency.scale_out_step_seconds + bytes / rate
+        let Some(site) = self.site(kind, group, efficiency) else {
+            return self.bare(kind, group, bytes, efficiency);
+        };
+        let is_run = |way, _| matches!(way, Algorithm::Ring | Algorithm::Pairwise);
+        let time = site.choose(kind, bytes, is_run);
+        let found = time.and_then(|time| Some((time.seconds, site.pace(kind, bytes, time)?)));
+        let (seconds, mut pace) = found.unwrap_or((0.0, Pace::BARE));
+        pace.shares[1] *= site.card_rate / self.across_rate(group);
+        (seconds, pace)
+    }
+
+    /// The ranks of `group` as a library sees them; `None` for bare links.
+    fn site(&self, kind: CollectiveKind, group: Group, efficiency: &Efficiency) -> Option<Site> {
+        let stated =
+            if efficiency.is_stated { efficiency.scale_out / Site::card_share(kind) } else { 1.0 };
+        Some(Site {
+            generation: efficiency.library?,
+            ranks: group.size,
+            domains: group.size / self.inside(group),
+            shape: self.shape,
+            domain_rate: self.domain_rate,
+            card_rate: stated * self.across_rate(group),
+            is_queued: true,
+        })
+    }
+
+    /// A collective over links at the shares of their rates that transfers reach.
+    fn bare(
+        &self,
+        kind: CollectiveKind,
+        group: Group,
+        bytes: f64,
+        efficiency: &Efficiency,
+    ) -> (f64, Pace) {
+        let (ranks, domains) = (group.size, group.size / self.inside(group));
+        let steps = [efficiency.domain_step_seconds, efficiency.scale_out_step_seconds];
+        let shares = [efficiency.domain, efficiency.scale_out];
+        let rates = [self.domain_rate * shares[0], self.across_rate(group) * shares[1]];
+        let hops = Hops { ranks, domains, steps, rates };
+        let (seconds, count) = match kind {
+            CollectiveKind::AllToAll => {
+                let links = self.shape.links(hops.inside());
+                (hops.pairwise(bytes, links), [hops.inside() - 1.0, domains as f64 - 1.0])
+            }
+            CollectiveKind::AllReduce => {
+                (2.0 * hops.ring(bytes), hops.ring_steps().map(|steps| 2.0 * steps))
+            }
+            _ => (hops.ring(bytes), hops.ring_steps()),
+        };
+        (seconds, Pace { start_seconds: 0.0, steps: count, step_seconds: steps, shares })
+    }
+
+    /// Seconds for `bytes` from one rank to the next of `group`, and what that leaves of links.
+    #[must_use]
+    pub fn neighbour(&self, group: Group, bytes: f64, efficiency: &Efficiency) -> (f64, Pace) {
+        let is_inside = self.is_inside(group);
+        let (steps, step, rate) = if is_inside {
+            ([1.0, 0.0], efficiency.domain_step_seconds, self.domain_rate * efficiency.domain)
+        } else {
+            let rate = self.across_rate(group) * efficiency.scale_out;
+            ([0.0, 1.0], efficiency.scale_out_step_seconds, rate)
+        };
+        let pace = Pace {
+            start_seconds: 0.0,
+            steps,
+            step_seconds: [efficiency.domain_step_seconds, efficiency.scale_out_step_seconds],
+            shares: [efficiency.domain, efficiency.scale_out],
+        };
+        (step + bytes / rate, pace)
     }
 
     /// A planned fabric: its domain, the network cards of its GPUs, and what its leaves' uplinks leave them. Circuits
@@ -233,6 +300,7 @@ mod tests {
 
     const IDEAL: Efficiency = Efficiency {
         library: None,
+        is_stated: false,
         domain: 1.0,
         scale_out: 1.0,
         domain_step_seconds: 0.0,

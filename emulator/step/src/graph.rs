@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use lightloom_collective::CollectiveKind;
+use lightloom_collective::{CollectiveKind, Pace};
 use lightloom_units::{Bytes, Picoseconds};
 
 /// The place of a task in its graph.
@@ -72,9 +72,9 @@ pub struct Task {
 }
 
 /// The most ranks of a step that is read from a file.
-pub(crate) const MOST_RANKS: u32 = 1_000_000;
+pub const MOST_RANKS: u32 = 1_000_000;
 /// The longest that one task of a file computes: a day.
-pub(crate) const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
+pub const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
 /// The longest chain of computing: with what it sends, a run stays within the 213 days that its clock has.
 const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 
@@ -109,11 +109,76 @@ pub enum GraphError {
     },
 }
 
+/// What software leaves of the links that an exchange passes: a [`Pace`] in whole units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskPace {
+    start: Picoseconds,
+    steps: [u32; 2],
+    step: [Picoseconds; 2],
+    billionths: [u32; 2],
+}
+
+impl TaskPace {
+    /// The whole links at once.
+    pub const BARE: Self = Self {
+        start: Picoseconds::ZERO,
+        steps: [0; 2],
+        step: [Picoseconds::ZERO; 2],
+        billionths: [1_000_000_000; 2],
+    };
+
+    /// The same in whole units.
+    #[must_use]
+    pub fn of(pace: &Pace) -> Self {
+        let picoseconds = |seconds: f64| Picoseconds((seconds * 1e12).round() as u64);
+        Self {
+            start: picoseconds(pace.start_seconds),
+            steps: pace.steps.map(|steps| steps.round() as u32),
+            step: pace.step_seconds.map(picoseconds),
+            billionths: pace.shares.map(|share| (share * 1e9).round().max(1.0) as u32),
+        }
+    }
+
+    /// Time before the packets leave, where cables delay a step so long inside a domain and between domains.
+    #[must_use]
+    pub fn lag(&self, cables: [Picoseconds; 2]) -> Picoseconds {
+        let level = |at: usize| self.step[at].saturating_sub(cables[at]) * self.steps[at].into();
+        self.start + level(0) + level(1)
+    }
+
+    /// Shares of links' rates that carry its bytes, inside a domain and between domains.
+    #[must_use]
+    pub fn shares(&self) -> [f64; 2] {
+        self.billionths.map(|share| f64::from(share) * 1e-9)
+    }
+}
+
 /// Tasks that can be run. Clones share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskGraph {
     // Not `Arc<[Task]>`: making one copies, and there may be millions.
     tasks: Arc<Vec<Task>>,
+    paces: Arc<TaskPaces>,
+}
+
+/// What software leaves of links, by task: places in a list of different ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskPaces {
+    different: Vec<TaskPace>,
+    of_task: Vec<u32>,
+}
+
+impl TaskPaces {
+    /// Notes that of the next task.
+    pub fn push(&mut self, pace: TaskPace) {
+        // Layers repeat each other: the same are near the end.
+        let known = self.different.iter().rposition(|known| *known == pace);
+        let at = known.unwrap_or_else(|| {
+            self.different.push(pace);
+            self.different.len() - 1
+        });
+        self.of_task.push(at as u32);
+    }
 }
 
 impl TaskGraph {
@@ -128,7 +193,7 @@ impl TaskGraph {
                 return Err(GraphError::Missing { task: index as u32, name, missing: missing.0 });
             }
         }
-        let graph = Self { tasks: Arc::new(tasks) };
+        let graph = Self { tasks: Arc::new(tasks), paces: Arc::default() };
         let mut schedule = Schedule::of(&graph);
         let mut ready = schedule.ready();
         let mut ends = vec![Picoseconds::ZERO; graph.tasks.len()];
@@ -154,6 +219,19 @@ impl TaskGraph {
             }
             None => Ok(graph),
         }
+    }
+
+    /// The same tasks, whose exchanges leave so much of links.
+    #[must_use]
+    pub fn with_paces(self, paces: TaskPaces) -> Self {
+        Self { paces: Arc::new(paces), ..self }
+    }
+
+    /// What software leaves of the links that a task uses: of a recorded one, all.
+    #[must_use]
+    pub fn pace(&self, task: TaskId) -> TaskPace {
+        let at = self.paces.of_task.get(task.index());
+        at.map_or(TaskPace::BARE, |at| self.paces.different[*at as usize])
     }
 
     /// The tasks, by id.
