@@ -155,7 +155,7 @@ fn pairs_of_faults_under_circuits_are_attributed() {
 #[test]
 fn a_fault_whose_replacement_takes_a_spare_affects_the_job_that_needs_one_next() {
     let train = "train: [{job: pretrain, steps: 2}, {job: finetune, steps: 2}]";
-    let faults = ["{part: n1, at: 300ms}", "{part: n9, at: 350ms}"].map(str::to_owned);
+    let faults = ["{part: n1, at: 100ms}", "{part: n9, at: 150ms}"].map(str::to_owned);
     let listed = judge(TWO_JOBS, train, &faults);
     assert_eq!(listed, [BTreeSet::from([0, 1, 2, 3, 4, 5]), BTreeSet::from([4, 5])]);
 }

@@ -234,7 +234,9 @@ fn a_node_of_the_trainer_that_dies_costs_its_micro_batches_and_generation_nothin
     let why = step.why.unwrap();
     println!("{why:?}");
     assert_eq!(step.restarts, 1);
-    assert!((why.restart.as_secs_f64() - 0.3).abs() < 1e-6, "{why:?}");
+    // The weights that were gathered before the first pass were gathered for all.
+    let kept = 0.3 - why.restart.as_secs_f64();
+    assert!((0.0..=why.exposed.dp.as_secs_f64()).contains(&kept), "{why:?}");
     assert_eq!(why.generation.0, 0, "{why:?}");
 }
 

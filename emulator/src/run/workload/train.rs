@@ -114,6 +114,8 @@ struct TrainingJob<'a> {
     sending: BTreeMap<TaskId, StartedCollective>,
     /// By TP group.
     seats: Vec<Seat>,
+    /// By TP group: its exchanges with other groups.
+    across: Vec<Vec<TaskId>>,
     /// Rounds of the graph until the step is done: more than one after a checkpoint was read.
     rounds: u32,
     /// When the round under way began.
@@ -299,6 +301,7 @@ impl<'a> TrainingJob<'a> {
             held: BTreeSet::new(),
             sending: BTreeMap::new(),
             seats: order.seats.iter().cloned().map(Seat::of).collect(),
+            across: order.across(),
             rounds: 0,
             round: SimTime::START,
             loads: false,

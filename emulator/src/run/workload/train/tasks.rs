@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use lightloom_engine::steady::Stage;
 use lightloom_engine::{Route, VertexId};
 use lightloom_training::graph::{TaskId, TaskWork};
-use lightloom_units::Picoseconds;
+use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::RunError;
 use super::super::super::context::Context;
@@ -33,6 +33,18 @@ impl TrainOrder<'_> {
     /// What its software takes before the packets of an exchange leave.
     fn lag(&self, task: TaskId) -> Picoseconds {
         self.graph.pace(task).lag(self.cables)
+    }
+
+    /// By TP group: its exchanges with other groups.
+    pub(super) fn across(&self) -> Vec<Vec<TaskId>> {
+        let mut across = vec![Vec::new(); self.seats.len()];
+        for (at, task) in self.graph.tasks().iter().enumerate() {
+            let rings = rings_of(&task.work, self.tensor());
+            for ring in rings.iter().filter(|_| rings.len() > 1) {
+                across[*ring as usize].push(TaskId(at as u32));
+            }
+        }
+        across
     }
 }
 
@@ -64,6 +76,42 @@ impl TrainingJob<'_> {
             _ => false,
         };
         of_ring || rings_of(work, self.order.tensor()).iter().any(cannot)
+    }
+
+    /// Whether nothing else of the step passes the links of a TP group for so long, as far as the graph tells: the GPUs of a
+    /// switched domain have one cable each.
+    fn is_alone(&self, context: &Context<'_>, ring: u32, took: Picoseconds) -> bool {
+        let domain =
+            |ring: u32| context.substrate.domain_of(self.seats[ring as usize].members.ranks[0]);
+        let Some(own) = domain(ring) else { return true };
+        let (tasks, tensor) = (self.order.graph.tasks(), self.order.tensor());
+        let is_inside = |task: &TaskId| {
+            let rings = rings_of(&tasks[task.index()].work, tensor);
+            rings.iter().any(|other| *other != ring && domain(*other) == Some(own))
+        };
+        let may_meet = |task: &TaskId| match self.tasks[task.index()].state {
+            State::Done => false,
+            State::Waits => self.may_begin(context.now(), *task, took, 4),
+            State::Held | State::Timed | State::Sends => true,
+        };
+        !self.across[ring as usize].iter().any(|task| may_meet(task) && is_inside(task))
+    }
+
+    /// Whether a task may begin within `room`, as far as the tasks up to so many places before it tell.
+    fn may_begin(&self, now: SimTime, task: TaskId, room: Picoseconds, places: u32) -> bool {
+        let tasks = self.order.graph.tasks();
+        tasks[task.index()].after.iter().all(|before| {
+            let (log, work) = (&self.tasks[before.index()], &tasks[before.index()].work);
+            match (log.state, work) {
+                (State::Timed, TaskWork::Compute { .. }) => log.end <= now + room,
+                (State::Waits, TaskWork::Compute { took, .. }) if *took > room => false,
+                (State::Waits, work) if places > 0 => {
+                    let took = if let TaskWork::Compute { took, .. } = work { took.0 } else { 0 };
+                    self.may_begin(now, *before, Picoseconds(room.0 - took), places - 1)
+                }
+                _ => true,
+            }
+        })
     }
 
     /// A task that was begun, or could have been, is not any more: its timers and packets mean nothing.
@@ -121,11 +169,12 @@ impl Trainings<'_> {
                 let around = Sends { directions: seat.directions(context), ..around };
                 let what = around.paced(&order.graph.pace(id), &settings.transport, Vec::new());
                 let class = self.times.class_of(context, &seat.members);
-                match class.filter(|_| seat.slowed_by == 0).zip(what.around()) {
+                let took = match class.filter(|_| seat.slowed_by == 0).zip(what.around()) {
                     Some((class, what)) => self.times.time_of(settings, class, what)?,
                     None => None,
-                }
-                .map(|took| lag + took)
+                };
+                let took = took.map(|took| lag + took);
+                took.filter(|took| training.is_alone(context, *ring, *took))
             }
             _ => None,
         };
