@@ -195,7 +195,7 @@ impl Runtime {
             traces: parts.traces,
         };
         if let Some(damage) = parts.damage {
-            runtime.is_damaged(damage);
+            runtime.mark_damaged(damage);
         }
         runtime.perform(parts.first);
         runtime

@@ -199,7 +199,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         let lines = encode(&mut chain, first, false)?;
         self.storage.replace(lines.as_bytes())?;
         (self.chain, self.good) = (chain, lines.len());
-        self.is_durable();
+        self.mark_durable();
         Ok(())
     }
 
@@ -248,11 +248,11 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         };
         self.poison_on_error(stored)?;
         self.poisoned = None;
-        self.is_durable();
+        self.mark_durable();
         Ok((records, Proof(())))
     }
 
-    fn is_durable(&mut self) {
+    fn mark_durable(&mut self) {
         self.durable = Some((self.chain.clone(), self.good));
     }
 
@@ -343,7 +343,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.write_leaving(records, leave)?;
         let synced = self.storage.sync();
         match synced {
-            Ok(()) => self.is_durable(),
+            Ok(()) => self.mark_durable(),
             Err(_) => (self.chain, self.good) = before,
         }
         self.poison_on_error(synced).map(|()| Proof(()))

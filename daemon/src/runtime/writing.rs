@@ -73,7 +73,7 @@ impl Runtime {
     fn try_again(&mut self) {
         let (records, proof) = match self.journal.reopen() {
             Ok(read) => read,
-            Err(JournalError::Lost(damage)) => return self.is_damaged(damage),
+            Err(JournalError::Lost(damage)) => return self.mark_damaged(damage),
             Err(error) => {
                 let ledger = self.control.controller().ledger().clone();
                 self.only_read(ledger, &error.to_string());
@@ -92,7 +92,7 @@ impl Runtime {
     }
 
     /// Refuses changes until an operator repairs the journal.
-    pub(super) fn is_damaged(&mut self, damage: Damage) {
+    pub(super) fn mark_damaged(&mut self, damage: Damage) {
         let why = format!("{damage}; {}", self.place.after_damage(&damage));
         let ledger = self.control.controller().ledger().clone();
         self.damage = Some(damage);
