@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The origin of a change: a client or one of the daemon's own policies. Stored as text and parsed
-//! once.
+//! The origin of a change: a client, or a policy of the daemon.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,11 +7,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The daemon's own reasons for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     Fault,
-    /// Undoes changes that were not confirmed in time.
     ConfirmTimeout,
     Drift,
     /// Brings back devices that could not be reached when a change was undone.
@@ -41,7 +38,6 @@ impl Policy {
 }
 
 impl Actor {
-    /// Returns the text for journals and clients.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -50,7 +46,6 @@ impl Actor {
         }
     }
 
-    /// Returns whether the daemon acts on its own.
     #[must_use]
     pub fn is_policy(&self) -> bool {
         matches!(self, Self::Policy(_))

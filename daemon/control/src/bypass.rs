@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Computes the plan around faults from a plan and the failed parts. The checker verifies each plan
-//! before it is used.
+//! Computes the plan around the failed parts; the checker verifies it before use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +7,6 @@ use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_fabric::plan::Plan;
-/// The digest that identifies a plan.
 pub use lightloom_fabric::plan::digest as sha256_of;
 use lightloom_planner::check;
 use lightloom_planner::joint::{self, Bounds, Options};
@@ -22,16 +20,13 @@ use crate::ledger::Past;
 use crate::record::{Cause, TxnResult};
 use crate::state::Micros;
 
-/// The limits for rings without a fault in a bypass that the daemon begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MayMove {
-    /// Which of these rings may move so that no GPUs are given up.
     pub groups: MoveGroups,
     /// The most of their circuits that are cut without an operator's consent; `None` if any number.
     pub max_healthy_circuits: Option<u32>,
 }
 
-/// Which rings without a fault may move so that no GPUs are given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MoveGroups {
@@ -44,8 +39,7 @@ pub enum MoveGroups {
 }
 
 impl MayMove {
-    /// Returns why an operator has to accept a bypass of `broken` that moves this much, and the
-    /// command to accept it.
+    /// Why an operator has to accept this bypass, with the command that accepts it.
     #[must_use]
     pub fn asks(&self, broken: &[Part], moved: &MovedForOthers) -> Option<String> {
         let policy = match (self.groups, self.max_healthy_circuits) {
@@ -66,18 +60,13 @@ pub fn said(moved: &MovedForOthers) -> Option<String> {
     (*moved != MovedForOthers::default()).then(|| moved.to_string())
 }
 
-/// A plan around failed parts, and the rings without a fault that move for it.
 #[derive(Clone, Debug)]
 pub struct Around {
-    /// The plan, which has passed its check.
     pub plan: Plan,
     pub moved: MovedForOthers,
 }
 
 /// Returns the next plan with the fewest changes.
-///
-/// # Errors
-/// Nonexistent parts, a plan for another fabric, or a plan that fails its check.
 pub fn next_plan(
     fabric: &Fabric,
     plan: &Plan,
@@ -88,11 +77,7 @@ pub fn next_plan(
     Ok(next.plan)
 }
 
-/// Does the same within bounds: modules of some nodes do not answer and cannot be set, or some
-/// light must not be cut.
-///
-/// # Errors
-/// As for [`next_plan`].
+/// Like [`next_plan`], but some modules do not answer and some light must not be cut.
 pub fn next_plan_within(
     fabric: &Fabric,
     plan: &Plan,
@@ -120,12 +105,8 @@ pub fn next_plan_within(
     Ok(Around { plan: proven(fabric, &faults, next.plan)?, moved })
 }
 
-/// Returns `first`, or if it gives up GPUs of jobs, a plan that gives up fewer. For this plan, the
-/// groups without a fault that `groups` allows move, as few as possible. Light of other jobs is not
-/// cut.
-///
-/// # Errors
-/// As for [`next_plan`].
+/// Returns `first`, or if it gives up GPUs of jobs, a plan that gives up fewer: groups without a
+/// fault that `groups` allows move, as few as possible. Light of other jobs is not cut.
 pub fn or_moving_what_stands_still(
     fabric: &Fabric,
     plan: &Plan,
@@ -149,23 +130,18 @@ pub fn or_moving_what_stands_still(
     Ok(wider.ok().filter(is_better).unwrap_or(first))
 }
 
-/// Leaves out the comparison with separate plans for both halves, because it takes as long as the
-/// plan.
+/// Without the comparison with separate plans for both halves, which takes as long as the plan.
 fn options(seed: Seed) -> Options {
     Options { compare: false, seed, ..Options::default() }
 }
 
-/// Plans the whole fabric around `faults`, with every circuit that they leave.
-///
-/// # Errors
-/// A job that does not fit, or a plan that fails its check.
+/// Plans the whole fabric around `faults`.
 pub fn plan_anew(fabric: &Fabric, faults: &FaultSet, seed: Seed) -> Result<Plan, Vec<String>> {
     let plan =
         joint::plan(fabric, faults, options(seed)).map_err(|error| vec![error.to_string()])?;
     proven(fabric, faults, plan)
 }
 
-/// Returns the plan if it passes its check.
 fn proven(fabric: &Fabric, faults: &FaultSet, plan: Plan) -> Result<Plan, Vec<String>> {
     match check::check(fabric, faults, &plan) {
         Ok(_) => Ok(plan),
@@ -193,23 +169,19 @@ pub fn is_inside(part: &str, whole: &str) -> bool {
     part.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
 }
 
-/// When parts are bypassed again. A region is not bypassed twice in quick succession, and the pause
-/// after each failed try grows, separately for each set of parts. So parts that cannot be bypassed
-/// do not delay others.
+/// Pauses before parts are bypassed again. They grow with each failed try, separately for each set
+/// of parts, so that parts that cannot be bypassed do not delay others.
 #[derive(Clone, Debug, Default)]
 pub struct Backoff {
     tried: BTreeMap<Vec<Part>, (u32, Micros)>,
-    /// The nodes of recent bypasses, and until when their region waits.
     regions: BTreeMap<NodeId, Micros>,
 }
 
 impl Backoff {
     const FIRST: Micros = Micros::from_secs(1);
     const LAST: Micros = Micros::from_secs(1_800);
-    /// The shortest time between two bypasses in a region.
     const REGION: Micros = Micros::from_secs(1);
 
-    /// Returns when these parts may be tried again; 0 if they were not tried yet.
     #[must_use]
     pub fn not_before(&self, parts: &[Part]) -> Micros {
         let tried = self.tried.get(parts).map_or(Micros::default(), |(_, at)| *at);
@@ -220,7 +192,6 @@ impl Backoff {
         tried.max(parts.iter().map(region).min().unwrap_or_default())
     }
 
-    /// Records a bypass of `parts`.
     pub fn tried(&mut self, parts: &[Part], now: Micros) {
         let (tries, at) = self.tried.entry(parts.to_vec()).or_default();
         let wait = Self::FIRST.0.saturating_mul(8u64.saturating_pow(*tries));
@@ -241,21 +212,17 @@ impl Backoff {
         }
     }
 
-    /// Returns when each set of parts and each region may be tried again.
     pub fn due(&self) -> impl Iterator<Item = Micros> {
         self.tried.values().map(|(_, at)| *at).chain(self.regions.values().copied())
     }
 
-    /// Clears the tries, because faults after a successful bypass are new.
     pub fn forget(&mut self) {
         self.tried.clear();
     }
 }
 
-/// Returns the parts at which the last bypasses failed: modules that did not do as commanded, or
-/// else fibres without light. The next try avoids them as well, until a bypass is committed.
-///
-/// `path` returns the planned path of a bundle in the plan with this digest.
+/// Returns the parts at which the last bypasses failed. The next try avoids them as well, until a
+/// bypass is committed.
 #[must_use]
 pub fn suspects<'a>(
     history: impl Iterator<Item = &'a Past>,

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The difference between current and desired positions, and the waves that realise it.
-//!
-//! [`difference`] computes the moves for a target and refuses those that the mode does not allow.
-//! [`waves`] orders the moves so that no position is ever held twice (remove, then add) and no
-//! failure domain has more dark links at a time than the operator allows.
+//! The moves from current to desired positions ([`difference`]), and the waves that make them
+//! ([`waves`]).
 
 mod phase;
 mod waves;
@@ -40,7 +37,6 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     pub sharing: Sharing,
-    /// The positions that we set, according to the journal.
     pub owned: &'a Positions,
     /// The slots that a probe set last, which carry no circuit.
     pub probed: &'a BTreeSet<Slot>,
@@ -49,7 +45,6 @@ pub struct Known<'a> {
     pub trouble: Option<&'a str>,
 }
 
-/// Why a target cannot be applied. The message names the device and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Objection {
     #[error("{device}: not configured here")]
@@ -68,7 +63,6 @@ pub enum Objection {
         slot: Slot,
         observed: Position,
         owned: Position,
-        /// Whether mode update would remove all objections.
         update_helps: bool,
     },
     #[error(
@@ -92,8 +86,7 @@ fn or_update(helps: bool) -> &'static str {
     if helps { ", or apply with `--mode update`" } else { "" }
 }
 
-/// Returns the command that reconciles journal and device: our light is restored, other light
-/// adopted.
+/// The command that reconciles journal and device.
 fn remedy(owned: Position, adopt: &str) -> String {
     match owned.is_dark() {
         true => format!("take what is lit as ours with `lightloom ctl adopt {adopt}`"),
@@ -146,7 +139,6 @@ pub fn in_words(objections: &[Objection]) -> Vec<String> {
 }
 
 impl Objection {
-    /// Returns whether mode update removes this objection.
     fn is_of_mode_safe(&self) -> bool {
         matches!(self, Self::Drifted { .. } | Self::Foreign { .. })
     }
@@ -166,12 +158,8 @@ impl Objection {
     }
 }
 
-/// Returns the moves that bring each device of `target` to its desired positions.
-///
-/// A slot that we own goes dark if the target does not name it; a foreign slot stays.
-///
-/// # Errors
-/// All objections at once, device by device.
+/// A slot that we own goes dark if the target does not name it; a foreign slot stays. Returns all
+/// objections, device by device.
 pub fn difference<'a>(
     target: &Fabric,
     mode: Mode,
@@ -246,8 +234,7 @@ impl OneDevice<'_> {
         moves
     }
 
-    /// Returns wanted slots that have, or should have, a position for a circuit: neither dark, nor
-    /// looped back, nor probed.
+    /// Wanted slots with a circuit: neither dark, nor looped back, nor probed.
     fn in_use(&self) -> impl Iterator<Item = Objection> {
         let free = |slot: &&Slot| !self.known.probed.contains(slot);
         self.want.keys().filter(free).filter_map(move |&slot| {
@@ -270,7 +257,6 @@ impl OneDevice<'_> {
         }
     }
 
-    /// Adds slots outside the goal whose position the goal needs.
     fn displace(&self, goal: &mut Positions, objections: &mut Vec<Objection>) {
         if self.known.sharing == Sharing::Independent {
             return;
@@ -299,7 +285,6 @@ impl OneDevice<'_> {
     }
 }
 
-/// The moves of one device in one wave: first `remove`, then `add`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Moves whose slot must go dark first, because its position is reused or it ends dark.
@@ -310,7 +295,6 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns the step that makes `moves` at once on one device.
     #[must_use]
     pub fn of(sharing: Sharing, moves: &[Move]) -> Self {
         let dark = |m: &Move| Move { to: Position::DARK, ..*m };

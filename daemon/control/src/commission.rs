@@ -27,7 +27,6 @@ pub use findings::{CablingFinding, FibreEnds, Swap, findings, swaps};
 use crate::controller::end_name;
 use crate::state::{DeviceName, Fabric, FibreEnd, Observation, Position, Slot, at};
 
-/// The source of the light at an end, as far as known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum LightSource {
@@ -41,7 +40,6 @@ pub enum LightSource {
         power_mdbm: i32,
     },
     Nothing,
-    /// The end was not tried, or not completely.
     Untried {
         why: String,
     },
@@ -50,7 +48,6 @@ pub enum LightSource {
 #[derive(Clone, Debug)]
 struct EndRow {
     candidates: FixedBitSet,
-    /// The last received power, once there was light.
     power_mdbm: Option<i32>,
     source: Option<LightSource>,
 }
@@ -70,19 +67,16 @@ pub struct Commission {
     group_of: Vec<usize>,
     groups: Vec<ProbedGroup>,
     rows: Vec<EndRow>,
-    /// Planned fibres that have not been lit yet.
     planned: Vec<(usize, usize)>,
     /// The end that should light each end, by names, even if it is not tried.
     far: BTreeMap<String, String>,
     left_out: BTreeSet<DeviceName>,
-    /// The remaining rounds of halves: the ends to light in each.
     halves: Vec<Vec<Option<usize>>>,
     rounds: usize,
 }
 
 impl Commission {
-    /// Begins with these ends, which must carry no circuits, and the planned fibres. `rest` has the
-    /// positions without outgoing light.
+    /// `ends` must carry no circuits; `rest` has the positions without outgoing light.
     #[must_use]
     pub fn new(ends: Vec<FibreEnd>, planned: &[(FibreEnd, FibreEnd)], rest: &Fabric) -> Self {
         let mut groups: Vec<ProbedGroup> = Vec::new();
@@ -116,8 +110,7 @@ impl Commission {
         Self { ends, named, group_of, groups, rows, planned, far, left_out, halves, rounds: 0 }
     }
 
-    /// Takes over known light sources. Ends without light are tried again, because more ends may be
-    /// available now.
+    /// Ends without light are tried again, because more ends may be available now.
     pub fn resume(&mut self, found: &BTreeMap<String, LightSource>) {
         for end in 0..self.ends.len() {
             let known = found.get(&end_name(&self.ends[end]));
@@ -128,7 +121,6 @@ impl Commission {
         }
     }
 
-    /// Leaves out a device that did not move or does not answer, with the reason.
     pub fn leave_out(&mut self, device: &DeviceName, why: &str) {
         let ends: Vec<usize> =
             (0..self.ends.len()).filter(|end| self.ends[*end].0 == *device).collect();
@@ -152,13 +144,11 @@ impl Commission {
         self.rounds
     }
 
-    /// Returns the number of ends with a known source, and of all ends.
     #[must_use]
     pub fn progress(&self) -> (usize, usize) {
         (self.rows.iter().filter(|row| row.source.is_some()).count(), self.rows.len())
     }
 
-    /// Returns the next positions of every group, or `None` once every end is known.
     pub fn next_round(&mut self) -> Option<Fabric> {
         let on = self.as_planned().or_else(|| self.half()).or_else(|| self.search())?;
         self.rounds += 1;
@@ -287,7 +277,6 @@ impl Commission {
         }
     }
 
-    /// Lights as many planned fibres as possible together, one per group.
     fn as_planned(&mut self) -> Option<Vec<Option<usize>>> {
         let mut on = vec![None; self.groups.len()];
         let rows = &self.rows;
@@ -306,7 +295,6 @@ impl Commission {
         on.iter().any(Option::is_some).then_some(on)
     }
 
-    /// Lights one half of the candidates for ends with unnamed light, and then the other half.
     fn half(&mut self) -> Option<Vec<Option<usize>>> {
         let is_open = |end: &usize| {
             let row = &self.rows[*end];
@@ -329,7 +317,6 @@ impl Commission {
         self.halves.pop()
     }
 
-    /// Lets ends without light look for each other.
     fn search(&self) -> Option<Vec<Option<usize>>> {
         let is_open = |end: &usize| self.rows[*end].source.is_none();
         let first = (0..self.rows.len()).find(is_open)?;
@@ -362,8 +349,6 @@ impl Commission {
     }
 }
 
-/// Returns, for each bit of the group numbers, the groups with and without the bit, and the others
-/// off.
 fn halves(on: &[Option<usize>]) -> Vec<Vec<Option<usize>>> {
     let bits = usize::BITS - on.len().saturating_sub(1).leading_zeros();
     let half = |bit: u32, side: usize| {

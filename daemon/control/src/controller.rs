@@ -62,7 +62,6 @@ pub use signals::Signal;
 use strays::Strays;
 pub use witnesses::{Sight, Testimony};
 
-/// The limit of the daemon's own changes within [`OWN_CHANGES_WINDOW`].
 pub const OWN_CHANGES_MAX: usize = 10;
 pub const OWN_CHANGES_WINDOW: Micros = Micros::from_secs(3600);
 
@@ -70,66 +69,46 @@ pub const OWN_CHANGES_WINDOW: Micros = Micros::from_secs(3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// The destination of an answer to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplyTo(pub u64);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Bring the devices of `target` to their positions.
     Apply(Apply),
-    /// Keep the change that waits for a confirmation.
     Confirm(Txn),
-    /// Undo a transaction and everything after it.
     Rollback(Rollback),
-    /// Take the lit positions of devices as ours without moving anything.
     Adopt(Adopt),
-    /// Hold the drain controls of these slots drained, or release them.
-    Hold {
-        /// Slots of devices with drain controls, or drain controls themselves.
-        slots: Vec<(DeviceName, Slot)>,
-        drained: bool,
-    },
-    /// Allow further changes of the daemon itself despite the hourly limit.
+    Hold { slots: Vec<(DeviceName, Slot)>, drained: bool },
     Resume,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Apply {
-    /// The positions of slots. A slot that we own goes dark if this names its device but not the
-    /// slot.
+    /// A slot that we own goes dark if this names its device but not the slot.
     pub target: Fabric,
-    /// The expected neighbours at the far ends.
     pub neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    /// SHA-256 of the plan, empty without one.
     pub plan_sha256: String,
     pub mode: Mode,
     pub version: Option<u64>,
-    /// Undo the change unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
     pub on_failure: Option<OnFailure>,
-    /// The reason for the daemon's own changes; `None` for a client.
     pub cause: Option<Cause>,
     /// The known faults after the commit; `None` leaves them unchanged.
     pub broken: Option<BTreeMap<String, Broken>>,
     pub phase: Option<Box<Phase>>,
     /// The plan to record with the intent; `None` if it is kept already or there is none.
     pub plan: Option<Box<KeptPlan>>,
-    /// Fault reports that are settled by the commit.
     pub settles: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rollback {
-    /// Undo this transaction and everything after it.
     pub txn: Txn,
-    /// Undo the rollback unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
     /// The target instead of the [exact rollback](Controller::way_back), around faults since then.
     pub around: Option<Box<Apply>>,
 }
 
-/// The immediate answer to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum Answer {
@@ -138,28 +117,22 @@ pub enum Answer {
         txn: Txn,
     },
     Done,
-    /// The lit positions are ours from now on.
     Adopted {
         devices: usize,
-        /// The number of their lit slots.
         slots: usize,
-        /// The number of devices left out because they do not answer.
         #[serde(default, skip_serializing_if = "is_none")]
         silent: usize,
     },
     NothingToDo {
         reasons: Vec<String>,
     },
-    /// A phase is scheduled; its status is available under the request id.
     Booked {
         request_id: String,
         /// Whether it came slowly enough not to count against its client's rate.
         paced: bool,
     },
     PhaseRefused {
-        /// Whether another change or another job causes the refusal.
         conflict: bool,
-        /// The name of the reason, in a stable form.
         code: String,
         reason: String,
         fix: String,
@@ -168,7 +141,6 @@ pub enum Answer {
     Conflict {
         reason: String,
     },
-    /// The request is impossible. No device was touched.
     Refused {
         reasons: Vec<String>,
     },
@@ -186,7 +158,6 @@ pub enum Event {
         request: Request,
         reply_to: ReplyTo,
     },
-    /// A device answered, or its driver knows that it never will.
     Reply {
         device: DeviceName,
         ticket: Ticket,
@@ -196,14 +167,12 @@ pub enum Event {
     Up(DeviceName),
     Down(DeviceName, Trouble),
     Foreign(DeviceName, Foreign),
-    /// A device reported a change of its light.
     Signalled(DeviceName, Signal),
     /// A device begins or ends a query about itself, during which operations wait.
     Occupied(DeviceName, bool),
     Tick,
 }
 
-/// The actions for the caller, to be carried out in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     Append(Vec<Record>),
@@ -211,7 +180,6 @@ pub enum Action {
     /// Stop waiting for this and open a new connection, because the answer would come too late.
     Abandon(DeviceName, Ticket),
     Answer(ReplyTo, Answer),
-    /// Report something to logs, metrics and watchers.
     Note(Note),
 }
 
@@ -225,9 +193,7 @@ pub enum Note {
     Crossed(DeviceName, Vec<Crossed>),
     /// Another controller changes a device; `None` once an operator has decided about it.
     Contended(DeviceName, Option<Contended>),
-    /// These failed parts are bypassed now. After a failure, this time passes before the next try.
     Bypassing(Vec<(Part, String)>, Micros),
-    /// These parts have failed, but the daemon has reached its limit of own changes.
     TooMany(Vec<(Part, String)>),
     Fired(Txn),
     Ended(Txn, TxnResult),
@@ -235,7 +201,6 @@ pub enum Note {
     Late(DeviceName),
 }
 
-/// A slot whose position differs from the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Drift {
     pub slot: Slot,
@@ -248,40 +213,31 @@ pub struct Preview {
     pub version: u64,
     pub changes: BTreeMap<DeviceName, Vec<Move>>,
     pub waves: Vec<Wave>,
-    /// The phase of a plan with phases, and whether its stages determine the order.
     pub phase: Option<PhaseChange>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub up: bool,
-    /// Whether it was reached since the daemon started.
     was_up: bool,
-    /// Its last reading since it came up.
     pub observed: Option<Observation>,
-    /// When the last reading was requested.
     pub read_at: Micros,
     pub down_since: Micros,
     /// When it last answered, if it does not; at first the start of the daemon.
     silent_since: Micros,
     pub trouble: Option<Trouble>,
     pub drift: Vec<Drift>,
-    /// Its ends that were lit by wrong ends at the last reading.
     crossed: Vec<Crossed>,
-    /// When the last reading with neighbour names was requested.
     named_at: Micros,
     /// The other end of a fibre misses light, so the next reading asks for the neighbours.
     missed_opposite: bool,
     /// Its positions at the last reading, kept while it is down.
     stood: Option<Positions>,
-    /// When the first of the consecutive readings with these positions arrived.
     stands_since: Micros,
     /// Slots at their position that see no light although the far end should send it.
     dark: BTreeMap<Slot, Dark>,
-    /// Slots that reported at the last reading to be shut down, and since when. Kept while it is
-    /// down.
+    /// Kept while it is down.
     shut: BTreeMap<Slot, (Shut, Micros)>,
-    /// The usual power at each position of each slot.
     usual: BTreeMap<(Slot, Position), i32>,
     signalled: signals::Signalled,
     in_flight: Option<Flight>,
@@ -294,7 +250,6 @@ pub struct Seen {
     /// How often its deferred change was tried, and the time of the next try.
     settled: (u32, Micros),
     contention: Contention,
-    /// Until then an abandoned command may still be carried out.
     late_until: Micros,
 }
 
@@ -302,21 +257,15 @@ pub struct Seen {
 struct Flight {
     ticket: Ticket,
     asked: Micros,
-    /// From then on its answer is late.
     late_at: Micros,
-    /// The lateness was noticed, and the far ends are read.
     is_late: bool,
-    /// It requests only a status, which a module with light reports answers quickly.
     is_probe: bool,
-    /// Since when that status is missing, for a node that may be dead.
     unanswered: Option<Micros>,
-    /// When the daemon stops waiting for the answer.
     deadline: Micros,
     drives: bool,
     names: bool,
     moves: bool,
-    /// Too many other reads were requested at the same moment for its duration to reflect the
-    /// device.
+    /// A duration measured among many simultaneous reads does not reflect the device.
     in_a_crowd: bool,
 }
 
@@ -329,23 +278,17 @@ pub struct Controller {
     drive: Option<Drive>,
     crowd: signals::Crowd,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
-    /// The target instead of the exact rollback, if this transaction is not confirmed.
     around: Option<(Txn, Apply)>,
     tickets: u64,
     own_changes: VecDeque<OwnChange>,
-    /// Until then the daemon's own transactions wait, after one that could not begin or changed
-    /// nothing.
+    /// The daemon's own transactions wait after one that could not begin or changed nothing.
     own_not_before: Micros,
-    /// The journal accepts no records, so the controller begins, finishes and undoes no
-    /// transaction.
     only_reads: bool,
-    /// Commands without a waiting transaction that may still be carried out.
     strays: Strays,
 }
 
 impl Controller {
-    /// Creates a controller from the ledger. Its first actions finish or undo the open transaction
-    /// of a dead daemon.
+    /// The first actions finish or undo the open transaction of a dead daemon.
     #[must_use]
     pub fn start(inventory: Inventory, ledger: Ledger, now: &Now) -> (Self, Vec<Action>) {
         let unseen = || Seen { silent_since: now.mono, ..Seen::default() };
@@ -381,8 +324,7 @@ impl Controller {
         actions
     }
 
-    /// Only reads devices from now on, because the journal accepts no records. Open changes are left
-    /// as after a crash.
+    /// The journal accepts no records: open changes are left as after a crash.
     pub fn only_read(&mut self, ledger: Ledger) {
         (self.ledger, self.only_reads) = (ledger, true);
         (self.drive, self.around) = (None, None);
@@ -395,8 +337,7 @@ impl Controller {
         }
     }
 
-    /// Drops the operations in these actions, which were not sent because writing an earlier record
-    /// failed.
+    /// Drops the operations in these actions: writing an earlier record failed.
     pub fn not_sent(&mut self, actions: &[Action]) {
         for action in actions {
             if let Action::Send(device, ticket, _) = action
@@ -430,13 +371,11 @@ impl Controller {
     pub fn down_devices(&self) -> impl Iterator<Item = (&DeviceName, &Seen)> {
         self.devices.down()
     }
-    /// Returns whether a transaction is in progress.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.drive.is_some()
     }
 
-    /// Returns when [`Event::Tick`] is due without other events.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let reads = self.first_due();
@@ -479,10 +418,7 @@ impl Controller {
         actions
     }
 
-    /// Returns the effects of an apply without executing it.
-    ///
-    /// # Errors
-    /// All objections in words.
+    /// The effects of an apply, without executing it.
     pub fn preview(&self, apply: &Apply) -> Result<Preview, Vec<String>> {
         let changes = match apply.cause.as_ref().is_some_and(Cause::undoes) {
             true => self.changes_back(&mut apply.clone())?,

@@ -21,7 +21,6 @@ use circuits::Switches;
 
 pub type Modules = BTreeMap<BundleId, DeviceName>;
 
-/// The most violations and missing devices that are listed.
 const REASONS_MAX: usize = 20;
 const NO_FABRIC: &str =
     "the daemon's file names no fabric, so this plan cannot be checked: add `fabric:`";
@@ -33,11 +32,7 @@ pub struct Wanted {
     pub phase: Option<Box<Phase>>,
 }
 
-/// Returns the positions that a [proven](prove) plan wants. Without a phase its circuits stay those
-/// of the lit phase, which `owned` shows.
-///
-/// # Errors
-/// Parts without a device; an unknown phase, or no phase if the plan has several.
+/// Without a phase the circuits of the lit phase, which `owned` shows, are kept.
 pub fn wanted(
     plan: &Plan,
     phase: Option<&str>,
@@ -87,9 +82,6 @@ fn chosen<'a>(
 }
 
 /// Proves a plan for the installed fabric, without any device.
-///
-/// # Errors
-/// No installed fabric, a plan for another fabric, or a failed check.
 pub fn prove(plan: &Plan, installed: Option<&Installed>) -> Result<(), Vec<String>> {
     let Some(installed) = installed else { return Err(vec![NO_FABRIC.into()]) };
     if plan.fabric_sha256 != installed.sha256 {
@@ -111,7 +103,6 @@ fn short(sha256: &str) -> &str {
     sha256.get(..12).unwrap_or(sha256)
 }
 
-/// Describes the fabric of a plan next to the installed one.
 fn other_fabric(plan: &Plan, installed: &Installed) -> String {
     let bundles = || plan.transceivers.iter().map(|transceiver| transceiver.bundle);
     let theirs = (
@@ -141,15 +132,10 @@ fn other_fabric(plan: &Plan, installed: &Installed) -> String {
     )
 }
 
-/// Returns the positions of the bundles of a proven plan.
-///
-/// # Errors
-/// Bundles of the plan without a configured device.
 pub fn paths(plan: &Plan, modules: &Modules) -> Result<Fabric, Vec<String>> {
     paths_where(plan, modules, |_, _| true)
 }
 
-/// Returns the positions of those bundles that have a device.
 #[must_use]
 pub fn stated(plan: &Plan, modules: &Modules) -> Fabric {
     let known = plan.transceivers.iter();
@@ -157,7 +143,6 @@ pub fn stated(plan: &Plan, modules: &Modules) -> Fabric {
     known.map(|(device, at)| (device.clone(), [(Slot(0), at)].into())).collect()
 }
 
-/// Returns the positions of the bundles that satisfy `holds`.
 pub(crate) fn paths_where(
     plan: &Plan,
     modules: &Modules,

@@ -21,20 +21,17 @@ use std::fmt;
 
 use crate::state::{DeviceName, Slot};
 
-/// The readings, or usual readings, of a module's port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PortReading {
     pub answers: bool,
     pub stands: bool,
-    /// The power that each lane sends, by the module's own monitor, in 1/1000 dBm; empty if
-    /// unknown.
+    /// Measured by the module, in 1/1000 dBm; empty if unknown.
     pub sent: Vec<i32>,
     /// The power at the end of the fibre, before the module's receiver, in 1/1000 dBm.
     pub tap: Option<i32>,
     /// The power that each lane receives, in 1/1000 dBm; empty if unknown.
     pub received: Vec<i32>,
-    /// The bit errors of each lane before correction, as 1/1000 of the decimal logarithm; empty if
-    /// unknown.
+    /// Bit errors before correction, as 1/1000 of the decimal logarithm; empty if unknown.
     pub errors: Vec<i32>,
 }
 
@@ -63,7 +60,6 @@ pub struct OverSwitch {
     pub ports: [PortOnTheWay; 2],
 }
 
-/// A module that no link in use reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loose {
     pub node: String,
@@ -108,21 +104,16 @@ impl fmt::Display for Culprit {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Symptom {
     Silent(DeviceName),
-    /// It sends no light on any lane, by its own monitor.
     SendsNothing(DeviceName),
-    /// It sends no light on this lane, by its own monitor.
     LaneSendsNothing(DeviceName, usize),
     /// Light arrives at its tap but not at its lanes.
     Deaf(DeviceName),
     Strayed(DeviceName),
-    /// No light arrives at the first module from the second.
     Dark(DeviceName, DeviceName),
-    /// Less light than usual arrives at the first module from the second, about the same on every
-    /// lane.
+    /// About the same on every lane.
     Weak(DeviceName, DeviceName),
     /// Less light than usual arrives, with more loss at longer wavelengths.
     Tilted(DeviceName, DeviceName),
-    /// Less light than usual arrives on this lane only.
     LaneWeak(DeviceName, DeviceName, usize),
     /// More bit errors on this lane only, although its light is as usual.
     LaneErrors(DeviceName, usize),
@@ -172,7 +163,6 @@ impl fmt::Display for Symptom {
 pub struct Named {
     pub culprit: Culprit,
     pub evidence: Vec<Symptom>,
-    /// The second best explanation, if there is another.
     pub second: Option<Culprit>,
 }
 
@@ -199,7 +189,6 @@ fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
     links.iter().filter(near).cloned().collect()
 }
 
-/// Returns the parts at fault, with the one that explains most first.
 #[must_use]
 pub fn diagnose(links: &[Link]) -> Vec<Named> {
     diagnose_beside(links, &[])

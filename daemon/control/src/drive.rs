@@ -24,16 +24,13 @@ use crate::state::{
 
 pub use part::{PartEnd, Verdict};
 
-/// The facts about the installation that a drive needs.
 pub trait Site: Domains {
     fn limits(&self, device: &DeviceName) -> Limits;
     /// Returns the drain control of a slot: a slot of a Linux switch, 0 drained and 1 in use.
     fn lever(&self, device: &DeviceName, slot: Slot) -> Option<(DeviceName, Slot)>;
-    /// Returns the other end of the fibre into which a slot looks at this position, if known.
     fn far_end(&self, device: &DeviceName, slot: Slot, position: Position) -> Option<&FibreEnd>;
 }
 
-/// The position of a drain control with traffic.
 pub const IN_USE: Position = Position(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +44,7 @@ pub enum Start {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Record that this wave is about to move light, before the following sends.
     Fire(Wave),
-    /// Send to a device and pass the outcome to [`Drive::reply`].
     Send(DeviceName, Op),
     End(BTreeMap<DeviceName, PartEnd>),
 }
@@ -60,7 +55,6 @@ pub struct Drive {
     target: Fabric,
     neighbours: BTreeMap<DeviceName, BTreeMap<Slot, String>>,
     held: BTreeSet<(DeviceName, Slot)>,
-    /// The positions of devices that this drive does not move.
     standing: Fabric,
     start: Start,
     /// When devices return to earlier positions, missing light there does not fail the drive.
@@ -78,11 +72,8 @@ pub struct Drive {
     wake: BTreeMap<DeviceName, Micros>,
     trouble: BTreeMap<DeviceName, PartEnd>,
     fired: BTreeSet<DeviceName>,
-    /// Traffic has been restored on everything that is at the target.
     let_back: bool,
-    /// In a probe: the devices to read at the end, whether they moved or not.
     looks: BTreeSet<DeviceName>,
-    /// In a probe: the devices whose readings are still missing.
     looking: BTreeSet<DeviceName>,
     is_probe: bool,
 }
@@ -104,9 +95,7 @@ struct Arming {
 }
 
 impl Drive {
-    /// Creates a drive to `target`. `neighbours` are the expected neighbours; `held` are drain
-    /// controls that an operator drained and that stay so; `standing` has the positions of other
-    /// devices.
+    /// `held` are drain controls that stay drained; `standing` has the positions of other devices.
     #[must_use]
     pub fn new(
         txn: Txn,
@@ -147,15 +136,13 @@ impl Drive {
         self.stages = stages;
     }
 
-    /// Marks the drive as a return to earlier positions. Light need not arrive there, because it
-    /// may have been missing before. If it is missing, it is [found](crate::controller::DarkFibre)
-    /// like any other.
+    /// Light need not arrive at earlier positions, because it may have been missing before. If it
+    /// is missing, it is [found](crate::controller::DarkFibre) like any other.
     pub fn go_back(&mut self) {
         self.goes_back = true;
     }
 
-    /// Reads and moves these devices only after these times, because abandoned commands may be
-    /// carried out until then.
+    /// Abandoned commands may be carried out until these times.
     pub fn wait_for_late(&mut self, late: BTreeMap<DeviceName, Micros>) {
         self.late = late;
     }
@@ -167,7 +154,6 @@ impl Drive {
         self.seen = seen;
     }
 
-    /// Arms every device that needs it.
     pub fn begin(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
         let unknown = self.target.keys().filter(|device| !self.known.contains(*device));
         let devices: Vec<DeviceName> = unknown.cloned().collect();
@@ -196,7 +182,6 @@ impl Drive {
         &self.fired
     }
 
-    /// Returns the devices whose answers are awaited, and the deadline of each.
     #[must_use]
     pub fn waits_for(&self) -> BTreeMap<DeviceName, Micros> {
         let arming = self.arming.iter().map(|(device, arming)| (device.clone(), arming.until));
@@ -205,7 +190,6 @@ impl Drive {
         arming.chain(moving).collect()
     }
 
-    /// Returns when [`Drive::tick`] is due without replies.
     #[must_use]
     pub fn deadline(&self) -> Option<Micros> {
         self.wake.values().min().copied()
@@ -227,7 +211,6 @@ impl Drive {
         self.go_on(now, site, commands)
     }
 
-    /// Handles a device that is reachable again: its waits end now.
     pub fn reached(&mut self, now: Micros, device: &DeviceName) {
         let late = self.late.get(device).copied().unwrap_or_default();
         if let Some(at) = self.wake.get_mut(device) {
@@ -344,7 +327,6 @@ impl Drive {
         }
     }
 
-    /// Advances to the next stage until something has to be awaited.
     fn advance(&mut self, now: Micros, site: &impl Site) -> Vec<Command> {
         let mut commands = Vec::new();
         while self.movers.is_empty() && self.looking.is_empty() && self.stage != Stage::Ended {
@@ -421,8 +403,7 @@ impl Drive {
         Stage::Move(wave)
     }
 
-    /// Returns the slots of a step that receive no light after this wave, because the far end is at
-    /// another position, for now or permanently.
+    /// Slots whose far end is at another position, for now or permanently.
     fn unlit(
         &self,
         device: &DeviceName,
@@ -492,7 +473,6 @@ impl Drive {
         Stage::Undrain(self.waves.len())
     }
 
-    /// Returns the drain controls of the slots that `slots` selects in each step of the wave.
     fn levers(
         &self,
         wave: usize,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The installation as the controller sees it: devices with limits, failure domains and drain
-//! controls, and the operator's policies.
+//! The installation: devices, failure domains, drain controls, and the operator's policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +19,6 @@ pub struct Device {
     pub follows: Option<Follows>,
     /// It promised to arm and fire with one request, so a bypass does not arm it first.
     pub goes: bool,
-    /// The longest time until it answers a status, if promised.
     pub answers: Option<Micros>,
     /// Failure domains of single slots; an unlisted slot belongs to the device itself.
     pub domains: BTreeMap<Slot, String>,
@@ -32,7 +30,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// Returns a device with default limits, no drain controls and one failure domain.
     #[must_use]
     pub fn new(sharing: Sharing) -> Self {
         Self {
@@ -49,7 +46,6 @@ impl Device {
     }
 }
 
-/// What to do with a transaction that a dead daemon left half done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
@@ -58,7 +54,6 @@ pub enum Recovery {
     RollBack,
 }
 
-/// What to do when a device differs from the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnDrift {
@@ -75,9 +70,7 @@ pub struct Inventory {
     /// The switches of each node's network interfaces that can report their links.
     pub hosts: BTreeMap<NodeId, BTreeSet<DeviceName>>,
     pub management: Management,
-    /// The most links of one failure domain that a transaction may darken at a time.
     pub dark_links_max: usize,
-    /// How often an idle device is read.
     pub poll_every: Micros,
     pub on_failure: OnFailure,
     pub recovery: Recovery,
@@ -100,13 +93,11 @@ impl Default for Inventory {
     }
 }
 
-/// The most devices that may be polled at the same moment.
 const POLLED_AT_ONCE: usize = 32;
 
 impl Inventory {
-    /// Returns how long after another read a device is polled, at most `every`. Devices that were
-    /// read at the same moment get different times: otherwise they would be answered late, and be
-    /// read together forever.
+    /// Devices that were read at the same moment get different times: otherwise they would be
+    /// answered late, and be read together forever.
     #[must_use]
     pub fn first_poll_after(&self, device: &DeviceName, every: Micros) -> Micros {
         if self.devices.len() <= POLLED_AT_ONCE {
@@ -123,8 +114,7 @@ impl Inventory {
         Micros(every / 8 + (every - every / 8).saturating_mul(share) / 0xffff)
     }
 
-    /// Handles a device's promise: limits that the configuration does not set follow it from now
-    /// on.
+    /// Limits that the configuration does not set follow the promise.
     pub fn promised(&mut self, device: &DeviceName, promise: &Promise) {
         let Some(device) = self.devices.get_mut(device) else { return };
         (device.goes, device.answers) = (promise.goes, promise.answer);

@@ -35,12 +35,10 @@ pub const BODY_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Proof(());
 
-/// An answer that follows from stored records.
 #[derive(Debug)]
 pub struct Stored<T>(T);
 
 impl<T> Stored<T> {
-    /// Wraps an answer that follows from the records of this proof.
     pub fn by(_: &Proof, answer: T) -> Self {
         Self(answer)
     }
@@ -50,13 +48,11 @@ impl<T> Stored<T> {
     }
 }
 
-/// Why the journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("the journal's storage: {0}")]
     Storage(#[from] io::Error),
-    /// A write or sync failed earlier, so the contents of the disk are unknown until they are [read
-    /// back](Journal::reopen).
+    /// The contents of the disk are unknown until they are [read back](Journal::reopen).
     #[error(
         "the journal has failed before ({0}) and takes no more records until it is written anew"
     )]
@@ -64,46 +60,38 @@ pub enum JournalError {
     /// The disk has no room for what would begin. Nothing was written, and the journal continues.
     #[error("the disk is full ({0})")]
     Full(io::Error),
-    /// Durable lines are missing or changed.
     #[error("{0}")]
     Lost(Damage),
     #[error("a record of {0} bytes is longer than a journal line may be")]
     TooLong(usize),
 }
 
-/// The position of damage in a journal. Everything before it is good.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("journal line {line}: {reason}. What is before it is good")]
 pub struct Damage {
     /// The line, from 1. Earlier lines can be read.
     pub line: usize,
-    /// The byte offset of that line.
     pub byte: usize,
     pub reason: String,
     /// The line is intact, but this version does not know its kind of record.
     pub is_newer: bool,
 }
 
-/// The result of opening a journal.
 #[derive(Debug)]
 pub struct Opened<R> {
     pub records: Vec<R>,
-    /// Bytes of a torn tail that were cut off.
     pub torn_bytes: usize,
     /// Damage other than a torn tail. The records end before it, and none can be added.
     pub damage: Option<Damage>,
-    /// Proof for the records before the damage. `None` for a journal without damage, where the
-    /// first write gives a proof.
+    /// For the records before the damage. `None` without damage: the first write gives a proof.
     pub proof: Option<Proof>,
 }
 
-/// An open journal of records `R`.
 #[derive(Debug)]
 pub struct Journal<R, S> {
     storage: S,
     /// The chain after the last line that was written without an error.
     chain: Chain,
-    /// The number of bytes up to there.
     good: usize,
     /// The same for the last durable line. `None` until the first sync, because a killed daemon may
     /// leave unsynced lines.
@@ -115,9 +103,6 @@ pub struct Journal<R, S> {
 
 impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     /// Reads everything and cuts a torn tail.
-    ///
-    /// # Errors
-    /// The storage cannot be read, or the torn tail cannot be cut.
     pub fn open(storage: S) -> Result<(Self, Opened<R>), JournalError> {
         Self::open_keyed(storage, None)
     }
@@ -129,11 +114,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Self { storage, chain, good, durable, damaged, poisoned, kind }
     }
 
-    /// Opens a journal whose new lines are keyed. Lines without the key are accepted only before
-    /// the first keyed line.
-    ///
-    /// # Errors
-    /// As for [`Journal::open`].
+    /// Lines without the key are accepted only before the first keyed line.
     pub fn open_keyed(mut storage: S, key: Option<Key>) -> Result<(Self, Opened<R>), JournalError> {
         let bytes = storage.load()?;
         let mut chain = Chain::new(key);
@@ -170,21 +151,17 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.chain.keyed_from
     }
 
-    /// Accepts no more records, for this reason.
     pub fn distrust(&mut self, reason: String) {
         (self.poisoned, self.damaged) = (Some(reason), true);
     }
 
-    /// Returns the hash of the last line.
     #[must_use]
     pub fn head(&self) -> &str {
         &self.chain.hash
     }
 
-    /// Restarts the journal with records that contain the state of all earlier ones.
-    ///
-    /// # Errors
-    /// The storage's error. The journal then continues unchanged.
+    /// The records contain the state of all earlier ones. After an error the journal continues
+    /// unchanged.
     pub fn restart<'a>(
         &mut self,
         first: impl IntoIterator<Item = &'a R>,
@@ -203,16 +180,12 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Ok(())
     }
 
-    /// Returns the number of bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.good
     }
 
-    /// Reads the durable records back. Writes nothing.
-    ///
-    /// # Errors
-    /// The storage cannot be read, lost some of them, or never synced the records found at start.
+    /// Reads the durable records back and writes nothing.
     pub fn read_back(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if self.durable.is_none() {
             let why = "records found at start may not be durable";
@@ -226,9 +199,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     /// read; all of them become durable. Unsynced records that the failure dropped were never
     /// acknowledged.
     ///
-    /// # Errors
-    /// The storage cannot do it yet. [`JournalError::Lost`] if durable lines changed; a journal
-    /// that was damaged when it was opened stays closed.
+    /// [`JournalError::Lost`] if durable lines changed; a journal that was damaged when it was
+    /// opened stays closed.
     pub fn reopen(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if let Some(why) = self.poisoned.as_ref().filter(|_| self.damaged) {
             return Err(JournalError::Poisoned(why.clone()));
@@ -256,7 +228,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.durable = Some((self.chain.clone(), self.good));
     }
 
-    /// Returns the durable records among `bytes`, the chain after them, and their length in bytes.
     fn durable_of(&self, bytes: &[u8]) -> Result<(Vec<R>, Chain, usize), JournalError> {
         let mut chain = Chain::new(self.chain.key.clone());
         let Some((until, length)) = &self.durable else { return Ok((Vec::new(), chain, 0)) };
@@ -276,34 +247,23 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.storage.short_of_space()
     }
 
-    /// Reserves space again for a full disk.
-    ///
-    /// # Errors
-    /// The disk is still full.
+    /// Reserves space again after the disk was full.
     pub fn set_aside(&mut self) -> Result<(), JournalError> {
         Ok(self.storage.set_aside()?)
     }
 
-    /// Checks whether the storage accepts records. After an error the journal needs a
-    /// [reopen](Self::reopen).
-    ///
-    /// # Errors
-    /// Why the storage accepts none.
+    /// After an error the journal needs a [reopen](Self::reopen).
     pub fn untroubled(&mut self) -> Result<(), JournalError> {
         let trouble = self.storage.trouble().map_or(Ok(()), |why| Err(io::Error::other(why)));
         self.poison_on_error(trouble)
     }
 
-    /// Returns why the journal accepts no records, or `None` if it does.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.poisoned.as_deref()
     }
 
-    /// Writes records and makes them durable with one sync.
-    ///
-    /// # Errors
-    /// Durability is unknown. No more records are accepted then.
+    /// Makes the records durable with one sync. After an error no more are accepted.
     pub fn append<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -314,12 +274,9 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.append_leaving(records, None)
     }
 
-    /// Does the same for records that begin a change, if the disk has room for them and for `leave`
-    /// more bytes. The change can then be recorded to its end.
-    ///
-    /// # Errors
-    /// As for [`Journal::append`], and [`JournalError::Full`] if there is no room. The journal is
-    /// unchanged then.
+    /// For records that begin a change: the disk must have room for them and for `leave` more
+    /// bytes, so that the change can be recorded to its end. [`JournalError::Full`] leaves the
+    /// journal unchanged.
     pub fn begin<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -349,11 +306,8 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.poison_on_error(synced).map(|()| Proof(()))
     }
 
-    /// Appends records that become durable with the next [`Journal::append`]: a crash of the
-    /// machine before that can lose them.
-    ///
-    /// # Errors
-    /// As [`Journal::append`].
+    /// Durable with the next [`Journal::append`]: a crash of the machine before that can lose the
+    /// records.
     pub fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a R>,
@@ -398,8 +352,7 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
     }
 }
 
-/// Returns the lines of these records and advances the chain. `synced` says whether all earlier
-/// lines are durable.
+/// `synced`: all earlier lines are durable.
 fn encode<'a, R: Serialize + 'a>(
     chain: &mut Chain,
     records: impl IntoIterator<Item = &'a R>,
@@ -419,12 +372,10 @@ fn encode<'a, R: Serialize + 'a>(
     Ok(lines)
 }
 
-/// Returns the records of `bytes`, their length in bytes, and damage other than a torn tail.
 pub fn read_all<R: DeserializeOwned>(bytes: &[u8]) -> (Vec<R>, usize, Option<Damage>) {
     read(bytes, &mut Chain::new(None))
 }
 
-/// The contents of a chain of lines.
 #[derive(Debug)]
 pub struct ReadBack<R> {
     pub records: Vec<R>,
@@ -434,7 +385,6 @@ pub struct ReadBack<R> {
     pub keyed_from: Option<u64>,
 }
 
-/// Reads the records of `bytes`, whose chain may have a key.
 pub fn read_keyed<R: DeserializeOwned>(bytes: &[u8], key: Option<Key>) -> ReadBack<R> {
     let mut chain = Chain::new(key);
     let (records, _, damage) = read(bytes, &mut chain);
@@ -472,7 +422,6 @@ fn read<R: DeserializeOwned>(bytes: &[u8], chain: &mut Chain) -> (Vec<R>, usize,
     (records, good, None)
 }
 
-/// Start of the reason for a record of an unknown kind.
 const NEWER: &str = "needs a newer version of lightloomd: ";
 
 fn not_a_record(error: String) -> String {
@@ -482,8 +431,7 @@ fn not_a_record(error: String) -> String {
     }
 }
 
-/// Returns `bytes` up to the last byte that is not zero. No line ends in a zero, so the rest was
-/// never written.
+/// No line ends in a zero, so zeros were never written.
 fn without_zeros(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &bytes[..end]

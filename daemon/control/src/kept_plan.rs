@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans in the journal, under the name that changes use, and verified against their digest
-//! whenever they are read.
+//! Plans in the journal, verified against their digest whenever they are read.
 
 use std::sync::Arc;
 
@@ -38,13 +37,11 @@ impl TryFrom<Stored> for KeptPlan {
 }
 
 impl KeptPlan {
-    /// Names a plan by its digest.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         Self { sha256: digest(&plan), plan: Arc::new(plan) }
     }
 
-    /// Creates it from a plan with a known digest.
     pub(crate) fn of_digest(sha256: String, plan: Plan) -> Self {
         Self { sha256, plan: Arc::new(plan) }
     }
@@ -68,14 +65,12 @@ impl KeptPlan {
     }
 }
 
-/// A plan stored as the difference from another kept plan. A plan around a fault differs only a
-/// little.
+/// A plan stored as the difference from another. A plan around a fault differs only a little.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FollowingPlan {
     pub after: String,
     pub sha256: String,
     change: PlanChange,
-    /// The plan itself, if it was just made.
     #[serde(skip)]
     made: Option<KeptPlan>,
 }

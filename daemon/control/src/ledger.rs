@@ -20,9 +20,7 @@ use crate::owed::Owed;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Pending, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Position, Slot, Txn};
 
-/// The most past transactions available for rollback, and the most remembered request ids.
 pub const HISTORY_MAX: usize = 1024;
-/// The transactions whose late commands are recognised.
 const SENT_MAX: usize = 4;
 /// The most devices in all past transactions together, which bounds the memory.
 const ENTRIES_MAX: usize = 32_768;
@@ -42,10 +40,8 @@ pub struct Past {
     pub actor: Actor,
     pub cause: Cause,
     pub plan_sha256: String,
-    /// The plan that was in force before.
     #[serde(default)]
     pub plan_before: String,
-    /// The last applied plan before it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub applied_before: String,
     /// The devices of the previous plan; `None` if this transaction left them unchanged.
@@ -69,7 +65,6 @@ pub struct Past {
     pub broken_before: BTreeMap<String, Broken>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken_after: BTreeMap<String, Broken>,
-    /// The phase, and how its circuits were made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
 }
@@ -98,8 +93,7 @@ pub struct Ledger {
     pub last_txn: Txn,
     /// The plan in force, empty if unknown.
     pub plan_sha256: String,
-    /// The plan that an operator applied last and nothing undid; bypasses and repairs lead to
-    /// others.
+    /// Applied by an operator and not undone; bypasses and repairs lead to others.
     #[serde(default)]
     pub applied_sha256: String,
     pub plan_devices: BTreeSet<DeviceName>,
@@ -112,12 +106,10 @@ pub struct Ledger {
     pub pending: Option<Pending>,
     /// Drain controls that an operator holds drained.
     pub held: BTreeSet<(DeviceName, Slot)>,
-    /// Devices that a transaction left at unwanted positions, with the reason.
     pub attention: BTreeMap<DeviceName, String>,
     /// Devices that could not be reached when a change was undone, until they answer again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub owed: BTreeMap<DeviceName, Owed>,
-    /// The recorded parts that the plan in force avoids.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub broken: BTreeMap<String, Broken>,
     /// Faults that operators reported and no change includes: the plan does not avoid them yet, or
@@ -136,7 +128,6 @@ pub struct Ledger {
     /// Own changes of the daemon up to this transaction no longer count. `None` if all count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed_after: Option<Txn>,
-    /// The moves of the last transactions, oldest first.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub sent_last: VecDeque<Sent>,
     pub history: VecDeque<Past>,
@@ -325,8 +316,7 @@ impl Ledger {
         self.drop_plans();
     }
 
-    /// Records the slots that a probe lit. They carry no circuit until something else is done with
-    /// their device.
+    /// Probed slots carry no circuit until another change moves their device.
     fn take_probed(&mut self, intent: &Intent, device: &DeviceName) {
         let mut probed = self.probed.remove(device).unwrap_or_default();
         match intent.cause {
@@ -343,8 +333,7 @@ impl Ledger {
         }
     }
 
-    /// Marks the transactions that a rollback undoes. If a rollback is undone, its marks are
-    /// removed.
+    /// If a rollback is undone, its marks are removed.
     fn undo_history(&mut self, cause: &Cause, by: Txn) {
         let (Cause::Rollback(first) | Cause::ConfirmTimeout(first)) = *cause else { return };
         for past in &mut self.history {
@@ -397,14 +386,12 @@ impl Ledger {
         }
     }
 
-    /// Returns the devices of the plan before this transaction and everything after it.
     fn plan_devices_before(&self, first: Txn) -> BTreeSet<DeviceName> {
         let since = self.history.iter().filter(|past| past.txn >= first);
         let mut changed = since.filter_map(|past| past.plan_devices_before.as_ref());
         changed.next().unwrap_or(&self.plan_devices).clone()
     }
 
-    /// Sets the last applied plan after a commit.
     fn take_applied(&mut self, intent: &Intent) {
         match intent.cause {
             Cause::Apply if !intent.plan_sha256.is_empty() => {
@@ -431,15 +418,13 @@ impl Ledger {
         }
     }
 
-    /// Returns the parts that failed in `txn` or later and still do. No rollback undoes such facts,
-    /// but it undoes faults that only an undone plan named.
+    /// No rollback undoes these facts, but it undoes faults that only an undone plan named.
     #[must_use]
     pub fn found_since(&self, txn: Txn) -> BTreeMap<String, Broken> {
         found(self.history.iter().skip_while(|past| past.txn != txn))
     }
 
-    /// Returns the positions before `txn` and everything after it, or `None` if it is not in the
-    /// history.
+    /// `None` if it is not in the history.
     #[must_use]
     pub fn stood_before(&self, txn: Txn) -> Option<Fabric> {
         let from = self.history.iter().position(|past| past.txn == txn)?;
@@ -453,8 +438,7 @@ impl Ledger {
     }
 }
 
-/// Returns the faults found in this stretch of history, without those that a plan merely named or
-/// that were repaired since.
+/// Leaves out faults that a plan merely named or that were repaired since.
 fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken> {
     let mut found = BTreeMap::new();
     for past in history {
@@ -468,8 +452,7 @@ fn found<'a>(history: impl Iterator<Item = &'a Past>) -> BTreeMap<String, Broken
     found
 }
 
-/// Returns the positions for a rollback: our drifted slots where they were ours, other circuits
-/// where they were lit.
+/// Our drifted slots where they were ours, other circuits where they were lit.
 fn stood_before(intent: &Intent) -> Fabric {
     let mut stood = intent.owned_before.clone();
     for (device, positions) in &intent.before {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The management network. Its parts carry the answers of several devices and so fail for all of
-//! them: lines, terminal servers, agents on hosts, switches.
-//!
-//! Two readings are independent if no part carries both, so that no single failure of management
-//! explains both. Every device also has a line that it shares with no other.
+//! The management network. Its parts carry the answers of several devices, so two readings are
+//! independent only if no part carries both. Every device also has a line of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,11 +13,8 @@ use crate::state::DeviceName;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DomainKind {
-    /// The serial line or session of one device.
     Line,
-    /// A terminal server, or a host with several devices behind one address.
     Server,
-    /// A program on a host that gives access to its modules.
     Agent,
     Switch,
 }
@@ -28,7 +22,6 @@ pub enum DomainKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Domain {
     pub kind: DomainKind,
-    /// Its name; for a line the name of its device.
     pub name: Arc<str>,
 }
 
@@ -51,7 +44,6 @@ pub struct Management {
 }
 
 impl Management {
-    /// Records that this device is reached through this domain.
     pub fn insert(&mut self, device: DeviceName, domain: Domain) {
         self.shared.entry(device).or_default().insert(domain);
     }
@@ -63,7 +55,6 @@ impl Management {
         one == other || ones.zip(others).is_some_and(|(ones, others)| !ones.is_disjoint(others))
     }
 
-    /// Returns every domain with several devices, and these devices.
     #[must_use]
     pub fn shared(&self) -> BTreeMap<&Domain, BTreeSet<&DeviceName>> {
         let mut behind = BTreeMap::<&Domain, BTreeSet<&DeviceName>>::new();
@@ -80,13 +71,11 @@ impl Management {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Silent(String),
-    /// This machine cannot ask it, because its line is missing or used by another program. This
-    /// says nothing about the device.
+    /// The line is missing or used by another program. This says nothing about the device.
     Local(String),
 }
 
 impl Trouble {
-    /// Returns the reason in words.
     #[must_use]
     pub fn why(&self) -> &str {
         match self {
@@ -94,7 +83,6 @@ impl Trouble {
         }
     }
 
-    /// Returns whether this machine cannot ask.
     #[must_use]
     pub fn is_local(&self) -> bool {
         matches!(self, Self::Local(_))

@@ -23,7 +23,6 @@ use crate::state::{
     Shut, Slot, Txn, at,
 };
 
-/// Waits, tries and the least power for one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -37,8 +36,7 @@ pub struct Limits {
     pub probe_within: Micros,
     /// How long an answer to an operation that moves light may take before its outcome is unknown.
     pub switch_within: Micros,
-    /// How long a device without light has to be unreachable, also on a fresh connection, to count
-    /// as dead.
+    /// A device without light that is unreachable for this long has failed.
     pub silent_within: Micros,
     /// How long light has to be missing between two ends that look at each other.
     pub dark_within: Micros,
@@ -46,22 +44,17 @@ pub struct Limits {
     pub backoff: Micros,
     /// How long a device with an unknown outcome is read before the step ends.
     pub reconcile_within: Micros,
-    /// How often a step is sent at most.
     pub attempts_max: u32,
-    /// How long light may take to settle after a switch. This exceeds one module's promise, because
-    /// the far end may move in the same transaction.
+    /// Longer than one module's promise, because the far end may move in the same transaction.
     pub settle_within: Micros,
-    /// The wait between two reads while light settles.
     pub settle_poll: Micros,
     /// The least optical power of a lit slot in 1/1000 dBm, if the device measures it.
     pub power_min_mdbm: i32,
-    /// Consecutive good reads before the power is accepted.
     pub power_samples: u32,
     /// How long an abandoned command may still be carried out. Within that time nothing that moves
     /// light is sent, and no read counts. 0 if the device refuses abandoned commands.
     pub late_within: Micros,
-    /// How long after a takeover or a timeout a late command is undone. 0 for devices that refuse
-    /// commands of earlier epochs.
+    /// After a takeover or a timeout. 0 for devices that refuse commands of earlier epochs.
     pub restore_late_within: Micros,
 }
 
@@ -117,8 +110,7 @@ pub struct Follows {
 pub const ANSWER: Micros = Micros::from_millis(10);
 /// An answer is late after this multiple of the promise.
 const LATE: u64 = 5;
-/// Darkness counts after this multiple of the promised time, and never before [`DARK_LEAST`],
-/// which a read needs.
+/// Times the promise, and never before [`DARK_LEAST`], which a read needs.
 const DARK: u64 = 3;
 const DARK_LEAST: Micros = Micros::from_millis(5);
 /// The bytes of the longest operation in both directions: a name, a status and the neighbours.
@@ -129,8 +121,6 @@ const READ_BYTES: u64 = 160;
 pub const RECONNECT: Micros = Micros::from_millis(5);
 
 impl Limits {
-    /// Returns the limits that follow from a device's promise and its line:
-    ///
     /// | limit | promise | margin |
     /// | --- | --- | --- |
     /// | a read, an arm | 10 ms | five times, and the line time of 256 bytes |
@@ -160,8 +150,7 @@ impl Limits {
         self
     }
 
-    /// Returns how long a silent device is awaited before a command that moves light, and after its
-    /// last sign of life.
+    /// Before a command that moves light, and after its last sign of life.
     #[must_use]
     pub fn patience(&self) -> Micros {
         self.reply_within + Micros(self.reply_within.0 / 2)
@@ -182,9 +171,7 @@ pub enum StepEnd {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Send this and pass the outcome to the mover.
     Send(Op),
-    /// Wake the mover at this time.
     Sleep(Micros),
     Finished(Box<StepEnd>),
 }
@@ -193,25 +180,20 @@ pub enum Next {
 pub struct Mover {
     txn: Txn,
     device: DeviceName,
-    /// The final position of every slot in the step.
     goal: Positions,
     /// The moves being sent: at first the whole step, then the missing ones.
     step: Step,
     sharing: Sharing,
     limits: Limits,
-    /// The reading before the step, to detect moves of other slots.
     baseline: Option<Observation>,
     neighbours: BTreeMap<Slot, String>,
-    /// Slots that receive no light yet.
     unlit: BTreeSet<Slot>,
     doing: Doing,
     attempts: u32,
-    /// The last outcome other than done.
     complaint: Option<Outcome>,
     good_samples: u32,
     settle_until: Option<Micros>,
     reconcile_until: Option<Micros>,
-    /// Until then an abandoned command may still be carried out.
     late_until: Micros,
     backoff: Micros,
 }
@@ -224,7 +206,6 @@ enum Doing {
 }
 
 impl Mover {
-    /// Creates a mover for `step`; `neighbours` are the expected neighbours, if known.
     #[must_use]
     pub fn new(
         txn: Txn,
@@ -266,7 +247,6 @@ impl Mover {
         self.unlit = unlit;
     }
 
-    /// Returns when the step ends with an unknown outcome.
     #[must_use]
     pub fn given_up_at(&self) -> Option<Micros> {
         self.reconcile_until
@@ -277,7 +257,6 @@ impl Mover {
         self.switch(step)
     }
 
-    /// Handles the answer to the last operation.
     pub fn reply(&mut self, now: Micros, outcome: Outcome) -> Next {
         match self.doing {
             Doing::Read => self.read_reply(now, outcome),
@@ -395,7 +374,6 @@ impl Mover {
         }
     }
 
-    /// Returns a description of a slot outside the step that has moved.
     fn stranger(&self, seen: &Observation) -> Option<String> {
         let before = &self.baseline.as_ref()?.positions;
         let slots = before.keys().chain(seen.positions.keys());
@@ -459,7 +437,6 @@ impl Mover {
         })
     }
 
-    /// Checks that a device that counts its switches has counted this one.
     fn stale_generation(&self, seen: &Observation) -> Option<String> {
         let before = self.baseline.as_ref()?;
         let moved = self.goal.iter().any(|(&slot, &to)| at(&before.positions, slot) != to);

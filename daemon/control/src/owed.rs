@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The deferred change of a device that could not be reached during an undo.
-//!
-//! The other devices are brought back without it. When it answers again, it is read. Only if it is
+//! The deferred change of a device that could not be reached during an undo. When it answers and is
 //! at one of the two positions of that change, it is brought to the right one.
 
 use serde::{Deserialize, Serialize};
@@ -9,12 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::record::{Cause, Intent};
 use crate::state::{DeviceName, Positions, Txn, at};
 
-/// The positions that a device missed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owed {
-    /// The transaction that left it out.
     pub txn: Txn,
-    /// The positions of all slots that we own on it.
     pub to: Positions,
     /// The alternative positions of the slots that had to move.
     pub or: Positions,
@@ -46,8 +41,7 @@ impl Owed {
         }
     }
 
-    /// Returns whether these positions are those before or after the missed move. `owned` comes
-    /// from the ledger.
+    /// Returns whether `read` is the state before or after the missed move.
     #[must_use]
     pub fn explains(&self, read: &Positions, owned: &Positions) -> bool {
         let slots = self.to.keys().chain(self.or.keys()).chain(owned.keys()).chain(read.keys());

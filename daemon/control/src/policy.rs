@@ -60,17 +60,14 @@ const JUDGE_AGAIN: Micros = Micros::from_millis(5);
 /// The destination of answers to the policy's own requests. Callers use numbers from 1.
 const OWN: ReplyTo = ReplyTo(0);
 
-/// What to do when a node or module dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFault {
     #[default]
     Report,
-    /// Plan around it and apply the bypass.
     Bypass,
 }
 
-/// Why the journal accepts no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJournal {
     #[error("the journal is damaged, so nothing is changed: {0}")]
@@ -79,52 +76,40 @@ pub enum NoJournal {
     Failed(String),
 }
 
-/// The installation, and the policies for its faults.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The fabric; `None` if no file names one.
     pub installed: Option<Installed>,
-    /// The device of each transceiver bundle.
     pub modules: Modules,
-    /// The device of each optical switch with its numbers of the plan's ports; empty without such a
-    /// network.
+    /// The device, and its numbers of the plan's ports.
     pub switches: Switches,
     pub on_fault: OnFault,
-    /// The limits for rings without a fault in a bypass.
     pub may_move: MayMove,
     /// How long a silent module is awaited: by a bypass that needs it, and before a node that no
     /// far end sees is reported as silent.
     pub heartbeat: Micros,
 }
 
-/// The controller and every policy. Takes events and returns actions.
 pub struct Control {
     controller: Controller,
     setup: Arc<Setup>,
-    /// Why the journal accepts no records and the daemon makes no changes.
     failed: Option<NoJournal>,
     plan: Option<Arc<Plan>>,
-    /// The plan's canonical text, for the digests of plans around faults; `None` if no such plans
-    /// are made.
+    /// Canonical text, for the digests of plans around faults; `None` if no such plans are made.
     spelled: Option<Spelled>,
     applied: Option<Arc<Plan>>,
-    /// Unreachable devices: since when, and why.
     unreachable: BTreeMap<DeviceName, (Micros, String)>,
-    /// The wait until the next bypass of the same parts, which grows with each try.
     backoff: Backoff,
     /// A module next to a dead one is read first, and the faults are judged again in a moment.
     judges_again: bool,
     /// When every module was asked whether it answers, because groups would move.
     asked_all: Option<Micros>,
-    /// Why the last bypass did not begin.
     refused: Option<String>,
     phases: Unstored<Phases>,
-    /// The parts at fault when the last bypass began.
     diagnosed: Vec<Diagnosis>,
 }
 
 impl Control {
-    /// Starts from the ledger and returns the first actions.
     #[must_use]
     pub fn start(
         inventory: Inventory,
@@ -154,8 +139,7 @@ impl Control {
         (control, actions)
     }
 
-    /// Only reads devices from now on, because the journal accepts no records for the reason `why`.
-    /// `ledger` is what it still contains.
+    /// The journal accepts no records for the reason `why`. `ledger` is what it still contains.
     pub fn only_read(&mut self, ledger: Ledger, why: NoJournal) {
         self.failed = Some(why);
         self.controller.only_read(ledger);
@@ -186,23 +170,19 @@ impl Control {
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
     }
-    /// Returns the installed fabric, if one is named.
     #[must_use]
     pub fn installed(&self) -> Option<&Installed> {
         self.setup.installed.as_ref()
     }
-    /// Returns the fabric if GPUs are placed on it, so that plans can avoid faults. `None` for
-    /// circuits alone.
+    /// `None` for circuits without GPUs, whose plans cannot avoid faults.
     #[must_use]
     pub fn replannable(&self) -> Option<&Installed> {
         self.installed().filter(|fabric| fabric.circuits_alone().is_none())
     }
-    /// Returns the plan in force, if known.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_deref()
     }
-    /// Returns a shared reference to the plan in force.
     #[must_use]
     pub fn plan_in_force(&self) -> Option<Arc<Plan>> {
         self.plan.clone()
@@ -219,18 +199,14 @@ impl Control {
         let sha256 = self.controller.ledger().plan_sha256.as_str();
         (!sha256.is_empty() && self.plan.is_none()).then_some(sha256)
     }
-    /// Returns why the daemon makes no changes, or `None` if it does.
     #[must_use]
     pub fn failed(&self) -> Option<&str> {
         self.failed.as_ref().map(|failed| match failed {
             NoJournal::Damaged(why) | NoJournal::Failed(why) => why.as_str(),
         })
     }
-    /// Returns the positions that a [proven](desired::prove) plan wants. Without a phase its
-    /// circuits stay those of the lit phase.
-    ///
-    /// # Errors
-    /// Every reason why the plan cannot be applied to the installation.
+    /// Positions for a [proven](desired::prove) plan. Without a phase its circuits stay those of
+    /// the lit phase.
     pub fn wanted(
         &self,
         plan: &Plan,
@@ -245,11 +221,8 @@ impl Control {
         desired::wanted(plan, phase, modules, switches, &self.controller.ledger().owned)
     }
 
-    /// Returns the positions for a proven plan: its paths, and the circuits of the phase of
-    /// `before` that `owned` lights.
-    ///
-    /// # Errors
-    /// Parts without a device.
+    /// Positions for a proven plan: its paths, and the circuits of the phase of `before` that
+    /// `owned` lights.
     pub fn both_halves(
         &self,
         plan: &Plan,
@@ -270,26 +243,22 @@ impl Control {
         }
     }
 
-    /// Returns the devices of the optical switches that plans name.
     #[must_use]
     pub fn switches(&self) -> &Switches {
         &self.setup.switches
     }
 
-    /// Returns the phase of the plan in force whose circuits are ours now.
     #[must_use]
     pub fn phase(&self) -> Option<&PhasePlan> {
         let owned = &self.controller.ledger().owned;
         circuits::in_force(self.switches(), &self.plan.as_ref()?.phases, owned)
     }
 
-    /// Returns since when a device is unreachable, and why.
     #[must_use]
     pub fn unreachable(&self, device: &DeviceName) -> Option<(Micros, &str)> {
         self.unreachable.get(device).map(|(since, why)| (*since, why.as_str()))
     }
 
-    /// Returns when [`tick`](Self::tick) is due without other events.
     #[must_use]
     pub fn deadline(&self, now: &Now) -> Option<Micros> {
         let again = self.judges_again.then(|| now.mono + JUDGE_AGAIN);
@@ -298,7 +267,6 @@ impl Control {
         self.controller.deadline(now).into_iter().chain(again).chain(bypass).chain(phase).min()
     }
 
-    /// Handles an event and returns the actions.
     pub fn handle(&mut self, now: &Now, event: Event) -> Vec<Action> {
         let actions = self.controller.handle(now, event);
         self.follow(now, &actions);
@@ -334,7 +302,6 @@ impl Control {
         }
     }
 
-    /// Adds the known faults to a request, and the plan that avoids them.
     fn prepared(
         &mut self,
         now: &Now,
@@ -372,7 +339,6 @@ impl Control {
         }
     }
 
-    /// Returns why a client's plan is refused because of known faults.
     #[must_use]
     pub fn objections(&self, apply: &Apply, plan: &Plan) -> Vec<String> {
         match (apply.mode, &apply.cause) {
@@ -381,7 +347,6 @@ impl Control {
         }
     }
 
-    /// Updates the state of the policies after the controller's actions.
     fn follow(&mut self, now: &Now, actions: &[Action]) {
         let (mut fired, mut ended) = (Vec::new(), Vec::new());
         for action in actions.iter() {
@@ -444,7 +409,6 @@ impl Control {
         self.controller.plans(self.planned());
     }
 
-    /// Returns the positions of the plan in force, with the circuits of its current phase.
     fn planned(&self) -> Planned {
         let Some(plan) = &self.plan else { return Planned::default() };
         let mut positions = desired::stated(plan, &self.setup.modules);

@@ -15,7 +15,6 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Slot, Txn};
 /// The origin of a request, and the id that makes a repetition act once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
-    /// The client, or a policy of the daemon itself.
     pub actor: Actor,
     /// The request id, chosen by the client.
     pub request: String,
@@ -27,15 +26,12 @@ pub struct Asked {
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     Apply,
-    /// The next phase of the plan in force.
     Phase,
     Rollback(Txn),
-    /// This transaction was not confirmed in time.
     ConfirmTimeout(Txn),
     Bypass,
     /// Repaired parts are used again. Old journals have `bypass` for this.
     Repair,
-    /// The policy restored positions that others had changed.
     Drift,
     /// A device that did not answer in this transaction is brought to its positions.
     Owed(Txn),
@@ -51,8 +47,7 @@ impl Cause {
         matches!(self, Self::Rollback(_) | Self::ConfirmTimeout(_) | Self::Owed(_))
     }
 
-    /// Returns whether it need not wait for the confirmation of another change, because lost light
-    /// cannot wait. The unconfirmed change continues to wait.
+    /// Lost light cannot wait for the confirmation of another change.
     #[must_use]
     pub fn goes_on_top(&self) -> bool {
         matches!(self, Self::Bypass | Self::Repair | Self::Late(_))
@@ -62,10 +57,8 @@ impl Cause {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
-    /// Bring every device that moved back to its earlier positions.
     #[default]
     Rollback,
-    /// Leave every device where it is, and report the positions.
     Hold,
 }
 
@@ -82,16 +75,13 @@ pub struct Intent {
     pub after: Fabric,
     /// The positions that we own on the named devices after the commit.
     pub goal: Fabric,
-    /// The positions that we owned on them before.
     pub owned_before: Fabric,
-    /// Undo it unless it is confirmed within this time.
     pub confirm_within: Option<Micros>,
     pub on_failure: OnFailure,
     pub wall_ms: u64,
     /// The known faults after the commit, by part; `None` leaves them unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<BTreeMap<String, Broken>>,
-    /// The phase, for a plan with phases, and how its circuits are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseChange>,
     /// The positions after each stage; slots that no stage names move last.
@@ -102,13 +92,11 @@ pub struct Intent {
     pub settles: BTreeSet<String>,
 }
 
-/// A part that the plan avoids.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredBroken")]
 pub struct Broken {
     /// When it became known, Unix time in milliseconds; 0 if not recorded.
     pub wall_ms: u64,
-    /// The source of the report, for operators.
     pub why: String,
     /// The part is only suspected, because a bypass failed at it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -135,9 +123,7 @@ impl From<StoredBroken> for Broken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TxnResult {
-    /// Every device is at the target.
     Committed,
-    /// Every device is back at its earlier positions.
     RolledBack,
     Aborted,
     /// Some devices are at the listed positions, and an operator has to look.
@@ -152,8 +138,6 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Returns the deadline on the monotonic clock of `now`.
-    ///
     /// Within one boot only the monotonic clock counts, so wall-clock jumps have no effect. After a
     /// reboot only the wall clock is left; it can shorten the wait but never lengthen it.
     #[must_use]
@@ -161,8 +145,7 @@ impl Pending {
         end_of(&self.since, self.within, now)
     }
 
-    /// Returns the deadline as Unix time in milliseconds, by the current clock. A past deadline
-    /// does not change.
+    /// A past deadline does not change.
     #[must_use]
     pub fn until_unix_ms(&self, now: &Now) -> u64 {
         if now.boot != self.since.boot {
@@ -175,19 +158,16 @@ impl Pending {
     }
 }
 
-/// A job's lease of the circuits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     pub actor: Actor,
     pub job: String,
-    /// The clocks when it was granted.
     pub since: Now,
     pub within: Micros,
 }
 
 impl Lease {
-    /// Returns its end on the monotonic clock of `now`; after a reboot as for
-    /// [`Pending::deadline`].
+    /// After a reboot the rule of [`Pending::deadline`] holds.
     #[must_use]
     pub fn until(&self, now: &Now) -> Micros {
         end_of(&self.since, self.within, now)
@@ -205,33 +185,37 @@ fn end_of(since: &Now, within: Micros, now: &Now) -> Micros {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
-    /// A daemon started with this journal.
-    Started { daemon: String, wall_ms: u64 },
-    /// The state from an earlier journal, at the start of this one.
-    Snapshot { after: String, ledger: Box<Ledger> },
+    Started {
+        daemon: String,
+        wall_ms: u64,
+    },
+    Snapshot {
+        after: String,
+        ledger: Box<Ledger>,
+    },
     /// A plan, before the first intent that names it.
     Plan(KeptPlan),
     /// A plan around a fault, as the difference from the previous plan.
     PlanAfter(Box<FollowingPlan>),
-    /// An operator reports these parts as failed. This holds until a change
-    /// [settles](Intent::settles) it.
+    /// Holds until a change [settles](Intent::settles) it.
     Reported {
         asked: Asked,
-        /// The parts, since when and why.
         parts: BTreeMap<String, Broken>,
         wall_ms: u64,
     },
     /// The audit log is keyed from now on; a log without this key is not the right one.
     AuditKey {
-        /// SHA-256 of the key.
         sha256: String,
         wall_ms: u64,
     },
     /// A job holds this lease from now on; `None` if it was released.
-    Leased { asked: Asked, lease: Option<Lease>, wall_ms: u64 },
+    Leased {
+        asked: Asked,
+        lease: Option<Lease>,
+        wall_ms: u64,
+    },
     /// A transaction begins. Durable before any command.
     Intent(Box<Intent>),
-    /// This wave is about to move light.
     Fire {
         txn: Txn,
         wave: Wave,
@@ -239,12 +223,9 @@ pub enum Record {
         #[serde(default)]
         wall_ms: u64,
     },
-    /// The transaction is reversed from here.
     Turn {
         txn: Txn,
-        /// The results of the forward phase.
         parts: BTreeMap<DeviceName, PartEnd>,
-        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
@@ -252,16 +233,13 @@ pub enum Record {
         txn: Txn,
         result: TxnResult,
         parts: BTreeMap<DeviceName, PartEnd>,
-        /// The confirmation that it awaits, after a commit with one.
         pending: Option<Pending>,
-        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
     Confirmed {
         txn: Txn,
         asked: Asked,
-        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
@@ -269,22 +247,21 @@ pub enum Record {
     Adopted {
         asked: Asked,
         positions: Fabric,
-        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
-    /// An operator holds these drain controls drained, or releases them.
     Held {
         asked: Asked,
         levers: BTreeSet<(DeviceName, Slot)>,
-        /// Whether they are drained from now on.
         drained: bool,
-        /// Unix time in milliseconds; 0 in journals without it.
         #[serde(default)]
         wall_ms: u64,
     },
     /// The daemon's own changes before this no longer count.
-    Resumed { asked: Asked, wall_ms: u64 },
+    Resumed {
+        asked: Asked,
+        wall_ms: u64,
+    },
 }
 
 impl Record {

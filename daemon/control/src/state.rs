@@ -32,7 +32,6 @@ pub struct Slot(pub u32);
 pub struct Position(pub u32);
 
 impl Position {
-    /// No circuit, no path, or drained.
     pub const DARK: Self = Self(0);
     /// The path of a transceiver that leads back into its node (docs/firmware-api.md).
     pub const LOOPBACK: Self = Self(15);
@@ -65,8 +64,7 @@ impl DeviceName {
         &self.0
     }
 
-    /// Returns the slot in the glossary's words: `group 0` of a transceiver, `port 3` of an optical
-    /// switch.
+    /// `group 0` of a transceiver, `port 3` of an optical switch.
     #[must_use]
     pub fn slot(&self, slot: Slot) -> String {
         let what = match self.0.parse::<BundleId>() {
@@ -77,16 +75,14 @@ impl DeviceName {
         format!("{what} {slot}")
     }
 
-    /// Returns whether light leaves the device at this position: neither dark nor the loopback of a
-    /// transceiver.
+    /// True except for dark and for the loopback of a transceiver.
     #[must_use]
     pub fn leads_out(&self, position: Position) -> bool {
         let back = position == Position::LOOPBACK && self.0.parse::<BundleId>().is_ok();
         !position.is_dark() && !back
     }
 
-    /// Returns the position in the glossary's words: a transceiver's `external-1`, an optical
-    /// switch's `port 26`.
+    /// A transceiver's `external-1`, an optical switch's `port 26`.
     #[must_use]
     pub fn place(&self, position: Position) -> String {
         let module = self.0.parse::<BundleId>().is_ok();
@@ -124,8 +120,7 @@ impl<'de> Deserialize<'de> for DeviceName {
     }
 }
 
-/// Current or desired positions of slots. An absent slot is dark in an [`Observation`] and
-/// undetermined in a target.
+/// An absent slot is dark in an [`Observation`] and undetermined in a target.
 pub type Positions = BTreeMap<Slot, Position>;
 
 /// An end of a fibre, as the position of the slot that looks into it.
@@ -133,7 +128,6 @@ pub type FibreEnd = (DeviceName, Slot, Position);
 
 pub type Fabric = BTreeMap<DeviceName, Positions>;
 
-/// Returns the position of `slot`; absent means dark.
 #[must_use]
 pub fn at(positions: &Positions, slot: Slot) -> Position {
     positions.get(&slot).copied().unwrap_or(Position::DARK)
@@ -151,7 +145,6 @@ pub struct Observation {
     /// Optical power at the output of a slot in 1/1000 dBm, if measured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub power_mdbm: BTreeMap<Slot, i32>,
-    /// Slots whose light has not settled yet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub tuning: BTreeSet<Slot>,
     /// The neighbours at the far ends, if the device can name them. At rest they are requested only
@@ -167,7 +160,6 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// Returns whether this slot reports that it sends no light.
     #[must_use]
     pub fn is_shut(&self, slot: Slot) -> bool {
         self.shut.iter().any(|(shut, _)| *shut == slot)
@@ -180,7 +172,6 @@ impl Observation {
 pub enum Shut {
     /// Its transmitters are off and its data paths active: an operator shut the port down.
     TxDisabled,
-    /// Its data paths are stopped or starting.
     NotActivated,
     /// The switch has given up the alignment.
     Failed,
@@ -199,7 +190,6 @@ impl fmt::Display for Shut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Move {
     pub slot: Slot,
-    /// The position when the change was computed.
     pub from: Position,
     pub to: Position,
 }
@@ -223,7 +213,6 @@ impl fmt::Display for Txn {
     }
 }
 
-/// Whether a read asks for the neighbours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Neighbours {
     /// Never: the device can answer as fast as possible.
@@ -231,23 +220,18 @@ pub enum Neighbours {
     /// If they are unknown, and now and then.
     #[default]
     Usual,
-    /// Even if the last read knew them.
     Always,
 }
 
-/// An operation for a device, answered by one [`Outcome`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Report the position of every slot, and measure the power of the named ones.
     Observe {
-        /// Slots whose power matters now; the driver may measure more.
         power: Vec<Slot>,
-        /// Whether to request the neighbours as well.
         neighbours: Neighbours,
     },
     /// Check that `want` is possible, prepare it without moves, and report all positions.
     Arm {
-        /// The transaction that will fire it.
         txn: Txn,
         want: Positions,
     },
@@ -274,7 +258,6 @@ pub enum Outcome {
     Unknown(String),
 }
 
-/// How the positions of a device may be shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
@@ -300,7 +283,6 @@ impl Micros {
     pub const fn from_secs(count: u64) -> Self {
         Self(count.saturating_mul(1_000_000))
     }
-    /// Returns the time in seconds, for display and metrics.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a display value")]
     pub fn as_secs_f64(self) -> f64 {
@@ -322,7 +304,6 @@ impl Sub for Micros {
     }
 }
 
-/// The three clocks as read for each event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Now {
     /// Time since boot, suspend included; never goes backward within one boot.

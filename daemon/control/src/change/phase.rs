@@ -12,7 +12,6 @@ use crate::state::{Fabric, Slot};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phase {
     pub name: String,
-    /// The stages into this phase, by their starting phase.
     pub ways: Vec<(String, Way)>,
 }
 
@@ -22,18 +21,15 @@ pub struct PhaseChange {
     pub order: PhaseOrder,
 }
 
-/// How the circuits of a phase are made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PhaseOrder {
     NothingMoves,
     Stages {
-        /// The phase whose circuits are lit.
         from: String,
         count: usize,
     },
-    /// The plan has no stages from the current circuits, for example because they are no phase of
-    /// the plan. Where ports clash, removals come first.
+    /// The current circuits are not a phase of the plan. Where ports clash, removals come first.
     NoStages,
 }
 
@@ -56,7 +52,6 @@ impl fmt::Display for PhaseChange {
 }
 
 impl Phase {
-    /// Returns how `changes` make this phase, and the positions after each stage.
     #[must_use]
     pub fn order(&self, changes: &Moves) -> (PhaseChange, Vec<Fabric>) {
         let ways = || self.ways.iter().map(|(_, way)| way);
@@ -72,7 +67,6 @@ impl Phase {
     }
 }
 
-/// Returns the stages of a rollback: the last one first, each to the positions before it.
 #[must_use]
 pub fn stages_back(before: &Fabric, stages: &[Fabric]) -> Vec<Fabric> {
     let mut stand = before.clone();

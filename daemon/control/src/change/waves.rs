@@ -11,7 +11,6 @@ pub type Wave = BTreeMap<DeviceName, Step>;
 
 pub type Way = Vec<Moves>;
 
-/// Links that fail together, and how many of them may be dark at a time.
 pub trait Domains {
     fn domain(&self, device: &DeviceName, slot: Slot) -> String;
     /// Returns the most links of one domain that may be dark at a time; at least 2.
@@ -24,7 +23,6 @@ pub trait Domains {
     }
 }
 
-/// Returns whether the stages make exactly these changes from the current positions.
 fn fits(changes: &Moves, way: &[Moves]) -> bool {
     let mut left = keyed(changes);
     for (device, m) in way.iter().flatten().flat_map(|(d, moves)| moves.iter().map(move |m| (d, m)))
@@ -39,7 +37,6 @@ fn fits(changes: &Moves, way: &[Moves]) -> bool {
     left.values().all(|m| m.from == m.to)
 }
 
-/// Returns the first stage list that makes exactly `changes`, with the positions after each stage.
 pub(super) fn legs<'a>(
     changes: &Moves,
     ways: impl Iterator<Item = &'a Way>,
@@ -51,8 +48,7 @@ pub(super) fn legs<'a>(
     Some((at, way.iter().map(|stage| stage.iter().map(ends).collect()).collect()))
 }
 
-/// Splits `changes` into waves, stage by stage. Moves that no stage names come last; without stages
-/// all moves are one.
+/// Moves that no stage names come last.
 #[must_use]
 pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domains) -> Vec<Wave> {
     let mut left = keyed(changes);
@@ -78,12 +74,9 @@ pub fn waves_in_stages(changes: &Moves, stages: &[Fabric], domains: &impl Domain
     all
 }
 
-/// Splits `changes` into waves.
-///
 /// Within a wave every new position is free after the wave's removals, so the end of a wave is
 /// always valid. A cycle longer than the bound is broken by leaving one slot dark for a wave; with
-/// duplex ports, by leaving the old peers of one new circuit dark. A link that comes up from dark
-/// costs nothing.
+/// duplex ports, by leaving the old peers of one new circuit dark.
 #[must_use]
 pub fn waves(changes: &Moves, domains: &impl Domains) -> Vec<Wave> {
     let mut planner = WavePlanner::new(changes, domains);
@@ -128,11 +121,8 @@ type Key = (DeviceName, Slot);
 
 struct WavePlanner<'a, D> {
     domains: &'a D,
-    /// The remaining moves, with an updated `from` (dark for a parked slot).
     pending: BTreeMap<Key, Move>,
-    /// The pending slot that holds a position of an exclusive device.
     holder: BTreeMap<(DeviceName, Position), Slot>,
-    /// Slots that an earlier wave left dark, waiting for their new position.
     parked: BTreeSet<Key>,
 }
 
@@ -172,8 +162,7 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         self.steps(moves)
     }
 
-    /// Returns `key` with all pending moves that must precede or accompany it, except those already
-    /// chosen.
+    /// `key` and all pending moves that must precede or accompany it.
     fn closure(&self, key: &Key, chosen: &BTreeSet<Key>) -> BTreeSet<Key> {
         let mut closure = BTreeSet::new();
         let mut next = vec![key.clone()];
@@ -202,7 +191,6 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         Some((device.clone(), *holder))
     }
 
-    /// Returns the slot on the other side of this position's port.
     fn other_direction(&self, device: &DeviceName, position: Position) -> Option<Key> {
         let offset = self.domains.duplex(device).filter(|_| !position.is_dark())?;
         Some((device.clone(), Slot(position.0.checked_sub(offset)?)))
@@ -252,7 +240,6 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         }
     }
 
-    /// Breaks a group of tied moves that exceeds the bound.
     fn open(&mut self, moves: &mut Moves) {
         // A circuit that is open already goes first, so that no more slots are parked than one
         // opening needs.
@@ -267,7 +254,6 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         }
     }
 
-    /// Makes one new circuit from the moves tied to `key`, and parks the old peers.
     fn open_circuit(&mut self, key: &Key, moves: &mut Moves) {
         let tied = self.closure(key, &BTreeSet::new());
         let ends_lit = |key: &&Key| !self.pending[*key].to.is_dark();
@@ -283,7 +269,6 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         self.take(&made, moves);
     }
 
-    /// Turns a slot dark. It waits there unless dark is its target.
     fn park(&mut self, key: &Key, moves: &mut Moves) {
         let Some(m) = self.pending.get_mut(key).filter(|m| !m.from.is_dark()) else { return };
         let dark = Move { to: Position::DARK, ..*m };

@@ -14,7 +14,6 @@ pub struct FibreEnds {
     pub b: String,
 }
 
-/// The condition of a fibre, as shown by light.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "finding")]
 pub enum CablingFinding {
@@ -34,7 +33,6 @@ pub enum CablingFinding {
         dark: String,
         power_mdbm: i32,
     },
-    /// An end is connected to a wrong end.
     Elsewhere {
         at_a: LightSource,
         at_b: LightSource,
@@ -48,7 +46,6 @@ pub enum CablingFinding {
 }
 
 impl CablingFinding {
-    /// Returns whether the fibre may be used.
     #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self, Self::AsPlanned { .. })
@@ -62,8 +59,7 @@ pub struct Swap {
     pub or: [String; 2],
 }
 
-/// Returns the finding of each planned fibre. `least_mdbm` is the power that its budget requires,
-/// if known.
+/// `least_mdbm` is the power that the budget requires, if known.
 #[must_use]
 pub fn findings(
     planned: &[FibreEnds],
@@ -115,8 +111,6 @@ fn finding(
     }
 }
 
-/// Returns plugs whose exchange corrects two fibres: an end is connected to x, and x's planned
-/// partner to the end's own.
 #[must_use]
 pub fn swaps(planned: &[FibreEnds], found: &BTreeMap<String, LightSource>) -> Vec<Swap> {
     let mut partner = BTreeMap::new();

@@ -11,11 +11,9 @@ use std::ops::Deref;
 use super::{Controller, Seen};
 use crate::state::{DeviceName, Micros};
 
-/// The devices as last seen. All changes use [`Devices::get_mut`], which records them.
 #[derive(Clone)]
 pub(super) struct Devices {
     all: BTreeMap<DeviceName, Seen>,
-    /// Devices that changed since their entries here were computed.
     changed: BTreeSet<DeviceName>,
     due: BTreeSet<(Micros, DeviceName)>,
     places: BTreeMap<DeviceName, Place>,
@@ -26,11 +24,9 @@ pub(super) struct Devices {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Place {
-    /// When something is due for it, if that depends on this device only.
     due: Option<Micros>,
     is_dark: bool,
     is_down: bool,
-    /// Its due time depends on other devices.
     is_entangled: bool,
 }
 
@@ -68,7 +64,6 @@ impl Devices {
         self.all.values_mut()
     }
 
-    /// Marks a device whose times have changed.
     pub(super) fn is_changed(&mut self, device: &DeviceName) {
         self.get_mut(device);
     }
@@ -95,7 +90,6 @@ impl Devices {
         }
     }
 
-    /// Returns these devices and those changed since, once each and in order.
     fn with_changed<'a>(
         &'a self,
         known: &'a BTreeSet<DeviceName>,
@@ -113,7 +107,6 @@ impl Devices {
 }
 
 impl Controller {
-    /// Computes the agenda entries of the devices that an event has changed.
     pub(super) fn settle_agenda(&mut self) {
         for device in std::mem::take(&mut self.devices.changed) {
             let Some(seen) = self.devices.get(&device) else { continue };
@@ -130,8 +123,6 @@ impl Controller {
         }
     }
 
-    /// Returns when something is due for a device: an answer is late, missed or given up, or a read
-    /// is due.
     fn read_due(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let poll = self.may_be_asked(device, seen).then_some(seen.next_poll);
         self.due_at(device, seen).into_iter().chain(poll).min()
@@ -159,8 +150,6 @@ impl Controller {
 }
 
 impl Seen {
-    /// Returns whether its due time depends on other devices: its answer is late, or a status is
-    /// missed.
     fn is_entangled(&self) -> bool {
         self.in_flight.as_ref().is_some_and(|f| f.is_late || f.unanswered.is_some())
     }

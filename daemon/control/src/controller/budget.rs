@@ -30,8 +30,7 @@ impl OwnChange {
 }
 
 impl Controller {
-    /// Returns whether the daemon may act without a request. It may not after [`OWN_CHANGES_MAX`]
-    /// own changes within the last hour, which suggest an intermittent fault.
+    /// More than [`OWN_CHANGES_MAX`] own changes in an hour suggest an intermittent fault.
     #[must_use]
     pub fn may_act_alone(&self, now: &Now) -> bool {
         self.own_changes_spent(now) < OWN_CHANGES_MAX
@@ -44,7 +43,6 @@ impl Controller {
         stayed.len() + back.iter().map(|own| &own.back).collect::<BTreeSet<_>>().len()
     }
 
-    /// Counts the ending transaction if it is the daemon's own.
     pub(super) fn count_own_change(
         &mut self,
         now: &Now,
@@ -65,13 +63,11 @@ impl Controller {
     }
 }
 
-/// Returns whether this is the daemon's own change, other than an undo.
 fn is_own_change(actor: &Actor, cause: &Cause) -> bool {
     matches!(cause, Cause::Bypass | Cause::Drift) && actor.is_policy()
 }
 
-/// Returns the own changes of earlier processes on the monotonic clock of `now`, at most as old as
-/// that clock.
+/// On the monotonic clock of `now`, and at most as old as that clock.
 pub(super) fn own_changes(ledger: &Ledger, now: &Now) -> VecDeque<OwnChange> {
     let own = |past: &&Past| is_own_change(&past.actor, &past.cause);
     let age = |past: &Past| Micros::from_millis(now.wall_ms.saturating_sub(past.wall_ms));

@@ -20,54 +20,41 @@ use crate::ledger::{Ledger, Open, Past};
 use crate::record::{Cause, TxnResult};
 use crate::state::{DeviceName, Micros, Now, Observation, Positions, Slot};
 
-/// Consecutive restores of a device that drifts again soon after each.
 pub const RESTORES_MAX: u32 = 3;
 /// The wait before the second consecutive restore; each further wait is eight times as long.
 const FIRST_WAIT: Micros = Micros::from_secs(2);
 /// Drift within this time of a restore, and within [`POLLS`] polls, belongs to the earlier drift.
 const AGAIN_WITHIN: Micros = Micros::from_secs(120);
 const POLLS: u64 = 12;
-/// How long no other controller may have moved the device before one restore is tried again.
 pub const QUIET: Micros = Micros::from_secs(3600);
 /// The quiet time doubles with each try that was undone, up to 32 h.
 const DOUBLINGS_MAX: u32 = 5;
 
-/// A report of another controller by a device or its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foreign {
     Changed(String),
-    /// Another controller holds the claim on this device; `None` once no other does.
     Claimed(Option<String>),
 }
 
-/// Another controller changes a device, with the evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contended {
-    /// How often restored positions were changed again.
     pub times: u32,
     pub drift: Option<Drift>,
-    /// When the first of these changes was seen, Unix time in milliseconds.
     pub first_ms: u64,
     pub last_ms: u64,
-    /// The device's own report, if it reports such changes.
     pub report: Option<String>,
-    /// The other controller with the claim on the device, if its protocol has claims.
     pub claimed_by: Option<String>,
-    /// How much longer restores are stopped without an operator's decision; `None` while they
-    /// continue.
+    /// `None` while restores continue.
     pub stopped_for: Option<Micros>,
 }
 
-/// The knowledge about restores of one device that did not last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contention {
     restores: u32,
     times: u32,
     quiet_tries: u32,
-    /// The slots of the last restore, until they drift again.
     restored: BTreeSet<Slot>,
     restored_at: Micros,
-    /// When others last changed the device.
     moved_at: Micros,
     not_before: Micros,
     stood: Positions,
@@ -93,7 +80,6 @@ impl Contention {
 }
 
 impl Controller {
-    /// Returns whether another controller changes this device, with the evidence.
     #[must_use]
     pub fn contended(&self, device: &DeviceName, now: &Now) -> Option<Contended> {
         let known = &self.devices.get(device)?.contention;
@@ -113,7 +99,6 @@ impl Controller {
         })
     }
 
-    /// Returns whether the daemon may restore drift of this device without a request.
     pub(super) fn may_restore(&self, device: &DeviceName, now: &Now) -> bool {
         let Some(known) = self.devices.get(device).map(|seen| &seen.contention) else {
             return false;
@@ -145,7 +130,6 @@ impl Controller {
         }
     }
 
-    /// Checks a reading of a device at rest for changes that undo a restore.
     pub(super) fn note_contention(
         &mut self,
         now: &Now,
@@ -190,8 +174,7 @@ impl Controller {
         actions.push(Action::Note(Note::Contended(device.clone(), contended)));
     }
 
-    /// Handles the end of a transaction: counts a restore that moved light, and resets the count
-    /// after an operator's request.
+    /// Counts a restore that moved light; an operator's request resets the count.
     pub(super) fn count_restore(&mut self, now: &Now, open: &Open, actions: &mut Vec<Action>) {
         let intent = &open.intent;
         if !intent.asked.actor.is_policy() {
@@ -221,7 +204,6 @@ impl Controller {
         }
     }
 
-    /// Forgets the contention of these devices, because an operator decided about them.
     pub(super) fn forget_contention(
         &mut self,
         now: &Now,
@@ -241,7 +223,6 @@ impl Controller {
         }
     }
 
-    /// Restores the contention of earlier processes from the ledger.
     pub(super) fn remember_restores(&mut self, now: &Now) {
         for (device, known) in restores(&self.ledger, now) {
             if let Some(seen) = self.devices.get_mut(&device) {
@@ -255,7 +236,6 @@ fn wait(restores: u32) -> Micros {
     Micros(FIRST_WAIT.0.saturating_mul(8_u64.saturating_pow(restores.saturating_sub(1))))
 }
 
-/// Returns each device's restores since the last decision of an operator, from the history.
 fn restores(ledger: &Ledger, now: &Now) -> BTreeMap<DeviceName, Contention> {
     let mut known = BTreeMap::<DeviceName, Contention>::new();
     for past in &ledger.history {

@@ -17,11 +17,9 @@ use super::{Action, Controller, Seen};
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, Micros, Now, Observation, Position, Slot, at};
 
-/// The number of quick reads in a row. Later reads are slower, because a far end may be unreachable
-/// for long.
+/// Later reads are slower, because a far end may be unreachable for long.
 const QUICK_READS: u32 = 100;
 
-/// Consecutive reads of a slot without light.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dark {
     pub(super) reads: u32,
@@ -35,7 +33,6 @@ pub struct DarkFibre {
     /// The end that misses the light: it is up and at its position.
     pub near: FibreEnd,
     pub far: FibreEnd,
-    /// Whether the far end is unreachable as well.
     pub far_is_down: bool,
     pub power_mdbm: i32,
     /// The name of the wrong end whose light the far end sees, if the cables are crossed.
@@ -43,7 +40,6 @@ pub struct DarkFibre {
 }
 
 impl Controller {
-    /// Returns whether the open transaction moves this device.
     pub(super) fn is_moving(&self, device: &DeviceName) -> bool {
         self.ledger.open.as_ref().is_some_and(|open| open.intent.after.contains_key(device))
     }
@@ -83,8 +79,6 @@ impl Controller {
         self.note_darkness(now, device);
     }
 
-    /// Counts the reads of a slot without light. Until their meaning is certain, both ends are read
-    /// more often.
     fn note_darkness(&mut self, now: &Now, device: &DeviceName) {
         let dark = self.dark_slots(device);
         let limits = self.inventory.limits(device);
@@ -132,8 +126,6 @@ impl Controller {
         }
     }
 
-    /// Returns the slots of a device at rest that are at their position and see too little light,
-    /// with the power and the end that should send.
     fn dark_slots(&self, device: &DeviceName) -> Vec<(Slot, i32, FibreEnd)> {
         let least = self.inventory.limits(device).power_min_mdbm;
         let at_rest = |device: &DeviceName| self.is_at_rest(device);
@@ -156,8 +148,7 @@ impl Controller {
         dark.collect()
     }
 
-    /// Returns whether a probe set this slot. A probe only asks whether light arrives, so missing
-    /// light is no fault then.
+    /// A probe only asks whether light arrives, so missing light is no fault then.
     fn is_probed(&self, device: &DeviceName, slot: Slot) -> bool {
         self.ledger.probed.get(device).is_some_and(|slots| slots.contains(&slot))
     }
@@ -213,7 +204,6 @@ impl Controller {
         })
     }
 
-    /// Returns whether this end has enough light and names the neighbour that sends it.
     fn sees_somebody(&self, (device, slot, _): &FibreEnd) -> bool {
         let least = self.inventory.limits(device).power_min_mdbm;
         let read = self.devices.get(device).filter(|seen| seen.up);
@@ -228,8 +218,6 @@ impl Controller {
         crossed.into_iter().find(|crossed| crossed.end == *end).map(|crossed| crossed.lit_by)
     }
 
-    /// Returns the fibres that carry no light although both ends look into them, by the end that
-    /// misses it.
     #[must_use]
     pub fn dark_fibres(&self) -> Vec<DarkFibre> {
         let dark = self.devices.dark().flat_map(|(device, seen)| {

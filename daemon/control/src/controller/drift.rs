@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drift, which is detected and restored if the policy allows, and light from another end than the
-//! fabric's, which is detected and reported.
+//! Drift, which the policy may restore, and light from another end than the fabric's.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +11,6 @@ use crate::inventory::OnDrift;
 use crate::record::{Asked, Cause, Record};
 use crate::state::{DeviceName, Fabric, FibreEnd, Micros, Neighbours, Now, Positions, Slot, at};
 
-/// An end that is lit by another end than in the fabric, because cables were exchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossed {
     pub end: FibreEnd,
@@ -39,7 +37,6 @@ impl Controller {
         self.planned.positions.get(device).filter(|_| known).unwrap_or(&NOTHING)
     }
 
-    /// Returns the wanted positions of a device: the plan's, and others that are ours.
     #[must_use]
     pub fn wanted(&self, device: &DeviceName) -> Positions {
         let mut wanted = self.ledger.owned.get(device).cloned().unwrap_or_default();
@@ -47,7 +44,6 @@ impl Controller {
         wanted
     }
 
-    /// Returns the slots of these devices that adopting would take away from the plan.
     #[must_use]
     pub fn taken_by_adopting(&self, devices: &[DeviceName]) -> Vec<(DeviceName, Drift)> {
         let of = |device: &DeviceName| {
@@ -87,9 +83,8 @@ impl Controller {
         self.append(Record::Adopted { asked, positions, wall_ms: 0 }, actions);
     }
 
-    /// Returns the ends of a device that are lit by wrong ends; empty while it moves or is
-    /// unreachable. Names that were right may be up to [`crate::state::NEIGHBOURS_EVERY`] reads
-    /// old; wrong names are checked in each read.
+    /// Empty while the device moves or is unreachable. Names that were right may be up to
+    /// [`crate::state::NEIGHBOURS_EVERY`] reads old; wrong names are checked in each read.
     #[must_use]
     pub fn crossed(&self, device: &DeviceName) -> Vec<Crossed> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !self.is_moving(device));
@@ -179,11 +174,8 @@ impl Controller {
         Apply { target, mode, cause, plan_sha256, ..Default::default() }
     }
 
-    /// Returns the apply that restores every reachable device to the plan and the journal; empty if
-    /// no device differs.
-    ///
-    /// # Errors
-    /// Only light of others differs.
+    /// Restores every reachable device to the plan and the journal; empty if no device differs. An
+    /// error if only light of others differs.
     pub fn way_home(&self) -> Result<Apply, Vec<String>> {
         let answers =
             self.devices.iter().filter(|(device, seen)| seen.up && !self.is_lever(device));
@@ -204,8 +196,7 @@ impl Controller {
         Ok(self.put_back(target))
     }
 
-    /// Returns whether a device differs because it lost power or restarted: it has moved no light
-    /// since.
+    /// A device that lost power or restarted has moved no light since.
     #[must_use]
     pub fn has_restarted(&self, device: &DeviceName) -> bool {
         let seen = self.devices.get(device).filter(|seen| is_ours(seen));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that do not answer: how long a change waits for them, the undo without them, and their
-//! deferred changes.
+//! Devices that do not answer: how long a change waits for them, and their deferred changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +20,9 @@ pub enum Remedy {
     Over(Txn),
     /// The device does not answer, so it cannot be adopted or moved. Its deferred change is made
     /// when it answers.
-    Answer { owed: bool },
-    /// First confirm or roll back this transaction.
+    Answer {
+        owed: bool,
+    },
     Decide(Txn),
     Adopt {
         /// Whether a plan for everything can be applied as well, because every device answers.
@@ -39,7 +39,6 @@ impl Controller {
         self.devices.get(device).is_some_and(|seen| seen.up && seen.observed.is_some())
     }
 
-    /// Returns the operator's options for this device in attention.
     #[must_use]
     pub fn remedy(&self, device: &DeviceName) -> Remedy {
         let owed = self.ledger.owed.get(device);
@@ -53,7 +52,6 @@ impl Controller {
         }
     }
 
-    /// Returns the devices that have not answered for longer than a change waits.
     pub(super) fn long_silent(&self, now: &Now) -> BTreeSet<DeviceName> {
         let devices = self.devices.iter().filter(|(device, seen)| {
             let patience = self.inventory.limits(device).patience();
@@ -77,8 +75,7 @@ impl Controller {
         Some(format!("transaction {txn} is on its way{waits}"))
     }
 
-    /// Returns the silent devices that the transaction awaits, and the longest remaining time of
-    /// each.
+    /// Silent devices that the transaction awaits, with the longest remaining time.
     #[must_use]
     pub fn waits_for(&self, now: &Now) -> BTreeMap<DeviceName, Micros> {
         let waits = self.drive.iter().flat_map(|drive| drive.waits_for());
@@ -93,15 +90,12 @@ impl Controller {
             .collect()
     }
 
-    /// Returns whether a device takes longer than a healthy one.
     fn is_slow(&self, now: &Now, device: &DeviceName) -> bool {
         let flight = self.devices.get(device).and_then(|seen| seen.in_flight.as_ref());
         flight.is_some_and(|flight| flight.asked + ANSWERS_WITHIN < now.mono)
     }
 
-    /// Returns the moves that undo everything, also on silent devices. These are assumed at the
-    /// ledger's positions and left out if they need not move. Devices that are no longer installed
-    /// are left out as well.
+    /// Silent devices are assumed at the ledger's positions and left out if they need not move.
     pub(super) fn changes_back(
         &self,
         back: &mut Apply,
@@ -157,7 +151,6 @@ impl Controller {
         Some(at.max(self.own_not_before))
     }
 
-    /// Resets the tries of devices whose deferred changes are done.
     pub(super) fn forget_tries(&mut self, devices: &[DeviceName]) {
         for device in devices {
             if let Some(seen) = self.devices.get_mut(device) {
@@ -166,8 +159,7 @@ impl Controller {
         }
     }
 
-    /// Makes the deferred change of a device. After each failure the pause until the next try
-    /// grows.
+    /// After each failure the pause until the next try grows.
     pub(super) fn settle(&mut self, now: &Now, actions: &mut Vec<Action>) {
         if self.busy(now).is_some() {
             return;

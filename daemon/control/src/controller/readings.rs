@@ -34,16 +34,14 @@ impl Seen {
 }
 
 impl Controller {
-    /// Returns the links that both ends should look into, as last read, and the modules on unused
-    /// fibres. Links that are being moved, that belong to a restarted device, or that have a
-    /// shut-down port are left out.
+    /// Links that both ends should look into, and the modules on unused fibres. Left out: links
+    /// that are being moved, belong to a restarted device, or have a shut-down port.
     #[must_use]
     pub fn links(&self, now: &Now) -> (Vec<Link>, Vec<Loose>) {
         let fibres = self.inventory.fibres.iter();
         self.links_of(now, fibres.map(|(one, other)| (one.min(other), one.max(other))).collect())
     }
 
-    /// Returns the same for the fibres of these nodes' modules.
     #[must_use]
     pub fn links_near(&self, now: &Now, nodes: &BTreeSet<&str>) -> (Vec<Link>, Vec<Loose>) {
         let modules = nodes.iter().flat_map(|node| {
@@ -109,8 +107,7 @@ impl Controller {
         }
     }
 
-    /// Returns the power at an end if it is certain. Low power is certain after enough consecutive
-    /// reads, or if the far end is unreachable.
+    /// Low power is certain after enough consecutive reads, or if the far end is unreachable.
     fn certain_tap(&self, seen: &Seen, end: &FibreEnd, far: &FibreEnd) -> Option<i32> {
         let (device, slot, to) = end;
         let limits = self.inventory.limits(device);

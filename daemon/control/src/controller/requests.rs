@@ -11,13 +11,10 @@ use crate::kept_plan::FollowingPlan;
 use crate::record::{Asked, Broken, Cause, Intent, Lease, Record};
 use crate::state::{DeviceName, Fabric, Move, Neighbours, Now, Op, Position, Positions, Slot, Txn};
 
-/// A request to take the light of devices as ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopt {
     pub devices: Vec<DeviceName>,
-    /// Leave out those that do not answer.
     pub leave_out_silent: bool,
-    /// Adopt even if that takes positions away from the plan.
     pub against_plan: bool,
 }
 
@@ -224,11 +221,7 @@ impl Controller {
         }
     }
 
-    /// Returns the apply that restores everything to the positions before `txn`. Faults found since
-    /// stay known.
-    ///
-    /// # Errors
-    /// A transaction that is not in the history.
+    /// Restores everything to the positions before `txn`. Faults found since stay known.
     pub fn way_back(&self, txn: Txn, cause: Cause) -> Result<Apply, Vec<String>> {
         let Some(target) = self.ledger.stood_before(txn) else {
             return Err(vec![format!("transaction {txn} is not in the history")]);
@@ -249,9 +242,8 @@ impl Controller {
         Ok(Apply { target, mode, cause, plan_sha256, broken, ..Apply::default() })
     }
 
-    /// Sets the target for an undo of `txn`, which waits for its confirmation: its [exact
-    /// rollback](Self::way_back), changed by the policy to lead around faults since. Valid until
-    /// the next change.
+    /// Where an undo of the unconfirmed `txn` leads: its [exact rollback](Self::way_back), changed
+    /// to lead around faults since. Valid until the next change.
     pub fn lead_back_around(&mut self, txn: Txn, back: Apply) {
         self.around = Some((txn, back));
     }
@@ -321,9 +313,8 @@ impl Controller {
         Answer::Adopted { devices: devices.len(), slots, silent }
     }
 
-    /// Switches held drain controls immediately and outside any transaction, because they move
-    /// traffic and not light. The record comes first, so after a crash in between they are held and
-    /// reported as drift.
+    /// Switched outside any transaction, because it moves traffic and not light. The record comes
+    /// first, so after a crash in between the controls are held and reported as drift.
     fn hold(
         &mut self,
         now: &Now,
@@ -360,8 +351,6 @@ impl Controller {
     }
 }
 
-/// Returns why an adoption that takes these positions away from the plan is refused, with the two
-/// alternatives.
 fn against_plan(taken: &[(DeviceName, Drift)]) -> Vec<String> {
     let one = |(device, drift): &(DeviceName, Drift)| {
         let [observed, wanted] = [drift.observed, drift.wanted].map(|at| device.place(at));

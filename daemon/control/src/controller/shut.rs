@@ -26,12 +26,10 @@ impl Controller {
             read.shut.iter().map(|(slot, why)| (*slot, (*why, since(slot, *why)))).collect();
     }
 
-    /// Returns whether this slot reported at the last reading that it sends no light.
     pub(super) fn is_shut(&self, device: &DeviceName, slot: Slot) -> bool {
         self.devices.get(device).is_some_and(|seen| seen.shut.contains_key(&slot))
     }
 
-    /// Returns the shut-down ends that should send light, of reachable devices.
     #[must_use]
     pub fn shut_ends(&self) -> Vec<ShutEnd> {
         let up = self.devices.iter().filter(|(_, seen)| seen.up);

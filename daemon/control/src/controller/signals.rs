@@ -45,7 +45,6 @@ pub enum Signal {
     Alive,
 }
 
-/// The conclusion about a device with a missed status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Missed {
     /// It may be busy, as other devices are.
@@ -58,28 +57,22 @@ pub(super) enum Missed {
 /// The consecutive missed statuses after which a module is dead while others of the node answer.
 const ASKED_ALONE: u32 = 3;
 
-/// The longest burst of a device's reports that is handled.
 const SIGNALS_BURST: u64 = 16;
 /// The average interval of handled reports, which limits the reads that a device can cause by
 /// endless reports.
 const SIGNAL_EVERY: Micros = Micros::from_millis(100);
 
-/// The reports of a device and their consequences.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Signalled {
-    /// The slots that reported lost light, with the time. An entry is removed when light returns or
-    /// a read sees it.
+    /// An entry is removed when light returns or a read sees it.
     lost: BTreeMap<Slot, Micros>,
-    /// When a far end lost the node's light, if this module has not answered since.
     suspected: Option<Micros>,
     missed: u32,
     /// Since when its status is missing, if that was the reason to give it up.
     pub(super) silent_since: Option<Micros>,
-    /// When it last sent something other than a valid answer.
     heard_at: Micros,
     /// When it was to be read immediately; earlier requests do not count.
     wanted_at: Micros,
-    /// The whole node was found dead, and this module's light is gone.
     pub(super) is_found_dead: bool,
     /// The whole node was found dead, but no far end could miss this module's light.
     pub(super) is_silent_beside: bool,
@@ -87,7 +80,6 @@ pub(super) struct Signalled {
     is_read: bool,
 }
 
-/// The number of reads that determine the speed of a device.
 const PACE_READS: usize = 8;
 
 #[derive(Clone, Debug, Default)]
@@ -136,12 +128,10 @@ impl Pace {
 }
 
 impl Signalled {
-    /// Returns whether a far end lost the node's light and this module has not answered since.
     pub(super) fn is_suspected(&self) -> bool {
         self.suspected.is_some()
     }
 
-    /// Handles a new connection, or the answer to a read requested at `asked`.
     pub(super) fn answered(&mut self, asked: Micros) {
         self.suspected.take_if(|suspected| *suspected <= asked);
         self.missed = 0;
@@ -152,7 +142,6 @@ impl Signalled {
         (self.heard_at, self.missed) = (now.mono, 0);
     }
 
-    /// Handles a read, requested at `asked`, that sees light at this slot.
     pub(super) fn sees_light(&mut self, slot: Slot, asked: Micros) {
         if self.lost.get(&slot).is_some_and(|lost| *lost <= asked) {
             self.lost.remove(&slot);
@@ -165,12 +154,10 @@ impl Signalled {
         std::mem::replace(&mut self.is_read, true)
     }
 
-    /// Treats a first reading without light at this slot as a report.
     pub(super) fn never_saw(&mut self, slot: Slot, asked: Micros) {
         self.lost.insert(slot, asked);
     }
 
-    /// Returns whether it must be read again after a read requested at `asked`.
     pub(super) fn wants_read_after(&self, asked: Micros) -> bool {
         self.wanted_at > asked
     }
@@ -216,7 +203,6 @@ impl Controller {
             .for_each(|seen| (seen.next_poll, seen.signalled.wanted_at) = (Micros(0), now.mono));
     }
 
-    /// Handles lost light: the node that should send it may be dead.
     pub(super) fn suspect(&mut self, now: &Now, device: &DeviceName, (slot, to): (Slot, Position)) {
         let Some(far) = self.inventory.far_end(device, slot, to).cloned() else { return };
         let stands = |device: &DeviceName, slot: Slot, to: Position| {
@@ -238,8 +224,7 @@ impl Controller {
         self.look_around(&far.0);
     }
 
-    /// Returns whether a reachable device may be queried: it is idle, or its request dates from
-    /// before the loss of the node's light.
+    /// The device is idle, or its request dates from before the loss of the node's light.
     pub(super) fn may_be_asked(&self, device: &DeviceName, seen: &Seen) -> bool {
         let promises = || self.inventory.limits(device).probe_within > Micros(0);
         seen.up
@@ -250,8 +235,6 @@ impl Controller {
             })
     }
 
-    /// Returns how long a status of this device may take before it is missed, if it promises light
-    /// reports.
     fn status_within(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let longest = self.prompt_within(device, seen)?;
         let slow = seen.pace.slow();
@@ -267,7 +250,6 @@ impl Controller {
         (limits.probe_within.0 > 0 && within < limits.read_within).then_some(within)
     }
 
-    /// Returns when the requested status of a device in a suspected node is missed.
     pub(super) fn missed_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let flight = seen.in_flight.as_ref().filter(|flight| flight.is_probe)?;
         let suspected = seen.signalled.suspected.filter(|suspected| *suspected <= flight.asked)?;
@@ -287,9 +269,8 @@ impl Controller {
         }
     }
 
-    /// Returns whether only this device of its node misses a status. It has sent nothing since its
-    /// light vanished, while a reporting far end and the node's other modules answered promptly
-    /// after the request.
+    /// Only this device misses a status. It has sent nothing since its light vanished, while a
+    /// reporting far end and the node's other modules answered promptly.
     fn is_silent_alone(&self, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };
         let Some(since) = seen.in_flight.as_ref().map(|flight| flight.asked) else { return false };
@@ -320,7 +301,6 @@ impl Controller {
         }
     }
 
-    /// Requests the status of a device again.
     pub(super) fn ask_again(&mut self, now: &Now, device: &DeviceName, actions: &mut Vec<Action>) {
         let Some(seen) = self.devices.get_mut(device) else { return };
         seen.in_flight = None;
@@ -358,8 +338,7 @@ impl Controller {
         }
     }
 
-    /// Returns whether the light of a device is gone everywhere, by reads since it is suspected;
-    /// `None` if it should arrive nowhere.
+    /// Uses reads since it is suspected; `None` if its light should arrive nowhere.
     fn is_light_gone(&self, device: &DeviceName) -> Option<bool> {
         let seen = self.devices.get(device)?;
         let since = seen.signalled.suspected.unwrap_or(seen.down_since);
@@ -384,8 +363,7 @@ impl Controller {
         })
     }
 
-    /// Returns the far ends that reported the loss of this device's light, confirmed by a prompt
-    /// read since `since`.
+    /// A prompt read since `since` must confirm the loss.
     fn who_reports_lost<'a>(
         &'a self,
         device: &DeviceName,
@@ -405,7 +383,6 @@ impl Controller {
 }
 
 impl Seen {
-    /// Returns whether it reported the loss of a slot's light, confirmed by a later read.
     pub(super) fn confirms_lost(&self, slot: Slot) -> bool {
         let lost = self.signalled.lost.get(&slot);
         lost.is_some_and(|lost| *lost <= self.read_at) && self.dark.contains_key(&slot)

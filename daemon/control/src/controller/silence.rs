@@ -19,8 +19,6 @@ const HELLO_WITHIN: Micros = Micros::from_millis(50);
 const FIRST_HELLO_WITHIN: Micros = Micros(2 * ANSWER.0);
 
 impl Controller {
-    /// Returns when the pending operation of a device is late, missed, or given up; never while it
-    /// waits behind another query.
     pub(super) fn due_at(&self, device: &DeviceName, seen: &Seen) -> Option<Micros> {
         let flight = seen.in_flight.as_ref().filter(|_| !seen.occupied)?;
         let late = match flight.is_late && !self.is_needless(device, seen) {
@@ -34,7 +32,6 @@ impl Controller {
         Some(missed.map_or(late, |missed| missed.min(late)))
     }
 
-    /// Gives up overdue operations, and reads the devices around late ones.
     pub(super) fn time_out(&mut self, now: &Now, actions: &mut Vec<Action>) {
         let due = |device: &DeviceName| {
             let seen = self.devices.get(device)?;
@@ -66,7 +63,6 @@ impl Controller {
         }
     }
 
-    /// Handles a late answer or a missed status: starts the reads that distinguish the cases.
     fn note_late(&mut self, now: &Now, device: &DeviceName) {
         let missed = self.devices.get(device).and_then(|seen| self.missed_at(device, seen));
         let missed = missed.filter(|missed| *missed <= now.mono);
@@ -114,8 +110,7 @@ impl Controller {
         of_node.filter(|name| *name != device).cloned().collect()
     }
 
-    /// Reads the devices that show whether a device is dead: its node's other modules, and the far
-    /// ends of all these modules.
+    /// Reads the node's other modules, and the far ends of all these modules.
     pub(super) fn look_around(&mut self, device: &DeviceName) {
         let mut around = self.of_same_node(device);
         let opposite = around.iter().chain([device]).flat_map(|device| self.opposite(device));
@@ -126,10 +121,8 @@ impl Controller {
         }
     }
 
-    /// Returns whether a late answer need not be awaited to its end. Either other evidence shows
-    /// that the device is dead, or the answer belongs to a read and a newer read is wanted. After a
-    /// short interruption the answer may be lost, and the newer read cannot start before this one
-    /// is given up.
+    /// Other evidence shows that the device is dead, or the answer belongs to a read and a newer
+    /// one is wanted, which cannot start before this one is given up.
     fn is_needless(&self, device: &DeviceName, seen: &Seen) -> bool {
         let is_old = seen
             .in_flight
@@ -146,7 +139,6 @@ impl Controller {
         self.is_missed(device) || of_node.any(|name| is_down(&name) && self.is_missed(&name))
     }
 
-    /// Returns whether enough reads at a far end miss the light of a device.
     fn is_missed(&self, device: &DeviceName) -> bool {
         let lit = self.ledger.owned.get(device).into_iter().flatten();
         let mut far = lit.filter_map(|(&slot, &to)| self.inventory.far_end(device, slot, to));
@@ -157,7 +149,6 @@ impl Controller {
         })
     }
 
-    /// Returns how long an unreachable device has to answer a hello on a fresh connection.
     pub(super) fn hello_within(&self, device: &DeviceName) -> Micros {
         self.inventory.limits(device).silent_within.max(HELLO_WITHIN)
     }
@@ -178,8 +169,7 @@ impl Controller {
 }
 
 impl Seen {
-    /// Returns when an unreachable device has had time to answer a hello, counted from the last
-    /// contact or the start of the daemon.
+    /// Counted from the last contact or the start of the daemon.
     pub(super) fn silent_from(&self, hello_within: Micros) -> Micros {
         match self.was_up {
             true => self.down_since + hello_within,

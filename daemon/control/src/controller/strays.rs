@@ -26,7 +26,6 @@ const TIMES_MAX: u8 = 2;
 /// Late commands to expect, by device. Empty most of the time.
 pub(super) type Strays = BTreeMap<DeviceName, Vec<Stray>>;
 
-/// The commands of one transaction to a device that may still arrive.
 #[derive(Clone, Debug)]
 pub(super) struct Stray {
     txn: Txn,
@@ -46,7 +45,6 @@ impl Stray {
 }
 
 impl Controller {
-    /// After a takeover, expects late commands from the last transactions of the former leader.
     pub(super) fn expect_late(&mut self, now: &Now) {
         let open = self.ledger.open.as_ref().map(|open| &open.intent);
         let open = open.map(|intent| (intent.txn, &intent.before, &intent.after, now.wall_ms));
@@ -65,7 +63,6 @@ impl Controller {
         strays.into_iter().for_each(|(device, stray)| self.add_stray(&device, stray));
     }
 
-    /// Handles a timed-out command of the open transaction: it may still arrive.
     pub(super) fn gave_up(&mut self, now: &Now, device: &DeviceName) {
         let (within, open) = (self.late_within(device), self.ledger.open.as_ref());
         let Some(intent) = open.map(|open| &open.intent).filter(|_| within > Micros(0)) else {
@@ -77,8 +74,7 @@ impl Controller {
         }
     }
 
-    /// Returns how long late commands of a device are undone. For a drain control this is 0, because
-    /// it moves no light.
+    /// 0 for a drain control, which moves no light.
     fn late_within(&self, device: &DeviceName) -> Micros {
         match self.is_lever(device) {
             true => Micros(0),
@@ -96,7 +92,6 @@ impl Controller {
         self.strays.remove(device);
     }
 
-    /// The time from a poll, or from another read, to the next poll.
     pub(super) fn next_poll_after(&self, device: &DeviceName, is_poll: bool) -> Micros {
         let every = match self.strays.contains_key(device) {
             true => self.inventory.poll_every.min(READ_EVERY),
@@ -127,8 +122,7 @@ impl Controller {
         }
     }
 
-    /// The goal of a device whose deviations from the ledger all come from late commands, and the last transaction among
-    /// theirs.
+    /// `None` if a deviation has another cause than a late command.
     fn changed_late(&self, device: &DeviceName) -> Option<(DeviceName, Txn, Positions)> {
         let seen = self.devices.get(device).filter(|seen| seen.up && !seen.drift.is_empty())?;
         let read = seen.observed.as_ref().filter(|read| read.tuning.is_empty())?;
@@ -156,7 +150,6 @@ impl Controller {
         last.filter(|_| !by_another).map(|txn| (device.clone(), txn, goal))
     }
 
-    /// Returns the transaction whose late command explains the deviation.
     fn sent_there(&self, device: &DeviceName, drift: &Drift) -> Option<Txn> {
         let sent = self.strays.get(device)?.iter().rev();
         let mut there = sent.filter(|stray| {
@@ -166,7 +159,6 @@ impl Controller {
         there.next().map(|stray| stray.txn)
     }
 
-    /// Counts the slots that a committed transaction restored.
     pub(super) fn count_late(&mut self, open: &Open) {
         if !matches!(open.intent.cause, Cause::Late(_)) {
             return;

@@ -11,7 +11,6 @@ use crate::ledger::Open;
 use crate::record::{Cause, Intent, OnFailure, Pending, Record, TxnResult};
 use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
 
-/// A device read within this time is not armed before a bypass moves it.
 const READ_LATELY: Micros = Micros::from_secs(2);
 
 impl Controller {
@@ -195,8 +194,7 @@ impl Controller {
         }
     }
 
-    /// Reverses the transaction for the devices that may have moved. The others are at `before` and
-    /// need no moves.
+    /// The devices that did not move are at `before` and need no moves.
     fn go_back(
         &mut self,
         now: &Now,
@@ -262,14 +260,12 @@ fn makes_up(cause: &Cause) -> bool {
     matches!(cause, Cause::Owed(_))
 }
 
-/// Adds to the result of unreachable devices what happens to them later.
 fn owe(parts: &mut BTreeMap<DeviceName, PartEnd>) {
     for part in parts.values_mut().filter(|part| part.verdict == Verdict::Unknown) {
         part.detail += "; it is read and brought back when it answers again";
     }
 }
 
-/// Combines the results of both directions.
 fn merge(
     forward: &BTreeMap<DeviceName, PartEnd>,
     back: BTreeMap<DeviceName, PartEnd>,

@@ -8,28 +8,21 @@ use super::Controller;
 use crate::drive::Site;
 use crate::state::{DeviceName, FibreEnd, at};
 
-/// The reading of a silent device's light at a far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// No light, for longer than settling takes, with the power in 1/1000 dBm.
     Dark(i32),
-    /// Light, in a reading since the device fell silent.
     Lit,
-    /// Nothing conclusive: the far end is silent itself, is being moved, or was not read often
-    /// enough.
+    /// The far end is silent itself, is being moved, or was not read often enough.
     Nothing,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Testimony {
-    /// The far end, which should see the device.
     pub witness: FibreEnd,
     pub sight: Sight,
 }
 
 impl Controller {
-    /// Returns the readings at the far ends of this device's circuits. Both ends of a circuit
-    /// should look into it.
     #[must_use]
     pub fn testimonies(&self, device: &DeviceName) -> Vec<Testimony> {
         let owned = self.ledger.owned.get(device).into_iter().flatten();
@@ -60,7 +53,6 @@ impl Controller {
         if is_lit { Sight::Lit } else { Sight::Nothing }
     }
 
-    /// Returns whether an unreachable device still sends light, by a later reading at a far end.
     #[must_use]
     pub fn sends_light(&self, device: &DeviceName) -> bool {
         let owned = self.ledger.owned.get(device).into_iter().flatten();

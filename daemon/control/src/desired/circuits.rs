@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts the circuits of a plan's phases into cross-connects of the switches.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,10 +36,6 @@ pub fn positions(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     positions
 }
 
-/// Refuses circuits on switches without a configured device.
-///
-/// # Errors
-/// The switches, and what to configure.
 pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<(), Vec<String>> {
     let circuits = phases.iter().flat_map(|phase| &phase.circuits);
     let needed: BTreeSet<OcsId> = circuits.map(|circuit| circuit.ocs).collect();
@@ -59,10 +54,6 @@ pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<()
     )])
 }
 
-/// Refuses to cut circuits that other jobs hold.
-///
-/// # Errors
-/// Their number, and what to do instead.
 pub fn keeps_held(fabric: &str, held: usize, mode: Mode) -> Result<(), Vec<String>> {
     if mode != Mode::Overwrite || held == 0 {
         return Ok(());
@@ -73,14 +64,12 @@ pub fn keeps_held(fabric: &str, held: usize, mode: Mode) -> Result<(), Vec<Strin
     )])
 }
 
-/// Returns whether a plan has circuits for optical switches.
 #[must_use]
 pub fn has_circuits(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| !phase.circuits.is_empty())
 }
 
-/// Returns the phase whose circuits are ours now, or `None` if other circuits are lit or all is
-/// dark.
+/// `None` if other circuits are lit or all is dark.
 #[must_use]
 pub fn in_force<'a>(
     switches: &Switches,
@@ -101,7 +90,6 @@ pub fn names(phases: &[PhasePlan]) -> String {
     phases.iter().map(|phase| phase.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a phase with the plan's stages into its circuits.
 #[must_use]
 pub fn wanted_phase(
     switches: &Switches,
@@ -122,7 +110,6 @@ pub fn wanted_phase(
     Phase { name: to.name.clone(), ways: into.collect() }
 }
 
-/// Returns the moves of each stage from the positions before it.
 fn way(switches: &Switches, mut stand: Fabric, transition: &TransitionPlan) -> Way {
     let stages = transition.stages.iter().map(|stage| {
         let mut ends = positions(switches, &stage.remove);

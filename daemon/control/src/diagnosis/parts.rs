@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The predictions of each part for every possible fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,8 +39,7 @@ impl Explanation {
         self.always.iter().chain(&self.perhaps)
     }
 
-    /// Returns whether this fault includes a symptom: a weaker form of predicted darkness in the
-    /// same direction.
+    /// A weaker form of predicted darkness in the same direction counts.
     pub(super) fn implies(&self, symptom: &Symptom) -> bool {
         let dark = |at: &DeviceName, from: &DeviceName| {
             let dark = Symptom::Dark(at.clone(), from.clone());
@@ -75,7 +73,6 @@ impl Explanation {
     }
 }
 
-/// A direction of a link, from one module to another.
 struct Way<'a> {
     link: &'a Link,
     from: usize,
@@ -88,7 +85,6 @@ impl Way<'_> {
     fn receiver(&self) -> &DeviceName {
         &self.link.ends[1 - self.from].module
     }
-    /// Returns whether the receiver can measure the arriving light.
     fn is_read(&self) -> bool {
         let end = &self.link.ends[1 - self.from];
         end.now.answers && end.now.tap.is_some()
@@ -102,14 +98,12 @@ impl Way<'_> {
     fn tilted(&self) -> Option<Symptom> {
         self.is_read().then(|| Symptom::Tilted(self.receiver().clone(), self.sender().clone()))
     }
-    /// Returns the symptom that the switch's port at the sender misses its light.
     fn missed(&self) -> Option<Symptom> {
         let over = self.link.over.as_ref()?;
         let port = &over.ports[self.from];
         port.arrives?;
         Some(Symptom::PortMisses(over.switch.clone(), port.slot))
     }
-    /// Returns the symptom that the switch's port at the receiver emits less than it received.
     fn lost(&self) -> Option<Symptom> {
         let over = self.link.over.as_ref()?;
         let port = &over.ports[1 - self.from];
@@ -226,8 +220,7 @@ fn of_lanes(way: &Way<'_>, all: &mut Vec<Explanation>) {
     }
 }
 
-/// Adds the faults of the connector at an end of a link. It attenuates both directions, and
-/// reflects the module's own light into its receiver.
+/// A connector attenuates both directions, and reflects the module's own light into its receiver.
 fn of_end(index: usize, ways: &[Way<'_>; 2], all: &mut Vec<Explanation>) {
     let (out, back) = (&ways[index], &ways[1 - index]);
     let module = out.sender();

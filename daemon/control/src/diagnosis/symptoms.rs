@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Symptoms: differences between current readings and readings from when the link was well.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +11,7 @@ const LESS: i32 = 1_200;
 /// The excess loss of one lane over the others, and of the last lanes over the first.
 const LANE_LESS: i32 = 2_000;
 const TILT: i32 = 1_500;
-/// The excess of bit errors over the usual and over the effect of missing light, in 1/1000 of a
-/// decade.
+/// Over the usual and over the effect of missing light, in 1/1000 of a decade.
 const MORE_ERRORS: i32 = 1_000;
 /// The additional errors per decibel of missing light, in 1/1000 of a decade.
 const ERRORS_OF_LIGHT: i32 = 500;
@@ -67,7 +65,6 @@ fn of_direction(link: &Link, at: usize, from: usize, symptoms: &mut BTreeSet<Sym
             false => Symptom::Weak(module.clone(), sender.clone()),
         });
     }
-    // The additional errors, less those caused by the missing light.
     let errors = differences(&end.now.errors, &end.usual.errors);
     let light = |lane: usize| losses.get(lane).map_or(0, |loss| (*loss).max(0));
     let errors: Vec<i32> = errors
@@ -118,7 +115,6 @@ fn of_switch(over: &OverSwitch, symptoms: &mut BTreeSet<Symptom>) {
     }
 }
 
-/// Returns `more` minus `less` by lane, or nothing if a lane is missing.
 fn differences(more: &[i32], less: &[i32]) -> Vec<i32> {
     match more.len() == less.len() {
         true => more.iter().zip(less).map(|(more, less)| more - less).collect(),
@@ -132,7 +128,6 @@ fn median(values: &[i32]) -> i32 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(0)
 }
 
-/// Returns the one lane that is far above the middle of the others, if any.
 fn lonely(values: &[i32], above: i32) -> Option<usize> {
     let middle = median(values);
     let (lane, highest) = values.iter().enumerate().max_by_key(|(_, value)| **value)?;
@@ -142,7 +137,6 @@ fn lonely(values: &[i32], above: i32) -> Option<usize> {
     (highest - middle > above && next - middle <= above / 2).then_some(lane)
 }
 
-/// Returns the excess loss of the second half of the lanes over the first.
 fn tilt(losses: &[i32]) -> i32 {
     let (first, last) = losses.split_at(losses.len() / 2);
     let mean = |lanes: &[i32]| {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The result of a drive for one device.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +18,6 @@ pub enum Verdict {
     RolledBack,
 }
 
-/// The result of one device with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartEnd {
     pub verdict: Verdict,

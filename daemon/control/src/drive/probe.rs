@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Probes: everything moves together, and at the end every end is read.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +6,7 @@ use super::{Command, Drive, PartEnd, Stage, Verdict};
 use crate::state::{DeviceName, Neighbours, Op, Outcome};
 
 impl Drive {
-    /// Turns the drive into a probe. Everything moves together, any light is accepted, and these
-    /// devices are read at the end.
+    /// Everything moves together, any light is accepted, and these devices are read at the end.
     pub fn probe(&mut self, looks: BTreeSet<DeviceName>) {
         (self.is_probe, self.looks) = (true, looks);
     }

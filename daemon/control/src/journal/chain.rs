@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The chain of hashes through the lines of a journal, with or without a key.
 
 use std::fmt;
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
-/// The secret that is needed to write a line of a keyed chain.
 #[derive(Clone)]
 pub struct Key([u8; 32]);
 
@@ -94,7 +92,6 @@ impl Chain {
         }
     }
 
-    /// Appends the line for `body` to the chain.
     pub(super) fn push(&mut self, body: &str, lines: &mut String) {
         let hash = self.hash(body.as_bytes());
         self.seq += 1;
@@ -105,7 +102,6 @@ impl Chain {
         self.hash = hash;
     }
 
-    /// Returns whether `tail` begins like the next line.
     pub(super) fn begins(&self, tail: &[u8]) -> bool {
         let tail = tail.strip_prefix(b"+").unwrap_or(tail);
         let number = format!("{} ", self.seq + 1);

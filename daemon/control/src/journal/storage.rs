@@ -1,47 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The storage under a journal: a file, etcd, or a disk of a test.
 
 use std::io;
 
 /// The storage of the bytes. Tests use a disk that tears, lies and fills up.
 pub trait Storage {
-    /// Reads everything.
-    ///
-    /// # Errors
-    /// The device's error.
     fn load(&mut self) -> io::Result<Vec<u8>>;
-    /// Appends bytes, which are durable only after [`Storage::sync`].
-    ///
-    /// # Errors
-    /// The device's error. Some bytes may have been written.
+    /// Durable only after [`Storage::sync`]. After an error some bytes may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Makes all appended bytes durable.
-    ///
-    /// # Errors
-    /// The device's error. Durability is then unknown.
+    /// After an error durability is unknown.
     fn sync(&mut self) -> io::Result<()>;
-    /// Replaces everything with `bytes`, durably, and either completely or not at all.
-    ///
-    /// # Errors
-    /// The device's error. The earlier bytes are then unchanged.
+    /// Replaces all bytes durably, and either completely or not at all.
     fn replace(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Truncates the file to `length` bytes, durably.
-    ///
-    /// # Errors
-    /// The device's error.
+    /// The truncation is durable.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
-    /// Writes everything again after a failure, because the existing bytes may not be durable.
-    ///
-    /// # Errors
-    /// The device's error.
+    /// Writes everything again after a failure: existing bytes may not be durable.
     fn rewrite(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.replace(bytes)
     }
-    /// Ensures that this many bytes can still be appended, whatever else fills the disk. Writes
-    /// nothing.
-    ///
-    /// # Errors
-    /// The device is full.
+    /// Ensures that this many bytes can still be appended. Writes nothing.
     fn make_room(&mut self, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
@@ -49,10 +25,7 @@ pub trait Storage {
     fn short_of_space(&self) -> Option<String> {
         None
     }
-    /// Reserves space again for a full disk.
-    ///
-    /// # Errors
-    /// The device is still full.
+    /// Reserves space again after the disk was full.
     fn set_aside(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -60,8 +33,7 @@ pub trait Storage {
     fn trouble(&self) -> Option<String> {
         None
     }
-    /// Returns why records after the [loaded](Storage::load) bytes are missing. `None` if all are
-    /// present.
+    /// Why records after the [loaded](Storage::load) bytes are missing.
     fn missing(&self) -> Option<String> {
         None
     }

@@ -9,23 +9,19 @@ use lightloom_fabric::plan::Plan;
 use super::Ledger;
 use crate::record::Record;
 
-/// The most [entries](crate::kept_plan::KeptPlan::entries) of all plans that only past changes
-/// name: some 12 MB, which is one plan of 131,072 GPUs or a thousand of 64 nodes.
+/// Some 12 MB: one plan of 131,072 GPUs or a thousand of 64 nodes.
 pub const PLAN_ENTRIES_MAX: usize = 131_072;
-/// Unused plans are dropped after this many changes, because that requires reading the whole
-/// history.
+/// Finding unused plans requires reading the whole history.
 const DROP_EVERY: u32 = 64;
 
 impl Ledger {
-    /// Returns the plan with this name if it is kept.
     #[must_use]
     pub fn plan_named(&self, sha256: &str) -> Option<&Arc<Plan>> {
         self.plans.get(sha256).map(|kept| kept.plan())
     }
 
-    /// Returns the plans that must be kept: the current plans, the open transaction's plan, and the
-    /// plans to return to if the last change, or the one that waits for its confirmation, is
-    /// undone.
+    /// The current plans, the open transaction's plan, and the plans to return to if the last
+    /// change, or the one that waits for its confirmation, is undone.
     #[must_use]
     pub fn plans_needed(&self) -> BTreeSet<&str> {
         let pending = self.pending.as_ref().map(|pending| pending.txn);
@@ -45,7 +41,6 @@ impl Ledger {
         names.map(String::as_str).filter(|name| !name.is_empty())
     }
 
-    /// Drops unused plans, and the oldest beyond the limit.
     pub(super) fn drop_plans(&mut self) {
         let held: usize = self.plans.values().map(|kept| kept.entries()).sum();
         if held <= PLAN_ENTRIES_MAX && !self.last_txn.0.is_multiple_of(DROP_EVERY) {
@@ -67,8 +62,7 @@ impl Ledger {
         self.plans.retain(|name, _| keep.contains(name));
     }
 
-    /// Returns the first records of a journal that continues another. `after` is the hash of the
-    /// other journal's last line.
+    /// `after` is the hash of the other journal's last line.
     #[must_use]
     pub fn begun_anew(&self, after: String) -> Vec<Record> {
         let mut ledger = self.clone();

@@ -24,13 +24,11 @@ pub struct ManagementLost {
     /// The domains with only silent devices.
     pub behind: Vec<Domain>,
     pub unasked: usize,
-    /// Since when the first of them is silent.
     pub since: Micros,
 }
 
 impl Control {
-    /// Returns the management that is lost now: silent devices without a witness that are a large
-    /// share of all, or all devices of a domain.
+    /// Silent devices without a witness that are a large share of all, or all devices of a domain.
     #[must_use]
     pub fn management_lost(&self, now: &Now) -> Option<ManagementLost> {
         let silent = self.blind().into_iter().filter(|name| self.controller.is_silent(now, name));
@@ -78,8 +76,7 @@ impl Control {
         nodes.into_iter().filter_map(of).collect()
     }
 
-    /// Returns whether a common cause may explain this silence, because other devices are silent
-    /// without a witness.
+    /// Other devices are silent without a witness, so a common cause may explain this silence.
     pub(super) fn is_in_common(&self, own: &BTreeSet<&DeviceName>) -> bool {
         let management = &self.controller.inventory().management;
         let silent = self.blind().into_iter().filter(|name| !own.contains(name));
@@ -110,7 +107,6 @@ impl Control {
         devices.map(|(name, _)| name).filter(|name| is_expected(name)).collect()
     }
 
-    /// Returns whether any answering device misses light of this node.
     fn is_missed(&self, bundle: BundleId, name: &DeviceName) -> bool {
         let misses = |name: &DeviceName| {
             let circuits = self.controller.testimonies(name);

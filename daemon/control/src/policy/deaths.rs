@@ -14,7 +14,6 @@ use lightloom_fabric::fault::{FaultSet, Part};
 use lightloom_fabric::khop::Port;
 use lightloom_units::id::BundleId;
 
-/// Returns whether a bypass waits until all modules have answered.
 fn is_asking(begun: &[Action]) -> bool {
     begun.iter().any(|action| match action {
         Action::Answer(OWN, Answer::Refused { reasons }) => *reasons == [ASKS_ALL],
@@ -23,8 +22,7 @@ fn is_asking(begun: &[Action]) -> bool {
 }
 
 impl Control {
-    /// Returns dead modules, by [witnesses](super::witnesses), and dark fibres between healthy
-    /// modules, with the reasons.
+    /// Dead modules, by [witnesses](super::witnesses), and dark fibres between healthy modules.
     fn detected(&self, now: &Now) -> BTreeMap<Part, String> {
         let bundle = |device: &DeviceName| device.as_str().parse::<BundleId>().ok();
         // This includes known faults whose bypass was undone.
@@ -77,7 +75,6 @@ impl Control {
         }
     }
 
-    /// Returns the unreachable modules of `broken` that were not known before.
     fn found_silent(
         &self,
         broken: &BTreeMap<Part, String>,
@@ -95,7 +92,6 @@ impl Control {
         (!seen.up).then_some(seen.down_since)
     }
 
-    /// Returns the other modules of the same node.
     pub(super) fn of_node(
         &self,
         bundle: BundleId,
@@ -118,8 +114,7 @@ impl Control {
         now.mono < since + waits && self.controller.may_be_silent(device, since, now)
     }
 
-    /// Returns whether another module of a dead module's node may be dead. Both are then bypassed
-    /// together, a moment later.
+    /// Another module of the node may be dead. Both are then bypassed together, a moment later.
     fn waits_for_siblings(&self, now: &Now, broken: &[(Part, String)]) -> bool {
         let bundles = broken.iter().filter_map(|(part, _)| match part {
             Part::Bundle(bundle) => Some(*bundle),
@@ -132,7 +127,6 @@ impl Control {
         })
     }
 
-    /// Returns the new faults that the plan does not avoid yet.
     pub(super) fn news(&self, now: &Now) -> Vec<(Part, String)> {
         let (Some(installed), Some(plan)) = (self.replannable(), &self.plan) else {
             return Vec::new();
@@ -149,7 +143,6 @@ impl Control {
         broken
     }
 
-    /// Returns when a bypass may next become due because a wait ends.
     pub(super) fn bypass_due(&self, now: &Now) -> Option<Micros> {
         let may_bypass = self.setup.on_fault == OnFault::Bypass
             && self.failed.is_none()
@@ -171,7 +164,6 @@ impl Control {
         self.setup.modules.values().any(is_awaited)
     }
 
-    /// Bypasses new faults if the policy allows it and no wait is in progress.
     pub(super) fn notice_deaths(&mut self, now: &Now, actions: &mut Vec<Action>) {
         self.judges_again = false;
         if self.setup.on_fault != OnFault::Bypass

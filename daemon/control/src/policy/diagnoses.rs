@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The [diagnosis](crate::diagnosis) of links in use, and of links that a bypass took out of use,
-//! from the readings at its start.
+//! The [diagnosis](crate::diagnosis) of links in use, and of links that a bypass took out of use.
 
 use std::collections::BTreeSet;
 
@@ -55,8 +54,7 @@ impl Control {
         live.into_iter().chain(kept).collect()
     }
 
-    /// Keeps the diagnoses of the parts that a bypass is about to take out of use. The bypass is
-    /// urgent, so only the links of the affected nodes are considered.
+    /// A bypass is urgent, so only the links of the affected nodes are considered.
     pub(super) fn keep_diagnoses(&mut self, now: &Now, broken: &[(Part, String)]) {
         let broken: Vec<String> = broken.iter().map(|(part, _)| part.to_string()).collect();
         let nodes: BTreeSet<&str> =
@@ -75,7 +73,6 @@ impl Control {
     }
 }
 
-/// Returns whether a failed part is the diagnosed one, contains it, or belongs to it.
 fn concerns(culprit: &Culprit, part: &str) -> bool {
     let near = |name: &str| is_inside(part, name) || is_inside(name, part);
     match culprit {

@@ -17,17 +17,13 @@ use crate::kept_plan::KeptPlan;
 use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Positions, Slot, at};
 
-/// Why a bypass does not begin yet.
 pub(super) const ASKS_ALL: &str =
     "groups would move: whether every other module answers is asked first";
 
-/// The hint that two cables were exchanged.
 pub(super) const CROSSED: &str = "crossed cables?";
 
-/// A part that a bypass avoids.
 pub(super) struct Around {
     pub(super) part: Part,
-    /// The source of the report, for operators.
     pub(super) why: String,
     /// The part is only suspected, because a bypass failed at it.
     pub(super) suspected: bool,
@@ -40,10 +36,9 @@ impl Around {
 }
 
 impl Control {
-    /// Returns these parts by the plan's names: a fibre has a port at each end, and plans name the
-    /// lower one. For a fibre between crossed cables the reason says so, because nothing shows it
-    /// once the fibre is bypassed. `found` says whether the policy and not an operator reports the
-    /// fault.
+    /// Names parts as plans do: a fibre has a port at each end, and plans name the lower one. For a
+    /// fibre between crossed cables the reason says so, because nothing shows it once the fibre is
+    /// bypassed. `found`: the policy and not an operator reports the fault.
     pub(super) fn as_planned(
         &self,
         broken: &[(Part, String)],
@@ -64,7 +59,6 @@ impl Control {
         (broken.collect(), repaired.iter().map(named).collect())
     }
 
-    /// Returns whether the reason for this fibre already names the end that lights its far end.
     fn is_found_crossed(&self, part: Part) -> bool {
         let Part::Fibre(port) = part else { return false };
         let Some(device) = self.setup.modules.get(&port.bundle) else { return false };
@@ -73,7 +67,6 @@ impl Control {
         dark.iter().any(|dark| dark.near == near && dark.far_lit_by.is_some())
     }
 
-    /// Returns which wrong end lights an end of this fibre.
     fn crossed_at(&self, part: Part) -> Option<String> {
         let Part::Fibre(port) = part else { return None };
         let near = (
@@ -91,7 +84,6 @@ impl Control {
         crossed(&near).or_else(|| crossed(far?))
     }
 
-    /// Returns why nothing can be bypassed without a fabric of rings.
     fn no_rings(&self) -> String {
         match self.installed() {
             Some(fabric) => format!(
@@ -102,8 +94,6 @@ impl Control {
         }
     }
 
-    /// Handles a report of failed and repaired parts: the plan avoids the former and uses the
-    /// latter again.
     pub fn fault(
         &mut self,
         now: &Now,
@@ -156,8 +146,6 @@ impl Control {
         actions
     }
 
-    /// Adds to the answer that the faults are kept and bypassed later, if their bypass did not
-    /// begin.
     fn say_kept(&self, answer: &mut Answer, kept: &[String]) {
         if kept.is_empty() {
             return;
@@ -240,9 +228,8 @@ impl Control {
         })
     }
 
-    /// Returns the next plan and its target. If the plan needs a module that does not answer, one
-    /// without that module is preferred: immediately if it is as good, and otherwise once the
-    /// module has been silent for a heartbeat.
+    /// If the plan needs a module that does not answer, one without that module is preferred:
+    /// immediately if it is as good, and otherwise once the module has been silent for a heartbeat.
     fn plan_within(
         &self,
         now: &Now,
@@ -308,9 +295,8 @@ impl Control {
         Ok(other.unwrap_or(first))
     }
 
-    /// Returns whether every module answers, except those of failed nodes, because the daemon does
-    /// not act without readings. If all modules were asked for this purpose, each must have
-    /// answered since.
+    /// The daemon does not act without readings. If all modules were asked for this purpose, each
+    /// must have answered since.
     fn sees_all_but(&self, plan: &Plan, broken: &[Part]) -> bool {
         let is_broken = |bundle: &BundleId| {
             plan.faults.iter().chain(broken).any(|part| part.node() == Some(bundle.node))
@@ -331,7 +317,6 @@ impl Control {
         self.controller.devices().get(device).is_some_and(|seen| seen.up)
     }
 
-    /// Returns the nodes at the ends of a part.
     fn nodes_of(&self, part: Part) -> impl Iterator<Item = NodeId> {
         let far = match part {
             Part::Fibre(port) => self.replannable().and_then(|fabric| fabric.hbd.peer(port)),
@@ -340,8 +325,7 @@ impl Control {
         part.node().into_iter().chain(far.map(|far| far.bundle.node))
     }
 
-    /// Returns whether a change around a few nodes need not include a device: all wanted positions
-    /// are ours already, and the device is at them or unreachable.
+    /// All wanted positions are ours already, and the device is at them or unreachable.
     fn stays(&self, device: &DeviceName, want: &Positions) -> bool {
         let ledger = self.controller.ledger();
         if ledger.owned.get(device) != Some(want) {
@@ -360,15 +344,13 @@ impl Control {
         stands && is_settled
     }
 
-    /// Leaves out unreachable devices that need not move.
     pub(super) fn leave_what_cannot_be_reached(&self, target: &mut Fabric) {
         let ledger = self.controller.ledger();
         let up = |device: &DeviceName| self.controller.devices().get(device).is_some_and(|d| d.up);
         target.retain(|device, want| up(device) || ledger.owned.get(device) != Some(want));
     }
 
-    /// Returns the reported and the detected faults, including those whose bypass has not succeeded
-    /// yet.
+    /// Includes faults whose bypass has not succeeded yet.
     pub(super) fn reported_or_found(&self) -> BTreeMap<String, Broken> {
         let ledger = self.controller.ledger();
         let mut broken = ledger.reported.clone();
@@ -405,17 +387,15 @@ impl Control {
         names
     }
 
-    /// Returns whether a bypass of this part is in the journal, so that no rollback forgets the
-    /// fault.
+    /// A bypass of this part is in the journal, so no rollback forgets the fault.
     fn is_found(&self, part: Part) -> bool {
         let ledger = self.controller.ledger();
         let first = ledger.history.front().map(|past| past.txn);
         first.is_some_and(|first| ledger.found_since(first).contains_key(&part.to_string()))
     }
 
-    /// Returns the reports that a bypass to `next` settles, because the journal then has them as
-    /// detected faults. A fault that is known because a plan named it is not settled, because it
-    /// remains when that plan is undone.
+    /// A fault that is known because a plan named it is not settled: it remains when that plan is
+    /// undone.
     fn bypassed_by(&self, next: &Plan) -> BTreeSet<String> {
         let ledger = self.controller.ledger();
         self.reports(|name| self.avoids(next, name) && !ledger.broken.contains_key(name))
@@ -479,7 +459,6 @@ impl Control {
         plan.faults.iter().map(of).collect()
     }
 
-    /// Returns why no change is needed, if everything is known.
     fn no_news(&self, broken: &[(Part, String)], repaired: &[Part]) -> Option<Vec<String>> {
         let known = self.broken();
         let mut reasons = Vec::new();
@@ -503,13 +482,11 @@ impl Control {
         Some(reasons)
     }
 
-    /// Returns whether the plan in force avoids this part.
     #[must_use]
     pub fn goes_around(&self, part: Part) -> bool {
         self.plan.as_ref().is_some_and(|plan| self.avoids(plan, &part.to_string()))
     }
 
-    /// Returns whether every module of this part is reachable.
     fn answers(&self, part: &str) -> bool {
         let touched = self.setup.modules.iter().filter(|(bundle, _)| {
             let bundle = bundle.to_string();
@@ -565,15 +542,13 @@ pub(super) fn join(actions: &mut Vec<Action>, more: Vec<Action>) {
     actions.extend(more);
 }
 
-/// Returns whether a repair of `part` includes this one: a repaired node has its bundles back, even
-/// those that failed separately.
+/// A repaired node has its bundles back, even those that failed separately.
 fn is_of(known: &str, part: &Part) -> bool {
     let name = part.to_string();
     let of_node = matches!(part, Part::Node(_)) && known.split('/').next() == Some(&name);
     known == name || of_node
 }
 
-/// Returns the failed part that contains this one.
 fn inside<'a>(part: &Part, known: &'a BTreeMap<String, Broken>) -> Option<&'a str> {
     let part = part.to_string();
     known.keys().find(|whole| is_inside(&part, whole)).map(String::as_str)

@@ -31,7 +31,6 @@ pub use wish::{Booking, Missed, Refusal, Standing, Wish};
 const WAITING_MAX: usize = 16;
 const PAST_MAX: usize = 256;
 const TIMES_MAX: usize = 16;
-/// The limits for how far ahead, and for how long, a phase can be requested.
 const AHEAD_MAX: Micros = Micros::from_secs(3600);
 const LEAST_MAX: Micros = Micros::from_secs(24 * 3600);
 const LEASE_MAX: Micros = Micros::from_secs(24 * 3600);
@@ -42,7 +41,6 @@ const MARGIN: Micros = Micros::from_millis(1);
 
 #[derive(Clone, Debug, Default)]
 pub struct Phases {
-    /// Waiting and moving phases, in order of time.
     waiting: VecDeque<Booking>,
     past: VecDeque<Booking>,
     took: BTreeMap<(String, String), VecDeque<Micros>>,
@@ -58,7 +56,6 @@ impl Phases {
         self.waiting.iter()
     }
 
-    /// Returns the booking with this request id, if still known.
     #[must_use]
     pub fn of_request(&self, request: &str) -> Option<&Booking> {
         self.waiting.iter().chain(self.past.iter().rev()).find(|b| b.asked.request == request)
@@ -79,7 +76,6 @@ impl Phases {
         }
     }
 
-    /// Drops the phases that have not begun.
     fn drop_waiting(&mut self, now: Micros, why: &Missed, of: impl Fn(&Booking) -> bool) {
         for booking in std::mem::take(&mut self.waiting) {
             match booking.standing == Standing::Waiting && of(&booking) {
@@ -133,9 +129,7 @@ impl Control {
         (until > now.mono).then(|| (lease, until - now.mono))
     }
 
-    /// Handles a job's request for a phase of the plan in force.
-    ///
-    /// The records precede the answer, which says that the phase is scheduled, or why not.
+    /// The records precede the answer.
     pub fn book(&mut self, now: &Now, asked: Asked, wish: Wish, reply_to: ReplyTo) -> Vec<Action> {
         let request_id = asked.request.clone();
         let paced = self.phases.booked_at.is_none_or(|last| last + PACE <= now.mono);
@@ -173,7 +167,6 @@ impl Control {
         Ok(actions)
     }
 
-    /// Handles a job's release of its lease, which drops its waiting phases.
     pub fn release(
         &mut self,
         now: &Now,
@@ -265,8 +258,7 @@ impl Control {
         })
     }
 
-    /// Returns the expected duration of a transition: the recent one, or else the plan's, or else
-    /// the plan's longest.
+    /// The recent duration, or else the plan's, or else the plan's longest.
     #[must_use]
     pub fn expected(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
@@ -290,8 +282,7 @@ impl Control {
         after.into_iter().find(|phase| !phase.circuits.is_empty())
     }
 
-    /// Returns how much a transition interrupts traffic. The rest is hidden by the plan's slack, or
-    /// by the lead time of the phase's last request.
+    /// The rest is hidden by the plan's slack, or by the lead time of the phase's last request.
     fn exposed(&self, plan: &Plan, from: Option<&str>, to: &PhasePlan) -> Micros {
         let before = from.and_then(|name| plan.phases.iter().find(|phase| phase.name == name));
         let planned = before.map_or(Micros(0), |before| hidden(plan, before, to));
@@ -299,10 +290,9 @@ impl Control {
         self.expected(plan, from, to) - planned.max(ahead)
     }
 
-    /// Returns how long a phase must last to be worth its transition: its light must last longer
-    /// than the transitions darken used circuits. This is the transition into it, less the idle
-    /// time before it, plus the extra time of the next transition compared with the one from the
-    /// current phase.
+    /// A phase is worth its transition if its light lasts longer than the transitions darken used
+    /// circuits: the transition into it, less the idle time before it, plus the extra time of the
+    /// next transition compared with the one from the current phase.
     fn needs(
         &self,
         plan: &Plan,
@@ -322,8 +312,7 @@ impl Control {
         into + onward
     }
 
-    /// Returns the result for a phase that needs no transition: it has no circuits, its circuits
-    /// are lit, or it is too short.
+    /// The phase has no circuits, its circuits are lit, or it is too short.
     fn at_once(&self, booking: &Booking) -> Option<Standing> {
         if self.controller.ledger().open.is_some() {
             // The phase that is lit after that transaction is unknown.
@@ -349,7 +338,6 @@ impl Control {
         (from.is_some() && booking.wish.least < needs).then_some(Standing::Kept(needs))
     }
 
-    /// Returns when the first waiting phase begins.
     fn begins_at(&self) -> Option<Micros> {
         let first = self.phases.waiting.front().filter(|b| b.standing == Standing::Waiting)?;
         let plan = self.plan.as_ref()?;
@@ -362,15 +350,13 @@ impl Control {
         Some(if in_use <= first.wanted() { begins.max(in_use) } else { begins }.max(first.at))
     }
 
-    /// Returns when [`phases_due`](Self::phases_due) is due without other events.
     pub(super) fn phase_at(&self, now: &Now) -> Option<Micros> {
         let lease = self.lease(now).map(|(_, left)| now.mono + left);
         let busy = self.controller.ledger().open.is_some();
         lease.into_iter().chain(self.begins_at().filter(|_| !busy)).min()
     }
 
-    /// Returns why the light of a phase is uncertain although its circuits were set: a switch does
-    /// not answer or is at another position.
+    /// A switch does not answer or is at another position, although the circuits were set.
     fn unseen(&self, phase: &PhasePlan) -> Vec<String> {
         let devices = self.controller.devices();
         let unseen = circuits::positions(self.switches(), &phase.circuits).into_iter();
@@ -385,7 +371,6 @@ impl Control {
         unseen.collect()
     }
 
-    /// Begins the phase that is due, and ends an expired lease.
     pub(super) fn phases_due(&mut self, now: &Now, actions: &mut Vec<Action>) {
         if self.lease(now).is_none() && self.controller.ledger().lease.is_some() {
             self.phases.drop_waiting(now.mono, &Missed::LeaseOver, |_| true);
@@ -415,7 +400,6 @@ impl Control {
         }
     }
 
-    /// Returns the result of a due phase that does not begin.
     fn settled(&mut self, now: &Now, booking: &Booking) -> Option<Standing> {
         if booking.plan_sha256 != self.controller.ledger().plan_sha256
             && (booking.wish.revision.is_some() || self.plan.is_none())

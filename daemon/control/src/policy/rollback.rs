@@ -17,11 +17,7 @@ use crate::record::{Broken, Cause};
 use crate::state::{DeviceName, FibreEnd, Now, Position, Slot};
 
 impl Control {
-    /// Returns the target of a rollback, and the plan that is then in force, if known.
-    ///
-    /// # Errors
-    /// Every reason why not: a transaction that is not in the history, a plan that is no longer
-    /// kept, light on a failed part.
+    /// Where a rollback leads, and the plan that is then in force, if known.
     pub fn way_back(&self, rollback: &Rollback) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
         let txn = rollback.txn;
         let past = self.controller.ledger().history.iter().find(|past| past.txn == txn);
@@ -71,10 +67,7 @@ impl Control {
         Ok((back, Some(next)))
     }
 
-    /// Returns the target of a bypass or repair, and the plan that is then in force.
-    ///
-    /// # Errors
-    /// Why the change is unnecessary or impossible.
+    /// Where a bypass or repair leads, and the plan that is then in force.
     pub fn way_around(
         &self,
         now: &Now,
@@ -109,19 +102,15 @@ impl Control {
         }
     }
 
-    /// Returns the [last applied](Self::applied_last) plan, if bypasses and repairs have led to
-    /// another.
+    /// `None` unless bypasses and repairs have led to another plan.
     pub(super) fn load_applied(&self) -> Option<Arc<Plan>> {
         let ledger = self.controller.ledger();
         let other = ledger.applied_sha256 != ledger.plan_sha256;
         other.then(|| self.applied_last().ok()).flatten().map(|(_, plan)| plan)
     }
 
-    /// Returns the last applied plan with its name. If parts that it avoids were repaired since,
-    /// the fabric is planned again around the current faults.
-    ///
-    /// # Errors
-    /// No plan was applied, or it is lost; no plan avoids the current faults.
+    /// If parts that it avoids were repaired since, the fabric is planned again around the current
+    /// faults.
     pub fn applied_last(&self) -> Result<(String, Arc<Plan>), Vec<String>> {
         let sha256 = self.controller.ledger().applied_sha256.clone();
         let Some(plan) = self.controller.ledger().plan_named(&sha256).cloned() else {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The parts that the next bypass avoids in addition to the known faults.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,6 @@ pub(super) struct Unstored<T> {
 }
 
 impl<T> Unstored<T> {
-    /// Keeps the current value: its records are stored.
     pub(super) fn is_stored(&mut self, _: &Proof) {
         self.stored = Arc::clone(&self.now);
     }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The faults that are not bypassed, and the reasons.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,6 @@ use crate::state::{DeviceName, Now};
 use lightloom_fabric::fault::Part;
 
 impl Control {
-    /// Returns the faults that are not bypassed yet, since when, and why not.
     #[must_use]
     pub fn not_bypassed(&self, now: &Now) -> BTreeMap<String, Broken> {
         let news = self.news(now);
@@ -74,8 +72,7 @@ impl Control {
     }
 }
 
-/// Describes how and where a bypass failed. Missing light at one device is mostly the fault of
-/// another.
+/// Missing light at one device is mostly the fault of another.
 fn failure(past: &Past) -> String {
     let mut said: Vec<_> = past.parts.iter().filter(|(_, part)| !part.detail.is_empty()).collect();
     said.sort_by_key(|(_, part)| part.unlit);

@@ -28,23 +28,19 @@ use super::Control;
 use crate::controller::{DarkFibre, Sight, Testimony};
 use crate::state::{DeviceName, Micros, Now};
 
-/// Silent modules of one node that may be dead.
 struct Suspect<'a> {
     modules: Vec<(BundleId, &'a DeviceName)>,
     circuits: Vec<Testimony>,
-    /// Switches that read no link to it.
     switches: Vec<&'a DeviceName>,
 }
 
 impl Suspect<'_> {
-    /// Returns the devices that miss its light or its link.
     fn missed_by(&self) -> impl Iterator<Item = &DeviceName> {
         let dark = |circuit: &&Testimony| matches!(circuit.sight, Sight::Dark(_));
         let far = self.circuits.iter().filter(dark).map(|circuit| &circuit.witness.0);
         far.chain(self.switches.iter().copied())
     }
 
-    /// Returns the far ends without a conclusive reading.
     fn unseen(&self) -> impl Iterator<Item = &DeviceName> {
         let unseen = |circuit: &&Testimony| circuit.sight == Sight::Nothing;
         self.circuits.iter().filter(unseen).map(|circuit| &circuit.witness.0)
@@ -124,7 +120,6 @@ impl Control {
         Suspect { circuits: circuits.collect(), modules, switches }
     }
 
-    /// Returns the nodes with only silent modules and without a link at a switch.
     fn unlinked(&self) -> impl Iterator<Item = NodeId> {
         let hosts = &self.controller.inventory().hosts;
         let down = self.controller.down_devices().filter(|_| !hosts.is_empty());
@@ -133,8 +128,7 @@ impl Control {
         nodes.into_iter().filter(|node| self.no_link(*node).next().is_some())
     }
 
-    /// Returns the switches without a link to a node, by readings since all its modules are silent;
-    /// none if a module answers.
+    /// Uses readings since all modules of the node are silent; empty if a module answers.
     pub(super) fn no_link(&self, node: NodeId) -> impl Iterator<Item = &DeviceName> {
         let devices = self.controller.devices();
         let since = |name: &DeviceName| {
@@ -162,12 +156,10 @@ impl Control {
         self.modules_of(node).all(|(_, name)| self.controller.is_silent(now, name))
     }
 
-    /// Returns whether a node without a link may still answer a hello.
     pub(super) fn waits_for_hello(&self, now: &Now) -> bool {
         self.unlinked().any(|node| !self.is_surely_silent(now, node))
     }
 
-    /// Returns whether enough independent witnesses miss the light of this group.
     fn is_dead(&self, group: &[Suspect<'_>]) -> bool {
         let management = &self.controller.inventory().management;
         let modules = || group.iter().flat_map(|suspect| &suspect.modules);

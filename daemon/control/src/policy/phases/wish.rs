@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A job's request for a phase, the reasons for a refusal, and the result.
 
 use std::fmt;
 
@@ -13,15 +12,12 @@ pub struct Wish {
     pub job: String,
     pub phase: String,
     pub within: Micros,
-    /// The least time for which they are used.
     pub least: Micros,
-    /// How long other jobs get no phase.
     pub lease: Micros,
     /// The digest, or its start, of the plan that the job expects; `None` accepts any.
     pub revision: Option<String>,
 }
 
-/// Why a phase is refused. Nothing was scheduled, and no light moves.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("no plan with circuits is on the devices")]
@@ -66,8 +62,7 @@ impl Refusal {
         }
     }
 
-    /// Returns whether another change or another job causes the refusal, and not the request
-    /// itself.
+    /// Another change or another job causes the refusal, and not the request itself.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         matches!(
@@ -127,25 +122,21 @@ pub enum Standing {
     Moving(Txn),
     /// Its circuits were read back and qualified. Without a transaction they were lit already.
     Lit(Option<Txn>),
-    /// The previous circuits stay, because the phase is too short for the transition. This duration
-    /// would suffice.
+    /// The phase is too short for the transition. This duration would suffice.
     Kept(Micros),
     Missed(Missed),
 }
 
 impl Standing {
-    /// Returns whether this state is final.
     #[must_use]
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Waiting | Self::Moving(_))
     }
 }
 
-/// Why a phase was not lit. The previous circuits stay lit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missed {
     Released,
-    /// The lease ended before it could begin.
     LeaseOver,
     /// Other changes were in progress until its time was over.
     NoTime,
@@ -182,16 +173,12 @@ impl fmt::Display for Missed {
 pub struct Booking {
     pub asked: Asked,
     pub wish: Wish,
-    /// The plan in force at the request.
     pub plan_sha256: String,
     pub at: Micros,
     pub standing: Standing,
     pub began: Option<Micros>,
-    /// When the first circuit went dark.
     pub fired: Option<Micros>,
-    /// When it ended or was acknowledged.
     pub ended: Option<Micros>,
-    /// The phase that was lit before.
     pub from: Option<String>,
     pub expected: Micros,
     /// The dark time in the plan; `None` if it has no such transition.
@@ -199,20 +186,16 @@ pub struct Booking {
 }
 
 impl Booking {
-    /// Returns when its circuits are wanted.
     #[must_use]
     pub fn wanted(&self) -> Micros {
         self.at + self.wish.within
     }
 
-    /// Returns when its least time is over.
     #[must_use]
     pub fn until(&self) -> Micros {
         self.wanted() + self.wish.least
     }
 
-    /// Returns the time from the first command that moves light until the last circuit was
-    /// qualified.
     #[must_use]
     pub fn dark(&self) -> Option<Micros> {
         Some(self.ended? - self.fired?)
