@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Models how interruptions cost a job GPU time: its progress, its recovery policy and the causes
-//! of its losses.
-//!
-//! Monthly scenarios (`emulator/src/months/`) and the comparison of designs
-//! (`planner/study/src/buy/`) use the same [`Training`], [`Policy`] and [`Cause`]. Times are whole
-//! picoseconds of one GPU.
-//!
-//! The callers decide which part fails when, which job has which nodes, and how the control plane
-//! responds.
+//! of its losses. Times are whole picoseconds of one GPU. The callers decide which part fails when,
+//! which job has which nodes, and how the control plane responds.
 
 mod cause;
 mod policy;

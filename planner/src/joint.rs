@@ -52,8 +52,7 @@ pub struct Options {
     pub exact: Option<Limits>,
     /// Also plan each half separately, to state the gain of planning both together.
     pub compare: bool,
-    /// Plan each half separately: groups along the line without regard to leaves, ranks in the
-    /// usual order of frameworks, then circuits for the resulting traffic.
+    /// Plan each half separately: no regard to leaves, and ranks in the usual order.
     pub separately: bool,
     /// Stated in the plan; no random numbers are drawn from it.
     pub seed: Seed,
@@ -151,7 +150,6 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan
     Ok(best)
 }
 
-/// The plan with the shortest step so far, and the mappings of its jobs.
 struct Quickest {
     plan: Plan,
     mappings: Vec<Mapping>,
@@ -166,8 +164,7 @@ impl Quickest {
         }
     }
 
-    /// Takes `plan` if it is quicker and its jobs have the same number of groups, so that the
-    /// mappings still apply.
+    /// Takes `plan` if it is quicker and its jobs have as many groups, so that the mappings apply.
     fn offer_alike(&mut self, plan: Plan) {
         if plan.metrics.gpus_used == self.plan.metrics.gpus_used {
             let mappings = self.mappings.clone();
@@ -179,8 +176,7 @@ impl Quickest {
 /// Up to this many nodes, a plan around faults is also derived from the fault-free plan.
 const MOST_NODES_MENDED: u32 = 256;
 
-/// Replans the fault-free plan around the faults. If its step is shorter than the best so far, its
-/// groups may be better placed.
+/// Replans the fault-free plan around the faults; its groups may be better placed.
 fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options) -> Option<Plan> {
     // If leaves are joined directly, every idle node has already been tried.
     let is_tried = fabric.dcn.direct().is_some();
@@ -196,8 +192,6 @@ fn mended(fabric: &Fabric, faults: &FaultSet, best: &Quickest, options: Options)
     mended.given_up.is_empty().then_some(mended)
 }
 
-/// Turns placed groups into a plan with ranks, traffic and circuits. Also returns the mappings of
-/// its jobs.
 fn complete(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -47,11 +47,9 @@ use lightloom_fabric::plan::RingProof;
 /// How rings are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Scans the line with a dynamic program, then places chains over the ToRs. Linear in the
-    /// number of nodes.
+    /// Scans the line, then places chains over the ToRs. Linear in the number of nodes.
     Scan,
-    /// Finds the true maximum number of rings by integer programming. Small fabrics only; ignores
-    /// ToRs.
+    /// The true maximum by integer programming. Small fabrics only; ignores ToRs.
     Exact,
     /// Only the scan, which ignores ToRs. The baseline for placement.
     Blind,
@@ -95,9 +93,6 @@ pub fn plan(fabric: &Fabric, faults: &FaultSet, method: Method) -> Result<Layout
 }
 
 /// Like [`plan`], but keeps the nodes `left` out of the groups of jobs. They may become spares.
-///
-/// # Errors
-/// See [`plan`].
 pub(crate) fn plan_leaving(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -111,8 +106,7 @@ pub(crate) fn plan_leaving(
         free[fabric.hbd.position_of(*node).index()] = false;
     }
     let mut proofs = vec![None; fabric.jobs.len()];
-    // A ring with a spare is a run of adjacent nodes, and the scan finds the maximum number of
-    // those.
+    // A ring with a spare is a run of adjacent nodes, and the scan finds the most of those.
     let scans = method == Method::Scan || method == Method::Exact && spare::are_wanted(fabric);
     let placed = if scans && fabric.hbd.grouping() == Grouping::Line {
         together(fabric, &survey, &mut free)
@@ -140,7 +134,6 @@ pub(crate) fn plan_leaving(
     Ok(layout)
 }
 
-/// Returns the ring sizes that jobs use, largest first. Spare rings have the same sizes.
 fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
     let placed = jobs.iter().filter(|job| job.is_placed());
     let mut sizes: Vec<u32> = placed.map(|job| job.tp).collect();
@@ -149,8 +142,7 @@ fn spare_sizes(jobs: &[Job]) -> Vec<u32> {
     sizes
 }
 
-/// Returns groups for every job. Jobs with a size are placed together; then each job that takes all
-/// remaining nodes is placed.
+/// Jobs with a size are placed together; then each job that takes all remaining nodes.
 fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<RingGroup>> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut placed: Vec<Vec<RingGroup>> = vec![Vec::new(); fabric.jobs.len()];
@@ -176,8 +168,7 @@ fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<
     placed
 }
 
-/// Returns groups for `jobs`: either several jobs whose rings are larger than a node, or a single
-/// job.
+/// `jobs` are several jobs whose rings are larger than a node, or a single job.
 fn groups_of(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -224,7 +215,7 @@ fn groups_of(
     placed
 }
 
-/// Returns the number of groups that a job wants. `None` means as many as possible.
+/// Returns `None` for as many as possible.
 fn groups_wanted(job: &Job) -> Option<usize> {
     match job.size {
         JobSize::All => None,
@@ -234,8 +225,8 @@ fn groups_wanted(job: &Job) -> Option<usize> {
     }
 }
 
-/// Returns the maximum number of groups for each job in file order, from the nodes that earlier
-/// jobs leave. The exact method also writes to `proofs` how each search ended.
+/// Each job takes the most groups from the nodes that earlier jobs leave. The exact method also
+/// writes to `proofs` how each search ended.
 fn in_turn(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -13,7 +13,6 @@ use lightloom_fabric::fat_tree::{CrossConnect, FatTreeSpec, ReconfigurableFatTre
 use lightloom_fabric::plan::{PhasePlan, TransitionPlan};
 use lightloom_units::id::{LeafId, OcsId};
 
-/// Allowed relative difference between the stated rate and the rate found here.
 const RATE_TOLERANCE: f64 = 1e-6;
 
 /// Bytes of a phase between pairs of leaves, divided by the usable share of a link's rate.
@@ -26,8 +25,7 @@ pub(crate) struct Asked {
     pub(crate) interface_seconds: f64,
 }
 
-/// Returns the defects of a step's circuits on the working part of `network`, and counts phases
-/// whose bound is not proven.
+/// Returns the defects of a step's circuits, and counts phases whose bound is not proven.
 pub(crate) fn check_step(
     network: &ReconfigurableFatTree,
     demands: &[Asked],
@@ -158,8 +156,7 @@ fn closed(spec: &FatTreeSpec, circuit: &CrossConnect) -> Option<String> {
         .then(|| format!("loses {loss:.1} dB of {:.1} dB", spec.loss.budget_db))
 }
 
-/// Returns whether the network can serve the demand `lambda` times a second, directly from the
-/// definition.
+/// Whether the network can serve `demand` `lambda` times a second, directly from the definition.
 fn can_serve(
     network: &ReconfigurableFatTree,
     Asked { flows: demand, interface_seconds }: &Asked,
@@ -230,8 +227,7 @@ fn check_rate(
     }
 }
 
-/// Returns whether the bound is proven. Plans of earlier versions state a bound for a single hop,
-/// without prices, which does not bound routes over several hops.
+/// Older plans bound a single hop, without prices, which says nothing about longer routes.
 fn check_bound(
     network: &ReconfigurableFatTree,
     demand: &Asked,

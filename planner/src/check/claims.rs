@@ -50,7 +50,6 @@ impl Claims<'_> {
         }
     }
 
-    /// Checks that the plan's jobs match the file.
     fn jobs(&mut self, fabric: &Fabric, plan: &Plan) {
         for (job, stated) in fabric.jobs.iter().zip(&plan.jobs) {
             let wanted = match job.size {
@@ -77,7 +76,6 @@ impl Claims<'_> {
         }
     }
 
-    /// Checks that all ranks of a group have the same job, stage, replica and context rank.
     fn ranks(&mut self, plan: &Plan) {
         let jobs: BTreeMap<GroupId, Option<u32>> =
             plan.groups.iter().map(|group| (group.id, group.job)).collect();
@@ -147,7 +145,6 @@ impl Claims<'_> {
         self.hold("dark_port_time_share", is_so, share, format!("{most} at most"));
     }
 
-    /// Checks that each lower bound is between 0 and the share.
     fn shares(&mut self, plan: &Plan) {
         let of_jobs =
             plan.jobs.iter().map(|job| (job.cross_tor_share, job.cross_tor_share_lower_bound));
@@ -159,8 +156,8 @@ impl Claims<'_> {
         }
     }
 
-    /// Checks that one topology for all phases is not faster than its bound, and that no gain
-    /// exceeds its bound or 100 %.
+    /// One topology for all phases is not faster than its bound; no gain exceeds its bound or 100
+    /// %.
     fn gains(&mut self, plan: &Plan) {
         let metrics = &plan.metrics;
         if let Some(fixed) = metrics.static_step_time_ps {

@@ -9,7 +9,6 @@ use lightloom_units::id::{BundleId, NodeId};
 
 use super::Violation;
 
-/// The lit ports that result from the transceiver settings of a plan.
 pub(super) struct Lit {
     k: usize,
     paths: Vec<Option<Path>>,
@@ -84,7 +83,6 @@ fn find_unset(fabric: &Fabric, faults: &FaultSet, lit: &Lit, found: &mut Vec<Vio
     found.extend(unset.map(Violation::BundleNotSet));
 }
 
-/// Follows every lit port to the other end of its fibre. Returns the number of circuits.
 fn join_ends(
     fabric: &Fabric,
     faults: &FaultSet,

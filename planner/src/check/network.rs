@@ -20,7 +20,6 @@ use super::{Violation, reinforcement};
 use crate::rfabric::step;
 use crate::rfabric::workload::card::ModelCard;
 
-/// Allowed relative difference between stated bytes and the bytes found here.
 const TOLERANCE: f64 = 1e-6;
 
 /// Bytes of one phase by carrier: circuits between leaves, rings, or links below a leaf.
@@ -64,7 +63,6 @@ impl Sent {
         self.between.values().sum()
     }
 
-    /// Converts to the demand on a network whose GPU interfaces have `rate`, in bit/s.
     fn asked(self, rate: f64) -> Asked {
         let share = self.usable_share.unwrap_or(1.0);
         let most = self.interfaces.values().flatten().copied().fold(0.0, f64::max);
@@ -79,7 +77,6 @@ impl Sent {
 
 pub(super) type Named = Vec<(String, Sent)>;
 
-/// Checks the phases of a plan and counts those whose bound is not proven.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -132,8 +129,7 @@ pub(super) fn check(
     check_step_time(plan, &lengths, found);
 }
 
-/// Checks that the step takes as long as the phases of the slowest job. `lengths` is the number of
-/// phases of each job. Circuits may change between phases only if there is a single job.
+/// `lengths` is the number of phases of each job. Only a single job's circuits may change.
 fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     let mut left = plan.phases.as_slice();
     let mut step = None;
@@ -156,8 +152,7 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     }
 }
 
-/// Checks each phase against the transfer time of the busiest interfaces. If only rings carry other
-/// traffic, no placement can make the step of a job shorter.
+/// If only rings carry other traffic, no placement can make the step of a job shorter.
 fn check_interfaces(
     fabric: &Fabric,
     plan: &Plan,
@@ -295,7 +290,6 @@ fn training(
     Some(phases.map(|(name, sent)| (name.to_owned(), Sent { usable_share, ..sent })).to_vec())
 }
 
-/// Computes the traffic of each rank of a training step.
 pub(super) struct Step<'a> {
     pub(super) grid: &'a Grid,
     pub(super) sizes: [u32; 4],
@@ -336,8 +330,7 @@ impl Step<'_> {
         sent
     }
 
-    /// Adds four all-to-alls per mixture layer: to the experts and back, in the forward and the
-    /// backward pass.
+    /// Adds four all-to-alls per mixture layer: to and from the experts, forward and backward.
     fn send_to_experts(&self, sent: &mut Sent, at: [u32; 4], place: Place, residual: f64) {
         let (Some(experts), ranks @ 2..) = (self.card.experts, self.raw.ep) else { return };
         let [tensor, context, data, stage] = at;

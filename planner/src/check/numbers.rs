@@ -46,8 +46,7 @@ pub(super) fn check(
     check_parts_lists(fabric, plan, &mut counts);
 }
 
-/// Checks the number of GPUs that only pass light through. Where the design has a spare per ring,
-/// also checks the number of rings without one or with a spare that cannot replace each node.
+/// Where the design has a spare per ring, also checks the rings whose spare cannot replace a node.
 fn check_spares(fabric: &Fabric, plan: &Plan, cannot_stand_in: u64, counts: &mut Comparison<'_>) {
     let per_node = usize::from(fabric.hbd.gpus_per_node());
     let rings = || plan.groups.iter().filter(|group| group.ring.len() >= per_node);
@@ -88,8 +87,6 @@ impl Comparison<'_> {
     }
 }
 
-/// Returns the remainder of the healthy GPUs divided by the greatest common divisor of the ring
-/// sizes.
 fn remainder(plan: &Plan, healthy: u64) -> u64 {
     let sizes = plan.jobs.iter().map(|job| u64::from(job.tp)).filter(|size| *size > 0);
     let common = sizes.reduce(|a, b| {
@@ -98,7 +95,6 @@ fn remainder(plan: &Plan, healthy: u64) -> u64 {
     common.map_or(0, |common| healthy % common)
 }
 
-/// Returns the node of every rank of every group: `nodes[group][rank]`.
 fn nodes_by_rank(plan: &Plan) -> BTreeMap<GroupId, BTreeMap<u32, NodeId>> {
     let mut nodes: BTreeMap<GroupId, BTreeMap<u32, NodeId>> = BTreeMap::new();
     for rank in &plan.ranks {
@@ -122,8 +118,7 @@ fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
         counts.same("gpus of a job", job.gpus, on_rings);
         let (hops, crossing) = inner_hops(&groups, per_tor);
         counts.near("cross_tor_share of a job", job.cross_tor_share, share(hops, crossing));
-        // Groups smaller than a node have fewer hops than nodes. Weight every rank by node, as the
-        // document does.
+        // Groups smaller than a node have fewer hops than nodes, so weight every rank by node.
         let per_node = u64::from(fabric.hbd.gpus_per_node()).min(u64::from(job.tp)).max(1);
         all_hops += hops / per_node;
         all_crossing += crossing / per_node;
@@ -136,8 +131,7 @@ fn check_jobs(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
     }
 }
 
-/// Returns the hops between equal ranks of consecutive groups in sets of `per_tor`, and how many of
-/// them cross ToRs.
+/// Returns the hops between equal ranks of each set of `per_tor` groups, and those across ToRs.
 fn inner_hops(groups: &[&BTreeMap<u32, NodeId>], per_tor: u32) -> (u64, u64) {
     let (mut hops, mut crossing) = (0, 0);
     for set in groups.chunks(per_tor as usize).filter(|set| set.len() > 1) {
@@ -157,7 +151,6 @@ fn share(hops: u64, crossing: u64) -> f64 {
     if hops == 0 { 0.0 } else { crossing as f64 / hops as f64 }
 }
 
-/// Checks cost and power per GPU against the parts of one whole node.
 fn check_parts_lists(fabric: &Fabric, plan: &Plan, counts: &mut Comparison<'_>) {
     if fabric.hbd.k() == 0 {
         return;

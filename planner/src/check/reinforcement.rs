@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Derives the traffic of a reinforcement-learning step again from the ranks of the plan, rank by
-//! rank in floating point. Only the model's dimensions are shared with the planner's generators.
-//! The trainer has the job's first groups.
+//! Derives the traffic of a reinforcement-learning step again, rank by rank in floating point. Only
+//! the model's dimensions are shared with the planner. The trainer has the job's first groups.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use crate::rfabric::workload::card::ModelCard;
 /// Token id and log-probability of one sampled token, in bytes.
 const SAMPLE_TOKEN: f64 = 8.0;
 
-/// Returns the phases that send anything. `None` if the ranks do not match such a step.
+/// Returns `None` if the ranks do not match such a step.
 pub(super) fn expected(
     fabric: &Fabric,
     plan: &Plan,
@@ -99,8 +98,7 @@ impl Pool<'_> {
         &self.places[first..first + size]
     }
 
-    /// Adds the two all-reduces or two all-to-alls per layer for every token, and caches that move
-    /// to the next replica.
+    /// Adds two all-reduces or all-to-alls per layer and token, and the caches that move on.
     fn generate(&self, sent: &mut Sent) {
         let tokens = (self.tokens() / self.replicas() as f64).floor();
         let residual = self.card.token_bytes().0 as f64 * tokens;
@@ -132,8 +130,6 @@ impl Pool<'_> {
         }
     }
 
-    /// Adds the samples, split evenly over all pairs of a generating leaf and a training leaf, in
-    /// whole bytes.
     fn send_samples(&self, sent: &mut Sent, trainer: &[Place]) {
         let (from, to) = (leaves(self.places), leaves(trainer));
         let each = (self.tokens() * SAMPLE_TOKEN / (from.len() * to.len()) as f64).floor();
@@ -144,8 +140,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Each leaf of the trainer sends its shard of the weights to one replica, and replicas forward
-    /// it along a binary tree. Each tree starts at another replica.
+    /// A trainer leaf sends its shard to one replica; replicas forward it along a binary tree.
     fn new_weights(&self, trainer: &[Place]) -> Sent {
         let sync = self.raw.weight_sync;
         let weights = self.card.weight_bytes().0 as f64 * sync.delta_share;
@@ -170,8 +165,7 @@ impl Pool<'_> {
         sent
     }
 
-    /// Every GPU receives its slice of each stage's layers, in equal parts from all ranks of the
-    /// trainer that hold a part of it.
+    /// Each GPU receives its slice of a stage in equal parts from all ranks that hold part of it.
     fn own_shards(&self, trainer: &[Place], weights: f64, sent: &mut Sent) {
         let (size, tp) = (self.raw.replica_gpus as usize, self.raw.tp as usize);
         let holders = trainer.len() / tp;
@@ -189,8 +183,7 @@ impl Pool<'_> {
         }
     }
 
-    /// Every GPU fetches the missing parts of its weights from the GPUs that held them in its old
-    /// replica.
+    /// Every GPU fetches missing weights from the GPUs that held them in its old replica.
     fn other_parallelism(&self, tail: u32) -> Sent {
         let (before, after) = (self.raw.replica_gpus as usize, tail as usize);
         let unit = self.card.weight_bytes().0 as f64 / (before * after) as f64;
@@ -211,8 +204,7 @@ impl Pool<'_> {
     }
 }
 
-/// Returns the leaves of these places in order of first occurrence. Traffic between leaves is on no
-/// island.
+/// Keeps the order of first occurrence. Traffic between leaves is on no island.
 fn leaves(places: &[Place]) -> Vec<Place> {
     let mut seen: BTreeMap<LeafId, usize> = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {

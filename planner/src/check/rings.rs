@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Violation;
 use super::links::Lit;
 
-/// Lit edges between GPUs, inside nodes and over circuits.
 struct GpuGraph {
     gpus_per_node: u8,
     is_without_fibres: bool,
@@ -47,8 +46,7 @@ impl GpuGraph {
         graph
     }
 
-    /// Adds the edges of ring edge `edge` of `node`: between two GPUs of the node, or one on each
-    /// side of a circuit. A circuit is added once, from its lower bundle id.
+    /// Adds ring edge `edge` of `node`. A circuit is added once, from its lower bundle id.
     fn add_ring_edge(&mut self, fabric: &Fabric, lit: &Lit, node: NodeId, edge: u8) {
         let half = |node: NodeId, edge: u8, upper: u8| GpuId {
             node,
@@ -82,7 +80,6 @@ impl GpuGraph {
     fn index(&self, gpu: GpuId) -> u32 {
         gpu.node.0 * u32::from(self.gpus_per_node) + u32::from(gpu.gpu)
     }
-    /// Returns whether light passes from `from` to `to` only through GPUs of `passing`.
     fn joins_through(&self, from: GpuId, to: GpuId, passing: &[NodeId]) -> bool {
         let (from, to) = (self.index(from), self.index(to));
         let passes = |gpu: u32| passing.contains(&NodeId(gpu / u32::from(self.gpus_per_node)));
@@ -137,8 +134,7 @@ pub(super) fn check(
     check_replicas(fabric, plan, found);
 }
 
-/// Checks that the groups of a job without further dimensions are listed in the order of its
-/// replicas.
+/// Groups of a job without further dimensions must be listed in the order of its replicas.
 fn check_replicas(fabric: &Fabric, plan: &Plan, found: &mut Vec<Violation>) {
     let replica: BTreeMap<GroupId, [u32; 4]> =
         plan.ranks.iter().map(|rank| (rank.group, [rank.dp, rank.pp, rank.cp, rank.ep])).collect();
@@ -226,7 +222,6 @@ fn check_ring(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
     }
 }
 
-/// Checks that the GPUs of a group without a ring are on one island.
 fn check_island(fabric: &Fabric, group: &Group, found: &mut Vec<Violation>) {
     let Some(&first) = group.ring.first() else { return };
     let island = |gpu| fabric.hbd.island_of(gpu, group.id.0);
@@ -251,7 +246,6 @@ fn check_cycle(graph: &GpuGraph, group: &Group, found: &mut Vec<Violation>) {
     }
 }
 
-/// Checks that the ranks of a group are its GPUs, each once, numbered from 0.
 fn check_ranks(plan: &Plan, found: &mut Vec<Violation>) {
     let mut ranked: Vec<Vec<Option<GpuId>>> =
         plan.groups.iter().map(|group| vec![None; group.ring.len()]).collect();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Checks N + 1 rings. A spare node passes light through and does no work. If any node of the ring
-//! fails, the two bundles that faced it reach each other over their other path. If the fibre of
-//! that path is broken, the ring still runs but counts as one without a spare.
+//! Checks N + 1 rings: if any node fails, the two bundles that faced it must reach each other over
+//! their other path. If that fibre is broken, the ring runs but counts as one without a spare.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +13,7 @@ use lightloom_units::id::{BundleId, NodeId};
 use super::Violation;
 use super::links::{Lit, working_far_end};
 
-/// Returns the number of rings that have a spare but cannot lose each of their nodes, because of a
-/// broken fibre.
+/// Returns the number of rings with a spare that cannot lose each of their nodes.
 pub(super) fn check(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -49,8 +47,7 @@ fn check_spare(fabric: &Fabric, faults: &FaultSet, group: &Group, found: &mut Ve
     }
 }
 
-/// Checks that for each node of the ring, the two bundles facing it share another path. Returns
-/// whether all these paths work.
+/// Returns whether the two bundles facing each node share another path and all these work.
 fn survives_deaths(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -64,8 +61,7 @@ fn survives_deaths(
         let bundles = (0..fabric.hbd.k()).map(|bundle| BundleId { node, bundle });
         let facing: Vec<BundleId> =
             bundles.filter_map(|bundle| lit.far_end(bundle)).map(|far| far.bundle).collect();
-        // In a ring of two nodes, one bundle faces the other node. It loops back, and nothing has
-        // to be joined.
+        // In a ring of two nodes the one bundle loops back, and nothing has to be joined.
         let [a, b] = facing[..] else { continue };
         let other = |bundle: BundleId| {
             let path = if lit.path(bundle) == Some(Path::External1) { 2 } else { 1 };

@@ -28,8 +28,7 @@ pub enum Cause {
     Reform,
     /// Taking a replica back that was left out.
     Rejoin,
-    /// Extra time of exchange and circuits in the step of the failure. Negative if they took less
-    /// time.
+    /// Extra time of exchange and circuits in the step of the failure. May be negative.
     Disturbed,
     /// Slower steps while a part is failed.
     SlowerSteps,

@@ -55,8 +55,7 @@ impl Answer {
         matches!(self, Self::Elastic { .. })
     }
 
-    /// Returns this response with its times halved, and a phrase that names what was halved. `None`
-    /// if that changes nothing.
+    /// Returns this response with its times halved, and a name for them. `None` without times.
     #[must_use]
     pub fn halved(self) -> Option<(Self, &'static str)> {
         let (halved, words) = match self {
@@ -103,8 +102,7 @@ impl Policy {
 pub struct Replicas {
     /// Number of replicas.
     pub count: u32,
-    /// Step time with one replica fewer, measured in a run with correspondingly fewer GPUs. Also
-    /// used when more replicas are missing. Equal to the full step time unless the job is elastic.
+    /// Step time with one replica fewer, also used if more are missing. Full if not elastic.
     pub step_with_fewer: i128,
     /// For each node at the start, the replicas that have a GPU on it.
     pub of_node: Vec<Vec<u32>>,

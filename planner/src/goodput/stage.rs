@@ -5,8 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A stage between a fault and the first packet after it. The variants are ordered by the end of
-/// the stage.
+/// A stage between a fault and the first packet after it, ordered by the end of the stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StageName {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The progress of a job over a month. The job either does useful work, works off the cost of a
-//! failure, or waits.
+//! The progress of a job over a month: useful work, working off the cost of a failure, or waiting.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Answer, Cause, Policy, TrainedJob};
 
-/// A repeating cycle of steps, with the time spent writing checkpoints and in-memory copies.
 struct Cycle {
     steps: i128,
     writing: i128,
@@ -27,11 +25,9 @@ pub struct Training<'a> {
     pub left_out: u32,
     /// Useful work done.
     pub useful: i128,
-    /// Costs to work off before useful work continues.
     pending: VecDeque<(Cause, i128)>,
     /// Whole steps among the work to repeat.
     again: i128,
-    /// Whether the work to repeat includes the step in progress.
     lost_step: bool,
     /// Nodes that failed since the job last did useful work.
     deaths: u32,
@@ -75,7 +71,6 @@ impl<'a> Training<'a> {
         (calm + self.slower).max(1)
     }
 
-    /// Returns the cycle that repeats while no cost is pending.
     fn cycle(&self) -> Cycle {
         let Policy { every, write, answer, .. } = self.job.policy;
         let (copied_every, copy) = match answer {
@@ -98,12 +93,10 @@ impl<'a> Training<'a> {
         pending + round_up(scaled(left, period, self.job.step * steps))
     }
 
-    /// Returns the useful work of the whole job as time with all replicas.
     fn progress(&self) -> i128 {
         self.useful / i128::from(self.job.gpus.max(1))
     }
 
-    /// Returns the useful work since the last restart point, if there is one every `every` steps.
     fn since(&self, every: u32) -> i128 {
         self.progress() % (self.job.step * i128::from(every)).max(1)
     }
@@ -181,7 +174,7 @@ impl<'a> Training<'a> {
         true
     }
 
-    /// Resets the state of earlier failures, whose costs are all worked off.
+    /// The costs of earlier failures are all worked off.
     fn is_new_outage(&mut self) {
         (self.again, self.deaths, self.lost_step) = (0, 0, false);
     }
@@ -236,8 +229,7 @@ impl<'a> Training<'a> {
         self.deaths = self.deaths.saturating_add(1);
     }
 
-    /// Restarts a waiting job that has its nodes again. No run covers this case, so the cost is
-    /// computed.
+    /// Restarts a waiting job that has its nodes again. The cost is computed; no run covers it.
     pub fn resume(&mut self) {
         let (cause, time, since) = self.begins_again();
         self.waits = None;
@@ -256,8 +248,7 @@ impl<'a> Training<'a> {
     }
 }
 
-/// Returns `time · by ÷ of` rounded down, and the remainder. Exact even if the product needs more
-/// than 128 bits.
+/// `time · by ÷ of` rounded down, and the remainder. Exact beyond 128 bits.
 fn scaled(time: i128, by: i128, of: i128) -> (i128, i128) {
     if let Some(product) = time.checked_mul(by) {
         return (product / of, product % of);

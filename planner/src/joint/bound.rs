@@ -32,7 +32,6 @@ use super::network::{leaf_rates, longest};
 use crate::rfabric::step;
 use crate::rfabric::workload::card::ModelCard;
 
-/// Lines in one direction of the grid.
 #[derive(Clone, Copy, Debug)]
 struct Direction {
     size: u32,
@@ -40,9 +39,8 @@ struct Direction {
     bytes: f64,
 }
 
-/// Returns the minimum number of nodes that reach one another below a leaf or on an island. Traffic
-/// that leaves such a set also leaves a leaf. `None` if neither islands nor leaves divide the
-/// other, because both may then chain the fabric together.
+/// Returns the least nodes that reach one another below a leaf or on an island. `None` if neither
+/// divides the other, because both may then chain the fabric together.
 fn nodes_together(fabric: &Fabric) -> Option<u32> {
     let of_leaf = fabric.dcn.nodes_per_tor();
     match fabric.hbd.grouping() {
@@ -54,8 +52,7 @@ fn nodes_together(fabric: &Fabric) -> Option<u32> {
     }
 }
 
-/// Returns the minimum time in seconds of the longest step of `mappings`, between leaves and at the
-/// interfaces stated in `phases`. `None` if islands and leaves partly overlap.
+/// Returns the least seconds of the longest step of `mappings`, between leaves and at interfaces.
 pub(super) fn least_seconds(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -100,8 +97,7 @@ fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -
         ShardingFile::Replicated => 2.0,
         ShardingFile::Sharded => 3.0,
     };
-    // One ring joins the context and data ranks of a stage. A subset of its context ranks need not
-    // be cut.
+    // One ring joins the context and data ranks of a stage; a subset need not be cut.
     let replicas = cp * f64::from(mapping.dp);
     let gradients = passes * (replicas - 1.0) / replicas * card.weight_bytes().0 as f64 / (tp * pp);
     let data = if mapping.cp == 1 { gradients } else { 0.0 };
@@ -112,8 +108,6 @@ fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -
     ]
 }
 
-/// Returns the minimum bytes per point that leave the set, over all sets of up to `together`
-/// points.
 fn least_bytes_a_point(directions: &[Direction; 3], together: u32) -> f64 {
     let mut least = f64::INFINITY;
     for points in 1..=together {

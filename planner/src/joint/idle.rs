@@ -33,7 +33,7 @@ const WORTH: f64 = 0.99;
 /// The relative time required if times are those of the plan's routes.
 const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
-/// Returns the layout with the least time between leaves: `first`, or one that leaves nodes idle.
+/// Returns `first`, or a layout that leaves nodes idle.
 pub(super) fn quickest(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -71,7 +71,6 @@ struct Best {
 struct Search<'a> {
     fabric: &'a Fabric,
     faults: &'a FaultSet,
-    /// Minimum number of GPUs in use.
     used: u64,
     options: Options,
 }
@@ -98,8 +97,7 @@ impl Search<'_> {
         }
     }
 
-    /// Leaves one more node idle as long as that gains time. This covers the layouts that one more
-    /// failed node would produce.
+    /// Leaves one more node idle as long as that gains time, as one more fault would.
     fn one_by_one(&self, needed: usize, best: &mut Best) {
         let failed = self.faults.failed_nodes(&self.fabric.hbd);
         let nodes = (0..self.fabric.hbd.nodes()).map(NodeId);
@@ -120,8 +118,7 @@ impl Search<'_> {
     }
 }
 
-/// Returns the GPUs in use and the estimated time of the phases. `None` if no placed job has a
-/// step.
+/// Returns the GPUs in use and the estimated time. `None` if no placed job has a step.
 fn estimate(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -140,9 +137,8 @@ fn estimate(
     Ok(Some((used, network::estimate(fabric, faults, &phases(fabric, &ranks)?).seconds)))
 }
 
-/// Returns sets of working nodes to leave idle, for each number of nodes per leaf. The first set is
-/// the surplus nodes of each leaf. The second adds all nodes of leaves with fewer. The third adds
-/// the leaves not needed for `needed` nodes.
+/// Leaves out the surplus of each leaf, then also all nodes of leaves with fewer, then also the
+/// leaves not needed for `needed` nodes.
 fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeId>> {
     let mut leaves: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
     let failed = faults.failed_nodes(&fabric.hbd);
@@ -168,12 +164,10 @@ fn idle_sets(fabric: &Fabric, faults: &FaultSet, needed: usize) -> Vec<Vec<NodeI
     sets
 }
 
-/// Maximum number of leading leaves left idle.
 const MOST_SKIPPED: usize = 16;
 
-/// If leaves are joined directly, neighbours share cables, and a shifted job can load some cables
-/// twice. Returns sets that leave the first leaves idle, or every block of 2, 4, 8 or 16 leaves
-/// that contains a failed node.
+/// A shifted job can load some cables twice. Returns sets that leave the first leaves idle, or
+/// every block of 2, 4, 8 or 16 leaves that contains a failed node.
 fn along_cables(
     leaves: &BTreeMap<u32, Vec<NodeId>>,
     failed: &BTreeSet<NodeId>,

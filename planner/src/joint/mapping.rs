@@ -53,8 +53,7 @@ pub struct Mapping {
 pub enum Count {
     /// In the order of placement: sets of neighbours follow one another.
     AsPlaced,
-    /// By the leaf of a group's first node. If leaves hold unequal numbers of groups, sets span
-    /// several leaves.
+    /// By the leaf of a group's first node. With unequal leaves, sets span several.
     LeafByLeaf,
 }
 
@@ -159,8 +158,7 @@ pub(super) fn mappings(fabric: &Fabric, layout: &mut Layout) -> Result<Vec<Mappi
     Ok(mappings)
 }
 
-/// Returns the mapping of every training job in `jobs`, with as many replicas as its groups allow,
-/// in the first order.
+/// Each job gets as many replicas as its groups allow, in the first order.
 pub(super) fn mappings_of_groups(
     fabric: &Fabric,
     layout: &Layout,
@@ -183,8 +181,7 @@ fn mapping(job: u32, raw: &MappingFile, groups: u64) -> Mapping {
     Mapping { job, pp, cp, dp, ep, order: ORDERS[0], count: Count::AsPlaced }
 }
 
-/// Numbers the ranks of each job in the order that loads the links between leaves least, one job
-/// after the other.
+/// Numbers the ranks of each job in the order that loads the links between leaves least.
 pub(super) fn rank_in_best_order(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -217,7 +214,6 @@ pub(super) fn rank_in_best_order(
     Ok(())
 }
 
-/// Returns the leaf of a group's first node.
 fn leaf_of(fabric: &Fabric, group: &RingGroup) -> Option<TorId> {
     group.nodes.first().map(|node| fabric.dcn.tor_of(*node))
 }
@@ -226,7 +222,6 @@ fn is_leaf_by_leaf(fabric: &Fabric, layout: &Layout, job: u32) -> bool {
     layout.groups_of(job).is_sorted_by_key(|group| leaf_of(fabric, group))
 }
 
-/// Returns the orders that differ in a dimension of more than one rank.
 fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
     let real = |order: &[Dimension; 3]| -> Vec<Dimension> {
         order.iter().copied().filter(|dimension| mapping.size(*dimension) > 1).collect()
@@ -240,8 +235,7 @@ fn distinct_orders(mapping: &Mapping) -> Vec<[Dimension; 3]> {
     orders
 }
 
-/// Writes every mapped group's coordinates into its ranks. A training job without a mapping keeps
-/// its ranks.
+/// A training job without a mapping keeps its ranks.
 pub(super) fn rank(fabric: &Fabric, ranks: &mut [Rank], layout: &Layout, mappings: &[Mapping]) {
     let mut coordinates = BTreeMap::new();
     for job in (0..).take(layout.jobs.len()) {

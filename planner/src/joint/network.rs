@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Plans how the network carries the phases: over circuits if it has optical switches, over direct
-//! cables, or over packet switches.
+//! Plans how the network carries the phases: optical circuits, direct cables, or packet switches.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +15,6 @@ use crate::rfabric::phases::Phase;
 use crate::rfabric::plan::Options as CircuitOptions;
 use crate::rfabric::{self, CarriedStep};
 
-/// Plans how the network carries `phases`.
-///
-/// # Errors
-/// Fails if it cannot carry one of them.
 pub(super) fn carry(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -44,10 +39,6 @@ pub(super) fn carry(
     Ok(carried)
 }
 
-/// Like [`carry`], but reuses the circuits of the plan in force if they still serve nearly as well.
-///
-/// # Errors
-/// Fails if the network cannot carry a phase.
 pub(super) fn carry_on(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -92,7 +83,7 @@ pub(super) fn carry_on(
     Ok(carried)
 }
 
-/// The relative increase of the step time that justifies moving circuits without a failed port. The
+/// Relative increase of the step time that justifies moving circuits without a failed port. The
 /// step is compared with the step before the fault, with its bound, and with new circuits.
 pub(super) const WORTH_A_CHANGE: f64 = 0.05;
 
@@ -107,13 +98,11 @@ fn circuit_options(fabric: &Fabric, phases: &[Phase], options: Options) -> Circu
 }
 
 impl CarriedStep {
-    /// Builds a step from phases without a change of circuits between them.
     fn of(phases: Vec<PhasePlan>) -> Self {
         let step_time: Picoseconds = phases.iter().map(|phase| phase.duration_ps).sum();
         Self { phases, step_time_ps: Some(step_time), ..Self::default() }
     }
 
-    /// Writes the phases into the plan from whose ranks they were derived.
     pub(super) fn write_into(self, plan: &mut Plan) {
         plan.phases = self.phases;
         plan.transitions = self.transitions;
@@ -122,8 +111,7 @@ impl CarriedStep {
         plan.metrics.dark_port_time_share = self.dark_port_time_share;
     }
 
-    /// Adds phases without traffic between leaves, which take the time of their interfaces, and the
-    /// bytes that rings carry.
+    /// Such phases take the time of their interfaces.
     fn add_silent(&mut self, fabric: &Fabric, phases: &[Phase]) {
         let mut planned = std::mem::take(&mut self.phases).into_iter().peekable();
         let (mut sending, mut others) = (0.0, Picoseconds::ZERO);
@@ -153,8 +141,7 @@ impl CarriedStep {
     }
 }
 
-/// Returns the step time if `time` gives the time of each phase. With several jobs, returns the
-/// slowest job's time. `None` without phases.
+/// Returns the time of the slowest job. `None` without phases.
 pub(super) fn longest(
     phases: &[PhasePlan],
     time: impl Fn(&PhasePlan) -> Picoseconds,
@@ -168,8 +155,6 @@ pub(super) fn longest(
 /// The rate of a phase without traffic.
 const AT_ONCE: f64 = 0.0;
 
-/// Returns a phase whose busiest interface determines its time, as if links between leaves never
-/// limited it.
 fn silent(fabric: &Fabric, phase: &Phase) -> PhasePlan {
     let seconds = phase.demand.interface_seconds(fabric.dcn.link_rate().0 as f64);
     let duration = picoseconds(seconds.unwrap_or(0.0));
@@ -198,8 +183,6 @@ pub(super) fn picoseconds(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12).round() as u64)
 }
 
-/// # Errors
-/// Fails if a leaf that sends or receives has no working uplink.
 fn over_packets(
     fabric: &Fabric,
     faults: &FaultSet,
@@ -234,7 +217,7 @@ fn over_packets(
     Ok(CarriedStep::of(planned))
 }
 
-/// Returns the time in seconds of the slowest leaf to send or receive.
+/// Returns the seconds of the slowest leaf to send or receive.
 fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
     let leaves = by_leaf(demand).into_iter().zip(rates);
     let seconds = leaves.map(|((sent, received), rate)| match sent.max(received) {
@@ -244,7 +227,7 @@ fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
     seconds.fold(0.0, f64::max)
 }
 
-/// Returns the time in seconds of the slowest aggregation domain to exchange traffic with others.
+/// Returns the seconds of the slowest domain to exchange traffic with others.
 fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
     let Some(rate) = fabric.dcn.rate_of_domain(fabric.hbd.gpus_per_node()) else { return 0.0 };
     let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
@@ -267,8 +250,7 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
     bits
 }
 
-/// An estimate examines every cable only up to this number of directly joined leaves, because it
-/// recomputes all routes.
+/// Above this number of directly joined leaves, estimates do not recompute all routes.
 const MOST_ROUTED_LEAVES: u32 = 256;
 
 /// The criterion that compares orders of ranks and sets of idle nodes.
@@ -284,8 +266,7 @@ pub(super) struct Estimate {
 const SAME_TIME: f64 = 1e-9;
 
 impl Estimate {
-    /// Returns the minimum time of `demand` over all choices of circuits, if leaves send at `rates`
-    /// or less.
+    /// Returns the minimum time over all choices of circuits, if leaves send at `rates` or less.
     fn of(fabric: &Fabric, demand: &Demand, rates: &[f64]) -> Self {
         let leaves = busiest_seconds(demand, rates);
         let between = leaves.max(busiest_domain_seconds(fabric, demand));
@@ -310,8 +291,7 @@ impl std::iter::Sum for Estimate {
     }
 }
 
-/// Returns the minimum time of `phases` over all choices of circuits, leaf by leaf. For leaves
-/// joined directly, returns the time of their routes.
+/// Returns the least time over all choices of circuits, or over the routes of direct cables.
 pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     if let Some(network) = fabric.dcn.direct().filter(|it| it.leaves() <= MOST_ROUTED_LEAVES) {
         return routes::estimate(network, faults, phases);
@@ -320,7 +300,7 @@ pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> 
     phases.iter().map(|phase| Estimate::of(fabric, &phase.demand, &rates)).sum()
 }
 
-/// Returns the maximum rate of each leaf over all its ports, in bit/s.
+/// Returns the maximum rate over all ports, in bit/s.
 pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {
     let per_node = fabric.hbd.gpus_per_node();
     match fabric.dcn.circuits() {

@@ -79,17 +79,13 @@ pub fn replan(
 pub struct Bounds {
     /// Nodes whose transceivers cannot be set now. Other nodes replace the failed ones.
     pub out_of_reach: BTreeSet<NodeId>,
-    /// Light between working ends may only be cut where it ends on one of these nodes. `None` means
-    /// anywhere.
+    /// Light between working ends may only be cut at these nodes. `None` means anywhere.
     pub cuts_at: Option<BTreeSet<NodeId>>,
     /// Rings without a fault may only move if they belong to these jobs. `None` means all may.
     pub moves: Option<BTreeSet<u32>>,
 }
 
 /// Like [`replan`], within these limits. A group that cannot be repaired within them is lost.
-///
-/// # Errors
-/// See [`replan`].
 pub fn replan_within(
     fabric: &Fabric,
     before: &Plan,
@@ -129,7 +125,6 @@ pub fn replan_within(
     Ok(Replanned { plan, change, ranks_changed, circuits_made, circuits_removed })
 }
 
-/// The network with the plan in force.
 struct Network<'a> {
     fabric: &'a Fabric,
     faults: &'a FaultSet,
@@ -138,7 +133,6 @@ struct Network<'a> {
 }
 
 impl Network<'_> {
-    /// Plans how the network carries the traffic of `plan`'s ranks.
     fn carry(&self, plan: &mut Plan) -> Result<(), PlanError> {
         let sent = phases(self.fabric, &plan.ranks)?;
         let Self { fabric, faults, before, options } = *self;
@@ -146,8 +140,8 @@ impl Network<'_> {
         Ok(())
     }
 
-    /// Renumbers the ranks of jobs whose nodes changed, if the step of `plan` takes longer than
-    /// before and the renumbered one does not. No group moves for it.
+    /// Renumbers only if the step of `plan` takes longer than before and the renumbered one does
+    /// not.
     fn ranked_anew(&self, plan: &Plan, layout: &Layout) -> Result<Option<Plan>, PlanError> {
         let Self { fabric, faults, before, .. } = *self;
         let worth = 1.0 + network::WORTH_A_CHANGE;
@@ -179,7 +173,6 @@ fn jobs_with_other_nodes(before: &Plan, layout: &Layout) -> BTreeSet<u32> {
     others.filter_map(|group| group.job).collect()
 }
 
-/// Counts groups of jobs whose rank differs between two plans with the same groups.
 fn groups_ranked_anew(kept: &[Rank], ranks: &[Rank]) -> usize {
     let differ = kept.iter().zip(ranks).filter(|(kept, rank)| kept != rank);
     differ.map(|(_, rank)| rank.group).collect::<BTreeSet<GroupId>>().len()
@@ -200,7 +193,6 @@ fn write(rank: &mut Rank, at: Option<&Coordinates>, fabric: &Fabric) {
     (rank.pp, rank.cp, rank.dp, rank.ep) = (at.pp, at.cp, at.dp, at.dp % ep);
 }
 
-/// Returns the coordinates of every group of the next layout, and what jobs had to give up.
 fn hand_on(
     fabric: &Fabric,
     layout: &mut Layout,
@@ -245,8 +237,7 @@ fn hand_on(
     (at, given_up)
 }
 
-/// If a reinforcement-learning step lost groups, fewer replicas generate. The last groups that do
-/// not fill a replica become spares.
+/// Fewer replicas generate. Groups that do not fill a replica become spares.
 fn fewer_generate(
     layout: &mut Layout,
     own: &mut Vec<GroupId>,
@@ -272,8 +263,8 @@ fn fewer_generate(
     })
 }
 
-/// Fits a job's groups to `dp` replicas. Valid ranks stay, groups beyond them fill the gaps, and
-/// the rest become spares. Returns the number of new spares.
+/// Valid ranks stay, groups beyond them fill the gaps, and the rest become spares. Returns the
+/// number of new spares.
 fn shrink(
     layout: &mut Layout,
     own: &[GroupId],
@@ -303,7 +294,6 @@ fn shrink(
     left.len()
 }
 
-/// Counts cross-connects made and removed between two plans, phase by phase.
 fn changed(before: &Plan, after: &Plan) -> (usize, usize) {
     let mut made = 0;
     let mut removed = 0;

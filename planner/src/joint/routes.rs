@@ -17,7 +17,6 @@ use super::network::Estimate;
 use crate::rfabric::demand::Demand;
 use crate::rfabric::phases::Phase;
 
-/// Maximum number of paths between two leaves.
 const MOST_PATHS: usize = 4;
 
 struct Graph<'a> {
@@ -26,10 +25,7 @@ struct Graph<'a> {
     neighbours: Vec<Vec<LeafId>>,
 }
 
-/// Plans the phases over routes of `network`.
-///
-/// # Errors
-/// Returns the name of the first phase that cannot be routed and the leaves that are cut off.
+/// Fails with the name of the first phase that cannot be routed and the leaves that are cut off.
 pub(super) fn plan(
     network: &DirectNetwork,
     faults: &FaultSet,
@@ -55,7 +51,7 @@ pub(super) fn plan(
     phases.iter().map(routed).collect()
 }
 
-/// Estimates all `phases` over routes of `network`. Infinite if leaves are cut off.
+/// The estimate is infinite if leaves are cut off.
 pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     let graph = Graph::new(network, faults);
     let estimate = |demand: &Demand| match graph.route(demand) {
@@ -102,8 +98,7 @@ impl<'a> Graph<'a> {
         distances
     }
 
-    /// Returns path number `number` from `from` to `to`. At each leaf with several next leaves, the
-    /// number selects one.
+    /// At each leaf with several next leaves, `number` selects one.
     fn path(
         &self,
         from: LeafId,
@@ -125,10 +120,6 @@ impl<'a> Graph<'a> {
         path
     }
 
-    /// Routes a demand.
-    ///
-    /// # Errors
-    /// Returns the pair of leaves without a path.
     fn route(&self, demand: &Demand) -> Result<Routed, String> {
         let mut by_target: BTreeMap<LeafId, Vec<(LeafId, f64)>> = BTreeMap::new();
         for (from, to, bytes) in demand.flows() {
@@ -175,7 +166,7 @@ impl<'a> Graph<'a> {
         Ok(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
     }
 
-    /// Returns the rate of the cables between two leaves, per direction, in bit/s.
+    /// Returns the rate per direction, in bit/s.
     fn rate(&self, a: LeafId, b: LeafId) -> f64 {
         let cables = self.cables.get(&LeafCable { a: a.min(b), b: a.max(b) }).copied();
         f64::from(cables.unwrap_or(0)) * self.network.link_rate.0 as f64
@@ -185,7 +176,7 @@ impl<'a> Graph<'a> {
         self.neighbours[leaf.index()].iter().map(|other| self.rate(leaf, *other)).sum()
     }
 
-    /// Returns the time in seconds of the slowest leaf to send or receive at its `rate`.
+    /// Returns the seconds of the slowest leaf to send or receive.
     fn most(&self, ends: &[(f64, f64)], rate: impl Fn(LeafId) -> f64) -> f64 {
         let seconds =
             ends.iter().enumerate().map(|(leaf, (sent, received))| match sent.max(*received) {

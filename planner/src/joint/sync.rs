@@ -135,9 +135,8 @@ fn times(
 }
 
 /// Returns the minimum share of the weights' bytes for a change to pay off. The change delays
-/// traffic by `exposed` seconds, and the phase now sends the share `now`. The time of a phase is
-/// proportional to its bytes: the share s takes s times the time of all bytes with a change that
-/// lasts 1/s as long.
+/// traffic by `exposed` seconds, and the phase now sends the share `now`. The share s takes s times
+/// the time of all bytes with a change that lasts 1/s as long.
 fn pays_from(
     phase: &Phase,
     evaluator: &Evaluator,

@@ -76,9 +76,8 @@ fn of_job(job: &str, phase: Phase) -> Phase {
     Phase { name: format!("{job}/{}", phase.name), job: Some(job.to_owned()), ..phase }
 }
 
-/// Returns the seats of the GPUs of a reinforcement-learning step. The trainer has the job's first
-/// groups, and the others hold as many whole replicas as fit. `None` if the trainer or all replicas
-/// have no seats.
+/// The trainer has the job's first groups, and the others hold as many whole replicas as fit.
+/// `None` if the trainer or all replicas have no seats.
 fn rl_seats(
     fabric: &Fabric,
     ranks: &[Rank],
@@ -99,8 +98,7 @@ fn rl_seats(
     (generating > 0).then(|| [Seats(trainer.to_vec()), Seats(pool[..generating].to_vec())])
 }
 
-/// Returns the number of generating GPUs if `there` GPUs are available in addition to the
-/// trainer's. They form whole replicas, of either size, on whole groups.
+/// Returns the generating GPUs among `there`: whole replicas of either size, on whole groups.
 pub(super) fn generating_gpus(raw: &RlFile, tp: u32, there: u64) -> u64 {
     let whole = [tp, raw.replica_gpus, raw.tail_replica_gpus.unwrap_or(raw.replica_gpus)];
     let unit = whole.into_iter().map(u64::from).fold(1, least_common_multiple);

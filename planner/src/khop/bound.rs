@@ -20,11 +20,9 @@ use lightloom_fabric::khop::{Position, Shape};
 use super::Survey;
 use super::grouping::chains_on_line;
 
-/// Step limit of the dynamic program for one line.
 const MOST_STEPS: usize = 400_000_000;
 
-/// Returns the minimum number of crossing inner hops if `groups` chains of `length` nodes are cut
-/// from the usable nodes.
+/// Returns the minimum crossing inner hops if `groups` chains are cut from the usable nodes.
 pub(super) fn least_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -90,8 +88,7 @@ pub(super) fn least_crossing_with_spares(
     more.into_iter().chain(std::iter::repeat(apart)).take(missing).sum::<usize>() as u64
 }
 
-/// Nodes that do not fit under complete ToRs are under incomplete ones, at most p − 1 for each
-/// crossing hop.
+/// Nodes outside complete ToRs are under incomplete ones, at most p − 1 per crossing hop.
 fn by_counting(line: &Line, nodes: usize, per_set: usize) -> u64 {
     let complete = line.places.iter().filter(|place| place.1 == 0).count();
     nodes.saturating_sub(complete).div_ceil(per_set - 1) as u64
@@ -100,7 +97,6 @@ fn by_counting(line: &Line, nodes: usize, per_set: usize) -> u64 {
 /// The usable nodes along the line, each with its place and 1 if its ToR is incomplete.
 struct Line {
     places: Vec<(u64, usize)>,
-    /// Whether a chain may span the point where the line was cut open.
     is_closed: bool,
 }
 
@@ -130,8 +126,7 @@ impl Line {
         Self { places, is_closed }
     }
 
-    /// Returns for every node the ends of chains that begin there and their charges. Keeps an end
-    /// only if it is cheaper than all earlier ones.
+    /// Returns the ends of chains from every node and their charges, each cheaper than all earlier.
     fn cheapest_chains(
         &self,
         length: usize,
@@ -176,8 +171,7 @@ impl Line {
     }
 }
 
-/// Maximises the dual value over the price of a chain. Never more than the cost of the cheapest
-/// `wanted` chains.
+/// Maximises over the price of a chain. Never exceeds the cost of the cheapest `wanted` chains.
 fn dual(ends: &[Vec<(u32, u32)>], wanted: usize) -> f64 {
     let (mut low, mut high) = (0.0_f64, 1.0_f64);
     let mut best = 0.0_f64;

@@ -10,8 +10,7 @@ use rayon::prelude::*;
 use super::sliding::{Found, Grid, Price, Search, Wanted};
 use super::{Chain, Survey, spare};
 
-/// Maximum slots and chain length for the program. Beyond these limits, chains only follow the
-/// line.
+/// Beyond these limits, chains only follow the line.
 const MOST_SLOTS: u32 = 64;
 const LONGEST: usize = 1_024;
 
@@ -19,7 +18,7 @@ const LONGEST: usize = 1_024;
 const EFFORT: usize = 500_000;
 
 /// Free nodes by column and slot. On a closed line the columns may begin anywhere, and a chain
-/// continues from the end of one sub-line to the start of the next.
+/// continues at the next sub-line.
 pub(super) struct Columns<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,
@@ -32,8 +31,7 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// Builds the columns of `free` nodes for chains of at most `longest` nodes. `None` if the line
-    /// does not run in sub-lines.
+    /// Returns `None` if the line does not run in sub-lines.
     pub(super) fn new(
         fabric: &'a Fabric,
         survey: &'a Survey<'a>,
@@ -77,7 +75,6 @@ impl<'a> Columns<'a> {
         self
     }
 
-    /// Returns the first complete column after the longest stretch without one.
     fn after_longest_gap(&self) -> usize {
         let full = u64::MAX >> (64 - self.slots);
         let complete: Vec<usize> =
@@ -96,7 +93,6 @@ impl<'a> Columns<'a> {
         self.usable.len()
     }
 
-    /// Returns the position of a slot of a column, counted from `first`.
     fn position(&self, column: usize, slot: usize) -> Option<Position> {
         let tors = self.fabric.dcn.tors(self.fabric.hbd.nodes()) as usize;
         let tor = self.first + column;
@@ -114,15 +110,13 @@ impl<'a> Columns<'a> {
         set.iter().map(chain).collect()
     }
 
-    /// Finds sets without any crossing for all demands, one after the other. `None` if they do not
-    /// fit.
+    /// Returns sets without any crossing for all demands. `None` if they do not fit.
     pub(super) fn aligned_sets(&self, wanted: &[Wanted]) -> Option<Vec<Found>> {
         let found = self.attempt(wanted, Price::even(0.01), self.widths().0);
         (is_complete(&found) && cost(&found) == 0).then_some(found)
     }
 
-    /// Finds sets for all demands, one after the other, with as little crossing as the program can
-    /// find. If the demands do not fit, returns as many sets as possible.
+    /// Crosses ToRs as little as the program can find, and returns as many sets as fit.
     pub(super) fn sets(&self, wanted: &[Wanted]) -> Vec<Found> {
         let (coarse, fine) = self.widths();
         let cheap = self.attempt(wanted, Price::even(0.01), coarse);
@@ -138,8 +132,7 @@ impl<'a> Columns<'a> {
         self.refine(wanted, low, ladder[high], fine, best(tries, cheap))
     }
 
-    /// Tries prices between one that is too low and one that suffices, then uses each of the two on
-    /// a part of the columns.
+    /// Tries prices between one too low and one that suffices, then both on a part of the columns.
     fn refine(
         &self,
         wanted: &[Wanted],
@@ -168,7 +161,6 @@ impl<'a> Columns<'a> {
         best(self.attempts(wanted, prices, width), found)
     }
 
-    /// Returns the number of states kept per column during the price search and afterwards.
     fn widths(&self) -> (usize, usize) {
         let fine = (EFFORT / self.count().max(1)).clamp(48, 300);
         (fine / 3, fine)

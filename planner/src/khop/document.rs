@@ -80,7 +80,7 @@ fn working_bundles<'a>(
         .map(|(bundle, path)| Transceiver { bundle, path })
 }
 
-/// Returns the fibres selected at both ends, each once, from its lower end.
+/// Yields each circuit once, from its lower end.
 fn circuits<'a>(
     hbd: &'a Hbd,
     faults: &'a FaultSet,
@@ -96,7 +96,6 @@ fn circuits<'a>(
     })
 }
 
-/// Returns the external port that `path` lights, if any.
 pub(super) fn selected_port(bundle: BundleId, path: Path) -> Option<Port> {
     match path {
         Path::Loopback => None,
@@ -105,8 +104,7 @@ pub(super) fn selected_port(bundle: BundleId, path: Path) -> Option<Port> {
     }
 }
 
-/// Returns the ranks of every group. The groups of a job are its replicas until a mapping assigns
-/// other dimensions.
+/// The groups of a job are its replicas until a mapping assigns other dimensions.
 fn ranks(hbd: &Hbd, layout: &Layout) -> Vec<Rank> {
     let mut counted = vec![0; layout.jobs.len()];
     let mut ranks = Vec::new();
@@ -185,8 +183,7 @@ fn metrics(fabric: &Fabric, faults: &FaultSet, layout: &Layout) -> Metrics {
     }
 }
 
-/// Returns the lower bounds of all jobs, weighted by their inner hops. `None` if a job has no
-/// bound.
+/// Weights jobs by their inner hops. `None` if a job has no bound.
 fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     let mut all = (0.0, 0_u64);
     for (index, job) in (0..).zip(&layout.jobs) {
@@ -197,8 +194,7 @@ fn crossing_bound(fabric: &Fabric, layout: &Layout) -> Option<f64> {
     (!layout.jobs.is_empty()).then(|| if hops == 0 { 0.0 } else { bound / hops as f64 })
 }
 
-/// Returns the GPUs that no method can use: the remainder after dividing the healthy GPUs into
-/// rings.
+/// Counts the GPUs that no method can use: the rest of dividing the healthy ones into rings.
 fn unavoidable(layout: &Layout, healthy: u64) -> u64 {
     let divisor = layout.jobs.iter().map(|job| u64::from(job.tp)).fold(0, gcd);
     if divisor == 0 { 0 } else { healthy % divisor }
@@ -294,7 +290,6 @@ fn outcome(job: &JobPlan) -> JobOutcome {
     }
 }
 
-/// Returns the nodes of every group in rank order.
 fn nodes_by_rank(fabric: &Fabric, plan: &Plan) -> Result<Vec<Vec<NodeId>>, DocumentError> {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     let mut ranked: Vec<Vec<Option<NodeId>>> =
@@ -346,15 +341,13 @@ fn read_group(
     Ok(RingGroup { id, job, nodes, hops, ranks, segment, passing })
 }
 
-/// Returns the hops from each of `nodes` to the next, or the first pair that no selected fibre
-/// joins.
+/// Fails with the first pair that no selected fibre joins.
 fn hops_along(hbd: &Hbd, layout: &Layout, nodes: &[NodeId]) -> Result<Vec<Hop>, (NodeId, NodeId)> {
     let hop = |pair: &[NodeId]| lit_hop(hbd, layout, pair[0], pair[1]).ok_or((pair[0], pair[1]));
     nodes.windows(2).map(hop).collect()
 }
 
-/// Inserts the node that passes light through into the chain of `group` where fibres join it.
-/// Returns the chain and its hops.
+/// Inserts the node that passes light through where fibres join it.
 fn with_passing(
     hbd: &Hbd,
     layout: &Layout,
@@ -374,7 +367,6 @@ fn with_passing(
     joined.min_by_key(falls).map(|(hops, nodes)| (nodes, hops)).ok_or(not_joined)
 }
 
-/// Returns the hop from `from` to `to` whose fibre both ends select.
 fn lit_hop(hbd: &Hbd, layout: &Layout, from: NodeId, to: NodeId) -> Option<Hop> {
     let ports = (0..hbd.k()).filter_map(|bundle| {
         let bundle = BundleId { node: from, bundle };

@@ -19,8 +19,7 @@ use lightloom_units::id::GroupId;
 use super::grouping::chains_on_line;
 use super::{RingGroup, Survey};
 
-/// Time limit of the solver in seconds. After it, the better of the solver's and the scan's rings
-/// is used.
+/// In seconds. After it, the better of the solver's and the scan's rings is used.
 pub const SOLVER_SECONDS: f64 = 20.0;
 
 /// Maximum number of candidate rings searched.
@@ -87,12 +86,11 @@ pub fn most_groups(
     }
 }
 
-/// Returns an upper bound on the number of rings. Every ring lies in one connected component.
+/// Every ring lies in one connected component.
 pub(super) fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> usize {
     pieces(survey, free).iter().map(|piece| piece.len() / length).sum()
 }
 
-/// Returns the connected components of the free and whole nodes.
 pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
     let hbd = survey.hbd();
     let reach = Hop::try_from(hbd.k()).expect("K is at most 64");
@@ -122,7 +120,7 @@ pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
     pieces
 }
 
-/// Returns the candidates that the solver picks, and whether that is proven to be the maximum.
+/// Also returns whether the pick is proven to be the maximum.
 fn pack(candidates: &[RingGroup], seconds: f64) -> Result<(Vec<RingGroup>, bool), ExactError> {
     #[cfg(feature = "highs")]
     return pack_with(
@@ -174,10 +172,7 @@ where
     Ok((chosen.map(|(candidate, _)| candidate.clone()).collect(), is_proven))
 }
 
-/// Returns one ring for every set of nodes that can form one.
-///
-/// # Errors
-/// Fails if the search follows more than `most_paths` paths.
+/// Returns one ring for every set of nodes that can form one. Fails above `most_paths` paths.
 pub(super) fn candidates(
     survey: &Survey<'_>,
     free: &[bool],
@@ -198,7 +193,6 @@ struct Search<'a> {
     survey: &'a Survey<'a>,
     free: &'a [bool],
     length: usize,
-    /// Paths that may still be followed.
     most_paths: usize,
     found: BTreeMap<Vec<Position>, RingGroup>,
 }

@@ -11,8 +11,8 @@ use lightloom_fabric::khop::{Hop, Position, Shape};
 
 use super::{Chain, Survey};
 
-/// A line of usable places and the fibres between them. Places are coordinates that rise without
-/// wrapping. A ring is cut open once, so a coordinate may exceed the number of nodes.
+/// A line of usable places and its fibres. Places do not wrap: a ring is cut open once, so a place
+/// may exceed the number of nodes.
 pub(crate) struct Track<'a> {
     /// Usable places in ascending order.
     pub places: Vec<u64>,
@@ -22,8 +22,6 @@ pub(crate) struct Track<'a> {
     pub joined: &'a dyn Fn(u64, u8) -> bool,
 }
 
-/// Returns the maximum number of chains of `length` places along the nodes that are `free` and
-/// whole.
 pub(crate) fn chains_on_line(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
     let hbd = survey.hbd();
     let nodes = u64::from(hbd.nodes());
@@ -57,8 +55,6 @@ impl Track<'_> {
         self.places = self.places[start..].iter().copied().chain(moved).collect();
     }
 
-    /// Returns the maximum number of chains of `length` places, each going up by hops of at most
-    /// `reach`.
     pub(crate) fn chains(&self, length: usize) -> Vec<Vec<u64>> {
         assert!(length >= 1, "a chain has a place");
         let mut chains = Vec::with_capacity(self.places.len() / length);
@@ -77,8 +73,7 @@ impl Track<'_> {
         chains
     }
 
-    /// Returns whether every place of `run` reaches the next and no node needs two hops that
-    /// exclude each other.
+    /// Returns whether every place reaches the next and no node needs two excluded hops.
     fn is_plain(&self, run: &[u64]) -> bool {
         let hop = |pair: &[u64]| u8::try_from(pair[1] - pair[0]).expect("a run has short hops");
         run.windows(2).all(|pair| (self.joined)(pair[0], hop(pair)))
@@ -190,7 +185,6 @@ impl Table {
     }
 }
 
-/// Returns the hop from one place of a chain up to the next, on a line of `nodes` nodes.
 pub(crate) fn hop_up(from: Position, to: Position, nodes: u32) -> Hop {
     let up = (i64::from(to.0) - i64::from(from.0)).rem_euclid(i64::from(nodes));
     Hop::try_from(up).expect("places of a chain lie within K of each other")

@@ -7,8 +7,7 @@ use lightloom_fabric::khop::Position;
 
 use super::{Chain, RingGroup, Survey};
 
-/// Returns groups of `m` free, working nodes. Each group lies within one island of `island` nodes
-/// and uses adjacent free nodes.
+/// Each group lies within one island of `island` nodes and uses adjacent free nodes.
 pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) -> Vec<Chain> {
     let usable = |position: &Position| free[position.index()] && survey.is_whole(*position);
     let nodes = survey.hbd().nodes();
@@ -22,8 +21,7 @@ pub(super) fn groups(survey: &Survey<'_>, free: &[bool], m: usize, island: u32) 
         .collect()
 }
 
-/// Replaces the failed nodes of `old` by idle nodes of its island, which take over their ranks.
-/// `None` if there are too few.
+/// Idle nodes of the island take the ranks of failed ones. `None` if there are too few.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -24,8 +24,7 @@ pub struct Segment {
 /// A group of GPUs that form one ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingGroup {
-    /// Identifier, stable while the group is in a plan. [`GroupId::default`] until a layout adds
-    /// the group.
+    /// Stable while the group is in a plan. [`GroupId::default`] until a layout adds the group.
     pub id: GroupId,
     /// Index of the job. `None` for a spare ring.
     pub job: Option<u32>,
@@ -33,8 +32,7 @@ pub struct RingGroup {
     pub nodes: Vec<NodeId>,
     /// The hop from each node to the next, one fewer than nodes. Empty if no fibres join the nodes.
     pub hops: Vec<Hop>,
-    /// Nodes in rank order: rank = index × R + GPU. A replacement takes the rank of the node it
-    /// replaces, so this can differ from the order of the chain.
+    /// Nodes in rank order: rank = index × R + GPU. A replacement takes its predecessor's rank.
     pub ranks: Vec<NodeId>,
     /// The part of the node in use. `None` if the group uses all GPUs of its nodes.
     pub segment: Option<Segment>,
@@ -87,8 +85,7 @@ pub struct JobOutcome {
     pub gpus_wanted: Option<u64>,
     /// Lower bound on the crossing share. `None` if the layout changed after planning.
     pub cross_tor_bound: Option<f64>,
-    /// How the search for the maximum number of rings ended. `None` if another method made the
-    /// layout.
+    /// How the search for the most rings ended. `None` if another method made the layout.
     pub most_rings: Option<RingProof>,
 }
 
@@ -105,8 +102,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns a layout without groups and with every bundle in loopback, the power-on state of
-    /// modules.
+    /// Returns a layout without groups. Every bundle is in loopback, the power-on state of modules.
     #[must_use]
     pub fn dark(fabric: &Fabric) -> Self {
         let bundles = fabric.hbd.nodes() as usize * usize::from(fabric.hbd.k());
@@ -135,7 +131,7 @@ impl Layout {
         })
     }
 
-    /// Lights the fibres between the nodes of `group` and sets all their other bundles to loopback.
+    /// Also sets all other bundles of its nodes to loopback.
     pub(crate) fn light(&mut self, hbd: &Hbd, group: &RingGroup) {
         if self.k == 0 {
             return;
@@ -150,7 +146,6 @@ impl Layout {
         }
     }
 
-    /// Adds `groups`, lights them and marks their nodes as not free.
     pub(crate) fn add_groups(
         &mut self,
         fabric: &Fabric,
@@ -169,7 +164,6 @@ impl Layout {
         }
     }
 
-    /// Adds the groups of one job and the lower bound on its crossing share.
     pub(crate) fn add_job(
         &mut self,
         fabric: &Fabric,
@@ -192,7 +186,6 @@ impl Layout {
         self.add_groups(fabric, Some(index), groups, free);
     }
 
-    /// Turns all but the first `kept` groups of `job` into spares.
     pub(crate) fn release(&mut self, job: u32, kept: usize) {
         let mut number = 0;
         for group in self.groups.iter_mut().filter(|group| group.job == Some(job)) {
@@ -204,12 +197,10 @@ impl Layout {
         self.order_by_job();
     }
 
-    /// Moves the groups of jobs before the spares, in stable order.
     pub(crate) fn order_by_job(&mut self) {
         self.groups.sort_by_key(|group| group.job.is_none());
     }
 
-    /// Returns an identifier that no group of this layout has had.
     pub(crate) fn next_id(&mut self) -> GroupId {
         let id = GroupId(self.next_group);
         self.next_group += 1;
@@ -222,7 +213,7 @@ impl Layout {
         self.next_group = self.next_group.max(next.unwrap_or(0));
     }
 
-    /// Numbers every group by its place. A new plan has no identifiers to preserve.
+    /// A new plan has no identifiers to preserve.
     pub(crate) fn name_by_place(&mut self) {
         for (group, id) in self.groups.iter_mut().zip(0..) {
             group.id = GroupId(id);
@@ -242,8 +233,7 @@ impl Layout {
         ring
     }
 
-    /// Returns the GPUs on the light path of `group`, in order, including those that only pass
-    /// light through.
+    /// Returns the GPUs on the light path of `group`, with those that only pass light through.
     #[must_use]
     pub fn way_of_light(&self, hbd: &Hbd, group: &RingGroup) -> Vec<lightloom_units::id::GpuId> {
         ring::walk(hbd, self, group)
@@ -256,7 +246,7 @@ impl Layout {
     }
 }
 
-/// Returns the path of `bundle` on `node` if exactly the given hops are lit there.
+/// Exactly the fibres of `hops` are lit at the node.
 pub(crate) fn bundle_path(hbd: &Hbd, node: NodeId, bundle: u8, hops: [Option<Hop>; 2]) -> Path {
     let port = |hop: Hop| hbd.port(node, hop);
     let mut lit = hops.into_iter().flatten().map(port).filter(|port| port.bundle.bundle == bundle);

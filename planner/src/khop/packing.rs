@@ -41,8 +41,7 @@ pub(super) fn pack(
     })
 }
 
-/// Returns the maximum number of chains of `length` nodes along the line. `length` includes the
-/// spares of rings.
+/// `length` includes the spares of rings.
 pub(super) fn most_chains(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -65,7 +64,6 @@ fn by_length(needs: &[Need]) -> Vec<usize> {
     order
 }
 
-/// Places one need after the other along the line.
 fn lay(
     most: &dyn Fn(&[bool], usize) -> Vec<Chain>,
     free: &[bool],
@@ -89,7 +87,7 @@ fn lay(
     laid
 }
 
-/// Divides the runs exactly. `None` if no division exists or there are too many to examine.
+/// Returns `None` if no division exists or there are too many to examine.
 fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<Chain>>> {
     if !survey.all_fibres_work() {
         return None;
@@ -115,14 +113,13 @@ fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<
     dealt.iter().flatten().all(|chain| is_possible(survey, chain)).then_some(dealt)
 }
 
-/// Returns whether no node of the chain needs two hops that an odd K excludes.
+/// An odd K excludes some pairs of hops at one node.
 fn is_possible(survey: &Survey<'_>, chain: &Chain) -> bool {
     let (nodes, k) = (survey.hbd().nodes(), survey.hbd().k());
     let long = |pair: &[Position]| (pair[1].0 + nodes - pair[0].0) % nodes == u32::from(k);
     k.is_multiple_of(2) || !chain.windows(3).any(|three| long(&three[..2]) && long(&three[1..]))
 }
 
-/// Returns runs of usable positions, each within reach of the next.
 fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
     let single = chains_on_line(survey, free, 1);
     let nodes = survey.hbd().nodes();
@@ -141,8 +138,7 @@ fn runs(survey: &Survey<'_>, free: &[bool]) -> Vec<Chain> {
 }
 
 struct Division<'a> {
-    /// Lengths in ascending order. For every combination of the other counts, the program maximises
-    /// the count of the last length.
+    /// Lengths ascend. The program maximises the count of the last one.
     lengths: &'a [usize],
     counts: &'a [usize],
 }
@@ -188,7 +184,6 @@ impl Division<'_> {
         Some(shares)
     }
 
-    /// Decodes a state into its counts.
     fn digits(&self, mut state: usize) -> Vec<usize> {
         let digit = |count: &usize| {
             let digit = state % (count + 1);
@@ -198,8 +193,7 @@ impl Division<'_> {
         self.counts.iter().map(digit).collect()
     }
 
-    /// Returns the state after a run of `nodes` adds the chains of `more`, and the number of chains
-    /// of the last length that still fit in the run.
+    /// Returns the next state, and the chains of the last length that still fit in the run.
     fn step(&self, state: usize, more: usize, nodes: usize) -> Option<(usize, usize)> {
         let (have, add) = (self.digits(state), self.digits(more));
         let taken: usize = add.iter().zip(self.lengths).map(|(count, length)| count * length).sum();
@@ -209,7 +203,6 @@ impl Division<'_> {
     }
 }
 
-/// Cuts the chains of every need from the runs according to `shares`.
 fn deal(
     runs: &[Chain],
     lengths: &[usize],

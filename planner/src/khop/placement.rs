@@ -24,7 +24,7 @@ use super::packing::{Need, pack};
 use super::sliding::{Found, Wanted};
 use super::{Chain, Survey, spare};
 
-/// Returns chains for every need on the `free` nodes, in rank order. Returns fewer if not all fit.
+/// Returns chains in rank order, and fewer if not all fit.
 pub(super) fn orchestrate(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -65,18 +65,15 @@ pub(super) fn orchestrate(
     best.or_else(|| work.completed(fabric, 0)).unwrap_or_else(blind)
 }
 
-/// A prefix of the sets found, which is kept.
 struct Keeping<'a> {
     survey: &'a Survey<'a>,
     columns: &'a Columns<'a>,
     free: &'a [bool],
     needs: &'a [Need],
-    /// The needs in the order of `found`.
     order: &'a [usize],
     found: &'a [Found],
 }
 
-/// The chains of the kept sets, by need, and the remaining free nodes.
 struct Kept {
     chains: Vec<Vec<Chain>>,
     free: Vec<bool>,
@@ -98,8 +95,7 @@ impl Keeping<'_> {
         kept
     }
 
-    /// Returns the first `keep` sets and places the missing chains along the line. `None` if those
-    /// do not fit.
+    /// Keeps the first `keep` sets. `None` if the other chains do not fit along the line.
     fn completed(&self, fabric: &Fabric, keep: usize) -> Option<Vec<Vec<Chain>>> {
         let Kept { mut chains, free } = self.first(keep);
         let missing: Vec<Need> = self
@@ -124,7 +120,7 @@ impl Keeping<'_> {
     }
 }
 
-/// Assigns ranks to groups whose nodes all have one. If rings have a spare node, chooses it first.
+/// All nodes have a rank; if rings have a spare node, it is chosen first.
 pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     if spare::are_wanted(fabric) {
         choose_passing(&fabric.dcn, groups);
@@ -132,8 +128,7 @@ pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     deal_ranks(&fabric.dcn, groups);
 }
 
-/// Chooses the node of each group that only passes light through: one under a ToR with few other
-/// nodes of the set. Ties go to the last node.
+/// Prefers a node under a ToR with few other nodes of the set. Ties go to the last node.
 fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let mut used: BTreeMap<TorId, usize> = BTreeMap::new();
@@ -150,9 +145,8 @@ fn choose_passing(dcn: &Dcn, groups: &mut [RingGroup]) {
     }
 }
 
-/// Assigns ranks so that equal ranks of neighbouring groups are under one ToR if both groups have
-/// nodes there. Each group follows the previous one. Remaining nodes take their rank in the first
-/// group, or any. Tries several groups of a set as the starting point.
+/// Equal ranks of neighbouring groups go under one ToR if both have nodes there. Remaining nodes
+/// take their rank in the first group, or any. Tries several groups as the starting point.
 fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     for set in groups.chunks_mut(dcn.nodes_per_tor() as usize) {
         let crossing = |ranks: &Vec<Vec<NodeId>>| {
@@ -169,7 +163,7 @@ fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
 /// Maximum number of groups of a set tried as the starting point.
 const MOST_ORIGINS: usize = 8;
 
-/// Returns the ranks of every group if group `origin` keeps its ranks.
+/// Group `origin` keeps its ranks.
 fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     let mut dealt: Vec<Vec<NodeId>> = vec![Vec::new(); set.len()];
     let tors =
@@ -193,8 +187,8 @@ fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     dealt
 }
 
-/// Returns groups of `tp` GPUs, fewer than a node has: runs of the node's GPU ring without a failed
-/// bundle. The order is rack by rack, so that neighbouring groups share a ToR.
+/// Takes runs of a node's GPU ring without a failed bundle, rack by rack, so that neighbouring
+/// groups share a ToR.
 pub(super) fn inside_nodes(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -219,7 +213,7 @@ pub(super) fn inside_nodes(
     groups
 }
 
-/// Returns the segments of a node's GPU ring between its open edges, as (first GPU, GPUs).
+/// Returns (first GPU, GPUs) of each segment between open edges.
 fn arcs(gpus: u8, open_edges: impl Iterator<Item = u8>) -> Vec<(u8, u8)> {
     let mut edges: Vec<u8> = open_edges.collect();
     edges.sort_unstable();

@@ -84,7 +84,6 @@ pub fn replan(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Chan
     Change { moved: MovedForOthers { at_least, ..moved }, ..change }
 }
 
-/// Counts how rings of jobs without a fault moved.
 fn moved_for_others<'a>(
     fabric: &Fabric,
     healthy: impl Iterator<Item = &'a RingGroup>,
@@ -107,8 +106,7 @@ fn moved_for_others<'a>(
     moved
 }
 
-/// Like [`replan`], but idle nodes also form spare rings. For use after repairs, when time is not
-/// critical.
+/// Like [`replan`], but idle nodes also form spare rings, because time is not critical.
 pub fn replan_after_repairs(fabric: &Fabric, survey: &Survey<'_>, layout: &mut Layout) -> Change {
     let mut work = Work::new(fabric, survey, layout);
     work.mend_all();
@@ -131,11 +129,9 @@ struct Work<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,
     layout: &'a mut Layout,
-    /// Whether the node works and is not in a group, by position.
     idle: Vec<bool>,
     /// Original paths of the bundles that were set.
     before: BTreeMap<BundleId, Path>,
-    /// Original place of each group in the layout.
     places: BTreeMap<GroupId, usize>,
     groups: Vec<GroupChange>,
 }
@@ -161,8 +157,7 @@ impl<'a> Work<'a> {
         self.fill_jobs();
     }
 
-    /// Removes a lost group. The last group of its job takes its place in rank order, so that no
-    /// other group gets new neighbours.
+    /// The last group of the job takes its place, so that no other group gets new neighbours.
     fn close_gap(&mut self, lost: usize) {
         let job = self.layout.groups[lost].job;
         let last = self.layout.groups.iter().rposition(|group| group.job == job).unwrap_or(lost);
@@ -226,7 +221,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Repairs one group. Returns false if it is lost and its place in the layout is empty.
+    /// Returns false if the group is lost and its place in the layout is empty.
     fn mend(&mut self, index: usize) -> bool {
         let old = self.layout.groups[index].clone();
         self.free(&old.nodes);
@@ -287,7 +282,7 @@ impl<'a> Work<'a> {
         neighbourhood::rebuild(self.fabric, self.survey, self.layout, &self.idle, old, effort)
     }
 
-    /// Puts `new` at `index`, lights it and darkens the nodes that it leaves.
+    /// Darkens the nodes `left` by the former group.
     fn settle(&mut self, index: usize, new: RingGroup, left: &[NodeId]) {
         let mut disturbed = left.to_vec();
         for node in &new.nodes {
@@ -302,7 +297,6 @@ impl<'a> Work<'a> {
         self.put_out(&disturbed);
     }
 
-    /// Returns the nodes that the lit bundles of `node` face.
     fn far_ends(&self, node: NodeId) -> Vec<NodeId> {
         let hbd = &self.fabric.hbd;
         let bundles = (0..hbd.k()).map(|bundle| BundleId { node, bundle });
@@ -350,15 +344,13 @@ impl<'a> Work<'a> {
         group.ranks.iter().map(|node| self.fabric.dcn.tor_of(*node)).collect()
     }
 
-    /// Counts the nodes of a group below these leaves. Staying below its former leaves keeps its
-    /// exchanges below them.
+    /// Staying below its former leaves keeps a group's exchanges below them.
     fn near(&self, group: &RingGroup, leaves: &BTreeSet<TorId>) -> usize {
         let leaf = |node: &NodeId| self.fabric.dcn.tor_of(*node);
         group.ranks.iter().filter(|node| leaves.contains(&leaf(node))).count()
     }
 
-    /// Takes a working spare ring of the same size as `old` from the spares: the nearest one, or
-    /// the last of several.
+    /// Takes the nearest working spare ring of the same size, or the last of several.
     fn take_spare(&mut self, old: &RingGroup) -> Option<RingGroup> {
         let per_node = self.fabric.hbd.gpus_per_node();
         let fits =
@@ -370,7 +362,6 @@ impl<'a> Work<'a> {
         Some(RingGroup { job: old.job, ..self.layout.groups.remove(spare) })
     }
 
-    /// Returns a new chain of idle nodes anywhere.
     fn fresh(&mut self, like: &RingGroup, kind: Fresh) -> Option<RingGroup> {
         let length = like.ranks.len();
         if self.idle.iter().filter(|idle| **idle).count() < length {
@@ -380,7 +371,6 @@ impl<'a> Work<'a> {
         if self.fabric.hbd.grouping() != Grouping::Line {
             let tp = like.gpus(self.fabric.hbd.gpus_per_node());
             let groups = any_groups(self.fabric, self.survey, &self.idle, tp).into_iter();
-            // Of the nearest groups, take the first.
             let group = groups.rev().max_by_key(|group| self.near(group, &leaves))?;
             return Some(RingGroup { job: like.job, ..group });
         }
@@ -397,8 +387,8 @@ impl<'a> Work<'a> {
         Some(RingGroup { job: like.job, ..ring })
     }
 
-    /// Replaces `old` by a group of idle nodes and nodes of spare rings of any size. Returns
-    /// whether it is in the same place as `old`. The spare rings that lose nodes are dissolved.
+    /// Also uses nodes of spare rings of any size, which are dissolved. Returns whether the group
+    /// is in the same place as `old`.
     fn taken_from_spares(
         &mut self,
         old: &RingGroup,
@@ -422,7 +412,7 @@ impl<'a> Work<'a> {
         found
     }
 
-    /// Returns the nodes of spare rings that are in no ring of a job except `old`.
+    /// Returns nodes of spare rings that no ring of a job uses, except `old`.
     fn nodes_of_spares_alone(&self, old: &RingGroup) -> Vec<NodeId> {
         let of = |is_spare: bool| {
             let groups =
@@ -433,7 +423,6 @@ impl<'a> Work<'a> {
         of(true).filter(|node| !busy.contains(node)).collect()
     }
 
-    /// Dissolves the spare rings that share nodes with `group`.
     fn take_apart(&mut self, group: &RingGroup) {
         for index in (0..self.layout.groups.len()).rev() {
             let spare = &self.layout.groups[index];
@@ -451,7 +440,6 @@ impl<'a> Work<'a> {
         self.groups.extend(lost);
     }
 
-    /// Returns a group inside an idle node, as near as possible.
     fn inside(&self, like: &RingGroup) -> Option<(RingGroup, bool)> {
         let tp = like.gpus(self.fabric.hbd.gpus_per_node());
         let leaves = self.leaves(like);
@@ -461,8 +449,7 @@ impl<'a> Work<'a> {
         Some((RingGroup { job: like.job, ..group }, false))
     }
 
-    /// Returns a model for a new group of `job`: one of its groups, or a group of its size if it
-    /// lost all.
+    /// Returns a group of `job`, or one of its size if it lost all.
     fn like_of(&self, job: u32) -> Option<RingGroup> {
         if let Some(own) = self.layout.groups_of(job).next() {
             return Some(own.clone());
@@ -475,7 +462,7 @@ impl<'a> Work<'a> {
         groups.into_iter().next().map(|group| RingGroup { job: Some(job), ..group })
     }
 
-    /// Gives available spare rings and idle chains to jobs that want more.
+    /// Gives spare rings and idle chains to jobs that want more.
     fn fill_jobs(&mut self) {
         for job in (0..).take(self.layout.jobs.len()) {
             while self.wants_more(job) {
@@ -496,8 +483,7 @@ impl<'a> Work<'a> {
         self.layout.groups.sort_by_key(|group| group.job.map_or((1, 0), |job| (0, job)));
     }
 
-    /// Gives rings that lost their pass-through node an idle one again, if it fits between their
-    /// nodes.
+    /// Rings that lost their pass-through node get an idle one that fits between their nodes.
     fn regain_spares(&mut self) {
         for index in 0..self.layout.groups.len() {
             let old = self.layout.groups[index].clone();
@@ -546,7 +532,6 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Returns by position whether the node works and is not in a group.
 fn idle(fabric: &Fabric, survey: &Survey<'_>, layout: &Layout) -> Vec<bool> {
     let reach = survey.alive().iter().zip(survey.in_reach());
     let mut idle: Vec<bool> = reach.map(|(alive, reach)| *alive && *reach).collect();
@@ -556,7 +541,7 @@ fn idle(fabric: &Fabric, survey: &Survey<'_>, layout: &Layout) -> Vec<bool> {
     idle
 }
 
-/// Returns the nodes that left `old` and the nodes that replaced them in `new`, in rank order.
+/// Returns the nodes that left `old` and those that replaced them, in rank order.
 fn replaced(old: &RingGroup, new: &RingGroup) -> (Vec<NodeId>, Vec<NodeId>) {
     let pairs = old.ranks.iter().zip(&new.ranks).filter(|(old, new)| old != new);
     pairs.map(|(old, new)| (*old, *new)).unzip()

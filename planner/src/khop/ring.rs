@@ -13,11 +13,8 @@ use lightloom_units::id::{BundleId, GpuId, NodeId};
 use super::document::gpus_by_rank;
 use super::{Layout, RingGroup};
 
-/// Returns the GPUs of `group` in ring order, from the first GPU of its first node, including those
-/// that only pass light through.
-///
-/// # Panics
-/// Panics if the paths do not close one ring over all GPUs of the group. A layout always does.
+/// Returns the GPUs in ring order from the first GPU of the first node, including those that only
+/// pass light. Panics if the paths do not close one ring over all GPUs. A layout always does.
 pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> {
     if let Some(segment) = group.segment {
         let gpus = segment.first..segment.first + segment.gpus;
@@ -46,7 +43,6 @@ pub(super) fn walk(hbd: &Hbd, layout: &Layout, group: &RingGroup) -> Vec<GpuId> 
     ring
 }
 
-/// Leaves `gpu` over ring edge `edge`. Returns the next GPU and the outgoing edge.
 fn step(hbd: &Hbd, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
     let gpus = hbd.gpus_per_node();
     let at_lower_half = gpu.gpu == edge;
@@ -61,7 +57,6 @@ fn step(hbd: &Hbd, layout: &Layout, gpu: GpuId, edge: u8) -> (GpuId, u8) {
     (GpuId { node, gpu }, other_edge)
 }
 
-/// Returns the far end of the fibre selected by ring edge `edge` of `node`, if any.
 fn fibre_at(hbd: &Hbd, layout: &Layout, node: NodeId, edge: u8) -> Option<Port> {
     let bundle = BundleId { node, bundle: hbd.bundle_on_edge(edge)? };
     let path = match layout.path(bundle) {

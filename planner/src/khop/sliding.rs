@@ -23,8 +23,7 @@ pub(super) trait Grid: Sync {
     fn reach(&self) -> usize;
     /// Bit i: the node of slot i in this column is usable.
     fn usable(&self, column: usize) -> u64;
-    /// Returns whether a working fibre joins the node of `slot` in `column` to the one `back`
-    /// columns before.
+    /// Returns whether a working fibre joins the node to the one `back` columns before.
     fn joined(&self, column: usize, slot: usize, back: usize) -> bool;
     /// Returns whether a chain of `length` nodes can begin here, as far as known.
     fn begins(&self, column: usize, slot: usize, length: usize) -> bool;
@@ -65,15 +64,13 @@ pub(super) type SlotChain = (usize, Vec<usize>);
 pub(super) struct Found {
     /// The chains of every set. The last set may have fewer.
     pub(super) sets: Vec<Vec<SlotChain>>,
-    /// Crossing hops, as counted by the program.
     pub(super) cost: u32,
     /// The first column after the last set.
     pub(super) end: usize,
     pub(super) complete: bool,
 }
 
-/// Returns the crossing hops of one rank around a ring of `slots` groups if `used` of them are
-/// under one ToR.
+/// Counts crossing hops of one rank around a ring of `slots` groups, `used` of them under a ToR.
 pub(super) fn stretches(used: u64, slots: usize) -> u32 {
     let full = u64::MAX >> (64 - slots);
     if used == full {
@@ -131,7 +128,6 @@ struct Step {
 
 const NO_TRAIL: u32 = u32::MAX;
 
-/// The program for at most `P` slots.
 pub(super) struct Search<'a, G, const P: usize> {
     pub(super) grid: &'a G,
     pub(super) slots: usize,
@@ -145,7 +141,6 @@ struct Layer<const P: usize> {
 }
 
 impl<G: Grid, const P: usize> Search<'_, G, P> {
-    /// Finds `wanted` sets from the first of `columns` on, or else as many sets as possible.
     pub(super) fn run(&self, columns: Range<usize>, wanted: Wanted) -> Found {
         let key = Key { placed: [0; P], idle: [0; P], long: 0, passed: 0, rest: false };
         let (open, as_rest, trail) = ([0; 2], [0; 2], NO_TRAIL);
@@ -176,7 +171,6 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         self.last(&steps, &states, wanted, begin)
     }
 
-    /// Returns the best state after the last column.
     fn last(&self, steps: &[Step], states: &[State<P>], wanted: Wanted, begin: usize) -> Found {
         let rank = |state: &&State<P>| {
             let complete = self.is_complete(state, wanted);
@@ -194,13 +188,12 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
                 && (has_rest || self.in_oldest(state, wanted.length) >= wanted.rest)
     }
 
-    /// Counts the chains of the oldest open set.
     fn in_oldest(&self, state: &State<P>, length: usize) -> usize {
         let placed = &state.key.placed[..self.slots];
         placed.iter().filter(|placed| usize::from(**placed) >= length).count()
     }
 
-    /// Keeps the best states. A state that is two sets behind is useless.
+    /// A state that is two sets behind is useless.
     fn thin(&self, reached: &mut Vec<Reached<P>>, set_price: f32) {
         let best = reached.iter().map(|state| state.0.score).fold(f32::INFINITY, f32::min);
         reached.retain(|state| state.0.score <= best + 2.0 * set_price);
@@ -210,7 +203,6 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
     }
 
-    /// Adds every continuation of `state` at `column`.
     fn expand(&self, state: &State<P>, column: usize, wanted: Wanted, layer: &mut Layer<P>) {
         let length = wanted.length;
         let usable = self.grid.usable(column);
@@ -253,9 +245,8 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
     }
 
-    /// Uses the column with each choice of pass-through nodes. Where not all slots use the column
-    /// for a set, either all slots that still need one pass light through, or only those for which
-    /// it is the last node.
+    /// Tries each choice of pass-through nodes. Where not all slots use the column for a set,
+    /// either all slots that need one pass light, or only those for which it is the last node.
     fn take_each(
         &self,
         state: &State<P>,
@@ -300,8 +291,8 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         levels.filter(|level| above.is_none_or(|above| *level > above)).min()
     }
 
-    /// Abandons the open chains of `slots`, which cannot continue. Their nodes become free, and the
-    /// others of the set cross at each. If no slot has a node left, the set costs nothing.
+    /// The open chains cannot continue. Their nodes become free, and the others of the set cross at
+    /// each. If no slot has a node left, the set costs nothing.
     fn give_up(&self, state: &mut State<P>, slots: u64, length: usize) {
         let mut lost = 0;
         for slot in (0..self.slots).filter(|slot| slots >> slot & 1 == 1) {
@@ -320,7 +311,6 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         }
     }
 
-    /// Applies the decision `taken` to `state`.
     fn take(
         &self,
         state: &State<P>,
@@ -373,7 +363,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         self.keep(next, column, wanted, taken, layer);
     }
 
-    /// Removes the oldest set from the open ones. A slot without a chain in it becomes free.
+    /// A slot without a chain in it becomes free.
     fn close_oldest(&self, state: &mut State<P>, length: usize) {
         let length = u16::try_from(length).expect("a chain is short");
         for slot in 0..self.slots {
@@ -440,7 +430,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         Found { sets: found, cost: state.cost, end, complete }
     }
 
-    /// Returns `count` neighbouring chains of a set, those that share the most columns.
+    /// Keeps the neighbouring chains that share the most columns.
     fn narrowed(set: &[SlotChain], count: usize) -> Vec<SlotChain> {
         let window = |first: usize| (0..count).map(move |step| (first + step) % set.len().max(1));
         let columns = |first: &usize| -> usize {
@@ -452,7 +442,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 }
 
-/// Takes the first chain of every slot that has one. The other slots start over.
+/// Slots without a chain start over.
 fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     let mut set = Vec::new();
     for (slot, line) in lines.iter_mut().enumerate() {
@@ -465,13 +455,13 @@ fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     set
 }
 
-/// Returns whether a hop over `back` places excludes an equal one on the other side of a node.
+/// An equal hop on the other side of a node is then impossible.
 fn excludes(reach: usize, back: usize) -> bool {
     reach > 1 && reach % 2 == 1 && back == reach
 }
 
 impl<const P: usize> Key<P> {
-    /// Resets the slot to the start of a chain, or to a continuation without a preceding long hop.
+    /// Also for a continuation without a preceding long hop.
     fn begin_again(&mut self, slot: usize) {
         self.idle[slot] = 0;
         self.long &= !(1 << slot);

@@ -17,20 +17,16 @@ use rustc_hash::FxHashMap;
 use super::grouping::chains_on_line;
 use super::{RingGroup, Survey, exact, placement, spare};
 
-/// Maximum number of nodes for a search over sets.
 const MOST_NODES: u32 = 40;
 
-/// Maximum number of sets of rings examined.
 const MOST_SETS: usize = 60_000;
 
-/// Maximum number of paths followed to find all rings.
 const MOST_PATHS: usize = 10_000;
 
-/// Maximum number of steps of one search.
 const MOST_STEPS: usize = 30_000;
 
-/// Returns groups in rank order that cross ToRs less than `known`. The `known` groups belong to one
-/// job and have `length` nodes, spare included. `None` if there are none or too many to examine.
+/// Returns groups in rank order. The `known` groups belong to one job and have `length` nodes,
+/// spare included. `None` if there are none or too many to examine.
 pub(super) fn fewer_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -65,9 +61,8 @@ pub(super) fn fewer_crossing(
     Some(groups)
 }
 
-/// Returns more rings of `length` nodes than the `known` rings that follow each other along the
-/// line. If counting leaves room for one, examines each small connected component. `None` if there
-/// are no more.
+/// If counting leaves room for one, examines each small connected component. `None` if there are no
+/// more.
 pub(super) fn more_rings(
     survey: &Survey<'_>,
     free: &[bool],
@@ -95,7 +90,6 @@ pub(super) fn more_rings(
     (rings.len() > known).then_some(rings)
 }
 
-/// Returns more than `known` rings of the nodes of `piece`.
 fn most_of_piece(
     survey: &Survey<'_>,
     piece: &[Position],
@@ -136,7 +130,7 @@ fn crossing(fabric: &Fabric, groups: &[RingGroup]) -> u64 {
     super::cross_tor(&fabric.dcn, groups.iter().map(|group| group.ranks.as_slice())).crossing
 }
 
-/// Returns every possible ring, with all its nodes in `ranks`.
+/// All nodes of a ring are in `ranks`.
 fn rings(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -150,7 +144,7 @@ fn rings(
     paths(survey, free, length)
 }
 
-/// Returns every ring along any path, going up the line where it does not turn.
+/// Paths go up the line where a ring does not turn.
 fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGroup>> {
     let mut rings = exact::candidates(survey, free, length, MOST_PATHS).ok()?;
     for ring in rings.iter_mut().filter(|ring| ring.hops.iter().all(|hop| *hop < 0)) {
@@ -174,7 +168,7 @@ struct Sets<'a> {
     likeness: Vec<usize>,
     /// Minimum crossing hops between rings of two classes, both directions added.
     apart: Vec<Vec<u64>>,
-    /// The cheapest order and its cost, for each list of classes.
+    /// The cheapest order and its cost, by classes.
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
     looked_at: usize,
@@ -206,8 +200,7 @@ impl<'a> Sets<'a> {
         Self { fabric, rings, most: 0, nodes, likeness, apart, ways, items, looked_at: 0 }
     }
 
-    /// Returns the sets of these sizes, by kind, that cost less than `most`. `None` if there are
-    /// too many.
+    /// Returns `None` if too many sets cost less than `most`.
     fn below(&mut self, most: u64, sizes: [usize; 2]) -> Option<Vec<Item>> {
         (self.most, self.looked_at) = (most, 0);
         self.items.clear();
@@ -261,8 +254,7 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// Returns the order of `rings` for which the inner rings cross ToRs least often. For more than
-    /// four rings, returns their order along the ToRs.
+    /// Keeps more than four rings in their order along the ToRs.
     fn cheapest_order(&self, rings: &[usize]) -> (Vec<usize>, u64) {
         let along: Vec<usize> = (0..rings.len()).collect();
         let mut orders = vec![along];
@@ -281,7 +273,7 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Counts the ToRs that two sorted lists have in common.
+/// Both lists are sorted.
 fn shared(one: &[TorId], other: &[TorId]) -> usize {
     let (mut shared, mut from) = (0, 0);
     for tor in one {
@@ -293,8 +285,6 @@ fn shared(one: &[TorId], other: &[TorId]) -> usize {
     shared
 }
 
-/// Returns the items that meet `needs` of each kind on `free` nodes at the least total cost below
-/// `below`.
 fn cheapest(items: &[Item], free: u64, needs: [usize; 2], below: u64) -> Option<Vec<usize>> {
     let mut by_lowest = vec![Vec::new(); 64];
     let (mut sizes, mut least) = ([0; 2], [u64::MAX; 2]);
@@ -321,7 +311,6 @@ fn cheapest(items: &[Item], free: u64, needs: [usize; 2], below: u64) -> Option<
 
 struct Search<'a> {
     items: &'a [Item],
-    /// Items by their lowest node, cheapest first.
     by_lowest: Vec<Vec<usize>>,
     sizes: [usize; 2],
     /// Minimum cost per item of each kind.

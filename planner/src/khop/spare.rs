@@ -16,12 +16,10 @@ use lightloom_units::id::NodeId;
 
 use super::{Chain, RingGroup, Survey};
 
-/// Returns whether rings of `fabric` have a spare node.
 pub(super) fn are_wanted(fabric: &Fabric) -> bool {
     fabric.spare_per_ring > 0
 }
 
-/// Returns the maximum number of rings with `nodes` ranked nodes and a spare each.
 pub(super) fn rings(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -31,7 +29,6 @@ pub(super) fn rings(
     most(survey, free, nodes + 1).iter().map(|chain| ring(fabric, chain)).collect()
 }
 
-/// Makes the last node of `chain` the pass-through node.
 fn ring(fabric: &Fabric, chain: &[Position]) -> RingGroup {
     let mut group = RingGroup::chain(&fabric.hbd, chain);
     group.passing = group.ranks.pop();
@@ -63,7 +60,6 @@ pub(super) fn all(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chai
     runs.filter(|(_, run)| *run >= length).map(|(first, _)| chain(first, length, nodes)).collect()
 }
 
-/// Returns the maximum number of runs of `length` places on the line.
 pub(super) fn most(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<Chain> {
     let nodes = survey.hbd().nodes() as usize;
     let runs = runs(survey, free, length);
@@ -102,8 +98,8 @@ fn chain(first: usize, length: usize, nodes: usize) -> Chain {
     (first..first + length).map(|place| position(place % nodes)).collect()
 }
 
-/// Returns `old` without its one failed node, or without an end of a failed fibre. The spare takes
-/// over the ranks. `None` if `old` has no spare, or more than that failed.
+/// Leaves out the one failed node, or an end of a failed fibre. The spare takes over the ranks.
+/// `None` if `old` has no spare, or more than that failed.
 pub(super) fn bridged(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> Option<RingGroup> {
     let passing = old.passing?;
     let is_broken = |node: &NodeId| !survey.is_whole(fabric.hbd.position_of(*node));
@@ -157,8 +153,7 @@ pub(super) fn stands_in_for_all(fabric: &Fabric, survey: &Survey<'_>, group: &Ri
         && group.nodes.windows(3).all(|three| survey.has_fibre(at(&three[0]), 2))
 }
 
-/// Returns the rest of `old` if its spare does not suffice. If the spare works, it takes the ranks
-/// of one failed node.
+/// If the spare works, it takes the ranks of one failed node.
 pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> RingGroup {
     let Some(passing) = old.passing else { return old.clone() };
     let works = |node: &NodeId| survey.is_whole(fabric.hbd.position_of(*node));
@@ -172,8 +167,7 @@ pub(super) fn given_up(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) ->
     left
 }
 
-/// Returns `old` with an idle node that passes light through, if one is adjacent. `None` if there
-/// is none or `old` already has one.
+/// Returns `None` if no idle node is adjacent or `old` already has one.
 pub(super) fn regained(
     fabric: &Fabric,
     survey: &Survey<'_>,

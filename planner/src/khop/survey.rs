@@ -39,8 +39,7 @@ impl<'a> Survey<'a> {
         Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None }
     }
 
-    /// Marks nodes whose transceivers cannot be set. Their light stays unchanged, and they replace
-    /// no other node.
+    /// Light of these nodes stays unchanged, and they replace no other node.
     #[must_use]
     pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
         for node in nodes {
@@ -82,8 +81,7 @@ impl<'a> Survey<'a> {
         nodes.is_none_or(|nodes| nodes.contains(&one) || nodes.contains(&other))
     }
 
-    /// Returns whether some transceivers cannot be set, some rings may not move, or some light may
-    /// not be cut.
+    /// Returns whether any limit applies to transceivers, rings or light.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
         self.cuts_at.is_some() || self.moves.is_some() || self.in_reach.contains(&false)
@@ -115,8 +113,7 @@ impl<'a> Survey<'a> {
     pub fn is_whole(&self, position: Position) -> bool {
         self.whole[position.index()]
     }
-    /// Returns whether a working fibre leaves `position` over `hop`. Does not check the nodes at
-    /// its ends.
+    /// Returns whether a working fibre leaves `position`. Does not check the nodes at its ends.
     #[must_use]
     pub fn has_fibre(&self, position: Position, hop: Hop) -> bool {
         self.hbd.fibre(position, hop).is_some_and(|fibre| !self.faults.fibres.contains(&fibre))

@@ -35,8 +35,8 @@ const TOLERANCE: f64 = 0.005;
 /// Share of the bound above which one hop suffices and no multi-hop routes are tried.
 const NEAR: f64 = 0.99;
 
-/// Maximum time of multi-hop routes, as a share of the one-hop time. Such routes load intermediate
-/// leaves, and a plan that gains less keeps the circuits of every phase.
+/// Maximum time of multi-hop routes, as a share of the one-hop time. They load other leaves, and a
+/// plan that gains less keeps the circuits of every phase.
 pub const WORTH_ROUTES: f64 = 0.5;
 
 /// The share used instead if the shortest time is wanted.
@@ -71,8 +71,7 @@ pub struct RateBound {
 }
 
 impl RateBound {
-    /// Returns the best rate of the demand on given circuits, over several hops if that is
-    /// worthwhile.
+    /// Returns the best rate on given circuits, over several hops if worthwhile.
     #[must_use]
     pub fn rate(&self, evaluator: &Evaluator, topology: &Topology) -> RoutedRate {
         match self.has_room {
@@ -82,8 +81,7 @@ impl RateBound {
     }
 }
 
-/// Returns the best rate of a demand on given circuits. Uses multi-hop routes if `bound` leaves
-/// room for them and they gain enough over one hop.
+/// Like [`RateBound::rate`] with these limits.
 #[must_use]
 pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) -> RoutedRate {
     let direct = RoutedRate { lambda: evaluator.lambda(topology), routes: Vec::new() };
@@ -96,9 +94,8 @@ pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) 
     }
 }
 
-/// Finds routes over given circuits and the packet core, with the best number of hops. `None` if
-/// some leaf cannot be reached, if the network has more than [`LEAVES_MAX`] leaves, or if no routes
-/// serve more than `least` times per second.
+/// With the best number of hops. `None` if a leaf cannot be reached, above [`LEAVES_MAX`] leaves,
+/// or if no routes serve more than `least` times per second.
 #[must_use]
 pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<RoutedRate> {
     let leaves = topology.leaves();
@@ -122,8 +119,7 @@ pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<R
     Some(rate_of(evaluator, topology, &flows, &proof))
 }
 
-/// Returns an upper bound over all circuits and routes. The ports and uplinks of single leaves give
-/// a first bound. If it exceeds `reached`, prices of all leaves refine it.
+/// Single leaves give a first bound. If it exceeds `reached`, prices of all leaves refine it.
 #[must_use]
 pub fn bound(
     fabric: &ReconfigurableFatTree,
@@ -151,7 +147,7 @@ pub fn bound(
     RateBound { has_room: reached < worth * best.lambda, ..best }
 }
 
-/// Returns the number of bits per unit of traffic.
+/// Returns the bits per unit of traffic.
 fn unit(evaluator: &Evaluator) -> Option<f64> {
     let bits = (0..evaluator.lines()).flat_map(|line| evaluator.traffic(line));
     bits.map(|(_, bits)| *bits).reduce(f64::max)
@@ -182,8 +178,7 @@ fn add_core(network: &mut Congestion, evaluator: &Evaluator, unit: f64) {
     }
 }
 
-/// Builds a network of arbitrary circuits. Traffic over a circuit uses fractions of a port at each
-/// end.
+/// Allows arbitrary circuits: traffic over one uses fractions of a port at each end.
 fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) -> Congestion {
     let (leaves, reaches) = (fabric.leaves(), fabric.reaches());
     let mut network = Congestion::new(leaves + 1, (2 + reaches) * leaves);
@@ -208,7 +203,6 @@ fn of_ports(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, unit: f64) ->
     network
 }
 
-/// Returns the bound proven by prices of all leaves.
 fn priced(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<(f64, Prices)> {
     let unit = unit(evaluator)?;
     let network = of_ports(fabric, evaluator, unit);
@@ -217,8 +211,7 @@ fn priced(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<(f64,
     Some((1.0 / least_seconds, prices_of(fabric, &proof)))
 }
 
-/// Converts the prices of a port network to the form of the plan: per port, and per uplink at full
-/// rate.
+/// Returns prices per port, and per uplink at full rate.
 fn prices_of(fabric: &ReconfigurableFatTree, network: &Congestion) -> Prices {
     let leaves = fabric.leaves();
     let prices = network.prices();
@@ -247,7 +240,6 @@ fn prices_of(fabric: &ReconfigurableFatTree, network: &Congestion) -> Prices {
     Prices { ports: ports.collect(), core: core.collect(), shares: shares.collect() }
 }
 
-/// Iterates over every bank that joins leaves, with its reach.
 fn banks(fabric: &ReconfigurableFatTree) -> impl Iterator<Item = (u32, usize)> + '_ {
     let dark = fabric.banks_without_circuits();
     let banks = fabric.spec().banks.iter().enumerate();
@@ -261,7 +253,6 @@ fn banks(fabric: &ReconfigurableFatTree) -> impl Iterator<Item = (u32, usize)> +
     lit.map(|(bank, ocs)| (u32::try_from(bank).unwrap_or(u32::MAX), fabric.reach_of(ocs)))
 }
 
-/// Returns prices that bound the sending or receiving of one leaf.
 fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) -> Prices {
     let (leaf, is_sent) = (LeafId::from_index(line / 2), line.is_multiple_of(2));
     let sending = if is_sent { 1.0 } else { 0.0 };
@@ -276,7 +267,7 @@ fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) 
     }
 }
 
-/// Returns the routes of settled flows and their rate, which the fullest resource limits.
+/// The fullest resource limits the rate.
 fn rate_of(
     evaluator: &Evaluator,
     topology: &Topology,

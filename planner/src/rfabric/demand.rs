@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use lightloom_units::Bytes;
 use lightloom_units::id::LeafId;
 
-/// A square matrix of bytes with senders in rows and receivers in columns. The diagonal is zero,
-/// because traffic below one leaf does not use the fabric.
+/// Bytes with senders in rows and receivers in columns. Traffic below one leaf is not in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     leaves: usize,
@@ -121,8 +120,7 @@ impl DemandError {
         }
     }
 
-    /// Returns the place in an array of rows as a JSON pointer: `/1/2` for the third entry of the
-    /// second row.
+    /// Returns the place in the array of rows as a JSON pointer: row 2, entry 3 is `/1/2`.
     #[must_use]
     pub fn place(&self) -> String {
         match self {
@@ -148,23 +146,20 @@ impl Demand {
         }
     }
 
-    /// Like [`Demand::none`], but also records the traffic between each pair of GPUs. Packet
-    /// simulation needs that; planning only needs the sums.
+    /// Like [`Demand::none`], but also records the traffic between each pair of GPUs.
     #[must_use]
     pub fn between_gpus(leaves: usize) -> Self {
         Self { exchanges: Some(BTreeMap::new()), ..Self::none(leaves) }
     }
 
-    /// Iterates over the bytes between GPUs over their interfaces, by index among the ranks. `None`
-    /// if only sums are recorded.
+    /// Iterates over the bytes between GPUs, by index among the ranks. `None` if not recorded.
     #[must_use]
     pub fn exchanges(&self) -> Option<impl Iterator<Item = ((u32, u32), Bytes)> + '_> {
         let exchanges = self.exchanges.as_ref().filter(|exchanges| !exchanges.is_empty());
         exchanges.map(|all| all.iter().map(|(ends, bytes)| (*ends, Bytes(*bytes))))
     }
 
-    /// Converts to traffic that fills the whole rate of a link and takes 1/`divisor` of the time,
-    /// for packet simulation. Every pair keeps at least one byte.
+    /// For packet simulation: fills the whole rate and takes 1/`divisor` of the time.
     #[must_use]
     pub fn at_whole_rate(mut self, divisor: u64) -> Self {
         let share = self.usable_share;
@@ -189,8 +184,7 @@ impl Demand {
         bytes.0 as f64 * 8.0 / self.usable_share
     }
 
-    /// Returns the transfer time of the busiest interface in seconds, if the interfaces of one GPU
-    /// have `rate` bit/s. `None` if only leaves are known.
+    /// In seconds, if the interfaces of one GPU have `rate` bit/s. `None` without GPUs.
     #[must_use]
     pub fn interface_seconds(&self, rate: f64) -> Option<f64> {
         Some(self.bits(self.busiest_interface()?) / rate)
@@ -252,8 +246,7 @@ impl Demand {
         }
     }
 
-    /// Returns the maximum bytes that one GPU's interfaces send or receive. `None` if only leaves
-    /// are known.
+    /// Returns `None` if only leaves are known.
     fn busiest_interface(&self) -> Option<Bytes> {
         self.interfaces.iter().flatten().copied().max().map(Bytes)
     }

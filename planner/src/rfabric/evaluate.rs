@@ -24,7 +24,6 @@ use lightloom_units::id::LeafId;
 use super::demand::Demand;
 use super::topology::Topology;
 
-/// One leaf in one direction, with its peers.
 #[derive(Clone, Debug)]
 struct Line {
     leaf: usize,
@@ -41,7 +40,6 @@ pub struct Evaluator {
     /// Line 2i is the sending of leaf i, line 2i+1 its receiving.
     lines: Vec<Line>,
     circuit_rate: f64,
-    /// Rate of each leaf into and out of the electrical core.
     electrical_rates: Vec<f64>,
 }
 
@@ -107,8 +105,7 @@ impl Evaluator {
         &self.lines[line].traffic
     }
 
-    /// Returns how often per second the ports and uplinks of one leaf can carry the traffic of a
-    /// line, for any circuits. `f64::MAX` if it has no traffic.
+    /// Returns phases per second of a line on any circuits. `f64::MAX` without traffic.
     #[must_use]
     pub fn rate_of_line(&self, fabric: &ReconfigurableFatTree, line: usize) -> f64 {
         let Line { leaf, traffic, .. } = &self.lines[line];
@@ -162,8 +159,7 @@ impl Evaluator {
                     count += 1;
                 }
             }
-            // The count decreases each time. Rounding may count a pair again whose circuits fit
-            // exactly; then this is the result.
+            // Rounding may count a pair again whose circuits fit exactly; then this is the result.
             if count == 0 || count >= overloaded {
                 return lambda.min(*host_limit);
             }
@@ -205,10 +201,8 @@ impl Evaluator {
     }
 }
 
-/// The demand of one leaf, if the other leaves set no limit.
 struct LeafView {
-    /// (bits sent, bits received) of each peer that a circuit may join, and the number of reaches
-    /// that may.
+    /// (bits sent, bits received) of each peer, and the number of reaches that may join it.
     open: Vec<([f64; 2], usize)>,
     total: [f64; 2],
     ports: Vec<u32>,
@@ -255,9 +249,8 @@ impl LeafView {
             / heaviest
     }
 
-    /// Returns whether the ports can take enough traffic off the core for every weighting of the
-    /// two directions. If two overloads must vanish, so must their weighted sum, so a `false` is a
-    /// proof.
+    /// Returns whether the ports relieve the core enough for every weighting of the two directions.
+    /// If two overloads must vanish, so must their weighted sum, so a `false` is a proof.
     fn may_reach(&self, lambda: f64) -> bool {
         [1.0, 0.75, 0.5, 0.25, 0.0].into_iter().all(|sending| {
             let weights = [sending, 1.0 - sending];
@@ -266,9 +259,8 @@ impl LeafView {
         })
     }
 
-    /// Returns the maximum traffic that the ports take off the core. Greedy choice is optimal: each
-    /// further circuit to a peer gains no more than the previous one, and each reach joins a subset
-    /// of the peers of the reaches before it.
+    /// Greedy choice is optimal: each further circuit to a peer gains no more than the previous
+    /// one, and each reach joins a subset of the peers of the reaches before it.
     fn best_relief(&self, lambda: f64, weights: [f64; 2]) -> f64 {
         let mut gains = Vec::new();
         for (bits, reaches) in &self.open {

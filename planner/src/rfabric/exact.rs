@@ -52,8 +52,7 @@ pub const SOLVER: Solver = Solver::Microlp;
 pub struct Limits {
     /// Relative gap that counts as solved.
     pub gap: f32,
-    /// Time limit in seconds; the solver then returns its best solution. A plan that reached this
-    /// limit says so, because it depends on the machine.
+    /// In seconds; a plan that reached it says so, because it depends on the machine.
     pub seconds: f64,
 }
 
@@ -66,8 +65,7 @@ impl Default for Limits {
 /// An exact plan, or the best solution of a solver that stopped early.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExactPlan {
-    /// The topology with its bound: by the solver's relative gap if it finished, else the bound of
-    /// the closed form.
+    /// The bound is by the solver's relative gap if it finished, else of the closed form.
     pub plan: OneHopPlan,
     /// Whether the solver stopped at its time limit.
     pub hit_time_limit: bool,
@@ -75,8 +73,7 @@ pub struct ExactPlan {
     pub is_one_hop: bool,
 }
 
-/// Maximum number of leaves at which traffic may pass through other leaves. The model has a
-/// variable for each source and pair of leaves.
+/// Above this, traffic takes one hop: the model has a variable for each source and pair.
 pub const LEAVES_ROUTED: usize = 6;
 
 /// The reason why a solver returned no plan.
@@ -218,8 +215,7 @@ fn needed_circuits(
     topology
 }
 
-/// Returns the heavier direction of each pair with traffic, in bits, keyed by the smaller leaf
-/// first.
+/// Sizes are in bits, keyed by the smaller leaf first.
 fn heaviest_directions(demand: &Demand) -> BTreeMap<(usize, usize), f64> {
     let mut pairs = BTreeMap::new();
     for (from, to, bytes) in demand.flows() {
@@ -242,8 +238,7 @@ enum SolvedHops {
     Any,
 }
 
-/// The model, with rates in circuits and lambda in units of the closed-form bound, so that every
-/// coefficient is of moderate size.
+/// Rates are in circuits and lambda in units of the bound, for coefficients of moderate size.
 struct Model {
     variables: ProblemVariables,
     constraints: Vec<good_lp::Constraint>,
@@ -340,7 +335,7 @@ impl Model {
         }
     }
 
-    /// Adds flows of every source over every arc. The core is an additional node.
+    /// The core is an additional node.
     fn add_flows(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
         let (leaves, rate) = (fabric.leaves(), fabric.spec().circuit_rate.0 as f64);
         let core = |leaf: usize| fabric.electrical_rate_of(LeafId::from_index(leaf)) / rate;

@@ -22,7 +22,6 @@ pub(crate) struct Network {
     arcs_of: Vec<Vec<usize>>,
 }
 
-/// Identifies an arc, to read its flow afterwards.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArcId(usize);
 
@@ -46,7 +45,7 @@ impl Network {
         self.arcs[arc.0 + 1].capacity
     }
 
-    /// Sends flow from `source` to `sink` while the cost per unit is not positive.
+    /// Stops when the cost per unit is positive.
     pub(crate) fn send_while_free(&mut self, source: usize, sink: usize) {
         loop {
             let distance = self.distances(source);
@@ -81,7 +80,7 @@ impl Network {
         distance
     }
 
-    /// Searches depth-first along arcs of shortest paths. `on_path` cuts zero-cost cycles.
+    /// Follows arcs of shortest paths. `on_path` cuts zero-cost cycles.
     fn augment(
         &mut self,
         node: usize,

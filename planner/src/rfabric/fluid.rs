@@ -30,7 +30,6 @@ struct Flow {
     bits_left: f64,
     /// Initial bits, the weight of its share.
     bits: f64,
-    /// Number of circuits, or 0 on the core.
     circuits: u32,
     /// The route over several hops. `None` for one hop.
     route: Option<RoutePlan>,
@@ -48,8 +47,7 @@ enum Link {
     Receive = 3,
 }
 
-/// Returns the seconds of every phase of a plan including the preceding change, counted from the
-/// end of its slack. Infinite if some bytes never arrive.
+/// Includes the preceding change, from the end of its slack. Infinite if bytes never arrive.
 #[must_use]
 pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();
@@ -85,15 +83,13 @@ pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Pla
         .collect()
 }
 
-/// Returns the seconds until the last byte of `demand` has arrived. Infinite if some bytes cannot
-/// arrive.
+/// Returns the seconds until the last byte arrives. Infinite if some cannot arrive.
 #[must_use]
 pub fn seconds(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> f64 {
     seconds_in_steps(fabric, demand, &[], (topology, &[]))
 }
 
-/// Returns the same for changing circuits: `steps` of (seconds, circuits), then `last` until the
-/// end, over its routes.
+/// Takes `steps` of (seconds, circuits), then `last` until the end, over its routes.
 fn seconds_in_steps(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -113,8 +109,7 @@ fn seconds_in_steps(
     elapsed + advance(fabric, &left, last, f64::INFINITY).0
 }
 
-/// Advances `demand` over fixed circuits for up to `seconds`. Returns the elapsed time and the
-/// remaining demand.
+/// Stops after `seconds`. Returns the elapsed time and the remaining demand.
 fn advance(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,
@@ -152,7 +147,6 @@ fn advance(
     (elapsed, left)
 }
 
-/// Divides a pair's bytes over its routes by weight.
 fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
     let flow = |route: &RoutePlan| {
         let bits = demand.bytes(route.from, route.to).0 as f64 * 8.0 * route.weight;
@@ -162,8 +156,7 @@ fn over(demand: &Demand, routes: &[RoutePlan]) -> Vec<Flow> {
     routes.iter().map(flow).filter(|flow| flow.bits_left > 1.0).collect()
 }
 
-/// Divides a pair's bytes: its circuits carry as much as they can until the planned end, and the
-/// core the rest.
+/// Circuits carry as much as they can until the planned end, and the core the rest.
 fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) -> Vec<Flow> {
     let has_core = fabric.electrical_rate() > 0.0;
     let joined = |from: usize, to: usize| has_core || topology.between(from, to) > 0;
@@ -191,7 +184,7 @@ fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) 
     flows
 }
 
-/// Returns the rate of every flow. A flow's share of a link is proportional to its size.
+/// A flow's share of a link is proportional to its size.
 fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) -> Vec<f64> {
     let mut capacity = vec![0.0; 4 * fabric.leaves()];
     for leaf in 0..fabric.leaves() {
@@ -234,7 +227,7 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
     max_min(&mut capacity, &ways)
 }
 
-/// Iterates over the hops of a route as (from, to, over the core).
+/// Yields (from, to, over the core) for each hop.
 fn hops(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     let starts = std::iter::once(&route.from).chain(&route.via);
     let ends = route.via.iter().chain([&route.to]);
@@ -242,15 +235,14 @@ fn hops(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     (0..).zip(starts.zip(ends)).map(move |(at, (a, b))| (a.index(), b.index(), is_core(at)))
 }
 
-/// The links of a flow, its rate limit and its weight.
 struct Way {
     links: Vec<usize>,
     limit: f64,
     weight: f64,
 }
 
-/// Progressive filling: all rates rise together, and a flow stops at its own limit or when a link
-/// of its path is full. Deducts the rates from `capacity`.
+/// Raises all rates together until a flow's limit or a full link, and deducts them from `capacity`
+/// (progressive filling).
 fn max_min(capacity: &mut [f64], ways: &[Way]) -> Vec<f64> {
     let mut rates = vec![0.0; ways.len()];
     let mut rising: Vec<usize> = (0..ways.len()).collect();

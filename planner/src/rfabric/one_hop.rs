@@ -18,8 +18,7 @@ use super::demand::Demand;
 use super::evaluate::Evaluator;
 use super::topology::{Ports, Topology};
 
-/// Limits on the search effort, as counts instead of seconds, so that a plan does not depend on the
-/// machine.
+/// Counts instead of seconds, so that a plan does not depend on the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
     /// Trials of the bisection.
@@ -75,9 +74,6 @@ pub fn plan(fabric: &ReconfigurableFatTree, demand: &Demand, effort: Effort) -> 
     OneHopPlan { topology, lambda, lambda_upper_bound: upper_bound }
 }
 
-/// Covers the demand at trial rates between the reached and the possible rate, and keeps the best
-/// topology.
-///
 /// A cover that fails at its trial rate can still be the best one, so every cover is evaluated by
 /// the closed form.
 fn bisect(
@@ -111,8 +107,7 @@ fn bisect(
     (best, best_lambda)
 }
 
-/// Gives the remaining ports to the pair with the most traffic per circuit. The first pass serves
-/// pairs with traffic, the second any pair that a circuit fits.
+/// The first pass serves pairs with traffic, the second any pair that a circuit fits.
 fn fill(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, topology: &mut Topology) {
     let mut ports = Ports::new(fabric, topology);
     for leaf in 0..fabric.leaves() {

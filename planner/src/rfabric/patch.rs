@@ -15,12 +15,10 @@ use super::evaluate::Evaluator;
 use super::realise::{PortBook, topology_of};
 use super::topology::Topology;
 
-/// Number of starved peers tried at the slowest leaf.
 const PEERS: usize = 6;
 
-/// Exchanges `circuits` one by one until every phase of `live` reaches `good` (a fraction) of its
-/// bound, no step helps, or `steps` were made. The phases share the circuits. Each comes with its
-/// upper bound.
+/// Stops when every phase of `live` reaches `good` (a fraction) of its bound, no step helps, or
+/// `steps` were made. The phases share the circuits. Each comes with its upper bound.
 pub(super) fn patch(
     fabric: &ReconfigurableFatTree,
     live: &[(&Evaluator, f64)],
@@ -82,7 +80,6 @@ impl<'a> Patch<'a> {
         least.unwrap_or(0)
     }
 
-    /// Updates the rates of the lines of `leaves`.
     fn judge(&mut self, leaves: &BTreeSet<usize>) {
         for (phase, (evaluator, bound)) in self.live.iter().enumerate() {
             for line in leaves.iter().flat_map(|leaf| [2 * leaf, 2 * leaf + 1]) {
@@ -101,7 +98,6 @@ impl<'a> Patch<'a> {
             .fold(f64::MAX, f64::min)
     }
 
-    /// Makes the first step that helps the line at `slowest`. Returns whether there is one.
     fn relieve(&mut self, slowest: usize) -> bool {
         let (phase, line) = (slowest / self.lines, slowest % self.lines);
         let leaf = line / 2;
@@ -142,7 +138,7 @@ impl<'a> Patch<'a> {
         starved.into_iter().take(PEERS).map(|(_, peer)| peer).collect()
     }
 
-    /// Returns every exchange of two circuits of one switch that joins `a` and `b`.
+    /// Two circuits of one switch exchange ends to join `a` and `b`.
     fn exchanges(&self, a: LeafId, b: LeafId) -> Vec<Step> {
         let of = |leaf: LeafId| -> Vec<usize> {
             let ends_at = |at: &usize| [self.circuits[*at].a, self.circuits[*at].b].contains(&leaf);
@@ -188,8 +184,7 @@ impl<'a> Patch<'a> {
         false
     }
 
-    /// Replaces the circuits `old` by `new` in the topology and updates the rates of the affected
-    /// lines.
+    /// Also updates the rates of the affected lines.
     fn rejoin(&mut self, old: &[CrossConnect], new: &[CrossConnect], touched: &BTreeSet<usize>) {
         for circuit in old {
             self.topology.remove(0, circuit.a.index(), circuit.b.index());
@@ -220,7 +215,6 @@ impl<'a> Patch<'a> {
     }
 }
 
-/// Returns the port of `leaf`, and the far end with its port.
 fn far(circuit: CrossConnect, leaf: LeafId) -> (u32, LeafId, u32) {
     match circuit.a == leaf {
         true => (circuit.a_port, circuit.b, circuit.b_port),

@@ -53,12 +53,10 @@ pub struct Schedule {
     pub seconds: f64,
 }
 
-/// Above this number of phases, only single phases, neighbours and the whole step become
-/// candidates.
+/// Above this, only single phases, neighbours and the whole step become candidates.
 const PHASES_FOR_ALL_MERGES: usize = 8;
 
-/// Returns the best topology of each phase and of runs of phases, the templates, and the uniform
-/// mesh.
+/// Returns the best circuits of each phase and run of phases, the templates, and the mesh.
 #[must_use]
 pub fn candidates(
     fabric: &ReconfigurableFatTree,
@@ -101,8 +99,7 @@ fn merged(fabric: &ReconfigurableFatTree, run: &[&Phase], effort: Effort) -> Can
     }
 }
 
-/// Adds up the traffic of several phases as circuits see it, because interfaces may limit one phase
-/// and not another.
+/// Adds traffic as circuits see it: interfaces may limit one phase and not another.
 fn together(leaves: usize, run: &[&Phase]) -> Demand {
     let mut sum = Demand::none(leaves);
     for demand in run.iter().map(|phase| &phase.demand) {
@@ -113,8 +110,8 @@ fn together(leaves: usize, run: &[&Phase]) -> Demand {
     sum
 }
 
-/// Returns one topology that slows no phase more than necessary. It is planned for the pairwise
-/// maximum of the phases' demands, each scaled to the rate of its own best topology.
+/// Returns one topology that slows no phase more than necessary: it is planned for the maximum of
+/// the demands, each scaled to the rate of its own best topology.
 #[must_use]
 pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
     let leaves = fabric.leaves();
@@ -135,8 +132,8 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
     Candidate { name: "hedged over all phases".into(), topology }
 }
 
-/// Returns the seconds of `phase` on `to` after a change from `from` that lasts `switching`
-/// seconds. A phase does not end before its change, so that the next phase finds settled circuits.
+/// Returns the seconds of `phase` on `to` after a change from `from`. A phase does not end before
+/// its change, so that the next phase finds settled circuits.
 #[must_use]
 pub fn seconds_with_change(
     phase: &Phase,
@@ -148,8 +145,7 @@ pub fn seconds_with_change(
     seconds_settling(phase, evaluator, (from, to), evaluator.lambda(to), switching_seconds)
 }
 
-/// Like [`seconds_with_change`], if the phase is served `settled` times per second after the
-/// change.
+/// The phase is served `settled` times per second after the change.
 fn seconds_settling(
     phase: &Phase,
     evaluator: &Evaluator,
@@ -165,8 +161,7 @@ fn seconds_settling(
     seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 
-/// Returns the time to serve a demand once at changing rates: `steps` of (seconds, rate), then
-/// `last` until the end.
+/// Serves a demand once: `steps` of (seconds, rate), then the rate `last` until the end.
 #[must_use]
 pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     let (mut elapsed, mut served) = (0.0, 0.0);
@@ -195,7 +190,6 @@ pub fn schedule(
     schedule_at(fabric, phases, candidates, &CandidateRates::of_one_hop(fabric, phases, candidates))
 }
 
-/// Like [`schedule`], at given rates.
 pub(super) fn schedule_at(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -219,7 +213,6 @@ pub fn best_static(
     best_static_at(&CandidateRates::of_one_hop(fabric, phases, candidates))
 }
 
-/// Like [`best_static`], at given rates.
 pub(super) fn best_static_at(rates: &CandidateRates) -> Schedule {
     let seconds =
         |candidate: usize| -> f64 { rates.of.iter().map(|own| 1.0 / own[candidate]).sum() };
@@ -229,7 +222,6 @@ pub(super) fn best_static_at(rates: &CandidateRates) -> Schedule {
     Schedule { choice: vec![best; rates.of.len()], seconds: seconds(best) }
 }
 
-/// How often per second candidates serve phases.
 pub(super) struct CandidateRates {
     pub(super) of: Vec<Vec<f64>>,
     /// Upper bound over all circuits and routes, by phase.
@@ -238,24 +230,20 @@ pub(super) struct CandidateRates {
     worth: Vec<f64>,
 }
 
-/// Returns the rate of a phase on a candidate, over several hops if that reaches `worth`.
 fn routed(bound: &RateBound, evaluator: &Evaluator, topology: &Topology, worth: f64) -> f64 {
     let rate = bound.rate(evaluator, topology).lambda;
     if rate >= worth { rate } else { evaluator.lambda(topology) }
 }
 
-/// Above this number of leaves, candidates are compared at one hop, and routes are only computed
-/// for the chosen ones.
+/// Above this, candidates are compared at one hop; only the chosen ones get routes.
 const LEAVES_ROUTED: usize = 16;
 
 /// A phase at this share of its bound needs no better circuits.
 const NEAR_ENOUGH: f64 = 0.99;
 
-/// Number of starting candidates in the search for better circuits.
 const BEGINNINGS: usize = 1;
 
 impl CandidateRates {
-    /// Computes rates for one-hop traffic, without bounds.
     fn of_one_hop(
         fabric: &ReconfigurableFatTree,
         phases: &[Phase],
@@ -268,7 +256,6 @@ impl CandidateRates {
         Self { of, bounds: Vec::new(), worth: Vec::new() }
     }
 
-    /// Computes rates with multi-hop routes where these are faster.
     pub(super) fn new(
         fabric: &ReconfigurableFatTree,
         phases: &[Phase],
@@ -291,8 +278,7 @@ impl CandidateRates {
         rates
     }
 
-    /// Searches circuits for phases that no candidate serves near its bound, if multi-hop routes
-    /// are possible.
+    /// For phases that no candidate serves near its bound, if multi-hop routes are possible.
     pub(super) fn search(
         &mut self,
         fabric: &ReconfigurableFatTree,
@@ -323,8 +309,7 @@ impl CandidateRates {
             }
             candidates.push(Candidate { name: format!("routed for {}", phase.name), topology });
         }
-        // If no candidate makes multi-hop routes worthwhile, traffic takes one hop on all
-        // candidates.
+        // Without a candidate that justifies multi-hop routes, traffic takes one hop on all.
         for ((own, bound), worth) in self.of.iter().zip(&mut self.bounds).zip(&self.worth) {
             bound.has_room &=
                 fabric.leaves() > LEAVES_ROUTED || own.iter().any(|rate| rate >= worth);
@@ -372,7 +357,6 @@ impl Costs {
     }
 }
 
-/// Returns the cheapest cycle from candidate `first` in phase 0 back to candidate `first`.
 fn shortest_cycle(costs: &Costs, phases: usize, first: usize) -> Schedule {
     let count = costs.of[0].len();
     // best[x]: least time of phases 1..=p with phase p on x. Phase 0 is paid when the cycle closes.

@@ -28,13 +28,11 @@ pub struct Options {
     pub floor: f64,
     /// Also solve every phase by integer programming, within these limits.
     pub exact: Option<Limits>,
-    /// Whether each phase may have its own circuits. Not allowed for phases of several jobs,
-    /// because their steps are not synchronised.
+    /// Not allowed for phases of several jobs, because their steps are not synchronised.
     pub may_change: bool,
 }
 
 impl Options {
-    /// Returns the maximum time of multi-hop routes, as a share of the one-hop time.
     fn worth_routes(&self) -> f64 {
         if self.exact.is_some() { concurrent::WORTH_ANY } else { concurrent::WORTH_ROUTES }
     }
@@ -53,8 +51,7 @@ pub struct CarriedStep {
     pub phases: Vec<PhasePlan>,
     /// The changes between phases with different circuits, including from the last to the first.
     pub transitions: Vec<TransitionPlan>,
-    /// Communication time of one step, including switching that is not hidden by slack. `None`
-    /// without phases.
+    /// With switching that slack does not hide. `None` without phases.
     pub step_time_ps: Option<Picoseconds>,
     /// The same with the best single topology for all phases. `None` if none serves them all.
     pub static_step_time_ps: Option<Picoseconds>,
@@ -130,8 +127,7 @@ pub fn plan(
     let Some(limits) = options.exact else {
         return best_of(fabric, phases, existing, candidates, None, options);
     };
-    // Solved topologies are better for each phase, but not always for the step. Take the quicker
-    // plan.
+    // Solved topologies are better for each phase, but not always for the step.
     let (solved, reports) = solve(fabric, phases, limits);
     let with_solved = candidates.iter().cloned().chain(solved).collect();
     let searched = best_of(fabric, phases, existing, candidates, Some(reports.clone()), options);
@@ -142,7 +138,6 @@ pub fn plan(
     }
 }
 
-/// Returns the plan with the shortest step from these candidates.
 fn best_of(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],
@@ -160,8 +155,7 @@ fn best_of(
     }
     let bounds = rates.bounds;
     let planner = Planner { fabric, phases, candidates: &candidates, bounds, solved, options };
-    // Without a packet core, each phase may have circuits while no set of circuits serves all
-    // phases.
+    // Without a packet core, each phase may have circuits while no one set serves them all.
     let served = |realised: Result<CarriedStep, PlanError>| match realised {
         Ok(plan) => Ok(Some(plan)),
         // A circuit without a switch because of failed ports may be essential for a phase.
@@ -192,10 +186,9 @@ const NEAR_ENOUGH: f64 = 0.95;
 /// Maximum exchanges for a changed demand. Beyond this, planning again is better.
 const EXCHANGES: u32 = 64;
 
-/// Returns the plan of `phases` on their previous circuits, as far as `fabric` still has the ports.
-/// A circuit that lost a port is made again on another switch where both of its leaves have a free
-/// port. Single circuits are exchanged if the traffic needs it. `None` if a phase then cannot be
-/// served, or if the number of phases differs.
+/// Like [`plan`] on the previous circuits, as far as `fabric` still has the ports. A circuit that
+/// lost a port is made again on another switch where both leaves have a free port. `None` if a
+/// phase then cannot be served, or if the number of phases differs.
 #[must_use]
 pub fn repaired(
     fabric: &ReconfigurableFatTree,
@@ -218,9 +211,8 @@ pub fn repaired(
         .collect();
     let mut circuits: Vec<Vec<CrossConnect>> = Vec::new();
     for (at, phase) in before.iter().enumerate() {
-        // Phases that shared circuits still share them, so no change comes between them. If no
-        // change is allowed, all phases share circuits, including phases that sent nothing before
-        // and had none.
+        // Phases that shared circuits still share them. If no change is allowed, all phases share
+        // circuits, including phases that sent nothing before.
         let is_same =
             |other: &usize| !options.may_change || before[*other].circuits == phase.circuits;
         let same: Vec<usize> = (0..before.len()).filter(is_same).collect();
@@ -258,8 +250,7 @@ pub fn repaired(
     Some(CarriedStep { static_step_time_ps, ..plan })
 }
 
-/// Returns the communication time of the step if the best phase's circuits serve all phases. `None`
-/// if none serve all.
+/// Returns the step time if one phase's circuits serve all phases. `None` if none do.
 fn best_of_one(
     fabric: &ReconfigurableFatTree,
     (evaluators, bounds): (&[Evaluator], &[RateBound]),
@@ -276,7 +267,6 @@ fn best_of_one(
     best.is_finite().then(|| Picoseconds((best * 1e12).round() as u64))
 }
 
-/// Solves every phase. Returns the topologies and a report per phase.
 fn solve(
     fabric: &ReconfigurableFatTree,
     phases: &[Phase],

@@ -85,9 +85,8 @@ pub fn realise(
     realisation
 }
 
-/// The side that gets the extra port at the first leaf with an odd number of ports on a switch. The
-/// next such leaf, and the same leaf on its next such switch, use the other side, so that tails and
-/// heads stay equal in number.
+/// The side that gets the extra port of the first leaf with an odd number of ports on a switch.
+/// Later such leaves and switches alternate, so that tails and heads stay equal in number.
 #[derive(Clone, Copy, Debug)]
 enum Odd {
     Tail,
@@ -127,8 +126,7 @@ struct Switch {
     present: Oriented,
 }
 
-/// Performs step 2 for each reach, switch by switch in the given order. The order only affects
-/// which circuits are kept.
+/// Runs step 2 for each reach. The order only affects which circuits are kept.
 fn split(
     fabric: &ReconfigurableFatTree,
     oriented: &[Oriented],
@@ -155,8 +153,7 @@ fn split(
     realisation
 }
 
-/// Returns the circuits of `existing` whose ports work. A circuit that lost a port is made again on
-/// another switch where both of its leaves have a free port, if one exists.
+/// A circuit that lost a port is made again on another switch with free ports, if there is one.
 #[must_use]
 pub fn repaired(fabric: &ReconfigurableFatTree, existing: &[CrossConnect]) -> Vec<CrossConnect> {
     let dead: Vec<BTreeSet<u32>> = (0..fabric.switches())
@@ -195,7 +192,6 @@ pub fn topology_of(leaves: usize, cross_connects: &[CrossConnect]) -> Topology {
     topology
 }
 
-/// Counts existing circuits that the topology still needs, on any switch.
 fn keepable(topology: &Topology, existing: &[CrossConnect]) -> usize {
     topology_of(topology.leaves(), existing).common(topology).count() as usize
 }
@@ -222,7 +218,7 @@ impl Oriented {
     }
 }
 
-/// The number of circuits that may start and end at each leaf: half of its ports each.
+/// The circuits that may start and end at each leaf: half of its ports each.
 #[derive(Clone, Debug)]
 struct Sides {
     tails: Vec<u32>,
@@ -230,8 +226,7 @@ struct Sides {
 }
 
 impl Sides {
-    /// Returns the ports of one switch not used by other jobs and not failed. For a leaf with an
-    /// odd number, `gets_tail` decides whether the last one is a tail.
+    /// Returns the ports that work and that no other job uses. `gets_tail` decides for an odd one.
     fn left_by_others(
         fabric: &ReconfigurableFatTree,
         ocs: OcsId,
@@ -257,20 +252,18 @@ impl Sides {
         sides
     }
 
-    /// Takes ports from a leaf, from the side that has more of them.
+    /// Takes ports from the side that has more of them.
     fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
         let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
         let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
-        // If most circuits of other jobs have their tails at this leaf, more heads remain free, and
-        // vice versa.
+        // Other jobs' tails at this leaf leave more heads free, and vice versa.
         let least = left.saturating_sub(self.heads[leaf]);
         let tails = wanted.clamp(least, self.tails[leaf].min(left).max(least));
         (self.tails[leaf], self.heads[leaf]) = (tails, left - tails);
     }
 }
 
-/// Orients the circuits of one switch along Euler tours, so that each leaf is tail and head of at
-/// most half of its ports.
+/// Follows Euler tours, so that each leaf is tail and head of at most half of its ports.
 fn oriented_circuits(leaves: usize, circuits: &[CrossConnect], ocs: OcsId) -> Oriented {
     let mut peers = vec![Vec::new(); leaves];
     let mine: Vec<&CrossConnect> = circuits.iter().filter(|circuit| circuit.ocs == ocs).collect();
@@ -318,7 +311,7 @@ const KEEP: i64 = -2;
 /// Price of a circuit that a later switch already holds.
 const STEAL: i64 = 1;
 
-/// Performs step 2 for the first switch of `order`; the others follow.
+/// Runs step 2 for the first switch of `order`; the others follow.
 fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     let (switch, others) = order.split_first().expect("one switch is being filled");
     let sides = &switch.sides;
@@ -362,8 +355,7 @@ fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     taken
 }
 
-/// Assigns ports to every circuit. Existing circuits keep theirs, and new ones take the lowest free
-/// ports.
+/// Existing circuits keep their ports, and new ones take the lowest free ports.
 fn assign_ports(
     fabric: &ReconfigurableFatTree,
     placed: &[(OcsId, Oriented)],
@@ -397,8 +389,7 @@ fn assign_ports(
     Realisation { cross_connects, kept, kept_upper_bound: 0, unplaced: Vec::new() }
 }
 
-/// Places circuits that no matching took wherever both ends have a port, or can get one by moving a
-/// few others.
+/// Tries each end's free ports, or moves a few other circuits.
 fn place_leftovers(
     fabric: &ReconfigurableFatTree,
     rest: &Oriented,

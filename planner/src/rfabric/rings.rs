@@ -36,8 +36,7 @@ pub fn demand(leaves: usize, members: &[LeafId], size: Bytes, strides: &[usize])
     demand
 }
 
-/// Chooses the number of strides next to `other` traffic. Returns the split with the fastest
-/// planned circuits, with the fewest rings on ties.
+/// Returns the number of strides with the fastest circuits next to `other` traffic; ties: fewest.
 #[must_use]
 pub fn plan(
     fabric: &ReconfigurableFatTree,

@@ -19,8 +19,7 @@ pub fn templates(fabric: &ReconfigurableFatTree, phase: &str, demand: &Demand) -
     vec![named("isolated pods", isolated_pods(fabric, demand)), named("tree", tree(fabric, demand))]
 }
 
-/// Returns a uniform mesh within every set of leaves that exchange traffic, with no circuits
-/// between sets.
+/// Meshes every set of leaves that exchange traffic, without circuits between sets.
 fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let pod_of = pods(demand);
     let leaves = fabric.leaves();
@@ -40,8 +39,7 @@ fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     topology
 }
 
-/// Returns the heaviest spanning tree of the traffic. Each edge has as many circuits as the ports
-/// of its ends allow.
+/// Heaviest spanning tree of the traffic, with as many circuits per edge as ports allow.
 #[must_use]
 pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let mut edges: Vec<(u64, usize, usize)> = Vec::new();
@@ -78,7 +76,7 @@ pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     topology
 }
 
-/// Returns a number per leaf, equal for leaves connected by traffic, directly or indirectly.
+/// Returns equal numbers for leaves connected by traffic, directly or indirectly.
 fn pods(demand: &Demand) -> Vec<usize> {
     let mut pod: Vec<usize> = (0..demand.leaves()).collect();
     for (from, to, _) in demand.flows() {

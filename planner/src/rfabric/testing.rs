@@ -12,8 +12,7 @@ use super::demand::Demand;
 use super::workload::card::ModelCard;
 use crate::check::circuits::{Asked, check_step};
 
-/// Returns the checker's findings about the circuits of phases with these `demands`. Empty if they
-/// are sound.
+/// Returns the checker's findings about circuits for `demands`. Empty if they are sound.
 #[must_use]
 pub fn check(
     network: &ReconfigurableFatTree,
@@ -57,8 +56,7 @@ pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatT
     ReconfigurableFatTree::new(spec).expect("a sound fabric")
 }
 
-/// Returns a fabric of `leaves` leaves with `ports` 400G optical ports each, two per switch, and an
-/// electrical core with a tenth of the optical rate.
+/// `ports` 400G optical ports per leaf, two per switch; the electrical core has a tenth of that.
 #[must_use]
 pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     FatTreeSpec {
@@ -89,7 +87,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     }
 }
 
-/// Returns a dense model of 72.7 billion weights whose bytes divide evenly.
+/// 72.7 billion weights; bytes divide evenly.
 #[cfg(test)]
 pub(crate) fn dense_card() -> ModelCard {
     ModelCard {

@@ -25,8 +25,7 @@ impl Topology {
         Self { leaves, circuits: vec![0; leaves * leaves], narrower: Vec::new() }
     }
 
-    /// Spreads ports over all peers as evenly as whole circuits allow: ring distance 1, 2, 3, …
-    /// until the ports are used up.
+    /// Spreads ports over ring distances 1, 2, 3, … until they are used up.
     #[must_use]
     pub fn uniform_mesh(fabric: &ReconfigurableFatTree) -> Self {
         let leaves = fabric.leaves();
@@ -170,7 +169,6 @@ impl Topology {
 #[derive(Debug)]
 pub struct Ports<'a> {
     fabric: &'a ReconfigurableFatTree,
-    /// Free ports by reach and leaf.
     free: Vec<Vec<u32>>,
 }
 
@@ -189,32 +187,29 @@ impl<'a> Ports<'a> {
         Self { fabric, free: (0..fabric.reaches()).map(free).collect() }
     }
 
-    /// Returns the free ports of one leaf, over all reaches.
     pub(crate) fn free_at(&self, leaf: usize) -> u32 {
         self.free.iter().map(|free| free[leaf]).sum()
     }
 
-    /// Returns the free ports of one leaf on switches of one reach.
     pub(crate) fn free_within(&self, reach: usize, leaf: usize) -> u32 {
         self.free[reach][leaf]
     }
 
-    /// Returns a port of each of two leaves after a circuit of `reach` is removed.
+    /// Takes back a port of each leaf after a circuit of `reach` is removed.
     pub(crate) fn release(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] += 1;
         }
     }
 
-    /// Takes a port of each of two leaves for a circuit of `reach`.
+    /// Takes a port of each leaf for a circuit of `reach`.
     pub(crate) fn take(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] -= 1;
         }
     }
 
-    /// Iterates over the reaches that may join the leaves. The narrowest comes first, so that wider
-    /// ones keep ports for other pairs.
+    /// The narrowest comes first, so that wider ones keep ports for other pairs.
     pub(crate) fn permitted(
         &self,
         first: usize,
@@ -233,7 +228,7 @@ impl<'a> Ports<'a> {
         self.reach_for(first, second).is_some()
     }
 
-    /// Returns the narrowest reach with a free port at both leaves.
+    /// Considers reaches with a free port at both leaves.
     fn reach_for(&self, first: usize, second: usize) -> Option<usize> {
         self.permitted(first, second)
             .find(|reach| self.free[*reach][first] > 0 && self.free[*reach][second] > 0)
@@ -245,7 +240,7 @@ impl<'a> Ports<'a> {
         reach.is_some_and(|reach| self.join_within(reach, topology, first, second))
     }
 
-    /// Adds a circuit of one reach if it is permitted. Returns whether it did.
+    /// Returns whether it added the circuit.
     pub(crate) fn join_within(
         &mut self,
         reach: usize,

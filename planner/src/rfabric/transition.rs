@@ -134,7 +134,7 @@ fn first_ocs(change: &Stage) -> OcsId {
     change.remove.iter().chain(&change.add).map(|circuit| circuit.ocs).min().unwrap_or_default()
 }
 
-/// Splits a change into parts that share no port and can be made independently.
+/// Splits a change into parts that share no port.
 fn slices(change: &Stage) -> Vec<Stage> {
     let circuits: Vec<(&CrossConnect, bool)> = change
         .remove
@@ -171,8 +171,7 @@ fn lambda_of(fabric: &ReconfigurableFatTree, circuits: &[CrossConnect], live: &E
     live.lambda(&topology_of(fabric.leaves(), circuits))
 }
 
-/// The circuits between two stages, with the rate of each line. A change updates only the lines of
-/// affected leaves instead of the whole network.
+/// A change updates only the lines of affected leaves instead of the whole network.
 struct Progress<'a> {
     fabric: &'a ReconfigurableFatTree,
     live: &'a Evaluator,
@@ -209,7 +208,7 @@ impl<'a> Progress<'a> {
         self.judge(circuits);
     }
 
-    /// Updates the rates of the lines of every leaf at an end of `circuits`.
+    /// Updates the lines of every leaf at an end of `circuits`.
     fn judge(&mut self, circuits: &[CrossConnect]) {
         let mut leaves: Vec<usize> =
             circuits.iter().flat_map(|at| [at.a.index(), at.b.index()]).collect();
@@ -225,8 +224,7 @@ impl<'a> Progress<'a> {
         self.light(&stage.add);
     }
 
-    /// Returns the indices of the next changes, from the domain where the most changes fit above
-    /// the floor.
+    /// Returns indices of the domain where the most changes fit above the floor.
     fn best_domain(&mut self, pending: &[Stage], floor_lambda: f64) -> Vec<usize> {
         let mut best: Vec<usize> = Vec::new();
         let mut best_size = 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Explains why no circuits and uplinks serve the traffic: the leaf, the missing resource, and a
-//! remedy.
+//! Explains why no circuits and uplinks serve the traffic, with a remedy.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +8,6 @@ use lightloom_units::id::LeafId;
 
 use super::phases::Phase;
 
-/// Returns why `phases` cannot be served by one set of circuits.
 pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
     let flows = || phases.iter().flat_map(|phase| phase.demand.flows());
     let has_core = |leaf: LeafId| fabric.electrical_rate_of(leaf) > 0.0;
@@ -43,7 +41,7 @@ pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
     }
 }
 
-/// Returns why no circuit may join a pair. `None` if one may.
+/// Returns `None` if a circuit may join the pair.
 fn closed(fabric: &ReconfigurableFatTree, pair: LeafPair) -> Option<String> {
     if fabric.permits(pair) {
         return None;

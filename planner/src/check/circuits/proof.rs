@@ -16,8 +16,7 @@ use super::Asked;
 /// Above this number of leaves, a path is assumed to pay only for its first and last hop.
 const ALL_PATHS_TO: usize = 32;
 
-/// Returns the maximum number of phases per second that `prices` allow, or the defect of the
-/// prices.
+/// Returns the maximum phases per second that `prices` allow, or the defect of the prices.
 pub(super) fn proven(
     network: &ReconfigurableFatTree,
     asked: &Asked,
@@ -59,7 +58,6 @@ pub(super) fn proven(
 
 struct Optics<'a> {
     spec: &'a FatTreeSpec,
-    /// Working ports not held by another job, by bank and leaf.
     free: Vec<Vec<u32>>,
     /// Additional fibre loss in dB, by leaf.
     extra_db: Vec<f64>,
@@ -91,7 +89,6 @@ impl<'a> Optics<'a> {
         Self { spec, free, extra_db }
     }
 
-    /// Returns whether a circuit of this bank can join two leaves.
     fn join(&self, bank: usize, a: usize, b: usize) -> bool {
         let loss = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;
         let fits = loss + self.extra_db[a] + self.extra_db[b] <= self.spec.loss.budget_db;
@@ -130,7 +127,7 @@ fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> 
     bits
 }
 
-/// Returns the payment of a phase if each byte takes the cheapest path.
+/// Each byte takes the cheapest path.
 fn by_all_paths(
     optics: &Optics<'_>,
     asked: &Asked,
@@ -174,8 +171,7 @@ fn by_all_paths(
     flows.map(|((from, to), bytes)| 8.0 * bytes * cost[*from as usize][*to as usize]).sum()
 }
 
-/// Returns a lower bound on the payment of a phase: each byte pays for the cheapest hop out of its
-/// first leaf and the cheapest hop into its last.
+/// A lower bound: each byte pays only for the cheapest hop out of its first and into its last leaf.
 fn by_ends(optics: &Optics<'_>, asked: &Asked, (prices, uplinks): (&Prices, &[[f64; 2]])) -> f64 {
     let ports = by_port(prices);
     let rate = optics.spec.circuit_rate.0 as f64;

@@ -17,7 +17,6 @@ enum Passed {
     Down(u32),
 }
 
-/// Returns the leaves of a route, including both ends.
 fn leaves(route: &RoutePlan) -> Vec<u32> {
     let via = route.via.iter().map(|leaf| leaf.0);
     std::iter::once(route.from.0).chain(via).chain([route.to.0]).collect()

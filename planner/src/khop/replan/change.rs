@@ -36,8 +36,7 @@ pub enum GroupChange {
         /// Former nodes.
         from: Vec<NodeId>,
     },
-    /// Formed after a repair: another group for a job that wanted more, or a spare ring of idle
-    /// nodes.
+    /// Formed after a repair: a group for a job that wanted more, or a spare ring.
     Formed {
         /// The job. `None` for a spare ring.
         job: Option<u32>,
@@ -64,8 +63,7 @@ pub struct MovedForOthers {
     pub rings: u32,
     /// Circuits of these rings that go dark.
     pub circuits: u32,
-    /// Minimum number of rings that must move to keep as many GPUs in use. Less than `rings` if the
-    /// search ran out of steps.
+    /// Rings that must move to keep as many GPUs. Below `rings` if the search stopped early.
     pub at_least: u32,
 }
 

@@ -14,8 +14,7 @@ use super::super::{Layout, Method, RingGroup, Survey, plan};
 use super::least::{is_sized, unit};
 use super::{GroupChange, Work, idle, replaced};
 
-/// Returns a new plan if it has more groups in use than `least`, counting jobs with a stated size.
-/// `None` if a limit on movements forbids it.
+/// Counts jobs with a stated size. `None` if a limit on movements forbids the new plan.
 pub(super) fn with_more_groups(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -33,8 +32,7 @@ pub(super) fn with_more_groups(
 }
 
 impl Work<'_> {
-    /// Adopts the groups `new`. `given` maps the former place of a group to the new group that
-    /// takes over its identifier and ranks.
+    /// `given` maps the former place of a group to the new group that takes its id and ranks.
     pub(super) fn place(&mut self, new: &[RingGroup], given: BTreeMap<usize, usize>) {
         let old = std::mem::take(&mut self.layout.groups);
         let (mut groups, mut lost) = (Vec::new(), Vec::new());
@@ -66,7 +64,6 @@ impl Work<'_> {
         self.idle = idle(self.fabric, self.survey, self.layout);
     }
 
-    /// Returns the group that results if `was` moves to the nodes of `now`.
     fn moved(&mut self, place: usize, was: &RingGroup, now: &RingGroup) -> RingGroup {
         let is_same = nodes_in_order(was) == nodes_in_order(now) && was.segment == now.segment;
         if is_same && !self.is_broken_group(was) {
@@ -89,7 +86,7 @@ impl Work<'_> {
         new
     }
 
-    /// Lights every group, and darkens bundles that then have no far end.
+    /// Also darkens bundles that then have no far end.
     fn light_all(&mut self) {
         let nodes: Vec<NodeId> = (0..self.fabric.hbd.nodes()).map(NodeId).collect();
         self.remember(&nodes);
@@ -106,7 +103,7 @@ fn nodes_in_order(group: &RingGroup) -> Vec<NodeId> {
     nodes
 }
 
-/// Returns `now` in rank order. Nodes that stay keep their rank, and new nodes take the free ranks.
+/// Nodes that stay keep their rank, and new nodes take the free ranks.
 fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
     if was.len() != now.len() {
         return now.to_vec();
@@ -119,8 +116,8 @@ fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
     was.iter().map(keeps).collect::<Option<Vec<NodeId>>>().unwrap_or_else(|| now.to_vec())
 }
 
-/// Maps places in `old` to indices in `new`, for groups of the same job and size. Pairs with the
-/// most nodes in common come first. A spare is only matched to a group with exactly the same nodes.
+/// Maps places in `old` to indices in `new`, most common nodes first. A spare is only matched to a
+/// group with exactly the same nodes.
 pub(super) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
     let mut of_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (place, group) in old.iter().enumerate() {

@@ -18,8 +18,7 @@ use lightloom_units::id::{GroupId, NodeId};
 use super::super::{Layout, RingGroup, Survey};
 use super::region::{Limit, MOST_PLACES, MoveCost, Pick, Region, RegionClass, RegionOutcome};
 
-/// Step limit of one search: about 0.2 s, and six times more than any search on 40 nodes took in
-/// tests.
+/// About 0.2 s, and six times more than any search on 40 nodes took in tests.
 const MOST_STEPS: u32 = 200_000;
 
 const MOST_JOBS: usize = 8;
@@ -28,11 +27,9 @@ pub(super) struct Rearranged {
     pub(super) groups: Vec<RingGroup>,
     /// Maps the place of a group before to its index in `groups`.
     pub(super) given: BTreeMap<usize, usize>,
-    /// Minimum number of rings without a fault that must move.
     pub(super) at_least: u32,
 }
 
-/// The reason why the search found no rearrangement.
 pub(super) enum Nothing {
     /// No additional group can be kept.
     CanBeKept,
@@ -40,8 +37,7 @@ pub(super) enum Nothing {
     InSight { at_least: u32 },
 }
 
-/// A job that takes all nodes continues with fewer; other jobs' rings do not move to give it one
-/// more.
+/// A job that takes all nodes continues with fewer; no other job's rings move for it.
 pub(super) fn is_sized(job: &Job) -> bool {
     job.is_placed() && job.size != JobSize::All
 }
@@ -54,8 +50,7 @@ pub(super) fn unit(job: &Job) -> usize {
     }
 }
 
-/// Keeps more groups of `before` than `mended` does. `is_hit` says by former place whether the
-/// group lost a part.
+/// `is_hit` says by former place whether the group lost a part.
 pub(super) fn rearranged(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -90,14 +85,12 @@ struct Task<'a> {
     before: &'a Layout,
     is_hit: Vec<bool>,
     jobs: Vec<u32>,
-    /// Groups of jobs that have a place.
     now: BTreeMap<GroupId, RingGroup>,
-    /// Minimum number of rings without a fault that must move.
     at_least: u32,
 }
 
 impl<'a> Task<'a> {
-    /// Places all lost groups on the whole line, or as many as possible.
+    /// Searches the whole line and places as many groups as possible.
     fn place_together(&mut self, lost: &[usize]) -> Result<(), Nothing> {
         let all = (0..self.fabric.hbd.nodes()).map(Position).collect();
         let regions = [self.region(all, lost)];
@@ -110,7 +103,7 @@ impl<'a> Task<'a> {
         Err(Nothing::CanBeKept)
     }
 
-    /// Places one lost group at a time, wherever on the line the fewest rings move.
+    /// Places each group wherever on the line the fewest rings move.
     fn place_in_turn(&mut self, lost: &[usize]) -> Result<(), Nothing> {
         let (before, mut nothing) = (self.gpus_in_use(), Nothing::CanBeKept);
         let is_sized = |place: &&usize| {
@@ -139,8 +132,7 @@ impl<'a> Task<'a> {
         self.jobs.iter().map(of).sum()
     }
 
-    /// Returns sections of the line, nearest first. Together they contain every place for a lost
-    /// group with all rings that move for it.
+    /// Returns regions, nearest first. Together they hold every place for a lost group.
     fn regions(&self, lost: usize) -> Vec<Region<'a>> {
         let (nodes, width) = (self.fabric.hbd.nodes() as usize, MOST_PLACES);
         let at = self.fabric.hbd.position_of(self.before.groups[lost].nodes[0]).index();
@@ -156,8 +148,6 @@ impl<'a> Task<'a> {
         firsts.map(|first| self.region(from(first), &[lost])).collect()
     }
 
-    /// Returns the nodes at these places that no fixed ring uses, the rings there that may move,
-    /// and the rings to place.
     fn region(&self, places: Vec<Position>, lost: &[usize]) -> Region<'a> {
         let hbd = &self.fabric.hbd;
         let can_be_set = |position: Position| {
@@ -195,8 +185,7 @@ impl<'a> Task<'a> {
         Region::new(self.survey, self.before, places.len(), nodes, &olds, classes)
     }
 
-    /// Returns the ring counts per job to try, most GPUs in use first. Each of them uses more GPUs
-    /// than now.
+    /// Returns the ring counts per job to try, most GPUs first. Each uses more GPUs than now.
     fn levels(&self, region: &Region<'_>, lost: &[usize]) -> Vec<Vec<u32>> {
         let mut levels = vec![(0, Vec::new())];
         for (job, class) in self.jobs.iter().zip(&region.classes) {
@@ -222,8 +211,7 @@ impl<'a> Task<'a> {
         levels.into_iter().map(|(_, level)| level).collect()
     }
 
-    /// Places the `required` rings in one of the regions so that the fewest rings without a fault
-    /// move.
+    /// Lets the fewest rings without a fault move.
     fn place(
         &mut self,
         regions: &[Region<'a>],
@@ -269,8 +257,7 @@ impl<'a> Task<'a> {
         for old in &region.olds {
             self.now.remove(&self.before.groups[old.place].id);
         }
-        // Chains without nodes of the job's old rings go last, to the rings that still have no
-        // chain.
+        // Chains without nodes of the job's old rings go last, to the rings without a chain.
         let mut picks = picks;
         picks.sort_by_key(|pick| matches!(pick, Pick::Chain { old: None, .. }));
         for pick in picks {
@@ -296,7 +283,6 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Returns all groups of jobs, and the spare rings that remain.
     fn finish(self) -> Rearranged {
         let used: BTreeSet<NodeId> =
             self.now.values().flat_map(|group| group.nodes.iter().copied()).collect();

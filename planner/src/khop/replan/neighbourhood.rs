@@ -31,8 +31,7 @@ pub(super) enum Effort {
     Any,
 }
 
-/// Returns the cheapest chain that keeps at least one node of `old`, or `None`. `idle` is by
-/// position and includes the working nodes of `old`.
+/// Keeps at least one node of `old`. `idle` includes the working nodes of `old`.
 pub(super) fn rebuild(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -56,8 +55,7 @@ pub(super) fn rebuild(
     Some(group)
 }
 
-/// Returns the nodes of the new chain in rank order. Nodes that stay keep their rank, and new nodes
-/// take the free ranks.
+/// Nodes that stay keep their rank, and new nodes take the free ranks.
 fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
     let mut newcomers = nodes.iter().filter(|node| !old.nodes.contains(node));
     let fill = |node: &NodeId| {
@@ -66,7 +64,6 @@ fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
     old.ranks.iter().map(fill).collect()
 }
 
-/// A node that may join the chain.
 struct Candidate {
     /// Place relative to the start of the window.
     place: u64,
@@ -92,7 +89,6 @@ struct Search<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     placed: usize,
-    /// Nodes of the chain that were not in the group.
     replaced: usize,
     /// The candidate that joined last. Meaningless while `placed` is 0 or the chain is complete.
     last: usize,
@@ -102,7 +98,6 @@ struct State {
     joined: u128,
 }
 
-/// The cheapest history of a state: its switched bundles and its trail.
 #[derive(Clone, Copy)]
 struct History {
     switched: u32,
@@ -138,7 +133,6 @@ impl<'a> Search<'a> {
         (search.candidates.len() >= length && search.own > 0).then_some(search)
     }
 
-    /// Reads which circuits of a candidate are lit now.
     fn candidate(&self, place: u64, position: Position, places: &[u64], is_own: bool) -> Candidate {
         let node = self.hbd.node_at(position);
         let mut candidate =
@@ -160,7 +154,7 @@ impl<'a> Search<'a> {
         candidate
     }
 
-    /// Returns the distance from `from` up the line to `to`, in the shorter direction of a ring.
+    /// Measures in the shorter direction of a ring.
     fn apart(&self, from: Position, to: Position) -> i64 {
         let apart = i64::from(to.0) - i64::from(from.0);
         let nodes = i64::from(self.hbd.nodes());
@@ -170,7 +164,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the cheapest chain with at most `replaced` replaced nodes, and its switched bundles.
+    /// Also returns the switched bundles.
     fn run(&self, replaced: usize) -> Option<(Vec<Position>, u32)> {
         let spare_own = (self.own + replaced).checked_sub(self.length)?;
         let mut trails: Vec<(usize, usize)> = Vec::new();
@@ -215,7 +209,7 @@ impl<'a> Search<'a> {
         candidate.widowed + u32::try_from(cut_off).expect("at most K")
     }
 
-    /// Adds candidate `index`. Returns the new state and the bundles that switch for it.
+    /// Returns the new state and the bundles that switch for it.
     fn join(&self, state: State, index: usize) -> Option<(State, u32)> {
         if state.placed == self.length {
             return None;
@@ -255,7 +249,6 @@ impl<'a> Search<'a> {
         Hop::try_from(self.hbd.k()).expect("K is at most 64")
     }
 
-    /// Counts the bundles of a chain node whose path differs from what the chain needs.
     fn switched(&self, candidate: &Candidate, back: Hop, forward: Option<Hop>) -> u32 {
         let node = self.hbd.node_at(candidate.position);
         let hops = [(back != 0).then_some(-back), forward];
@@ -285,8 +278,8 @@ fn keep(states: &mut BTreeMap<State, History>, state: State, history: History) {
     }
 }
 
-/// Returns start and width of the section of the line that a chain of `length` nodes with a node of
-/// the old chain can touch. A ring shorter than that is returned whole, cut open at its start.
+/// Returns start and width of the section that such a chain can touch. A ring shorter than that is
+/// returned whole, cut open at its start.
 fn window(hbd: &Hbd, own: &[Position], length: usize) -> (Position, u64) {
     let nodes = u64::from(hbd.nodes());
     let margin = (length as u64 - 1) * u64::from(hbd.k());

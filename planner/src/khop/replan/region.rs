@@ -20,7 +20,6 @@ use super::super::document::selected_port;
 use super::super::layout::bundle_path;
 use super::super::{Layout, RingGroup, Survey};
 
-/// Maximum number of places in one search.
 pub(super) const MOST_PLACES: usize = 128;
 
 /// The cost of moves, in descending order of importance.
@@ -49,7 +48,6 @@ impl Add for MoveCost {
 
 /// A former ring of a job whose nodes may be used.
 pub(super) struct Old {
-    /// Its former place in the layout.
     pub(super) place: usize,
     pub(super) class: usize,
     pub(super) is_hit: bool,
@@ -71,7 +69,6 @@ pub(super) enum Pick {
 
 #[derive(Clone, Copy)]
 pub(super) struct Limit {
-    /// Maximum number of rings without a fault that move.
     pub(super) rings: u32,
     /// Exclusive upper bound on the total cost.
     pub(super) below: MoveCost,
@@ -99,8 +96,7 @@ pub(super) struct Region<'a> {
     owner: Vec<Option<usize>>,
     /// The nodes that working fibres reach from each node, with the hop.
     near: Vec<Vec<(usize, Hop)>>,
-    /// The far ends of each node's lit bundles, and whether a ring without a fault uses the
-    /// circuit.
+    /// Far ends of each node's lit bundles, and whether a ring without a fault uses the circuit.
     lit: Vec<Vec<(usize, bool)>>,
     /// The same far ends as a set, by node.
     lit_to: Vec<u128>,
@@ -115,8 +111,7 @@ struct Chain {
     nodes: u128,
     order: Vec<usize>,
     hops: Vec<Hop>,
-    /// Unused circuits of rings without a fault between two of its nodes, and bundles that it
-    /// switches.
+    /// Circuits that rings without a fault lose between its nodes, and bundles that it switches.
     within: (u32, u32),
     /// Far ends of lit circuits that leave it, and whether a ring without a fault uses the circuit.
     leaving: Vec<(usize, bool)>,
@@ -137,8 +132,7 @@ struct State {
     placed: u64,
 }
 
-/// A decision: a ring stays, or the chain at `index` among those with this lowest node and length
-/// replaces `old`.
+/// A ring stays, or the chain at `index` of those with this lowest node and length replaces `old`.
 #[derive(Clone, Copy)]
 enum RegionStep {
     Stays { old: usize },
@@ -156,9 +150,8 @@ fn bits(mut set: u128) -> impl Iterator<Item = usize> {
 }
 
 impl<'a> Region<'a> {
-    /// Creates a section of the line with `places` places, at most [`MOST_PLACES`]. `nodes` are the
-    /// nodes there that no fixed ring uses, with their places. `olds` are the movable rings as
-    /// (former place, class, whether the ring lost a part).
+    /// `nodes` are those that no fixed ring uses, with their places. `olds` are the movable rings
+    /// as (former place, class, whether the ring lost a part). At most [`MOST_PLACES`] `places`.
     pub(super) fn new(
         survey: &'a Survey<'a>,
         before: &'a Layout,
@@ -262,8 +255,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Returns whether the remaining nodes can hold the missing rings, by counting. `is_spent`: no
-    /// further ring may be broken up.
+    /// `is_spent`: no further ring may be broken up.
     fn has_room(&self, state: &State, required: &[u32], is_spent: bool) -> bool {
         let (mut placed, mut open) = (state.placed, state.left);
         let is_kept = |old: &&Old| is_spent && !old.is_hit && old.ranks & !state.left == 0;
@@ -304,12 +296,11 @@ impl<'a> Region<'a> {
         sum >= missing
     }
 
-    /// Returns the ring without a fault that has ranks on this node, as a set.
+    /// Returns the ring without a fault on this node, as a set.
     fn touched(&self, at: usize) -> u128 {
         self.owner[at].map_or(0, |old| 1 << old)
     }
 
-    /// Returns whether no node of ring `old` is decided yet.
     fn is_whole(&self, old: usize, left: u128) -> bool {
         self.olds[old].ranks & !left == 0
     }
@@ -320,7 +311,6 @@ fn divisor(a: usize, b: usize) -> usize {
 }
 
 impl State {
-    /// Adds a ring of `class` on `nodes`.
     fn with(self, nodes: u128, class: usize) -> Self {
         Self { left: self.left & !nodes, placed: self.placed + (1 << (8 * class)), ..self }
     }
@@ -334,14 +324,13 @@ struct Search<'a> {
     region: &'a Region<'a>,
     limit: Limit,
     is_cut: bool,
-    /// Candidates by their lowest node and length.
     chains: FxHashMap<(usize, usize), Rc<Vec<Chain>>>,
     trails: Vec<(RegionStep, usize)>,
     states: BTreeMap<State, (MoveCost, usize)>,
 }
 
 impl Search<'_> {
-    /// Makes every possible decision on the lowest undecided node. `None` if no steps are left.
+    /// Tries every decision on the lowest undecided node. `None` if no steps are left.
     fn decide(
         &mut self,
         state: State,
@@ -381,7 +370,6 @@ impl Search<'_> {
         Some(())
     }
 
-    /// Returns the cost of leaving the node `at` without a ring.
     fn left_out(&self, at: usize, state: &State) -> MoveCost {
         let region = self.region;
         let breaks = region.owner[at].is_some_and(|old| region.is_whole(old, state.left));
@@ -390,7 +378,7 @@ impl Search<'_> {
         MoveCost { rings: breaks.into(), bundles, ..MoveCost::default() }
     }
 
-    /// Adds a new chain, once for every ring that it can replace.
+    /// Tries the chain once for every ring that it can replace.
     fn take(
         &mut self,
         chain: &Chain,
@@ -429,8 +417,7 @@ impl Search<'_> {
         is_within
     }
 
-    /// Keeps the cheapest history of a state, after removing fields that no later decision depends
-    /// on.
+    /// First removes fields that no later decision depends on.
     fn keep(&mut self, state: State, cost: MoveCost, trail: usize, step: Option<RegionStep>) {
         let region = self.region;
         if !self.is_within(cost) {
@@ -473,8 +460,7 @@ impl Search<'_> {
         picks
     }
 
-    /// Returns the chains with this lowest node and length that break up no more rings than the
-    /// limit allows.
+    /// Returns only chains that break up no more rings than the limit allows.
     fn candidates(&mut self, of: (usize, usize), steps: &mut u32) -> Option<Rc<Vec<Chain>>> {
         if let Some(chains) = self.chains.get(&of) {
             return Some(chains.clone());
@@ -501,7 +487,6 @@ struct RegionWalk<'a> {
     region: &'a Region<'a>,
     first: usize,
     length: usize,
-    /// Maximum number of rings that it breaks up.
     most: u32,
     order: VecDeque<usize>,
     hops: VecDeque<Hop>,

@@ -46,7 +46,6 @@ impl Congestion {
         index
     }
 
-    /// Adds two arcs in opposite directions that use the same ports.
     pub(super) fn add_both_ways(&mut self, a: usize, b: usize, uses: &[(usize, f64)]) {
         let there = self.add(a, b, uses.to_vec());
         let back = self.add(b, a, uses.to_vec());
@@ -58,7 +57,6 @@ impl Congestion {
         self.arcs_from.len()
     }
 
-    /// Returns the fill of the fullest resource, in seconds.
     pub(super) fn seconds(&self) -> f64 {
         let mut fill = vec![0.0_f64; self.fill.len()];
         for (index, arc) in self.arcs.iter().enumerate() {
@@ -72,7 +70,7 @@ impl Congestion {
         fill.into_iter().fold(0.0, f64::max)
     }
 
-    /// Sets prices so that they rise by a factor of e for every `share` of the current time.
+    /// Prices then rise by a factor of e for every `share` of the current time.
     pub(super) fn sharpen(&mut self, share: f64) {
         self.slack = (self.seconds() * share).max(f64::MIN_POSITIVE);
         self.refill();
@@ -101,21 +99,18 @@ impl Congestion {
         self.prices[thing] = if self.is_used[thing] { price } else { 0.0 };
     }
 
-    /// Returns the traffic difference over which the price share shifts from one direction to the
-    /// other.
+    /// Returns the traffic difference over which the price shifts between the directions.
     fn turn(&self, arc: usize) -> f64 {
         let most = self.arcs[arc].uses.iter().map(|(_, each)| *each).fold(0.0, f64::max);
         self.slack / most.max(f64::MIN_POSITIVE)
     }
 
-    /// Returns a smooth maximum of the two directions.
     fn heavier(&self, there: usize, back: usize) -> f64 {
         let (a, b, turn) = (self.arcs[there].flow, self.arcs[back].flow, self.turn(there));
         a.max(b) + turn * (-(a - b).abs() / turn).exp().ln_1p()
     }
 
-    /// Returns the share of a pair's price that one direction pays. It is 1 if that direction is
-    /// much heavier.
+    /// Returns 1 if this direction is much heavier.
     pub(super) fn share(&self, arc: usize) -> f64 {
         match self.arcs[arc].back {
             None => 1.0,
@@ -130,13 +125,11 @@ impl Congestion {
         &self.prices
     }
 
-    /// Returns the price of one unit of traffic over an arc.
     pub(super) fn price(&self, arc: usize) -> f64 {
         let uses = self.arcs[arc].uses.iter();
         self.share(arc) * uses.map(|(thing, each)| each * self.prices[*thing]).sum::<f64>()
     }
 
-    /// Returns the derivative of an arc's price by its traffic.
     pub(super) fn rise(&self, arc: usize) -> f64 {
         let share = self.share(arc);
         let uses = || self.arcs[arc].uses.iter().map(|(thing, each)| (each, self.prices[*thing]));

@@ -8,13 +8,11 @@
 
 use super::congestion::Congestion;
 
-/// Maximum sweeps over all flows, and the maximum work of all sweeps. Larger networks get fewer
-/// sweeps.
+/// Maximum sweeps over all flows, and of work: larger networks get fewer sweeps.
 const SWEEPS: usize = 120;
 const WORK: usize = 6_000_000;
 
-/// The factor by which prices sharpen per sweep, and the last and first sharpness as shares of the
-/// time of the phase.
+/// How prices sharpen per sweep, and the last and first sharpness as shares of the time.
 const SHARPER: f64 = 0.8;
 const SHARPEST: f64 = 2e-4;
 const FIRST: f64 = 0.3;
@@ -40,7 +38,6 @@ pub(super) struct Settled {
     pub(super) seconds: f64,
     /// Lower bound over all paths, in seconds.
     pub(super) least_seconds: f64,
-    /// The network whose prices prove the lower bound.
     pub(super) proof: Congestion,
 }
 
@@ -54,14 +51,13 @@ impl Settled {
     }
 }
 
-/// The cheapest paths from one node, with the price and the last arc by node.
 struct PriceTree {
     price: Vec<f64>,
     last: Vec<Option<usize>>,
 }
 
-/// Settles `flows` until they are within `tolerance` (a fraction) of the optimum, or until they
-/// provably take longer than `most_seconds`. `None` if a flow has no path.
+/// Stops within `tolerance` (a fraction) of the optimum, or once the time provably exceeds
+/// `most_seconds`. `None` if a flow has no path.
 pub(super) fn settle(
     mut network: Congestion,
     mut flows: Vec<PricedFlow>,
@@ -102,7 +98,6 @@ fn chunks(flows: &mut [PricedFlow]) -> impl Iterator<Item = &mut [PricedFlow]> {
     flows.chunk_by_mut(|a, b| a.from == b.from)
 }
 
-/// Puts every flow on the path that uses the least resources.
 fn begin(network: &mut Congestion, flows: &mut [PricedFlow]) -> Option<()> {
     for same_source in chunks(flows) {
         let tree = cheapest(network, same_source[0].from);
@@ -115,7 +110,6 @@ fn begin(network: &mut Congestion, flows: &mut [PricedFlow]) -> Option<()> {
     Some(())
 }
 
-/// Updates the lower bound if the current prices prove a better one.
 fn prove(network: &Congestion, flows: &[PricedFlow], best: &mut Settled) {
     let mut least = 0.0;
     for same_source in flows.chunk_by(|a, b| a.from == b.from) {
@@ -129,7 +123,7 @@ fn prove(network: &Congestion, flows: &[PricedFlow], best: &mut Settled) {
     }
 }
 
-/// Moves traffic from every more expensive path to the cheapest one until both prices are equal.
+/// Moves traffic until both prices are equal.
 fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &PriceTree) {
     let Some(arcs) = tree.path(network, flow.to) else { return };
     let cheapest = match flow.paths.iter().position(|path| path.arcs == arcs) {

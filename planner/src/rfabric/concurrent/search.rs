@@ -15,14 +15,12 @@ use super::{NEAR, RateBound, TOLERANCE, flows_of, of_ports, rate, route, unit};
 /// Above this number of leaves, the circuits for one hop are used.
 pub const LEAVES_SEARCHED: usize = 8;
 
-/// Maximum number of circuit sets tried from each starting point.
 const TRIES: u32 = 60;
 
 /// Minimum relative gain of a change. Smaller gains may be noise.
 const GAIN: f64 = 2.0 * TOLERANCE / 5.0;
 
-/// Returns the best circuits found for a demand from these starting points. `None` if there are too
-/// many leaves.
+/// Returns the best circuits from these starting points. `None` if there are too many leaves.
 #[must_use]
 pub fn search(
     fabric: &ReconfigurableFatTree,
@@ -56,7 +54,6 @@ pub fn search(
     best.map(|search| search.topology)
 }
 
-/// Rounds the fractional circuits of the bound to whole ones, largest remainders first.
 fn rounded(fabric: &ReconfigurableFatTree, evaluator: &Evaluator) -> Option<Topology> {
     let (leaves, unit) = (fabric.leaves(), unit(evaluator)?);
     let network = of_ports(fabric, evaluator, unit);
@@ -105,7 +102,6 @@ impl CircuitSearch<'_> {
         }
     }
 
-    /// Adopts other circuits if they serve better.
     fn offer(&mut self, topology: Topology) -> bool {
         let least = self.reached * (1.0 + GAIN);
         if self.tries == 0 || !self.may_serve(&topology, least) {
@@ -124,7 +120,6 @@ impl CircuitSearch<'_> {
         is_better
     }
 
-    /// Returns whether the circuits and uplinks of each leaf suffice for `lambda` times per second.
     fn may_serve(&self, topology: &Topology, lambda: f64) -> bool {
         (0..self.evaluator.lines()).all(|line| {
             let bits: f64 = self.evaluator.traffic(line).iter().map(|(_, bits)| bits).sum();
@@ -133,8 +128,7 @@ impl CircuitSearch<'_> {
         })
     }
 
-    /// Returns every set of circuits that differs in one circuit, or in two that exchange their
-    /// ends.
+    /// Neighbours differ in one circuit, or in two that exchange their ends.
     fn neighbours(&self) -> Vec<Topology> {
         let leaves = self.fabric.leaves();
         let pairs = || (0..leaves).flat_map(move |a| (a + 1..leaves).map(move |b| (a, b)));
@@ -163,8 +157,7 @@ impl CircuitSearch<'_> {
         around
     }
 
-    /// Replaces two circuits `a–b` and `c–d` by `a–c` and `b–d`, and by `a–d` and `b–c`. The first
-    /// is already removed.
+    /// Replaces `a–b` (already removed) and `c–d` by `a–c` and `b–d`, and by `a–d` and `b–c`.
     fn exchanged(
         &self,
         without: &Topology,

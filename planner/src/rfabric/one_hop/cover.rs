@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Greedy cover: tests whether circuits can take enough traffic off the electrical core at a given
-//! rate.
+//! Greedy cover: can circuits take enough traffic off the electrical core at a given rate?
 
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
 
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
 
-/// Tries to serve the demand `lambda` times per second. All traffic starts on the core. Circuits go
-/// one by one to the pair with the greatest relief, weighted by the urgency of its two ends.
-/// Returns whether no leaf's core link is overloaded at the end.
+/// All traffic starts on the core. Circuits go to the pair with the greatest relief, weighted by
+/// the urgency of its two ends. Returns whether no leaf's core link is overloaded at the end.
 pub(super) fn cover(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -77,7 +75,7 @@ impl<'a> Cover<'a> {
         self.excess[line].max(0.0) / f64::from(self.ports.free_at(line / 2))
     }
 
-    /// Returns the value of one more circuit to a pair. 0 if the pair has no use for it or no port.
+    /// Returns 0 if the pair has no use for a circuit or no port.
     fn score(&self, pair: &Pair) -> f64 {
         let [a, b] = pair.ends;
         if !self.ports.allow(a, b) {
@@ -103,7 +101,7 @@ impl<'a> Cover<'a> {
     }
 }
 
-/// Returns the peers of `leaf` with a larger index, with the traffic to and from each.
+/// Returns the peers with a larger index, with the traffic to and from each.
 fn traffic_above(evaluator: &Evaluator, leaf: usize, lambda: f64) -> Vec<(usize, [f64; 2])> {
     let mut merged = std::collections::BTreeMap::<usize, [f64; 2]>::new();
     for direction in 0..2 {
@@ -116,8 +114,7 @@ fn traffic_above(evaluator: &Evaluator, leaf: usize, lambda: f64) -> Vec<(usize,
     merged.into_iter().collect()
 }
 
-/// Maintains the largest of many scores while single scores change, as a complete binary tree of
-/// winners. The earlier entry wins a tie.
+/// A complete binary tree of winners. The earlier entry wins a tie.
 struct Tournament {
     scores: Vec<f64>,
     /// Node 1 is the root; the leaves are the entries in order.

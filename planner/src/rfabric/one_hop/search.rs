@@ -13,16 +13,12 @@ use rand::RngExt;
 use super::super::evaluate::Evaluator;
 use super::super::topology::{Ports, Topology};
 
-/// Number of peers tried at each choice of a move.
 const CHOICES: usize = 6;
 
-/// Maximum number of consecutive kicks without gain.
 const FRUITLESS_KICKS: u32 = 60;
 
-/// Improves `topology` by at most `exchanges` attempted exchanges, or until it reaches `target`.
-///
-/// Climbs until the bottleneck is stuck, then forces one random exchange there and climbs again,
-/// and keeps the better result.
+/// Climbs until the bottleneck is stuck or at `target`, then forces one random exchange there and
+/// climbs again, up to `exchanges` attempts.
 pub(super) fn improve(
     fabric: &ReconfigurableFatTree,
     evaluator: &Evaluator,
@@ -50,8 +46,7 @@ pub(super) fn improve(
     }
 }
 
-/// Adds a circuit a–b. If `drop_a` is set, removes a–drop_a first, and likewise for b. All circuits
-/// have one reach.
+/// If `drop_a` is set, a–drop_a makes room for a–b, and likewise for b. All have one reach.
 #[derive(Clone, Copy)]
 struct Move {
     reach: usize,
@@ -92,7 +87,7 @@ impl<'a> Search<'a> {
             .expect("a fabric has leaves")
     }
 
-    /// Relieves bottlenecks until one is stuck; no other line can then raise the minimum.
+    /// Once one is stuck, no other line can raise the minimum.
     fn climb(&mut self, target: f64) {
         while self.exchanges_left > 0 && self.lambda() < target {
             if !self.relieve(self.slowest_line()) {
@@ -154,7 +149,6 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Returns peers whose traffic exceeds their circuits at this line's limit, most starved first.
     fn starved_peers(&self, line: usize) -> Vec<usize> {
         let (leaf, lambda) = (line / 2, self.lambdas[line]);
         let row = self.topology.row(leaf);
@@ -173,9 +167,8 @@ impl<'a> Search<'a> {
         starved.into_iter().map(|(_, peer)| peer).collect()
     }
 
-    /// Returns peers to which `leaf` could lose a circuit of `reach` in favour of `keep`. `None`
-    /// stands for a free port; otherwise the peers whose loss costs least at the current minimum
-    /// come first.
+    /// `None` stands for a free port; otherwise the peers of `leaf` whose loss costs least at the
+    /// current minimum come first.
     fn victims(&self, reach: usize, leaf: usize, keep: usize) -> Vec<Option<usize>> {
         if self.ports.free_within(reach, leaf) > 0 {
             return vec![None];
@@ -195,7 +188,7 @@ impl<'a> Search<'a> {
         loss.into_iter().map(|(_, peer)| Some(peer)).collect()
     }
 
-    /// Returns the larger of the two directions of a pair's traffic, in bits.
+    /// Returns bits.
     fn heaviest(&self, leaf: usize, peer: usize) -> f64 {
         [2 * leaf, 2 * leaf + 1]
             .iter()
@@ -208,7 +201,6 @@ impl<'a> Search<'a> {
             .fold(0.0, f64::max)
     }
 
-    /// Makes the exchange and keeps it if the slowest affected line became faster.
     fn try_move(&mut self, exchange: Move) -> bool {
         let mut touched: Vec<usize> =
             [Some(exchange.a), Some(exchange.b), exchange.drop_a, exchange.drop_b]
@@ -232,8 +224,7 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Applies the exchange. Returns whether the two victims could be joined, or `None` if the
-    /// exchange is not permitted.
+    /// Returns whether the two victims could be joined, or `None` if it is not permitted.
     fn make(&mut self, exchange: Move) -> Option<bool> {
         let Move { reach, a, b, drop_a, drop_b } = exchange;
         for (leaf, victim) in [(a, drop_a), (b, drop_b)] {

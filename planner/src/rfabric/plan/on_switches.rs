@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Puts a schedule on the switches: the places of circuits, the changes between phases, and their
-//! times.
+//! Puts a schedule on the switches: places of circuits, changes between phases, and their times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +19,12 @@ pub(super) struct Planner<'a> {
     pub(super) fabric: &'a ReconfigurableFatTree,
     pub(super) phases: &'a [Phase],
     pub(super) candidates: &'a [Candidate],
-    /// Upper bound over all circuits and routes, by phase.
     pub(super) bounds: Vec<RateBound>,
     pub(super) solved: Option<Vec<SolverReport>>,
     pub(super) options: Options,
 }
 
 impl Planner<'_> {
-    /// Puts a schedule on the switches and computes its times from the resulting circuits.
     pub(super) fn realise(
         &self,
         schedule: &Schedule,
@@ -42,7 +39,6 @@ impl Planner<'_> {
         Ok(self.assemble(&circuits, rates, names.collect()))
     }
 
-    /// Returns the rate and the routes of each phase on its circuits.
     pub(super) fn rates(&self, circuits: &[Vec<CrossConnect>]) -> Vec<RoutedRate> {
         let of_phase = |(at, circuits): (usize, &Vec<CrossConnect>)| {
             let topology = topology_of(self.fabric.leaves(), circuits);
@@ -52,7 +48,6 @@ impl Planner<'_> {
         circuits.iter().enumerate().map(of_phase).collect()
     }
 
-    /// Builds the plan of a step from the circuits of each phase.
     pub(super) fn assemble(
         &self,
         circuits: &[Vec<CrossConnect>],
@@ -114,7 +109,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the cross-connects of every phase. Phases with the same topology share them.
+    /// Phases with the same topology share their cross-connects.
     fn place(
         &self,
         schedule: &Schedule,
@@ -144,7 +139,7 @@ impl Planner<'_> {
         Ok(by_phase)
     }
 
-    /// Exchanges single circuits for the phases of a choice, if some circuits found no switch.
+    /// Changes nothing if all circuits found a switch.
     fn patched(
         &self,
         schedule: &Schedule,
@@ -163,8 +158,7 @@ impl Planner<'_> {
 
     fn sound(&self, at: usize, realisation: Realisation) -> Result<Vec<CrossConnect>, PlanError> {
         let Realisation { cross_connects, unplaced, .. } = realisation;
-        // Failed ports can leave leaves with different numbers of ports on a switch. A circuit
-        // without a place is then omitted, and the rates count only the remaining circuits.
+        // With failed ports, a circuit may find no place. The rates count only the remaining ones.
         if unplaced.is_empty() || self.fabric.has_dead_ports() {
             return Ok(cross_connects);
         }
@@ -202,8 +196,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the time of a phase whose circuits arrive stage by stage. The slack hides the first
-    /// part, and the phase does not end before the last stage.
+    /// Circuits arrive stage by stage. The slack hides the first part, and the phase does not end
+    /// before the last stage.
     fn seconds_of(
         &self,
         change: &TransitionPlan,
@@ -240,8 +234,7 @@ impl Planner<'_> {
     }
 }
 
-/// Keeps existing circuits on ports that the new circuits leave idle, because removing them gains
-/// nothing.
+/// Removing circuits from idle ports gains nothing.
 fn with_idle_ports_left_alone(
     mut circuits: Vec<CrossConnect>,
     before: &[CrossConnect],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Step 1 of a realisation: chooses the tail of each circuit so that every leaf is the tail of at
-//! most half of its ports and the head of at most half, consistent with existing circuits.
+//! Step 1 of a realisation: every leaf is the tail of at most half of its ports and the head of at
+//! most half, consistent with existing circuits.
 
 use std::collections::VecDeque;
 
@@ -65,7 +65,7 @@ impl Orientation {
         self.agreed.put(tail, head, count);
     }
 
-    /// Orients new circuits, each from the end with more room for a tail.
+    /// Starts each circuit at the end with more room for a tail.
     fn balance(&mut self, a: usize, b: usize, count: u32) {
         let room = |leaf: usize, this: &Self| {
             i64::from(this.tails_max[leaf])
@@ -81,8 +81,7 @@ impl Orientation {
         }
     }
 
-    /// Turns paths of circuits around until no leaf has too many tails or heads. By Euler's theorem
-    /// the paths exist if other jobs hold no circuits.
+    /// Turns paths of circuits around until no leaf has too many tails or heads (Euler).
     fn repair(&mut self) {
         for leaf in 0..self.tails.len() {
             while self.tails[leaf] > self.tails_max[leaf] && self.turn_path(leaf, Ends::Tails) {}
@@ -90,7 +89,7 @@ impl Orientation {
         }
     }
 
-    /// Turns around the path with the fewest agreed circuits.
+    /// Turns the path with the fewest agreed circuits.
     fn turn_path(&mut self, from: usize, ends: Ends) -> bool {
         let Some(path) = self.cheapest_path(from, ends) else { return false };
         for step in path.windows(2) {
@@ -144,8 +143,7 @@ impl Orientation {
         None
     }
 
-    /// Returns for each leaf the leaves reached by turning one circuit around, and whether that
-    /// circuit is agreed.
+    /// Returns the leaves reached by turning a circuit, and whether that circuit is agreed.
     fn neighbours(&self, ends: Ends) -> Vec<Vec<(usize, u32)>> {
         let mut next = vec![Vec::new(); self.tails.len()];
         for (&(tail, head), count) in &self.all.0 {

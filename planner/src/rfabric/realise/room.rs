@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use lightloom_fabric::fat_tree::{CrossConnect, LeafPair, ReconfigurableFatTree};
 use lightloom_units::id::{LeafId, OcsId};
 
-/// Maximum number of circuits moved to make room for one.
 pub(super) const MOST_MOVED: u32 = 3;
 
 pub(super) struct Room<'a> {
@@ -35,8 +34,7 @@ impl<'a> Room<'a> {
         self.circuits.remove(&circuit);
     }
 
-    /// Places a circuit between two leaves and moves at most `moves` others. Changes nothing if
-    /// that is impossible.
+    /// Moves at most `moves` other circuits, or changes nothing.
     pub(super) fn place(&mut self, a: usize, b: usize, moves: u32) -> bool {
         if let Some(circuit) = self.books.iter_mut().find_map(|book| book.connect(a, b)) {
             self.circuits.insert(circuit);
@@ -45,8 +43,7 @@ impl<'a> Room<'a> {
         moves > 0 && (0..self.books.len()).any(|at| self.place_for_another(at, (a, b), moves))
     }
 
-    /// Places the circuit on a switch where one of its leaves has a free port, in place of a
-    /// circuit of the other leaf.
+    /// One leaf has a free port on the switch; a circuit of the other leaf makes way.
     fn place_for_another(&mut self, at: usize, (a, b): (usize, usize), moves: u32) -> bool {
         let is_free = |leaf| self.books[at].lowest_free(LeafId::from_index(leaf)).is_some();
         let full = match (is_free(a), is_free(b)) {
@@ -74,7 +71,6 @@ impl<'a> Room<'a> {
     }
 }
 
-/// The used ports of one switch.
 pub(in crate::rfabric) struct PortBook<'a> {
     fabric: &'a ReconfigurableFatTree,
     ocs: OcsId,
@@ -103,8 +99,7 @@ impl<'a> PortBook<'a> {
         self.taken.remove(&circuit.b_port);
     }
 
-    /// Connects two leaves on their lowest free ports. `None` without such ports, or if the loss of
-    /// the switch is too high for the pair.
+    /// Returns `None` without free ports, or if the loss of the switch is too high for the pair.
     pub(in crate::rfabric) fn connect(&mut self, a: usize, b: usize) -> Option<CrossConnect> {
         let (a, b) = (LeafId::from_index(a), LeafId::from_index(b));
         let reach = self.fabric.reach_of(self.ocs);

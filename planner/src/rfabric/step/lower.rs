@@ -19,7 +19,6 @@ use super::super::workload::shapes;
 use super::lower_workload;
 use super::{AllReduceFile, DemandFile, PhaseFile, RlFile, ShapeFile};
 
-/// Returns the phases of a step whose GPUs fill one leaf after another.
 pub(super) fn lower_rl(
     raw: &RlFile,
     gpus_per_leaf: u32,
@@ -32,7 +31,6 @@ pub(super) fn lower_rl(
     Ok(phases)
 }
 
-/// Returns the phases of a step whose GPUs have these seats.
 pub(super) fn seated_rl(
     raw: &RlFile,
     [trainer, pool]: [Seats; 2],
@@ -70,7 +68,6 @@ fn of_field(error: &RlStepError) -> Vec<Mistake> {
     vec![Mistake { place, message: error.to_string(), fix: String::new() }]
 }
 
-/// Finds a model by name, or in a file next to this one.
 pub(super) fn find_model(
     name: &str,
     read: &mut dyn FnMut(&str) -> Result<String, String>,
@@ -172,7 +169,7 @@ impl Mistake {
         mistakes.into_iter().map(inner).collect()
     }
 
-    /// Reports mistakes in a separate file, whose name gives the place.
+    /// The name of the file gives the place.
     fn in_file(key: &str, file: &str, errors: Vec<DemandError>) -> Vec<Self> {
         let mistake = |error: DemandError| Self {
             place: format!("/{key}"),
@@ -192,8 +189,7 @@ impl Mistake {
     }
 }
 
-/// Returns the demand times `times`, and idle time of the network before it, in addition to the
-/// file's slack.
+/// Also returns the network's idle time before it, in addition to the file's slack.
 fn lower_demand(
     raw: DemandFile,
     times: u32,

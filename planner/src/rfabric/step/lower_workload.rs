@@ -34,7 +34,7 @@ type Refused<T> = Result<T, Vec<Mistake>>;
 
 const ELEMENT_BYTES: u32 = 2;
 
-/// Returns the demand of a workload, and the idle time of the network before it.
+/// Also returns the idle time of the network before the workload.
 pub(super) fn lower(
     raw: WorkloadFile,
     fabric: &ReconfigurableFatTree,
@@ -102,7 +102,6 @@ fn refuse<T>(field: &str, message: impl Into<String>, fix: impl Into<String>) ->
     Err(vec![Mistake { place: format!("/{field}"), message: message.into(), fix: fix.into() }])
 }
 
-/// Checks that `part` divides `whole`.
 fn divides(field: &str, what: &str, whole: u32, part: u32) -> Refused<u32> {
     if part > 0 && whole.is_multiple_of(part) {
         return Ok(whole / part);

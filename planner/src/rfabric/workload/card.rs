@@ -59,8 +59,7 @@ impl From<&Model> for ModelCard {
 }
 
 impl ModelCard {
-    /// Returns the card of a model shipped with lightloom: `qwen2.5-72b`, `llama-3.1-405b`,
-    /// `deepseek-v3`, ….
+    /// A model shipped with lightloom: `qwen2.5-72b`, `llama-3.1-405b`, `deepseek-v3`, ….
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         shipped_model(name).as_ref().map(Self::from)

@@ -11,14 +11,13 @@ pub fn all_reduce<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: 
     ring(demand, ranks, share(size, 2 * (ranks.len() as u64 - 1), ranks.len() as u64));
 }
 
-/// Adds a ring all-gather or reduce-scatter of `size` in total: each rank sends (g−1)/g·size to the
-/// next.
+/// Adds a ring all-gather or reduce-scatter: each rank sends (g−1)/g·size to the next.
 pub fn all_gather<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: Bytes) {
     ring(demand, ranks, share(size, ranks.len() as u64 - 1, ranks.len() as u64));
 }
 
-/// Adds an all-to-all in which each rank sends `size` in total, including to itself, divided among
-/// the ranks by `weights`. The combine sends the same amount back.
+/// Each rank sends `size` in total, including to itself, divided by `weights`. The combine sends
+/// the same amount back.
 pub fn dispatch_and_combine<R: Into<Seat> + Copy>(
     demand: &mut Demand,
     ranks: &[R],

@@ -38,8 +38,7 @@ impl Attention {
         Bytes(tokens * heads * u64::from(self.head_size) * u64::from(self.element_bytes))
     }
 
-    /// Moves tokens above the mean from the most loaded to the least loaded GPU until all are
-    /// balanced. `tokens[i]` is the load of GPU i.
+    /// Moves tokens above the mean to the least loaded GPUs. `tokens[i]` is the load of GPU i.
     #[must_use]
     pub fn balance(&self, leaves: usize, place: &Place, tokens: &[u64]) -> Demand {
         let mut demand = Demand::none(leaves);

@@ -33,8 +33,6 @@ pub struct SparseAttention {
 }
 
 impl SparseAttention {
-    /// Returns the bytes that one GPU sends in the all-to-all of heads among `ranks`, with an equal
-    /// share of heads.
     fn head_bytes(&self, ranks: u32) -> f64 {
         let ranks = f64::from(ranks);
         let heads = f64::from(self.heads) / ranks;
@@ -43,7 +41,6 @@ impl SparseAttention {
         elements * f64::from(self.element_bytes)
     }
 
-    /// Returns the bytes that one GPU gathers between groups.
     fn sparse_bytes(&self) -> f64 {
         2.0 * f64::from(self.heads)
             * (1.0 - self.sparsity)
@@ -53,8 +50,7 @@ impl SparseAttention {
             * f64::from(self.element_bytes)
     }
 
-    /// Returns the demand with head groups of `head_ranks` consecutive GPUs and a gather across the
-    /// groups.
+    /// With head groups of `head_ranks` consecutive GPUs and a gather across the groups.
     #[must_use]
     pub fn traffic(&self, leaves: usize, place: &Place, head_ranks: u32) -> Demand {
         let mut demand = Demand::none(leaves);
@@ -72,7 +68,6 @@ impl SparseAttention {
     }
 }
 
-/// Divides `bytes` from `gpu` over its other peers.
 fn spread(
     demand: &mut Demand,
     place: &Place,

@@ -24,8 +24,7 @@ impl Arrivals {
     }
 }
 
-/// Returns the computation time of every rank: `compute` at full precision, divided by the rank's
-/// speed and its gain from low precision.
+/// `compute` at full precision, divided by the rank's speed and its gain from low precision.
 #[must_use]
 pub fn arrivals(compute: Picoseconds, speeds: &[f64], low_precision_gain: &[f64]) -> Arrivals {
     let ready = speeds.iter().zip(low_precision_gain);

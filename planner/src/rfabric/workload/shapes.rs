@@ -14,10 +14,9 @@ use super::super::demand::Demand;
 /// The traffic of a shape's typical pair.
 const PAIR_BYTES: f64 = 1e9;
 
-/// Returns a skewed all-to-all within groups of 8 leaves, and a light ring over all leaves.
-///
-/// It is symmetric. A layer's dispatch and its combine carry a matrix and its transpose (MixNet,
-/// arXiv 2501.03905, section 3), so a phase with both sends as much in either direction.
+/// Returns a skewed all-to-all within groups of 8 leaves, and a light ring over all leaves. It is
+/// symmetric: a phase has a dispatch and its combine, its transpose (MixNet, arXiv 2501.03905,
+/// section 3).
 #[must_use]
 pub fn moe(leaves: usize, seed: Seed) -> Demand {
     moe_spread(leaves, seed, GATE_SPREAD)
@@ -42,8 +41,7 @@ pub fn moe_spread(leaves: usize, seed: Seed, spread: f64) -> Demand {
     demand
 }
 
-/// Like [`moe`], but sending and receiving of a leaf are independent: one direction of one layer. A
-/// circuit carries both directions, so one of them may be idle.
+/// Like [`moe`], but one direction of one layer: sending and receiving are independent.
 #[must_use]
 pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.moe_one_way", leaves as u64);
@@ -57,8 +55,8 @@ pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     demand
 }
 
-/// Returns traffic in which half of the leaves send shards of different size to four leaves each of
-/// the other half. The senders also form a data-parallel ring.
+/// Half of the leaves send shards of different size to four of the others each. The senders also
+/// form a data-parallel ring.
 #[must_use]
 pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.weight_sync", leaves as u64);
@@ -99,7 +97,7 @@ fn add(demand: &mut Demand, from: usize, to: usize, weight: f64) {
     demand.add(LeafId::from_index(from), LeafId::from_index(to), size);
 }
 
-/// Draws exp(sigma·z) with z from the standard normal distribution (Box and Muller).
+/// exp(sigma·z) with z from the standard normal distribution (Box and Muller).
 pub(crate) fn log_normal(stream: &mut Stream, sigma: f64) -> f64 {
     let radius = (-2.0 * (1.0 - stream.random::<f64>()).ln()).sqrt();
     let angle = std::f64::consts::TAU * stream.random::<f64>();

@@ -27,7 +27,6 @@ pub struct Hit {
     pub segment_tokens: u64,
 }
 
-/// Returns the bytes of the query, of its output, and of the cache, for one hit.
 fn ways(attention: &Attention, hit: &Hit) -> (Bytes, Bytes, Bytes) {
     let width = u64::from(attention.head_size) * u64::from(attention.element_bytes);
     let heads = u64::from(attention.query_heads);

@@ -109,8 +109,7 @@ impl Training {
         demand
     }
 
-    /// Adds the exchange of `size` between ranks with the same weights: every `apart`-th
-    /// data-parallel rank.
+    /// Exchanges between ranks with the same weights: every `apart`-th data-parallel rank.
     fn add_gradients(&self, demand: &mut Demand, size: Bytes, apart: u32) {
         for stage in 0..self.pp {
             for (tensor, first) in (0..self.tp).flat_map(|t| (0..apart).map(move |r| (t, r))) {
@@ -139,7 +138,7 @@ impl Training {
         }
     }
 
-    /// Iterates over (context, data) of every rank with the same weights, in ring order.
+    /// Yields (context, data) of every rank with the same weights, in ring order.
     fn replicas(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (cp, dp) = (self.cp, self.dp);
         (0..dp).flat_map(move |data| (0..cp).map(move |context| (context, data)))
@@ -170,8 +169,7 @@ impl Training {
     fn add_expert(&self, demand: &mut Demand) {
         let Some(experts) = self.card.experts.filter(|_| self.ep > 1) else { return };
         let layers = u64::from(experts.layers) / u64::from(self.pp);
-        // A dispatch with its combine moves the bytes twice, so two of them are the four
-        // all-to-alls.
+        // A dispatch with its combine moves the bytes twice: two of them are the four all-to-alls.
         let all = self.micro_batch_bytes()
             * (2 * layers * u64::from(self.micro_batches) * u64::from(experts.top_k));
         let size = share(all, 1, u64::from(self.tp));
@@ -194,7 +192,7 @@ impl Training {
         (0..self.ep).map(|_| log_normal(&mut stream, self.expert_skew)).collect()
     }
 
-    /// Iterates over (tensor, context) of every rank that processes the same layers and samples.
+    /// Yields (tensor, context) of every rank that processes the same layers and samples.
     fn columns(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (tp, cp) = (self.tp, self.cp);
         (0..cp).flat_map(move |context| (0..tp).map(move |tensor| (tensor, context)))

@@ -63,14 +63,13 @@ pub fn traffic(
     demand
 }
 
-/// Returns the size of units `first` to `end` of `whole`. All parts add up to `size`.
+/// Covers units `first` to `end` of `whole`. All parts add up to `size`.
 fn part(size: Bytes, first: u64, end: u64, whole: u64) -> Bytes {
     Bytes(share(size, end, whole).0 - share(size, first, whole).0)
 }
 
-/// Stage p of the trainer holds 1/pp of the layers, and its tensor rank t holds the slice [t/tp,
-/// (t+1)/tp) of each. GPU i of a replica of g holds [i/g, (i+1)/g) of all layers. Data-parallel
-/// ranks hold the same weights and send equal parts.
+/// Stage p of the trainer holds 1/pp of the layers, and its tensor rank t a slice of each. GPU i of
+/// a replica of g holds [i/g, (i+1)/g) of all layers. Data-parallel ranks send equal parts.
 fn shards(
     leaves: usize,
     size: Bytes,
@@ -105,7 +104,6 @@ fn shards(
     demand
 }
 
-/// Returns the leaf that receives `shard` in the replica at `position` of the shard's tree.
 fn member(pool: &Generation, position: u32, shard: u32) -> LeafId {
     let replica = (position + shard) % pool.replicas();
     let leaves = Seats(pool.ranks(replica).to_vec()).leaves();
