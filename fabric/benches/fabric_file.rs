@@ -57,8 +57,6 @@ fn main() -> ExitCode {
     if met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Returns all nodes and fibres of a ring, one per line, in the deployment order of its generator
-/// form.
 fn explicit_form(nodes: u32, k: u8) -> String {
     let header = format!(
         "kind: fabric\nversion: 2\nname: bench\nhbd: {{khop: {{nodes: {nodes}, gpus_per_node: 8, k: {k}}}}}\n"

@@ -25,8 +25,7 @@ pub fn bytes(document: &impl Serialize, without: &[&[&str]]) -> serde_json::Resu
     Ok(spelling.out)
 }
 
-/// Collects the canonical bytes in `out` and ignores the serialiser's writer, because the members
-/// of an object can be sorted only after the last one.
+/// Ignores the serialiser's writer, because members can be sorted only after the last one.
 #[derive(Default)]
 struct Spelling<'a> {
     out: Vec<u8>,
@@ -38,13 +37,11 @@ struct Spelling<'a> {
 }
 
 struct Open {
-    /// Offset of its first member in `out`.
     start: usize,
     /// Index of its first member in `members`.
     first: usize,
 }
 
-/// Location of a member in `out`.
 #[derive(Clone)]
 struct Member {
     name: Range<usize>,
@@ -61,7 +58,6 @@ impl Spelling<'_> {
         let _ = write!(self.out, "{number}");
     }
 
-    /// Returns whether the member that just ended is excluded.
     fn is_left_out(&self) -> bool {
         let name = |level: usize| {
             let next = self.open.get(level + 1).map_or(self.members.len(), |inner| inner.first);

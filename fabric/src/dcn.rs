@@ -144,8 +144,7 @@ impl Dcn {
         }
     }
 
-    /// Returns the rate of one aggregation domain to (and from) the others, in bit/s. `None` if it
-    /// is never below the combined rate of its ToRs.
+    /// Returns the rate between domains in bit/s. `None` if never below that of its ToRs.
     #[must_use]
     pub fn rate_of_domain(&self, gpus_per_node: u8) -> Option<f64> {
         let tree = self.packet_tree().filter(|tree| tree.core_oversubscription > 1)?;
@@ -214,8 +213,7 @@ impl Dcn {
             .map_or_else(|| self.uplinks_of_leaf(gpus_per_node), |network| network.cables_of(leaf))
     }
 
-    /// Returns the uplinks of one leaf to packet switches, or the largest number of cables from one
-    /// leaf to others; 0 if there are none.
+    /// Returns the uplinks of a leaf, or the most cables of a leaf to others. 0 if there are none.
     #[must_use]
     pub fn uplinks_of_leaf(&self, gpus_per_node: u8) -> u32 {
         match self {
@@ -233,8 +231,7 @@ impl Dcn {
         }
     }
 
-    /// Returns the [`packet_rate_of_leaf`](Self::packet_rate_of_leaf) of `leaf` over the uplinks
-    /// that work under `faults`.
+    /// Returns the [`packet_rate_of_leaf`](Self::packet_rate_of_leaf) over working uplinks.
     #[must_use]
     pub fn packet_rate_left(&self, leaf: LeafId, gpus_per_node: u8, faults: &FaultSet) -> f64 {
         if let Some(network) = self.direct() {
@@ -248,8 +245,7 @@ impl Dcn {
         self.packet_rate_of_leaf(gpus_per_node) * f64::from(left) / f64::from(uplinks)
     }
 
-    /// Returns the send (and receive) rate of one leaf through packet switches, in bit/s. The mean
-    /// if leaves differ.
+    /// Returns the rate of a leaf through packet switches, in bit/s. The mean if leaves differ.
     #[must_use]
     pub fn packet_rate_of_leaf(&self, gpus_per_node: u8) -> f64 {
         match self {
@@ -268,8 +264,7 @@ impl Dcn {
     }
 }
 
-/// Rail-optimised leaves: in every plane, GPU i of each node of a group connects to the group's
-/// leaf i.
+/// In every plane, GPU i of each node of a group connects to the group's leaf i.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rails {
     /// Nodes per group (nodes that share rail switches), at least 1.
@@ -350,8 +345,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Returns the line order (position → node) of `nodes` nodes with `nodes_per_tor` nodes per
-    /// ToR.
+    /// Returns the line order (position → node) of `nodes` nodes.
     #[must_use]
     pub fn line(self, nodes: u32, nodes_per_tor: u32) -> Vec<NodeId> {
         match self {

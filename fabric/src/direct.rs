@@ -39,7 +39,6 @@ pub struct DirectNetwork {
     pub link_rate: BitsPerSecond,
     /// Propagation delay of one cable.
     pub link_latency: Picoseconds,
-    /// All cables, sorted; parallel cables are adjacent.
     cables: Vec<LeafCable>,
     /// Cable indices by leaf, in the order of the leaf's uplink numbers.
     of_leaf: Vec<Vec<u32>>,
@@ -164,8 +163,7 @@ impl DirectNetwork {
         f64::from(self.nodes_per_leaf) * f64::from(self.gpus_per_node) * self.link_rate.0 as f64
     }
 
-    /// Returns the cable's name at its lower-numbered leaf, so that a cable fault has one name
-    /// regardless of the reported end.
+    /// Returns the name at the lower-numbered leaf, so that a cable fault has one name.
     #[must_use]
     pub fn lower_end(&self, uplink: UplinkId) -> Option<UplinkId> {
         let cable = *self.of_leaf.get(uplink.leaf.index())?.get(uplink.uplink as usize)?;

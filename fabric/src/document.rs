@@ -211,8 +211,7 @@ pub struct Report<'d> {
 }
 
 impl Report<'_> {
-    /// Returns the location of `path` and whether its value was read as written. The lookup is slow
-    /// in long lists, so it is skipped once further errors are only counted.
+    /// Slow in long lists, so it is skipped once further errors are only counted.
     fn place(&self, path: &str) -> (Span, bool) {
         if self.problems.is_full() {
             return (Span::default(), true);
@@ -242,8 +241,7 @@ impl Report<'_> {
         self.depends_on(path).edit(|problem| problem.with_related(span, message))
     }
 
-    /// Adds a location that the error depends on without showing it. The report is dropped if the
-    /// file has a schema error there.
+    /// Adds a location without showing it. The report is dropped if that has a schema error.
     pub fn depends_on(mut self, path: &str) -> Self {
         if !self.place(path).1 {
             self.problem = None;

@@ -35,8 +35,7 @@ pub struct Fabric {
     pub jobs: Vec<Job>,
     /// Unit prices and power of the interconnect parts.
     pub parts: Parts,
-    /// Smallest fraction of the current demand's rate that must remain available in every stage of
-    /// a circuit change.
+    /// Smallest fraction of the demand's rate that every stage of a circuit change must keep.
     pub floor: f64,
     /// Contents of the files that steps reference (matrices, models), or the read error.
     pub files: BTreeMap<String, Result<String, String>>,
@@ -93,8 +92,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns whether the job's GPUs are placed, which requires a step that addresses ranks rather
-    /// than leaves.
+    /// Returns whether the job's step addresses ranks rather than leaves.
     #[must_use]
     pub fn is_placed(&self) -> bool {
         self.tp > 0
@@ -127,7 +125,6 @@ pub struct Parts {
 
 /// OCSTrx modules per bundle, half of them on each of the two GPUs.
 pub const MODULES_PER_BUNDLE: u32 = 8;
-/// Copper cables per plain ring edge.
 const DACS_PER_EDGE: u32 = 2;
 
 impl Fabric {
@@ -156,8 +153,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the optical switches if they are the only planned part: the fabric has no domain,
-    /// and no job is placed on GPUs.
+    /// Returns the optical switches if the fabric has no domain and no job is placed on GPUs.
     #[must_use]
     pub fn circuits_alone(&self) -> Option<&ReconfigurableFatTree> {
         let is_alone =
@@ -194,8 +190,7 @@ impl Fabric {
 }
 
 impl Default for HbdLinks {
-    /// 3.2 Tb/s per ring edge and direction (6.4 Tb/s per GPU), 100 ns inside a node, 200 ns
-    /// between nodes.
+    /// 3.2 Tb/s per ring edge and direction, 100 ns inside a node, 200 ns between nodes.
     fn default() -> Self {
         Self {
             edge_rate: BitsPerSecond::from_gbps(3200),

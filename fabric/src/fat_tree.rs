@@ -163,7 +163,6 @@ pub struct FatTreeSpec {
 }
 
 impl FatTreeSpec {
-    /// Returns the bank of `ocs`. `None` if the switch does not exist.
     fn bank(&self, ocs: OcsId) -> Option<&OcsBank> {
         let mut first = 0;
         self.banks.iter().find(|bank| {
@@ -179,7 +178,6 @@ pub struct ReconfigurableFatTree {
     spec: FatTreeSpec,
     reaches: Reaches,
     dead: BTreeSet<OcsPortId>,
-    /// Number of lost uplinks by leaf.
     fewer_uplinks: BTreeMap<LeafId, u32>,
 }
 
@@ -200,9 +198,8 @@ impl ReconfigurableFatTree {
         Ok(Self { spec, reaches, dead: BTreeSet::new(), fewer_uplinks: BTreeMap::new() })
     }
 
-    /// Returns the fabric without its failed parts. If a leaf has an odd number of ports left on a
-    /// switch, some sets of circuits that fit the leaves' port counts may not be realisable; the
-    /// planner detects that when it places them.
+    /// Returns the fabric without its failed parts. If a leaf then has an odd number of ports on a
+    /// switch, some circuits may not be realisable; the planner detects that.
     #[must_use]
     pub fn without(&self, faults: &FaultSet) -> Self {
         let mut dead = self.dead.clone();
@@ -259,19 +256,13 @@ impl ReconfigurableFatTree {
         self.spec.banks.iter().map(|bank| bank.switches as usize).sum()
     }
 
-    /// Returns the ports of each leaf on switch `ocs`, an even number.
-    ///
-    /// # Panics
-    /// If the switch does not exist.
+    /// Returns the ports of each leaf on switch `ocs`, an even number. Panics on an unknown switch.
     #[must_use]
     pub fn ports_per_leaf(&self, ocs: OcsId) -> u32 {
         self.bank(ocs).ports_per_leaf
     }
 
-    /// Returns the bank of `ocs`.
-    ///
-    /// # Panics
-    /// If the switch does not exist.
+    /// Returns the bank of `ocs`. Panics if the switch does not exist.
     #[must_use]
     pub fn bank(&self, ocs: OcsId) -> &OcsBank {
         self.spec.bank(ocs).expect("switch ids run below the number of switches")
@@ -283,17 +274,13 @@ impl ReconfigurableFatTree {
         self.spec.banks.iter().map(|bank| bank.switches * bank.ports_per_leaf).sum()
     }
 
-    /// Returns the number of distinct sets of leaf pairs that the loss budget permits across the
-    /// banks. Each set is a subset of the previous one; set 0 is the largest.
+    /// Returns how many sets of leaf pairs the banks permit. Each is a subset of the previous.
     #[must_use]
     pub fn reaches(&self) -> usize {
         self.reaches.count()
     }
 
-    /// Returns the index of the switch's set among the [`reaches`](Self::reaches).
-    ///
-    /// # Panics
-    /// If the switch does not exist.
+    /// Returns the index among the [`reaches`](Self::reaches). Panics on an unknown switch.
     #[must_use]
     pub fn reach_of(&self, ocs: OcsId) -> usize {
         let mut first = 0;
@@ -304,8 +291,7 @@ impl ReconfigurableFatTree {
         self.reaches.of_bank(bank.expect("switch ids run below the number of switches"))
     }
 
-    /// Returns the optical ports of `leaf` that no other job uses, on switches that can join it to
-    /// some other leaf.
+    /// Returns the optical ports of `leaf` that no other job uses, if they can join another leaf.
     #[must_use]
     pub fn free_ports(&self, leaf: LeafId) -> u32 {
         (0..self.reaches()).map(|reach| self.free_ports_within(reach, leaf)).sum()
@@ -341,16 +327,14 @@ impl ReconfigurableFatTree {
         all - u32::try_from(held).unwrap_or(u32::MAX) - dead
     }
 
-    /// Returns the uplinks of one leaf to the electrical core, each at the rate of a GPU's network
-    /// card.
+    /// Returns the uplinks of one leaf to the core, each at the rate of a GPU's network card.
     #[must_use]
     pub fn uplinks_of_leaf(&self) -> u32 {
         let uplinks = self.spec.electrical.rate_per_leaf.0.div_ceil(self.spec.gpu_rate.0.max(1));
         u32::try_from(uplinks).unwrap_or(u32::MAX)
     }
 
-    /// Returns the send (and receive) rate of `leaf` through the electrical core over its remaining
-    /// uplinks, in bit/s.
+    /// Returns the rate of `leaf` through the core over its remaining uplinks, in bit/s.
     #[must_use]
     pub fn electrical_rate_of(&self, leaf: LeafId) -> f64 {
         let Some(&fewer) = self.fewer_uplinks.get(&leaf) else { return self.electrical_rate() };
@@ -358,8 +342,7 @@ impl ReconfigurableFatTree {
         self.electrical_rate() * f64::from(uplinks.saturating_sub(fewer)) / f64::from(uplinks)
     }
 
-    /// Returns the send (and receive) rate of a leaf with all uplinks through the electrical core,
-    /// in bit/s.
+    /// Returns the rate of a leaf with all uplinks through the core, in bit/s.
     #[must_use]
     pub fn electrical_rate(&self) -> f64 {
         self.spec.electrical.rate_per_leaf.0 as f64 / self.spec.electrical.oversubscription
@@ -371,8 +354,7 @@ impl ReconfigurableFatTree {
         f64::from(self.spec.gpus_per_leaf) * self.spec.gpu_rate.0 as f64
     }
 
-    /// Returns whether a circuit of some bank may join the pair: it is not forbidden and is within
-    /// the loss budget.
+    /// Returns whether a circuit of some bank may join the pair.
     #[must_use]
     pub fn permits(&self, pair: LeafPair) -> bool {
         self.permits_within(0, pair)
@@ -384,8 +366,7 @@ impl ReconfigurableFatTree {
         self.reaches.permits(reach, pair)
     }
 
-    /// Returns the loss between the pair over the bank with the least loss, in dB. `None` if the
-    /// pair is forbidden.
+    /// Returns the loss over the bank with the least loss, in dB. `None` if the pair is forbidden.
     #[must_use]
     pub fn least_loss_db(&self, pair: LeafPair) -> Option<f64> {
         let banks = self.spec.banks.iter().map(|bank| bank.insertion_loss_db);
@@ -393,8 +374,7 @@ impl ReconfigurableFatTree {
         self.reaches.extra_db(pair).map(|extra| common + extra)
     }
 
-    /// Returns the smallest loss of any pair over one bank, in dB. `None` if every pair is
-    /// forbidden.
+    /// Returns the least loss of any pair over a bank, in dB. `None` if all are forbidden.
     #[must_use]
     pub fn least_loss_over(&self, bank: usize) -> Option<f64> {
         let common = self.spec.banks[bank].insertion_loss_db + self.spec.loss.path_db;
@@ -404,15 +384,13 @@ impl ReconfigurableFatTree {
         extra.reduce(f64::min).map(|extra| common + extra)
     }
 
-    /// Returns the indices of the banks that cannot join any two leaves because every path exceeds
-    /// the loss budget.
+    /// Returns the banks that cannot join any leaves, because every path exceeds the budget.
     #[must_use]
     pub fn banks_without_circuits(&self) -> Vec<usize> {
         (0..self.spec.banks.len()).filter(|bank| self.reaches.is_dark(*bank)).collect()
     }
 
-    /// Returns the leaves that no circuit can join to another leaf, because of loss or because
-    /// every pair is forbidden.
+    /// Returns the leaves that no circuit can join to another leaf.
     #[must_use]
     pub fn leaves_without_circuits(&self) -> Vec<LeafId> {
         let all = (0..self.leaves()).map(LeafId::from_index);
@@ -426,8 +404,7 @@ impl ReconfigurableFatTree {
         (u64::from(ocs.0) * u64::from(self.spec.failure_domains) / switches) as u32
     }
 
-    /// Returns every cross-connect that the switches can make between permitted pairs, whether or
-    /// not a plan uses it.
+    /// Returns every cross-connect between permitted pairs, whether or not a plan uses it.
     pub fn possible_circuits(&self) -> impl Iterator<Item = CrossConnect> + '_ {
         let switches = (0..self.switches()).map(OcsId::from_index);
         switches.flat_map(move |ocs| {

@@ -17,8 +17,7 @@ use crate::khop::{Fibre, Port, Position, hop_for_port};
 pub enum Part {
     /// A node. None of its GPUs and bundles is usable; a single failed GPU takes out its node.
     Node(NodeId),
-    /// A bundle. None of its three paths works, so the node's GPU ring is open at this edge and the
-    /// node cannot join a ring that uses all its GPUs.
+    /// A bundle. Its node's GPU ring is open at this edge and joins no ring of whole nodes.
     Bundle(BundleId),
     /// The fibre in this port. Only this link is lost; the node remains usable.
     Fibre(Port),
@@ -332,7 +331,6 @@ fn resolve(fabric: &Fabric, part: Part) -> Result<Resolved, FaultError> {
     }
 }
 
-/// Returns the number of cabled ports of `ocs`.
 fn ocs_exists(fabric: &Fabric, ocs: OcsId) -> Result<u32, FaultError> {
     let network = fabric.dcn.circuits();
     let switches =

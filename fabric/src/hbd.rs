@@ -168,18 +168,12 @@ impl Hbd {
     pub fn peer(&self, port: Port) -> Option<Port> {
         self.ring()?.peer(port)
     }
-    /// Returns the port of `node` that carries `hop`.
-    ///
-    /// # Panics
-    /// If the design has no fibres.
+    /// Returns the port of `node` that carries `hop`. Panics if the design has no fibres.
     #[must_use]
     pub fn port(&self, node: NodeId, hop: Hop) -> Port {
         self.ring().expect("a hop is over a fibre").port(node, hop)
     }
-    /// Returns the two ports of a fibre, lower end first.
-    ///
-    /// # Panics
-    /// If the fibre is not part of this domain.
+    /// Returns the two ports of a fibre of this domain, lower end first. Panics on another fibre.
     #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         self.ring().expect("the fibre is part of this domain").ports(fibre)

@@ -81,8 +81,7 @@ impl Position {
     }
 }
 
-/// A signed, nonzero distance along the line: `+d` towards higher positions, `-d` towards lower
-/// ones.
+/// A signed, nonzero distance along the line: `+d` towards higher positions.
 pub type Hop = i8;
 
 /// One external fibre port of a bundle, written `n17/b0.2` (bundle 0, path 2).
@@ -95,10 +94,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Returns the path setting that lights this port.
-    ///
-    /// # Panics
-    /// If `path` is neither 1 nor 2.
+    /// Returns the path setting that lights this port. Panics if `path` is neither 1 nor 2.
     #[must_use]
     pub fn selects(self) -> Path {
         match self.path {
@@ -173,8 +169,7 @@ pub fn port_for_hop(k: u8, hop: Hop) -> (u8, u8) {
     (2 * pair + u8::from(hop < 0), (length - 1) % 2 + 1)
 }
 
-/// Returns the hop carried by external path `path` (1 or 2) of bundle `bundle`, the inverse of
-/// [`port_for_hop`].
+/// Returns the hop on external path `path` (1 or 2), the inverse of [`port_for_hop`].
 #[must_use]
 pub fn hop_for_port(k: u8, bundle: u8, path: u8) -> Option<Hop> {
     if bundle >= k || !(1..=2).contains(&path) {
@@ -188,8 +183,7 @@ pub fn hop_for_port(k: u8, bundle: u8, path: u8) -> Option<Hop> {
     Some(if bundle.is_multiple_of(2) { length } else { -length })
 }
 
-/// Returns whether one node can use hops `a` and `b` at the same time, that is, whether they are on
-/// different bundles.
+/// Returns whether hops `a` and `b` are on different bundles, so that a node can use both.
 #[must_use]
 pub fn hops_are_compatible(k: u8, a: Hop, b: Hop) -> bool {
     port_for_hop(k, a).0 != port_for_hop(k, b).0
@@ -242,14 +236,11 @@ pub struct KhopRing {
 }
 
 impl KhopRing {
-    /// Creates a fully cabled line with R GPUs per node and reach K. `node_at` maps positions to
-    /// nodes and must be a permutation of `0..N`.
+    /// Creates a fully cabled line with R GPUs per node and reach K. Panics if `node_at`, which
+    /// maps positions to nodes, is not a permutation of `0..N`.
     ///
     /// # Errors
     /// If R is not in 2…64, K not in 2…R, or N not in 1…4,000,000.
-    ///
-    /// # Panics
-    /// If `node_at` is not a permutation.
     pub fn new(
         gpus_per_node: u8,
         k: u8,
@@ -366,10 +357,7 @@ impl KhopRing {
         Port { bundle: BundleId { node, bundle }, path }
     }
 
-    /// Returns the two ports of a fibre, lower end first.
-    ///
-    /// # Panics
-    /// If the fibre is not part of this line.
+    /// Returns the two ports of a fibre of this line, lower end first. Panics on another fibre.
     #[must_use]
     pub fn ports(&self, fibre: Fibre) -> (Port, Port) {
         let hop = Hop::try_from(fibre.hops).expect("K is at most 64");
@@ -396,9 +384,7 @@ impl KhopRing {
     }
 
     /// Returns the ring edge `e` (between GPU `e` and GPU `e + 1 mod R`) that `bundle` implements.
-    ///
-    /// The first two bundles, which carry the ±1 links, are on opposite edges. The others fill the
-    /// remaining edges in order.
+    /// The first two bundles, with the ±1 links, are on opposite edges. The others fill the rest.
     #[must_use]
     pub fn ring_edge(&self, bundle: u8) -> u8 {
         let opposite = self.gpus_per_node / 2;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transformer dimensions, the parameter counts derived from them, and the model files that define
-//! them.
+//! Transformer dimensions, their parameter counts, and the model files that define them.
 
 use serde::{Deserialize, Serialize};
 
@@ -151,8 +150,7 @@ impl StateSpace {
     pub fn convolved(&self) -> f64 {
         self.inner() + 2.0 * f64::from(self.groups) * f64::from(self.state_size)
     }
-    /// Returns the width of the input projection: gate, convolution input and one step size per
-    /// head.
+    /// Returns the input projection's width: gate, convolution input and a step size per head.
     #[must_use]
     pub fn projected(&self) -> f64 {
         self.inner() + self.convolved() + f64::from(self.heads)
@@ -171,9 +169,8 @@ impl StateSpace {
     pub fn scan_operations(&self) -> f64 {
         7.0 * self.inner() * f64::from(self.state_size)
     }
-    /// Returns the bytes that convolution, scan and gate move per token in the forward pass. Each
-    /// reads and writes its values, and the state of every chunk is written and read twice in four
-    /// bytes.
+    /// Returns the bytes that convolution, scan and gate move per token in the forward pass. Chunk
+    /// states are written and read twice in four bytes.
     #[must_use]
     pub fn moved_bytes(&self) -> f64 {
         4.0 * self.convolved()
@@ -194,8 +191,7 @@ pub struct LayerShares {
 }
 
 impl LayerShares {
-    /// Returns the number of blocks with a norm and a residual addition, relative to the two of a
-    /// transformer layer.
+    /// Returns the blocks with a norm and a residual addition, relative to a transformer's two.
     #[must_use]
     pub fn parts(&self) -> f64 {
         (self.attention + self.state_space + self.feed_forward) / 2.0
@@ -249,9 +245,8 @@ impl Attention {
         }
     }
 
-    /// Returns the width of all query heads plus the width of all value heads. The attention core
-    /// does `2·s` floating-point operations per token for each unit of this width under a full
-    /// mask.
+    /// Returns the width of all query heads plus that of all value heads. The attention core does
+    /// `2·s` operations per token and unit of this width under a full mask.
     #[must_use]
     pub fn core_width(&self) -> f64 {
         match *self {
@@ -318,8 +313,7 @@ impl Model {
         self.layers - self.expert_layers()
     }
 
-    /// Returns the mean number of blocks per layer: 1 attention and 1 feed-forward block, except in
-    /// hybrids.
+    /// Returns the mean blocks per layer: 1 attention and 1 feed-forward, except in hybrids.
     #[must_use]
     pub fn shares(&self) -> LayerShares {
         let Some(state_space) = &self.state_space else {
@@ -334,8 +328,7 @@ impl Model {
         }
     }
 
-    /// Returns the parameters of one dense feed-forward block. Like all parameter counts here, this
-    /// is the mean over all layers.
+    /// Returns the parameters of a dense feed-forward block. All counts are means over layers.
     #[must_use]
     pub fn dense_parameters(&self) -> f64 {
         self.shares().feed_forward
@@ -366,8 +359,7 @@ impl Model {
         })
     }
 
-    /// Returns the parameters of the attention blocks (in hybrids also the Mamba-2 blocks) and
-    /// norms of one layer.
+    /// Returns the parameters of attention (and Mamba-2) blocks and norms of one layer.
     #[must_use]
     pub fn attention_parameters(&self) -> f64 {
         let shares = self.shares();
@@ -383,8 +375,7 @@ impl Model {
         f64::from(self.hidden) * f64::from(self.vocabulary)
     }
 
-    /// Returns the total parameters, with separate embedding and output layers, without multi-token
-    /// prediction.
+    /// Returns all parameters, with separate embeddings, without multi-token prediction.
     #[must_use]
     pub fn parameters(&self) -> f64 {
         let experts = self.feed_forward.experts.as_ref().map_or(0.0, |e| f64::from(e.count));
@@ -455,7 +446,6 @@ pub fn read_model(file: &str, bytes: &[u8]) -> (Option<Model>, Vec<Diagnostic>) 
     document::load(file, bytes, check_model)
 }
 
-/// Checks what the schema cannot express: positive dimensions and divisibility.
 fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
     let mut positive = vec![
         ("/layers", model.layers),

@@ -40,12 +40,9 @@ const NOT_IDENTITY: &[&[&str]] = &[
     &["weight_sync"],
 ];
 
-/// Returns the digest of a plan: the SHA-256, in hex, of its canonical JSON (docs/plan.md) without
-/// the members that describe how it was made. Equal plans found with different seeds have equal
-/// digests.
-///
-/// The digest is the same for a plan in memory, for its file in any formatting, and for the
-/// document that a client sends.
+/// Returns the SHA-256, in hex, of a plan's canonical JSON (docs/plan.md) without the members that
+/// describe how it was made. It is the same for a plan in memory, for its file in any formatting,
+/// and for the document that a client sends.
 #[must_use]
 pub fn digest(plan: &impl Serialize) -> String {
     // Serialisation fails only for objects with non-string keys, which no plan contains.
@@ -96,8 +93,7 @@ pub struct Plan {
     /// Transitions between phases with different circuits, including the last to the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<TransitionPlan>,
-    /// Comparison of weight synchronisation methods for each reinforcement learning step. Empty
-    /// after a replan around faults.
+    /// Methods compared for each reinforcement learning step. Empty after a replan around faults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weight_sync: Vec<SyncChoice>,
     /// Allocations lost to faults, with the reason.
@@ -108,8 +104,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan ready for writing, with its input files, the program version and its
-    /// digest.
+    /// Returns the plan for writing, with its input files, the program version and its digest.
     #[must_use]
     pub fn sealed(mut self, inputs: Inputs) -> Self {
         self.inputs = inputs;
@@ -118,8 +113,7 @@ impl Plan {
         self
     }
 
-    /// Returns whether the plan is unmodified since its digest was written. True for a plan without
-    /// a digest.
+    /// Returns whether the plan matches its digest. True for a plan without one.
     #[must_use]
     pub fn is_as_written(&self) -> bool {
         self.digest.is_empty() || digest(self) == self.digest
@@ -140,8 +134,7 @@ pub struct JobPlan {
     pub gpus: u64,
     /// Fraction of its inner data-parallel hops that cross ToRs (docs/metrics.md).
     pub cross_tor_share: f64,
-    /// Lower bound of that fraction for any placement with the same number of rings (docs/khop.md);
-    /// `None` after a replan.
+    /// Lower bound for any placement with as many rings (docs/khop.md); `None` after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
     /// Result of the exact search for the most rings. `None` if there was no exact search.
@@ -150,8 +143,7 @@ pub struct JobPlan {
     /// How its mapping was found, if the fabric file asks for a search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub searched: Option<Searched>,
-    /// Placement constraints kept, in files of earlier versions. Part of their identity, otherwise
-    /// unused.
+    /// Placement constraints kept, in files of earlier versions. Otherwise unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints_kept: Option<u32>,
     /// Like `constraints_kept`: the total number of constraints.
@@ -162,8 +154,7 @@ pub struct JobPlan {
     pub cross_tor_share_greedy: Option<f64>,
 }
 
-/// How the mapping of a job was found: the search target, the search space, and the performance of
-/// the chosen mapping by the closed form of `lightloom mfu`.
+/// How the mapping of a job was found, and its performance by the closed form of `lightloom mfu`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Searched {
@@ -322,8 +313,7 @@ pub struct PhasePlan {
     pub lambda: f64,
     /// Upper bound of `lambda` for any choice of circuits and routes.
     pub lambda_upper_bound: f64,
-    /// Dual prices that prove the bound, if circuits are chosen. `None` if the GPU interfaces or a
-    /// solver prove it.
+    /// Dual prices that prove the bound. `None` if the GPU interfaces or a solver prove it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prices: Option<Prices>,
     /// `1 - lambda / lambda_upper_bound`.
@@ -352,17 +342,15 @@ pub struct RoutePlan {
     /// Transit leaves in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<LeafId>,
-    /// Index of the hop over the packet core, from 0; all other hops are circuits. `None` if there
-    /// is no such hop.
+    /// Index of the hop over the packet core, from 0. `None` if all hops are circuits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_hop: Option<u32>,
     /// Fraction of the pair's traffic that uses this route.
     pub weight: f64,
 }
 
-/// Dual prices of ports and uplinks that prove an upper bound for the rate of a phase. For any
-/// circuits, the demand of each pair times the price of its cheapest path costs no more than all
-/// ports and uplinks together (docs/rfabric.md).
+/// Dual prices that bound the rate of a phase: each pair's demand times the price of its cheapest
+/// path costs no more than all ports and uplinks together (docs/rfabric.md).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -372,8 +360,7 @@ pub struct Prices {
     /// Prices of uplinks to the packet core. Unlisted uplinks cost nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub core: Vec<CorePrice>,
-    /// Leaf pairs whose directions split the price of a circuit differently than the `sending`
-    /// values of their ports.
+    /// Leaf pairs that split a circuit's price differently than the `sending` of their ports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<PairShare>,
 }
@@ -388,8 +375,7 @@ pub struct PortPrice {
     pub leaf: LeafId,
     /// Price of each of the leaf's ports.
     pub price: f64,
-    /// Fraction of the price charged to traffic that the leaf sends; the rest is charged to traffic
-    /// that it receives.
+    /// Fraction of the price charged to traffic that the leaf sends; receiving pays the rest.
     pub sending: f64,
 }
 
@@ -405,8 +391,7 @@ pub struct CorePrice {
     pub down: f64,
 }
 
-/// The fraction of a circuit's price charged to one direction; the other direction is charged the
-/// rest.
+/// The fraction of a circuit's price charged to one direction; the other pays the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairShare {
@@ -426,11 +411,9 @@ pub struct PairShare {
 pub struct SolverReport {
     /// Rate of the best topology found; `None` if the solver found none in time.
     pub lambda: Option<f64>,
-    /// Upper bound for any topology: the solver's bound if it finished, otherwise the bound known
-    /// before.
+    /// The solver's upper bound if it finished, otherwise the bound known before.
     pub lambda_upper_bound: f64,
-    /// Whether the solver hit its time limit. Then `lambda` is its incumbent and depends on the
-    /// machine.
+    /// Whether the solver hit its time limit. Then `lambda` depends on the machine.
     pub hit_time_limit: bool,
     /// Whether the model allows only single-hop routes, so that the bound holds only for them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -495,12 +478,10 @@ pub struct Metrics {
     pub gpus_spare: u64,
     /// Healthy GPUs without a rank in a complete ring.
     pub gpus_wasted: u64,
-    /// Wasted GPUs on nodes that forward the light of a ring. `None` if no ring has such a node by
-    /// design.
+    /// Wasted GPUs on nodes that forward a ring's light. `None` if no ring has such a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus_passing: Option<u64>,
-    /// Rings that have lost their forwarding node, or a fibre past one of their nodes. `None` like
-    /// `gpus_passing`.
+    /// Rings without a forwarding node or a fibre past a node. `None` like `gpus_passing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings_without_spare: Option<u64>,
     /// `gpus_wasted / gpus_total`.
@@ -509,8 +490,7 @@ pub struct Metrics {
     pub waste_ratio_lower_bound: f64,
     /// Fraction of inner data-parallel hops that cross ToRs, over all jobs.
     pub cross_tor_share: f64,
-    /// Lower bound of that fraction for any placement with the same number of rings (docs/khop.md).
-    /// `None` after a replan.
+    /// Lower bound for any placement with as many rings (docs/khop.md); `None` after a replan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross_tor_share_lower_bound: Option<f64>,
     /// Interconnect cost per GPU.
@@ -522,15 +502,13 @@ pub struct Metrics {
     /// Communication time between leaves per step, including switching that no slack hides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_time_ps: Option<Picoseconds>,
-    /// The step time with the best fixed set of circuits for all phases. `None` if no fixed set
-    /// serves them all.
+    /// The same with the best fixed set of circuits. `None` if no fixed set serves all phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub static_step_time_ps: Option<Picoseconds>,
     /// Fraction of port-time without light over one step, including slack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dark_port_time_share: Option<f64>,
-    /// Fraction of the step's communication time saved by planning both layers jointly instead of
-    /// separately.
+    /// Fraction of the step's communication time saved by planning both layers jointly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orchestration_gain: Option<f64>,
     /// Upper bound of the gain for any placement.

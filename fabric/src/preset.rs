@@ -163,8 +163,7 @@ fn spares(used: u32, gpus: u32) -> String {
     }
 }
 
-/// Returns the number of leaves and the GPUs per leaf, such that optical switches stay within
-/// [`MOST_LEAVES`] ports.
+/// Optical switches stay within [`MOST_LEAVES`] ports.
 fn leaves(gpus: u32, unit: u32) -> Result<(u32, u32), Misfit> {
     let mut per_leaf = 32;
     while gpus / per_leaf > MOST_LEAVES {
@@ -192,7 +191,6 @@ fn circuits(text: &mut String, leaves: u32, per_leaf: u32) {
     );
 }
 
-/// Appends a training job whose traffic the circuits are planned for.
 fn training(text: &mut String, gpus: u32, tp: u32) -> Result<(), Misfit> {
     let pp = if gpus / 16 * 15 >= 8 * tp { 4 } else { 1 };
     let used = job_of(gpus, tp * pp)?;

@@ -46,8 +46,7 @@ impl TraceTime {
     /// The start of observation.
     pub const START: Self = Self(0);
 
-    /// Converts days since the start of observation, rounded to the nearest millisecond. Negative
-    /// values become the start.
+    /// Converts days, rounded to the nearest millisecond. Negative values become the start.
     #[must_use]
     pub fn from_days(days: f64) -> Self {
         Self((days * MS_PER_DAY).round().max(0.0) as u64)
@@ -132,8 +131,7 @@ pub struct FaultTrace {
 }
 
 impl FaultTrace {
-    /// Returns the servers out of service at `time`, in order. A fault includes its start but not
-    /// its end.
+    /// Returns the servers out of service at `time`. A fault includes its start but not its end.
     #[must_use]
     pub fn faulty_at(&self, time: TraceTime) -> Vec<ServerId> {
         let mut faulty: Vec<ServerId> = self

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ECMAScript number formatting (ECMA-262, Number::toString), which RFC 8785 adopts.
 
-/// Returns the shortest digits that parse back to `value`, in plain notation from 1e-6 to 1e21 and
-/// with an exponent beyond.
+/// Returns the shortest digits that parse back to `value`; plain notation from 1e-6 to 1e21.
 pub(super) fn spelled(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
     let sign = if value < 0.0 { "-" } else { "" };
-    // Like ECMAScript, `serde_json` finds the shortest digits and breaks ties to even; the standard
-    // library does not.
+    // Unlike the standard library, `serde_json` breaks ties to even, as ECMAScript does.
     let shortest = serde_json::to_string(&value.abs()).unwrap_or_default();
     let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

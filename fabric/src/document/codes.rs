@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Codes of errors that any kind of file can have. Other modules add codes for their kinds; see
-//! docs/diagnostics.md.
+//! Codes of errors that any kind of file can have (docs/diagnostics.md).
 
 crate::document::codes! {
     /// The file exceeds [`Limits::bytes`](super::Limits).
@@ -17,8 +16,7 @@ crate::document::codes! {
     TOO_DEEP = "LL0006", "lists and mappings are nested too deep";
     /// The file has more values than [`Limits::nodes`](super::Limits).
     TOO_MANY_VALUES = "LL0007", "the file holds too many values";
-    /// The file has more anchors than [`Limits::anchors`](super::Limits), or its aliases expand to
-    /// more values than [`Limits::alias_nodes`](super::Limits).
+    /// Exceeds [`Limits::anchors`](super::Limits) or [`Limits::alias_nodes`](super::Limits).
     ALIAS_EXPANSION = "LL0008", "too many anchors, or aliases that stand for too many values";
     /// An alias has no preceding anchor, or is inside its own anchor.
     BAD_ALIAS = "LL0009", "an alias has no finished anchor";

@@ -9,8 +9,7 @@ use super::shape::{Bounds, Form, Key, ROOT, Record, Shape, ShapeId, Shapes, lowe
 use super::tree::{Kind, Meaning, Repairs, Span, Tree, View};
 use super::{closest, quote};
 
-/// Reports every difference between `tree` and the shape of its kind. Returns the repairs that make
-/// the tree readable despite them, or `None` if that is impossible.
+/// The repairs make the tree readable despite its errors. `None` if that is impossible.
 pub(crate) fn check(tree: &Tree<'_>, shapes: &Shapes, problems: &mut Problems) -> Option<Repairs> {
     let root = tree.root();
     let mut repairs = Repairs::default();
@@ -87,7 +86,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Reports an error that makes the value unreadable.
     fn refuse(&mut self, problem: Problem) -> bool {
         self.problems.add(problem);
         false
@@ -103,7 +101,6 @@ impl<'a> Walk<'a> {
         self.refuse(problem)
     }
 
-    /// Describes the expected value for messages.
     fn expectation(&self, id: ShapeId) -> String {
         let shape = self.shapes.get(id);
         match &shape.form {
@@ -385,8 +382,7 @@ impl<'a> Walk<'a> {
         self.refuse(problem.with_help(help))
     }
 
-    /// Checks against the alternative that fits this type of value. If none fits, reports all of
-    /// them.
+    /// Checks the alternative that fits this type of value. If none fits, reports all of them.
     fn either(
         &mut self,
         node: View<'_>,
@@ -421,7 +417,6 @@ impl<'a> Walk<'a> {
         problems.count()
     }
 
-    /// Returns the number of the mapping's keys that the shape knows.
     fn known_keys(&self, node: View<'_>, id: ShapeId) -> usize {
         let keys = match &self.shapes.get(id).form {
             Form::Record(record) => &record.keys,

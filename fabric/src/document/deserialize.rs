@@ -11,7 +11,6 @@ use serde::forward_to_deserialize_any;
 
 use super::tree::{Children, Kind, Meaning, View};
 
-/// An error with the node at which it occurred.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) message: String,
@@ -40,8 +39,7 @@ impl de::Error for Failure {
 }
 
 impl<'de> View<'de> {
-    /// The value does not have the type that serde expects, an error that the schema did not
-    /// detect.
+    /// The schema did not detect this error.
     #[cold]
     fn misfit(self, expected: &dyn de::Expected) -> Failure {
         let found = match self.meaning() {
@@ -98,8 +96,7 @@ fn too_large() -> Failure {
     de::Error::custom("the number is too large")
 }
 
-/// Each method handles only the types that its callers accept. This avoids compiling a type's code
-/// for all other types.
+/// Each method handles only the types that its callers accept, which avoids compiling the others.
 impl<'de> de::Deserializer<'de> for View<'de> {
     type Error = Failure;
 
@@ -285,7 +282,6 @@ struct Entries<'de> {
 }
 
 impl<'de> Entries<'de> {
-    /// Returns the next visible key and keeps its value.
     fn next(&mut self) -> Option<View<'de>> {
         loop {
             let (key, value) = (self.entries.next()?, self.entries.next()?);
@@ -346,7 +342,6 @@ impl<'de> de::Deserializer<'de> for Name<'de> {
     }
 }
 
-/// An enum variant: its name, and its value if it is the key of a mapping.
 struct Variant<'de> {
     name: View<'de>,
     value: Option<View<'de>>,

@@ -188,14 +188,12 @@ impl Place {
 }
 
 impl Place {
-    /// Returns whether both locations appear in the same displayed line.
     pub(crate) fn is_on_the_line_of(&self, other: &Self) -> bool {
         self.line == other.line && self.excerpt.text == other.excerpt.text
     }
 }
 
 impl Excerpt {
-    /// Returns whether the beginning of the line is omitted.
     pub(crate) fn begins_cut(&self) -> bool {
         self.text.starts_with('…')
     }

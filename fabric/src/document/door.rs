@@ -23,8 +23,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Large enough for the cabling of a million GPUs in explicit form with one link per line.
-    /// Small enough that rejecting a file takes less than half a second and 64 MB.
+    /// Enough for a million GPUs with one link per line; rejecting takes less than 0.5 s and 64 MB.
     fn default() -> Self {
         Self { bytes: 16 << 20, depth: 64, nodes: 1_000_000, anchors: 10_000, alias_nodes: 100_000 }
     }
@@ -60,7 +59,6 @@ fn too_large(file: &str, limit: usize) -> Box<Diagnostic> {
     Box::new(Diagnostic::whole_file(codes::TOO_LARGE, file, message).with_help(help))
 }
 
-/// Converts `bytes` to text.
 pub(crate) fn enter<'s>(
     file: &str,
     bytes: &'s [u8],

@@ -19,7 +19,6 @@ fn options(limits: &Limits) -> granit_parser::Options {
     options
 }
 
-/// Maximum number of keys and events that [`top_keys`] examines.
 const MOST_TOP_KEYS: usize = 64;
 const MOST_EVENTS: usize = 200_000;
 
@@ -156,8 +155,7 @@ impl<'s, 'l> Builder<'s, 'l> {
         self.remember(anchor, index)
     }
 
-    /// Returns the location of `text` if the source contains it verbatim, as it does for most
-    /// scalars.
+    /// Most scalars appear verbatim in the source.
     fn place_in_source(&self, text: &str, kind: Kind, span: Span) -> Option<Span> {
         let inner = match kind {
             Kind::Plain if span.start == span.end => return Some(span),
@@ -271,7 +269,6 @@ fn too_deep(span: Span, limits: &Limits) -> Problem {
     Problem::new(codes::TOO_DEEP, span, message)
 }
 
-/// Explains a parser error, with a fix for the most frequent ones.
 fn describe(error: &ScanError, source: &str, limits: &Limits) -> Problem {
     let start = error.marker().byte_offset().unwrap_or(source.len()).min(source.len());
     let width = source.get(start..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);

@@ -5,7 +5,6 @@ use super::Severity;
 use super::diagnostic::{Code, Diagnostic, Place, Related};
 use super::tree::Span;
 
-/// An error found in a document.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     code: Code,
@@ -67,7 +66,6 @@ impl Problem {
     }
 }
 
-/// Maximum number of errors kept per file; further errors are only counted.
 const KEPT: usize = 100;
 
 #[derive(Debug, Default)]
@@ -97,13 +95,11 @@ impl Problems {
         }
     }
 
-    /// Returns whether further errors would only be counted, so that their locations are not
-    /// needed.
+    /// Returns whether locations of further errors are not needed.
     pub(crate) fn is_full(&self) -> bool {
         self.kept.len() >= KEPT
     }
 
-    /// Returns whether any error makes the file unusable.
     pub(crate) fn has_errors(&self) -> bool {
         self.errors > 0
     }
@@ -112,7 +108,6 @@ impl Problems {
         self.kept.len() + self.dropped
     }
 
-    /// Returns the errors in file order.
     pub(crate) fn into_diagnostics(mut self, file: &str, source: &str) -> Vec<Diagnostic> {
         self.kept.sort_by_key(|problem| problem.span);
         let mut diagnostics: Vec<Diagnostic> =

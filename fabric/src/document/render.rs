@@ -80,8 +80,7 @@ fn snippet<'d>(file: &'d str, place: &'d Place) -> Snippet<'d, Annotation<'d>> {
         .line_start(place.line as usize)
 }
 
-/// Converts diagnostics to a SARIF 2.1.0 log for code-scanning services. `codes` are the rules that
-/// it declares.
+/// Converts diagnostics to a SARIF 2.1.0 log. `codes` are the rules that it declares.
 #[must_use]
 pub fn sarif(diagnostics: &[Diagnostic], codes: &[Code], version: &str) -> Value {
     let rules: Vec<Value> = codes

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The allowed structure of a document, compiled from the JSON Schema of its Rust type.
 //!
-//! The Rust type is the single source of truth: serde reads it and schemars describes it. This
-//! module turns that description into a form for fast checks and good error messages. It supports
-//! the schemas that schemars generates for structs, maps, lists, options, numbers, text and
-//! externally tagged enums. Objects with named keys reject unknown keys, whether or not the type
-//! does.
+//! serde reads the type and schemars describes it. This module turns the description into a form
+//! for fast checks and good messages. It supports what schemars generates for structs, maps, lists,
+//! options, numbers, text and externally tagged enums. Objects with named keys reject unknown keys.
 
 use regex_lite::Regex;
 use schemars::JsonSchema;
@@ -41,7 +39,6 @@ pub(crate) enum Form {
         pattern: Option<Regex>,
         length: Bounds<usize>,
     },
-    /// One of several words.
     Words(Vec<String>),
     List {
         first: Vec<ShapeId>,
@@ -88,7 +85,6 @@ pub(crate) struct Key {
 pub(crate) const ROOT: ShapeId = 0;
 
 impl Shapes {
-    /// Returns the shapes of `T`.
     pub(crate) fn of<T: JsonSchema>() -> Self {
         Self::from_schema(&schemars::schema_for!(T).to_value())
     }
@@ -121,7 +117,6 @@ impl<'v> Compiler<'v> {
         id
     }
 
-    /// Compiles a definition once, and again for each use with its own description.
     fn reference(&mut self, reference: &'v str, description: Option<&str>) -> ShapeId {
         let known = self.references.iter().find(|(name, _)| *name == reference);
         if let (Some(&(_, id)), None) = (known, description) {

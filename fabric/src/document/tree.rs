@@ -20,7 +20,6 @@ pub(crate) struct Span {
     pub(crate) end: u32,
 }
 
-/// The kind of a node. Only plain scalars (`5`, `true`, `~`) can be anything other than text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
@@ -39,7 +38,6 @@ pub(crate) struct Node {
     pub(crate) end: u32,
 }
 
-/// All nodes of a document; node 0 is the root.
 #[derive(Debug)]
 pub(crate) struct Tree<'s> {
     pub(crate) source: &'s str,
@@ -49,8 +47,7 @@ pub(crate) struct Tree<'s> {
     pub(crate) repairs: Repairs,
 }
 
-/// Deviations from the written file. They make a file with schema errors readable, so that the
-/// remaining checks can run and report their errors as well.
+/// Make a file with schema errors readable, so that the remaining checks report theirs as well.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
     /// Keys of entries, and items, to skip.
@@ -90,7 +87,6 @@ impl<'s> Tree<'s> {
         Found { span: place.span(), is_whole: true, is_doubtful }
     }
 
-    /// Returns whether anything in `node` is skipped.
     fn holds_hidden(&self, node: View<'_>) -> bool {
         let range = node.index..node.node().end;
         self.repairs.hidden.iter().any(|index| range.contains(index))
@@ -106,7 +102,6 @@ impl<'s> Tree<'s> {
 pub(crate) struct Found {
     /// Location of the value, or of its nearest existing parent.
     pub(crate) span: Span,
-    /// Whether the document contains the value.
     pub(crate) is_whole: bool,
     /// Whether part of it is skipped, so that checks of it are unreliable.
     pub(crate) is_doubtful: bool,
@@ -138,7 +133,6 @@ impl<'t> View<'t> {
         &from[node.text.start as usize..node.text.end as usize]
     }
 
-    /// Returns the direct children: items, or alternating keys and values.
     pub(crate) fn children(self) -> Children<'t> {
         let first = self.index + 1;
         match self.kind() {
@@ -149,7 +143,6 @@ impl<'t> View<'t> {
         }
     }
 
-    /// Returns the entries of a mapping.
     pub(crate) fn entries(self) -> impl Iterator<Item = (View<'t>, View<'t>)> {
         let mut children = self.children();
         std::iter::from_fn(move || Some((children.next()?, children.next()?)))
@@ -169,17 +162,14 @@ impl<'t> View<'t> {
         !hidden.is_empty() && hidden.contains(&self.index)
     }
 
-    /// Returns the items that are not skipped.
     pub(crate) fn items(self) -> impl Iterator<Item = View<'t>> {
         self.children().filter(|item| !item.is_hidden())
     }
 
-    /// Returns the entries that are not skipped.
     pub(crate) fn read_entries(self) -> impl Iterator<Item = (View<'t>, View<'t>)> {
         self.entries().filter(|(key, _)| !key.is_hidden())
     }
 
-    /// Returns the value in YAML 1.2's core schema.
     pub(crate) fn meaning(self) -> Meaning<'t> {
         match self.kind() {
             Kind::Sequence => Meaning::Sequence,
@@ -208,9 +198,8 @@ impl<'t> Iterator for Children<'t> {
     }
 }
 
-/// A value in YAML 1.2's core schema (section 10.3.2 of the specification), with two restrictions.
-/// Numbers with a leading zero are text, because YAML 1.1 reads them as octal. `.inf` and `.nan`
-/// are text, because no quantity here is infinite.
+/// A value in YAML 1.2's core schema (section 10.3.2). Numbers with a leading zero are text,
+/// because YAML 1.1 reads them as octal. So are `.inf` and `.nan`: no quantity here is infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Meaning<'t> {
     Nothing,

@@ -30,7 +30,6 @@ const LEAVES_MAX: u32 = 4096;
 /// Limit for switches, GPUs per leaf and ports per leaf, above any real installation.
 const COUNT_MAX: u32 = 4096;
 
-/// Returns all problems of `spec`. Held circuits are checked only if the rest is valid.
 pub(super) fn of(spec: &FatTreeSpec) -> Vec<FatTreeProblem> {
     let mut problems = Problems(Vec::new());
     problems.check_sizes(spec);

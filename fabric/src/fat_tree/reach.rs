@@ -11,11 +11,9 @@ use lightloom_units::id::LeafId;
 
 use super::{FatTreeSpec, LeafPair};
 
-/// The pairs that each bank may join.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Reaches {
     forbidden: BTreeSet<LeafPair>,
-    /// Additional loss of each leaf, in dB.
     extra_db: Vec<f64>,
     reaches: Vec<Reach>,
     /// One entry per bank. `None` if the bank joins no pair.
@@ -78,7 +76,6 @@ impl Reaches {
         self.extra_db(pair).is_some_and(|extra| reach.common_db + extra <= reach.budget_db)
     }
 
-    /// Returns the additional loss of the pair's two leaves. `None` if the pair is forbidden.
     pub(super) fn extra_db(&self, pair: LeafPair) -> Option<f64> {
         let extra = self.extra_db[pair.a.index()] + self.extra_db[pair.b.index()];
         (!self.forbidden.contains(&pair)).then_some(extra)

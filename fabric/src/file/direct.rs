@@ -112,7 +112,6 @@ pub struct LeafLinkFile {
     pub cables: u32,
 }
 
-/// A network before it is combined with the nodes.
 pub(super) struct Direct {
     design: &'static str,
     leaves: u32,
@@ -203,7 +202,6 @@ fn few_enough(design: &str, key: &str, leaves: Option<u32>, check: &mut Check<'_
 }
 
 impl Direct {
-    /// Returns the network above the nodes of `hbd`, or reports why they do not fit.
     pub(super) fn above(&self, hbd: &Hbd, check: &mut Check<'_>) -> Option<DirectNetwork> {
         let place = format!("/dcn/{}", self.design);
         let needed = hbd.nodes().div_ceil(self.nodes_per_leaf.max(1));

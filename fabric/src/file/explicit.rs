@@ -59,8 +59,7 @@ fn check_tor(node: NodeId, stated: Option<TorId>, nodes_per_tor: u32, check: &mu
     }
 }
 
-/// Returns the deployment order that matches the listed line. A custom order counts as one
-/// sub-line.
+/// A custom order counts as one sub-line.
 pub(super) fn order_of(line: &[NodeId], nodes_per_tor: u32) -> Order {
     let count = u32::try_from(line.len()).unwrap_or(u32::MAX);
     if Order::SubLines.line(count, nodes_per_tor) == line {
@@ -70,8 +69,7 @@ pub(super) fn order_of(line: &[NodeId], nodes_per_tor: u32) -> Order {
     }
 }
 
-/// Removes all unlisted fibres from `ring`. Returns false if a link is wrong, including those in
-/// `twice`, which have already been reported.
+/// Removes all unlisted fibres. Returns false if a link is wrong, including those in `twice`.
 pub(super) fn cable(
     ring: &mut KhopRing,
     links: &[LinkFile],
@@ -105,8 +103,7 @@ pub(super) fn cable(
     good
 }
 
-/// Reports ports with two fibres and returns the later links. This check does not depend on nodes,
-/// so it runs even if nodes are wrong.
+/// Independent of nodes, so it runs even if nodes are wrong. Returns the later links.
 pub(super) fn cabled_twice(links: &[LinkFile], check: &mut Check<'_>) -> FxHashSet<usize> {
     let mut link_of: FxHashMap<Port, usize> = FxHashMap::default();
     let mut twice = FxHashSet::default();

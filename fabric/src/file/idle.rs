@@ -8,8 +8,7 @@ use super::step::{PlanningFile, StepFile};
 use crate::document::Check;
 use crate::model::shipped_model;
 
-/// Rejects circuit keys without optical switches, prices without priced parts, and expert keys
-/// without experts.
+/// Circuit keys need optical switches, prices need priced parts, expert keys need experts.
 pub(super) fn refuse(raw: &FabricFile, check: &mut Check<'_>) {
     let has_rings = matches!(raw.hbd, Some(HbdFile::Khop(_)));
     if !has_rings && check.is_written("/parts") {

@@ -17,7 +17,6 @@ pub(super) struct Sizes {
     gpus_per_node: Option<u32>,
     gpus: Option<u64>,
     largest_group: Option<u64>,
-    /// Key that sets the GPUs per node.
     place: String,
 }
 
@@ -53,7 +52,6 @@ impl Sizes {
         Self::counted(u32::from(per_node), nodes, island, &place)
     }
 
-    /// Returns the key that sets the GPUs per node.
     pub(super) fn place(&self) -> &str {
         &self.place
     }
@@ -73,7 +71,6 @@ impl Sizes {
     }
 }
 
-/// Checks the jobs individually and against the available GPUs, if known.
 pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) -> Vec<Job> {
     let mut free = sizes.gpus;
     let mut taker_of_all = None;
@@ -190,8 +187,7 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     }
 }
 
-/// Checks a placed reinforcement learning step: the trainer's groups come first, then the
-/// generation groups.
+/// The trainer's groups come first, then the generation groups.
 fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &mut Check<'_>) {
     let step = format!("{path}/step/rl");
     if rl.tp != tp {

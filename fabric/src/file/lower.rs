@@ -32,7 +32,6 @@ pub(super) fn require_version(raw: &FabricFile, check: &mut Check<'_>) {
         .depends_on("/version");
 }
 
-/// Converts `raw` to a fabric, or reports why that is impossible.
 pub(super) fn lower(
     raw: FabricFile,
     sha256: String,
@@ -65,7 +64,6 @@ pub(super) fn lower(
     })
 }
 
-/// A high-bandwidth domain with its links and line order.
 struct Domain {
     hbd: Hbd,
     spare_per_ring: u8,
@@ -148,7 +146,6 @@ fn without(nodes: u32, gpus_per_node: u8) -> Domain {
     Domain { hbd: Hbd::Islands(islands), spare_per_ring: 0, links, order }
 }
 
-/// Rejects transceiver and fibre keys in designs without transceivers.
 fn refuse_cabling(raw: &FabricFile, check: &mut Check<'_>) {
     let listed = [("/nodes", raw.nodes.is_some()), ("/links", raw.links.is_some())];
     let written = ["/deployment", "/transceiver"].map(|path| (path, check.is_written(path)));
@@ -160,7 +157,6 @@ fn refuse_cabling(raw: &FabricFile, check: &mut Check<'_>) {
     }
 }
 
-/// A network before it is combined with the nodes below its leaves.
 enum Network {
     FatTree(FatTree),
     LeafSpine(LeafSpineFile),
@@ -234,7 +230,6 @@ impl Network {
     }
 }
 
-/// Returns the cabling, from either form, and the order of the line.
 fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(KhopRing, Order)> {
     let nodes_per_tor = match &raw.dcn {
         DcnFile::FatTree(tree) => tree.nodes_per_tor,
@@ -335,8 +330,7 @@ fn check_khop(khop: &KhopFile, check: &mut Check<'_>) {
     }
 }
 
-/// Checks `spare_per_ring`: a forwarding node requires rings of whole nodes and is bypassed with a
-/// hop of two.
+/// A forwarding node requires rings of whole nodes and is bypassed with a hop of two.
 fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut Check<'_>) {
     const SPARES: &str = "/hbd/khop/spare_per_ring";
     let per_node = u32::from(khop.gpus_per_node);
@@ -389,7 +383,6 @@ pub(super) fn check_links(
     }
 }
 
-/// Rejects core oversubscription without a core tier.
 fn require_core(tree: &FatTree, hbd: &Hbd, check: &mut Check<'_>) {
     let tors = hbd.nodes().div_ceil(tree.nodes_per_tor.max(1));
     if tree.core_oversubscription > 1 && tors <= tree.tors_per_domain {
@@ -400,7 +393,6 @@ fn require_core(tree: &FatTree, hbd: &Hbd, check: &mut Check<'_>) {
     }
 }
 
-/// Returns a two-tier fat-tree, with all leaves in one domain.
 fn leaf_spine(raw: &LeafSpineFile, hbd: &Hbd) -> FatTree {
     FatTree {
         design: "leaf-spine",

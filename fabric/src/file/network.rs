@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reconfigurable fat-tree section of the fabric file (packet core, banks of optical switches,
-//! loss budget) and its conversion.
+//! The reconfigurable fat-tree section of the fabric file and its conversion.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -147,7 +146,6 @@ pub struct HeldFile {
 
 const FAT_TREE: &str = "/dcn/reconfigurable_fat_tree";
 
-/// Returns the network that `raw` describes, or reports every error in it.
 pub(super) fn lower(
     raw: &ReconfigurableFile,
     check: &mut Check<'_>,

@@ -52,7 +52,6 @@ impl OpticsFile {
         self.launch_dbm - self.sensitivity_dbm
     }
 
-    /// Returns the expected received power for each hop length.
     pub(super) fn light(&self) -> LightBudget {
         let hops_dbm = self.hops.iter().map(|hop| self.launch_dbm - self.loss_db(hop)).collect();
         LightBudget { hops_dbm, sensitivity_dbm: self.sensitivity_dbm }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Incremental plans: the difference between a plan and a similar predecessor, and its digest
-//! without serialising the whole plan again.
-//!
-//! Ranks, paths, circuits and groups make up most of a plan, and a bypass of a failed node leaves
-//! nearly all of them unchanged. The digest is therefore computed from the cached canonical text of
-//! the unchanged entries plus the new ones, and a [`PlanChange`] contains only the latter.
+//! without serialising the whole plan again. A bypass leaves most ranks, paths, circuits and groups
+//! unchanged, so the digest uses the cached canonical text of unchanged entries.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +60,6 @@ impl PlanChange {
     }
 }
 
-/// Returns the plan without its long lists.
 fn rest(plan: &Plan) -> Plan {
     Plan {
         schema: plan.schema.clone(),
@@ -100,8 +96,7 @@ fn runs<T: PartialEq>(before: &[T], next: &[T]) -> Vec<[usize; 3]> {
     found
 }
 
-/// Returns the number of entries in each list before the next common one, if it is within
-/// [`REACH`].
+/// If the next common entry is within [`REACH`].
 fn apart<T: PartialEq>(before: &[T], next: &[T]) -> (usize, usize) {
     let (Some(one), Some(other)) = (before.first(), next.first()) else {
         return (before.len(), next.len());
@@ -145,7 +140,6 @@ fn spliced<T: Clone>(before: &[T], splices: &[Splice<T>]) -> Option<Vec<T>> {
     Some(all)
 }
 
-/// The canonical text of a list with the end offset of each entry, including its comma.
 #[derive(Clone, Debug, Default)]
 struct SpelledList {
     text: Vec<u8>,
@@ -167,7 +161,6 @@ impl SpelledList {
         }
     }
 
-    /// Appends `count` entries of another list, starting at `from`.
     fn copy(&mut self, other: &Self, from: usize, count: usize) {
         let end = |index: usize| index.checked_sub(1).map_or(0, |last| other.ends[last]);
         let (start, length) = (end(from), self.text.len());
@@ -252,7 +245,6 @@ impl Spelled {
     }
 }
 
-/// Returns the canonical text of the other members of a plan.
 fn spelled_rest(plan: &Plan) -> BTreeMap<String, Vec<u8>> {
     let Ok(serde_json::Value::Object(mut members)) = serde_json::to_value(rest(plan)) else {
         return BTreeMap::new();

@@ -15,8 +15,7 @@ pub fn is_plan(bytes: &[u8]) -> bool {
     schema_of(bytes).is_some_and(|schema| schema.starts_with("lightloom.plan/"))
 }
 
-/// Returns the document's schema name. Parsing stops there: plans of large fabrics have megabytes,
-/// and the schema comes first.
+/// Parsing stops at the schema, which comes first: plans of large fabrics have megabytes.
 fn schema_of(bytes: &[u8]) -> Option<String> {
     struct Look<'a>(&'a mut Option<String>);
     impl<'de> Visitor<'de> for Look<'_> {

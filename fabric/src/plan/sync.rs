@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Comparison of methods that distribute new weights to the replicas of a reinforcement learning
-//! step.
+//! Compares methods that distribute new weights to the replicas of a reinforcement learning step.
 
 use serde::{Deserialize, Serialize};
 
@@ -48,16 +47,14 @@ pub struct MethodTimes {
     pub demand_bytes: Bytes,
     /// The trainer's share of these bytes.
     pub trainer_bytes: Bytes,
-    /// Duration of the phase on circuits planned for it, or on the packet network if there are no
-    /// circuits. `None` if the demand cannot be served.
+    /// Duration on circuits planned for it, or on packets. `None` if the demand is not served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_ps: Option<Picoseconds>,
     /// Duration on the packet network only. `None` if the demand cannot be served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets_ps: Option<Picoseconds>,
-    /// Smallest fraction of the weights' bytes for which changing to dedicated circuits beats
-    /// keeping those of the previous phase, given the file's slack. `None` if it never does up to
-    /// 1, or if there are no circuits.
+    /// Smallest fraction of the weights' bytes for which dedicated circuits beat those of the
+    /// previous phase. `None` if it never does, or if there are no circuits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_pays_from: Option<f64>,
     /// The same without slack.

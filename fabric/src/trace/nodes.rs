@@ -43,14 +43,12 @@ pub enum NodesError {
     },
 }
 
-/// Returns the probability that a part of `part_gpus` GPUs has failed, given that its server of
-/// `server_gpus` GPUs has failed and servers are out of service for the fraction `server_ratio` of
-/// the time.
+/// Returns the probability that a part of `part_gpus` GPUs has failed, given that its server has
+/// failed and servers are out of service for the fraction `server_ratio` of the time.
 ///
-/// GPU faults are assumed independent with ratio f, where `1 - (1-f)^server_gpus` is
-/// `server_ratio`; by Bayes the result is `(1 - (1-f)^part_gpus) / server_ratio`. The public
-/// trace's 2.33 % gives 0.503 for half of eight GPUs. The method is recalled from the paper
-/// (InfiniteHBD, arXiv 2502.03885); the numbers are our own derivation.
+/// GPU faults are independent with ratio f, where `1 - (1-f)^server_gpus` is `server_ratio`; by
+/// Bayes the result is `(1 - (1-f)^part_gpus) / server_ratio`. The public trace's 2.33 % gives
+/// 0.503 for half of eight GPUs. The method is that of InfiniteHBD (arXiv 2502.03885), recalled.
 #[must_use]
 pub fn part_fault_probability(server_ratio: f64, server_gpus: u32, part_gpus: u32) -> f64 {
     let share = f64::from(part_gpus) / f64::from(server_gpus);
@@ -64,9 +62,8 @@ pub fn part_fault_probability(server_ratio: f64, server_gpus: u32, part_gpus: u3
 }
 
 impl FaultTrace {
-    /// Draws one random mapping of the trace to a fabric of `nodes` nodes with `gpus_per_node`
-    /// GPUs: the servers, their order along the fabric, and the part that each fault hits. The same
-    /// seed and sample number give the same mapping.
+    /// Draws one mapping of the trace to a fabric: the servers, their order, and the part that each
+    /// fault hits. The same seed and sample number give the same mapping.
     ///
     /// # Errors
     /// If the node size does not divide the server size, or the trace has too few servers.
@@ -93,8 +90,7 @@ impl FaultTrace {
         let mut intervals = Vec::with_capacity(self.faults.len());
         for fault in &self.faults {
             for part in 0..parts {
-                // Draw for every fault, so that the draws of one server do not depend on the
-                // others.
+                // Draw for every fault, so that servers do not affect each other's draws.
                 let is_hit = random.random_bool(hit);
                 let part_index =
                     u64::from(slots[fault.server.index()]) * u64::from(parts) + u64::from(part);

@@ -49,7 +49,6 @@ struct Described<'a> {
     servers: Option<u32>,
     gpus_per_server: Option<u32>,
     days: Option<f64>,
-    /// Origin of the trace; informative only.
     #[serde(default, rename = "source")]
     _source: Option<String>,
     #[serde(borrow)]
@@ -87,7 +86,6 @@ impl FaultTrace {
     }
 }
 
-/// Parses the outer structure of the document and leaves the events unparsed.
 fn open(bytes: &[u8]) -> Result<Described<'_>, TraceError> {
     if bytes.len() > MAX_TRACE_BYTES {
         let problem = TraceProblem::TooLarge { bytes: bytes.len() };
@@ -113,7 +111,6 @@ fn open(bytes: &[u8]) -> Result<Described<'_>, TraceError> {
     })
 }
 
-/// An event whose counterpart is still missing.
 #[derive(Clone, Copy)]
 struct Half {
     record: usize,
@@ -323,7 +320,6 @@ fn offset_of(bytes: &[u8], line: usize, column: usize) -> usize {
     line_start + column.saturating_sub(1)
 }
 
-/// Returns the one-based line and column of a byte offset.
 fn position(bytes: &[u8], offset: usize) -> (usize, usize) {
     let before = &bytes[..offset.min(bytes.len())];
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;

@@ -67,8 +67,7 @@ pub struct Statistics {
     pub open_faults: u32,
     /// Faults per server and year.
     pub faults_per_server_year: f64,
-    /// Server-days out of service until the end of the last fault. Overlapping faults of a server
-    /// count once.
+    /// Server-days out of service. Overlapping faults of a server count once.
     pub server_days: f64,
     /// Servers out of service at the same time.
     pub concurrency: Concurrency,

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Synthesises a trace that resembles the public one, from a seed and a few published statistics.
-//!
-//! The statistics are computed from the public trace of the InfiniteHBD paper
-//! (github.com/stepfun-ai/InfiniteHBD-Trace, 400 servers, 348 days): fault rate, duration
-//! quantiles, mean fraction of failed servers per 30 days, and shares of the fault classes. Not
-//! reproduced are durations by class, batches of simultaneous faults, faults of zero length, and
-//! the few servers that are out for months in total (ten of them account for 32 % of the public
-//! downtime).
+//! Synthesises a trace that resembles the public one of the InfiniteHBD paper
+//! (github.com/stepfun-ai/InfiniteHBD-Trace, 400 servers, 348 days) in fault rate, duration
+//! quantiles, mean failed servers per 30 days, and fault classes. Not reproduced are durations by
+//! class, batches of simultaneous faults, faults of zero length, and the few servers that are out
+//! for months (ten of them account for 32 % of the public downtime).
 
 use lightloom_units::seed::{Seed, Stream};
 use rand::RngExt;
@@ -21,8 +18,7 @@ const PUBLISHED_DAYS: u32 = 348;
 const PUBLISHED_FAULTS: f64 = 584.0;
 const DAYS_PER_YEAR: f64 = 365.25;
 
-/// Quantiles of the duration in days. The logarithm of the duration is interpolated linearly
-/// between them, which gives a mean of 5.7 days (public trace: 5.5).
+/// Quantiles in days, interpolated by logarithm. The mean is 5.7 days (public trace: 5.5).
 const DURATION_DAYS: [(f64, f64); 10] = [
     (0.0, 0.0005),
     (0.05, 0.008),
@@ -83,9 +79,8 @@ impl Synthesis {
         Self { servers, ..self }
     }
 
-    /// Generates the trace. The number of faults is the rate times the time, rounded. One duration
-    /// is drawn from each of as many equal slices of the distribution, so that even a small trace
-    /// has the published mix of short and long faults.
+    /// Generates the trace. One duration is drawn from each of equal slices of the distribution, so
+    /// that even a small trace has the published mix of short and long faults.
     #[must_use]
     pub fn trace(self) -> FaultTrace {
         let years = f64::from(self.servers) * self.days / DAYS_PER_YEAR;
@@ -135,7 +130,6 @@ fn stratified_durations(count: usize, random: &mut Stream) -> Vec<f64> {
     durations
 }
 
-/// Returns the duration at quantile `rank`, in days.
 fn duration_at(rank: f64) -> f64 {
     let upper = DURATION_DAYS.iter().position(|(share, _)| rank <= *share).unwrap_or(9).max(1);
     let ((below, short), (above, long)) = (DURATION_DAYS[upper - 1], DURATION_DAYS[upper]);
@@ -153,9 +147,8 @@ impl Centres {
     /// Number of bins: eight per twelfth of the window.
     const PIECES: usize = 96;
 
-    /// A long fault smears the failure level over its length. This finds the weights whose smeared
-    /// sum matches the published level, by Richardson-Lucy iteration (W. H. Richardson,
-    /// "Bayesian-based iterative method of image restoration", JOSA 62, 1972).
+    /// A long fault smears the failure level over its length. Richardson-Lucy iteration (JOSA 62,
+    /// 1972) finds the weights whose smeared sum matches the published level.
     fn fit(days: f64) -> Self {
         let piece_days = days / Self::PIECES as f64;
         let smear = smear(days);
@@ -189,8 +182,7 @@ impl Centres {
     }
 }
 
-/// Returns `smear[from][to]`: the fraction of the downtime of faults centred in bin `from` that
-/// falls into bin `to`.
+/// `smear[from][to]`: fraction of the downtime of faults centred in `from` that falls into `to`.
 fn smear(days: f64) -> Vec<Vec<f64>> {
     let piece_days = days / Centres::PIECES as f64;
     let durations: Vec<f64> = (0..200).map(|i| duration_at((f64::from(i) + 0.5) / 200.0)).collect();

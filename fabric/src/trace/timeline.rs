@@ -29,10 +29,8 @@ pub struct Change {
     pub health: Health,
 }
 
-/// All health changes of a set of nodes over a window, ordered by time. All nodes start healthy.
-///
-/// A node changes at most once per instant and always to the other state. Overlapping, nested or
-/// adjacent faults form a single outage.
+/// Health changes, ordered by time. All nodes start healthy, and each changes at most once per
+/// instant: overlapping, nested or adjacent faults form a single outage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     nodes: u32,
@@ -40,7 +38,6 @@ pub struct Timeline {
     changes: Vec<Change>,
 }
 
-/// One end of a fault interval.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
     // Starts sort before ends, so adjacent faults leave no gap of zero length.
@@ -50,10 +47,7 @@ enum Edge {
 
 impl Timeline {
     /// Merges intervals by counting the open faults per node. Times outside `[0, window)` are cut
-    /// off.
-    ///
-    /// # Panics
-    /// If an interval names a node that is not below `nodes`.
+    /// off. Panics if a node is not below `nodes`.
     pub fn from_intervals(
         nodes: u32,
         window: TraceTime,

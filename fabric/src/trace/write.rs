@@ -34,8 +34,7 @@ pub fn public_json(trace: &FaultTrace, source: &str) -> String {
     text
 }
 
-/// Returns the start and end events of every fault, with the time and a rank that sorts starts
-/// before ends.
+/// Sorts starts before ends by a rank.
 fn events(trace: &FaultTrace) -> Vec<(TraceTime, u8, Event<'_>)> {
     let both = |fault| {
         let Fault { start, end, server, kind } = fault;

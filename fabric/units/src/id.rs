@@ -57,10 +57,7 @@ macro_rules! index_id {
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
-            /// Converts an array index to an id.
-            ///
-            /// # Panics
-            /// If `index` does not fit 32 bits. Fabrics are far smaller.
+            /// Converts an array index. Panics if it does not fit 32 bits; fabrics are far smaller.
             #[must_use]
             pub fn from_index(index: usize) -> Self {
                 Self(u32::try_from(index).expect("fabrics are bounded far below 2^32 parts"))

@@ -173,10 +173,7 @@ impl BitsPerSecond {
     pub const fn from_gbps(gbps: u64) -> Self {
         Self(gbps * 1_000_000_000)
     }
-    /// Returns the transmission time of `size` at this rate, rounded up to a whole picosecond.
-    ///
-    /// # Panics
-    /// If the rate is zero. Reading a fabric rejects links with zero rate.
+    /// Rounds up to a whole picosecond. Panics if the rate is zero, which fabrics reject.
     #[inline]
     #[must_use]
     pub fn time_for(self, size: Bytes) -> Picoseconds {
@@ -193,8 +190,7 @@ impl BitsPerSecond {
     #[inline]
     #[must_use]
     pub fn bytes_in(self, time: Picoseconds) -> Bytes {
-        // Up to 46 µs at 400 Gb/s this fits 64 bits, where division by a constant is a
-        // multiplication.
+        // Up to 46 µs at 400 Gb/s this fits 64 bits, where division by a constant is fast.
         if let Some(scaled) = time.0.checked_mul(self.0) {
             return Bytes(scaled / PS_OF_A_BYTE);
         }
@@ -217,10 +213,7 @@ pub struct SimTime(pub u64);
 impl SimTime {
     /// The start of the run.
     pub const START: Self = Self(0);
-    /// Returns the time since `earlier`.
-    ///
-    /// # Panics
-    /// If `earlier` is later than `self`.
+    /// Returns the time since `earlier`. Panics if that is later than `self`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Picoseconds {
         assert!(earlier.0 <= self.0, "simulated time does not run backwards");
@@ -345,8 +338,7 @@ pub enum QuantityError {
     TooLarge { text: String, kind: &'static str },
 }
 
-/// Parses text such as `1.5 GiB`: decimal digits with at most one point, optional spaces, a known
-/// suffix.
+/// Accepts decimal digits with at most one point, optional spaces and a known suffix.
 fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     let spelling = || QuantityError::Spelling {
         text: text.to_owned(),
@@ -374,9 +366,7 @@ fn parse_quantity<Q: Quantity>(text: &str) -> Result<Q, QuantityError> {
     u64::try_from(scaled / divisor).map(Q::from_base).map_err(|_| too_large())
 }
 
-/// A quantity as written in a file: text with a unit.
-///
-/// Only the file types use it; internal types hold the bare quantity.
+/// Text with a unit, for file types only; internal types hold the bare quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Text<Q>(pub Q);
 
@@ -393,7 +383,6 @@ impl<Q: Quantity> Serialize for Text<Q> {
     }
 }
 
-/// Returns the shortest exact notation: the largest unit with at most three decimals.
 fn spell_exactly<Q: Quantity>(quantity: Q) -> String {
     let base = u128::from(quantity.base());
     let exact = Q::SUFFIXES.iter().filter(|(suffix, numerator, denominator)| {
