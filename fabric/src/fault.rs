@@ -122,56 +122,22 @@ impl schemars::JsonSchema for Part {
 
 /// A part that does not exist in the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum FaultError {
-    /// The node does not exist.
     #[error("{node} does not exist: the fabric has nodes n0 to n{last}")]
-    NoNode {
-        /// The given node.
-        node: NodeId,
-        /// Largest existing node number.
-        last: u32,
-    },
-    /// The bundle does not exist.
+    NoNode { node: NodeId, last: u32 },
     #[error("{bundle} does not exist: a node has bundles b0 to b{last}")]
-    NoBundle {
-        /// The given bundle.
-        bundle: BundleId,
-        /// Largest existing bundle index.
-        last: u8,
-    },
-    /// The port has no fibre.
+    NoBundle { bundle: BundleId, last: u8 },
     #[error("no fibre is plugged into {0}")]
     NoFibre(Port),
-    /// The design has no transceivers.
     #[error("{0} does not exist: the fabric has no transceivers")]
     NoTransceivers(BundleId),
-    /// The optical switch does not exist.
     #[error("{ocs} does not exist: {}", if *switches == 0 { "the fabric has no optical switches".to_owned() } else { format!("the fabric has ocs0 to ocs{}", switches - 1) })]
-    NoOcs {
-        /// The given switch.
-        ocs: OcsId,
-        /// Number of switches.
-        switches: u32,
-    },
-    /// No leaf is cabled to the port.
+    NoOcs { ocs: OcsId, switches: u32 },
     #[error("{port} does not exist: leaves are cabled to p0 to p{last} of {}", port.ocs)]
-    NoOcsPort {
-        /// The given port.
-        port: OcsPortId,
-        /// Last port that is cabled to a leaf.
-        last: u32,
-    },
-    /// The uplink does not exist.
+    NoOcsPort { port: OcsPortId, last: u32 },
     #[error("{uplink} does not exist: the fabric has l0 to l{last_leaf} with up0 to up{last}")]
-    NoUplink {
-        /// The given uplink.
-        uplink: UplinkId,
-        /// Largest leaf number.
-        last_leaf: u32,
-        /// Largest uplink number of a leaf.
-        last: u32,
-    },
-    /// The network has no packet switches above its leaves.
+    NoUplink { uplink: UplinkId, last_leaf: u32, last: u32 },
     #[error("{0} does not exist: no packet switch joins the leaves of this fabric")]
     NoUplinks(UplinkId),
 }

@@ -205,21 +205,14 @@ pub const MAX_NODES: u32 = 4_000_000;
 
 /// Invalid parameters of a k-hop ring.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum KhopError {
-    /// R is out of range.
     #[error("a node has 2 to {MAX_GPUS_PER_NODE} GPUs, not {0}")]
     GpusPerNode(u8),
-    /// K is outside 2…R.
     #[error(
         "k is {k}, but a node of {gpus_per_node} GPUs has room for 2 to {gpus_per_node} bundles"
     )]
-    Hops {
-        /// The given K.
-        k: u8,
-        /// GPUs per node (R).
-        gpus_per_node: u8,
-    },
-    /// N is out of range.
+    Hops { k: u8, gpus_per_node: u8 },
     #[error("a line has 1 to {MAX_NODES} nodes, not {0}")]
     Nodes(u32),
 }

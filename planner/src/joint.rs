@@ -77,8 +77,8 @@ pub const MOST_GPUS: u64 = 4_194_304;
 
 /// The reason why no plan exists.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum PlanError {
-    /// The fabric has more GPUs than a plan can hold.
     #[error(
         "{0} GPUs are more than the {MOST_GPUS} that one plan takes: it has a rank for each GPU, and is proven as a \
          whole; plan a part of the fabric that is cabled alone, or ask `lightloom compare` what such a design is worth"
@@ -90,14 +90,8 @@ pub enum PlanError {
     /// A job's parallel dimensions do not match its groups.
     #[error(transparent)]
     Mapping(#[from] MappingError),
-    /// A step is invalid on this fabric.
     #[error("job `{job}`: {}", mistakes.iter().map(|mistake| mistake.message.as_str()).collect::<Vec<_>>().join("; "))]
-    Step {
-        /// Name of the job.
-        job: String,
-        /// The mistakes in its step.
-        mistakes: Vec<Mistake>,
-    },
+    Step { job: String, mistakes: Vec<Mistake> },
     /// The network cannot carry a phase.
     #[error(transparent)]
     Network(#[from] crate::rfabric::plan::PlanError),

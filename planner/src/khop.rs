@@ -57,26 +57,19 @@ pub enum Method {
 
 /// The reason why no plan exists.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum PlanError {
-    /// The job wants more GPUs than can be grouped.
     #[error(
         "job `{job}` wants {wanted} GPUs in rings of {tp}{}, but only {possible} fit: {healthy} of {total} GPUs are healthy",
         if *.with_spares { " with a spare node each (`spare_per_ring: 1`)" } else { "" }
     )]
     DoesNotFit {
-        /// Name of the job.
         job: String,
-        /// GPUs wanted.
         wanted: u64,
-        /// GPUs per ring.
         tp: u32,
-        /// GPUs that fit.
         possible: u64,
-        /// GPUs of working nodes.
         healthy: u64,
-        /// GPUs installed.
         total: u64,
-        /// Whether each ring has an additional node that passes its light through.
         with_spares: bool,
     },
     /// The fabric is too large for the exact method.

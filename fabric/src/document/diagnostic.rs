@@ -32,11 +32,11 @@ impl Serialize for Code {
     }
 }
 
-/// Declares [`Code`]s and the ordered list `ALL`, which the documentation is checked against.
+/// Declares [`Code`]s and the ordered list `ALL`, which the documentation is checked against. A
+/// code's title is its documentation; a doc comment may add to it.
 ///
 /// ```
 /// lightloom_fabric::document::codes! {
-///     /// The price list has no row for a part.
 ///     NO_PRICE = "LL0900", "a part without a price";
 /// }
 /// assert_eq!(ALL[0].id, NO_PRICE.id);
@@ -45,6 +45,8 @@ impl Serialize for Code {
 macro_rules! document_codes {
     ($($(#[$doc:meta])* $name:ident = $id:literal, $title:literal;)+) => {
         $(
+            #[doc = $title]
+            #[doc = ""]
             $(#[$doc])*
             pub const $name: $crate::document::Code =
                 $crate::document::Code { id: $id, title: $title };

@@ -14,33 +14,18 @@ use super::{FaultTrace, Timeline};
 
 /// The servers of a trace cannot be mapped to the nodes of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum NodesError {
-    /// The node size does not divide the server size.
     #[error(
         "a server of {gpus_per_server} GPUs cannot be split into nodes of {gpus_per_node}: the \
          node size must divide the server size"
     )]
-    NotAPart {
-        /// GPUs per server of the trace.
-        gpus_per_server: u32,
-        /// GPUs per node of the fabric.
-        gpus_per_node: u32,
-    },
-    /// The trace has too few servers for the fabric.
+    NotAPart { gpus_per_server: u32, gpus_per_node: u32 },
     #[error(
         "{nodes} nodes of {gpus_per_node} GPUs need {needed} servers and the trace has \
          {servers}: make a larger one with `lightloom trace synth --servers {needed}`"
     )]
-    TooFewServers {
-        /// Nodes of the fabric.
-        nodes: u32,
-        /// GPUs per node.
-        gpus_per_node: u32,
-        /// Required servers.
-        needed: u32,
-        /// Available servers.
-        servers: u32,
-    },
+    TooFewServers { nodes: u32, gpus_per_node: u32, needed: u32, servers: u32 },
 }
 
 /// Returns the probability that a part of `part_gpus` GPUs has failed, given that its server has

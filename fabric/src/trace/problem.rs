@@ -7,80 +7,35 @@ use super::MAX_TRACE_BYTES;
 
 /// An error in a trace.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum TraceProblem {
     /// The file is not JSON or does not have the structure of a trace.
     #[error("{0}")]
     NotJson(String),
-    /// The file exceeds [`MAX_TRACE_BYTES`].
     #[error("{bytes} bytes; a trace may have {MAX_TRACE_BYTES}")]
-    TooLarge {
-        /// File size.
-        bytes: usize,
-    },
+    TooLarge { bytes: usize },
     /// A record lacks a field, or a field has the wrong type.
     #[error("{0}")]
     Record(String),
-    /// A time is before the start of observation.
     #[error("`event_time` is {days} days: time is counted from 0, the start of observation")]
-    NegativeTime {
-        /// Given time.
-        days: f64,
-    },
-    /// A time is more than a century after the start.
+    NegativeTime { days: f64 },
     #[error("`event_time` is {days} days, over a century: the unit is days, not seconds")]
-    TooLate {
-        /// Given time.
-        days: f64,
-    },
-    /// A fault ends before it starts.
+    TooLate { days: f64 },
     #[error(
         "the fault of `{node}` ends at {end_days} days, before its start at {start_days} days \
          (record {start_record})"
     )]
-    EndBeforeStart {
-        /// Server name.
-        node: String,
-        /// Record of the start event.
-        start_record: usize,
-        /// Time of the start event.
-        start_days: f64,
-        /// Time of the end event.
-        end_days: f64,
-    },
-    /// An end event matches no open fault of its server.
+    EndBeforeStart { node: String, start_record: usize, start_days: f64, end_days: f64 },
     #[error("this ends a fault of `{node}` that has no `fault_start` with the same fault type")]
-    EndWithoutStart {
-        /// Server name.
-        node: String,
-    },
-    /// An end event names a server without any `fault_start`.
+    EndWithoutStart { node: String },
     #[error("unknown node `{node}`: no `fault_start` names it")]
-    UnknownNode {
-        /// Server name.
-        node: String,
-    },
-    /// The trace names more servers than it declares.
+    UnknownNode { node: String },
     #[error("unknown node `{node}`: the trace has {servers} servers and this is one more")]
-    TooManyServers {
-        /// First excess name.
-        node: String,
-        /// Declared number of servers.
-        servers: u32,
-    },
-    /// A fault begins a day or more after the end of observation.
+    TooManyServers { node: String, servers: u32 },
     #[error("a fault begins on day {start_days:.1}, but only {days} days are said to be watched")]
-    AfterTheWatch {
-        /// Time of the fault.
-        start_days: f64,
-        /// Declared days of observation.
-        days: f64,
-    },
-    /// `servers`, `gpus_per_server` or `days` is not positive.
+    AfterTheWatch { start_days: f64, days: f64 },
     #[error("`{field}` must be positive")]
-    NotPositive {
-        /// Name of the field.
-        field: &'static str,
-    },
+    NotPositive { field: &'static str },
 }
 
 /// An error with its position.

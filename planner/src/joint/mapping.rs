@@ -70,24 +70,18 @@ pub struct Coordinates {
 
 /// A job's dimensions do not match its groups.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message says what each field means")]
 #[error(
     "job `{job}` needs {needed} groups of {tp} GPUs for pp {pp} · cp {cp} · dp {dp}, and {got} fit: write a smaller \
      `dp`, or leave it out"
 )]
 pub struct MappingError {
-    /// Name of the job.
     pub job: String,
-    /// GPUs per group.
     pub tp: u32,
-    /// Pipeline stages.
     pub pp: u32,
-    /// Context-parallel ranks.
     pub cp: u32,
-    /// Data-parallel ranks.
     pub dp: u32,
-    /// Groups needed.
     pub needed: u64,
-    /// Groups that fit.
     pub got: u64,
 }
 

@@ -206,45 +206,23 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 /// The reason why a document is not a plan for this fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum DocumentError {
-    /// The document has another version.
     #[error("this is `{0}`, not `{SCHEMA}`: plan again with this version")]
     Schema(String),
-    /// The plan is for another fabric.
     #[error(
         "the plan is for fabric {plan:.12}…, not for {fabric:.12}…: plan again, or name the fabric file it was made from"
     )]
-    OtherFabric {
-        /// SHA-256 of the plan's fabric.
-        plan: String,
-        /// SHA-256 of the given fabric.
-        fabric: String,
-    },
+    OtherFabric { plan: String, fabric: String },
     /// A fault names a part that does not exist.
     #[error(transparent)]
     Fault(#[from] FaultError),
-    /// The fabric does not have this part.
     #[error("{what} does not exist in this fabric")]
-    NoSuchPart {
-        /// The part, as written.
-        what: String,
-    },
-    /// No selected fibre joins two consecutive nodes of a group.
+    NoSuchPart { what: String },
     #[error("{group}: no selected fibre joins {from} and {to}")]
-    NotJoined {
-        /// The group.
-        group: GroupId,
-        /// The first node.
-        from: NodeId,
-        /// The next node.
-        to: NodeId,
-    },
-    /// The ranks do not cover the nodes of a group.
+    NotJoined { group: GroupId, from: NodeId, to: NodeId },
     #[error("{group}: its ranks do not cover its GPUs once each")]
-    Ranks {
-        /// The group.
-        group: GroupId,
-    },
+    Ranks { group: GroupId },
 }
 
 /// Returns the working form of `plan`, and the plan's faults.

@@ -52,53 +52,18 @@ impl From<LeafId> for Seat {
 
 /// The reason why a text is not a demand matrix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum DemandError {
-    /// The text does not parse.
     #[error("line {line}, column {column}: {reason}")]
-    Syntax {
-        /// Line, from 1.
-        line: usize,
-        /// Column, from 1.
-        column: usize,
-        /// The parser's message.
-        reason: String,
-    },
-    /// The length of a row differs from the number of rows.
+    Syntax { line: usize, column: usize, reason: String },
     #[error("row {row} has {columns} entries and there are {rows} rows")]
-    NotSquare {
-        /// Row, from 1.
-        row: usize,
-        /// Length of the row.
-        columns: usize,
-        /// Number of rows.
-        rows: usize,
-    },
-    /// An entry is not a number of bytes.
+    NotSquare { row: usize, columns: usize, rows: usize },
     #[error("row {row}, column {column}: `{text}` is not a number of bytes")]
-    BadEntry {
-        /// Row, from 1.
-        row: usize,
-        /// Column, from 1.
-        column: usize,
-        /// The text of the entry.
-        text: String,
-    },
-    /// A leaf sends to itself.
+    BadEntry { row: usize, column: usize, text: String },
     #[error("row {row}, column {row}: leaf{} sends {text} bytes to itself", row - 1)]
-    ToItself {
-        /// Row and column, from 1.
-        row: usize,
-        /// The text of the entry.
-        text: String,
-    },
-    /// The matrix has another size than the fabric.
+    ToItself { row: usize, text: String },
     #[error("the matrix has {matrix} leaves and the fabric {fabric}")]
-    OtherFabric {
-        /// Leaves of the matrix.
-        matrix: usize,
-        /// Leaves of the fabric.
-        fabric: usize,
-    },
+    OtherFabric { matrix: usize, fabric: usize },
 }
 
 impl DemandError {

@@ -61,47 +61,26 @@ pub struct CarriedStep {
 
 /// The reason why no plan exists.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum PlanError {
-    /// The step has no phases.
     #[error("the step has no phases; write at least one with a demand")]
     NoPhases,
-    /// Two phases have the same name.
     #[error("two phases are called `{0}`; give each its own name")]
     SameName(String),
-    /// The demand is for another fabric.
     #[error("phase `{phase}`: {error}; {}", error.fix())]
-    Demand {
-        /// The phase.
-        phase: String,
-        /// The defect of the demand.
-        error: DemandError,
-    },
-    /// The phase sends nothing.
+    Demand { phase: String, error: DemandError },
     #[error("phase `{0}` sends nothing; remove it and add its time to the slack of the next")]
     Silent(String),
-    /// The network cannot carry the phase.
     #[error("phase `{phase}` cannot be served: {why}")]
-    Unservable {
-        /// The phase.
-        phase: String,
-        /// The leaf, the missing resource and a remedy.
-        why: String,
-    },
-    /// No single set of circuits serves all phases, and circuits may not change.
+    Unservable { phase: String, why: String },
     #[error(
         "no circuits serve the steps of all jobs, and nothing keeps jobs in step, so circuits cannot follow one of \
          them: {0}, or give a step to one job"
     )]
     NoneForAll(String),
-    /// Circuits of other jobs leave no place for a circuit.
     #[error("phase `{phase}`: {} circuits find no switch beside those that other jobs hold, the first \
              between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
-    Unplaced {
-        /// The phase.
-        phase: String,
-        /// The circuits without a switch.
-        unplaced: Vec<LeafPair>,
-    },
+    Unplaced { phase: String, unplaced: Vec<LeafPair> },
 }
 
 impl PlanError {

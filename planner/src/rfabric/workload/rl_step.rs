@@ -77,35 +77,16 @@ const TOKENS_MAX: u64 = 10_000_000_000;
 
 /// The reason why a step cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what its variant means")]
 pub enum RlStepError {
-    /// A number does not divide another.
     #[error("{what}: {whole} is not a multiple of {part}; choose a divisor of {whole}")]
-    NotDivisible {
-        /// The field to change.
-        field: &'static str,
-        /// Names of the two numbers.
-        what: &'static str,
-        /// The dividend.
-        whole: u64,
-        /// The divisor.
-        part: u64,
-    },
-    /// Byte counts would exceed 64 bits.
+    NotDivisible { field: &'static str, what: &'static str, whole: u64, part: u64 },
     #[error("{tokens} tokens a step; plan at most {TOKENS_MAX}")]
-    TooManyTokens {
-        /// Samples times tokens.
-        tokens: u64,
-    },
-    /// The GPUs need more leaves than the fabric has.
+    TooManyTokens { tokens: u64 },
     #[error(
         "the step needs {needed} leaves and the fabric has {there}; add leaves or use fewer GPUs"
     )]
-    TooFewLeaves {
-        /// Leaves that the GPUs fill.
-        needed: u32,
-        /// Leaves of the fabric.
-        there: usize,
-    },
+    TooFewLeaves { needed: u32, there: usize },
 }
 
 impl RlStepError {
