@@ -208,7 +208,7 @@ fn groups_of(
     placed
 }
 
-/// Returns `None` for as many as possible.
+/// Returns the number of groups that a job wants. `None` means as many as possible.
 fn groups_wanted(job: &Job) -> Option<usize> {
     match job.size {
         JobSize::All => None,
@@ -218,8 +218,8 @@ fn groups_wanted(job: &Job) -> Option<usize> {
     }
 }
 
-/// Each job takes the most groups from the nodes that earlier jobs leave. The exact method also
-/// writes to `proofs` how each search ended.
+/// Returns the maximum number of groups for each job in file order, from the nodes that earlier
+/// jobs leave. The exact method also writes to `proofs` how each search ended.
 fn in_turn(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -156,8 +156,8 @@ impl Claims<'_> {
         }
     }
 
-    /// One topology for all phases is not faster than its bound; no gain exceeds its bound or 100
-    /// %.
+    /// Checks that one topology for all phases is not faster than its bound, and that no gain
+    /// exceeds its bound or 100 %.
     fn gains(&mut self, plan: &Plan) {
         let metrics = &plan.metrics;
         if let Some(fixed) = metrics.static_step_time_ps {

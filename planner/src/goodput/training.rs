@@ -174,7 +174,7 @@ impl<'a> Training<'a> {
         true
     }
 
-    /// The costs of earlier failures are all worked off.
+    /// Resets the state of earlier failures, whose costs are all worked off.
     fn is_new_outage(&mut self) {
         (self.again, self.deaths, self.lost_step) = (0, 0, false);
     }

@@ -33,7 +33,7 @@ const WORTH: f64 = 0.99;
 /// The relative time required if times are those of the plan's routes.
 const WORTH_OF_ROUTES: f64 = 1.0 - 1e-9;
 
-/// Returns `first`, or a layout that leaves nodes idle.
+/// Returns the layout with the least time between leaves: `first`, or one that leaves nodes idle.
 pub(super) fn quickest(
     fabric: &Fabric,
     faults: &FaultSet,

@@ -83,7 +83,7 @@ pub(super) fn carry_on(
     Ok(carried)
 }
 
-/// Relative increase of the step time that justifies moving circuits without a failed port. The
+/// The relative increase of the step time that justifies moving circuits without a failed port. The
 /// step is compared with the step before the fault, with its bound, and with new circuits.
 pub(super) const WORTH_A_CHANGE: f64 = 0.05;
 
@@ -217,7 +217,7 @@ fn over_packets(
     Ok(CarriedStep::of(planned))
 }
 
-/// Returns the seconds of the slowest leaf to send or receive.
+/// Returns the time in seconds of the slowest leaf to send or receive.
 fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
     let leaves = by_leaf(demand).into_iter().zip(rates);
     let seconds = leaves.map(|((sent, received), rate)| match sent.max(received) {
@@ -227,7 +227,7 @@ fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
     seconds.fold(0.0, f64::max)
 }
 
-/// Returns the seconds of the slowest domain to exchange traffic with others.
+/// Returns the time in seconds of the slowest aggregation domain to exchange traffic with others.
 fn busiest_domain_seconds(fabric: &Fabric, demand: &Demand) -> f64 {
     let Some(rate) = fabric.dcn.rate_of_domain(fabric.hbd.gpus_per_node()) else { return 0.0 };
     let mut bits: BTreeMap<(bool, u32), f64> = BTreeMap::new();
@@ -300,7 +300,7 @@ pub(super) fn estimate(fabric: &Fabric, faults: &FaultSet, phases: &[Phase]) -> 
     phases.iter().map(|phase| Estimate::of(fabric, &phase.demand, &rates)).sum()
 }
 
-/// Returns the maximum rate over all ports, in bit/s.
+/// Returns the maximum rate of each leaf over all its ports, in bit/s.
 pub(super) fn leaf_rates(fabric: &Fabric, faults: &FaultSet) -> Vec<f64> {
     let per_node = fabric.hbd.gpus_per_node();
     match fabric.dcn.circuits() {

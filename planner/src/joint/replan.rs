@@ -140,8 +140,8 @@ impl Network<'_> {
         Ok(())
     }
 
-    /// Renumbers only if the step of `plan` takes longer than before and the renumbered one does
-    /// not.
+    /// Renumbers the ranks of jobs whose nodes changed, if the step of `plan` takes longer than
+    /// before and the renumbered one does not. No group moves for it.
     fn ranked_anew(&self, plan: &Plan, layout: &Layout) -> Result<Option<Plan>, PlanError> {
         let Self { fabric, faults, before, .. } = *self;
         let worth = 1.0 + network::WORTH_A_CHANGE;
@@ -263,8 +263,8 @@ fn fewer_generate(
     })
 }
 
-/// Valid ranks stay, groups beyond them fill the gaps, and the rest become spares. Returns the
-/// number of new spares.
+/// Fits a job's groups to `dp` replicas. Valid ranks stay, groups beyond them fill the gaps, and
+/// the rest become spares. Returns the number of new spares.
 fn shrink(
     layout: &mut Layout,
     own: &[GroupId],

@@ -51,7 +51,7 @@ pub(super) fn plan(
     phases.iter().map(routed).collect()
 }
 
-/// The estimate is infinite if leaves are cut off.
+/// Estimates all `phases` over routes of `network`. Infinite if leaves are cut off.
 pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Phase]) -> Estimate {
     let graph = Graph::new(network, faults);
     let estimate = |demand: &Demand| match graph.route(demand) {
@@ -166,7 +166,7 @@ impl<'a> Graph<'a> {
         Ok(Routed { routes, seconds, between, least_seconds: interfaces.max(own).max(spread) })
     }
 
-    /// Returns the rate per direction, in bit/s.
+    /// Returns the rate of the cables between two leaves, per direction, in bit/s.
     fn rate(&self, a: LeafId, b: LeafId) -> f64 {
         let cables = self.cables.get(&LeafCable { a: a.min(b), b: a.max(b) }).copied();
         f64::from(cables.unwrap_or(0)) * self.network.link_rate.0 as f64
@@ -176,7 +176,7 @@ impl<'a> Graph<'a> {
         self.neighbours[leaf.index()].iter().map(|other| self.rate(leaf, *other)).sum()
     }
 
-    /// Returns the seconds of the slowest leaf to send or receive.
+    /// Returns the time in seconds of the slowest leaf to send or receive at its `rate`.
     fn most(&self, ends: &[(f64, f64)], rate: impl Fn(LeafId) -> f64) -> f64 {
         let seconds =
             ends.iter().enumerate().map(|(leaf, (sent, received))| match sent.max(*received) {

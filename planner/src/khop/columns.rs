@@ -18,7 +18,7 @@ const LONGEST: usize = 1_024;
 const EFFORT: usize = 500_000;
 
 /// Free nodes by column and slot. On a closed line the columns may begin anywhere, and a chain
-/// continues at the next sub-line.
+/// continues from the end of one sub-line to the start of the next.
 pub(super) struct Columns<'a> {
     fabric: &'a Fabric,
     survey: &'a Survey<'a>,

@@ -80,7 +80,7 @@ fn working_bundles<'a>(
         .map(|(bundle, path)| Transceiver { bundle, path })
 }
 
-/// Yields each circuit once, from its lower end.
+/// Returns the fibres selected at both ends, each once, from its lower end.
 fn circuits<'a>(
     hbd: &'a Hbd,
     faults: &'a FaultSet,

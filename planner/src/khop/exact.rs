@@ -86,7 +86,7 @@ pub fn most_groups(
     }
 }
 
-/// Every ring lies in one connected component.
+/// Returns an upper bound on the number of rings. Every ring lies in one connected component.
 pub(super) fn by_counting(survey: &Survey<'_>, free: &[bool], length: usize) -> usize {
     pieces(survey, free).iter().map(|piece| piece.len() / length).sum()
 }
@@ -120,7 +120,7 @@ pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
     pieces
 }
 
-/// Also returns whether the pick is proven to be the maximum.
+/// Returns the candidates that the solver picks, and whether that is proven to be the maximum.
 fn pack(candidates: &[RingGroup], seconds: f64) -> Result<(Vec<RingGroup>, bool), ExactError> {
     #[cfg(feature = "highs")]
     return pack_with(

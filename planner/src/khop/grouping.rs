@@ -11,8 +11,8 @@ use lightloom_fabric::khop::{Hop, Position, Shape};
 
 use super::{Chain, Survey};
 
-/// A line of usable places and its fibres. Places do not wrap: a ring is cut open once, so a place
-/// may exceed the number of nodes.
+/// A line of usable places and the fibres between them. Places are coordinates that rise without
+/// wrapping. A ring is cut open once, so a coordinate may exceed the number of nodes.
 pub(crate) struct Track<'a> {
     /// Usable places in ascending order.
     pub places: Vec<u64>,

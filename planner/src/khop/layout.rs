@@ -131,7 +131,7 @@ impl Layout {
         })
     }
 
-    /// Also sets all other bundles of its nodes to loopback.
+    /// Lights the fibres between the nodes of `group` and sets all their other bundles to loopback.
     pub(crate) fn light(&mut self, hbd: &Hbd, group: &RingGroup) {
         if self.k == 0 {
             return;
@@ -213,7 +213,7 @@ impl Layout {
         self.next_group = self.next_group.max(next.unwrap_or(0));
     }
 
-    /// A new plan has no identifiers to preserve.
+    /// Numbers every group by its place. A new plan has no identifiers to preserve.
     pub(crate) fn name_by_place(&mut self) {
         for (group, id) in self.groups.iter_mut().zip(0..) {
             group.id = GroupId(id);
@@ -246,7 +246,7 @@ impl Layout {
     }
 }
 
-/// Exactly the fibres of `hops` are lit at the node.
+/// Returns the path of `bundle` on `node` if exactly the given hops are lit there.
 pub(crate) fn bundle_path(hbd: &Hbd, node: NodeId, bundle: u8, hops: [Option<Hop>; 2]) -> Path {
     let port = |hop: Hop| hbd.port(node, hop);
     let mut lit = hops.into_iter().flatten().map(port).filter(|port| port.bundle.bundle == bundle);

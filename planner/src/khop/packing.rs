@@ -87,7 +87,7 @@ fn lay(
     laid
 }
 
-/// Returns `None` if no division exists or there are too many to examine.
+/// Divides the runs exactly. `None` if no division exists or there are too many to examine.
 fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<Chain>>> {
     if !survey.all_fibres_work() {
         return None;
@@ -113,7 +113,7 @@ fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<
     dealt.iter().flatten().all(|chain| is_possible(survey, chain)).then_some(dealt)
 }
 
-/// An odd K excludes some pairs of hops at one node.
+/// Returns whether no node of the chain needs two hops that an odd K excludes.
 fn is_possible(survey: &Survey<'_>, chain: &Chain) -> bool {
     let (nodes, k) = (survey.hbd().nodes(), survey.hbd().k());
     let long = |pair: &[Position]| (pair[1].0 + nodes - pair[0].0) % nodes == u32::from(k);

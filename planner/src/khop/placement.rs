@@ -24,7 +24,7 @@ use super::packing::{Need, pack};
 use super::sliding::{Found, Wanted};
 use super::{Chain, Survey, spare};
 
-/// Returns chains in rank order, and fewer if not all fit.
+/// Returns chains for every need on the `free` nodes, in rank order. Returns fewer if not all fit.
 pub(super) fn orchestrate(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -120,7 +120,7 @@ impl Keeping<'_> {
     }
 }
 
-/// All nodes have a rank; if rings have a spare node, it is chosen first.
+/// Assigns ranks to groups whose nodes all have one. If rings have a spare node, chooses it first.
 pub(super) fn deal(fabric: &Fabric, groups: &mut [RingGroup]) {
     if spare::are_wanted(fabric) {
         choose_passing(&fabric.dcn, groups);
@@ -163,7 +163,7 @@ fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
 /// Maximum number of groups of a set tried as the starting point.
 const MOST_ORIGINS: usize = 8;
 
-/// Group `origin` keeps its ranks.
+/// Returns the ranks of every group if group `origin` keeps its ranks.
 fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     let mut dealt: Vec<Vec<NodeId>> = vec![Vec::new(); set.len()];
     let tors =
@@ -187,8 +187,8 @@ fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     dealt
 }
 
-/// Takes runs of a node's GPU ring without a failed bundle, rack by rack, so that neighbouring
-/// groups share a ToR.
+/// Returns groups of `tp` GPUs, fewer than a node has: runs of the node's GPU ring without a failed
+/// bundle. The order is rack by rack, so that neighbouring groups share a ToR.
 pub(super) fn inside_nodes(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -213,7 +213,7 @@ pub(super) fn inside_nodes(
     groups
 }
 
-/// Returns (first GPU, GPUs) of each segment between open edges.
+/// Returns the segments of a node's GPU ring between its open edges, as (first GPU, GPUs).
 fn arcs(gpus: u8, open_edges: impl Iterator<Item = u8>) -> Vec<(u8, u8)> {
     let mut edges: Vec<u8> = open_edges.collect();
     edges.sort_unstable();

@@ -221,7 +221,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Returns false if the group is lost and its place in the layout is empty.
+    /// Repairs one group. Returns false if it is lost and its place in the layout is empty.
     fn mend(&mut self, index: usize) -> bool {
         let old = self.layout.groups[index].clone();
         self.free(&old.nodes);
@@ -282,7 +282,7 @@ impl<'a> Work<'a> {
         neighbourhood::rebuild(self.fabric, self.survey, self.layout, &self.idle, old, effort)
     }
 
-    /// Darkens the nodes `left` by the former group.
+    /// Puts `new` at `index`, lights it and darkens the nodes that it leaves.
     fn settle(&mut self, index: usize, new: RingGroup, left: &[NodeId]) {
         let mut disturbed = left.to_vec();
         for node in &new.nodes {
@@ -387,8 +387,8 @@ impl<'a> Work<'a> {
         Some(RingGroup { job: like.job, ..ring })
     }
 
-    /// Also uses nodes of spare rings of any size, which are dissolved. Returns whether the group
-    /// is in the same place as `old`.
+    /// Replaces `old` by a group of idle nodes and nodes of spare rings of any size. Returns
+    /// whether it is in the same place as `old`. The spare rings that lose nodes are dissolved.
     fn taken_from_spares(
         &mut self,
         old: &RingGroup,
@@ -412,7 +412,7 @@ impl<'a> Work<'a> {
         found
     }
 
-    /// Returns nodes of spare rings that no ring of a job uses, except `old`.
+    /// Returns the nodes of spare rings that are in no ring of a job except `old`.
     fn nodes_of_spares_alone(&self, old: &RingGroup) -> Vec<NodeId> {
         let of = |is_spare: bool| {
             let groups =
@@ -462,7 +462,7 @@ impl<'a> Work<'a> {
         groups.into_iter().next().map(|group| RingGroup { job: Some(job), ..group })
     }
 
-    /// Gives spare rings and idle chains to jobs that want more.
+    /// Gives available spare rings and idle chains to jobs that want more.
     fn fill_jobs(&mut self) {
         for job in (0..).take(self.layout.jobs.len()) {
             while self.wants_more(job) {
@@ -541,7 +541,7 @@ fn idle(fabric: &Fabric, survey: &Survey<'_>, layout: &Layout) -> Vec<bool> {
     idle
 }
 
-/// Returns the nodes that left `old` and those that replaced them, in rank order.
+/// Returns the nodes that left `old` and the nodes that replaced them in `new`, in rank order.
 fn replaced(old: &RingGroup, new: &RingGroup) -> (Vec<NodeId>, Vec<NodeId>) {
     let pairs = old.ranks.iter().zip(&new.ranks).filter(|(old, new)| old != new);
     pairs.map(|(old, new)| (*old, *new)).unzip()

@@ -193,7 +193,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         placed.iter().filter(|placed| usize::from(**placed) >= length).count()
     }
 
-    /// A state that is two sets behind is useless.
+    /// Keeps the best states. A state that is two sets behind is useless.
     fn thin(&self, reached: &mut Vec<Reached<P>>, set_price: f32) {
         let best = reached.iter().map(|state| state.0.score).fold(f32::INFINITY, f32::min);
         reached.retain(|state| state.0.score <= best + 2.0 * set_price);
@@ -291,8 +291,8 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         levels.filter(|level| above.is_none_or(|above| *level > above)).min()
     }
 
-    /// The open chains cannot continue. Their nodes become free, and the others of the set cross at
-    /// each. If no slot has a node left, the set costs nothing.
+    /// Abandons the open chains of `slots`, which cannot continue. Their nodes become free, and the
+    /// others of the set cross at each. If no slot has a node left, the set costs nothing.
     fn give_up(&self, state: &mut State<P>, slots: u64, length: usize) {
         let mut lost = 0;
         for slot in (0..self.slots).filter(|slot| slots >> slot & 1 == 1) {
@@ -363,7 +363,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         self.keep(next, column, wanted, taken, layer);
     }
 
-    /// A slot without a chain in it becomes free.
+    /// Removes the oldest set from the open ones. A slot without a chain in it becomes free.
     fn close_oldest(&self, state: &mut State<P>, length: usize) {
         let length = u16::try_from(length).expect("a chain is short");
         for slot in 0..self.slots {
@@ -430,7 +430,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
         Found { sets: found, cost: state.cost, end, complete }
     }
 
-    /// Keeps the neighbouring chains that share the most columns.
+    /// Returns `count` neighbouring chains of a set, those that share the most columns.
     fn narrowed(set: &[SlotChain], count: usize) -> Vec<SlotChain> {
         let window = |first: usize| (0..count).map(move |step| (first + step) % set.len().max(1));
         let columns = |first: &usize| -> usize {
@@ -442,7 +442,7 @@ impl<G: Grid, const P: usize> Search<'_, G, P> {
     }
 }
 
-/// Slots without a chain start over.
+/// Takes the first chain of every slot that has one. The other slots start over.
 fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     let mut set = Vec::new();
     for (slot, line) in lines.iter_mut().enumerate() {
@@ -455,13 +455,13 @@ fn take_set(lines: &mut [Vec<usize>], length: usize) -> Vec<SlotChain> {
     set
 }
 
-/// An equal hop on the other side of a node is then impossible.
+/// Returns whether a hop over `back` places excludes an equal one on the other side of a node.
 fn excludes(reach: usize, back: usize) -> bool {
     reach > 1 && reach % 2 == 1 && back == reach
 }
 
 impl<const P: usize> Key<P> {
-    /// Also for a continuation without a preceding long hop.
+    /// Resets the slot to the start of a chain, or to a continuation without a preceding long hop.
     fn begin_again(&mut self, slot: usize) {
         self.idle[slot] = 0;
         self.long &= !(1 << slot);

@@ -25,8 +25,8 @@ const MOST_PATHS: usize = 10_000;
 
 const MOST_STEPS: usize = 30_000;
 
-/// Returns groups in rank order. The `known` groups belong to one job and have `length` nodes,
-/// spare included. `None` if there are none or too many to examine.
+/// Returns groups in rank order that cross ToRs less than `known`. The `known` groups belong to one
+/// job and have `length` nodes, spare included. `None` if there are none or too many to examine.
 pub(super) fn fewer_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -130,7 +130,7 @@ fn crossing(fabric: &Fabric, groups: &[RingGroup]) -> u64 {
     super::cross_tor(&fabric.dcn, groups.iter().map(|group| group.ranks.as_slice())).crossing
 }
 
-/// All nodes of a ring are in `ranks`.
+/// Returns every possible ring, with all its nodes in `ranks`.
 fn rings(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -144,7 +144,7 @@ fn rings(
     paths(survey, free, length)
 }
 
-/// Paths go up the line where a ring does not turn.
+/// Returns every ring along any path, going up the line where it does not turn.
 fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGroup>> {
     let mut rings = exact::candidates(survey, free, length, MOST_PATHS).ok()?;
     for ring in rings.iter_mut().filter(|ring| ring.hops.iter().all(|hop| *hop < 0)) {
@@ -168,7 +168,7 @@ struct Sets<'a> {
     likeness: Vec<usize>,
     /// Minimum crossing hops between rings of two classes, both directions added.
     apart: Vec<Vec<u64>>,
-    /// The cheapest order and its cost, by classes.
+    /// The cheapest order and its cost, for each list of classes.
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
     looked_at: usize,
@@ -273,7 +273,7 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Both lists are sorted.
+/// Counts the ToRs that two sorted lists have in common.
 fn shared(one: &[TorId], other: &[TorId]) -> usize {
     let (mut shared, mut from) = (0, 0);
     for tor in one {

@@ -98,8 +98,8 @@ fn chain(first: usize, length: usize, nodes: usize) -> Chain {
     (first..first + length).map(|place| position(place % nodes)).collect()
 }
 
-/// Leaves out the one failed node, or an end of a failed fibre. The spare takes over the ranks.
-/// `None` if `old` has no spare, or more than that failed.
+/// Returns `old` without its one failed node, or without an end of a failed fibre. The spare takes
+/// over the ranks. `None` if `old` has no spare, or more than that failed.
 pub(super) fn bridged(fabric: &Fabric, survey: &Survey<'_>, old: &RingGroup) -> Option<RingGroup> {
     let passing = old.passing?;
     let is_broken = |node: &NodeId| !survey.is_whole(fabric.hbd.position_of(*node));

@@ -35,8 +35,8 @@ const TOLERANCE: f64 = 0.005;
 /// Share of the bound above which one hop suffices and no multi-hop routes are tried.
 const NEAR: f64 = 0.99;
 
-/// Maximum time of multi-hop routes, as a share of the one-hop time. They load other leaves, and a
-/// plan that gains less keeps the circuits of every phase.
+/// Maximum time of multi-hop routes, as a share of the one-hop time. Such routes load intermediate
+/// leaves, and a plan that gains less keeps the circuits of every phase.
 pub const WORTH_ROUTES: f64 = 0.5;
 
 /// The share used instead if the shortest time is wanted.
@@ -147,7 +147,7 @@ pub fn bound(
     RateBound { has_room: reached < worth * best.lambda, ..best }
 }
 
-/// Returns the bits per unit of traffic.
+/// Returns the number of bits per unit of traffic.
 fn unit(evaluator: &Evaluator) -> Option<f64> {
     let bits = (0..evaluator.lines()).flat_map(|line| evaluator.traffic(line));
     bits.map(|(_, bits)| *bits).reduce(f64::max)
@@ -267,7 +267,7 @@ fn one_leaf(fabric: &ReconfigurableFatTree, evaluator: &Evaluator, line: usize) 
     }
 }
 
-/// The fullest resource limits the rate.
+/// Returns the routes of settled flows and their rate, which the fullest resource limits.
 fn rate_of(
     evaluator: &Evaluator,
     topology: &Topology,

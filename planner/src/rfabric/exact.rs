@@ -335,7 +335,7 @@ impl Model {
         }
     }
 
-    /// The core is an additional node.
+    /// Adds flows of every source over every arc. The core is an additional node.
     fn add_flows(&mut self, fabric: &ReconfigurableFatTree, demand: &Demand) {
         let (leaves, rate) = (fabric.leaves(), fabric.spec().circuit_rate.0 as f64);
         let core = |leaf: usize| fabric.electrical_rate_of(LeafId::from_index(leaf)) / rate;

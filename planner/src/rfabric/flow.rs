@@ -45,7 +45,7 @@ impl Network {
         self.arcs[arc.0 + 1].capacity
     }
 
-    /// Stops when the cost per unit is positive.
+    /// Sends flow from `source` to `sink` while the cost per unit is not positive.
     pub(crate) fn send_while_free(&mut self, source: usize, sink: usize) {
         loop {
             let distance = self.distances(source);
@@ -80,7 +80,7 @@ impl Network {
         distance
     }
 
-    /// Follows arcs of shortest paths. `on_path` cuts zero-cost cycles.
+    /// Searches depth-first along arcs of shortest paths. `on_path` cuts zero-cost cycles.
     fn augment(
         &mut self,
         node: usize,

@@ -184,7 +184,7 @@ fn divide(fabric: &ReconfigurableFatTree, demand: &Demand, topology: &Topology) 
     flows
 }
 
-/// A flow's share of a link is proportional to its size.
+/// Returns the rate of every flow. A flow's share of a link is proportional to its size.
 fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) -> Vec<f64> {
     let mut capacity = vec![0.0; 4 * fabric.leaves()];
     for leaf in 0..fabric.leaves() {
@@ -227,7 +227,7 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
     max_min(&mut capacity, &ways)
 }
 
-/// Yields (from, to, over the core) for each hop.
+/// Iterates over the hops of a route as (from, to, over the core).
 fn hops(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     let starts = std::iter::once(&route.from).chain(&route.via);
     let ends = route.via.iter().chain([&route.to]);
@@ -241,8 +241,8 @@ struct Way {
     weight: f64,
 }
 
-/// Raises all rates together until a flow's limit or a full link, and deducts them from `capacity`
-/// (progressive filling).
+/// Progressive filling: all rates rise together, and a flow stops at its own limit or when a link
+/// of its path is full. Deducts the rates from `capacity`.
 fn max_min(capacity: &mut [f64], ways: &[Way]) -> Vec<f64> {
     let mut rates = vec![0.0; ways.len()];
     let mut rising: Vec<usize> = (0..ways.len()).collect();

@@ -138,7 +138,7 @@ impl<'a> Patch<'a> {
         starved.into_iter().take(PEERS).map(|(_, peer)| peer).collect()
     }
 
-    /// Two circuits of one switch exchange ends to join `a` and `b`.
+    /// Returns every exchange of two circuits of one switch that joins `a` and `b`.
     fn exchanges(&self, a: LeafId, b: LeafId) -> Vec<Step> {
         let of = |leaf: LeafId| -> Vec<usize> {
             let ends_at = |at: &usize| [self.circuits[*at].a, self.circuits[*at].b].contains(&leaf);

@@ -110,8 +110,8 @@ fn together(leaves: usize, run: &[&Phase]) -> Demand {
     sum
 }
 
-/// Returns one topology that slows no phase more than necessary: it is planned for the maximum of
-/// the demands, each scaled to the rate of its own best topology.
+/// Returns one topology that slows no phase more than necessary. It is planned for the pairwise
+/// maximum of the phases' demands, each scaled to the rate of its own best topology.
 #[must_use]
 pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) -> Candidate {
     let leaves = fabric.leaves();
@@ -132,8 +132,8 @@ pub fn hedged(fabric: &ReconfigurableFatTree, phases: &[Phase], effort: Effort) 
     Candidate { name: "hedged over all phases".into(), topology }
 }
 
-/// Returns the seconds of `phase` on `to` after a change from `from`. A phase does not end before
-/// its change, so that the next phase finds settled circuits.
+/// Returns the seconds of `phase` on `to` after a change from `from` that lasts `switching`
+/// seconds. A phase does not end before its change, so that the next phase finds settled circuits.
 #[must_use]
 pub fn seconds_with_change(
     phase: &Phase,

@@ -218,7 +218,7 @@ impl Oriented {
     }
 }
 
-/// The circuits that may start and end at each leaf: half of its ports each.
+/// The number of circuits that may start and end at each leaf: half of its ports each.
 #[derive(Clone, Debug)]
 struct Sides {
     tails: Vec<u32>,
@@ -252,7 +252,7 @@ impl Sides {
         sides
     }
 
-    /// Takes ports from the side that has more of them.
+    /// Takes ports from a leaf, from the side that has more of them.
     fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
         let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
         let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
@@ -311,7 +311,7 @@ const KEEP: i64 = -2;
 /// Price of a circuit that a later switch already holds.
 const STEAL: i64 = 1;
 
-/// Runs step 2 for the first switch of `order`; the others follow.
+/// Performs step 2 for the first switch of `order`; the others follow.
 fn match_switch(rest: &Oriented, order: &[Switch]) -> Oriented {
     let (switch, others) = order.split_first().expect("one switch is being filled");
     let sides = &switch.sides;

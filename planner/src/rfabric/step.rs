@@ -112,8 +112,8 @@ pub fn named_model(fabric: &Fabric, name: &str) -> Result<ModelCard, Vec<Mistake
     find_model(name, &mut |name| fabric.neighbour(name))
 }
 
-/// Returns the fabric, or all mistakes in it and in its steps. `file` is the name for messages.
-/// `read` returns the text of the matrix and model files that it names.
+/// Reads a fabric file. Returns the fabric, or all mistakes in it and in its steps. `file` is the
+/// name for messages. `read` returns the text of the matrix and model files that it names.
 pub fn load(
     file: &str,
     bytes: &[u8],

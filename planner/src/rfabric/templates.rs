@@ -76,7 +76,7 @@ pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     topology
 }
 
-/// Returns equal numbers for leaves connected by traffic, directly or indirectly.
+/// Returns a number per leaf, equal for leaves connected by traffic, directly or indirectly.
 fn pods(demand: &Demand) -> Vec<usize> {
     let mut pod: Vec<usize> = (0..demand.leaves()).collect();
     for (from, to, _) in demand.flows() {

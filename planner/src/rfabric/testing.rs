@@ -87,7 +87,7 @@ pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     }
 }
 
-/// 72.7 billion weights; bytes divide evenly.
+/// Returns a dense model of 72.7 billion weights whose bytes divide evenly.
 #[cfg(test)]
 pub(crate) fn dense_card() -> ModelCard {
     ModelCard {

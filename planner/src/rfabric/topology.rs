@@ -195,14 +195,14 @@ impl<'a> Ports<'a> {
         self.free[reach][leaf]
     }
 
-    /// Takes back a port of each leaf after a circuit of `reach` is removed.
+    /// Returns a port of each of two leaves after a circuit of `reach` is removed.
     pub(crate) fn release(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] += 1;
         }
     }
 
-    /// Takes a port of each leaf for a circuit of `reach`.
+    /// Takes a port of each of two leaves for a circuit of `reach`.
     pub(crate) fn take(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] -= 1;
@@ -228,7 +228,7 @@ impl<'a> Ports<'a> {
         self.reach_for(first, second).is_some()
     }
 
-    /// Considers reaches with a free port at both leaves.
+    /// Returns the narrowest reach with a free port at both leaves.
     fn reach_for(&self, first: usize, second: usize) -> Option<usize> {
         self.permitted(first, second)
             .find(|reach| self.free[*reach][first] > 0 && self.free[*reach][second] > 0)
@@ -240,7 +240,7 @@ impl<'a> Ports<'a> {
         reach.is_some_and(|reach| self.join_within(reach, topology, first, second))
     }
 
-    /// Returns whether it added the circuit.
+    /// Adds a circuit of one reach if it is permitted. Returns whether it did.
     pub(crate) fn join_within(
         &mut self,
         reach: usize,

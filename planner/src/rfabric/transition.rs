@@ -134,7 +134,7 @@ fn first_ocs(change: &Stage) -> OcsId {
     change.remove.iter().chain(&change.add).map(|circuit| circuit.ocs).min().unwrap_or_default()
 }
 
-/// Splits a change into parts that share no port.
+/// Splits a change into parts that share no port and can be made independently.
 fn slices(change: &Stage) -> Vec<Stage> {
     let circuits: Vec<(&CrossConnect, bool)> = change
         .remove
@@ -208,7 +208,7 @@ impl<'a> Progress<'a> {
         self.judge(circuits);
     }
 
-    /// Updates the lines of every leaf at an end of `circuits`.
+    /// Updates the rates of the lines of every leaf at an end of `circuits`.
     fn judge(&mut self, circuits: &[CrossConnect]) {
         let mut leaves: Vec<usize> =
             circuits.iter().flat_map(|at| [at.a.index(), at.b.index()]).collect();

@@ -41,7 +41,7 @@ pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
     }
 }
 
-/// Returns `None` if a circuit may join the pair.
+/// Returns why no circuit may join a pair. `None` if one may.
 fn closed(fabric: &ReconfigurableFatTree, pair: LeafPair) -> Option<String> {
     if fabric.permits(pair) {
         return None;

@@ -127,7 +127,7 @@ fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> 
     bits
 }
 
-/// Each byte takes the cheapest path.
+/// Returns the payment of a phase if each byte takes the cheapest path.
 fn by_all_paths(
     optics: &Optics<'_>,
     asked: &Asked,

@@ -86,7 +86,7 @@ impl Work<'_> {
         new
     }
 
-    /// Also darkens bundles that then have no far end.
+    /// Lights every group, and darkens bundles that then have no far end.
     fn light_all(&mut self) {
         let nodes: Vec<NodeId> = (0..self.fabric.hbd.nodes()).map(NodeId).collect();
         self.remember(&nodes);
@@ -103,7 +103,7 @@ fn nodes_in_order(group: &RingGroup) -> Vec<NodeId> {
     nodes
 }
 
-/// Nodes that stay keep their rank, and new nodes take the free ranks.
+/// Returns `now` in rank order. Nodes that stay keep their rank, and new nodes take the free ranks.
 fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
     if was.len() != now.len() {
         return now.to_vec();
@@ -116,8 +116,8 @@ fn kept_ranks(was: &[NodeId], now: &[NodeId]) -> Vec<NodeId> {
     was.iter().map(keeps).collect::<Option<Vec<NodeId>>>().unwrap_or_else(|| now.to_vec())
 }
 
-/// Maps places in `old` to indices in `new`, most common nodes first. A spare is only matched to a
-/// group with exactly the same nodes.
+/// Maps places in `old` to indices in `new`, for groups of the same job and size. Pairs with the
+/// most nodes in common come first. A spare is only matched to a group with exactly the same nodes.
 pub(super) fn matched(old: &[RingGroup], new: &[RingGroup]) -> BTreeMap<usize, usize> {
     let mut of_node: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
     for (place, group) in old.iter().enumerate() {

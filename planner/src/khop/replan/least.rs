@@ -90,7 +90,7 @@ struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// Searches the whole line and places as many groups as possible.
+    /// Places all lost groups on the whole line, or as many as possible.
     fn place_together(&mut self, lost: &[usize]) -> Result<(), Nothing> {
         let all = (0..self.fabric.hbd.nodes()).map(Position).collect();
         let regions = [self.region(all, lost)];
@@ -103,7 +103,7 @@ impl<'a> Task<'a> {
         Err(Nothing::CanBeKept)
     }
 
-    /// Places each group wherever on the line the fewest rings move.
+    /// Places one lost group at a time, wherever on the line the fewest rings move.
     fn place_in_turn(&mut self, lost: &[usize]) -> Result<(), Nothing> {
         let (before, mut nothing) = (self.gpus_in_use(), Nothing::CanBeKept);
         let is_sized = |place: &&usize| {

@@ -154,7 +154,7 @@ impl<'a> Search<'a> {
         candidate
     }
 
-    /// Measures in the shorter direction of a ring.
+    /// Returns the distance from `from` up the line to `to`, in the shorter direction of a ring.
     fn apart(&self, from: Position, to: Position) -> i64 {
         let apart = i64::from(to.0) - i64::from(from.0);
         let nodes = i64::from(self.hbd.nodes());
@@ -164,7 +164,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Also returns the switched bundles.
+    /// Returns the cheapest chain with at most `replaced` replaced nodes, and its switched bundles.
     fn run(&self, replaced: usize) -> Option<(Vec<Position>, u32)> {
         let spare_own = (self.own + replaced).checked_sub(self.length)?;
         let mut trails: Vec<(usize, usize)> = Vec::new();
@@ -209,7 +209,7 @@ impl<'a> Search<'a> {
         candidate.widowed + u32::try_from(cut_off).expect("at most K")
     }
 
-    /// Returns the new state and the bundles that switch for it.
+    /// Adds candidate `index`. Returns the new state and the bundles that switch for it.
     fn join(&self, state: State, index: usize) -> Option<(State, u32)> {
         if state.placed == self.length {
             return None;
@@ -278,8 +278,8 @@ fn keep(states: &mut BTreeMap<State, History>, state: State, history: History) {
     }
 }
 
-/// Returns start and width of the section that such a chain can touch. A ring shorter than that is
-/// returned whole, cut open at its start.
+/// Returns start and width of the section of the line that a chain of `length` nodes with a node of
+/// the old chain can touch. A ring shorter than that is returned whole, cut open at its start.
 fn window(hbd: &Hbd, own: &[Position], length: usize) -> (Position, u64) {
     let nodes = u64::from(hbd.nodes());
     let margin = (length as u64 - 1) * u64::from(hbd.k());

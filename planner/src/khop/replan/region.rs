@@ -296,7 +296,7 @@ impl<'a> Region<'a> {
         sum >= missing
     }
 
-    /// Returns the ring without a fault on this node, as a set.
+    /// Returns the ring without a fault that has ranks on this node, as a set.
     fn touched(&self, at: usize) -> u128 {
         self.owner[at].map_or(0, |old| 1 << old)
     }
@@ -330,7 +330,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Tries every decision on the lowest undecided node. `None` if no steps are left.
+    /// Makes every possible decision on the lowest undecided node. `None` if no steps are left.
     fn decide(
         &mut self,
         state: State,
@@ -378,7 +378,7 @@ impl Search<'_> {
         MoveCost { rings: breaks.into(), bundles, ..MoveCost::default() }
     }
 
-    /// Tries the chain once for every ring that it can replace.
+    /// Adds a new chain, once for every ring that it can replace.
     fn take(
         &mut self,
         chain: &Chain,

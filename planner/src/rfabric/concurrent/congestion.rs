@@ -70,7 +70,7 @@ impl Congestion {
         fill.into_iter().fold(0.0, f64::max)
     }
 
-    /// Prices then rise by a factor of e for every `share` of the current time.
+    /// Sets prices so that they rise by a factor of e for every `share` of the current time.
     pub(super) fn sharpen(&mut self, share: f64) {
         self.slack = (self.seconds() * share).max(f64::MIN_POSITIVE);
         self.refill();

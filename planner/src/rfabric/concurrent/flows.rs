@@ -56,8 +56,8 @@ struct PriceTree {
     last: Vec<Option<usize>>,
 }
 
-/// Stops within `tolerance` (a fraction) of the optimum, or once the time provably exceeds
-/// `most_seconds`. `None` if a flow has no path.
+/// Settles `flows` until they are within `tolerance` (a fraction) of the optimum, or until they
+/// provably take longer than `most_seconds`. `None` if a flow has no path.
 pub(super) fn settle(
     mut network: Congestion,
     mut flows: Vec<PricedFlow>,
@@ -123,7 +123,7 @@ fn prove(network: &Congestion, flows: &[PricedFlow], best: &mut Settled) {
     }
 }
 
-/// Moves traffic until both prices are equal.
+/// Moves traffic from every more expensive path to the cheapest one until both prices are equal.
 fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &PriceTree) {
     let Some(arcs) = tree.path(network, flow.to) else { return };
     let cheapest = match flow.paths.iter().position(|path| path.arcs == arcs) {

@@ -75,7 +75,7 @@ impl<'a> Cover<'a> {
         self.excess[line].max(0.0) / f64::from(self.ports.free_at(line / 2))
     }
 
-    /// Returns 0 if the pair has no use for a circuit or no port.
+    /// Returns the value of one more circuit to a pair. 0 if the pair has no use for it or no port.
     fn score(&self, pair: &Pair) -> f64 {
         let [a, b] = pair.ends;
         if !self.ports.allow(a, b) {
@@ -101,7 +101,7 @@ impl<'a> Cover<'a> {
     }
 }
 
-/// Returns the peers with a larger index, with the traffic to and from each.
+/// Returns the peers of `leaf` with a larger index, with the traffic to and from each.
 fn traffic_above(evaluator: &Evaluator, leaf: usize, lambda: f64) -> Vec<(usize, [f64; 2])> {
     let mut merged = std::collections::BTreeMap::<usize, [f64; 2]>::new();
     for direction in 0..2 {

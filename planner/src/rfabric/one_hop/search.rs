@@ -87,7 +87,7 @@ impl<'a> Search<'a> {
             .expect("a fabric has leaves")
     }
 
-    /// Once one is stuck, no other line can raise the minimum.
+    /// Relieves bottlenecks until one is stuck; no other line can then raise the minimum.
     fn climb(&mut self, target: f64) {
         while self.exchanges_left > 0 && self.lambda() < target {
             if !self.relieve(self.slowest_line()) {
@@ -188,7 +188,7 @@ impl<'a> Search<'a> {
         loss.into_iter().map(|(_, peer)| Some(peer)).collect()
     }
 
-    /// Returns bits.
+    /// Returns the larger of the two directions of a pair's traffic, in bits.
     fn heaviest(&self, leaf: usize, peer: usize) -> f64 {
         [2 * leaf, 2 * leaf + 1]
             .iter()

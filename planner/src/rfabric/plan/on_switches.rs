@@ -109,7 +109,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Phases with the same topology share their cross-connects.
+    /// Returns the cross-connects of every phase. Phases with the same topology share them.
     fn place(
         &self,
         schedule: &Schedule,
@@ -139,7 +139,7 @@ impl Planner<'_> {
         Ok(by_phase)
     }
 
-    /// Changes nothing if all circuits found a switch.
+    /// Exchanges single circuits for the phases of a choice, if some circuits found no switch.
     fn patched(
         &self,
         schedule: &Schedule,
@@ -196,8 +196,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Circuits arrive stage by stage. The slack hides the first part, and the phase does not end
-    /// before the last stage.
+    /// Returns the time of a phase whose circuits arrive stage by stage. The slack hides the first
+    /// part, and the phase does not end before the last stage.
     fn seconds_of(
         &self,
         change: &TransitionPlan,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Step 1 of a realisation: every leaf is the tail of at most half of its ports and the head of at
-//! most half, consistent with existing circuits.
+//! Step 1 of a realisation: chooses the tail of each circuit so that every leaf is the tail of at
+//! most half of its ports and the head of at most half, consistent with existing circuits.
 
 use std::collections::VecDeque;
 
@@ -65,7 +65,7 @@ impl Orientation {
         self.agreed.put(tail, head, count);
     }
 
-    /// Starts each circuit at the end with more room for a tail.
+    /// Orients new circuits, each from the end with more room for a tail.
     fn balance(&mut self, a: usize, b: usize, count: u32) {
         let room = |leaf: usize, this: &Self| {
             i64::from(this.tails_max[leaf])
@@ -89,7 +89,7 @@ impl Orientation {
         }
     }
 
-    /// Turns the path with the fewest agreed circuits.
+    /// Turns around the path with the fewest agreed circuits.
     fn turn_path(&mut self, from: usize, ends: Ends) -> bool {
         let Some(path) = self.cheapest_path(from, ends) else { return false };
         for step in path.windows(2) {

@@ -169,7 +169,7 @@ impl Mistake {
         mistakes.into_iter().map(inner).collect()
     }
 
-    /// The name of the file gives the place.
+    /// Reports mistakes in a separate file, whose name gives the place.
     fn in_file(key: &str, file: &str, errors: Vec<DemandError>) -> Vec<Self> {
         let mistake = |error: DemandError| Self {
             place: format!("/{key}"),

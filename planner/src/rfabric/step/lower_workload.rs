@@ -34,7 +34,7 @@ type Refused<T> = Result<T, Vec<Mistake>>;
 
 const ELEMENT_BYTES: u32 = 2;
 
-/// Also returns the idle time of the network before the workload.
+/// Returns the demand of a workload, and the idle time of the network before it.
 pub(super) fn lower(
     raw: WorkloadFile,
     fabric: &ReconfigurableFatTree,

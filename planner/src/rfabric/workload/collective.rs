@@ -16,8 +16,8 @@ pub fn all_gather<R: Into<Seat> + Copy>(demand: &mut Demand, ranks: &[R], size: 
     ring(demand, ranks, share(size, ranks.len() as u64 - 1, ranks.len() as u64));
 }
 
-/// Each rank sends `size` in total, including to itself, divided by `weights`. The combine sends
-/// the same amount back.
+/// Adds an all-to-all in which each rank sends `size` in total, including to itself, divided among
+/// the ranks by `weights`. The combine sends the same amount back.
 pub fn dispatch_and_combine<R: Into<Seat> + Copy>(
     demand: &mut Demand,
     ranks: &[R],

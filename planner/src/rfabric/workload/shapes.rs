@@ -55,8 +55,8 @@ pub fn moe_one_way(leaves: usize, seed: Seed) -> Demand {
     demand
 }
 
-/// Half of the leaves send shards of different size to four of the others each. The senders also
-/// form a data-parallel ring.
+/// Returns traffic in which half of the leaves send shards of different size to four leaves each of
+/// the other half. The senders also form a data-parallel ring.
 #[must_use]
 pub fn weight_sync(leaves: usize, seed: Seed) -> Demand {
     let mut stream = seed.stream("shape.weight_sync", leaves as u64);
@@ -97,7 +97,7 @@ fn add(demand: &mut Demand, from: usize, to: usize, weight: f64) {
     demand.add(LeafId::from_index(from), LeafId::from_index(to), size);
 }
 
-/// exp(sigma·z) with z from the standard normal distribution (Box and Muller).
+/// Draws exp(sigma·z) with z from the standard normal distribution (Box and Muller).
 pub(crate) fn log_normal(stream: &mut Stream, sigma: f64) -> f64 {
     let radius = (-2.0 * (1.0 - stream.random::<f64>()).ln()).sqrt();
     let angle = std::f64::consts::TAU * stream.random::<f64>();

@@ -12,8 +12,8 @@ use super::place::Seats;
 
 const BYTES_PER_TOKEN: u64 = 8;
 
-/// Splits `tokens` of samples over all pairs of a pool leaf and a trainer leaf. All leaves count as
-/// full.
+/// Returns `tokens` of samples, split evenly over all pairs of a pool leaf and a trainer leaf. All
+/// leaves count as full.
 #[must_use]
 pub fn samples(leaves: usize, pool: &Seats, trainer: &Seats, tokens: u64) -> Demand {
     let mut demand = Demand::none(leaves);

@@ -63,7 +63,7 @@ pub fn traffic(
     demand
 }
 
-/// Covers units `first` to `end` of `whole`. All parts add up to `size`.
+/// Returns the size of units `first` to `end` of `whole`. All parts add up to `size`.
 fn part(size: Bytes, first: u64, end: u64, whole: u64) -> Bytes {
     Bytes(share(size, end, whole).0 - share(size, first, whole).0)
 }
