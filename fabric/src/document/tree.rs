@@ -47,7 +47,7 @@ pub(crate) struct Tree<'s> {
     pub(crate) repairs: Repairs,
 }
 
-/// Make a file with schema errors readable, so that the remaining checks report theirs as well.
+/// Deviations that make a file with schema errors readable, so that later checks report as well.
 #[derive(Debug, Default)]
 pub(crate) struct Repairs {
     /// Keys of entries, and items, to skip.

@@ -111,7 +111,7 @@ impl CarriedStep {
         plan.metrics.dark_port_time_share = self.dark_port_time_share;
     }
 
-    /// Such phases take the time of their interfaces.
+    /// Adds phases without traffic between leaves, which take the time of their interfaces.
     fn add_silent(&mut self, fabric: &Fabric, phases: &[Phase]) {
         let mut planned = std::mem::take(&mut self.phases).into_iter().peekable();
         let (mut sending, mut others) = (0.0, Picoseconds::ZERO);

@@ -237,7 +237,7 @@ fn hand_on(
     (at, given_up)
 }
 
-/// Fewer replicas generate. Groups that do not fill a replica become spares.
+/// Lets fewer replicas generate. Groups that do not fill a replica become spares.
 fn fewer_generate(
     layout: &mut Layout,
     own: &mut Vec<GroupId>,

@@ -116,7 +116,7 @@ impl<'a> Columns<'a> {
         (is_complete(&found) && cost(&found) == 0).then_some(found)
     }
 
-    /// Crosses ToRs as little as the program can find, and returns as many sets as fit.
+    /// Finds sets that cross ToRs as little as possible, and as many as fit.
     pub(super) fn sets(&self, wanted: &[Wanted]) -> Vec<Found> {
         let (coarse, fine) = self.widths();
         let cheap = self.attempt(wanted, Price::even(0.01), coarse);

@@ -19,7 +19,7 @@ use lightloom_units::id::GroupId;
 use super::grouping::chains_on_line;
 use super::{RingGroup, Survey};
 
-/// In seconds. After it, the better of the solver's and the scan's rings is used.
+/// Time limit. After it, the better of the solver's and the scan's rings is used.
 pub const SOLVER_SECONDS: f64 = 20.0;
 
 /// Maximum number of candidate rings searched.

@@ -41,7 +41,7 @@ pub(super) fn pack(
     })
 }
 
-/// `length` includes the spares of rings.
+/// Finds the most chains of `length` nodes, spares of rings included.
 pub(super) fn most_chains(
     fabric: &Fabric,
     survey: &Survey<'_>,

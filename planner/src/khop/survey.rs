@@ -39,7 +39,7 @@ impl<'a> Survey<'a> {
         Self { hbd, faults, alive, whole, in_reach, cuts_at: None, moves: None }
     }
 
-    /// Light of these nodes stays unchanged, and they replace no other node.
+    /// Marks nodes that cannot be set: their light stays, and they replace no other node.
     #[must_use]
     pub fn out_of_reach<'b>(mut self, nodes: impl IntoIterator<Item = &'b NodeId>) -> Self {
         for node in nodes {

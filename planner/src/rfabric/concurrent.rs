@@ -94,8 +94,8 @@ pub fn rate(evaluator: &Evaluator, topology: &Topology, bound: f64, worth: f64) 
     }
 }
 
-/// With the best number of hops. `None` if a leaf cannot be reached, above [`LEAVES_MAX`] leaves,
-/// or if no routes serve more than `least` times per second.
+/// Finds routes with the best number of hops. `None` if a leaf cannot be reached, above
+/// [`LEAVES_MAX`] leaves, or if no routes serve more than `least` times per second.
 #[must_use]
 pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<RoutedRate> {
     let leaves = topology.leaves();
@@ -119,7 +119,7 @@ pub fn route(evaluator: &Evaluator, topology: &Topology, least: f64) -> Option<R
     Some(rate_of(evaluator, topology, &flows, &proof))
 }
 
-/// Single leaves give a first bound. If it exceeds `reached`, prices of all leaves refine it.
+/// Bounds the rate by single leaves, or by prices of all leaves if that exceeds `reached`.
 #[must_use]
 pub fn bound(
     fabric: &ReconfigurableFatTree,

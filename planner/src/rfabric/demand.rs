@@ -124,7 +124,8 @@ impl Demand {
         exchanges.map(|all| all.iter().map(|(ends, bytes)| (*ends, Bytes(*bytes))))
     }
 
-    /// For packet simulation: fills the whole rate and takes 1/`divisor` of the time.
+    /// Converts to traffic that fills the whole rate of a link and takes 1/`divisor` of the time, for
+    /// packet simulation. Every pair keeps at least one byte.
     #[must_use]
     pub fn at_whole_rate(mut self, divisor: u64) -> Self {
         let share = self.usable_share;
@@ -149,7 +150,7 @@ impl Demand {
         bytes.0 as f64 * 8.0 / self.usable_share
     }
 
-    /// In seconds, if the interfaces of one GPU have `rate` bit/s. `None` without GPUs.
+    /// Returns the busiest interface's seconds at `rate` bit/s per GPU. `None` without GPUs.
     #[must_use]
     pub fn interface_seconds(&self, rate: f64) -> Option<f64> {
         Some(self.bits(self.busiest_interface()?) / rate)

@@ -52,7 +52,7 @@ pub const SOLVER: Solver = Solver::Microlp;
 pub struct Limits {
     /// Relative gap that counts as solved.
     pub gap: f32,
-    /// In seconds; a plan that reached it says so, because it depends on the machine.
+    /// Time limit; a plan that reached it says so, because it depends on the machine.
     pub seconds: f64,
 }
 

@@ -47,7 +47,7 @@ enum Link {
     Receive = 3,
 }
 
-/// Includes the preceding change, from the end of its slack. Infinite if bytes never arrive.
+/// Returns the seconds of every phase with the change before it. Infinite if bytes never arrive.
 #[must_use]
 pub fn plan_seconds(fabric: &ReconfigurableFatTree, phases: &[Phase], plan: &Plan) -> Vec<f64> {
     let count = phases.len();
@@ -109,7 +109,7 @@ fn seconds_in_steps(
     elapsed + advance(fabric, &left, last, f64::INFINITY).0
 }
 
-/// Stops after `seconds`. Returns the elapsed time and the remaining demand.
+/// Advances for up to `seconds`. Returns the elapsed time and the remaining demand.
 fn advance(
     fabric: &ReconfigurableFatTree,
     demand: &Demand,

@@ -161,7 +161,7 @@ fn seconds_settling(
     seconds_in_steps(&[(exposed, staying)], settled).max(exposed)
 }
 
-/// Serves a demand once: `steps` of (seconds, rate), then the rate `last` until the end.
+/// Returns the time to serve a demand at `steps` of (seconds, rate), then at rate `last`.
 #[must_use]
 pub fn seconds_in_steps(steps: &[(f64, f64)], last: f64) -> f64 {
     let (mut elapsed, mut served) = (0.0, 0.0);
@@ -278,7 +278,7 @@ impl CandidateRates {
         rates
     }
 
-    /// For phases that no candidate serves near its bound, if multi-hop routes are possible.
+    /// Searches circuits for phases that no candidate serves near its bound.
     pub(super) fn search(
         &mut self,
         fabric: &ReconfigurableFatTree,

@@ -51,7 +51,7 @@ pub struct CarriedStep {
     pub phases: Vec<PhasePlan>,
     /// The changes between phases with different circuits, including from the last to the first.
     pub transitions: Vec<TransitionPlan>,
-    /// With switching that slack does not hide. `None` without phases.
+    /// Communication time of a step with exposed switching. `None` without phases.
     pub step_time_ps: Option<Picoseconds>,
     /// The same with the best single topology for all phases. `None` if none serves them all.
     pub static_step_time_ps: Option<Picoseconds>,

@@ -39,7 +39,7 @@ fn isolated_pods(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     topology
 }
 
-/// Heaviest spanning tree of the traffic, with as many circuits per edge as ports allow.
+/// Returns the heaviest spanning tree, with as many circuits per edge as ports allow.
 #[must_use]
 pub fn tree(fabric: &ReconfigurableFatTree, demand: &Demand) -> Topology {
     let mut edges: Vec<(u64, usize, usize)> = Vec::new();

@@ -56,7 +56,7 @@ pub fn wired(leaves: u32, ports: u32, ports_per_leaf: u32) -> ReconfigurableFatT
     ReconfigurableFatTree::new(spec).expect("a sound fabric")
 }
 
-/// `ports` 400G optical ports per leaf, two per switch; the electrical core has a tenth of that.
+/// Returns a fabric with `ports` 400G optical ports per leaf and a tenth of that in the core.
 #[must_use]
 pub fn spec(leaves: u32, ports: u32) -> FatTreeSpec {
     FatTreeSpec {

@@ -234,7 +234,7 @@ impl Planner<'_> {
     }
 }
 
-/// Removing circuits from idle ports gains nothing.
+/// Keeps circuits on ports that become idle, because removing them gains nothing.
 fn with_idle_ports_left_alone(
     mut circuits: Vec<CrossConnect>,
     before: &[CrossConnect],

@@ -50,7 +50,7 @@ impl SparseAttention {
             * f64::from(self.element_bytes)
     }
 
-    /// With head groups of `head_ranks` consecutive GPUs and a gather across the groups.
+    /// Returns the demand with groups of `head_ranks` consecutive GPUs and a gather across them.
     #[must_use]
     pub fn traffic(&self, leaves: usize, place: &Place, head_ranks: u32) -> Demand {
         let mut demand = Demand::none(leaves);

@@ -24,7 +24,7 @@ impl Arrivals {
     }
 }
 
-/// `compute` at full precision, divided by the rank's speed and its gain from low precision.
+/// Returns `compute` divided by each rank's speed and its gain from low precision.
 #[must_use]
 pub fn arrivals(compute: Picoseconds, speeds: &[f64], low_precision_gain: &[f64]) -> Arrivals {
     let ready = speeds.iter().zip(low_precision_gain);
