@@ -113,7 +113,6 @@ const WAIT_MAX: Duration = Duration::from_secs(55);
 )]
 struct Document;
 
-/// Returns the OpenAPI document in the form that is committed.
 #[must_use]
 pub fn openapi() -> String {
     let mut text = Document::openapi().to_pretty_json().unwrap_or_default();
@@ -299,7 +298,6 @@ async fn module(
     }
 }
 
-/// Translates a request body for the controller. Takes the plan out of the body.
 async fn read_apply(
     shared: &Shared,
     body: &mut ApplyBody,
@@ -345,8 +343,7 @@ async fn read_apply(
     Ok((apply, plan))
 }
 
-/// Builds the change that restores drifted devices. Drift is the reason for the request, so mode
-/// `safe` acts as `update`.
+/// Drift is the reason for the request, so mode `safe` acts as `update`.
 async fn read_restore(
     shared: &Shared,
     body: &ApplyBody,
@@ -362,8 +359,7 @@ async fn read_restore(
     Ok((Apply { version, confirm_within, on_failure, ..home }, None))
 }
 
-/// Returns the target of a plan and the plan's digest. Verifying a large plan takes time, so it
-/// runs off the task that moves light.
+/// Verifying a large plan takes time, so it runs off the task that moves light.
 async fn wanted_by(
     shared: &Shared,
     plan: Box<Plan>,
@@ -447,7 +443,6 @@ async fn rollback_diff(
     previewed(&shared, move |runtime: &Runtime| runtime.control.way_back(&rollback)).await
 }
 
-/// Previews the apply that `find` returns.
 async fn previewed(
     shared: &Shared,
     find: impl FnOnce(&Runtime) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> + Send + 'static,
@@ -681,7 +676,6 @@ fn devices_named(runtime: &Runtime, name: &str) -> Vec<DeviceName> {
     }
 }
 
-/// Returns the drain controls of these devices and nodes, or the names that have none.
 fn levers_of(runtime: &Runtime, names: &[String]) -> Result<Vec<(DeviceName, Slot)>, Vec<String>> {
     let inventory = &runtime.control.controller().inventory().devices;
     let (mut slots, mut reasons) = (Vec::new(), Vec::new());
@@ -744,7 +738,6 @@ async fn fault_diff(
 
 type Told = (Vec<(Part, String)>, Vec<Part>);
 
-/// Parses the parts and checks that the fabric has all of them.
 async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told, Problem> {
     let parse = |parts: &[String]| -> Result<Vec<Part>, Problem> {
         let parse = |text: &String| {
@@ -762,8 +755,7 @@ async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told
     Ok((broken.into_iter().map(|part| (part, why.clone())).collect(), repaired))
 }
 
-/// Returns an error for each part that the fabric does not have. This is a different mistake from
-/// naming a part that never failed.
+/// A different mistake from naming a part that never failed.
 fn not_installed(runtime: &Runtime, parts: &[Part]) -> Vec<String> {
     let Some(installed) = runtime.control.installed() else { return Vec::new() };
     let errors = parts.iter().filter_map(|part| FaultSet::of(installed, [*part]).err());

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The audit log: an append-only, hash-chained file of all requests, including refused ones.
-//!
-//! Lines are bounded in length, and refusals beyond a rate limit are only counted, so no client can
-//! fill the disk. A change is logged before its answer is sent, and is not started while the file
-//! cannot be written.
+//! The audit log: an append-only, hash-chained file of all requests, including refused ones. Lines
+//! are bounded and refusals beyond a rate limit only counted, so no client can fill the disk. A
+//! change is logged before its answer is sent, and not started while the file cannot be written.
 
 pub mod key;
 
@@ -52,7 +50,6 @@ impl Entry {
     }
 }
 
-/// Truncates `text` to `most` bytes and adds the original length.
 fn short(text: &str, most: usize) -> String {
     match text.len() <= most {
         true => text.to_owned(),
@@ -91,15 +88,11 @@ impl Audit {
     }
 
     /// Appends an entry durably.
-    ///
-    /// # Errors
-    /// If durability cannot be guaranteed.
     pub fn write(&self, entry: &Entry) -> Result<(), JournalError> {
         self.lines().journal.append([&entry.short()]).map(|_| ())
     }
 
-    /// Appends an entry about a request that changed nothing. Only counts it beyond the rate limit
-    /// or if the write fails.
+    /// For requests that changed nothing. Beyond the rate limit they are only counted.
     pub fn write_refusal(&self, now: &Now, entry: &Entry) {
         let mut lines = self.lines();
         // On a full disk the reserved space is for changes.
@@ -138,7 +131,6 @@ impl Audit {
         self.lines().journal.short_of_space()
     }
 
-    /// Returns why the log accepts no entries. `None` if it works.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         self.lines().journal.failure().map(str::to_owned)

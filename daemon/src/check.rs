@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The checks of `--check` beyond the configuration and the fabric: journal, audit log, keys and
-//! passwords. Starts and changes nothing.
+//! What `--check` covers beyond the configuration. Starts and changes nothing.
 
 use std::fmt;
 
@@ -11,7 +10,6 @@ use crate::start;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// A file, or a device and its driver's key.
     pub place: String,
     pub reason: String,
 }
@@ -29,7 +27,6 @@ pub struct Checked {
     pub audit: String,
 }
 
-/// Checks every file that the configuration names.
 #[must_use]
 pub fn check(config: &Config) -> Checked {
     let mut checked = Checked::default();

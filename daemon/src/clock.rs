@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The system clocks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,7 +21,6 @@ impl Clock {
         Self { boot: boot.trim().to_owned(), simulated: None }
     }
 
-    /// Uses clocks that a simulation sets.
     #[must_use]
     pub fn simulated(now: Arc<Mutex<Now>>) -> Self {
         Self { boot: String::new(), simulated: Some(now) }

@@ -37,7 +37,6 @@ pub struct Leadership {
 
 #[derive(Clone, Debug)]
 pub enum JournalPlace {
-    /// In the state directory of a single daemon.
     File(PathBuf),
     Etcd(EtcdFile),
 }
@@ -52,10 +51,7 @@ impl JournalPlace {
         etcd.unwrap_or_else(|| Self::File(config.journal_file()))
     }
 
-    /// Reads the records and the position of any damage, without a lock or lease.
-    ///
-    /// # Errors
-    /// The error of etcd or of the file.
+    /// Takes no lock or lease.
     pub fn read(&self) -> io::Result<(Vec<Record>, Option<Damage>)> {
         let (bytes, missing) = match self {
             Self::File(file) => (std::fs::read(file)?, None),
@@ -72,7 +68,6 @@ impl JournalPlace {
         Ok((records, damage.or(missing)))
     }
 
-    /// Returns the remedy for a damaged journal.
     #[must_use]
     pub fn after_damage(&self, damage: &Damage) -> String {
         if damage.is_newer {
@@ -91,7 +86,6 @@ impl JournalPlace {
         }
     }
 
-    /// Returns the remedy for a journal that refuses writes.
     #[must_use]
     pub fn after_failure(&self) -> &'static str {
         match self {

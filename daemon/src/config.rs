@@ -43,7 +43,6 @@ pub use file::{
     LimitsFile, ManagementFile, ModulesFile, PoliciesFile, Role, TlsFile,
 };
 
-/// Error codes of the configuration file beyond its syntax.
 pub mod codes {
     use super::Code;
 
@@ -78,9 +77,7 @@ pub mod codes {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub file: DaemonFile,
-    /// Devices as the controller sees them.
     pub inventory: Inventory,
-    /// Driver and fault injection of each device.
     pub drivers: BTreeMap<DeviceName, (DriverFile, Option<Chances>)>,
     /// Device of each bundle; its slot is 0.
     pub bundles: BTreeMap<BundleId, DeviceName>,
@@ -91,13 +88,11 @@ pub struct Config {
 
 const DEVICES_MAX: usize = 65_536;
 
-/// Parses and validates a configuration file. Reports every mistake in it.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<Config>, Vec<Diagnostic>) {
     document::load(file, bytes, |file, check| lower(file, None, check))
 }
 
-/// Also checks the file against the fabric that it names.
 #[must_use]
 pub fn load_for(file: &str, bytes: &[u8], installed: &Fabric) -> (Option<Config>, Vec<Diagnostic>) {
     document::load(file, bytes, |file, check| lower(file, Some(installed), check))
@@ -210,8 +205,7 @@ impl Config {
         self.file.state_dir.join("journal.log")
     }
 
-    /// Records which modules each fibre connects, so that a dark fibre can be distinguished from a
-    /// module that sends no light.
+    /// With the cabling a dark fibre can be distinguished from a module that sends no light.
     pub fn cable(&mut self, installed: &Fabric) {
         let hbd = &installed.hbd;
         let end = |port: Port| {
@@ -321,7 +315,6 @@ impl Config {
         }
     }
 
-    /// Reports transceivers that the fabric does not have. No plan could use them.
     fn check_installed(&self, installed: &Fabric, check: &mut Check<'_>) {
         let (nodes, bundles) = (installed.hbd.nodes(), installed.hbd.k());
         let name = &installed.name;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The file system operations that the daemon needs. Tests substitute a disk that loses unsynced
-//! data.
+//! The file system of the daemon. Tests substitute a disk that loses unsynced data.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -12,74 +11,33 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 pub trait DiskFile: Debug + Send {
     fn read_all(&mut self) -> io::Result<Vec<u8>>;
-    /// Returns the length in bytes.
-    ///
-    /// # Errors
-    /// The device's error.
     fn length(&self) -> io::Result<u64>;
-    /// Writes all bytes at `offset`.
-    ///
-    /// # Errors
-    /// The device's error. Some bytes may have been written.
+    /// After an error some bytes may have been written.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Truncates the file and releases everything allocated beyond `length`.
-    ///
-    /// # Errors
-    /// The device's error.
+    /// Releases everything allocated beyond `length`.
     fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// Allocates blocks for this range without changing the file's length. Writes zeros if the file
-    /// system cannot allocate.
-    ///
-    /// # Errors
-    /// The device's error, such as a full disk.
+    /// Does not change the file's length. Writes zeros if the file system cannot allocate.
     fn allocate(&mut self, from: u64, until: u64) -> io::Result<()>;
-    /// Makes contents and length durable.
-    ///
-    /// # Errors
-    /// The device's error. Durability is then unknown.
+    /// After an error durability is unknown.
     fn sync(&mut self) -> io::Result<()>;
 }
 
 pub trait Disk: Clone + Debug + Send {
     type File: DiskFile;
-    /// Opens or creates a file and locks it exclusively.
-    ///
-    /// # Errors
-    /// The device's error, or `WouldBlock` if another process holds the lock.
+    /// Locks the file; `WouldBlock` if another process holds the lock.
     fn open(&self, path: &Path, mode: u32, new: bool) -> io::Result<Self::File>;
-    /// Renames a file, replacing any existing one.
-    ///
-    /// # Errors
-    /// The device's error.
+    /// Replaces an existing file.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Creates a hard link.
-    ///
-    /// # Errors
-    /// The device's error.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a file name.
-    ///
-    /// # Errors
-    /// The device's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
     fn has(&self, path: &Path) -> bool;
-    /// Creates a folder in an existing one.
-    ///
-    /// # Errors
-    /// The device's error.
     fn make_folder(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes the names in this file's folder durable.
-    ///
-    /// # Errors
-    /// The device's error.
     fn sync_names(&self, path: &Path) -> io::Result<()>;
 }
 
-/// Creates a folder and its missing ancestors, and makes their names durable. Otherwise a crash
-/// could remove a folder together with synced files in it.
-///
-/// # Errors
-/// The device's error.
+/// Makes the new names durable as well: otherwise a crash could remove a folder together with
+/// synced files in it.
 pub fn make_folders(disk: &impl Disk, path: &Path, mode: u32) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let missing: Vec<&Path> = path.ancestors().take_while(|path| !disk.has(path)).collect();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the protocol conversations of [`lightloom_drivers`] over sockets and serial lines.
-//!
-//! Linux switches use netlink, which answers immediately: [`linux::Linux`] is a conversation
-//! without bytes.
+//! Runs the protocol conversations of [`lightloom_drivers`] over sockets and serial lines. Netlink
+//! answers immediately: [`linux::Linux`] is a conversation without bytes.
 
 pub mod alone;
 pub mod chaos;
@@ -15,7 +13,6 @@ use lightloom_drivers::{Dialect, Session};
 
 use stream::Address;
 
-/// A device address and its protocol.
 pub struct Endpoint {
     /// `None` if the conversation exchanges no bytes.
     pub address: Option<Address>,

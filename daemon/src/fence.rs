@@ -17,7 +17,6 @@ struct FencedLease {
 }
 
 impl Fence {
-    /// Creates a fence that stays closed until a lease is renewed.
     #[must_use]
     pub fn closed() -> Self {
         let open_until = AtomicU64::new(0);
@@ -40,7 +39,6 @@ impl Fence {
         }
     }
 
-    /// Returns whether commands may be sent now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.as_ref().is_none_or(|lease| {

@@ -28,10 +28,7 @@ pub struct FileStorage<D: Disk = Real> {
 }
 
 impl FileStorage {
-    /// Opens or creates the file, and locks it.
-    ///
-    /// # Errors
-    /// The file system's error, or `WouldBlock` if another daemon holds the lock.
+    /// Locks the file; `WouldBlock` if another daemon holds the lock.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_on(Real, path)
     }

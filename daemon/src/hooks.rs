@@ -24,10 +24,8 @@ use serde::Serialize;
 use crate::config::{HookFile, HooksFile};
 use crate::metrics::Metrics;
 
-/// Maximum number of queued `after` and `failed` runs.
 const WAITING_MAX: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Limit on the retained error output of a command.
 const SAID_BYTES_MAX: usize = 400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -56,12 +54,7 @@ pub enum HookError {
     #[error("`{command}` did not end within {} ms and was killed", .within.as_millis())]
     Late { command: String, within: Duration },
     #[error("`{command}` ended with {status}{said}")]
-    Refused {
-        command: String,
-        status: std::process::ExitStatus,
-        /// Its standard error, after a colon.
-        said: String,
-    },
+    Refused { command: String, status: std::process::ExitStatus, said: String },
 }
 
 #[derive(Clone, Debug, Default)]
@@ -71,7 +64,6 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Creates the hooks, and starts a thread for `after` and `failed` if configured.
     #[must_use]
     pub fn start(file: HooksFile, metrics: &Metrics) -> Self {
         if file.after.is_none() && file.failed.is_none() {
@@ -104,10 +96,7 @@ impl Hooks {
         self.file.before.is_some()
     }
 
-    /// Runs the `before` command and waits for it.
-    ///
-    /// # Errors
-    /// Why the change must not be made.
+    /// Waits for the command. An error refuses the change.
     pub fn before(&self, change: &impl Serialize, metrics: &Metrics) -> Result<(), HookError> {
         let Some(before) = &self.file.before else { return Ok(()) };
         let result = run(before, &document(Hook::Before, "change", change));
@@ -142,7 +131,6 @@ fn document(hook: Hook, key: &str, what: &impl Serialize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Runs a command with `document` on standard input, subject to its time limit.
 fn run(hook: &HookFile, document: &[u8]) -> Result<(), HookError> {
     let shown = || hook.command.join(" ");
     let (program, arguments) = hook.command.split_first().map_or(("", &[][..]), |(p, a)| (p, a));

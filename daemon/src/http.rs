@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HTTP clients for etcd and trace collectors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +11,7 @@ use crate::protocol::{secret, tls as pem};
 
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
 
-/// Returns a blocking client with this time limit per call.
-///
-/// # Errors
-/// If the certificates cannot be read.
+/// The time limit is per call.
 pub fn agent(tls: Option<&HttpTlsFile>, within: Duration) -> anyhow::Result<Agent> {
     let mut config = Agent::config_builder()
         .timeout_connect(Some(CONNECT_WITHIN))

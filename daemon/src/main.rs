@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `lightloomd --config daemon.yaml`: the daemon. `docs/operations.md` lists the commands for
-//! operators.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -106,7 +104,6 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// API listeners. A standby uses them to name the leader, and the leader to serve.
 struct Listeners {
     socket: std::os::unix::net::UnixListener,
     tls: Option<(std::net::TcpListener, TlsFile)>,
@@ -181,7 +178,6 @@ fn check_all(config: &Config) -> anyhow::Result<()> {
     anyhow::bail!("{last}")
 }
 
-/// Returns the socket passed by systemd, or binds one.
 fn bound(path: &Path) -> anyhow::Result<std::os::unix::net::UnixListener> {
     let passed = listenfd::ListenFd::from_env().take_unix_listener(0).ok().flatten();
     let listener = match passed {

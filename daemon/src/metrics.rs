@@ -11,40 +11,30 @@ pub struct Metrics {
     registry: Registry,
     pub transactions: IntCounterVec,
     pub transaction_seconds: Histogram,
-    /// Time from sending an operation to its answer, including the network.
     pub operation_seconds: Histogram,
     pub unknown: IntCounter,
-    /// Answers that arrived after their time limit.
     pub late: IntCounter,
     pub journal_seconds: Histogram,
     pub journal_records: IntGauge,
-    /// 1 if the journal has failed and changes are refused.
     pub journal_failed: IntGauge,
     /// Time from the detection of a fault to the first moved light.
     pub event_to_fired_seconds: Histogram,
-    /// 1 if the device is reachable.
     pub device_up: GaugeVec,
-    /// Slots that differ from the journal.
     pub drifted_slots: GaugeVec,
     /// 1 while another controller changes the same device.
     pub contended: GaugeVec,
-    /// Ends that receive light from the wrong port.
     pub crossed_ends: GaugeVec,
     /// Planned circuits that are down for no known reason.
     pub dark_circuits: IntGauge,
     pub device_noise: GaugeVec,
     pub confirm_pending_seconds: Gauge,
     pub requests: IntCounterVec,
-    /// Trace spans that reached no collector.
     pub spans_dropped: IntCounter,
     pub hooks: IntCounterVec,
-    /// Received power by device and slot.
     pub port_power_dbm: GaugeVec,
-    /// 1 for each device that needs an operator.
     pub attention: GaugeVec,
     /// Known faults, by whether the plan bypasses them.
     pub broken_parts: GaugeVec,
-    /// Remaining automatic changes within the hour.
     pub own_changes_left: IntGauge,
     /// 1 for the current phase, for a plan with phases.
     pub phase: GaugeVec,

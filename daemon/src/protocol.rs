@@ -83,10 +83,6 @@ pub trait Protocol {
         Ok(())
     }
 
-    /// Creates the endpoint.
-    ///
-    /// # Errors
-    /// Incomplete configuration, or an unreadable secret.
     #[cfg(feature = "edges")]
     fn endpoint(&self, place: &Place<'_>) -> anyhow::Result<Endpoint>;
 }
@@ -97,13 +93,11 @@ pub enum Kind {
         bits_per_second: Option<u32>,
     },
     OpticalSwitch {
-        /// Port numbering, given the number of ingress ports.
         ports: fn(u32) -> DevicePorts,
         agent: Option<Agent>,
     },
     /// A packet switch, which drains traffic from modules.
     LinuxSwitch {
-        /// The nodes connected to its ports.
         nodes: Vec<NodeId>,
     },
 }
@@ -120,7 +114,6 @@ impl Kind {
         Self::OpticalSwitch { ports, agent: None }
     }
 
-    /// Returns whether commands to the device exclude each other.
     #[must_use]
     pub fn sharing(&self) -> Sharing {
         match self {
@@ -130,11 +123,9 @@ impl Kind {
     }
 }
 
-/// The properties beyond the device's configuration that an endpoint needs.
 #[cfg(feature = "edges")]
 pub struct Place<'a> {
     pub device: &'a str,
-    /// Port numbering of a known fabric.
     pub ports: Option<DevicePorts>,
     /// This daemon's name in claims on devices.
     pub claimant: &'a str,
@@ -151,10 +142,7 @@ fn yes() -> bool {
     true
 }
 
-/// Reads a file that holds a secret.
-///
-/// # Errors
-/// If it is unreadable or world-readable.
+/// Refuses a world-readable file.
 #[cfg(feature = "tls")]
 pub(crate) fn secret(path: &std::path::Path) -> anyhow::Result<String> {
     use anyhow::Context as _;
@@ -164,10 +152,7 @@ pub(crate) fn secret(path: &std::path::Path) -> anyhow::Result<String> {
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Checks that a file is not accessible to other users.
-///
-/// # Errors
-/// If it is missing or world-readable.
+/// Refuses a file that other users can read.
 #[cfg(feature = "tls")]
 pub(crate) fn private(path: &std::path::Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -53,8 +53,7 @@ impl Rates {
         Self { each, all, clients: BTreeMap::new(), together: None }
     }
 
-    /// Takes a token of `client` and one of the common bucket. Takes neither unless both are
-    /// available.
+    /// Takes neither token unless both are available.
     pub fn take(&mut self, client: &str, now: Micros) -> bool {
         let (each, all) = (self.each, self.all);
         let together = self.together.get_or_insert(Left::full(all, now));

@@ -55,38 +55,14 @@ pub struct NotStored(pub String);
 pub type Look = Box<dyn FnOnce(&Runtime) + Send>;
 
 pub enum Call {
-    Ask {
-        asked: Asked,
-        request: Request,
-        /// The source of the request, kept for bypasses.
-        plan: Option<Box<Plan>>,
-        answer: AnswerSender,
-    },
-    /// An operator reports failed or repaired parts.
-    Fault {
-        asked: Asked,
-        /// Failed parts, each with the source of the report.
-        broken: Vec<(Part, String)>,
-        repaired: Vec<Part>,
-        answer: AnswerSender,
-    },
-    /// A job requests a phase of the plan in force.
-    Phase {
-        asked: Asked,
-        wish: Wish,
-        answer: AnswerSender,
-    },
-    Release {
-        asked: Asked,
-        job: String,
-        answer: AnswerSender,
-    },
+    Ask { asked: Asked, request: Request, plan: Option<Box<Plan>>, answer: AnswerSender },
+    Fault { asked: Asked, broken: Vec<(Part, String)>, repaired: Vec<Part>, answer: AnswerSender },
+    Phase { asked: Asked, wish: Wish, answer: AnswerSender },
+    Release { asked: Asked, job: String, answer: AnswerSender },
     Look(Look),
-    /// Returns the bytes that these operations would send to a device.
     Preview(DeviceName, Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
 }
 
-/// State of the connection to a device.
 #[derive(Clone, Debug, Default)]
 pub struct Contact {
     pub identity: String,
@@ -99,12 +75,10 @@ pub struct Runtime {
     /// Proof that the controller's records are stored, or the reason for its absence.
     proof: Result<Proof, String>,
     pub audit: Audit,
-    /// Time of the next attempt to write after a failure.
     mend_at: Micros,
     /// Time at which the counts of unlisted refusals are written next.
     count_at: Micros,
     pub place: JournalPlace,
-    /// Leader and standbys, in a cluster.
     pub leadership: Option<Leadership>,
     pub damage: Option<Damage>,
     /// The journal was missing although the audit log records changes.
@@ -141,28 +115,23 @@ pub struct Parts {
     pub control: Control,
     pub first: Vec<Action>,
     pub place: JournalPlace,
-    /// Leader and standbys, in a cluster.
     pub leadership: Option<Leadership>,
     pub journal: Journal<Record, Box<dyn Storage + Send>>,
     pub audit: Audit,
-    /// Damage in the journal. Changes are then refused from the start.
     pub damage: Option<Damage>,
     /// Proof for the records before the damage.
     pub proof: Option<Proof>,
-    /// The journal was missing although the audit log records changes.
     pub journal_gone: bool,
     pub config: Config,
     pub clock: Clock,
     pub metrics: Metrics,
     pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
     pub changes: watch::Sender<u64>,
-    /// Operator commands before and after changes.
     pub hooks: Hooks,
     pub traces: Traces,
 }
 
 impl Runtime {
-    /// Creates the runtime and executes the controller's first actions.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let names = parts.devices.keys().map(|name| (name.clone(), Contact::default()));
@@ -201,7 +170,6 @@ impl Runtime {
         runtime
     }
 
-    /// Runs until all callers are gone.
     pub async fn run(
         mut self,
         mut calls: Receiver<Call>,
@@ -241,16 +209,13 @@ impl Runtime {
         }
     }
 
-    /// Returns the number of observations and actions so far. It never runs ahead of the state, so
-    /// a client that waits with this count misses nothing.
+    /// Never ahead of the state, so a client that waits with this count misses nothing.
     pub(crate) fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
-    /// Evaluates `of`, whose result becomes an acknowledgement.
-    ///
-    /// # Errors
-    /// If the controller's records may not be stored.
+    /// The result becomes an acknowledgement: an error if the controller's records may not be
+    /// stored.
     pub fn stored<T>(&self, of: impl FnOnce(&Self) -> T) -> Result<Stored<T>, NotStored> {
         let proof = self.proof.as_ref().map_err(|why| NotStored(why.clone()))?;
         Ok(Stored::by(proof, of(self)))
@@ -264,7 +229,6 @@ impl Runtime {
         Duration::from_micros(wait.0).min(Duration::from_secs(1))
     }
 
-    /// Executes everything that is due, and returns whether the controller had any actions.
     pub fn tick(&mut self) -> bool {
         let now = self.clock.now();
         let actions = self.control.tick(&now);
@@ -292,7 +256,6 @@ impl Runtime {
         }
     }
 
-    /// Processes a report from a device.
     pub fn take_event(&mut self, event: FromDevice) {
         match event {
             FromDevice::Event(event) => self.one_name_each(*event),
@@ -306,7 +269,6 @@ impl Runtime {
         }
     }
 
-    /// Processes a request from a client.
     pub fn take_call(&mut self, call: Call) {
         match call {
             Call::Look(look) => look(self),
@@ -438,7 +400,6 @@ impl Runtime {
         true
     }
 
-    /// Returns an upper bound for the bytes that the open change has yet to write.
     fn bytes_to_end(&self) -> u64 {
         let open = self.control.controller().ledger().open.as_ref();
         let devices = open.map_or(0, |open| open.intent.goal.len().max(open.intent.after.len()));
@@ -465,7 +426,6 @@ impl Runtime {
     }
 }
 
-/// Explains why no new change is started.
 fn full_disk(why: &str) -> String {
     format!(
         "the disk is full ({why}), so nothing new is begun: free space, and it goes on automatically"

@@ -24,8 +24,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::config::{ClientFile, Role, TlsFile};
 use crate::protocol::tls as pem;
 
-/// Maximum number of connections per listener. One more replaces the connection that has been idle
-/// longest, or is closed if all are busy.
+/// One more connection replaces the one that has been idle longest, or is closed if all are busy.
 const CONNECTIONS_MAX: usize = 256;
 /// Time limit for the handshake and for a request head.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
@@ -39,10 +38,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Checks that the client has a role.
-    ///
-    /// # Errors
-    /// The role, if the client does not have it.
+    /// The error is the missing role.
     pub fn must_have(&self, role: Role) -> Result<(), Role> {
         let implied = role == Role::Phase && self.roles.contains(&Role::Apply);
         if implied || self.roles.contains(&role) { Ok(()) } else { Err(role) }
@@ -73,8 +69,7 @@ struct Place {
     of: String,
 }
 
-/// Number of requests being answered on a connection. A request whose body is incomplete does not
-/// count.
+/// Requests being answered on a connection. A request whose body is incomplete does not count.
 pub type Busy = Arc<AtomicUsize>;
 
 impl Places {
@@ -112,7 +107,6 @@ impl Places {
     }
 }
 
-/// Counts a request as being answered until dropped.
 pub(crate) struct Answering(Busy);
 
 impl Answering {
@@ -128,7 +122,6 @@ impl Drop for Answering {
     }
 }
 
-/// Serves the Unix socket until the task is dropped.
 pub async fn unix(listener: UnixListener, router: Router) {
     let mut places = Places::default();
     loop {
@@ -146,7 +139,6 @@ pub async fn unix(listener: UnixListener, router: Router) {
     }
 }
 
-/// Serves TCP with mutual TLS until the task is dropped.
 pub async fn tls(listener: TcpListener, tls: TlsFile, config: ServerConfig, router: Router) {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let clients: BTreeMap<String, ClientFile> =
@@ -189,7 +181,6 @@ fn client_of(
     }
 }
 
-/// Answers the requests of one client until it disconnects or its time is up.
 pub async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
@@ -206,10 +197,6 @@ pub async fn connection(
     let _ = tokio::time::timeout(CONNECTION_WITHIN, serving).await;
 }
 
-/// Builds the TLS configuration of the API.
-///
-/// # Errors
-/// Unreadable or inconsistent files.
 pub fn tls_config(tls: &TlsFile) -> io::Result<ServerConfig> {
     let bad = |error: &dyn std::fmt::Display| io::Error::other(format!("TLS: {error}"));
     let read = || {

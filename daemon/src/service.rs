@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Process setup shared by the daemon and the agent: log, async runtime, exit status, systemd
-//! notification.
 
 use std::future::Future;
 use std::io::IsTerminal;
@@ -10,7 +8,6 @@ use anyhow::Context;
 use sd_notify::NotifyState;
 use tracing_subscriber::EnvFilter;
 
-/// Runs `work` on one thread and logs its error.
 pub fn main(work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
     start_log();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -30,7 +27,6 @@ fn start_log() {
     log.with_writer(std::io::stderr).init();
 }
 
-/// Notifies systemd, if it started this program.
 pub fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!("systemd cannot be notified: {error}");

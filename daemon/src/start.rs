@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Assembles the daemon: configuration, journal, controller, device tasks, runtime.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,13 +33,9 @@ use lightloom_control::policy::{Control, Setup};
 use lightloom_control::record::Record;
 use lightloom_control::state::DeviceName;
 
-/// Size limit of a configuration or fabric file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads and validates the configuration and the fabric it names.
-///
-/// # Errors
-/// Every mistake in them, as text.
+/// The error has every mistake, as text.
 pub fn read_files(path: &Path) -> anyhow::Result<(Config, Option<Fabric>)> {
     let config = checked(path, config::load)?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -74,7 +69,6 @@ fn checked<T>(
     value.with_context(|| mistakes.iter().map(mistake).collect::<Vec<_>>().join("\n"))
 }
 
-/// Formats a mistake like `lightloom validate`: position, message, source line and help.
 fn mistake(mistake: &document::Diagnostic) -> String {
     let mut text = mistake.to_string();
     if let Some(place) = &mistake.place {
@@ -97,10 +91,6 @@ fn mistake(mistake: &document::Diagnostic) -> String {
 
 /// Returns the number of journal records and the resulting state. Changes nothing, not even a torn
 /// tail.
-///
-/// # Errors
-/// A journal that is unreadable or damaged, or plans and reports that cannot be read, with position
-/// and remedy.
 pub fn check_journal(config: &Config) -> anyhow::Result<(usize, Ledger)> {
     let place = JournalPlace::of(config);
     let read = match place.read() {
@@ -128,19 +118,12 @@ pub struct Daemon {
     pub shared: Shared,
 }
 
-/// Opens the journal, recovers, and connects devices. Requires an async runtime to spawn on.
-///
-/// # Errors
-/// Why the daemon cannot start. Nothing has been sent to any device then.
+/// Requires an async runtime. Nothing has been sent to any device before an error.
 pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon> {
     start_on(config, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
 }
 
-/// Starts with the journal in the storage that `open` returns. Tests use it to inject disk
-/// failures.
-///
-/// # Errors
-/// As for [`start`].
+/// Tests inject disk failures through `open`.
 pub fn start_on(
     config: Config,
     installed: Option<Fabric>,
@@ -149,10 +132,7 @@ pub fn start_on(
     begin(config, installed, None, open)
 }
 
-/// Starts as the leader of a cluster, with the journal in etcd.
-///
-/// # Errors
-/// As for [`start`], and etcd's.
+/// As the leader of a cluster, with the journal in etcd.
 pub fn lead(
     config: Config,
     installed: Option<Fabric>,
@@ -257,8 +237,7 @@ fn begin(
     Ok(Daemon { runtime: Runtime::new(parts), calls, events, shared })
 }
 
-/// Opens the audit log. `known` is the SHA-256 of its key that the journal recorded. Returns the
-/// key's SHA-256 if it differs.
+/// `known` is the key's SHA-256 in the journal. Returns the SHA-256 if it differs.
 fn open_audit(
     config: &Config,
     storage: FileStorage,
@@ -347,7 +326,6 @@ fn claimant(config: &Config, seat: Option<&LeaderSeat>) -> String {
     format!("lightloomd@{}:{}", host.trim(), folder.display()).replace(' ', "_")
 }
 
-/// Returns the path of the API's Unix socket.
 #[must_use]
 pub fn socket_path(config: &Config) -> PathBuf {
     let usual = || config.file.state_dir.join("lightloomd.sock");

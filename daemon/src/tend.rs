@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The task of one device: connects a [`Tender`] with a socket or serial line and with the runtime.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -19,13 +18,11 @@ use lightloom_drivers::tender::{Does, Tender};
 
 pub use lightloom_drivers::tender::NoPreview;
 
-/// A request from the runtime to a device's task.
 #[derive(Debug)]
 pub enum ToDevice {
     Run(Ticket, Op),
     /// The controller no longer waits for this operation: reconnect.
     Abandon(Ticket),
-    /// Return the bytes that these operations would send.
     Preview(Vec<Op>, oneshot::Sender<Result<Vec<Vec<u8>>, NoPreview>>),
     Look(oneshot::Sender<Result<Module, Outcome>>),
 }
@@ -43,7 +40,6 @@ pub(crate) struct Task {
     wire: Wire,
     began: Instant,
     fence: Fence,
-    /// Whether bytes to send belong to a command rather than a read.
     commands: bool,
 }
 
@@ -58,8 +54,7 @@ impl Task {
         since(self.began)
     }
 
-    /// Waits for the next event or deadline of the connection and appends the results to `said`.
-    /// Cancel-safe.
+    /// Appends the results to `said`. Cancel-safe.
     pub(crate) async fn turn(&mut self, said: &mut Vec<Does>) {
         let mut does = Vec::new();
         let (began, deadline) = (self.began, self.tender.deadline());
@@ -107,7 +102,6 @@ async fn until(began: Instant, deadline: Option<Micros>) {
     }
 }
 
-/// Forwards the results of a task.
 struct Desk {
     events: UnboundedSender<FromDevice>,
     took: Histogram,
@@ -165,7 +159,6 @@ impl Desk {
     }
 }
 
-/// Runs a device's task until the runtime is gone.
 pub async fn tend(
     name: DeviceName,
     endpoint: Endpoint,

@@ -83,7 +83,6 @@ impl Parents {
     }
 }
 
-/// The spans of the open change and its device operations.
 #[derive(Debug, Default)]
 pub struct Traces {
     to: Option<SyncSender<Span>>,
@@ -95,11 +94,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Starts a thread that sends spans to the configured collector. Does nothing without a
-    /// collector.
-    ///
-    /// # Errors
-    /// If the certificates cannot be read.
+    /// Does nothing without a collector.
     pub fn start(
         file: Option<&TracesFile>,
         instance: &str,

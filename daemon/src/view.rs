@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Converts the controller's state to the types of the API.
 
 mod attention;
 mod circuits;
@@ -50,8 +49,6 @@ pub use watched::watched;
 
 const TRANSACTIONS_SHOWN: usize = 20;
 
-/// Everything that a status depends on: the plan and readings in `control`, and the daemon's own
-/// state.
 pub struct Knowledge<'a> {
     pub control: &'a Control,
     pub now: Now,
@@ -96,7 +93,6 @@ pub fn status(runtime: &Runtime) -> Status {
     status
 }
 
-/// Returns the status without alarms and without the state of the daemon's files and cluster.
 #[must_use]
 pub fn of_fabric(known: &Knowledge<'_>) -> Status {
     let controller = known.control.controller();
@@ -158,7 +154,6 @@ pub fn of_fabric(known: &Knowledge<'_>) -> Status {
     }
 }
 
-/// Formats a time in the local time zone, for the web page.
 fn moment(unix_ms: u64) -> String {
     let utc = i64::try_from(unix_ms).ok().and_then(DateTime::from_timestamp_millis);
     let local = utc.map(|utc| utc.with_timezone(&Local));
@@ -214,7 +209,6 @@ fn open_transaction(known: &Knowledge<'_>, open: &Open) -> OpenTransaction {
     }
 }
 
-/// Returns the first transaction that this one undoes.
 fn undone_by(open: &Open) -> Option<Txn> {
     match open.intent.cause {
         Cause::Rollback(txn) | Cause::ConfirmTimeout(txn) => Some(txn),
@@ -222,8 +216,7 @@ fn undone_by(open: &Open) -> Option<Txn> {
     }
 }
 
-/// Returns the pending confirmation. `None` once its rollback has started, because it would be
-/// refused then.
+/// `None` once its rollback has started: a confirmation would then be refused.
 fn pending(known: &Knowledge<'_>) -> Option<PendingConfirm> {
     let ledger = known.control.controller().ledger();
     let pending = ledger.pending.as_ref().filter(|pending| {
@@ -282,7 +275,6 @@ fn crossed(known: &Knowledge<'_>, device: &DeviceName) -> Vec<CrossedEnd> {
     known.control.controller().crossed(device).into_iter().map(of).collect()
 }
 
-/// Returns the devices whose positions are unknown.
 #[must_use]
 pub fn unseen(known: &Knowledge<'_>) -> Vec<String> {
     let devices = known.control.controller().devices().iter();
@@ -383,7 +375,6 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
     gone.into_iter().chain(plans).collect()
 }
 
-/// Returns the reason and the remedy while the disk is full.
 fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
     let (why, folder) = (runtime.short_of_space()?, runtime.config.file.state_dir.display());
     let what = format!(
@@ -392,7 +383,6 @@ fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
     Some((what, JournalPlace::AFTER_FULL_DISK))
 }
 
-/// Returns all slots that differ from the journal, and the devices that could not be read.
 #[must_use]
 pub fn drift(runtime: &Runtime) -> DriftReport {
     let known = &Knowledge::from(runtime);
@@ -426,7 +416,6 @@ pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
     shown
 }
 
-/// Plans that the journal names as current or last applied but does not contain.
 #[must_use]
 pub fn lost_plans(ledger: &Ledger) -> Vec<LostState> {
     let lost = |sha256: &str| !sha256.is_empty() && ledger.plan_named(sha256).is_none();

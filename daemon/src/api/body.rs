@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Field descriptions of each request body, for error messages.
 
 use serde::Deserialize;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Streaming deserialization of a plan in a request body. The long lists are parsed into their own
-//! types as they arrive, in any key order. Everything else is buffered as JSON up to a bound and
-//! parsed at the end.
+//! Streaming deserialization of a plan in a request body. Long lists are parsed into their own
+//! types as they arrive, in any key order; the rest is buffered up to a bound.
 
 use std::cell::Cell;
 use std::fmt;
@@ -102,7 +101,6 @@ impl Long {
     }
 }
 
-/// Deserializes a value and subtracts its size from the remaining budget.
 #[derive(Clone, Copy)]
 struct Counted<'a>(&'a Cell<usize>);
 

@@ -6,9 +6,6 @@
 //!   head ──▶ role? ──▶ length? ──▶ rate? ──▶ room? ──▶ body ──▶ handler
 //!             403       413         429       429       408
 //! ```
-//!
-//! A body has at most 1 MB and must arrive within seconds; it is read before its connection counts
-//! as busy. Only a plan may be longer. Long plans are admitted one at a time and parsed as they
 //! arrive.
 
 use std::collections::BTreeMap;
@@ -34,11 +31,8 @@ use crate::traces::TraceParent;
 use crate::view;
 use lightloom_control::record::Asked;
 
-/// Size limit of a body without a plan.
 pub(super) const BODY_BYTES_MAX: usize = 1 << 20;
-/// Size limit of a body with a plan.
 pub(super) const PLAN_BYTES_MAX: usize = 64 << 20;
-/// Time limit for receiving a body without a plan.
 const BODY_WITHIN: Duration = Duration::from_secs(5);
 /// Larger bodies count against [`BODIES_MAX`].
 const SMALL_BYTES_MAX: u64 = 64 << 10;
@@ -62,9 +56,7 @@ struct Rule {
     path: &'static str,
     verb: &'static str,
     role: Role,
-    /// Changes something, so refused attempts go to the audit log.
     changes: bool,
-    /// The body may contain a plan.
     plan: bool,
 }
 
@@ -95,7 +87,6 @@ const RULES: [Rule; 13] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AsItComes;
 
-/// State kept between the requests of all clients.
 #[derive(Clone)]
 pub(super) struct Gate {
     shared: Shared,
@@ -103,18 +94,15 @@ pub(super) struct Gate {
     plan: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     clients: Arc<Mutex<Clients>>,
-    /// The newest transaction number returned to a client.
     last_txn: Arc<AtomicU32>,
 }
 
 struct Clients {
     rates: Rates,
-    /// Number of bodies being read per client.
     bodies: BTreeMap<String, usize>,
     no_plan_until: BTreeMap<String, Instant>,
 }
 
-/// A reservation for one body, released on drop.
 struct Room {
     gate: Gate,
     client: String,
@@ -214,8 +202,7 @@ impl Gate {
         Ok((Request::from_parts(head, Body::from(body)), room))
     }
 
-    /// Shortly after the start, or after a failover, delays the request until the devices have been
-    /// read.
+    /// After the start or a failover.
     async fn until_read(&self, within: Duration) {
         let until = self.began + within;
         let mut changes = self.shared.changes.clone();
@@ -228,7 +215,6 @@ impl Gate {
         }
     }
 
-    /// Writes requests refused for lack of role or room to the audit log.
     fn write_refusal(&self, client: &Client, rule: Rule, problem: &Problem) {
         let (request, digest) = (String::new(), String::new());
         let asked = Asked { actor: client.name.as_str().into(), request, digest };
@@ -246,7 +232,6 @@ pub(super) fn too_slow() -> Problem {
     Problem::Body(StatusCode::REQUEST_TIMEOUT, vec![reason.into()])
 }
 
-/// Middleware that admits a request or answers why not.
 pub(super) async fn gate(
     State(gate): State<Gate>,
     Extension(client): Extension<Client>,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handlers for circuits that follow a job: request a phase, wait for its acknowledgement, release
-//! the lease.
+//! Handlers for circuits that follow a job.
 
 use std::time::Duration;
 

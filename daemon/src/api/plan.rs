@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Serves the plan in force to clients that depend on it, such as schedulers.
 
 use axum::Json;
 use axum::extract::{Extension, State};

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps answers and refusals to HTTP responses.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads request bodies. For a malformed body, names each wrong field, the expected value and a
-//! complete example.
+//! Reads request bodies. For a malformed body, names each wrong field and gives an example.
 
 use std::future::poll_fn;
 use std::io::{self, BufReader, Read};
@@ -94,7 +93,6 @@ impl Field {
 pub(super) trait Described: DeserializeOwned {
     const FIELDS: &'static [Field];
     const EXAMPLE: &'static str;
-    /// Whether the body contains a plan, and may therefore be long.
     fn may_be_long(&self) -> bool {
         false
     }

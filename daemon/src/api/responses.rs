@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Additions to the OpenAPI document that all operations share: status codes, the answer schema,
-//! and authentication.
+//! Additions to the OpenAPI document that all operations share.
 
 use serde_json::json;
 use utoipa::Modify;
@@ -45,9 +44,8 @@ impl Modify for InCommon {
     }
 }
 
-/// Marks the fields of answers as required unless they are nullable. The types have defaults for
-/// compatibility with other versions, but this daemon always sends every field. Bodies declare
-/// their required fields themselves and deny unknown ones.
+/// Types have defaults for compatibility with other versions, but this daemon always sends every
+/// field. Bodies declare their required fields themselves.
 fn require_what_is_always_sent(schema: &mut RefOr<Schema>) {
     let RefOr::T(Schema::Object(schema)) = schema else { return };
     if schema.additional_properties.is_none() {
@@ -115,7 +113,6 @@ fn meaning(code: &str) -> &'static str {
     }
 }
 
-/// The schema of `Answer`: a tag and its fields.
 fn answer_schema() -> Option<RefOr<Schema>> {
     let reasons = json!({"type": "array", "items": {"type": "string"}});
     let one = |tag: &str, about: &str, more: serde_json::Value| {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handler that re-enables automatic changes.
 
 use axum::extract::{Extension, State};
 use lightloom_daemon_api::body::ResumeBody;

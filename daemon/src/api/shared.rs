@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State shared by the handlers: the channel to the runtime, the audit log, metrics.
 
 use std::collections::BTreeMap;
 
@@ -37,12 +36,10 @@ pub struct Shared {
     pub calls: mpsc::Sender<Call>,
     pub audit: Audit,
     pub metrics: Metrics,
-    /// Increases with every change of the runtime's state.
     pub changes: watch::Receiver<u64>,
     pub clock: Clock,
     pub hooks: Hooks,
     pub parents: Parents,
-    /// Tasks of the devices, for requests that move nothing.
     pub devices: BTreeMap<DeviceName, UnboundedSender<ToDevice>>,
 }
 
@@ -68,7 +65,6 @@ impl Shared {
         stored.map(Stored::into_inner).map_err(Problem::NotStored)
     }
 
-    /// Requests a change from the controller and writes it to the audit log.
     pub(super) async fn change(
         &self,
         client: &Client,
@@ -143,7 +139,6 @@ impl Shared {
         })
     }
 
-    /// Writes a request to the audit log that was refused before its body was read.
     pub(super) fn write_refusal(&self, verb: &str, asked: Asked, problem: &Problem) {
         self.metrics.requests.with_label_values(&[verb, "refused"]).inc();
         let (now, verb) = (self.clock.now(), verb.to_owned());

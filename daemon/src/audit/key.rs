@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The key of the audit log: 32 random bytes in a file readable only by the daemon's user, created
-//! at the first start.
+//! The key of the audit log: 32 random bytes in a file that only the daemon's user can read.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -22,10 +21,7 @@ pub fn path(config: &Config) -> PathBuf {
     config.file.audit_key.clone().unwrap_or_else(|| config.file.state_dir.join(KEY_FILE))
 }
 
-/// Reads the key. `None` if the file does not exist.
-///
-/// # Errors
-/// If the file is unreadable, readable by others, or not a key.
+/// `None` if the file does not exist.
 pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
     let shown = path.display();
     let text = match fs::read_to_string(path) {
@@ -42,10 +38,7 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
         .with_context(|| format!("{shown} is no key of 64 hex digits: put it back from a copy"))
 }
 
-/// Reads the key or creates it, and returns whether it was created.
-///
-/// # Errors
-/// As for [`read`], and if the folder is not writable.
+/// Returns whether the key was created.
 pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
     if let Some(key) = read(path)? {
         return Ok((key, false));
@@ -58,9 +51,6 @@ pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
 }
 
 /// Creates the key file atomically and durably.
-///
-/// # Errors
-/// The disk's error.
 pub fn make(disk: &impl Disk, path: &Path, key: &Key) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
@@ -99,8 +89,7 @@ impl Verified {
     }
 }
 
-/// Returns the problem with the key of a log that has lines. `known` is the SHA-256 of the key that
-/// the journal recorded, if any.
+/// `known` is the SHA-256 of the key that the journal recorded, if any.
 #[must_use]
 pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Option<String> {
     let (shown, known) = (path.display(), known?);
@@ -111,11 +100,7 @@ pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Optio
     }
 }
 
-/// Verifies the chain of a daemon's audit log without changing anything. `known` is the SHA-256 of
-/// the key that the journal recorded.
-///
-/// # Errors
-/// The position of the damage, and the remedy.
+/// Changes nothing. `known` is the SHA-256 of the key that the journal recorded.
 pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> {
     let file = config.file.state_dir.join(AUDIT_FILE);
     let key_file = path(config);
@@ -141,7 +126,6 @@ pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> 
     Ok(Verified { lines, keyed_from: read.keyed_from })
 }
 
-/// Describes a log without keyed lines although a key exists.
 #[must_use]
 pub fn unkeyed(lines: u64, key: &Path) -> String {
     format!(

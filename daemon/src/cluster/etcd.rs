@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A client for etcd's JSON gateway (etcd 3.4 or later): leases, transactions, ranges and one
-//! watch.
-//!
-//! Calls block their thread for at most [`ANSWER_WITHIN`] per member.
+//! A client for etcd's JSON gateway (etcd 3.4 or later). Calls block their thread for at most
+//! [`ANSWER_WITHIN`] per member.
 
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +41,6 @@ pub struct KeyValue {
     pub value: Vec<u8>,
     /// Store revision of the key's creation.
     pub create_revision: u64,
-    /// Store revision of the last put.
     pub mod_revision: u64,
     /// Attached lease; 0 if none.
     pub lease: u64,
@@ -55,17 +52,14 @@ pub struct TxnAnswer {
     pub revision: u64,
     /// The key under `otherwise`, or the range read by the first request.
     pub found: Vec<KeyValue>,
-    /// Number of keys in the range read.
     pub count: u64,
 }
 
-/// A connection to the members of etcd.
 #[derive(Clone, Debug)]
 pub struct Etcd {
     agent: Agent,
     endpoints: Vec<String>,
     good: Arc<AtomicUsize>,
-    /// Cluster id of the first answer.
     cluster: Arc<OnceLock<Value>>,
 }
 
@@ -73,7 +67,6 @@ pub(super) fn coded(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Returns the end of the range of all keys with this prefix.
 pub(super) fn end_of(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -105,7 +98,6 @@ pub(super) fn put(key: &str, value: &[u8]) -> Value {
     json!({"request_put": {"key": coded(key.as_bytes()), "value": coded(value)}})
 }
 
-/// Reads all keys with this prefix.
 pub(super) fn all_under(prefix: &str) -> Value {
     let prefix = prefix.as_bytes();
     json!({"request_range": {"key": coded(prefix), "range_end": coded(&end_of(prefix))}})
@@ -123,10 +115,7 @@ pub(super) fn newest_under(prefix: &str) -> Value {
 }
 
 impl Etcd {
-    /// Creates a client without connecting.
-    ///
-    /// # Errors
-    /// If the certificates cannot be read.
+    /// Does not connect.
     pub fn new(file: &EtcdFile) -> anyhow::Result<Self> {
         Ok(Self {
             agent: http::agent(file.tls.as_ref(), ANSWER_WITHIN)?,
@@ -136,7 +125,6 @@ impl Etcd {
         })
     }
 
-    /// Queries the member that answered last, then the others if it fails.
     fn ask(&self, path: &str, body: &Value) -> Result<Value, EtcdError> {
         let (first, mut why) = (self.good.load(Ordering::Relaxed), String::new());
         let (body, mut other) = (body.to_string(), None);
@@ -181,38 +169,26 @@ impl Etcd {
         Err(other.map_or(EtcdError::Silent(why), EtcdError::OtherCluster))
     }
 
-    /// Creates a lease of at least this many seconds, and returns its id and duration. etcd extends
-    /// it to its election timeout.
-    ///
-    /// # Errors
-    /// Any [`EtcdError`].
+    /// Of at least this many seconds: etcd extends it to its election timeout.
     pub fn grant(&self, seconds: u64) -> Result<(u64, Duration), EtcdError> {
         let answer = self.ask("/v3/lease/grant", &json!({"TTL": seconds.to_string()}))?;
         Ok((number(&answer["ID"])?, Duration::from_secs(number(&answer["TTL"])?)))
     }
 
-    /// Renews a lease, and returns whether it still existed.
-    ///
-    /// # Errors
-    /// Any [`EtcdError`].
+    /// Returns whether the lease still existed.
     pub fn keep_alive(&self, lease: u64) -> Result<bool, EtcdError> {
         let answer = self.ask("/v3/lease/keepalive", &json!({"ID": lease.to_string()}))?;
         let left = &answer["result"]["TTL"];
         Ok(!left.is_null() && number(left)? > 0)
     }
 
-    /// Ends a lease and deletes the keys attached to it.
-    ///
-    /// # Errors
-    /// Any [`EtcdError`].
+    /// Deletes the keys attached to it as well.
     pub fn revoke(&self, lease: u64) -> Result<(), EtcdError> {
         self.ask("/v3/lease/revoke", &json!({"ID": lease.to_string()})).map(|_| ())
     }
 
-    /// Executes `then` if `conditions` hold; otherwise reads the key `otherwise`.
-    ///
-    /// # Errors
-    /// As for all calls. The transaction may still have been executed.
+    /// Executes `then` if `conditions` hold; otherwise reads the key `otherwise`. After an error
+    /// the transaction may still have been executed.
     pub fn txn(
         &self,
         conditions: &[Value],
@@ -234,20 +210,12 @@ impl Etcd {
         })
     }
 
-    /// Reads one key.
-    ///
-    /// # Errors
-    /// Any [`EtcdError`].
     pub fn get(&self, key: &str) -> Result<Option<KeyValue>, EtcdError> {
         let answer = self.ask("/v3/kv/range", &json!({"key": coded(key.as_bytes())}))?;
         Ok(key_values(&answer["kvs"])?.pop())
     }
 
-    /// Reads up to `limit` keys with this prefix in order, starting at `from`, and returns whether
-    /// there are more.
-    ///
-    /// # Errors
-    /// Any [`EtcdError`].
+    /// Returns whether there are more than `limit` keys.
     pub fn page(
         &self,
         from: &[u8],
@@ -261,7 +229,6 @@ impl Etcd {
         Ok((key_values(&answer["kvs"])?, answer["more"].as_bool().unwrap_or(false)))
     }
 
-    /// Blocks until the key changes after this revision, or until `within` has passed.
     pub fn wait_for_change(&self, key: &str, after: u64, within: Duration) {
         let body = json!({"create_request": {
             "key": coded(key.as_bytes()), "start_revision": (after + 1).to_string(),

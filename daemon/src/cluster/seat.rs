@@ -33,7 +33,6 @@ fn daemons(prefix: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StandbyView {
     pub leader: Option<String>,
-    /// Why this daemon could not become leader.
     pub trouble: Option<String>,
 }
 
@@ -59,10 +58,8 @@ impl StandbyNews {
     }
 }
 
-/// Properties that all daemons of one prefix must share.
 #[derive(Clone, Debug)]
 pub struct ClusterIdentity {
-    /// Name of the fabric, possibly empty.
     pub fabric: String,
     /// Number of devices, and a digest of the device names.
     pub devices: String,
@@ -81,7 +78,6 @@ impl ClusterIdentity {
     }
 }
 
-/// The position of leader, held by a lease.
 #[derive(Debug)]
 pub struct LeaderSeat {
     etcd: Etcd,
@@ -92,7 +88,6 @@ pub struct LeaderSeat {
     /// Open while the lease is certainly valid.
     pub fence: Fence,
     tail: JournalTail,
-    /// Becomes true when the lease is lost.
     pub lost: watch::Receiver<bool>,
     pub standbys: watch::Receiver<Vec<String>>,
 }
@@ -115,7 +110,6 @@ impl Lease {
         Ok(Self { id, asked, lasts })
     }
 
-    /// Renews the lease, and returns whether it still existed.
     fn is_renewed(&mut self, etcd: &Etcd) -> Result<bool, EtcdError> {
         let asked = Instant::now();
         let is_there = etcd.keep_alive(self.id)?;
@@ -133,9 +127,6 @@ impl Lease {
 }
 
 /// Blocks until this daemon becomes leader.
-///
-/// # Errors
-/// If the certificates cannot be read.
 pub fn take_seat(
     file: &EtcdFile,
     identity: &ClusterIdentity,
@@ -209,8 +200,7 @@ enum ElectionTurn {
     },
 }
 
-/// Makes one attempt: puts its name, then the leader key, both attached to one lease that is kept
-/// between attempts.
+/// Both keys are attached to one lease that is kept between attempts.
 fn turn(
     etcd: &Etcd,
     file: &EtcdFile,
@@ -270,10 +260,7 @@ fn turn(
     Ok(ElectionTurn::Waits { leader, revision, lasts })
 }
 
-/// Checks that the prefix belongs to this fabric and these devices, without writing.
-///
-/// # Errors
-/// If it belongs to others, or etcd's error.
+/// Writes nothing.
 pub fn check_identity(file: &EtcdFile, identity: &ClusterIdentity) -> anyhow::Result<()> {
     let etcd = Etcd::new(file)?;
     for (what, ours) in [("fabric", &identity.fabric), ("devices", &identity.devices)] {
@@ -284,7 +271,6 @@ pub fn check_identity(file: &EtcdFile, identity: &ClusterIdentity) -> anyhow::Re
     Ok(())
 }
 
-/// Compares a value in etcd with this daemon's.
 fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Result<()> {
     let theirs = String::from_utf8_lossy(theirs);
     if theirs == ours {
@@ -319,10 +305,7 @@ fn belongs(etcd: &Etcd, prefix: &str, identity: &ClusterIdentity) -> anyhow::Res
 }
 
 impl LeaderSeat {
-    /// Opens the journal. Only this leader can write it.
-    ///
-    /// # Errors
-    /// etcd's error.
+    /// Only this leader can write the journal.
     pub fn journal(&self) -> std::io::Result<EtcdStorage> {
         let (fence, tail) = (self.fence.clone(), self.tail.clone());
         EtcdStorage::open(self.etcd.clone(), &self.prefix, self.epoch, fence, tail)
@@ -378,7 +361,6 @@ impl LeaderSeat {
         });
     }
 
-    /// Stops all commands and lets another daemon take over immediately.
     pub fn give_up(self) {
         self.fence.close();
         if let Err(error) = self.etcd.revoke(self.lease.id) {

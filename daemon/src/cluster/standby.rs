@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The API of a standby: names the leader and refuses everything else.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,7 +10,6 @@ use lightloom_control::controller::Answer;
 use super::seat::StandbyNews;
 use crate::view;
 
-/// Returns a router that refuses every request with the leader's name.
 pub fn router(known: StandbyNews) -> Router {
     Router::new().route("/healthz", get(healthz)).fallback(refused).with_state(known)
 }

@@ -51,10 +51,7 @@ impl JournalTail {
         self.put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Compares the expected state with etcd, in one request regardless of the journal's length.
-    ///
-    /// # Errors
-    /// etcd's error.
+    /// One request regardless of the journal's length.
     pub(super) fn look(&self, etcd: &Etcd) -> Result<(), EtcdError> {
         let Some(put) = self.known().clone() else { return Ok(()) };
         let as_put = [is(&put.head.0, put.head.1.as_bytes()), put_in(&put.end.0, put.end.1)];
@@ -103,17 +100,12 @@ pub struct EtcdStorage {
     /// Revision of `end`. `None` after an unanswered write.
     end_put: Option<u64>,
     writes: u64,
-    /// The last generation this leader started to write. An abandoned one is never reused, because
-    /// its requests may still arrive.
+    /// An abandoned generation is never reused, because its requests may still arrive.
     begun: u64,
     missing: Option<String>,
 }
 
 impl EtcdStorage {
-    /// Opens the journal.
-    ///
-    /// # Errors
-    /// etcd's error.
     pub fn open(
         etcd: Etcd,
         prefix: &str,
@@ -204,8 +196,7 @@ impl EtcdStorage {
         format!("{}{at:016x}", self.folder(generation))
     }
 
-    /// Executes `then` if this daemon still leads, `end` is unchanged since its last write, and
-    /// `more` holds. Returns the revision.
+    /// Requires that this daemon leads and that `end` is unchanged since its last write.
     fn as_leader(&mut self, more: Vec<Value>, then: &[Value], end: End) -> io::Result<u64> {
         if !self.fence.is_open() {
             return Err(io::Error::other(NOT_RENEWED));
@@ -274,10 +265,8 @@ impl EtcdStorage {
     }
 }
 
-/// Reported if the journal differs from the last write.
 const LOST_SOME: &str =
     "another client deleted or changed records in etcd, or an older copy was restored";
-/// Reported by a leader whose lease may have expired.
 const NOT_RENEWED: &str = "etcd does not renew the lease of this daemon";
 
 fn failed(error: EtcdError) -> io::Error {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configuration of etcd and of a trace collector.
 
 use std::path::PathBuf;
 use std::time::Duration;

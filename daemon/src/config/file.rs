@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The keys of the configuration file and their defaults, before validation.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -196,7 +195,6 @@ impl Default for PoliciesFile {
 }
 
 impl PoliciesFile {
-    /// Returns the limits of a bypass with respect to healthy rings.
     #[must_use]
     pub fn may_move(&self) -> MayMove {
         let groups = self.move_groups.unwrap_or_default();

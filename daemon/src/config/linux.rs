@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configuration of a Linux switch.
 
 use std::net::Ipv4Addr;
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Management failure domains: those listed in the configuration, and those derived from shared
-//! addresses.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +49,6 @@ impl Config {
         }
     }
 
-    /// Returns the devices that an entry names: a device itself, or the modules of a node.
     fn lines_of(&self, line: &str) -> Vec<DeviceName> {
         let device = DeviceName::from(line);
         if self.inventory.devices.contains_key(&device) {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps configured devices to the optical switches of the fabric's network.
 
 use lightloom_fabric::document::Check;
 use lightloom_fabric::fat_tree::ReconfigurableFatTree;
@@ -20,7 +19,6 @@ impl Config {
         numbered.collect()
     }
 
-    /// Records how each optical switch numbers the ports of a plan.
     pub(super) fn number_switches(
         &mut self,
         name: &str,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drives one device without a controller, one operation at a time. For conformance tests and
-//! tools.
+//! Drives one device without a controller, for conformance tests and tools.
 
 use lightloom_control::controller::{Event, Foreign, Ticket};
 use lightloom_control::state::{Op, Outcome};
@@ -30,10 +29,7 @@ impl Alone {
         Self::new(Endpoint::speaking(address, dialect))
     }
 
-    /// Opens a new connection and returns the device's identity.
-    ///
-    /// # Errors
-    /// Why the connection failed.
+    /// Returns the device's identity.
     pub async fn connect(&mut self) -> Result<String, String> {
         self.disconnect();
         let mut identity = String::new();
@@ -73,15 +69,11 @@ impl Alone {
         self.task.act(does, &mut Vec::new());
     }
 
-    /// Returns the changes by other controllers that the device reported since the last call.
     pub fn foreign(&mut self) -> Vec<Foreign> {
         std::mem::take(&mut self.foreign)
     }
 
-    /// Returns the bytes that these operations would send in sequence.
-    ///
-    /// # Errors
-    /// Why they cannot be determined.
+    /// Operations are sent in sequence.
     pub fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, NoPreview> {
         self.task.tender.preview(ops)
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Wraps a conversation and makes operations fail with configured probabilities. A seed reproduces
-//! the failures.
+//! Makes operations fail with configured probabilities. A seed reproduces the failures.
 
 use lightloom_units::seed::Stream;
 use rand::RngExt;

@@ -51,7 +51,6 @@ impl Linux {
         self.netlink.as_mut().ok_or_else(|| io::Error::other("not connected"))
     }
 
-    /// Creates everything static: links, addresses, rates, nexthops, groups, routes.
     fn set_up(&mut self) -> io::Result<()> {
         self.netlink = Some(Netlink::open()?);
         self.refuse_foreign_ids()?;
@@ -124,7 +123,6 @@ impl Linux {
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
     }
 
-    /// Returns the nexthop objects: id, protocol, members as (id, weight).
     fn nexthops(&mut self) -> io::Result<Vec<Object>> {
         let dump = self.netlink()?.dump(kind::GET_NEXTHOP, &Body::with_header(&[0; 8]))?;
         Ok(dump.iter().filter_map(|(_, body)| Object::read(body)).collect())

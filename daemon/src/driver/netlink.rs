@@ -31,7 +31,6 @@ const DUMP: u16 = 0x300;
 const CREATE_REPLACE: u16 = 0x400 | 0x100;
 const CREATE_NEW: u16 = 0x400 | 0x200;
 
-/// How a request treats an existing object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// Create it or replace it in place; never delete.
@@ -72,8 +71,7 @@ impl Body {
     }
 }
 
-/// Iterates over the attributes after a fixed header of `skip` bytes. Stops at the first malformed
-/// one.
+/// `skip` is the length of the fixed header. Stops at the first malformed attribute.
 pub(crate) fn attributes(body: &[u8], skip: usize) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = body.get(skip..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -107,7 +105,6 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Sends a change and waits for its acknowledgement.
     pub(crate) fn change(&mut self, kind: u16, how: How, body: &Body) -> io::Result<()> {
         let flags = match how {
             How::Replace => CREATE_REPLACE,
@@ -123,7 +120,6 @@ impl Netlink {
         }
     }
 
-    /// Returns type and body of every object of a kind.
     pub(crate) fn dump(&mut self, kind: u16, body: &Body) -> io::Result<Vec<(u16, Vec<u8>)>> {
         self.talk(kind, REQUEST_ACK | DUMP, body)
     }

@@ -37,9 +37,7 @@ pub enum Address {
     Tcp(String),
     Tls {
         address: String,
-        /// Server name expected in the certificate.
         name: ServerName<'static>,
-        /// Trusted CAs and the client certificate.
         config: Arc<ClientConfig>,
     },
     /// A serial line or pty; 8N1, no flow control.
@@ -118,20 +116,17 @@ enum State {
 #[derive(Debug)]
 pub(crate) enum Heard<'a> {
     Bytes(&'a [u8]),
-    /// The connection broke or could not be opened.
     Broke(String),
     /// The cause is on this host.
     Unopened(String),
 }
 
-/// A connection directed by a tender.
 pub(crate) struct Wire {
     address: Option<Address>,
     state: State,
     outgoing: Vec<u8>,
     /// TLS buffers written bytes until it is flushed.
     is_unflushed: bool,
-    /// Queued bytes belong to a command.
     commands: bool,
     fence: Fence,
     buffer: Box<[u8]>,
@@ -163,7 +158,6 @@ impl Wire {
         (self.is_unflushed, self.commands) = (false, false);
     }
 
-    /// Queues bytes. Bytes of a command leave only while the fence is open.
     pub(crate) fn send(&mut self, bytes: &[u8], is_command: bool) {
         self.outgoing.extend_from_slice(bytes);
         self.commands |= is_command;
@@ -215,8 +209,7 @@ impl Wire {
         }
     }
 
-    /// Returns whether the cause is on this host: a serial line that is missing or in use, or its
-    /// network.
+    /// The cause is on this host: a serial line that is missing or in use, or its network.
     fn is_local(&self, error: &io::Error) -> bool {
         use io::ErrorKind::{AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied};
         let here = [AddrNotAvailable, NetworkDown, NetworkUnreachable, PermissionDenied];

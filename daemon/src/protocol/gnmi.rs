@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optical switches with the OCP model over gNMI, with TLS or in plain text.
 
 use std::path::PathBuf;
 

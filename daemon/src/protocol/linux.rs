@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The local kernel as a packet switch, over netlink.
 
 use super::{Kind, Protocol};
 use crate::config::linux::LinuxFile;

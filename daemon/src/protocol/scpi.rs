@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optical switches with SCPI.
 
 #[cfg(feature = "edges")]
 use lightloom_drivers::scpi::Scpi;

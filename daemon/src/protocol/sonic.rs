@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SONiC optical switches, through their database.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optical switches with TL1.
 
 use std::path::PathBuf;
 
@@ -32,11 +31,9 @@ pub struct Tl1File {
     pub power_monitor: bool,
 }
 
-/// Checks that TL1 can carry `text` as one parameter. `what` is "user" or "password".
-///
-/// # Errors
-/// Names the first character that would end the parameter, the command or the line. Quotation marks
-/// would not help, because not every switch strips them from a password.
+/// `what` is "user" or "password". The error names the first character that would end the
+/// parameter, the command or the line. Quotation marks would not help, because not every switch
+/// strips them from a password.
 pub fn check_parameter(what: &str, text: &str) -> Result<(), String> {
     let ends = |c: &char| !(' '..='~').contains(c) || matches!(c, ':' | ';' | '"');
     let Some(wrong) = text.chars().find(ends) else { return Ok(()) };
@@ -75,11 +72,7 @@ impl Protocol for Tl1File {
 
 #[cfg(feature = "edges")]
 impl Tl1File {
-    /// Reads the password.
-    ///
-    /// # Errors
-    /// An unreadable or world-readable file, a password that TL1 cannot carry, or a vendor's
-    /// default password without `allow_default_password`.
+    /// Refuses a vendor's default password without `allow_default_password`.
     fn password(&self) -> anyhow::Result<String> {
         let password = secret(&self.password_file)?;
         let shown = self.password_file.display();

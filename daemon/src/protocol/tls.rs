@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS certificates and keys in PEM files, for the daemon, its agents and the conformance suite.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,10 +9,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring};
 
-/// Reads the certificates of a file, at least one.
-///
-/// # Errors
-/// If the file is unreadable, not PEM, or empty.
+/// At least one certificate.
 pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let shown = path.display();
     let read =
@@ -26,10 +22,6 @@ pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>>
     Ok(found)
 }
 
-/// Reads the CA certificates of a file.
-///
-/// # Errors
-/// As for [`certificates`], and if a certificate is invalid.
 pub fn authorities(path: &Path) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
@@ -38,20 +30,14 @@ pub fn authorities(path: &Path) -> anyhow::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Reads a private key from a file that other users cannot read.
-///
-/// # Errors
-/// If the file is world-readable or has no key.
+/// Refuses a file that other users can read.
 pub fn private_key(path: &Path) -> anyhow::Result<PrivateKeyDer<'static>> {
     let pem = super::secret(path)?;
     PrivateKeyDer::from_pem_slice(pem.as_bytes())
         .with_context(|| format!("{} has no private key", path.display()))
 }
 
-/// Builds a TLS client that trusts `authorities` and optionally presents a certificate.
-///
-/// # Errors
-/// If key and certificate do not match.
+/// The client certificate is optional.
 pub fn client(
     authorities: RootCertStore,
     identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
@@ -65,10 +51,7 @@ pub fn client(
     })
 }
 
-/// Builds a TLS server that accepts only clients signed by `client_authorities`.
-///
-/// # Errors
-/// If key and certificate do not match.
+/// Accepts only clients signed by `client_authorities`.
 pub fn server(
     client_authorities: RootCertStore,
     certificates: Vec<CertificateDer<'static>>,
@@ -84,11 +67,7 @@ pub fn server(
         .with_single_cert(certificates, key)?)
 }
 
-/// Returns the name expected in a server's certificate: the configured one, or the host of
-/// `host:port`.
-///
-/// # Errors
-/// If it is not a valid host name.
+/// The configured name, or the host of `host:port`.
 pub fn server_name(written: Option<&str>, address: &str) -> anyhow::Result<ServerName<'static>> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let name = written.unwrap_or_else(|| host.trim_matches(['[', ']'])).to_owned();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Transceivers with an integrated switch, over a serial line.
 
 use lightloom_firmware_api::frame::BITS_PER_SECOND;
 use schemars::JsonSchema;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Describes the evidence that another controller changes a device.
 
 use lightloom_control::controller::Contended;
 use lightloom_control::state::DeviceName;

@@ -10,7 +10,6 @@ use lightloom_units::id::BundleId;
 use super::Runtime;
 
 impl Runtime {
-    /// Keeps a module unreachable while another with the same serial number is up.
     pub(super) fn one_name_each(&mut self, event: Event) {
         match event {
             Event::Up(device) => {

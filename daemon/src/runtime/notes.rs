@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Forwards the controller's notes to the log, the metrics and the hooks.
 
 use std::time::Instant;
 
@@ -90,8 +89,7 @@ impl Runtime {
         }
     }
 
-    /// With a new journal nothing counts as drift, because the daemon owns no light yet. Logged
-    /// once.
+    /// With a new journal nothing counts as drift: the daemon owns no light yet.
     fn nothing_is_ours(&mut self) {
         if !std::mem::replace(&mut self.said_nothing_is_ours, true) {
             tracing::info!(

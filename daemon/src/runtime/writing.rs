@@ -15,7 +15,6 @@ const MEND_EVERY: Micros = Micros::from_secs(1);
 const COUNT_EVERY: Micros = Micros::from_secs(10);
 
 impl Runtime {
-    /// Refuses changes, and continues read-only with the records that the journal holds.
     pub(super) fn journal_failed(&mut self, error: &JournalError) {
         tracing::error!(%error, "the journal failed: changes are refused, light stays as it is");
         self.metrics.journal_failed.set(1);
@@ -63,8 +62,7 @@ impl Runtime {
         }
     }
 
-    /// Returns why only open changes are written: the disk is full and the reserved space is in
-    /// use.
+    /// Only open changes are written: the disk is full and the reserved space is in use.
     #[must_use]
     pub fn short_of_space(&self) -> Option<String> {
         self.journal.short_of_space().or_else(|| self.audit.short_of_space())
@@ -91,7 +89,6 @@ impl Runtime {
         self.perform(first);
     }
 
-    /// Refuses changes until an operator repairs the journal.
     pub(super) fn mark_damaged(&mut self, damage: Damage) {
         let why = format!("{damage}; {}", self.place.after_damage(&damage));
         let ledger = self.control.controller().ledger().clone();

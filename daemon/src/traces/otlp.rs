@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exports spans to a collector as OTLP/HTTP with JSON encoding.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};

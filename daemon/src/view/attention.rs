@@ -18,21 +18,18 @@ use lightloom_fabric::fault::Part;
 /// The limit of drifted devices; beyond it `adopt all` is suggested.
 const DRIFTED_NAMED_MAX: usize = 6;
 
-/// Returns the devices that need an operator, with the reason.
 pub(super) fn reasons(known: &Knowledge<'_>) -> BTreeMap<String, String> {
     let all = known.control.controller().ledger().attention.iter();
     let left = all.filter(|(device, _)| needs_action(known, device));
     left.map(|(device, why)| (device.to_string(), why.clone())).collect()
 }
 
-/// Returns the remedy for each of them.
 pub(super) fn nexts(known: &Knowledge<'_>) -> BTreeMap<String, String> {
     let all = known.control.controller().ledger().attention.keys();
     let left = all.filter(|device| needs_action(known, device));
     left.map(|device| (device.to_string(), next(known, device))).collect()
 }
 
-/// Returns the devices whose deferred work the daemon completes automatically.
 pub(super) fn deferred(known: &Knowledge<'_>) -> BTreeMap<String, OwedView> {
     let ledger = known.control.controller().ledger();
     let all = ledger.attention.iter().filter(|(device, _)| is_owed(known, device));
@@ -45,7 +42,6 @@ pub(super) fn deferred(known: &Knowledge<'_>) -> BTreeMap<String, OwedView> {
     .collect()
 }
 
-/// Returns whether an operator must look at a device after a change.
 pub(super) fn needs_action(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     is_left(known, device) && !is_owed(known, device)
 }
@@ -64,8 +60,7 @@ fn left_by<'a>(known: &Knowledge<'a>, device: &DeviceName) -> Option<&'a Past> {
     history.find(|past| past.result == TxnResult::Partial && past.parts.contains_key(device))
 }
 
-/// Returns whether every device of a change was read in its previous position. False for a change
-/// that undoes another, because it moves to a different state.
+/// False for a change that undoes another, because it moves to a different state.
 fn is_as_before(known: &Knowledge<'_>, past: &Past) -> bool {
     let devices = known.control.controller().devices();
     let mut before = past.stood_before.iter();
@@ -94,8 +89,7 @@ fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
     }
 }
 
-/// Returns the command for this change if it would be accepted now, with `--cut-light` if it
-/// interrupts circuits.
+/// `None` if the change would be refused; with `--cut-light` if it interrupts circuits.
 fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     let preview = known.control.controller().preview(apply).ok()?;
     let diff = super::diff(known, &preview, apply, None, String::new());
@@ -103,8 +97,7 @@ fn typed(known: &Knowledge<'_>, words: &str, apply: &Apply) -> Option<String> {
     Some(format!("lightloom ctl {words}{cut}"))
 }
 
-/// Returns the command that applies the plan again, if it would be accepted now and forgets no
-/// known fault.
+/// `None` if it would be refused or forgets a known fault.
 pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
     let (sha256, plan) = known.control.applied_last().ok()?;
     if is_busy(known) || !known.control.forgotten_by(&plan).is_empty() {
@@ -118,8 +111,7 @@ pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
     safe.or_else(|| typed(known, "apply --again --mode update", &apply))
 }
 
-/// Returns the command that restores missing positions of the plan and of other owned circuits, if
-/// there are any.
+/// Missing positions of the plan and of other owned circuits.
 pub(super) fn restore(known: &Knowledge<'_>) -> Option<String> {
     let home = known.control.controller().way_home().ok()?;
     let is_needed = !home.target.is_empty() && !is_busy(known);
@@ -205,7 +197,6 @@ fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
     }
 }
 
-/// Returns the number of owned lit positions that a device has lost.
 fn lost_by_adopting(known: &Knowledge<'_>, device: &DeviceName) -> usize {
     let controller = known.control.controller();
     let read = controller.devices().get(device).and_then(|seen| seen.observed.as_ref());
@@ -254,8 +245,7 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
     })
 }
 
-/// Returns the remedy for faults that no plan bypasses. `None` without such faults or without a
-/// plan.
+/// `None` without such faults or without a plan.
 pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option<String> {
     let left = parts.iter().filter(|part| !part.bypassed).map(|broken| broken.part.as_str());
     let left: Vec<&str> = left.collect();

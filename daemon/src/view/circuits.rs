@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The circuits of the plan: which are up, which are down for no known reason, and whether there is
-//! a plan.
+//! The circuits of the plan, and those that are down for no known reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +16,7 @@ use lightloom_daemon_api::circuit::{
     CircuitCounts, CircuitView, DarkCircuits, LoopbackView, NoPlan,
 };
 
-/// Returns the circuits of the plan. Without a plan, returns those formed by positions that the
-/// daemon set or adopted.
+/// Without a plan, the circuits formed by positions that the daemon set or adopted.
 pub(super) fn all(known: &Knowledge<'_>) -> Vec<CircuitView> {
     let of = |(a, b): (Port, Port)| CircuitView {
         a: a.to_string(),
@@ -57,7 +55,6 @@ pub(super) fn counted(
     Some(CircuitCounts { before: count(&stood), after: count(&will_stand) })
 }
 
-/// Returns the fibres whose both ends should point into them, once each.
 fn unplanned(known: &Knowledge<'_>) -> Vec<(Port, Port)> {
     let Some(installed) = known.control.installed() else { return Vec::new() };
     let owned = &known.control.controller().ledger().owned;
@@ -151,8 +148,7 @@ pub(super) fn dark(
     })
 }
 
-/// Returns the remedy for dark circuits: restore them, apply the plan again, or decide about
-/// another change first.
+/// Restore them, apply the plan again, or decide about another change first.
 fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceName>) -> String {
     if let Some(first) = attention::decide_first(known) {
         return first;
@@ -212,7 +208,6 @@ fn is_lever(known: &Knowledge<'_>, device: &DeviceName) -> bool {
     inventory.devices.get(device).is_some_and(|device| device.is_lever)
 }
 
-/// Returns whether a device is not known to send light to another one.
 fn is_dark(device: &DeviceName, seen: &Seen) -> bool {
     let read = seen.observed.as_ref().filter(|_| seen.up);
     read.is_none_or(|read| read.positions.values().all(|position| !device.leads_out(*position)))

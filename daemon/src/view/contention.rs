@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices that another controller changes as well, with the evidence and the remedy.
 
 use super::{Knowledge, attention};
 use crate::runtime::contention;

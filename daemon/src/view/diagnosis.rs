@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts that the diagnosis considers at fault, with their evidence.
 
 use super::Knowledge;
 use lightloom_control::diagnosis::Culprit;

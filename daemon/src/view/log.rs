@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Formats the journal's records as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +11,6 @@ use lightloom_control::record::{Broken, Lease, Record};
 use lightloom_control::state::{DeviceName, Txn};
 use lightloom_daemon_api::log::{Log, LogRecord, RecordKind};
 
-/// Returns the last of the journal's `records` as text, and the position of any damage.
 #[must_use]
 pub fn log(records: &[Record], damage: Option<&Damage>, place: &JournalPlace, last: usize) -> Log {
     let first = records.len().saturating_sub(last);
@@ -36,8 +34,7 @@ pub fn log(records: &[Record], damage: Option<&Damage>, place: &JournalPlace, la
     }
 }
 
-/// Describes a record in the context of the earlier ones: the change it belongs to, and the devices
-/// that the change `moves`.
+/// `moves` are the devices of the change that the record belongs to.
 fn told(
     record: &Record,
     detail: String,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Identity and readings of a transceiver.
 
 use lightloom_control::state::DeviceName;
 use lightloom_daemon_api::module::{GroupView, ModuleView};

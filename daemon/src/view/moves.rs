@@ -77,7 +77,6 @@ fn plan_after<'a>(ledger: &'a Ledger, apply: &'a Apply) -> &'a str {
     }
 }
 
-/// Returns the past transactions that this rollback affects, newest first.
 fn others(
     known: &Knowledge<'_>,
     spoken_of: impl Fn(Txn, &Past) -> bool,
@@ -95,7 +94,6 @@ fn others(
     spoken_of.map(of).collect()
 }
 
-/// Returns crossed ends of the devices that the target names, and of those that should light them.
 fn moved_and_crossed(known: &Knowledge<'_>, preview: &Preview, apply: &Apply) -> Vec<CrossedEnd> {
     let named = |device: &str| {
         let device = DeviceName::from(device);
@@ -136,8 +134,7 @@ fn move_view(
     }
 }
 
-/// Returns the circuit through a slot at a position: two ports of a switch, or the fibre of a
-/// transceiver with its planned far end.
+/// Two ports of a switch, or the fibre of a transceiver with its planned far end.
 fn circuit(plan: Option<&Plan>, device: &DeviceName, slot: Slot, at: Position) -> Option<String> {
     if at.is_dark() {
         return None;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A completed transaction as recorded in the ledger, also passed to hooks.
 
 use lightloom_control::ledger::Past;
 use lightloom_control::record::Cause;

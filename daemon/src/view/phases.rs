@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases requested by jobs.
 
 use lightloom_control::policy::phases::{Booking, Standing};
 use lightloom_control::state::Micros;
@@ -13,7 +12,6 @@ fn ms(time: Micros) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Returns the phases of the plan in force, and the scheduled requests.
 #[must_use]
 pub fn phases(runtime: &Runtime) -> Phases {
     let (control, now) = (&runtime.control, runtime.clock.now());
@@ -45,7 +43,6 @@ pub fn phases(runtime: &Runtime) -> Phases {
     }
 }
 
-/// Returns the status of a request. `None` if the id is no longer known.
 #[must_use]
 pub fn of_request(runtime: &Runtime, request: &str) -> Option<PhaseStatus> {
     runtime.control.phases().of_request(request).map(|booking| status(runtime, booking))

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports that were shut down.
 
 use super::Knowledge;
 use lightloom_control::controller::end_name;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! For unreachable devices that block a request: the time until their state is clear, and when to
-//! ask again.
+//! Unreachable devices that block a request: when to ask again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,19 +16,15 @@ type Said = BTreeMap<Kind, Vec<(DeviceName, Micros)>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Not reached since the daemon started.
     Unread,
-    /// Reachable, and being read for the first time.
     Reading,
     /// A module of the plan that is bypassed once its light is missing.
     NotMissed,
     /// A module of the plan that only an operator bypasses.
     Reported,
-    /// The daemon keeps trying and takes no other action.
     Tried,
 }
 
-/// Reports devices that became unreachable together while their light is still present.
 pub(super) fn management_lost(known: &Knowledge<'_>) -> Option<ManagementLostView> {
     let now = &known.now;
     let lost = known.control.management_lost(now)?;
@@ -43,7 +38,6 @@ pub(super) fn management_lost(known: &Knowledge<'_>) -> Option<ManagementLostVie
     })
 }
 
-/// Reports nodes of jobs that no peer observes.
 pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
     let all = known.control.unwitnessed(&known.now);
     let silent = all.iter().filter(|(_, is_silent)| **is_silent);
@@ -55,7 +49,6 @@ pub(super) fn unwitnessed(known: &Knowledge<'_>) -> Option<UnwitnessedView> {
     (!view.nodes.is_empty()).then_some(view)
 }
 
-/// Returns when to ask again, if these refusal reasons concern unreachable devices.
 #[must_use]
 pub fn when_known(known: &Knowledge<'_>, reasons: &[String]) -> Vec<String> {
     let named = |device: &DeviceName| {
@@ -71,7 +64,6 @@ pub fn when_known(known: &Knowledge<'_>, reasons: &[String]) -> Vec<String> {
     when(known, &silent.map(|(device, _)| device.clone()).collect())
 }
 
-/// Returns when to ask again about these unreachable devices.
 pub(super) fn when(known: &Knowledge<'_>, silent: &BTreeSet<DeviceName>) -> Vec<String> {
     let not_bypassed = known.control.not_bypassed(&known.now);
     let (mut said, mut lines) = (Said::new(), Vec::new());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps enums of the controller to the API's. A variant added or renamed on one side fails to
-//! compile here.
+//! Maps enums of the controller to the API's. A variant added on one side fails to compile here.
 
 use lightloom_control::change;
 use lightloom_control::controller;
@@ -44,7 +43,6 @@ pub(super) fn result(result: TxnResult) -> TransactionResult {
     }
 }
 
-/// Returns the state of a transaction from its result only.
 pub(super) fn state(result: &TransactionResult) -> TransactionState {
     match result {
         TransactionResult::Committed => TransactionState::Committed,

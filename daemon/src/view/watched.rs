@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values for monitoring that are not events: light, attention, faults, remaining automatic
-//! changes, phase.
+//! Values for monitoring that are not events.
 
 use super::{broken_parts, circuits_dark};
 use crate::metrics::Watched;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Describes a change in words: the plan it applied, the parts it bypassed, the change it undid.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,6 @@ use lightloom_control::record::{Broken, Cause, Intent};
 const HASH_SHOWN: usize = 12;
 const PARTS_MAX: usize = 4;
 
-/// The cause of a change, and the known faults before and after it.
 struct Change<'a> {
     cause: &'a Cause,
     plan_sha256: &'a str,
@@ -48,7 +46,6 @@ pub(super) fn plan(sha256: &str) -> String {
     format!("plan {}", sha256.get(..HASH_SHOWN).unwrap_or(sha256))
 }
 
-/// Returns the parts of `all` that are not in `known`, in natural order.
 pub(super) fn news(
     all: &BTreeMap<String, Broken>,
     known: &BTreeMap<String, Broken>,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Endpoint of a gNMI switch.
 
 use std::sync::Arc;
 
@@ -17,10 +16,6 @@ pub(super) fn endpoint(file: &GnmiFile, place: &Place<'_>) -> anyhow::Result<End
     ))
 }
 
-/// Builds the settings of the dialect.
-///
-/// # Errors
-/// Incomplete configuration.
 fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
     let groups = match (&file.input_group, &file.output_group) {
         (Some(input), Some(output)) => Some((input.clone(), output.clone())),
@@ -40,11 +35,8 @@ fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
     })
 }
 
-/// Returns the account, if configured.
-///
-/// # Errors
-/// Incomplete configuration, a world-readable password file, a password over plain text, or
-/// characters that HTTP cannot carry.
+/// Refuses a world-readable password file, a password over plain text, and characters that HTTP
+/// cannot carry.
 pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
     match (&file.user, &file.password_file) {
         (Some(_), Some(_)) if file.plaintext => {
@@ -60,10 +52,7 @@ pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
     }
 }
 
-/// Returns the address with its TLS configuration.
-///
-/// # Errors
-/// Neither or both of `tls` and `plaintext`; an unreadable certificate or key.
+/// Requires exactly one of `tls` and `plaintext`.
 pub(super) fn address(file: &GnmiFile) -> anyhow::Result<Address> {
     match (&file.tls, file.plaintext) {
         (None, true) => Ok(Address::Tcp(file.tcp.clone())),
