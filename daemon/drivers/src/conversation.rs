@@ -9,10 +9,8 @@ use lightloom_control::state::{Op, Outcome};
 use crate::module::{self, Module};
 use crate::{Dialect, Reached, Session};
 
-/// One device's protocol state: bytes in, bytes out, one operation at a time.
 pub trait Conversation: Send {
-    /// Starts a new connection by writing the hello. Returns the result immediately if no bytes are
-    /// exchanged.
+    /// Writes the hello. Returns the result immediately if no bytes are exchanged.
     fn connected(&mut self, out: &mut Vec<u8>) -> Option<Reached>;
     /// Starts an operation. Returns its outcome immediately if no bytes have to be sent.
     fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome>;
@@ -21,10 +19,7 @@ pub trait Conversation: Send {
     fn ask_again(&mut self, _op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
         Some(Outcome::Unknown("an answer to an older question is on its way".into()))
     }
-    /// Starts to read a transceiver's identity and state.
-    ///
-    /// # Errors
-    /// Why this is impossible. Nothing was sent.
+    /// Reads a transceiver's identity and state. Nothing was sent before an error.
     fn look(&mut self, _out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         Err(Outcome::Refused(module::NO_MODULE.into()).into())
     }
@@ -36,22 +31,16 @@ pub trait Conversation: Send {
         None
     }
     fn closed(&mut self);
-    /// Returns the timing that the device promises, if any.
     fn promise(&self) -> Option<Promise> {
         None
     }
-    /// Returns reports of other controllers' changes since the last call.
     fn foreign(&mut self) -> Vec<Foreign> {
         Vec::new()
     }
-    /// Returns reports about the device's light since the last call.
     fn signals(&mut self) -> Vec<Signal> {
         Vec::new()
     }
-    /// Returns the bytes that these operations would send in sequence.
-    ///
-    /// # Errors
-    /// Why the device cannot execute an operation.
+    /// The operations are sent in sequence.
     fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String>;
     fn noise(&self) -> u64 {
         0

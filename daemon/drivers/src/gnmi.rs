@@ -35,8 +35,7 @@ use lightloom_control::state::{Op, Outcome};
 use mastership::Mastership;
 pub use settings::{Candidacy, GnmiLogin, Settings};
 
-/// Up to this number of connections per Set, their status is read individually; beyond it, the
-/// whole list is read.
+/// Beyond this number of connections per Set the whole list is read for their status.
 const NAMED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -51,7 +50,6 @@ struct Listed {
 pub struct Gnmi {
     settings: Settings,
     client: Option<GnmiClient>,
-    /// Calls that have not started, by the number of their request.
     waiting: BTreeMap<u32, GnmiCall>,
     next_number: u32,
     subscription: Option<u32>,
@@ -67,12 +65,10 @@ pub struct Gnmi {
     signals: Vec<Signal>,
     foreign: Vec<Foreign>,
     mastership: Mastership,
-    /// Error that the switch reported for the last change.
     failed: Option<String>,
 }
 
 impl Clone for Gnmi {
-    /// Copies the knowledge without the connection, for previews.
     fn clone(&self) -> Self {
         Self {
             layout: self.layout.clone(),
@@ -147,7 +143,6 @@ impl Gnmi {
         get(path)
     }
 
-    /// Builds the Set that removes these circuits.
     fn removal(&mut self, pairs: &[(u32, u32)]) -> Result<SetRequest, String> {
         let mut request = SetRequest::default();
         let mut gone = Vec::new();
@@ -169,7 +164,6 @@ impl Gnmi {
         Ok(request)
     }
 
-    /// Builds the Set that creates these circuits.
     fn addition(&mut self, pairs: &[(u32, u32)]) -> Result<SetRequest, String> {
         let mut request = SetRequest::default();
         let mut fresh = BTreeSet::new();
@@ -206,7 +200,6 @@ impl Gnmi {
         Ok(request)
     }
 
-    /// Returns the port names of a circuit.
     fn names(&self, slot: u32, position: u32) -> Result<(String, String), String> {
         let input =
             self.layout.input(slot).ok_or_else(|| format!("the switch has no slot {slot}"))?;
@@ -215,7 +208,6 @@ impl Gnmi {
         Ok((input.to_owned(), output.to_owned()))
     }
 
-    /// Returns the connections between these two ports, in either direction.
     fn names_of(&self, slot: u32, position: u32) -> Vec<String> {
         let is_it = |of: &Listed| {
             let ends = of.input.as_deref().zip(of.output.as_deref());
@@ -225,7 +217,6 @@ impl Gnmi {
         of.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Reads the status of the connections of a Set.
     fn statuses(request: &SetRequest) -> GnmiCall {
         let named = request.update.iter().filter_map(|update| {
             let mut path = update.path.clone()?;
@@ -292,7 +283,6 @@ impl Gnmi {
         }
     }
 
-    /// Updates the positions of all circuits.
     fn take_positions(&mut self, said: &GetResponse) -> Result<(), String> {
         let leaves = leaves::leaves(&said.notification)?;
         self.listed.clear();
@@ -349,7 +339,6 @@ impl Gnmi {
         Ok(())
     }
 
-    /// Checks that the connections just created are up or pending.
     fn take_statuses(&mut self, said: &GetResponse) -> Result<(), String> {
         let leaves = leaves::leaves(&said.notification)?;
         self.take_list(&leaves);
@@ -574,7 +563,6 @@ impl Dialect for Gnmi {
 }
 
 impl Gnmi {
-    /// Handles an answer other than the expected one.
     fn take_other(&mut self, number: u32, answer: &Answer, input: &mut Input) {
         if self.subscription != Some(number) {
             input.noise += 1;

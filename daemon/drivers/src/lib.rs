@@ -33,10 +33,8 @@ use module::Module;
 /// Limit on received bytes without a complete reply. More is treated as garbage.
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
 
-/// A request of a dialect with the kind of reply it expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Exact bytes to send.
     pub bytes: Vec<u8>,
     pub awaits: Awaits,
     /// Matches a reply to this request, in dialects with numbered replies. Otherwise 0.
@@ -63,11 +61,9 @@ pub enum Awaits {
     Holder,
 }
 
-/// Received bytes that have not been processed.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     pub bytes: Vec<u8>,
-    /// Number of unexpected or malformed messages.
     pub noise: u64,
 }
 
@@ -84,10 +80,7 @@ pub enum Progress {
 pub trait Dialect: Send {
     /// Returns the first requests on a new connection.
     fn hello(&mut self) -> Vec<Request>;
-    /// Returns the requests of an operation, in order.
-    ///
-    /// # Errors
-    /// Why the device cannot execute the operation. Nothing was sent.
+    /// The requests of an operation, in order. Nothing was sent before an error.
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String>;
     /// Returns further requests on a new connection, once the device has identified itself.
     fn after_hello(&mut self) -> Vec<Request> {
@@ -95,11 +88,8 @@ pub trait Dialect: Send {
     }
     /// Takes the reply to `request` from the input, if it is complete.
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress;
-    /// Returns the outcome once every request is answered.
     fn finish(&mut self, op: &Op) -> Outcome;
-    /// Returns the device's identity for display.
     fn identity(&self) -> String;
-    /// Returns the timing that the device promises, if any.
     fn promise(&self) -> Option<Promise> {
         None
     }
@@ -107,7 +97,6 @@ pub trait Dialect: Send {
     fn look(&mut self) -> Option<Vec<Request>> {
         None
     }
-    /// Returns the result of these requests, once all are answered.
     fn module(&self) -> Option<Module> {
         None
     }
@@ -119,11 +108,9 @@ pub trait Dialect: Send {
             input.bytes.clear();
         }
     }
-    /// Returns reports of other controllers' changes since the last call.
     fn foreign(&mut self) -> Vec<Foreign> {
         Vec::new()
     }
-    /// Returns reports about the device's light since the last call.
     fn signals(&mut self) -> Vec<Signal> {
         Vec::new()
     }
@@ -131,20 +118,16 @@ pub trait Dialect: Send {
     fn broken(&mut self) -> Option<String> {
         None
     }
-    /// Writes acknowledgements of the device's reports.
     fn acknowledge(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// A dialect on one connection, with one request in flight.
 #[derive(Debug)]
 pub struct Session<D> {
     dialect: D,
     input: Input,
     waiting: VecDeque<Request>,
     doing: Doing,
-    /// Whether the device has identified itself.
     greeted: bool,
-    /// Reports that have not been passed on.
     foreign: Vec<Foreign>,
     signals: Vec<Signal>,
     /// Whether an answer to an abandoned read may still arrive.
@@ -160,7 +143,6 @@ enum Doing {
     Look,
 }
 
-/// Result of a step of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// The device has identified itself; operations can start.
@@ -186,7 +168,6 @@ impl<D: Dialect> Session<D> {
         }
     }
 
-    /// Starts a new connection by writing the hello.
     pub fn connected(&mut self, out: &mut Vec<u8>) {
         self.input.bytes.clear();
         self.waiting = self.dialect.hello().into();
@@ -222,10 +203,7 @@ impl<D: Dialect> Session<D> {
         self.start(op, out)
     }
 
-    /// Starts to read a transceiver's identity and state.
-    ///
-    /// # Errors
-    /// Why this is impossible. Nothing was sent.
+    /// Reads a transceiver's identity and state. Nothing was sent before an error.
     pub fn look(&mut self, out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {
         if self.doing != Doing::Idle {
             return Err(Outcome::Unknown("not connected".into()).into());
@@ -239,7 +217,6 @@ impl<D: Dialect> Session<D> {
         Ok(())
     }
 
-    /// Processes bytes from the device, and writes the next request to `out` if one is due.
     pub fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<Reached> {
         let noise = self.input.noise;
         let reached = self.take_in(bytes, out);
@@ -286,7 +263,6 @@ impl<D: Dialect> Session<D> {
         None
     }
 
-    /// Ends the connection after a failure, or abandons its operation.
     pub fn closed(&mut self) {
         self.doing = Doing::Closed;
         self.waiting.clear();
@@ -297,18 +273,15 @@ impl<D: Dialect> Session<D> {
         self.input.noise
     }
 
-    /// Returns reports of other controllers' changes since the last call.
     pub fn foreign(&mut self) -> Vec<Foreign> {
         self.collect();
         std::mem::take(&mut self.foreign)
     }
 
-    /// Returns whether there are reports that have not been passed on.
     pub fn has_reports(&self) -> bool {
         !self.foreign.is_empty() || !self.signals.is_empty()
     }
 
-    /// Returns reports about the device's light since the last call.
     pub fn signals(&mut self) -> Vec<Signal> {
         self.collect();
         std::mem::take(&mut self.signals)
@@ -319,7 +292,6 @@ impl<D: Dialect> Session<D> {
         self.signals.extend(self.dialect.signals());
     }
 
-    /// Returns the dialect with its knowledge of the device.
     pub fn dialect(&self) -> &D {
         &self.dialect
     }
@@ -355,10 +327,7 @@ impl<D: Dialect> Session<D> {
     }
 }
 
-/// Returns the bytes that these operations would send in sequence, for `--dry-run`. Sends nothing.
-///
-/// # Errors
-/// Why the device cannot execute an operation.
+/// For `--dry-run`: sends nothing.
 pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
     let mut dialect = dialect.clone();
     let mut bytes = Vec::new();

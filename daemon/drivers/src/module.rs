@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Identity and readings of a transceiver beyond its paths: firmware, state, and power-on paths.
-//! Read-only.
+//! Identity and readings of a transceiver beyond its paths. Read-only.
 
 use lightloom_firmware_api::cmis::state::ModuleState;
 use lightloom_firmware_api::cmis::{RegisterAddress, Registers, lower, page_b0};
@@ -18,7 +17,6 @@ pub(super) const READS: [(RegisterAddress, u8); 4] = [
     (RegisterAddress::page(page_b0::PAGE, 128), 128),
 ];
 
-/// Refusal for devices that are not transceivers.
 pub const NO_MODULE: &str = "it is no transceiver that tells of itself";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +29,6 @@ pub struct Module {
     pub cmis: (u8, u8),
     /// Layout version of page B0h, as two nibbles.
     pub layout: (u8, u8),
-    /// Module state (CMIS module state machine).
     pub state: module::ModuleState,
     pub temperature_c: f64,
     pub supply_v: f64,
@@ -42,7 +39,6 @@ pub struct Module {
     pub registers: Vec<(RegisterAddress, Vec<u8>)>,
 }
 
-/// The registers read, as a register source.
 struct Copy<'a>(&'a [(RegisterAddress, Vec<u8>)]);
 
 impl Registers for Copy<'_> {
@@ -57,7 +53,6 @@ impl Registers for Copy<'_> {
 }
 
 impl Module {
-    /// Builds the result from the registers that [`READS`] lists.
     pub(super) fn of(
         identity: &Identity,
         status: &StatusReport,

@@ -62,8 +62,7 @@ pub struct OcsTrx {
 }
 
 impl OcsTrx {
-    /// `policy` is the state required of the data paths when light moves. `sequence` is the first
-    /// request number; it should differ from the previous daemon process's.
+    /// `sequence` is the first request number; it should differ from the previous daemon process's.
     #[must_use]
     pub fn new(policy: DataPathPolicy, sequence: u16) -> Self {
         Self {
@@ -90,18 +89,14 @@ impl OcsTrx {
         }
     }
 
-    /// Sends this epoch with each request to a module that checks epochs. From the hello on, the
-    /// module refuses commands of previous leaders.
+    /// A module that checks epochs refuses commands of previous leaders from the hello on.
     #[must_use]
     pub fn leading_in(mut self, epoch: Option<u64>) -> Self {
         self.epoch = epoch.map(Epoch);
         self
     }
 
-    /// Addresses the module through an agent under this name.
-    ///
-    /// # Errors
-    /// If the name has an invalid length.
+    /// Addresses the module through an agent.
     pub fn at_agent(mut self, module: &str) -> Result<Self, String> {
         if !(1..=MODULE_NAME_BYTES_MAX).contains(&module.len()) {
             return Err(format!(
@@ -130,9 +125,8 @@ impl OcsTrx {
         self.name != LinkName::NONE && self.identity.is_some_and(capable)
     }
 
-    /// Returns whether this read includes the neighbours: if requested, if light has moved or a
-    /// neighbour is unknown, and periodically. Keeping most reads short prevents a bypass from
-    /// waiting for them.
+    /// A read includes the neighbours if requested, if light has moved or a neighbour is unknown,
+    /// and periodically. Most reads stay short, so that a bypass does not wait for them.
     fn wants_neighbours(&mut self, asked: Neighbours) -> bool {
         if asked == Neighbours::Never {
             return false;
@@ -150,8 +144,7 @@ impl OcsTrx {
                 || self.reads.is_multiple_of(NEIGHBOURS_EVERY))
     }
 
-    /// Returns the requests of a read. A module that has restarted first receives its name, unless
-    /// only the status is wanted.
+    /// A module that has restarted first receives its name, unless only the status is wanted.
     fn observe(&mut self, neighbours: Neighbours) -> Vec<Request> {
         let mut requests = Vec::new();
         let boots = self.status.map(|status| status.boots);
@@ -201,7 +194,6 @@ impl OcsTrx {
         Ok(vec![self.ask(&Wire::Arm(arm), Awaits::Armed)])
     }
 
-    /// Returns the path of a position, if this module has it.
     fn path(&self, position: Position) -> Result<Path, String> {
         let external = self.identity.map_or(8, |identity| identity.external_paths);
         let path = u8::try_from(position.0).ok().and_then(Path::from_code);
@@ -248,8 +240,7 @@ impl OcsTrx {
         });
     }
 
-    /// Processes the replies and events in `bytes`, and returns the result of the reply to
-    /// `request`.
+    /// Returns the result of the reply to `request`.
     fn take_bytes(&mut self, request: Option<&Request>, input: &mut Input) -> Progress {
         let bytes = std::mem::take(&mut input.bytes);
         let mut progress = Progress::Wait;
@@ -355,7 +346,6 @@ impl OcsTrx {
         }
     }
 
-    /// Processes the registers of the next read of a look.
     fn take_registers(&mut self, reply: &Reply<'_>) -> Progress {
         let next = module::READS.get(self.registers.len());
         match (reply, next) {
@@ -520,22 +510,19 @@ impl Dialect for OcsTrx {
     }
 }
 
-/// Encodes a bundle in 32 bits: the node from 1 in the upper 24, the bundle in the lower 8. Returns
-/// zero if the node does not fit.
+/// The node from 1 in the upper 24 bits, the bundle in the lower 8. Zero if the node does not fit.
 fn link_name(bundle: BundleId) -> LinkName {
     let node = bundle.node.0.saturating_add(1);
     if node >= 1 << 24 { LinkName::NONE } else { LinkName(node << 8 | u32::from(bundle.bundle)) }
 }
 
-/// Decodes the port of a neighbour, if any.
 fn neighbour(seen: Neighbour) -> Option<Port> {
     let [.., bundle] = seen.name.0.to_be_bytes();
     let node = NodeId((seen.name.0 >> 8).checked_sub(1)?);
     Some(Port { bundle: BundleId { node, bundle }, path: seen.path })
 }
 
-/// Returns why this group sends no light, if its data paths indicate it. A module in the fault
-/// state does not count as a port that was shut down.
+/// A module in the fault state does not count as a port that was shut down.
 fn shut(status: &StatusReport, group: usize, groups: usize) -> Option<Shut> {
     let lanes = status.data_paths.len() / groups.max(1);
     let lanes = status.data_paths.get(group * lanes..(group + 1) * lanes)?;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Common part of all protocols for switches with ingress and egress ports: the port ranges, the
-//! positions of circuits, and the translation of operations to circuits. The encoding is left to
+//! What all protocols for switches with ingress and egress ports share. The encoding is left to
 //! each dialect.
 
 use std::collections::BTreeMap;
@@ -9,7 +8,6 @@ use lightloom_fabric::fat_tree::device_ports::DevicePorts;
 
 use lightloom_control::state::{Move, Observation, Op, Outcome, Position, Positions, Slot, at};
 
-/// Maximum number of ports that a switch may report.
 const PORTS_MAX: u32 = 1 << 16;
 
 /// The ports of a switch. Ingress ports are 1 to N, egress ports N+1 to N+M.
@@ -37,7 +35,6 @@ impl Ports {
         self.wired = ports;
     }
 
-    /// Forgets the size, because a new connection may lead to another switch.
     pub(super) fn forget(&mut self) {
         self.size = None;
     }
@@ -49,10 +46,6 @@ impl Ports {
         Some(())
     }
 
-    /// Translates an operation.
-    ///
-    /// # Errors
-    /// Why the switch cannot execute it.
     pub(super) fn task(&mut self, op: &Op) -> Result<Task, String> {
         self.seen = Observation::default();
         Ok(match op {
@@ -91,8 +84,7 @@ impl Ports {
         Ok(task)
     }
 
-    /// Refuses a switch whose size differs from the plan's, because egress ports would be numbered
-    /// differently.
+    /// Egress ports would be numbered differently on a switch of another size.
     fn check_size(&self) -> Result<(), String> {
         let (Some((ingress, egress)), Some(DevicePorts::IngressThenEgress { ingress: planned })) =
             (self.size, self.wired)
@@ -154,7 +146,6 @@ impl Ports {
         self.seen.power_mdbm.extend(powers);
     }
 
-    /// Returns the outcome of an operation once all requests are answered.
     pub(super) fn outcome(&self, op: &Op) -> Outcome {
         match op {
             Op::Observe { .. } | Op::Arm { .. } => Outcome::Done(Some(self.seen.clone())),

@@ -17,7 +17,6 @@ use crate::ports::{Ports, Task};
 use crate::{Awaits, Dialect, Input, Progress, Request, take_line};
 use lightloom_control::state::{Op, Outcome};
 
-/// Maximum number of ports per power query.
 const POWER_PORTS_MAX: usize = 256;
 
 #[derive(Clone, Debug, Default)]

@@ -19,7 +19,6 @@ use tables::{Names, Tables};
 const CONFIG_DB: &str = "4";
 const TABLE: &str = "OCS_CROSS_CONNECT";
 
-/// Limits on the nesting and length of a reply.
 const DEPTH_MAX: usize = 8;
 const ITEMS_MAX: usize = 65_536;
 
@@ -31,7 +30,6 @@ pub struct Sonic {
     seen: Observation,
     /// Error in the open transaction. Only EXEC ends the transaction.
     refusal: Option<String>,
-    /// The session's claim, if claims are enabled.
     claim: Option<Claim>,
 }
 
@@ -68,8 +66,7 @@ impl Sonic {
             .collect()
     }
 
-    /// Makes Redis discard the following transaction if this session loses the claim before its
-    /// end.
+    /// Redis discards the following transaction if this session loses the claim before its end.
     fn fence(&self) -> Vec<Request> {
         if self.claim.as_ref().is_none_or(|claim| claim.is_refused) {
             return Vec::new();
@@ -82,7 +79,6 @@ impl Sonic {
         ]
     }
 
-    /// Processes the reply to a request about the claim.
     fn take_claim(&mut self, awaits: Awaits, reply: &Reply) -> Option<Progress> {
         let claim = self.claim.as_mut()?;
         match (awaits, reply) {
@@ -264,7 +260,6 @@ fn ask(bytes: Vec<u8>, awaits: Awaits) -> Request {
     Request { bytes, awaits, number: 0 }
 }
 
-/// Encodes a command in RESP: an array of counted strings.
 fn command(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len());
     for word in words {

@@ -19,15 +19,11 @@ use crate::conversation::Conversation;
 use crate::module::Module;
 use crate::{Reached, Session};
 
-/// Time limit for connecting and the hello.
 pub const CONNECT_WITHIN: Micros = Micros::from_secs(3);
-/// Maximum delay between attempts to connect.
 pub const BACKOFF_MAX: Micros = Micros::from_secs(10);
-/// Time limit for reading a transceiver's identity and state.
 pub const LOOK_WITHIN: Micros = Micros::from_secs(1);
 const ASKED_MAX: usize = 8;
 
-/// An action requested by a tender.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Does {
     /// Open a new connection and discard pending data.
@@ -40,7 +36,6 @@ pub enum Does {
     Account(Box<Result<Module, Outcome>>),
 }
 
-/// Why the bytes of operations cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPreview {
     Refused(String),
@@ -52,7 +47,6 @@ enum State {
     Waiting(Micros),
     Greeting(Micros),
     Idle,
-    /// A switch operation waits for the device's dwell time.
     Resting(Micros, Ticket, Op),
     Busy(Ticket),
     Looking(Micros, Option<(Ticket, Op)>),
@@ -94,12 +88,10 @@ impl Tender {
         self.conversation.noise()
     }
 
-    /// Returns whether the device is connected and no operation is in progress.
     pub fn is_idle(&self) -> bool {
         self.state == State::Idle
     }
 
-    /// Returns when to call [`Tender::on_time`] next.
     pub fn deadline(&self) -> Option<Micros> {
         match self.state {
             State::Waiting(at)
@@ -168,7 +160,6 @@ impl Tender {
         }
     }
 
-    /// Abandons an operation that the controller no longer waits for, and reconnects.
     pub fn abandon(&mut self, now: Micros, ticket: Ticket, out: &mut Vec<Does>) {
         let late = || "no answer in time".to_owned();
         match &self.state {
@@ -179,10 +170,7 @@ impl Tender {
         }
     }
 
-    /// Queries a transceiver's identity and state. The result is delivered as [`Does::Account`].
-    ///
-    /// # Errors
-    /// Why this is impossible.
+    /// The result is delivered as [`Does::Account`].
     pub fn look(&mut self, now: Micros, out: &mut Vec<Does>) -> Result<(), Box<Outcome>> {
         match self.state {
             State::Waiting(_) | State::Greeting(_) => {
@@ -198,10 +186,7 @@ impl Tender {
         Ok(())
     }
 
-    /// Returns the bytes that these operations would send in sequence. Sends nothing.
-    ///
-    /// # Errors
-    /// Why they cannot be determined, permanently or for now.
+    /// Sends nothing.
     pub fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, NoPreview> {
         match self.state {
             State::Waiting(_) | State::Greeting(_) => {
@@ -224,14 +209,12 @@ impl Tender {
         self.reached(now, reached, out);
     }
 
-    /// Reports that the connection cannot be opened for a reason on this host.
     pub fn unopened(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
         if !matches!(self.state, State::Waiting(_)) {
             self.down(now, Trouble::Local(why), out);
         }
     }
 
-    /// Reports that the connection broke or could not be opened.
     pub fn broke(&mut self, now: Micros, why: String, out: &mut Vec<Does>) {
         if !matches!(self.state, State::Waiting(_)) {
             self.reached(now, Some(Reached::Lost(why)), out);
@@ -321,7 +304,6 @@ impl Tender {
         }
     }
 
-    /// Starts the next module query if the device is idle.
     fn go_on(&mut self, now: Micros, out: &mut Vec<Does>) {
         if self.state != State::Idle || self.asked == 0 {
             return;
@@ -359,7 +341,6 @@ impl Tender {
         }
     }
 
-    /// Passes on unsolicited reports of the device.
     fn report(&mut self, out: &mut Vec<Does>) {
         let name = &self.name;
         let foreign = self.conversation.foreign().into_iter();

@@ -14,7 +14,6 @@ use crate::{Awaits, Dialect, Input, Progress, Request};
 use lightloom_control::controller::Foreign;
 use lightloom_control::state::{Op, Outcome};
 
-/// Maximum number of buffered reports about other sessions.
 const FOREIGN_MAX: usize = 16;
 
 #[derive(Clone, Debug)]
@@ -46,8 +45,7 @@ impl Tl1 {
         }
     }
 
-    /// Records a reported change of circuits. Reports before the reply to this session's own change
-    /// belong to that change.
+    /// Reports before the reply to this session's own change belong to that change.
     fn note_event(&mut self, block: &Block, ours: bool) {
         let changed = block.event.starts_with("REPT EVT PATCH");
         if changed && !ours && self.foreign.len() < FOREIGN_MAX {
@@ -213,7 +211,6 @@ impl Dialect for Tl1 {
     }
 }
 
-/// A block of lines up to its terminator.
 #[derive(Debug, Default)]
 struct Block {
     ctag: Option<u32>,
@@ -228,7 +225,6 @@ struct Block {
 }
 
 impl Block {
-    /// Takes the first complete block from the bytes.
     fn take(bytes: &mut Vec<u8>) -> Option<Self> {
         let mut line_start = true;
         let end = bytes.iter().position(|&byte| {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to a switch as paths of the model, and the meaning of refusals.
 
 use lightloom_control::state::Outcome;
 use lightloom_gnmi::Code;
@@ -9,7 +8,6 @@ use lightloom_gnmi::path::{named, step, text};
 
 use crate::{Awaits, Progress};
 
-/// Returns the result of an operation for a status other than OK.
 pub(super) fn refused(awaits: Awaits, status: &lightloom_gnmi::Status) -> Progress {
     let why = format!("{}: {}", status.code(), status.message());
     match (awaits, status.code()) {

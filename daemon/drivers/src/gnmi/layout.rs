@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ports of a gNMI switch, and their assignment to the ingress and egress ports of plans.
 
 use std::collections::BTreeMap;
 
 use super::leaves::Leaf;
 
-/// The ports of a switch in the numbering of plans.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// Port names of the input group in index order, starting with slot 1.
@@ -29,11 +27,8 @@ struct Group {
 }
 
 impl Layout {
-    /// Derives the layout from the switch's groups and ports. `named` are the groups configured by
-    /// the operator.
-    ///
-    /// # Errors
-    /// Why the assignment is ambiguous.
+    /// `named` are the groups configured by the operator. An error means that the assignment is
+    /// ambiguous.
     pub(super) fn of(said: &[Leaf], named: Option<&(String, String)>) -> Result<Self, String> {
         let groups = groups(said)?;
         let (input, output) = match named {
@@ -82,7 +77,6 @@ impl Layout {
         Some((side, if side == Side::Input { number } else { before + number }))
     }
 
-    /// Returns slot and position of two connected ports, given in either order.
     pub(super) fn pair(&self, a: &str, b: &str) -> Option<(u32, u32)> {
         match (self.number(a)?, self.number(b)?) {
             ((Side::Input, slot), (Side::Output, position))

@@ -6,7 +6,6 @@ use lightloom_gnmi::message::{Notification, PathElem};
 use lightloom_gnmi::path::{bare, joined};
 use serde_json::Value as Json;
 
-/// Maximum number of leaves per answer.
 const LEAVES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 24;
 
@@ -16,10 +15,6 @@ pub(super) type Step = (String, Option<String>);
 /// Path of a leaf from the root, and its value.
 pub(super) type Leaf = (Vec<Step>, Json);
 
-/// Returns all leaves of these notifications.
-///
-/// # Errors
-/// Malformed values.
 pub(super) fn leaves(notifications: &[Notification]) -> Result<Vec<Leaf>, String> {
     let mut found = Vec::new();
     for notification in notifications {

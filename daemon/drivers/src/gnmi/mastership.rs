@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The client side of gNMI master arbitration, which decides which of several controllers may
-//! change a switch.
-//!
 //! Every Set carries the election id. An empty Set claims the role on each new connection. While
 //! the switch knows a larger id, the driver sends no changes until the switch accepts this client's
 //! id again; each read includes that attempt.
@@ -14,7 +11,6 @@ use lightloom_gnmi::{Code, Status};
 
 use crate::{Awaits, Progress};
 
-/// Whether this client is the master of the switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mastership {
     candidacy: Option<Candidacy>,
@@ -28,7 +24,6 @@ impl Mastership {
         Self { candidacy, denied: None, news: None }
     }
 
-    /// Returns the Set that claims mastership or reveals another master.
     pub(super) fn take(&self) -> Option<(Awaits, GnmiCall)> {
         self.candidacy.as_ref()?;
         Some((Awaits::Claim, GnmiCall::Set(self.stamped(SetRequest::default()))))
@@ -39,7 +34,6 @@ impl Mastership {
         set
     }
 
-    /// Returns why Sets are denied, or `None` if they are allowed.
     pub(super) fn denied(&self) -> Option<String> {
         self.denied.clone()
     }
@@ -50,7 +44,6 @@ impl Mastership {
         Progress::Answered
     }
 
-    /// Handles a refusal of the empty Set.
     pub(super) fn was_refused(&mut self, status: &Status) -> Progress {
         if self.was_denied(status) {
             return Progress::Answered;
@@ -60,7 +53,6 @@ impl Mastership {
         Progress::Lost(format!("the switch refuses {candidacy}: {code:?}: {message}"))
     }
 
-    /// Checks whether the status of a Set reports another master, and records it.
     pub(super) fn was_denied(&mut self, status: &Status) -> bool {
         let Some(ours) =
             self.candidacy.as_ref().filter(|_| status.code() == Code::PermissionDenied)

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connection settings of a gNMI switch.
 
 pub use lightloom_gnmi::client::GnmiLogin;
 pub use lightloom_gnmi::extension::Candidacy;
@@ -9,20 +8,17 @@ pub struct Settings {
     /// `host:port` for the HTTP/2 `:authority` header.
     pub authority: String,
     pub power_monitor: bool,
-    /// Groups of the plan's ingress and egress ports. `None` if the switch has one group per
-    /// direction.
+    /// `None` if the switch has one group per direction.
     pub groups: Option<(String, String)>,
     /// Expected model version. `None` for the version that this driver implements.
     pub model_version: Option<String>,
-    /// Account, if the device requires one.
     pub login: Option<GnmiLogin>,
     /// Election id and role. `None` without master arbitration.
     pub candidacy: Option<Candidacy>,
 }
 
 impl Settings {
-    /// Settings for a switch with power monitors, one group per direction, and neither account nor
-    /// election.
+    /// With power monitors, one group per direction, and neither account nor election.
     #[must_use]
     pub fn plain(authority: &str) -> Self {
         Self {

@@ -15,13 +15,11 @@ pub(super) const KEY: &str = "LIGHTLOOM_CLAIM";
 /// Lifetime of a claim after the holder's last read, in seconds.
 const SECONDS: &str = "60";
 
-/// Acquires or renews the claim unless another controller holds it; in that case returns the
-/// holder. Redis executes the script atomically.
+/// Returns the holder if another controller holds the claim. Redis executes the script atomically.
 const TAKE: &str = "local held = redis.call('GET', KEYS[1]) \
     if held and string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then return held end \
     redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[3]) return ''";
 
-/// The claimant, and the known state of the claim.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     /// Controller name followed by a space; the same for all its sessions.
@@ -41,7 +39,6 @@ impl Claim {
         Self { owner, life, session: 0, holder: None, is_refused: false, reported: None }
     }
 
-    /// Starts a new session for a new connection.
     pub(super) fn next_session(&mut self) {
         self.session += 1;
         self.is_refused = false;
@@ -51,7 +48,6 @@ impl Claim {
         format!("{}.{}", self.life, self.session)
     }
 
-    /// Returns whether a value of the key belongs to this session.
     pub(super) fn is_ours(&self, value: &str) -> bool {
         value.strip_prefix(&self.owner) == Some(&self.session())
     }
@@ -66,7 +62,6 @@ impl Claim {
         self.holder = (!holder.is_empty()).then(name);
     }
 
-    /// Returns the holder if it changed since the last report.
     pub(super) fn news(&mut self) -> Option<Option<String>> {
         (self.reported != self.holder).then(|| {
             self.reported.clone_from(&self.holder);

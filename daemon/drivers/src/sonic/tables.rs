@@ -68,7 +68,6 @@ impl Names {
         u32::try_from(index + 1).ok()
     }
 
-    /// Returns the port name without its side.
     pub(super) fn name(&self, number: u32) -> String {
         let index = (number as usize).wrapping_sub(1);
         self.slotted.get(index).cloned().unwrap_or_else(|| number.to_string())
@@ -116,10 +115,6 @@ impl Health {
 }
 
 impl Tables {
-    /// Parses the rows.
-    ///
-    /// # Errors
-    /// A description of invalid rows.
     pub(super) fn read(reply: &Reply) -> Result<Self, String> {
         let rows = Rows::of(reply).ok_or("the tables were not read as rows")?;
         let words = |kind: char| {
@@ -190,7 +185,6 @@ impl Tables {
         seen
     }
 
-    /// Returns why this switch cannot establish these circuits.
     pub(super) fn refusal(&self, want: &Positions) -> Option<String> {
         if !matches!(&*self.switch_type, "" | "ocs") {
             return Some(format!(
