@@ -19,13 +19,10 @@ use lightloom_firmware_api::message::MODULE_NAME_BYTES_MAX;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Error codes of the agent's configuration beyond its syntax.
 pub mod codes {
     use lightloom_fabric::document::Code;
 
-    /// Two modules share a name or an address.
     pub const SAME_MODULE: Code = Code { id: "LL0711", title: "two modules of an agent are one" };
-    /// A name that no request can carry, or no module at all.
     pub const BAD_MODULE: Code =
         Code { id: "LL0712", title: "a module that an agent cannot serve" };
     pub const ALL: &[Code] = &[SAME_MODULE, BAD_MODULE];
@@ -95,7 +92,6 @@ fn usual_address() -> u16 {
     0x50
 }
 
-/// Parses and validates the agent's configuration. Reports every mistake in it.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<AgentFile>, Vec<Diagnostic>) {
     document::load(file, bytes, check)

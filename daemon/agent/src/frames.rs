@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Decoded requests and encoded replies, for any transport.
 
 use lightloom_firmware_api::frame::{
     ENCODED_BYTES_MAX, Frame, FrameKind, PAYLOAD_BYTES_MAX, VERSION,

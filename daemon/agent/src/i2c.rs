@@ -4,8 +4,6 @@
 //! Bank and page are changed in one two-byte write at 126, which takes effect when byte 127 is
 //! written. They are read back before each transfer of the upper half, because a module resets the
 //! selection to 0 for a page it does not have, and another bus master may have changed it.
-//! Transfers have at most eight bytes. A transfer that is not acknowledged is repeated until the
-//! longest hold-off has passed.
 
 use std::time::Duration;
 
@@ -28,16 +26,8 @@ pub enum TransferError {
 }
 
 pub trait I2cWire: Send {
-    /// Writes the bytes; the first is an offset in the window.
-    ///
-    /// # Errors
-    /// If the transfer failed.
     fn write(&mut self, bytes: &[u8]) -> Result<(), TransferError>;
 
-    /// Writes an offset in the window and reads from there, in one transfer.
-    ///
-    /// # Errors
-    /// If the transfer failed.
     fn read(&mut self, offset: u8, out: &mut [u8]) -> Result<(), TransferError>;
 
     fn pause(&mut self, span: Duration);
@@ -80,7 +70,6 @@ impl<W: I2cWire> I2c<W> {
         }
     }
 
-    /// Selects the bank and page of a register if necessary.
     fn select(&mut self, at: RegisterAddress) -> Result<(), BusError> {
         if at.offset < 128 || self.selected(at)? == [at.bank, at.page] {
             return Ok(());

@@ -19,10 +19,6 @@ pub(crate) struct LinuxWire {
 }
 
 impl LinuxWire {
-    /// Opens the bus.
-    ///
-    /// # Errors
-    /// The operating system's error.
     pub(crate) fn open(bus: &Path, address: u16) -> io::Result<Self> {
         Ok(Self { bus: LinuxI2CBus::new(bus)?, address, began: Instant::now() })
     }

@@ -57,7 +57,6 @@ async fn run(arguments: &AgentArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads the configuration and logs every mistake in it.
 fn read(path: &Path) -> anyhow::Result<AgentFile> {
     let shown = path.display().to_string();
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;

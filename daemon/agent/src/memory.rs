@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Access to a module's memory by bank, page and byte, independent of the transport.
 
 use std::time::Duration;
 
@@ -12,16 +11,9 @@ pub struct BusError(pub String);
 
 /// Reads and writes registers. Each call stays within its half of the window.
 pub trait ModuleMemory: Send {
-    /// Reads bytes.
-    ///
-    /// # Errors
-    /// The bus error.
     fn read(&mut self, at: RegisterAddress, out: &mut [u8]) -> Result<(), BusError>;
 
-    /// Writes bytes. After an error it is unknown how many were written.
-    ///
-    /// # Errors
-    /// The bus error.
+    /// After an error it is unknown how many bytes were written.
     fn write(&mut self, at: RegisterAddress, bytes: &[u8]) -> Result<(), BusError>;
 
     fn pause(&mut self, span: Duration);
@@ -31,10 +23,7 @@ pub trait ModuleMemory: Send {
 
 pub(crate) const POLL: Duration = Duration::from_millis(1);
 
-/// Issues a CDB command, waits for its end, and returns the reply's payload.
-///
-/// # Errors
-/// A bus error, a failed command (with its status byte), or no end within `within`.
+/// Waits for the end of the command and returns the reply's payload.
 pub fn command(
     memory: &mut dyn ModuleMemory,
     id: u16,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One module as the daemon sees it: answers the requests of the serial protocol by applying a
-//! profile to the module's memory.
+//! One module as the daemon sees it: applies a profile to the module's memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,13 +56,10 @@ pub struct ServedModule {
     generation: u32,
     boots: u16,
     moved_at: Option<Duration>,
-    /// Present while a daemon listens for events.
     watch: Option<LightWatch>,
-    /// Module or bus error of the last request.
     trouble: Option<String>,
 }
 
-/// Vendor, part and serial number from page 00h.
 #[derive(Clone, Copy)]
 struct ModuleNames {
     vendor: [u8; 16],
@@ -123,7 +119,6 @@ impl ServedModule {
         &self.name
     }
 
-    /// Returns the module or bus error of the last request.
     #[must_use]
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
@@ -249,8 +244,7 @@ impl ServedModule {
         Ok(ModuleNames { vendor: at(129), part: at(148), serial: at(166) })
     }
 
-    /// Starts or stops watching the light. The response time depends on the bus, so the agent
-    /// promises none.
+    /// The response time depends on the bus, so the agent promises none.
     fn watch(&mut self, enabled: bool) -> Performed<EventsReport> {
         self.still_the_one()?;
         if self.profile.file().groups != 1 {
@@ -267,7 +261,6 @@ impl ServedModule {
         self.watch.is_some()
     }
 
-    /// Stops watching when no daemon listens any more.
     pub fn ends_watch(&mut self) {
         self.watch = None;
     }
@@ -278,7 +271,6 @@ impl ServedModule {
         }
     }
 
-    /// Checks the light, and returns a new event with its number.
     pub fn look(&mut self) -> Option<(u16, Event)> {
         let (watch, memory) = (self.watch.as_mut()?, &mut *self.memory);
         // The next request reports a failing bus.
@@ -457,8 +449,7 @@ impl ServedModule {
         })
     }
 
-    /// Returns the power on each external path. Without taps, the lanes give the power of the
-    /// current path.
+    /// Without taps, the lanes give the power of the current path.
     fn taps(&mut self, active: Path, received: [Power; 8]) -> Performed<[Power; 8]> {
         let mut taps = [Power::default(); 8];
         match (self.profile.file().taps, active.external_number()) {

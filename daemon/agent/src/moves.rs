@@ -63,16 +63,12 @@ impl std::fmt::Debug for MoveLog {
 }
 
 impl MoveLog {
-    /// Creates a log without persistence, for callers that revert their moves before they exit.
     #[must_use]
     pub fn forgetful() -> Self {
         Self { inner: Mutex::new(Inner { journal: None, last: BTreeMap::new() }) }
     }
 
-    /// Opens the log in an agent's directory.
-    ///
-    /// # Errors
-    /// If the directory cannot be created, or the file is damaged or locked by another agent.
+    /// Refuses a file that is damaged or locked by another agent.
     #[cfg(feature = "edges")]
     pub fn open(folder: &std::path::Path) -> anyhow::Result<Self> {
         use anyhow::Context;
@@ -92,17 +88,13 @@ impl MoveLog {
         Ok(Self { inner: Mutex::new(Inner { journal: Some(journal), last }) })
     }
 
-    /// Returns the last change started in a module.
     #[must_use]
     pub fn last(&self, module: &str) -> Option<BegunMove> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.last.get(module).cloned()
     }
 
-    /// Makes the start of a move durable.
-    ///
-    /// # Errors
-    /// The disk's error. No light may move then.
+    /// No light may move after an error.
     pub fn begin(&self, begun: BegunMove) -> anyhow::Result<()> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { journal, last } = &mut *inner;

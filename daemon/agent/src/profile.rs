@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Module profiles: files that describe how to set the optical switch of a kind of module. A
-//! profile lists registers or CDB commands with their order, codes and timing, and how to read the
-//! result back.
+//! Module profiles: files that describe how to set the optical switch of a kind of module.
 //!
-//! A profile may only touch what CMIS reserves for vendors: the custom pages that it lists, lower
-//! memory 64 to 84, and CDB commands from 8000h. A mistake in a profile can therefore at worst
-//! misuse the vendor's own switch.
+//! A profile may only touch what CMIS reserves for vendors, so a mistake in it can at worst misuse
+//! the vendor's own switch: the custom pages that it lists, lower memory 64 to 84, and CDB commands
+//! from 8000h.
 
 mod check;
 mod file;
@@ -18,10 +16,6 @@ pub use file::{
 };
 pub use run::{ModuleProfile, PathOrder};
 
-/// Reads a profile.
-///
-/// # Errors
-/// If the file is unreadable; otherwise its first mistake.
 #[cfg(feature = "reach")]
 pub fn read(path: &std::path::Path) -> anyhow::Result<ModuleProfile> {
     use anyhow::Context;
@@ -32,15 +26,12 @@ pub fn read(path: &std::path::Path) -> anyhow::Result<ModuleProfile> {
     profile.with_context(|| mistakes.first().map_or_else(String::new, ToString::to_string))
 }
 
-/// Error codes of a profile beyond its syntax.
 pub mod codes {
     use lightloom_fabric::document::Code;
 
-    /// A register, page or command not reserved for vendors.
     pub const NOT_VENDORS: Code =
         Code { id: "LL0701", title: "a profile touches what is not left to vendors" };
     pub const CANNOT_MOVE: Code = Code { id: "LL0702", title: "a profile that cannot move light" };
-    /// A time or number out of range.
     pub const BAD_LIMIT: Code =
         Code { id: "LL0703", title: "a limit of a profile is out of range" };
     pub const ALL: &[Code] = &[NOT_VENDORS, CANNOT_MOVE, BAD_LIMIT];

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connections from daemons: mutual TLS, then the name of a module, then the module's serial
-//! protocol in frames.
-//!
-//! A module has one connection, like a serial line. A new connection replaces the previous one.
+//! Connections from daemons: mutual TLS, the name of a module, then its serial protocol in frames.
+//! A new connection to a module replaces the previous one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,9 +45,6 @@ struct Cage {
 
 impl AgentServer {
     /// Reads the profiles, opens the log of moves, and starts a thread per module.
-    ///
-    /// # Errors
-    /// If a profile is unreadable, or another agent uses the directory.
     pub fn start(file: &AgentFile) -> anyhow::Result<Self> {
         let profiles = profiles(file)?;
         let shared = Arc::new(AgentState::new(MoveLog::open(&file.state_dir)?, file.allow_moves));
@@ -65,10 +60,6 @@ impl AgentServer {
         Ok(Self { modules })
     }
 
-    /// Accepts connections until the listener fails.
-    ///
-    /// # Errors
-    /// The listener's error.
     pub async fn serve(self, listener: TcpListener, acceptor: TlsAcceptor) -> anyhow::Result<()> {
         let agent = Arc::new(self);
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -132,7 +123,6 @@ struct DaemonLine {
 }
 
 impl DaemonLine {
-    /// Reads the first complete request. `None` if the peer closes the connection.
     async fn asked(&mut self) -> anyhow::Result<Option<AskedFrame>> {
         loop {
             let mut byte = [0];
@@ -192,8 +182,7 @@ enum HeardFrame {
     Acknowledgement(u16),
 }
 
-/// Passes on the requests and acknowledgements in `bytes`. Everything else is noise, as on a serial
-/// line.
+/// Everything but requests and acknowledgements is noise, as on a serial line.
 fn take(reassembler: &mut Reassembler, bytes: &[u8], mut on: impl FnMut(HeardFrame)) {
     for byte in bytes {
         let Some(Ok(frame)) = reassembler.push(*byte) else { continue };
@@ -224,10 +213,7 @@ fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn ModuleMemory>> {
     })
 }
 
-/// Returns the profile of each module. Each file is read once.
-///
-/// # Errors
-/// The first file that is unreadable or has mistakes.
+/// Each file is read once.
 pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
     let mut known: BTreeMap<&std::path::Path, Arc<ModuleProfile>> = BTreeMap::new();
     let mut found = Vec::new();
@@ -241,10 +227,7 @@ pub fn profiles(file: &AgentFile) -> anyhow::Result<Vec<Arc<ModuleProfile>>> {
     Ok(found)
 }
 
-/// Builds a TLS acceptor that accepts only daemons of this cluster.
-///
-/// # Errors
-/// If a file is unreadable or the key is world-readable.
+/// Accepts only daemons of this cluster.
 pub fn acceptor(file: &HostTlsFile) -> anyhow::Result<TlsAcceptor> {
     let certificates = tls::certificates(&file.certificate)?;
     let key = tls::private_key(&file.key)?;

@@ -14,8 +14,7 @@ use lightloom_firmware_api::message::EventKind;
 use crate::memory::{BusError, ModuleMemory};
 
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// CMIS requires a flag within this time after its cause. Without a flag for this long, light is
-/// back.
+/// CMIS requires a flag within this time after its cause.
 const FLAG_WITHIN: Duration = Duration::from_millis(200);
 /// An event waits at most this long for the acknowledgement of the previous one.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
@@ -33,7 +32,6 @@ enum LightState {
     Gone,
 }
 
-/// Watches the light of one module while a daemon listens.
 #[derive(Clone, Debug, Default)]
 pub struct LightWatch {
     light: LightState,
@@ -53,10 +51,6 @@ impl LightWatch {
         self.on_its_way.take_if(|(on_its_way, _)| *on_its_way == number);
     }
 
-    /// Reads the flags, and returns the number and kind of an event to send, if any.
-    ///
-    /// # Errors
-    /// The bus error.
     pub fn look(
         &mut self,
         memory: &mut dyn ModuleMemory,

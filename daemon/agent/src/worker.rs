@@ -19,7 +19,6 @@ use crate::watch::LOOK_EVERY;
 /// Maximum number of queued requests per module. Further ones are refused as busy.
 const WAITING_MAX: usize = 8;
 
-/// Whether the connection of a request is still open.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionOpen(Arc<AtomicBool>);
 
@@ -41,8 +40,7 @@ impl ConnectionOpen {
 #[derive(Clone, Debug)]
 pub struct SaidFrame {
     pub bytes: Vec<u8>,
-    /// Whether to close the connection afterwards: the module was replaced, and the daemon must
-    /// send a new hello.
+    /// The module was replaced, and the daemon must send a new hello.
     pub is_last: bool,
 }
 
@@ -71,10 +69,6 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread of a module. It ends with the program.
-    ///
-    /// # Errors
-    /// The operating system's error.
     pub fn start(module: ServedModule) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel(WAITING_MAX);
         let name = module.name().to_owned();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Validates profiles and reports every mistake with its position.
 
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_firmware_api::path::GROUPS_MAX;
@@ -18,17 +17,14 @@ const CUSTOM_PAGES_FROM: u8 = 0xb0;
 const CUSTOM_LOWER: std::ops::RangeInclusive<u8> = 64..=84;
 /// First CDB command that CMIS reserves for vendors.
 const CUSTOM_COMMANDS_FROM: u16 = 0x8000;
-/// Upper limit for the times of a profile.
 const WITHIN_MAX: Picoseconds = Picoseconds::from_millis(60_000);
 const BYTES_MAX: usize = 120;
 
-/// Parses and validates a profile. Reports every mistake in it.
 #[must_use]
 pub fn load(file: &str, bytes: &[u8]) -> (Option<ModuleProfile>, Vec<Diagnostic>) {
     document::load(file, bytes, check)
 }
 
-/// Validates a profile. `None` after a mistake.
 pub fn check(file: ProfileFile, check: &mut Check<'_>) -> Option<ModuleProfile> {
     let mut rules = ProfileRules { file: &file, check };
     rules.pages();
@@ -59,8 +55,7 @@ impl ProfileRules<'_, '_, '_> {
         }
     }
 
-    /// Checks that `count` registers starting at `place` are reserved for vendors, and on a page
-    /// that the profile lists.
+    /// They must be reserved for vendors, and on a page that the profile lists.
     fn place(&mut self, path: &str, place: Register, count: usize) {
         let (offset, page) = (place.0.offset, place.0.page);
         let last = usize::from(offset) + count.max(1) - 1;
@@ -177,7 +172,6 @@ impl ProfileRules<'_, '_, '_> {
         }
     }
 
-    /// Checks the items of a step, and returns their length in bytes.
     fn items(&mut self, path: &str, items: &[ItemFile]) -> usize {
         let groups = usize::from(self.file.groups);
         let count = items.iter().map(|item| item.length(groups)).sum();
@@ -264,7 +258,6 @@ impl ProfileRules<'_, '_, '_> {
 }
 
 impl ItemFile {
-    /// Returns the length in bytes.
     pub(super) const fn length(self, groups: usize) -> usize {
         match self {
             Self::Word(Word::Paths) => groups,
@@ -276,7 +269,6 @@ impl ItemFile {
 }
 
 impl CodeSourceFile {
-    /// Returns the number of bytes that hold the codes of all groups.
     pub(super) fn bytes(&self, groups: u8) -> usize {
         (usize::from(groups) * usize::from(self.bits)).div_ceil(8)
     }

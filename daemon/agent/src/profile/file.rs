@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The keys of a profile file.
 
 use std::fmt;
 use std::str::FromStr;

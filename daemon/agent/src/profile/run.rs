@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies a profile to the memory of a module.
 
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use lightloom_units::{Picoseconds, Text};
 use super::file::{CodeSourceFile, ItemFile, OutcomeFile, ProfileFile, ProfileStepFile, Word};
 use crate::memory::{BusError, ModuleMemory, POLL, command};
 
-/// Time limit for a CDB command that reads codes.
 const REPLY_WITHIN: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug)]
@@ -21,7 +19,6 @@ pub struct ModuleProfile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathOrder {
     pub transaction: u32,
-    /// Code of the state required of the data paths.
     pub policy: u8,
     pub paths: Paths,
     pub groups: Groups,
@@ -33,25 +30,21 @@ impl ModuleProfile {
         &self.file
     }
 
-    /// Returns the maximum time from the move to an outcome.
     #[must_use]
     pub fn within(&self) -> Duration {
         span(self.file.limits.within)
     }
 
-    /// Returns the time from the outcome until position and power readings are valid.
     #[must_use]
     pub fn settle(&self) -> Duration {
         span(self.file.limits.settle)
     }
 
-    /// Returns the minimum time between two moves.
     #[must_use]
     pub fn dwell(&self) -> Duration {
         span(self.file.limits.dwell)
     }
 
-    /// Returns the code of a path. `None` if the module does not have the path.
     #[must_use]
     pub fn code(&self, path: Path) -> Option<u8> {
         let paths = &self.file.paths;
@@ -65,7 +58,6 @@ impl ModuleProfile {
         }
     }
 
-    /// Returns the path of a code. `None` if the profile does not have the code.
     fn path(&self, code: u8) -> Option<Path> {
         let paths = &self.file.paths;
         let external = paths.external.iter().position(|known| *known == code);
@@ -74,10 +66,6 @@ impl ModuleProfile {
         external.or(loopback).or((paths.dark == Some(code)).then_some(Path::DARK))
     }
 
-    /// Returns whether the module contains the profile's mark bytes.
-    ///
-    /// # Errors
-    /// The bus error.
     pub fn is_marked(&self, memory: &mut dyn ModuleMemory) -> Result<bool, BusError> {
         for mark in &self.file.marks {
             let mut found = vec![0; mark.bytes.len()];
@@ -89,10 +77,7 @@ impl ModuleProfile {
         Ok(true)
     }
 
-    /// Returns the path of each group as sensed by the module.
-    ///
-    /// # Errors
-    /// A bus error, or a code that the profile does not have.
+    /// As sensed by the module. An error can be a code that the profile does not have.
     pub fn active(&self, memory: &mut dyn ModuleMemory) -> Result<Paths, BusError> {
         let mut paths = [Path::DARK; GROUPS_MAX];
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
@@ -105,10 +90,7 @@ impl ModuleProfile {
         Ok(paths)
     }
 
-    /// Prepares a change and returns the outcome per group. Moves nothing.
-    ///
-    /// # Errors
-    /// The bus error.
+    /// Moves nothing. Returns the outcome per group.
     pub fn arm(
         &self,
         memory: &mut dyn ModuleMemory,
@@ -133,11 +115,8 @@ impl ModuleProfile {
         }
     }
 
-    /// Moves the light as armed and reads the result back. A group succeeds only if its light is at
-    /// the target path.
-    ///
-    /// # Errors
-    /// The bus error. The position of the light is then unknown.
+    /// A group succeeds only if its light is at the target path. After an error the position of the
+    /// light is unknown.
     pub fn fire(
         &self,
         memory: &mut dyn ModuleMemory,
@@ -159,7 +138,6 @@ impl ModuleProfile {
         Ok((outcomes, active))
     }
 
-    /// Waits until the light is at its target.
     fn arrived(
         &self,
         memory: &mut dyn ModuleMemory,
@@ -236,7 +214,6 @@ impl ModuleProfile {
         values
     }
 
-    /// Returns the outcomes of `groups` when all have ended.
     fn outcomes(
         &self,
         memory: &mut dyn ModuleMemory,
