@@ -70,8 +70,6 @@ pub struct LineCounters {
     pub not_requests: u32,
 }
 
-/// A fire whose light is still moving: its sequence number, its command, and the boot count when it
-/// was received.
 #[derive(Clone, Copy, Debug)]
 struct PendingFire {
     sequence: u16,
@@ -79,7 +77,6 @@ struct PendingFire {
     boots: u16,
 }
 
-/// The event that awaits acknowledgement. Only one event is in flight; the next one waits for it.
 #[derive(Clone, Copy, Debug)]
 struct Unacknowledged {
     number: u16,
@@ -89,7 +86,6 @@ struct Unacknowledged {
     wait: Micros,
 }
 
-/// Longest interval between repeats of an event.
 const REPEAT_MAX: Micros = Micros::from_millis(1_000);
 
 /// A module on a serial line.
@@ -192,7 +188,6 @@ impl<H: Hardware> SerialModule<H> {
         self.event = None;
     }
 
-    /// Sends the next event, or repeats the one in flight.
     fn send_event(&mut self, now: Micros, out: &mut impl FnMut(&[u8])) {
         if !self.module.answers(now) {
             return;
@@ -231,7 +226,6 @@ impl<H: Hardware> SerialModule<H> {
     }
 }
 
-/// Answers one request, except a fire that must wait for its light to settle.
 fn answer<H: Hardware>(
     module: &mut Module<H>,
     now: Micros,

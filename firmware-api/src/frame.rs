@@ -49,8 +49,7 @@ pub enum FrameKind {
     Request,
     /// From device to host, with the sequence number of its request.
     Reply,
-    /// From device to host, unsolicited, numbered by the device and sent only to hosts that enabled
-    /// events. Since 1.2.
+    /// From device to host, unsolicited and numbered by the device. Since 1.2.
     Event,
     /// From host to device: acknowledges the event with this number. Since 1.2.
     Acknowledge,
@@ -83,8 +82,7 @@ pub struct Frame<'a> {
     pub version: u8,
     /// Request, reply, event or acknowledgement.
     pub kind: FrameKind,
-    /// Chosen by the host and repeated by the device; for events, chosen by the device and repeated
-    /// by the host.
+    /// Chosen by the host and repeated by the device; the reverse for events.
     pub sequence: u16,
     /// Command of the request, also in its reply; see [`crate::message`].
     pub command: u8,
@@ -145,7 +143,6 @@ impl<'a> Frame<'a> {
         cobs::encode_including_sentinels(&plain[..body_bytes + CRC_BYTES], out)
     }
 
-    /// Parses a frame after COBS decoding.
     fn parse(plain: &'a [u8]) -> Result<Self, FrameError> {
         if plain.len() < HEADER_BYTES + CRC_BYTES {
             return Err(FrameError::TooShort);
@@ -194,9 +191,7 @@ impl Reassembler {
         }
     }
 
-    /// Adds one byte. A delimiter may complete a frame or reveal an error.
-    ///
-    /// Two consecutive delimiters are neither a frame nor an error.
+    /// Adds one byte. A delimiter may complete a frame or reveal an error; two are neither.
     pub fn push(&mut self, byte: u8) -> Option<Result<Frame<'_>, FrameError>> {
         if byte != 0 {
             match self.buffer.get_mut(self.length) {

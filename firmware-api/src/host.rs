@@ -93,9 +93,8 @@ impl Host {
         Self { last_sequence: 0, reassembler: Reassembler::new() }
     }
 
-    /// Creates a host that continues numbering after `last`. A restarted host should not reuse its
-    /// first numbers, because a late reply to the previous instance could be mistaken for a new
-    /// one.
+    /// Creates a host that continues numbering after `last`, so that a restarted host does not reuse
+    /// numbers whose replies may still arrive.
     #[must_use]
     pub const fn continuing_after(last: Sequence) -> Self {
         Self { last_sequence: last.0, reassembler: Reassembler::new() }
@@ -111,8 +110,7 @@ impl Host {
         (sequence, encode_request(sequence, request, out))
     }
 
-    /// Decodes received bytes and passes on each answer or error. For hosts that do not enable
-    /// events; events are errors here.
+    /// Decodes received bytes and passes on each answer or error; events are errors.
     pub fn receive(&mut self, input: &[u8], mut on: impl FnMut(Result<Answer<'_>, ReceiveError>)) {
         self.receive_all(input, |received| match received {
             Ok(Received::Answer(answer)) => on(Ok(answer)),
@@ -140,8 +138,7 @@ impl Host {
     }
 }
 
-/// Encodes `request` with a number chosen by the caller. A repeat keeps its number, so that the
-/// reply to either copy counts.
+/// Encodes `request` with this number. A repeat keeps its number, so that either reply counts.
 ///
 /// # Panics
 /// If a register write exceeds [`crate::message::REGISTER_BYTES_MAX`].
@@ -187,8 +184,7 @@ fn encode_payload(
     frame.encode(out)
 }
 
-/// Encodes the acknowledgement of an event and returns its length on the line. If it is lost, the
-/// device repeats the event.
+/// Encodes the acknowledgement of an event and returns its length on the line.
 pub fn acknowledge(number: Sequence, out: &mut EncodedBuffer) -> usize {
     let frame = Frame {
         version: VERSION,

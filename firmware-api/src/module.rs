@@ -40,8 +40,7 @@ pub use events::REPEAT;
 use memory::{Access, Memory};
 use switch::{Permission, SwitchGroups};
 
-/// The bus did not acknowledge because the module is booting or still processing a write. The host
-/// retries after the hold-off.
+/// The module is booting or still processing a write. The host retries after the hold-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAcknowledged;
 
@@ -63,7 +62,6 @@ pub struct Module<H> {
     cdb_ends: Option<Micros>,
     transmitters: u8,
     lost_signal_since: [Option<Micros>; LANES],
-    /// Latest epoch of any request since power-on.
     epoch: Epoch,
     now: Micros,
 }
@@ -99,8 +97,7 @@ impl<H: Hardware> Module<H> {
         module
     }
 
-    /// Restarts the firmware: all volatile state is lost, and the light moves to its power-on
-    /// paths.
+    /// Restarts the firmware: volatile state is lost, and the light moves to its power-on paths.
     pub fn reset(&mut self, now: Micros) {
         self.switch = SwitchGroups::power_on(&self.profile, &mut self.hardware, now);
         self.boots = self.hardware.count_boot();
@@ -298,10 +295,7 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Reads registers independently of the page selection, as the serial line does.
-    ///
-    /// # Errors
-    /// [`RequestRefusal::NoSuchRegister`].
+    /// Reads registers as the serial line does. The error is [`RequestRefusal::NoSuchRegister`].
     pub fn read(
         &mut self,
         now: Micros,
@@ -462,8 +456,7 @@ impl<H: Hardware> Module<H> {
         Some(Event { kind, group, active, power, boots: self.boots, uptime_ms, skipped })
     }
 
-    /// Returns the earliest time at which [`Module::take_event`] returns an event if nothing else
-    /// happens.
+    /// Returns when [`Module::take_event`] returns an event if nothing else happens.
     #[must_use]
     pub fn next_event(&self) -> Option<Micros> {
         self.watch.next_event()

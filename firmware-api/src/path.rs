@@ -151,8 +151,7 @@ impl DataPathPolicy {
     }
 }
 
-/// Outcome of an arm or a commit for one group. Codes 0 to 6 are those of CMIS page 6Dh (result per
-/// lane); 128 and up are defined by this project.
+/// Outcome for one group. Codes 0 to 6 are those of CMIS page 6Dh; 128 and up are this project's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum GroupOutcome {
     /// The group was not part of the request.

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads and writes fixed big-endian layouts in byte slices, as in CMIS.
 
 /// Takes fields from the front of a slice. Reading past the end returns `None`.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
@@ -22,7 +21,6 @@ impl<'a> Reader<'a> {
     pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
-    /// Reads `N` one-byte items, each converted by `item`.
     pub(crate) fn codes<T: Copy + Default, const N: usize>(
         &mut self,
         item: impl Fn(u8) -> Option<T>,
@@ -33,7 +31,6 @@ impl<'a> Reader<'a> {
         }
         Some(items)
     }
-    /// Returns `value` if every byte was consumed.
     pub(crate) fn done<T>(self, value: T) -> Option<T> {
         self.0.is_empty().then_some(value)
     }

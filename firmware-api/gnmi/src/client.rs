@@ -76,10 +76,7 @@ impl fmt::Debug for GnmiLogin {
 }
 
 impl GnmiLogin {
-    /// Checks that user name and password are valid in HTTP headers.
-    ///
-    /// # Errors
-    /// Names the invalid one.
+    /// Checks that user name and password are valid in HTTP headers; names the invalid one.
     pub fn check(&self) -> Result<(), String> {
         self.metadata().map(drop)
     }
@@ -112,17 +109,11 @@ pub struct GnmiClient {
 
 impl GnmiClient {
     /// Creates a connection without an account. `authority` is the device's name in HTTP.
-    ///
-    /// # Errors
-    /// If HTTP does not allow the name.
     pub fn new(authority: &str) -> Result<Self, String> {
         Self::for_account(authority, None)
     }
 
     /// Creates a connection that sends an account and its password in the metadata of each call.
-    ///
-    /// # Errors
-    /// If HTTP does not allow the name, account or password.
     pub fn for_account(authority: &str, login: Option<&GnmiLogin>) -> Result<Self, String> {
         let metadata = login.map_or_else(|| Ok(MetadataMap::new()), GnmiLogin::metadata)?;
         let origin: http::Uri = format!("http://{authority}")
@@ -276,7 +267,6 @@ async fn subscribe(
     Ok(Answer::SubscriptionEnded)
 }
 
-/// Adapts hyper's connection to the service interface that tonic expects.
 struct HyperTransport(SendRequest<Body>);
 
 impl tower_service::Service<http::Request<Body>> for HyperTransport {

@@ -392,10 +392,7 @@ impl From<Value> for TypedValue {
 }
 
 impl TypedValue {
-    /// Returns the value as JSON, regardless of its encoding.
-    ///
-    /// # Errors
-    /// If the value is missing or malformed.
+    /// Returns the value as JSON. An error means that the value is missing or malformed.
     pub fn to_json(&self) -> Result<serde_json::Value, String> {
         use serde_json::Value as Json;
         Ok(match self.value.as_ref().ok_or("a value is missing")? {

@@ -12,10 +12,7 @@ pub const STEPS_MAX: usize = 32;
 /// Maximum length of a key in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
 
-/// Parses a path.
-///
-/// # Errors
-/// Describes the syntax error and its position.
+/// Parses a path. The error has the position of the mistake.
 pub fn parse(text: &str) -> Result<Path, String> {
     let mut elem = Vec::new();
     let mut rest = text.strip_prefix('/').unwrap_or(text);
@@ -46,7 +43,6 @@ pub fn parse(text: &str) -> Result<Path, String> {
     Ok(Path { elem, ..Path::default() })
 }
 
-/// Returns the text up to one of `ends`, unescaped, and the remainder.
 fn token<'a>(text: &'a str, ends: &[char]) -> (String, &'a str) {
     let mut token = String::new();
     let mut chars = text.char_indices();

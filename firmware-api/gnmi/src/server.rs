@@ -27,7 +27,6 @@ const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// The only call that requires no account.
 const CAPABILITIES: &str = "/gnmi.gNMI/Capabilities";
 const WINDOW_BYTES: u32 = 4 << 20;
-/// Maximum number of concurrent calls of a client, including subscriptions.
 const CALLS_MAX: u32 = 128;
 
 /// A future that a trait object can return.
@@ -146,7 +145,6 @@ async fn answer<T: Target>(
     })
 }
 
-/// Adapts a [`Target`] to tonic's interface for unary calls.
 struct Unary<T>(Arc<T>);
 
 macro_rules! unary {
@@ -173,7 +171,6 @@ unary!(CapabilityRequest, CapabilityResponse, |target, _asked| target.capabiliti
 unary!(GetRequest, GetResponse, |target, asked| target.get(asked));
 unary!(SetRequest, SetResponse, |target, asked| target.set(asked));
 
-/// Adapts a [`Target`] to tonic's interface for subscriptions.
 struct Subscriber<T>(Arc<T>);
 
 impl<T: Target> tower_service::Service<Request<Streaming<SubscribeRequest>>> for Subscriber<T> {

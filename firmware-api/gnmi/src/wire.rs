@@ -14,8 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use hyper::rt::{Executor, Read, ReadBufCursor, Write};
 
-/// Maximum number of bytes buffered for a peer that does not read; exceeding it ends the
-/// connection.
+/// Maximum bytes buffered for a peer that does not read; more ends the connection.
 pub const UNREAD_BYTES_MAX: usize = 16 << 20;
 
 /// Locks a mutex. No code here panics while holding a lock.

@@ -33,13 +33,11 @@ pub mod command {
     pub const FIRMWARE_FEATURES: u16 = 0x0041;
     /// Queries the running firmware.
     pub const FIRMWARE_INFO: u16 = 0x0100;
-    /// Vendor-specific: capabilities, B0h:192 to 206. Other vendors use 8000h for other purposes,
-    /// so check vendor and part number first.
+    /// Vendor-specific: capabilities, B0h:192 to 206. Other vendors use 8000h for other purposes.
     pub const PATH_CAPABILITIES: u16 = 0x8000;
     /// Vendor-specific: arm; payload as in the serial request.
     pub const PATH_ARM: u16 = 0x8001;
-    /// Vendor-specific: fire; payload as in the serial request. Completes when the fire is
-    /// accepted.
+    /// Vendor-specific: fire; completes when the fire is accepted.
     pub const PATH_FIRE: u16 = 0x8002;
     /// Vendor-specific: disarm; payload as in the serial request.
     pub const PATH_DISARM: u16 = 0x8003;
@@ -133,7 +131,6 @@ impl CdbStatus {
     }
 }
 
-/// 0xFF minus the low eight bits of the sum.
 fn check_code(bytes: impl Iterator<Item = u8>) -> u8 {
     0xff - bytes.fold(0, u8::wrapping_add)
 }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Typed fields: the location of a value in the memory map and its encoding.
 
 use core::marker::PhantomData;
 

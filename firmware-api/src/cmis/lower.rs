@@ -48,8 +48,7 @@ pub const FAST_FIRE: RegisterAddress = RegisterAddress::lower(64);
 pub const ACTIVE_PATHS: Nibbles<PathCode> = Nibbles::new(RegisterAddress::lower(68));
 /// Vendor-specific: groups whose light is moving.
 pub const BUSY_GROUPS: LaneFlags = LaneFlags::new(RegisterAddress::lower(72));
-/// Vendor-specific: the worst outcome of the last fire, encoded by
-/// [`super::page_b0::short_outcome`].
+/// Vendor-specific: worst outcome of the last fire ([`super::page_b0::short_outcome`]).
 pub const FIRE_OUTCOME: BitField<u8> = BitField::bits(RegisterAddress::lower(73), 6, 0);
 /// Vendor-specific, cleared by reading: the module has restarted since this byte was last read.
 pub const RESTARTED: FlagBit = FlagBit::new(RegisterAddress::lower(73), 7);
@@ -81,8 +80,7 @@ pub mod media_type {
     pub const SINGLE_MODE: u8 = 0x02;
 }
 
-/// Identifiers that common hosts recognise as CMIS modules. A host may ignore a module with a
-/// different one.
+/// Identifiers that common hosts recognise as CMIS modules.
 pub mod identifier {
     /// QSFP-DD.
     pub const QSFP_DD: u8 = 0x18;

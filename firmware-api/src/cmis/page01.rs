@@ -58,6 +58,5 @@ pub const fn media_lanes(number: u8) -> RegisterAddress {
 }
 /// Host lane switching is supported (page 1Dh).
 pub const HOST_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 7);
-/// Media lane switching is supported (page 6Dh). An OCSTrx leaves this clear, because selecting a
-/// fibre for a whole group is not a permutation of lanes.
+/// Media lane switching (page 6Dh). Clear on an OCSTrx: its paths are not a permutation of lanes.
 pub const MEDIA_LANE_SWITCHING: FlagBit = FlagBit::new(at(252), 5);

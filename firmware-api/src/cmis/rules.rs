@@ -21,8 +21,7 @@ pub fn cdb_busy_bound(byte_165: u8, byte_166: u8) -> Micros {
     cdb_busy_short(byte_166).max(Micros::from_millis(u64::from(byte_165 & 0x1f).max(1) * 160))
 }
 
-/// Returns the short form of the busy time (disagreement 3): `80 − min(80, X)` ms. X = 0 means the
-/// full 80 ms, not "no wait".
+/// Returns the short busy time (disagreement 3): `80 − min(80, X)` ms, so X = 0 means 80 ms.
 #[must_use]
 pub fn cdb_busy_short(byte_166: u8) -> Micros {
     Micros::from_millis(80 - u64::from(byte_166 & 0x7f).min(80))
@@ -73,8 +72,7 @@ pub const fn deinit_lanes(byte: u8, revision: Revision) -> u8 {
     if revision.0 < 0x40 { !byte } else { byte }
 }
 
-/// Bank to use on custom pages (disagreement 8). Hosts disagree on whether they are banked, so only
-/// bank 0 is used.
+/// Bank of custom pages (disagreement 8): hosts disagree on whether they are banked.
 pub const CUSTOM_PAGE_BANK: u8 = 0;
 
 /// Returns the maximum duration of a page change (disagreement 10): 10 ms halved 01h:169.3–0 times.

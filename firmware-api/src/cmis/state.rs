@@ -28,8 +28,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// State of the module state machine: LowPower → PowerUp → Ready → PowerDown → LowPower; Fault
-    /// from any state.
+    /// LowPower → PowerUp → Ready → PowerDown → LowPower; Fault from any state.
     ModuleState {
         /// Only management is active.
         LowPower = 1,

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Unsolicited events of a module: light lost, light restored, light moved, module restarted. Since
-//! 1.2.
-//!
-//! An event reports the state at the time of sending, not a history. A module therefore needs
-//! memory for only one event in flight, and a host that missed events has missed nothing that is
-//! still true.
+//! Unsolicited events of a module (since 1.2). An event reports the state at the time of sending,
+//! so a host that missed events has missed nothing that is still true.
 
 use super::{PayloadBuffer, Power};
 use crate::path::{GROUPS_MAX, Path};
@@ -99,8 +95,7 @@ pub struct EventsReport {
     pub debounce_us: u16,
     /// Interval until an unacknowledged event is repeated, in ms. It doubles with each repeat.
     pub repeat_ms: u16,
-    /// Maximum time to answer a status request, in µs; 0 if not guaranteed. It is shorter than the
-    /// limit for other requests, so that a host quickly detects a failed module.
+    /// Maximum time to answer a status request, in µs; 0 if not guaranteed.
     pub answer_us: u32,
 }
 

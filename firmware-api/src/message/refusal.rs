@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Refusals of requests and their status bytes.
 
-/// Reason for refusing a request. A refused request has changed nothing, except possibly with
-/// [`RequestRefusal::BusFailed`].
+/// Reason for refusing a request. Only [`RequestRefusal::BusFailed`] may have changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestRefusal {
     /// The command code is unknown.
@@ -23,13 +21,11 @@ pub enum RequestRefusal {
     NoSuchRegister,
     /// From an agent: it has no module with this name. Since 1.3.
     NoSuchModule,
-    /// From an agent: the module has been replaced (different serial number since hello), or its
-    /// serial number also appears elsewhere. Since 1.3.
+    /// From an agent: the module was replaced, or its serial number is not unique. Since 1.3.
     OtherModule,
     /// From an agent: it only permits reads, not switching. Since 1.3.
     ReadOnly,
-    /// From an agent: the module's bus does not answer. The request may have been executed. Since
-    /// 1.3.
+    /// From an agent: the bus does not answer; the request may have been executed. Since 1.3.
     BusFailed,
     /// The module has accepted a request of a later epoch. Since 1.4.
     EarlierEpoch,

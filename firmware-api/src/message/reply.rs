@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Replies of a device and their encoding.
 
 use super::{
     ArmReport, EventsReport, FireReport, Identity, LinksReport, PayloadBuffer, REGISTER_BYTES_MAX,

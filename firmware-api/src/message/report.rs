@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Contents of replies: module identity, outcomes of arms and fires, active paths, neighbours.
 
 use super::TransactionId;
 use crate::path::{GROUPS_MAX, GroupOutcome, Groups, Outcomes, Path, Paths};

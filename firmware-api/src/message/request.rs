@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests of a host and their encoding.
 
 use super::{
     Epoch, MODULE_NAME_BYTES_MAX, PayloadBuffer, REGISTER_BYTES_MAX, RequestRefusal, TransactionId,
@@ -14,8 +13,7 @@ use crate::wire::{Reader, Writer};
 pub enum Request<'a> {
     /// Asks for the identity. Answered by [`Reply::Identity`](super::Reply::Identity).
     Hello,
-    /// Reads registers without changing the page selection of the I2C side. Answered by
-    /// [`Reply::Registers`](super::Reply::Registers).
+    /// Reads registers. Answered by [`Reply::Registers`](super::Reply::Registers).
     Read {
         /// First register.
         address: RegisterAddress,
@@ -29,8 +27,7 @@ pub enum Request<'a> {
         /// Values, 1 to [`REGISTER_BYTES_MAX`].
         bytes: &'a [u8],
     },
-    /// Stores and checks wanted paths without moving light. Answered by
-    /// [`Reply::Armed`](super::Reply::Armed).
+    /// Checks wanted paths; moves nothing. Answered by [`Reply::Armed`](super::Reply::Armed).
     Arm(Arm),
     /// Moves the light as armed. Answered by [`Reply::Fired`](super::Reply::Fired) once the light
     /// has settled or failed to settle, so the host's timeout must be the maximum commit time plus
@@ -43,14 +40,12 @@ pub enum Request<'a> {
         /// Groups to move.
         groups: Groups,
     },
-    /// Discards an armed change. Answered by [`Reply::Done`](super::Reply::Done), even if nothing
-    /// was armed.
+    /// Discards an armed change. Answered by [`Reply::Done`](super::Reply::Done).
     Disarm {
         /// Transaction to discard; any other one stays armed.
         transaction: TransactionId,
     },
-    /// Asks for the active paths and the outcome of the last change. Clears nothing. Answered by
-    /// [`Reply::Status`](super::Reply::Status).
+    /// Asks for paths and outcomes. Answered by [`Reply::Status`](super::Reply::Status).
     Status,
     /// Asks for the link names at both ends. Answered by [`Reply::Links`](super::Reply::Links).
     /// Requires [`Capabilities::NEIGHBOURS`](super::Capabilities::NEIGHBOURS).
@@ -79,12 +74,10 @@ pub enum Request<'a> {
         /// Path of each group.
         paths: Paths,
     },
-    /// Restarts the module's firmware. Answered by [`Reply::Done`](super::Reply::Done) before the
-    /// restart.
+    /// Restarts the firmware after the answer, [`Reply::Done`](super::Reply::Done).
     Reset,
-    /// To an agent, as the first request: selects the module for the rest of the connection.
-    /// Answered by [`Reply::Done`](super::Reply::Done). Modules on a dedicated line do not know
-    /// this request. Since 1.3.
+    /// To an agent, as the first request: selects the module of the connection. Answered by
+    /// [`Reply::Done`](super::Reply::Done). Since 1.3.
     Module {
         /// Name at the agent, 1 to [`MODULE_NAME_BYTES_MAX`] bytes.
         name: &'a [u8],
@@ -167,10 +160,7 @@ impl<'a> Request<'a> {
         writer.length()
     }
 
-    /// Decodes a request and its epoch, if it carries one.
-    ///
-    /// # Errors
-    /// Those of [`Request::decode`].
+    /// Decodes a request and its epoch, if it carries one. Errors are those of [`Request::decode`].
     pub fn decode_in_epoch(
         code: u8,
         payload: &'a [u8],
@@ -268,7 +258,6 @@ impl RegisterAddress {
         Some(Self { bank: reader.u8()?, page: reader.u8()?, offset: reader.u8()? })
     }
 
-    /// Returns whether `length` registers from this address stay within their half of the window.
     fn holds(self, length: usize) -> bool {
         let half_end = if self.offset < 128 { 128 } else { 256 };
         (1..=REGISTER_BYTES_MAX).contains(&length) && usize::from(self.offset) + length <= half_end

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Registers with side effects, and CDB commands.
 
 use super::memory::{Access, Memory};
 use super::{Hardware, Module};
@@ -11,7 +10,6 @@ use crate::path::{Groups, Path};
 use crate::time::Micros;
 
 impl<H: Hardware> Module<H> {
-    /// Writes one byte and executes its side effect.
     pub(super) fn put(&mut self, now: Micros, at: RegisterAddress, value: u8) {
         match Memory::access(at) {
             Access::Read => return,
@@ -78,7 +76,6 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Returns the arm described by the registers, if all their values are valid.
     fn spelled_arm(&self) -> Option<Arm> {
         let mut paths = [Path::DARK; 8];
         for (group, path) in paths.iter_mut().enumerate() {
@@ -89,8 +86,7 @@ impl<H: Hardware> Module<H> {
         (transaction != TransactionId::NONE).then_some(Arm { transaction, policy, paths })
     }
 
-    /// Arms from the registers if enabled, otherwise disarms. While light moves, this waits until
-    /// it stops.
+    /// While light moves, this waits until it stops.
     pub(super) fn put_arm(&mut self) {
         self.arm_waits = self.moving();
         if self.arm_waits {
@@ -157,7 +153,6 @@ impl<H: Hardware> Module<H> {
         lower::CDB_COMPLETE.raise(&mut self.memory);
     }
 
-    /// Runs one command and returns the length of its reply.
     fn run_cdb(
         &mut self,
         now: Micros,
@@ -194,7 +189,6 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Runs the CDB equivalents of the serial requests.
     fn run_path_cdb(
         &mut self,
         now: Micros,

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The module state machine and the data-path states of its eight lanes, with their durations.
 
 use crate::cmis::page10::LaneConfig;
 use crate::cmis::state::{ConfigStatus, DataPathState, ModuleState};
@@ -8,14 +7,10 @@ use crate::time::Micros;
 
 pub(crate) const LANES: usize = 8;
 
-/// The host's settings for module and lanes, read from the registers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wishes {
-    /// Low power, by pin or by register.
     pub(crate) low_power: bool,
-    /// Data paths to stop, one bit per lane.
     pub(crate) deinit: u8,
-    /// Transmitters to turn off, one bit per lane.
     pub(crate) tx_disable: u8,
 }
 
@@ -42,7 +37,6 @@ pub(crate) struct LatchedEvents {
 }
 
 impl PowerAndLanes {
-    /// State after reset: low power, with the first application staged on every lane.
     pub(crate) fn power_on(profile: &Profile) -> Self {
         let lanes = core::array::from_fn(|lane| DataPathLane {
             state: DataPathState::Deactivated,
@@ -57,14 +51,12 @@ impl PowerAndLanes {
         self.lanes.iter().all(|lane| lane.state == DataPathState::Deactivated)
     }
 
-    /// Returns the active transmitters, one bit per lane.
     pub(crate) fn transmitting(&self) -> u8 {
         (0..LANES)
             .filter(|&lane| self.lanes[lane].state == DataPathState::Activated)
             .fold(0, |lanes, lane| lanes | 1 << lane)
     }
 
-    /// Returns the time of the next scheduled transition.
     pub(crate) fn next_end(&self) -> Option<Micros> {
         let lanes = self.lanes.iter().filter_map(|lane| lane.until);
         let configuring = self.configuring.map(|(at, ..)| at);
@@ -74,7 +66,6 @@ impl PowerAndLanes {
         lanes.chain(module).chain(configuring).min()
     }
 
-    /// Completes transitions due at `now` and starts those that the host's settings require.
     pub(crate) fn advance(
         &mut self,
         timing: &Timing,
@@ -95,7 +86,6 @@ impl PowerAndLanes {
         }
     }
 
-    /// Performs at most one transition of the module state machine. Returns whether it did.
     fn step_module(&mut self, timing: &Timing, wishes: Wishes, now: Micros) -> bool {
         let due = self.until.is_some_and(|at| at <= now);
         let (state, takes_us) = match self.state {
@@ -119,8 +109,7 @@ impl PowerAndLanes {
         true
     }
 
-    /// Performs at most one transition of each lane. Returns the lanes that reached a steady state;
-    /// `None` if no lane changed.
+    /// Returns the lanes that reached a steady state; `None` if no lane changed.
     fn step_lanes(
         &mut self,
         timing: &Timing,
@@ -148,8 +137,7 @@ impl PowerAndLanes {
         steady
     }
 
-    /// Applies the staged configuration to `lanes` (one bit per lane). It is checked immediately;
-    /// the result appears after `configure_us`.
+    /// The configuration is checked immediately; the result appears after `configure_us`.
     pub(crate) fn apply(
         &mut self,
         profile: &Profile,
@@ -184,7 +172,6 @@ impl PowerAndLanes {
         }
     }
 
-    /// Returns the result of applying one lane's staged configuration.
     fn verdict(
         &self,
         profile: &Profile,
@@ -219,7 +206,6 @@ impl PowerAndLanes {
     }
 }
 
-/// Returns the next state after `state` and, for transient states, its duration.
 fn next_state(
     state: DataPathState,
     runs: bool,
@@ -241,7 +227,6 @@ fn next_state(
     }
 }
 
-/// Returns the first application, on the data path that contains `lane`.
 pub(crate) fn default_config(profile: &Profile, lane: usize) -> LaneConfig {
     let Some(application) = profile.applications.first() else { return LaneConfig::default() };
     let lanes = usize::from(application.host_lanes.max(1));

@@ -20,10 +20,8 @@ use crate::time::Micros;
 pub const REPEAT: Micros = Micros::from_millis(10);
 const EVENTS_BURST: u64 = 8;
 const EVENT_EVERY: Micros = Micros::from_millis(100);
-/// Permitted range of the debounce time that a host requests, in µs.
 const DEBOUNCE_US: (u16, u16) = (10, 10_000);
 
-/// Known state of a group's light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Light {
     /// Not measured since it moved, or the path has no fibre.
@@ -37,7 +35,6 @@ enum Light {
 struct Group {
     path: Path,
     shown: Light,
-    /// Time at which a differing reading becomes effective.
     changes_at: Option<Micros>,
     reported: Light,
     strayed: bool,
@@ -51,13 +48,11 @@ pub(super) struct ComparatorWatch {
     groups: [Group; GROUPS_MAX],
     restarted: bool,
     skipped: u16,
-    /// Token bucket: each event advances this by [`EVENT_EVERY`], and no event is sent while it is
-    /// a burst ahead of now.
+    /// Each event advances this by [`EVENT_EVERY`]; none is sent while it is a burst ahead of now.
     paid_until: Micros,
 }
 
 impl ComparatorWatch {
-    /// Restarts the firmware. A host with events enabled gets an event.
     pub(super) fn restart(&mut self) {
         let (enabled, debounce, paid_until) = (self.enabled, self.debounce, self.paid_until);
         *self = Self { enabled, debounce, paid_until, restarted: enabled, ..Self::default() };
@@ -80,7 +75,6 @@ impl ComparatorWatch {
         EventsReport { enabled, debounce_us, repeat_ms: (REPEAT.0 / 1_000) as u16, answer_us }
     }
 
-    /// Reads the light of every group at rest.
     pub(super) fn advance(
         &mut self,
         profile: &Profile,
@@ -115,7 +109,6 @@ impl ComparatorWatch {
         }
     }
 
-    /// Returns the time of the next pending reading.
     pub(super) fn next_look(&self) -> Option<Micros> {
         self.groups.iter().filter_map(|group| group.changes_at).min()
     }
@@ -139,13 +132,11 @@ impl ComparatorWatch {
         self.groups.iter().enumerate().find_map(of)
     }
 
-    /// Returns the time of the next event if nothing else happens.
     pub(super) fn next_event(&self) -> Option<Micros> {
         let ahead = EVENT_EVERY.0 * (EVENTS_BURST - 1);
         self.news().map(|_| Micros(self.paid_until.0.saturating_sub(ahead)))
     }
 
-    /// Returns the next event, its group, and the number of skipped changes.
     pub(super) fn take(&mut self, now: Micros) -> Option<(EventKind, u8, u16)> {
         self.next_event().filter(|at| *at <= now)?;
         let (kind, index) = self.news()?;
@@ -161,7 +152,6 @@ impl ComparatorWatch {
 }
 
 impl Group {
-    /// Processes a comparator reading. Returns the number of changes that will not be reported.
     fn look(&mut self, light: Light, debounce: Micros, now: Micros) -> u16 {
         // The first reading after a move does not count as a change.
         if self.shown == Light::Unknown {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The optics as seen by the firmware: the trait that a firmware team implements.
 
 use crate::message::{LinkName, Neighbour, Power};
 use crate::path::{Path, Paths};
@@ -14,10 +13,8 @@ pub enum Position {
     Moving,
 }
 
-/// The optics and the non-volatile memory of a module.
-///
-/// Calls return immediately. The module polls the position of a switch element that takes time to
-/// move.
+/// The optics and the non-volatile memory of a module. Calls return immediately; the module polls
+/// the position of a switch element that takes time to move.
 pub trait Hardware {
     /// Starts moving `group` to `path`.
     fn drive(&mut self, now: Micros, group: usize, path: Path);
@@ -38,8 +35,7 @@ pub trait Hardware {
     /// Sets the name that is sent over the light alongside the traffic. No name is sent after a
     /// restart. For modules with [`crate::message::Capabilities::NEIGHBOURS`].
     fn set_link_name(&mut self, _name: LinkName) {}
-    /// Returns the name received over the selected path of `group`, and the path that it was sent
-    /// on.
+    /// Returns the name received over the path of `group`, and the path that it was sent on.
     fn neighbour(&self, _now: Micros, _group: usize) -> Neighbour {
         Neighbour::default()
     }
@@ -49,8 +45,7 @@ pub trait Hardware {
     fn supply(&self, now: Micros) -> u16;
     /// Returns the stored power-on paths.
     fn load_power_on_paths(&self) -> Paths;
-    /// Stores the power-on paths. This wears the memory, so it is called only on the host's
-    /// request.
+    /// Stores the power-on paths. Called only on the host's request, because it wears the memory.
     fn store_power_on_paths(&mut self, paths: Paths);
     /// Increments the boot count and returns it, modulo 2¹⁶.
     fn count_boot(&mut self) -> u16;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The registers of a module, with their write permissions and clear-on-read behaviour.
 
 use crate::cmis::{RegisterAddress, Registers, RegistersMut, cdb, lower, page_b0};
 
-/// Upper pages of the module, in storage order.
 const PAGES: [u8; 7] = [0x00, 0x01, 0x02, 0x10, 0x11, cdb::PAGE, page_b0::PAGE];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +41,7 @@ impl Memory {
         if writable { Access::Write } else { Access::Read }
     }
 
-    /// Returns the byte that a host reads. Latched flags are cleared by the read; write-only bytes
-    /// read as zero.
+    /// Latched flags are cleared by the read; write-only bytes read as zero.
     pub(crate) fn take(&mut self, at: RegisterAddress) -> u8 {
         let value = self.byte(at);
         match (at.offset, at.page) {
@@ -57,12 +54,10 @@ impl Memory {
         value
     }
 
-    /// Returns the page of the CDB header and payload.
     pub(crate) fn cdb_page(&mut self) -> &mut [u8; cdb::MESSAGE_BYTES] {
         self.page_mut(cdb::PAGE).expect("the CDB page exists")
     }
 
-    /// Sets the flag summary of bank 0.
     pub(crate) fn summarise_flags(&mut self) {
         let any = (134..=153).any(|offset| self.byte(RegisterAddress::page(0x11, offset)) != 0);
         lower::SUMMARY_PAGE_11.set(self, any);

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Module types: names, groups, timings and applications.
 
 use crate::cmis::page02::Limits;
 use crate::cmis::{lower, page00};

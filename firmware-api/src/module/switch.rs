@@ -34,7 +34,6 @@ struct Motion {
     next_look: Micros,
 }
 
-/// Conditions in the rest of the module at the time of a fire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Permission {
     pub(crate) ready: bool,
@@ -63,7 +62,6 @@ pub(crate) struct SwitchGroups {
 }
 
 impl SwitchGroups {
-    /// State after power-on: every group moves to its stored path.
     pub(crate) fn power_on(profile: &Profile, hardware: &mut impl Hardware, now: Micros) -> Self {
         let stored = hardware.load_power_on_paths();
         let groups = Groups::first(profile.groups);
@@ -92,19 +90,16 @@ impl SwitchGroups {
         self.armed.map_or(TransactionId::NONE, |arm| arm.transaction)
     }
 
-    /// Returns the groups whose light is moving.
     pub(crate) fn busy(&self) -> Groups {
         (0..GROUPS_MAX)
             .filter(|&group| self.motions[group].is_some())
             .fold(Groups::NONE, Groups::with)
     }
 
-    /// Returns whether transmitters must be off because groups are moving.
     pub(crate) fn mutes(&self) -> bool {
         self.policy == DataPathPolicy::MuteTransmit && !self.busy().is_empty()
     }
 
-    /// Checks and stores a change without moving light.
     pub(crate) fn arm(&mut self, profile: &Profile, arm: Arm) -> Result<ArmReport, RequestRefusal> {
         if !self.busy().is_empty() {
             return Err(RequestRefusal::Busy);
@@ -135,7 +130,6 @@ impl SwitchGroups {
         }
     }
 
-    /// Discards `transaction` if it is armed and its light is not moving.
     pub(crate) fn disarm(&mut self, transaction: TransactionId) -> Result<(), RequestRefusal> {
         if self.armed() != transaction || transaction == TransactionId::NONE {
             return Ok(());
@@ -220,12 +214,10 @@ impl SwitchGroups {
         self.motions[group] = Some(motion);
     }
 
-    /// Returns the time of the next position reading of a moving group.
     pub(crate) fn next_look(&self) -> Option<Micros> {
         self.motions.iter().flatten().map(|motion| motion.next_look).min()
     }
 
-    /// Reads the position of each group that is due.
     pub(crate) fn advance(
         &mut self,
         profile: &Profile,
@@ -278,7 +270,6 @@ impl SwitchGroups {
             .any(|group| self.motions[group].is_none() && active[group] != self.committed[group])
     }
 
-    /// Returns the outcome of the last fire.
     pub(crate) fn report(&self, hardware: &impl Hardware, now: Micros) -> FireReport {
         FireReport {
             transaction: self.fired,

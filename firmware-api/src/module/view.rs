@@ -15,7 +15,6 @@ use crate::time::Micros;
 const CMIS_REVISION: u8 = 0x53;
 
 impl<H: Hardware> Module<H> {
-    /// Fills the registers that stay constant while the module runs.
     pub(super) fn write_defaults(&mut self) {
         self.write_identity();
         self.write_applications();
@@ -203,7 +202,6 @@ impl<H: Hardware> Module<H> {
         }
     }
 
-    /// Copies an arm received over the serial line to the equivalent registers.
     pub(super) fn show_arm(&mut self, arm: &Arm) {
         for (group, &path) in arm.paths.iter().enumerate() {
             page_b0::wanted(group).set(&mut self.memory, path);
