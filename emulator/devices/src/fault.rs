@@ -13,7 +13,6 @@ use lightloom_units::Picoseconds;
 
 use super::misbehave::{Misbehaviour, Misbehaviours};
 
-/// A share of events, in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartsPerMillion(pub u32);
 
@@ -39,8 +38,7 @@ pub enum DeviceFault {
     Unplug(u8),
     /// The far ends of this external path's fibre and of that port's are swapped.
     Cross(u8, Port),
-    /// The switch element of a port (a group of a transceiver) does not move; without a port, none
-    /// does. The device reports it.
+    /// The mirrors of a port (a group of a transceiver) do not move; without a port, none does.
     Stuck(Option<u16>),
     /// Changes are confirmed but not executed.
     Lie,
@@ -64,7 +62,6 @@ pub enum DeviceFault {
     Clear,
 }
 
-/// Why a text is not a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a fault: write one of `lose 1%`, `duplicate 1%`, `garble 1%`, `late 5ms`, \
@@ -159,7 +156,6 @@ impl fmt::Display for DeviceFault {
     }
 }
 
-/// The active faults of a device's light.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LightFaults {
     pub(crate) dead: bool,
@@ -210,7 +206,6 @@ impl LightFaults {
         span * u64::from(self.slow.max(1))
     }
 
-    /// Returns the remaining fraction of the light.
     pub(crate) fn transmission(&self) -> f64 {
         10f64.powf(-f64::from(self.droop) / 1_000.0)
     }

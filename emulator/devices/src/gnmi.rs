@@ -48,8 +48,7 @@ pub struct GnmiSpec {
     pub command: Picoseconds,
     pub boot: Picoseconds,
     pub has_power_monitors: bool,
-    /// Ports of both groups are bidirectional; the groups have the names `a` and `b` instead of
-    /// `in` and `out`.
+    /// Makes all ports bidirectional, in groups `a` and `b` instead of `in` and `out`.
     pub any_direction: bool,
     /// Best supported recovery of connections after a cold start.
     pub recovery: ColdStartRecovery,
@@ -65,8 +64,7 @@ pub struct GnmiSpec {
 }
 
 impl Default for GnmiSpec {
-    /// A 24×24 switch with our design value of 20 ms for switching. Its clock starts at the
-    /// beginning of 2026.
+    /// A 24×24 switch with our design value of 20 ms, whose clock starts at the beginning of 2026.
     fn default() -> Self {
         Self {
             ingress: 24,
@@ -92,8 +90,7 @@ impl GnmiSpec {
         if self.any_direction { ["a", "b"] } else { ["in", "out"] }
     }
 
-    /// Returns the name of a port: `in-1` for 1, and `out-1` for the first port after all `in`
-    /// ports.
+    /// `in-1` for 1, and `out-1` for the first port after all `in` ports.
     #[must_use]
     pub fn port_name(&self, number: u16) -> String {
         let [first, second] = self.groups();
@@ -126,14 +123,12 @@ pub struct GnmiSwitch {
 }
 
 impl Clone for GnmiSwitch {
-    /// Copies the switch with its light, without its clients.
     fn clone(&self) -> Self {
         Self::of(locked(&self.shared.0).alone())
     }
 }
 
 impl GnmiSwitch {
-    /// Creates the `index`-th switch of a run, dark.
     #[must_use]
     pub fn new(spec: GnmiSpec, seed: Seed, index: u64) -> Self {
         use rand::RngExt;
@@ -152,14 +147,12 @@ impl GnmiSwitch {
         }
     }
 
-    /// Returns the actual connections. Ports count from 1, and ports of the second group follow
-    /// those of the first.
+    /// Ports count from 1, and ports of the second group follow those of the first.
     #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         locked(&self.shared.0).matrix.pairs()
     }
 
-    /// Returns the connections that pass light.
     #[must_use]
     pub fn light(&self, now: SimTime) -> PassedLight {
         locked(&self.shared.0).matrix.light(now)
@@ -177,7 +170,6 @@ impl GnmiSwitch {
         locked(&self.shared.0).matrix.set_input_dbm(ingress, dbm);
     }
 
-    /// Runs until no task is ready at `now`.
     fn run(&mut self, now: SimTime, out: &mut Vec<Output>) {
         loop {
             locked(&self.shared.0).on_time(now);

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Emulated optical devices that speak the protocols of real ones, with injectable faults.
 //!
-//! A [`Transceiver`] is a module with an integrated optical switch, on a serial line. An
-//! [`OpticalSwitch`] speaks SCPI and TL1, a [`GnmiSwitch`] the OCP model over gNMI. Each is an
-//! [`EmulatedDevice`]: a state machine without I/O that takes bytes and the time, and returns the
-//! bytes to send. A [`Rack`] holds many devices under one clock, and [`load`] creates one from a
-//! device list.
+//! A [`Transceiver`] has an integrated optical switch and a serial line, an [`OpticalSwitch`]
+//! speaks SCPI and TL1, a [`GnmiSwitch`] the OCP model over gNMI. Each is an [`EmulatedDevice`]: a
+//! state machine without I/O that takes bytes and the time, and returns the bytes to send. A
+//! [`Rack`] holds many devices under one clock, and [`load`] creates one from a device list. Only
+//! `serve` does I/O.
 //!
-//! The caller provides the time: virtual in tests and in the twin, real in `serve`. That module
-//! puts a rack on ptys and TCP ports and is the only part of the crate that performs I/O. Outputs
-//! depend only on the seed and the sequence of calls.
-//!
-//! Drivers are deliberately elsewhere. The daemon's drivers share no code with these devices except
-//! the definition of the serial protocol.
+//! Outputs depend only on the seed and the sequence of calls. The daemon's drivers share no code
+//! with these devices except the definition of the serial protocol.
 
 mod fault;
 #[cfg(feature = "gnmi")]
@@ -49,7 +45,6 @@ use lightloom_units::SimTime;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub u32);
 
-/// The interface of a device behind a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
     /// The framed serial protocol of docs/firmware-api.md.
@@ -72,19 +67,16 @@ pub enum Output {
 }
 
 pub trait EmulatedDevice {
-    /// Opens `line` on `port` for a client. A device that serves one client at a time may answer
-    /// with [`Output::Close`].
+    /// A device that serves one client at a time may answer with [`Output::Close`].
     fn open(&mut self, now: SimTime, line: Line, port: Port, out: &mut Vec<Output>);
 
     /// Processes bytes received on `line`, split anywhere.
     fn on_bytes(&mut self, now: SimTime, line: Line, input: &[u8], out: &mut Vec<Output>);
 
-    /// Reports that the client of `line` has disconnected.
     fn close(&mut self, now: SimTime, line: Line);
 
     fn on_time(&mut self, now: SimTime, out: &mut Vec<Output>);
 
-    /// Returns when to call [`EmulatedDevice::on_time`] next if nothing arrives before. `None`
-    /// means never.
+    /// `None` means never, if nothing arrives before.
     fn next_wakeup(&self) -> Option<SimTime>;
 }

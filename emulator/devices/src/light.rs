@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tracks which fibres carry light in both directions, for a kernel or engine that connects them.
-//!
-//! Two bundles are connected while each sends into the fibre between them. Light in one direction
-//! is not enough, because no receiver locks to a far end that does not receive it.
+//! Tracks which fibres carry light in both directions. Light in one direction is not enough,
+//! because no receiver locks to a far end that does not receive it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +8,6 @@ use lightloom_units::SimTime;
 
 use super::rack::{AnyDevice, Rack, RackSlot};
 
-/// A bundle whose far end has changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LightChange {
     /// The bundle, such as `n3/b0`.
@@ -19,7 +16,6 @@ pub struct LightChange {
     pub far: Option<String>,
 }
 
-/// Devices to re-examine, and their last known far ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LightWatchers {
     pub(super) called: BTreeSet<RackSlot>,
@@ -33,8 +29,7 @@ impl Rack {
         self.watched = Some(LightWatchers { called, joined: BTreeMap::new() });
     }
 
-    /// Returns the transceivers whose far end has changed since the last call. Empty unless light
-    /// is being watched.
+    /// Transceivers whose far end has changed since the last call. Empty unless light is watched.
     pub fn light_changes(&mut self, now: SimTime) -> Vec<LightChange> {
         let Some(watched) = &mut self.watched else { return Vec::new() };
         let called = std::mem::take(&mut watched.called);
@@ -57,7 +52,6 @@ impl Rack {
             .collect()
     }
 
-    /// Returns the transceiver that `slot` exchanges light with.
     #[must_use]
     pub fn joined_with(&self, now: SimTime, slot: RackSlot) -> Option<RackSlot> {
         let AnyDevice::Transceiver(near) = self.device(slot).1 else { return None };

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A faulty line between a client and a device: bytes are lost, duplicated, garbled or delayed, or
-//! the connection is up and carries nothing.
-//!
-//! Delays keep the order of bytes. Random draws come from one seeded stream per device, one draw
-//! per byte and fault, so the same bytes always suffer the same faults.
+//! A faulty line between a client and a device. Delays keep the order of bytes. Random draws come
+//! from one seeded stream per device, one draw per byte and fault, so the same bytes always suffer
+//! the same faults.
 
 use std::collections::VecDeque;
 
@@ -55,7 +53,6 @@ pub struct Faulty<D> {
 }
 
 pub trait FaultyLight {
-    /// Applies a fault of the light. Ignores faults of the line.
     fn apply(&mut self, now: SimTime, fault: DeviceFault, out: &mut Vec<Output>);
 }
 
@@ -116,7 +113,6 @@ impl<D: EmulatedDevice + FaultyLight> Faulty<D> {
         share.0 > 0 && self.draws.random_range(0..PartsPerMillion::ALL.0) < share.0
     }
 
-    /// Queues a parcel after all delayed ones.
     fn post(&mut self, now: SimTime, parcel: Parcel) {
         let earliest = self.late.back().map_or(SimTime::START, |(at, _)| *at);
         if self.late_bytes + parcel.byte_count() <= LATE_BYTES_MAX {

@@ -194,7 +194,6 @@ pub enum Endpoint {
     Tcp(Entry, SocketAddr),
 }
 
-/// A rack built from a file, with the endpoints of the devices.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceList {
     pub rack: Rack,
@@ -274,8 +273,7 @@ fn add_transceivers(
     }
 }
 
-/// Connects the transceivers according to the fibres of a fabric. Transceivers outside the fabric
-/// stay unconnected.
+/// Transceivers outside the fabric stay unconnected.
 fn join(
     list: &mut DeviceList,
     fabric: &str,
@@ -461,7 +459,6 @@ fn schedule(list: &mut DeviceList, file: &FaultFile, index: usize, check: &mut C
     }
 }
 
-/// Expands a name pattern to at most `room` names.
 fn expand(pattern: &str, room: usize) -> Result<Vec<String>, String> {
     let mut names = vec![String::new()];
     let mut rest = pattern;

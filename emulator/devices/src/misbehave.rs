@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Deliberate protocol violations that a conformance suite must detect.
-//!
-//! A fault is a defective part that the device reports. A misbehaviour is a program that silently
-//! violates a rule of the protocol. Each line of the table below defines one: its name in files
-//! (`misbehave half-a-set`), the device family, and the violated rule.
+//! Deliberate protocol violations that a conformance suite must detect. The device does not report
+//! them, unlike a fault. Each line of the table below defines one: its name in files (`misbehave
+//! half-a-set`), the device family, and the violated rule.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A family of devices with common misbehaviours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// Switches with the OCP model, over gNMI.
@@ -31,7 +28,6 @@ impl Family {
         }
     }
 
-    /// Returns the device kind of this family in a rack.
     #[must_use]
     pub const fn device_kind(self) -> &'static str {
         match self {
@@ -57,7 +53,6 @@ macro_rules! misbehaviours {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Returns the family of devices that can have it.
             #[must_use]
             pub const fn family(self) -> Family {
                 match self { $(Self::$variant => Family::$family,)* }

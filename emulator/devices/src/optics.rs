@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Optics of an emulated transceiver: switch elements with switching times, optical power, and
-//! their faults.
+//! Optics of an emulated transceiver: switching times, optical power, and faults.
 
 use lightloom_firmware_api::message::{LinkName, Neighbour, Power};
 use lightloom_firmware_api::module::{Hardware, Position};
@@ -23,10 +22,8 @@ pub struct Optics {
     draws: Stream,
     at: [Path; GROUPS_MAX],
     going: [Option<(Path, Micros)>; GROUPS_MAX],
-    /// Power arriving on external paths 1 to 8 before faults, in tenths of a microwatt, while the
-    /// far end sends.
+    /// Power on paths 1 to 8 before faults, in tenths of a microwatt, while the far end sends.
     incoming: [f64; 8],
-    /// Whether the far end sends, and its name.
     far_end_sends: [bool; 8],
     far_end_names: [Neighbour; 8],
     link_name: LinkName,
@@ -39,8 +36,7 @@ pub struct Optics {
 }
 
 impl Optics {
-    /// Creates the `index`-th module of a run. 0.4 to 0.7 mW arrive on each external path until
-    /// [`Optics::set_far_end`] changes that.
+    /// 0.4 to 0.7 mW arrive on each external path until [`Optics::set_far_end`] changes that.
     #[must_use]
     pub fn new(seed: Seed, index: u64, power_on: Paths) -> Self {
         let mut draws = seed.stream("module optics", index);
@@ -62,18 +58,13 @@ impl Optics {
         }
     }
 
-    /// Sets whether the far end of external path `number` sends light, and its name. Returns
-    /// whether the light changed.
-    ///
-    /// # Panics
-    /// If `number` is not 1 to 8.
+    /// Returns whether the light changed. Panics if `number` is not 1 to 8.
     pub fn set_far_end(&mut self, number: u8, sends: bool, far_end: Neighbour) -> bool {
         let before = std::mem::replace(&mut self.far_end_sends[usize::from(number) - 1], sends);
         self.far_end_names[usize::from(number) - 1] = far_end;
         before != sends
     }
 
-    /// Returns the name assigned by the host since the last restart.
     #[must_use]
     pub const fn link_name(&self) -> LinkName {
         self.link_name
@@ -89,7 +80,6 @@ impl Optics {
             && self.faults.unplugged != Some(number)
     }
 
-    /// Returns the actual path of `group`, even if the module reports another.
     #[must_use]
     pub fn true_path(&self, now: Micros, group: usize) -> Option<Path> {
         match self.position(now, group) {
@@ -104,7 +94,6 @@ impl Optics {
         self.transmitters != 0 && !self.faults.dead
     }
 
-    /// Returns when the light of `group` settles. `None` if it is not moving.
     #[must_use]
     pub fn rests_at(&self, now: Micros, group: usize) -> Option<Micros> {
         self.going[group].map(|(_, at)| at).filter(|at| *at > now)

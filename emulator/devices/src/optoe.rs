@@ -18,13 +18,11 @@ use lightloom_units::{Picoseconds, SimTime};
 /// File size of a module with pages.
 pub const FILE_BYTES: u64 = 257 * HALF;
 const HALF: u64 = 128;
-/// Time limit for repeating a transfer.
 const TIMEOUT: Picoseconds = Picoseconds::from_millis(25);
 const RETRY: Picoseconds = Picoseconds::from_millis(1);
 const PAGE_SELECT: u8 = 127;
 /// Register and bit that mark a module without pages.
 const FLAT: (u8, u8) = (2, 0x80);
-/// Maximum number of queued accesses per module.
 const WAITING_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,18 +45,11 @@ pub enum AccessDone {
     Written(usize),
 }
 
-/// The module's side of the I2C bus.
 pub trait Bus {
-    /// Reads from the 256-byte window.
-    ///
-    /// # Errors
-    /// If the module did not acknowledge.
+    /// Fails if the module did not acknowledge.
     fn read(&mut self, now: SimTime, offset: u8, out: &mut [u8]) -> Result<(), NotAcknowledged>;
 
-    /// Writes to the 256-byte window.
-    ///
-    /// # Errors
-    /// If the module did not acknowledge.
+    /// Fails if the module did not acknowledge.
     fn write(&mut self, now: SimTime, offset: u8, bytes: &[u8]) -> Result<(), NotAcknowledged>;
 }
 
@@ -74,13 +65,11 @@ enum AccessStep {
 struct RunningAccess {
     number: u64,
     access: EepromAccess,
-    /// End of the transferable range, relative to the start.
     limit: usize,
     done: usize,
     read: Vec<u8>,
     step: AccessStep,
     failed: Option<Failed>,
-    /// Time of the first attempt at the current transfer, and of the next one.
     since: SimTime,
     next: SimTime,
 }
@@ -92,10 +81,7 @@ pub struct Optoe {
 }
 
 impl Optoe {
-    /// Queues an access. Its result is returned by [`Optoe::advance`] under `number`.
-    ///
-    /// # Errors
-    /// [`Failed::Busy`].
+    /// [`Optoe::advance`] returns the result under `number`. Fails with [`Failed::Busy`].
     pub fn ask(&mut self, number: u64, access: EepromAccess) -> Result<(), Failed> {
         if self.waiting.len() >= WAITING_MAX {
             return Err(Failed::Busy);
@@ -104,15 +90,13 @@ impl Optoe {
         Ok(())
     }
 
-    /// Returns when to call [`Optoe::advance`] next.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<SimTime> {
         let now = (!self.waiting.is_empty()).then_some(SimTime::START);
         self.running.as_ref().map(|running| running.next).or(now)
     }
 
-    /// Performs due bus transfers and returns completed accesses through `on`. `delay` is the
-    /// duration of a transfer.
+    /// Also returns completed accesses through `on`. A transfer takes `delay`.
     pub fn advance(
         &mut self,
         now: SimTime,

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A rack of emulated devices under one clock, with scheduled faults.
-//!
-//! The rack performs no I/O: the caller opens, feeds and closes lines, and provides the time.
+//! A rack of emulated devices under one clock, with scheduled faults, without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +48,6 @@ impl AnyDevice {
         }
     }
 
-    /// Returns the connections that pass light through an optical switch. `None` for a transceiver.
     #[must_use]
     pub fn passes(&self, now: SimTime) -> Option<PassedLight> {
         match self {
@@ -60,8 +57,7 @@ impl AnyDevice {
         }
     }
 
-    /// Sets the light that enters an ingress port of an optical switch, in dBm. Ignored for a
-    /// transceiver.
+    /// Sets the light that enters an ingress port, in dBm. Ignored for a transceiver.
     pub fn set_input_dbm(&mut self, ingress: u16, dbm: f64) {
         match self {
             Self::Transceiver(_) => {}
@@ -70,7 +66,6 @@ impl AnyDevice {
         }
     }
 
-    /// Returns the device kind as one word.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
@@ -91,14 +86,12 @@ pub struct Rack {
     woken_at: Vec<Option<SimTime>>,
     wakeups: BTreeSet<(SimTime, RackSlot)>,
     faults: BTreeMap<SimTime, Vec<(RackSlot, DeviceFault)>>,
-    /// Every fibre between two transceivers, in both directions: external path to external path.
     pub(super) fibres: BTreeMap<(RackSlot, u8), (RackSlot, u8)>,
     /// Devices that ran since the light was last read. `None` if light is not watched.
     pub(super) watched: Option<LightWatchers>,
 }
 
 impl Rack {
-    /// Adds a device. `None` if the name exists already.
     pub fn add(&mut self, name: &str, device: AnyDevice) -> Option<RackSlot> {
         let slot = RackSlot(self.devices.len());
         if self.by_name.contains_key(name) {
@@ -116,8 +109,7 @@ impl Rack {
         self.by_name.get(name).copied()
     }
 
-    /// Returns the device called `name`, or all devices of a node: `n17` stands for `n17/b0`,
-    /// `n17/b1` and so on.
+    /// A node stands for all its devices: `n17` for `n17/b0`, `n17/b1` and so on.
     #[must_use]
     pub fn slots_of(&self, name: &str) -> Vec<RackSlot> {
         let of_node = |of: &str| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
@@ -207,8 +199,7 @@ impl Rack {
         Some((self.slot(&port.bundle.to_string())?, port.path))
     }
 
-    /// Swaps the far ends of two fibres, like crossed cables. A second call reverts it. Does
-    /// nothing if [`Rack::objection`] returns a reason.
+    /// A second call reverts it. Does nothing if [`Rack::objection`] returns a reason.
     fn cross(
         &mut self,
         now: SimTime,
@@ -245,7 +236,6 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// Opens `line` of a device for a client.
     pub fn open(
         &mut self,
         now: SimTime,
@@ -257,7 +247,6 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// Delivers bytes on `line` of a device.
     pub fn on_bytes(
         &mut self,
         now: SimTime,
@@ -270,8 +259,7 @@ impl Rack {
         self.called(now, slot, out);
     }
 
-    /// Lets the driver of a module's memory perform due bus transfers. Ignored for an optical
-    /// switch.
+    /// Performs due bus transfers of a module's memory. Ignored for an optical switch.
     pub fn on_bus(
         &mut self,
         now: SimTime,
@@ -305,7 +293,6 @@ impl Rack {
         }
     }
 
-    /// Returns when to call [`Rack::on_time`] next.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<SimTime> {
         let device = self.wakeups.first().map(|(at, _)| *at);
@@ -320,8 +307,7 @@ impl Rack {
         woken.chain(faulted.map(|(slot, _)| *slot))
     }
 
-    /// After a device has run, also runs those whose received light changed, as their comparators
-    /// would.
+    /// Also runs devices whose received light changed, as their comparators would.
     fn called(&mut self, now: SimTime, slot: RackSlot, out: &mut Vec<Output>) {
         let mut called = vec![slot];
         while let Some(slot) = called.pop() {

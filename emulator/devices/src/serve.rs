@@ -65,29 +65,12 @@ pub struct ServedAddress {
 }
 
 enum Channel {
-    Pty {
-        slot: RackSlot,
-        master: OwnedFd,
-        client_side: OwnedFd,
-        pending: Vec<u8>,
-    },
-    Listener {
-        slot: RackSlot,
-        port: Port,
-        socket: TcpListener,
-    },
-    Client {
-        slot: RackSlot,
-        socket: TcpStream,
-        pending: Vec<u8>,
-    },
+    Pty { slot: RackSlot, master: OwnedFd, client_side: OwnedFd, pending: Vec<u8> },
+    Listener { slot: RackSlot, port: Port, socket: TcpListener },
+    Client { slot: RackSlot, socket: TcpStream, pending: Vec<u8> },
     Control(UnixListener),
-    ControlClient {
-        socket: UnixStream,
-        received: Vec<u8>,
-    },
+    ControlClient { socket: UnixStream, received: Vec<u8> },
     Stop(Arc<OwnedFd>),
-    /// Kernel requests for the files of [`Options::eeproms`].
     Eeproms(eeproms::Eeproms),
 }
 
@@ -124,7 +107,6 @@ pub struct Server {
     stop: Arc<OwnedFd>,
     started: Instant,
     watcher: Option<Watcher>,
-    /// Channel of the eeprom files, if any.
     eeproms: Option<u32>,
 }
 
@@ -132,10 +114,6 @@ pub type Watcher = Box<dyn FnMut(Vec<LightChange>) + Send>;
 
 impl Server {
     /// Opens every pty, port and link of `list`, and starts the clock.
-    ///
-    /// # Errors
-    /// If a port is in use, a directory cannot be written, or the system is out of ptys or file
-    /// descriptors.
     pub fn start(list: DeviceList, options: &Options) -> io::Result<Self> {
         raise_file_limit();
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -240,7 +218,6 @@ impl Server {
         Ok(at)
     }
 
-    /// Mounts a file for each module.
     fn open_eeproms(&mut self, folder: &Path) -> io::Result<()> {
         let modules = self
             .rack
@@ -282,10 +259,7 @@ impl Server {
         SimTime::START + Picoseconds::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 1_000))
     }
 
-    /// Serves until [`Stopper::stop`].
-    ///
-    /// # Errors
-    /// If waiting fails. Errors of single clients only end those.
+    /// Errors of single clients only end those.
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
         loop {
@@ -424,7 +398,6 @@ impl Server {
         }
     }
 
-    /// Executes a line of the control socket.
     fn obey(&mut self, line: &str) -> String {
         let (name, fault) = line.split_once(' ').unwrap_or((line, ""));
         let slots = self.rack.slots_of(name);
@@ -468,7 +441,6 @@ impl Server {
         }
     }
 
-    /// Writes pending output, and waits for writability if some remains.
     fn flush(&mut self, id: u32) {
         let (pending, written, is_pty) = match self.channels.get_mut(&id) {
             Some(Channel::Pty { master, pending, .. }) => {

@@ -34,7 +34,6 @@ const COMMAND_BYTES_MAX: usize = 1 << 16;
 /// Maximum number of queued commands. Further ones are lost.
 const QUEUE_MAX: usize = 4096;
 
-/// Maximum number of TL1 clients.
 const TL1_CLIENTS_MAX: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -45,7 +44,6 @@ pub struct SwitchSpec {
     pub ingress: u16,
     /// Number of egress ports, numbered after the ingress ports.
     pub egress: u16,
-    /// Settling time of the mirrors, within 10 %.
     pub switching: Picoseconds,
     pub command: Picoseconds,
     pub boot: Picoseconds,
@@ -118,7 +116,6 @@ pub struct OpticalSwitch {
 }
 
 impl OpticalSwitch {
-    /// Creates the `index`-th switch of a run, dark.
     #[must_use]
     pub fn new(spec: SwitchSpec, seed: Seed, index: u64) -> Self {
         use rand::RngExt;
@@ -146,13 +143,11 @@ impl OpticalSwitch {
         }
     }
 
-    /// Returns the actual connections, ingress first.
     #[must_use]
     pub fn true_pairs(&self) -> Vec<(u16, u16)> {
         self.matrix.pairs()
     }
 
-    /// Returns the connections that pass light.
     #[must_use]
     pub fn light(&self, now: SimTime) -> PassedLight {
         self.matrix.light(now)
@@ -168,7 +163,6 @@ impl OpticalSwitch {
         self.matrix.set_input_dbm(ingress, dbm);
     }
 
-    /// Runs the queue up to `now`.
     fn run(&mut self, now: SimTime, out: &mut Vec<Output>) {
         loop {
             let Some((job, stage)) = self.current.take() else {
@@ -190,7 +184,6 @@ impl OpticalSwitch {
         }
     }
 
-    /// Starts a deferred change that is due.
     fn start_deferred(&mut self, now: SimTime) -> bool {
         let due = self.deferred.iter().position(|(at, _)| *at <= now);
         let Some((until, job)) = due.map(|index| self.deferred.remove(index)) else { return false };
@@ -313,7 +306,6 @@ impl OpticalSwitch {
         }
     }
 
-    /// Takes complete commands from a client's buffer.
     fn take_commands(&mut self, now: SimTime, line: Line) {
         let Some(client) = self.clients.get_mut(&line) else { return };
         let is_tl1 = client.port == Port::Tl1;
@@ -345,12 +337,10 @@ impl OpticalSwitch {
     }
 }
 
-/// Returns whether a TL1 command or a SCPI unit changes circuits.
 fn changes_circuits(text: &str) -> bool {
     tl1::changes_circuits(text) || scpi::changes_circuits(text)
 }
 
-/// Splits a SCPI line into units with absolute headers.
 fn units_of(text: &str) -> Vec<String> {
     let mut units: Vec<String> = Vec::new();
     let mut before = String::new();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulated transceiver with an integrated switch: the firmware of `lightloom-firmware-api` on
-//! emulated optics, accessed over its serial line.
+//! The firmware of `lightloom-firmware-api` on emulated optics, accessed over its serial line.
 
 mod misread;
 
@@ -27,8 +26,7 @@ const MICROSECOND: u64 = 1_000_000;
 pub struct TransceiverSpec {
     pub profile: Profile,
     pub power_on: Paths,
-    /// Time since power-on at the start of the run. From 0.65 s, an [`Profile::OCSTRX_800G`]
-    /// carries traffic when the run starts.
+    /// Time since power-on when the run starts. An [`Profile::OCSTRX_800G`] is up from 0.65 s.
     pub powered_for: Picoseconds,
 }
 
@@ -80,7 +78,6 @@ impl Transceiver {
         self.firmware.module().hardware().sends(self.micros(now), number)
     }
 
-    /// Returns the name assigned by the host since the last restart.
     #[must_use]
     pub const fn link_name(&self) -> LinkName {
         self.firmware.module().hardware().link_name()
@@ -109,10 +106,7 @@ impl Transceiver {
         self.firmware.counters()
     }
 
-    /// Reads over its I2C bus.
-    ///
-    /// # Errors
-    /// As for [`Module::bus_read`].
+    /// See [`Module::bus_read`].
     pub fn bus_read(
         &mut self,
         now: SimTime,
@@ -123,10 +117,8 @@ impl Transceiver {
         self.firmware.module_mut().bus_read(at, offset, out)
     }
 
-    /// Writes over its I2C bus. Remembers the paths of an arm, which a lying module later reports.
-    ///
-    /// # Errors
-    /// As for [`Module::bus_write`].
+    /// See [`Module::bus_write`]. Remembers the paths of an arm, which a lying module later
+    /// reports.
     pub fn bus_write(
         &mut self,
         now: SimTime,
@@ -155,8 +147,7 @@ impl Transceiver {
         self.firmware.poll(now, |frame| sent.push(frame.to_vec()));
     }
 
-    /// Sends the firmware's frames, with forged reports if the module lies. Schedules a reboot in
-    /// the middle of a change that has started.
+    /// Forges reports if the module lies, and schedules a reboot in the middle of a change.
     fn finish(&mut self, now: SimTime, sent: Vec<Vec<u8>>, out: &mut Vec<Output>) {
         let faults = self.firmware.module().hardware().faults;
         if faults.reboots_in_commit && self.firmware.module().moving() && self.reboot_at.is_none() {
@@ -173,7 +164,6 @@ impl Transceiver {
         }
     }
 
-    /// Remembers the paths of each accepted arm, for forged reports.
     fn remember_wanted(&mut self, frame: &[u8]) {
         with_reply(frame, |frame, reply| {
             if matches!(reply, Reply::Armed(_)) || frame.command == command::GO {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Master arbitration according to the public document of 2018 (section 3.2). The largest election
-//! id of each role is kept, and a Set with a smaller one is denied. A restart of the program
-//! forgets them.
+//! Master arbitration (document of 2018, section 3.2): a Set needs the largest election id of its
+//! role. A restart of the program forgets them.
 
 use lightloom_gnmi::Status;
 use lightloom_gnmi::extension::{MasterArbitration, Uint128};
@@ -13,10 +12,7 @@ use crate::misbehave::Misbehaviour;
 const ROLES_MAX: usize = 64;
 
 impl State {
-    /// Checks whether the client of a Set may change anything, and keeps a larger election id.
-    ///
-    /// # Errors
-    /// If another client is master, or the election id is missing.
+    /// Refuses a Set if another client is master, or the election id is missing.
     pub(crate) fn arbitrate(&mut self, request: &SetRequest) -> Result<(), Status> {
         let mut asked = request.extension.iter().filter_map(|one| one.master_arbitration.as_ref());
         let Some(MasterArbitration { role, election_id }) = asked.next_back() else {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Configuration of a switch. A Set is applied to a copy: deletes, then replaces, then updates. The
-//! copy is validated as a whole and adopted only if it has no error.
+//! A Set is applied to a copy: deletes, replaces, updates. The copy is adopted if it is valid.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +34,6 @@ impl Default for PortConfig {
 pub(crate) struct SwitchConfig {
     pub(crate) bidirectional: bool,
     pub(crate) recovery: ColdStartRecovery,
-    /// Ports with settings that differ from the defaults.
     pub(crate) ports: BTreeMap<String, PortConfig>,
     pub(crate) connections: BTreeMap<String, IntendedConnection>,
 }
@@ -57,10 +55,7 @@ enum Change<'a> {
 type Wrong = String;
 
 impl SwitchConfig {
-    /// Returns the configuration after a Set, without validating it.
-    ///
-    /// # Errors
-    /// The first malformed part.
+    /// Does not validate. Fails with the first malformed part.
     pub(crate) fn changed(&self, request: &SetRequest) -> Result<Self, Status> {
         if !request.union_replace.is_empty() {
             return Err(Status::unimplemented("union_replace: use delete, replace and update"));
@@ -348,7 +343,6 @@ impl PortConfig {
     }
 }
 
-/// Refuses a whole Set because of a malformed part.
 pub(crate) fn wrong(path: &Path, why: &str) -> Status {
     Status::invalid_argument(format!("{}: {why}; nothing was changed", text(path)))
 }
@@ -401,7 +395,6 @@ fn boolean(leaf: &str, value: &Json) -> Result<bool, Wrong> {
     value.as_bool().ok_or_else(|| format!("`{leaf}` is true or false, not {value}"))
 }
 
-/// Bounds the memory that a client can occupy.
 pub(crate) fn must_fit(config: &SwitchConfig) -> Result<(), Status> {
     if config.connections.len() > CONNECTIONS_MAX {
         let why = format!("more than {CONNECTIONS_MAX} connections; nothing was changed");

@@ -21,7 +21,6 @@ pub(crate) const SUBSCRIBERS_MAX: usize = 256;
 /// Maximum number of unread messages. One more ends the subscription.
 pub(crate) const UNREAD_MAX: usize = 1_024;
 const SAMPLE_LEAST: Picoseconds = Picoseconds::from_millis(100);
-/// Sample interval if the subscriber specifies none.
 const SAMPLE_USUAL: Picoseconds = Picoseconds::from_millis(1_000);
 
 pub(crate) type FeedSender = mpsc::Sender<Result<SubscribeResponse, Status>>;
@@ -66,7 +65,6 @@ fn update(path: &Path, value: &TypedValue) -> Update {
     Update { path: Some(path.clone()), val: Some(value.clone()), duplicates: 0 }
 }
 
-/// Returns the current data for a once or poll subscription.
 pub(crate) fn snapshot(
     state: &State,
     list: &SubscriptionList,
@@ -120,7 +118,6 @@ impl Feeds {
         self.feeds.iter().map(|feed| feed.on_change.len() + feed.samples.len()).sum()
     }
 
-    /// Ends all subscriptions when the switch restarts.
     pub(crate) fn end(&mut self) {
         self.feeds.clear();
     }
@@ -186,7 +183,6 @@ impl Feed {
     }
 }
 
-/// Sends a message. Returns false if the subscriber is gone or too slow.
 fn send(sender: &FeedSender, message: SubscribeResponse) -> bool {
     match sender.try_send(Ok(message)) {
         Ok(()) => true,
@@ -194,7 +190,6 @@ fn send(sender: &FeedSender, message: SubscribeResponse) -> bool {
     }
 }
 
-/// Adds a subscriber, and sends it the current data.
 pub(crate) fn subscribe(
     state: &mut State,
     list: &SubscriptionList,
@@ -238,7 +233,6 @@ pub(crate) fn subscribe(
     Ok(())
 }
 
-/// Returns the path of the first subscription, for messages.
 pub(crate) fn first_path(list: &SubscriptionList) -> String {
     let first = list.subscription.first().and_then(|subscription| subscription.path.as_ref());
     text(&joined(list.prefix.as_ref(), first))

@@ -44,7 +44,6 @@ impl State {
         }
     }
 
-    /// Silently drops connections of a Set.
     pub(crate) fn drop_unwelcome(&self, next: &mut SwitchConfig) {
         let (unknown, alike) =
             (self.breaks(Misbehaviour::TakesUnknownPort), self.breaks(Misbehaviour::JoinsInputs));
@@ -58,7 +57,6 @@ impl State {
         });
     }
 
-    /// Executes parts of a Set that is refused as a whole.
     pub(crate) fn do_half(&mut self, request: &SetRequest) {
         if !self.breaks(Misbehaviour::HalfASet) {
             return;

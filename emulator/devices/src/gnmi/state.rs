@@ -18,7 +18,6 @@ use super::misbehave;
 use crate::misbehave::Misbehaviour;
 use crate::switch::matrix::{Matrix, MatrixRefusal, Pair};
 
-/// Maximum number of queued changes. Further ones are refused.
 const JOBS_MAX: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,17 +47,13 @@ pub(crate) struct State {
     pub(crate) circuits: BTreeMap<String, EstablishedConnection>,
     pub(crate) changed_at: SimTime,
     pub(crate) feeds: Feeds,
-    /// Largest election id of each role.
     pub(crate) masters: BTreeMap<String, u128>,
     pub(crate) spawner: Spawner,
     jobs: VecDeque<Job>,
-    /// Answers with the time they are due.
     waits: Vec<(SimTime, oneshot::Sender<()>)>,
     busy_until: SimTime,
     pub(crate) starts_until: SimTime,
-    /// Whether all connections must be closed.
     pub(crate) hangs_up: bool,
-    /// Whether connections are restored after the restart.
     restores: bool,
 }
 
@@ -83,7 +78,6 @@ impl State {
         }
     }
 
-    /// Copies the state without clients and pending requests.
     pub(crate) fn alone(&self) -> Self {
         Self {
             config: self.config.clone(),
@@ -98,7 +92,6 @@ impl State {
         }
     }
 
-    /// Resolves after the processing time of a request.
     pub(crate) fn thought(&mut self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         let at = self.think();
@@ -203,9 +196,6 @@ impl State {
     }
 
     /// Executes a change completely or not at all.
-    ///
-    /// # Errors
-    /// The first mistake in the request.
     pub(crate) fn set(&mut self, request: &SetRequest) -> Result<SetResponse, Status> {
         self.arbitrate(request)?;
         let mut understood = request.clone();
@@ -279,9 +269,8 @@ impl State {
         Ok(())
     }
 
-    /// Moves the mirrors: removals first, then additions. Unchanged connections are not touched,
-    /// except by a misbehaving switch. Depending on the misbehaviour, it disturbs those `named` in
-    /// the Set, or the others.
+    /// Removals come first; unchanged connections are not touched. A misbehaving switch may disturb
+    /// those `named` in the Set, or the others.
     pub(crate) fn apply(&mut self, next: SwitchConfig, named: &BTreeSet<String>) {
         let now = self.now;
         for port in next.ports.keys().chain(self.config.ports.keys()) {
@@ -411,7 +400,6 @@ impl State {
         }
     }
 
-    /// Performs a cold start. Connections are removed, restored or maintained, as configured.
     pub(crate) fn restart(&mut self) {
         self.jobs.clear();
         self.masters.clear();
@@ -433,7 +421,6 @@ impl State {
         self.has_changed(self.now);
     }
 
-    /// Performs a warm start: the software restarts, and no mirror moves.
     pub(crate) fn warm_restart(&mut self) {
         self.waits.clear();
         self.masters.clear();
@@ -464,7 +451,6 @@ fn leaf_path(top: &str, leaf: &str) -> Path {
 }
 
 impl GnmiSpec {
-    /// Returns the ports of a requested connection.
     fn pair(&self, intent: &IntendedConnection) -> Result<Pair, String> {
         let end = |name: &Option<String>, leaf: &str| {
             let name = name.as_ref().ok_or_else(|| format!("`config/{leaf}` is missing"))?;
@@ -502,7 +488,6 @@ impl GnmiSpec {
         i64::try_from(nanos).unwrap_or(i64::MAX)
     }
 
-    /// Formats a time according to RFC 3339.
     pub(crate) fn date(&self, at: SimTime) -> String {
         let millis = self.epoch_seconds * 1_000 + at.0 / Picoseconds::from_millis(1).get();
         let (days, rest) = (millis / 86_400_000, millis % 86_400_000);

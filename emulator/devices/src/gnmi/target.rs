@@ -20,7 +20,6 @@ use super::state::State;
 use super::tree::values;
 use crate::misbehave::Misbehaviour;
 
-/// Maximum number of paths per Get.
 const PATHS_MAX: usize = 8_192;
 
 #[derive(Clone, Debug)]

@@ -23,7 +23,6 @@ pub(crate) enum LeafValue {
 pub(crate) enum TreeNode {
     Leaf(LeafValue),
     Tree(BTreeMap<&'static str, TreeNode>),
-    /// Name of the key, and entries by key.
     List(&'static str, BTreeMap<String, TreeNode>),
 }
 
@@ -143,10 +142,7 @@ impl TreeNode {
         }
     }
 
-    /// Returns the nodes at a path, each with its full path. `*` matches any entry.
-    ///
-    /// # Errors
-    /// A path outside the model, or a missing entry.
+    /// `*` matches any entry. Fails on a path outside the model, or a missing entry.
     pub(crate) fn select(&self, wanted: &Path) -> Result<Vec<(Path, &Self)>, Status> {
         let mut found = Vec::new();
         let is_open = wanted
@@ -214,7 +210,6 @@ impl TreeNode {
     }
 }
 
-/// Encodes a node: one JSON value, or one value per leaf.
 pub(crate) fn values(at: Path, node: &TreeNode, encoding: Encoding) -> Vec<(Path, TypedValue)> {
     let json = |is_ietf| serde_json::to_vec(&node.json(is_ietf)).unwrap_or_default();
     match encoding {

@@ -17,7 +17,6 @@ fn tree<const N: usize>(below: [(&'static str, TreeNode); N]) -> TreeNode {
 }
 
 impl State {
-    /// Returns the part of the tree that `path` may select.
     pub(crate) fn tree(&self, path: &Path) -> TreeNode {
         let first = path.elem.first().map_or("*", |step| bare(&step.name));
         let only = path.elem.get(1).and_then(|step| step.key.get("name"));

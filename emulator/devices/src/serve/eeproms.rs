@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Modules as files: a mounted folder with a file per module, accessed by host programs like the
-//! files of the `optoe` driver.
+//! Modules as files of a mounted folder, like those of the `optoe` driver.
 //!
-//! Only this process serves the mount, and it never reads below it. When the process ends for any
-//! reason, the kernel answers every reader with an error. The dead mount remains until the next
-//! server at this place unmounts it.
+//! Only this process serves the mount, and it never reads below it. When it ends for any reason,
+//! the kernel answers every reader with an error. The dead mount remains until the next server
+//! unmounts it.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +20,6 @@ use crate::Output;
 use crate::optoe::{AccessDone, EepromAccess, FILE_BYTES, Failed, Optoe};
 use crate::rack::{Rack, RackSlot};
 
-/// Maximum number of requests processed before the devices run again.
 const REQUESTS_PER_TURN: usize = 256;
 
 pub(super) struct Eeproms {
@@ -33,7 +31,6 @@ pub(super) struct Eeproms {
 }
 
 impl Eeproms {
-    /// Mounts the folder, with a file for each module: `n3/b0` becomes `n3-b0`.
     pub(super) fn mount(place: &Path, modules: Vec<(String, RackSlot)>) -> io::Result<Self> {
         let said = |what: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {what}: {error}", place.display()))
@@ -110,7 +107,6 @@ impl Eeproms {
         }
     }
 
-    /// Performs due transfers, and answers completed accesses.
     pub(super) fn advance(&mut self, now: SimTime, rack: &mut Rack, out: &mut Vec<Output>) {
         let mut replies = Vec::new();
         for (slot, optoe) in &mut self.modules {

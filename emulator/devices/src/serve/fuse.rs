@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The part of the FUSE protocol (`linux/fuse.h`) needed for a folder of files without a cache.
-//! Takes and returns bytes; integers are in native byte order.
+//! The part of the FUSE protocol (`linux/fuse.h`) for a folder of files without a cache.
 //!
-//! No reader waits forever. The kernel is configured to end the connection if a request is not
-//! answered within [`REQUEST_WITHIN`]. With older kernels, the connection ends with the serving
-//! process.
+//! No reader waits forever: the kernel ends the connection if a request is not answered within
+//! [`REQUEST_WITHIN`]. With older kernels, it ends with the serving process.
 
 use std::time::Duration;
 
@@ -12,7 +10,6 @@ use std::time::Duration;
 pub(super) const REQUEST_WITHIN: Duration = Duration::from_secs(15);
 /// Buffer for any request; the kernel requires at least 8 KiB.
 pub(super) const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// Maximum number of bytes in a write request.
 const WRITE_BYTES_MAX: u32 = 32 << 10;
 const HEADER_BYTES: usize = 40;
 const ROOT: u64 = 1;
@@ -32,7 +29,6 @@ pub(super) mod errno {
     pub(in crate::serve) const TIMED_OUT: i32 = 110;
 }
 
-/// A file of the folder, by its index in the list of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileIndex(pub(super) usize);
 
@@ -44,7 +40,6 @@ pub(super) enum KernelAsks {
     Write { unique: u64, file: FileIndex, offset: u64, bytes: Vec<u8> },
 }
 
-/// A folder of files with equal length.
 #[derive(Debug)]
 pub(super) struct EepromFolder {
     pub(super) names: Vec<String>,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The matrix of an optical circuit switch: connections from ingress to egress ports, their
-//! settling times and power.
-//!
-//! Ports are numbered as on Polatis switches: ingress 1 to N, then egress N+1 to N+M.
+//! The matrix of an optical circuit switch. Ports are numbered as on Polatis switches: ingress 1 to
+//! N, then egress N+1 to N+M.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +36,6 @@ struct MatrixCircuit {
     lit_at: SimTime,
 }
 
-/// The connections of an optical switch that pass light.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedLight {
     /// Ingress and egress port of each, sorted by ingress port.
@@ -77,7 +74,6 @@ impl Matrix {
         }
     }
 
-    /// Returns when the last change settles.
     pub(crate) const fn settled_at(&self) -> SimTime {
         self.settled_at
     }
@@ -86,7 +82,6 @@ impl Matrix {
         self.circuits.iter().map(|(&ingress, circuit)| (ingress, circuit.egress)).collect()
     }
 
-    /// Returns the port connected to `port`, if any.
     pub(crate) fn peer(&self, port: u16) -> Option<u16> {
         let to = self.circuits.get(&port).map(|circuit| circuit.egress);
         to.or_else(|| self.ingress_of(port))
@@ -201,7 +196,6 @@ impl Matrix {
         Ok((ingress, connected))
     }
 
-    /// Removes every connection that can be removed.
     pub(crate) fn disconnect_all(&mut self, now: SimTime) -> Progress {
         let all: Vec<_> = self.circuits.keys().map(|&ingress| (ingress, None)).collect();
         self.disconnect(now, &all)
@@ -222,7 +216,6 @@ impl Matrix {
         self.circuits.clear();
     }
 
-    /// Returns the connections that pass light.
     pub(crate) fn light(&self, now: SimTime) -> PassedLight {
         let is_lit = |circuit: &MatrixCircuit| circuit.lit_at <= now;
         let lit = self.circuits.iter().filter(|(_, circuit)| is_lit(circuit));
@@ -231,7 +224,6 @@ impl Matrix {
         PassedLight { pairs: lit, more_at: later.map(|circuit| circuit.lit_at).min() }
     }
 
-    /// Returns whether light from this ingress port passes.
     #[cfg(feature = "gnmi")]
     pub(crate) fn is_lit(&self, now: SimTime, ingress: u16) -> bool {
         self.circuits.get(&ingress).is_some_and(|circuit| circuit.lit_at <= now)

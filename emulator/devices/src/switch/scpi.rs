@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SCPI of Polatis optical switches: set commands without an answer, an error queue that must be
-//! queried, `*OPC?` as a barrier, and `conn:only`, which drops everything else.
+//! SCPI of Polatis optical switches.
 //!
 //! Syntax and replies follow what public drivers send and expect. Error numbers come from SCPI-99;
 //! the vendor's actual choice is unknown.
@@ -10,7 +9,6 @@ use lightloom_units::SimTime;
 use super::matrix::{Matrix, MatrixRefusal, Pair, Progress};
 use crate::misbehave::{Misbehaviour, Misbehaviours};
 
-/// Maximum number of ports per power query.
 const POWER_PORTS_MAX: usize = 256;
 
 /// Size of the error queue. The last entry then reports an overflow.
@@ -77,7 +75,6 @@ const CONFLICT: ScpiError = (-221, "Settings conflict");
 const RANGE: ScpiError = (-222, "Data out of range");
 const HARDWARE: ScpiError = (-240, "Hardware error");
 const LOST: ScpiError = (-350, "Queue overflow");
-/// A line longer than the input buffer.
 pub(crate) const OVERRUN: ScpiError = (-363, "Input buffer overrun");
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,8 +114,7 @@ impl ScpiState {
         }
     }
 
-    /// Returns a unit with an absolute header. Without a leading colon, the header continues at the
-    /// branch of the preceding unit.
+    /// Without a leading colon, the header continues at the branch of the preceding unit.
     pub(crate) fn absolute(unit: &str, before: &str) -> String {
         let unit = unit.trim();
         if let Some(absolute) = unit.strip_prefix(':') {
@@ -133,7 +129,6 @@ impl ScpiState {
         format!("{relative} {arguments}").trim_end().to_owned()
     }
 
-    /// Executes a unit with an absolute header.
     pub(crate) fn execute(&mut self, now: SimTime, matrix: &mut Matrix, unit: &str) -> Executed {
         let (header, arguments) = split_header(unit);
         let is_short = !self.breaks(Misbehaviour::ShortFormsOnly)

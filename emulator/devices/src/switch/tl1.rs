@@ -23,7 +23,6 @@ use crate::misbehave::Misbehaviour;
 /// Limit on the ports of a range or list, so that a hostile range cannot exhaust memory.
 const PORTS_MAX: usize = 4096;
 
-/// A refusal: a four-letter code and an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Denial {
     code: &'static str,
@@ -54,7 +53,6 @@ pub(crate) struct Login {
     pub(crate) is_in: bool,
 }
 
-/// A command split into its blocks.
 struct Tl1Command<'a> {
     verb: String,
     tid: &'a str,
@@ -139,8 +137,7 @@ impl Tl1State {
                 *login = Login::default();
                 return Ok(End::Completed(Vec::new()));
             }
-            // The reply's header contains the answer: the identity of the switch, and that it
-            // responds.
+            // The reply's header contains the answer: the identity of the switch.
             "RTRV-HDR" => return Ok(End::Completed(Vec::new())),
             _ if !login.is_in && !matrix.faults.breaks(Misbehaviour::NoLogIn) => {
                 return Err(denial("PLNA", "Privilege, login not active"));
@@ -270,8 +267,7 @@ pub(crate) fn changes_circuits(text: &str) -> bool {
     matches!(cut(text).verb.as_str(), "ENT-PATCH" | "DLT-PATCH")
 }
 
-/// Splits `VERB:TID:AID:CTAG:GB:PAYLOAD…` at colons outside quotation marks. A deployed driver puts
-/// blanks around the hyphen of a verb.
+/// Splits at colons outside quotation marks. A deployed driver puts blanks around hyphens of verbs.
 fn cut(text: &str) -> Tl1Command<'_> {
     let mut quoted = false;
     let mut blocks = text.trim().split(|c: char| {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Misbehaviours of a module: modifies its incoming frames and its replies.
-//!
-//! This works on the encoded bytes (docs/firmware-api.md) and leaves the firmware unchanged.
+//! Misbehaviours of a module: modifies encoded frames and replies; the firmware is unchanged.
 
 use lightloom_firmware_api::frame::{ENCODED_BYTES_MAX, Frame, FrameError, FrameKind, Reassembler};
 use lightloom_firmware_api::message::command;
@@ -14,7 +12,6 @@ const OWN_SEQUENCE: u16 = 0xfffe;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Misread {
     arriving: Reassembler,
-    /// Bank, page and offset of the last read.
     read: [u8; 3],
     last_fired: u32,
     extra_generations: u32,
@@ -114,7 +111,6 @@ impl Misread {
         }
     }
 
-    /// Returns the reply to send instead of this one.
     pub(super) fn reply(&mut self, breaks: Misbehaviours, said: Vec<u8>) -> Vec<u8> {
         if breaks.is_empty() {
             return said;
