@@ -52,7 +52,6 @@ fn main() {
     }
 }
 
-/// A fat-tree and the flows over it.
 struct BenchWork {
     name: &'static str,
     radix: u32,
@@ -68,7 +67,6 @@ struct Asked {
 }
 
 impl BenchWork {
-    /// Every host sends `packets` to one other: a random cycle through all.
     fn permutation(hosts: usize, packets: u64) -> Self {
         let mut order: Vec<usize> = (0..hosts).collect();
         let mut draw = Seed(1).stream("permutation", 0);
@@ -85,7 +83,6 @@ impl BenchWork {
         Self { name: "permutation", radix: 16, flows: flows.collect() }
     }
 
-    /// A ring all-reduce in order of the hosts, 2(N-1) steps of `packets`.
     fn ring(hosts: usize, packets: u64) -> Self {
         let flows = (0..hosts).map(|rank| Asked {
             from: rank,
@@ -97,7 +94,6 @@ impl BenchWork {
         Self { name: "ring", radix: 8, flows: flows.collect() }
     }
 
-    /// The engine with all flows in it.
     fn engine(&self) -> Engine {
         let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1));
         let mut builder = NetworkBuilder::new();
@@ -127,7 +123,6 @@ impl BenchWork {
         engine
     }
 
-    /// What `fixed_window.cc` reads.
     fn described(&self, engine: &Engine) -> String {
         let network = engine.network();
         let links = network.links();
@@ -162,7 +157,6 @@ impl BenchWork {
     }
 }
 
-/// What one simulator made of the work.
 struct Outcome {
     times: Vec<u64>,
     hops: u64,
@@ -234,7 +228,6 @@ fn run_ours(work: &BenchWork) -> Outcome {
     }
 }
 
-/// Compiles the ns-3 side; the reason why not otherwise.
 fn build_ns3() -> Result<PathBuf, String> {
     if !Path::new("/usr/include/ns3").is_dir() {
         return Err("ns-3 is not here (Debian: apt-get install libns3-dev)".into());

@@ -64,7 +64,6 @@ fn main() {
     }
 }
 
-/// What switches do when a queue is long.
 #[derive(Clone, Copy, Debug)]
 enum Fabric {
     Dropping,

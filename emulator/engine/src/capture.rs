@@ -25,8 +25,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Watches `links`. Each shard of the network keeps at most `most` packets, which bounds the
-    /// memory of a long run.
+    /// Each shard keeps at most `most` packets, which bounds the memory of a long run.
     #[must_use]
     pub fn new(links: &[LinkId], most: usize) -> Self {
         let length = links.iter().map(|link| link.index() + 1).max().unwrap_or(0);
@@ -37,7 +36,6 @@ impl Tap {
         Self { watched, left: most, kept: Vec::new() }
     }
 
-    /// Merges the packets of several shards, ordered by time, then by link.
     #[must_use]
     pub fn merge<'a>(taps: impl IntoIterator<Item = &'a Self>) -> Vec<PacketArrival> {
         let mut all: Vec<PacketArrival> =
@@ -57,7 +55,6 @@ impl Probe for Tap {
     }
 }
 
-/// The probe of a scenario: queue histograms of all links and optionally a packet capture.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     tap: Option<Tap>,
@@ -74,15 +71,13 @@ impl Watch {
         Self { tap: Some(tap), looks: true, ..Self::default() }
     }
 
-    /// Records queue histograms, given the class of each link.
     #[must_use]
     pub fn over(mut self, classes: Vec<u8>) -> Self {
         self.queues = QueueHistograms::new(classes);
         self
     }
 
-    /// Computes a checksum over the arrivals of each of the `links` links, so that two runs can be
-    /// compared.
+    /// Computes a checksum over the arrivals of each link, so that two runs can be compared.
     #[must_use]
     pub fn with_sums(mut self, links: usize) -> Self {
         self.sums = vec![0; links];
@@ -104,13 +99,11 @@ impl Watch {
         }
     }
 
-    /// Returns the backlogs that packets met at output ports.
     #[must_use]
     pub fn queues(&self) -> &QueueHistograms {
         &self.queues
     }
 
-    /// Merges the captured packets of several shards, ordered by time, then by link.
     #[must_use]
     pub fn packets<'a>(watches: impl IntoIterator<Item = &'a Self>) -> Vec<PacketArrival> {
         Tap::merge(watches.into_iter().filter_map(|watch| watch.tap.as_ref()))

@@ -23,7 +23,6 @@ use crate::steady::Stage;
 
 pub use bag::{BagWait, start_bag, start_ordered};
 
-/// A collective whose flows have been added to an engine.
 #[derive(Clone, Debug)]
 pub struct StartedCollective {
     pub kind: CollectiveKind,
@@ -31,11 +30,9 @@ pub struct StartedCollective {
     /// Size in the sense of [`lightloom_collective`].
     pub size: Bytes,
     pub start: SimTime,
-    /// Duration if no packet waits for another flow's packet and acknowledgements take no link time
-    /// from data. A lower bound on these paths.
+    /// Duration if no packet waits for another flow's packet: a lower bound on these paths.
     pub ideal: Picoseconds,
-    /// Busy time of the most loaded link next to a host. Also a lower bound, sometimes the tighter
-    /// one.
+    /// Busy time of the most loaded link next to a host, sometimes the tighter lower bound.
     pub interface: Picoseconds,
     /// A batch that contains exactly these flows.
     pub batch: BatchId,
@@ -56,7 +53,6 @@ impl StartedCollective {
             engine.cancel_flow(*flow);
         }
     }
-    /// Returns size divided by duration, in bytes per second.
     #[must_use]
     pub fn algorithm_bandwidth(&self, took: Picoseconds) -> f64 {
         self.size.0 as f64 / took.as_secs_f64()
@@ -69,7 +65,6 @@ impl StartedCollective {
     }
 }
 
-/// Why a collective cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveStartError {
     #[error(transparent)]
@@ -78,7 +73,6 @@ pub enum CollectiveStartError {
     Flow(#[from] EngineError),
 }
 
-/// Hosts, routes, priority and start time of a schedule.
 #[derive(Clone, Debug)]
 pub struct Placement {
     pub members: Vec<VertexId>,
@@ -120,13 +114,8 @@ impl Placement {
         self
     }
 
-    /// Adds the flows of `schedule`.
-    ///
-    /// # Errors
-    /// Fails if the engine rejects a flow. Flows added before it remain.
-    ///
-    /// # Panics
-    /// Panics if the schedule has more ranks than there are members.
+    /// Fails if the engine rejects a flow; flows added before it remain. Panics if the schedule has
+    /// more ranks than there are members.
     pub fn start<S: Stage>(
         &self,
         schedule: &Schedule,
@@ -182,9 +171,8 @@ fn gate(flows: &[FlowId], awaits: &Await) -> FlowGate {
     FlowGate { flow: flows[awaits.sending], ahead: awaits.ahead }
 }
 
-/// Returns the busy time of the most loaded link next to a host, counting only flows with a single
-/// path. If one switch joins all members, both directions of a ring leave a host over the same
-/// link.
+/// Counts only flows with a single path. If one switch joins all members, both directions of a ring
+/// leave a host over the same link.
 fn busiest_end<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Picoseconds {
     let (network, transport) = (stage.network(), &stage.settings().transport);
     let mut busy: FxHashMap<LinkId, Picoseconds> = FxHashMap::default();
@@ -202,7 +190,6 @@ fn busiest_end<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> P
     busy.into_values().max().unwrap_or_default()
 }
 
-/// Returns how long one message of each flow takes on its idle path.
 fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<MessageTime> {
     let (network, settings) = (stage.network(), stage.settings());
     let time = |(flow, sending): (&FlowId, &Sending)| {
@@ -222,7 +209,6 @@ fn times<S: Stage>(stage: &S, flows: &[FlowId], sendings: &[Sending]) -> Vec<Mes
     flows.iter().zip(sendings).map(time).collect()
 }
 
-/// Returns the shortest time of one message of `flow` on an idle network. Exact for a single path.
 fn alone<S: Stage>(stage: &S, flow: FlowId, message: Bytes) -> Picoseconds {
     let (network, settings) = (stage.network(), stage.settings());
     if stage.takes_one_path(flow) {

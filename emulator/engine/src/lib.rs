@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A packet-level network simulator: hosts send flows over a transport, switches queue and forward.
 //!
-//! The inputs of an [`Engine`] are a [`Network`] of vertices and links, flows, and timed link
-//! changes. It returns events in order of time: completed flows and batches, and timers.
-//! [`transport`] implements sending, pacing and retransmission at hosts. [`topology`] builds
-//! networks of common shapes, [`collective`] runs collective schedules, and [`capture`] writes
-//! packet captures and timelines. [`steady`] simulates identical and idle parts of a network only
-//! once, with the same result.
+//! The inputs of an [`Engine`] are a [`Network`], flows, and timed link changes. It returns events
+//! in order of time: completed flows and batches, and timers. [`transport`] implements the hosts,
+//! [`topology`] builds networks of common shapes, [`collective`] runs collective schedules, and
+//! [`capture`] writes packet captures and timelines. [`steady`] simulates identical and idle parts
+//! only once, with the same result.
 //!
 //! Times are integer picoseconds, sizes are bytes. A seed determines the result on any number of
-//! threads.
-//!
-//! Fabrics, plans, jobs and faults are outside this crate. The caller maps parts to links and
-//! decides how to react when one fails.
+//! threads. Fabrics, plans, jobs and faults are outside this crate.
 
 pub mod capture;
 pub mod collective;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Exact shortcuts: parts of a run that cannot affect each other are simulated separately, and only
-//! one of several identical parts is simulated at all.
+//! Exact shortcuts: parts that cannot affect each other run separately, and identical parts once.
 
 mod apart;
 mod class;

@@ -25,7 +25,6 @@ pub(crate) use sender::{Load, Outgoing, Sender};
 pub(crate) use sequence_set::SequenceSet;
 pub(crate) use timer::RetransmissionTimer;
 
-/// Detection and retransmission of lost packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossRecovery {
     /// The receiver drops out-of-order packets and reports the gap; the sender resends everything
@@ -45,12 +44,10 @@ pub enum Reordering {
     WindowPercent(u32),
 }
 
-/// Limit on reordering for any window. Acknowledgements have 16 bits for the distance between the
-/// first missing packet and a later one.
+/// Acknowledgements have 16 bits for the distance between the first missing packet and a later one.
 const MOST_REORDERING: u64 = 1 << 15;
 
 impl Reordering {
-    /// Returns the number of packets for a flow with this window, at least one.
     #[must_use]
     pub fn packets(self, window: u32) -> u32 {
         match self {
@@ -66,8 +63,7 @@ impl Reordering {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     Packets(u32),
-    /// A percentage of the idle path's capacity: the round-trip time of a packet and its
-    /// acknowledgement times the lowest rate, rounded up to whole packets.
+    /// A percentage of round-trip time times the lowest rate of the idle path, in whole packets.
     BandwidthDelay {
         /// 100 exactly fills the path.
         percent: u32,
@@ -76,15 +72,12 @@ pub enum Window {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
-    /// Bytes of data in a full packet.
     pub payload: Bytes,
-    /// Bytes of a data packet beyond its data.
     pub header: Bytes,
     pub acknowledgement: Bytes,
     pub window: Window,
     pub congestion: CongestionControl,
-    /// Distribution of a flow over paths. All but [`Balance::PerFlow`] reorder packets and need
-    /// [`LossRecovery::SelectiveRepeat`].
+    /// All but [`Balance::PerFlow`] reorder packets and need [`LossRecovery::SelectiveRepeat`].
     pub balance: Balance,
     /// Interfaces over which a flow leaves its host. [`FlowInterfaces::All`] also reorders packets.
     pub interfaces: FlowInterfaces,
@@ -94,9 +87,8 @@ pub struct Transport {
     /// [`CongestionControl::least_timeout`]. It doubles on repetition up to 64-fold, unless
     /// retransmissions may take other paths ([`Balance::spreads_packets`]).
     pub timeout: Option<Picoseconds>,
-    /// Tail loss probe for selective repeat (after RFC 8985): if packets are in flight and nothing
-    /// is sent or received for this long, and for two round trips, the sender repeats the last
-    /// packet. Its acknowledgement shows which packets before it are lost.
+    /// Tail loss probe for selective repeat (after RFC 8985): after this long and two round trips
+    /// without packets, the sender repeats the last one. Its acknowledgement shows earlier losses.
     pub tail_probe: Option<Picoseconds>,
 }
 
@@ -124,13 +116,11 @@ impl Transport {
     pub const fn backs_off(&self) -> bool {
         !self.balance.spreads_packets()
     }
-    /// Whether each acknowledgement takes the reverse of its packet's path. With several paths, a
-    /// dark one then does not lose acknowledgements of the others.
+    /// Whether acknowledgements take their packet's path, so that a dark one loses only its own.
     #[must_use]
     pub const fn answers_by_path(&self) -> bool {
         matches!(self.interfaces, FlowInterfaces::All) || self.balance.paths() > 1
     }
-    /// Returns the wire size of a full data packet.
     #[must_use]
     pub fn packet(&self) -> Bytes {
         self.payload + self.header
@@ -146,7 +136,6 @@ impl Transport {
         let rest = size.0 - (self.packets_for(size) - 1) * self.payload.0;
         Bytes(rest) + self.header
     }
-    /// Returns the wire size of `size` bytes of data with their headers.
     #[must_use]
     pub fn wire_bytes(&self, size: Bytes) -> Bytes {
         size + self.header * self.packets_for(size)

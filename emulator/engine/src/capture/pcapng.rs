@@ -24,14 +24,10 @@ const ROCE_PORT: u16 = 4_791;
 const FIRST_QUEUE_PAIR: u32 = 2;
 const HEADERS: usize = 14 + 20 + 8 + 12;
 const TRAILERS: usize = 4 + 4;
-/// Opcodes of the reliable connection service: send only, acknowledge.
 const SEND_ONLY: u8 = 0x04;
 const ACKNOWLEDGE: u8 = 0x11;
 
-/// Writes `arrivals` of `engine`, one interface per link. `name` returns the interface's name.
-///
-/// # Errors
-/// What `out` reports.
+/// Writes one interface per link; `name` returns its name.
 pub fn write_pcapng<P: Probe>(
     out: &mut impl Write,
     engine: &Engine<P>,
@@ -90,7 +86,6 @@ fn write_packet<P: Probe>(
     })
 }
 
-/// A block: type, length, body padded to four bytes, length again.
 fn write_block(out: &mut impl Write, kind: u32, fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
     let mut body = Vec::with_capacity(96);
     fill(&mut body);

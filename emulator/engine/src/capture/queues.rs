@@ -31,7 +31,6 @@ impl QueueHistograms {
         Self { classes: classes.into(), count, packets: Vec::new() }
     }
 
-    /// Returns the class of a link, or 0 if no classes are distinguished.
     pub(crate) fn class(&self, link: LinkId) -> u8 {
         self.classes.get(link.index()).copied().unwrap_or_default()
     }
@@ -42,7 +41,6 @@ impl QueueHistograms {
         Self { classes: classes.into(), count: self.count, packets: Vec::new() }
     }
 
-    /// Counts a packet that found `backlog` bytes ahead of it.
     #[inline]
     pub(crate) fn record(&mut self, link: LinkId, backlog: Bytes) {
         let Some(class) = self.classes.get(link.index()) else { return };
@@ -53,7 +51,6 @@ impl QueueHistograms {
         }
     }
 
-    /// Adds the counts gained since `before` another `times` times.
     pub(crate) fn leap(&mut self, before: &Self, times: u32) {
         let known = before.packets.iter().copied().chain(std::iter::repeat(0));
         for (packets, known) in self.packets.iter_mut().zip(known) {
@@ -61,7 +58,6 @@ impl QueueHistograms {
         }
     }
 
-    /// Adds up the histograms of several shards.
     #[must_use]
     pub fn merge<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut parts = parts.into_iter();
@@ -73,8 +69,7 @@ impl QueueHistograms {
         all
     }
 
-    /// Returns the histogram of a class, including packets that met an empty queue. `None` if no
-    /// packet arrived.
+    /// Includes packets that met an empty queue. `None` if no packet arrived.
     #[must_use]
     pub fn of_class(&self, class: usize) -> Option<Histogram<u64>> {
         let of_class = self.packets.iter().skip(class).step_by(self.count.max(1));
@@ -97,7 +92,6 @@ fn bar_of(backlog: Bytes) -> usize {
     ((u64::from(dropped) << HALF_BITS) + (bytes >> dropped)) as usize
 }
 
-/// Returns the smallest backlog counted in `bar`.
 fn least_in(bar: usize) -> u64 {
     let dropped = (bar >> HALF_BITS).saturating_sub(1);
     ((bar - (dropped << HALF_BITS)) as u64) << dropped

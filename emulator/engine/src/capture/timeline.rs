@@ -25,12 +25,9 @@ pub struct Slice {
     pub end: SimTime,
 }
 
-/// A quantity over time, drawn as a curve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// Group of tracks it is shown under.
     pub process: &'static str,
-    /// Host or port that the quantity belongs to.
     pub name: String,
     pub unit: &'static str,
     /// Each value holds from its time onwards. In order of time.
@@ -58,8 +55,7 @@ pub fn host_tracks<P: Probe>(
     used.map(track).collect()
 }
 
-/// Returns a track per link with the periods of gapless transmission. `arrivals` must be in order
-/// of time.
+/// Shows periods of gapless transmission. `arrivals` must be in order of time.
 pub fn link_tracks<P: Probe>(
     engine: &Engine<P>,
     arrivals: &[PacketArrival],
@@ -94,11 +90,7 @@ fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&PacketArrival]) -> Vec<
     busy.into_iter().map(slice).collect()
 }
 
-/// Writes tracks and counters. Overlapping slices of a track are drawn on several rows of the same
-/// name.
-///
-/// # Errors
-/// Errors of `out`.
+/// Draws overlapping slices of a track on several rows of the same name.
 pub fn write_timeline(
     out: &mut impl Write,
     tracks: &[TimelineTrack],
@@ -213,7 +205,6 @@ fn quoted(text: &str) -> String {
     json
 }
 
-/// Picoseconds displayed as microseconds without rounding.
 struct Microseconds(u64);
 
 impl std::fmt::Display for Microseconds {

@@ -8,7 +8,6 @@ use super::{CollectiveKind, CollectiveStartError, StartedCollective};
 use crate::engine::{BatchId, Engine, FlowGate, FlowId, FlowSpec, LinkId, Probe, wire_time};
 use crate::steady::Stage;
 
-/// A dependency between two flows of a set, given by their indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BagWait {
     pub flow: usize,
@@ -18,11 +17,8 @@ pub struct BagWait {
     pub acknowledged: bool,
 }
 
-/// Adds `specs` as one batch and computes a lower bound of its duration on these paths, measured
-/// from the first start: the longest single flow or the most loaded link next to a host.
-///
-/// # Errors
-/// Fails if the engine rejects a flow.
+/// Adds `specs` as one batch. The lower bound of its duration counts from the first start: the
+/// longest single flow or the most loaded link next to a host.
 pub fn start_bag<S: Stage>(
     stage: &mut S,
     specs: Vec<FlowSpec>,
@@ -32,11 +28,8 @@ pub fn start_bag<S: Stage>(
     Ok(bag)
 }
 
-/// Like [`start_bag`], with dependencies between flows. Flows that wait for each other in a cycle
-/// never start.
-///
-/// # Errors
-/// Fails if the engine rejects a flow, or if a flow's host cannot observe the event it waits for.
+/// Like [`start_bag`], with dependencies. Flows that wait for each other in a cycle never start.
+/// Fails if a flow's host cannot observe the event it waits for.
 pub fn start_ordered<P: Probe>(
     engine: &mut Engine<P>,
     specs: Vec<FlowSpec>,
@@ -55,7 +48,6 @@ pub fn start_ordered<P: Probe>(
     Ok(bag)
 }
 
-/// Adds flows as one batch. Also returns for each flow its start and its time on an idle network.
 fn add_bag<S: Stage>(
     engine: &mut S,
     specs: Vec<FlowSpec>,
@@ -90,8 +82,7 @@ fn add_bag<S: Stage>(
     Ok((StartedCollective { kind, ranks, size, start, ideal, interface, batch, flows }, alone))
 }
 
-/// Returns when the last flow ends if none delays another: each starts when the flows it waits for
-/// have ended.
+/// Each flow starts when the flows it waits for have ended.
 fn longest_chain(alone: &[(Picoseconds, Picoseconds)], waits: &[BagWait]) -> Picoseconds {
     let mut awaited_by = vec![Vec::new(); alone.len()];
     let mut open = vec![0_usize; alone.len()];

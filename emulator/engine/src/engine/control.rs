@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The queue of rare events that are not packets: link changes, timers and completed batches. Each
-//! entry ends the window before it.
+//! Queues rare events that are not packets. Each entry ends the window before it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +9,6 @@ use lightloom_units::{BitsPerSecond, Picoseconds, SimTime};
 use super::flow::BatchId;
 use super::network::LinkId;
 
-/// An event reported to the caller, who may act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A timer set with [`Engine::set_timer`](super::Engine::set_timer) expired.
@@ -19,8 +17,7 @@ pub enum Event {
         /// The number passed to `set_timer`.
         token: u64,
     },
-    /// All flows of a batch have arrived. Reported one shortest link delay after the last byte
-    /// arrived, at [`Engine::now`](super::Engine::now).
+    /// Reported one shortest link delay after the last byte of the batch arrived.
     BatchDone {
         batch: BatchId,
         /// When the last byte of the last flow arrived.
@@ -36,8 +33,7 @@ pub enum LinkChange {
     Down,
     /// Restores the link with an empty queue.
     Up,
-    /// Changes the rate of the link. The packet in transmission finishes at the old rate; queued packets leave at the new
-    /// one.
+    /// The packet in transmission finishes at the old rate; queued packets leave at the new one.
     Rate(BitsPerSecond),
     /// Corrupts bits. A packet with a corrupted bit is lost at the end of the link.
     BitErrors(BitErrors),
@@ -58,7 +54,6 @@ pub enum LinkChange {
 pub struct BitErrors(pub u64);
 
 impl BitErrors {
-    /// Converts from a share between 0 and 1.
     #[must_use]
     pub fn from_share(share: f64) -> Self {
         // The cast saturates.
@@ -71,7 +66,6 @@ impl BitErrors {
 pub struct PacketLoss(pub u64);
 
 impl PacketLoss {
-    /// Converts from a share between 0 and 1.
     #[must_use]
     pub fn from_share(share: f64) -> Self {
         Self(BitErrors::from_share(share).0)
@@ -94,7 +88,6 @@ pub(crate) enum Act {
     Timer(u64),
 }
 
-/// Actions by time. Those of one instant keep their planning order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControlQueue {
     heap: BinaryHeap<Reverse<(u64, u64, Act)>>,

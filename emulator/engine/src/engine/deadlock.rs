@@ -19,9 +19,8 @@ use super::switch::SwitchQueues;
 type Paused = (LinkId, u8);
 
 impl<P: Probe> Engine<P> {
-    /// Returns links whose ports wait for each other in a cycle: each for the next one, the last
-    /// for the first. The state is permanent unless a link changes or packets are dropped. `None`
-    /// if there is no cycle.
+    /// Returns links whose ports wait for each other in a cycle, each for the next one. The state
+    /// is permanent unless a link changes or packets are dropped.
     #[must_use]
     pub fn deadlock(&self) -> Option<Vec<LinkId>> {
         let resume_at = self.settings().queueing?.pause?.resume_at.0;
@@ -62,8 +61,7 @@ impl<P: Probe> Engine<P> {
         .collect()
     }
 
-    /// Returns the ports at the far end of a link that hold packets received over it, with their
-    /// bytes.
+    /// Returns the ports behind a link that hold packets received over it, with their bytes.
     fn waits_for(&self, (link, priority): Paused) -> BTreeMap<Paused, u64> {
         let Some((far, ingress)) = self.switch_before(link.reverse()) else {
             return BTreeMap::new();

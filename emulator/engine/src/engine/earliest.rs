@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The minimum of a set of times that change one at a time, as a tournament tree (Knuth, TAOCP 3,
-//! 5.2.3).
+//! A tournament tree (Knuth, TAOCP 3, 5.2.3) for the minimum of times that change one at a time.
 
 /// Times by index, with their minimum. [`u64::MAX`] means never.
 #[derive(Clone, Debug)]
 pub(crate) struct Earliest {
-    /// A binary heap layout: leaves in the second half, each inner node the minimum of its two
-    /// children.
+    /// Leaves are in the second half; each inner node is the minimum of its two children.
     times: Vec<u64>,
 }
 
@@ -46,7 +44,6 @@ impl Earliest {
         self.times[1]
     }
 
-    /// Returns the first index that has the earliest time.
     #[inline]
     pub(crate) fn place(&self) -> usize {
         let (mut at, earliest) = (1, self.time());

@@ -19,11 +19,9 @@ dense_index! {
     BatchId
 }
 
-/// Makes the messages of a flow wait for messages of another flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowGate {
-    /// The flow waited for. It must end at the waiting flow's source, because a host knows only of
-    /// its own arrivals.
+    /// It must end at the waiting flow's source, because a host knows only of its own arrivals.
     pub flow: FlowId,
     /// Message `k` (from 0) may start once `flow` has delivered at least `k + 1 - ahead` messages,
     /// or all of them. In a ring, where each message forwards the previous one, `ahead` is 1.
@@ -31,7 +29,6 @@ pub struct FlowGate {
 }
 
 impl FlowGate {
-    /// Makes every message wait until `flow` is complete.
     #[must_use]
     pub const fn after(flow: FlowId) -> Self {
         Self { flow, ahead: i32::MIN }
@@ -51,7 +48,6 @@ pub struct FlowSpec {
     pub gates: Vec<FlowGate>,
     /// Flows from the same host whose data must all be acknowledged before this one sends.
     pub after_acknowledged: Vec<FlowId>,
-    /// Batch of the flow, if any.
     pub batch: Option<BatchId>,
 }
 
@@ -89,7 +85,6 @@ impl FlowSpec {
     }
 }
 
-/// The state or result of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
     pub source: VertexId,

@@ -12,18 +12,15 @@ use super::network::{LinkId, Network, VertexId};
 pub struct VertexGroups {
     of: Vec<u32>,
     count: u32,
-    /// Links from one group to another, in order of link ids.
     between: BTreeMap<(u32, u32), Vec<LinkId>>,
 }
 
-/// How a flow crosses from the source's group to the destination's (Kim, Dally, Scott, Abts:
-/// "Technology-driven, highly-scalable dragonfly topology", ISCA 2008).
+/// How a flow crosses between groups (Kim, Dally, Scott, Abts, ISCA 2008).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Crossing {
     /// Over a direct link between the two groups.
     Minimal,
-    /// Through a third group, drawn for each path (Valiant: "A scheme for fast parallel
-    /// communication", SIAM Journal on Computing 11, 1982, applied to groups).
+    /// Through a third group, drawn for each path (Valiant, SIAM Journal on Computing 11, 1982).
     Valiant,
 }
 

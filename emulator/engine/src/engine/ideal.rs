@@ -7,17 +7,14 @@ use super::network::{Link, LinkId, Network};
 use super::settings::EngineSettings;
 use crate::transport::Transport;
 
-/// Returns the time from when a message may be sent until the far host has its last byte, over an
-/// idle path with a large enough window.
+/// Returns the time until the far host has the last byte, over an idle path with a large enough
+/// window.
 ///
 /// Of `k` full packets that take `f_h` on hop `h`, the last leaves hop `h` at `Σ f + (k-1)·max f +
 /// Σ delay`, with sums and maximum over the hops so far: servers in series with fixed service
-/// times. The last packet may be short and follows the one before it. Where a switch cuts through
+/// times. A short last packet follows the one before it. Where a switch cuts through
 /// ([`Switching`](crate::engine::Switching)), a packet starts on hop `h` before it has fully
-/// arrived, which reduces the sum by that head start.
-///
-/// # Panics
-/// Panics if the path is empty.
+/// arrived, which reduces the sum by that head start. Panics if the path is empty.
 #[must_use]
 pub fn message_time(
     network: &Network,
@@ -50,12 +47,8 @@ pub fn message_time(
     Picoseconds(last) + settings.host_delay
 }
 
-/// Returns a lower bound for a message sprayed over several paths. It follows [`message_time`] on
-/// the quickest path, but packets queue behind each other only on the first link, and a short last
-/// packet may overtake on another path.
-///
-/// # Panics
-/// Panics if there is no path or one is empty.
+/// Returns a lower bound for a sprayed message: packets queue behind each other only on the first
+/// link, and a short last packet may overtake on another path. Panics if a path is empty.
 #[must_use]
 pub fn soonest(
     network: &Network,
@@ -77,9 +70,7 @@ pub fn soonest(
     unlike.iter().map(by).min().expect("a flow has a path")
 }
 
-/// Returns how much of a message the busiest interface carries at least when all interfaces share
-/// it. `ways` holds a path per interface. By the pigeonhole principle, at least one interface
-/// carries no less than its share of the packets.
+/// Returns the least share of the busiest interface. `ways` holds a path per interface.
 #[must_use]
 pub fn share_of(
     network: &Network,
@@ -106,7 +97,6 @@ pub fn share_of(
     Bytes((share.max(1) as u64 - 1) * transport.payload.0 + last)
 }
 
-/// Returns how long a message occupies the slowest link of a path.
 #[must_use]
 pub fn wire_time(
     network: &Network,

@@ -36,14 +36,12 @@ pub(crate) type WindowArrivals<'s> = [&'s [u64]; 2];
 pub(crate) struct Plain {
     /// The only priority among the data.
     class: usize,
-    /// Whether all arriving data is marked; otherwise no data is.
     marked: bool,
 }
 
 impl OnePort<'_> {
-    /// Checks whether a window of `length` picoseconds can be processed without queues. `counts`
-    /// are the numbers of data and control packets that arrive in it, `classes` a bit per class
-    /// among them.
+    /// `counts` are the arrivals of data and control, `classes` has a bit per class, and `length`
+    /// is in picoseconds.
     #[inline(always)]
     pub(crate) fn is_plain(&self, counts: [usize; 2], classes: u16, length: u64) -> Option<Plain> {
         let plain = matches!(self.schedule, Schedule::Strict) & self.up & (*self.paused == 0);
@@ -61,7 +59,6 @@ impl OnePort<'_> {
         Some(Plain { class, marked })
     }
 
-    /// Processes the window `span` of a port that [is plain](Self::is_plain).
     #[inline(always)]
     pub(crate) fn advance_lanes(
         &mut self,
@@ -125,15 +122,13 @@ impl OnePort<'_> {
         (held & (marked == marks_some)).then_some(marked)
     }
 
-    /// Checks that enough data waits to keep the queue above the marking threshold until the end of
-    /// the window.
+    /// Enough data must wait to keep the queue above the threshold until the end of the window.
     fn marks_all(&self, class: usize, length: u64) -> bool {
         let left = self.queues.bytes(class).saturating_sub(self.sending.most_sent_in(length));
         left > 0 && self.queues.would_mark(left)
     }
 
-    /// Sends waiting packets, and control packets that arrive meanwhile, until the end of `span`.
-    /// Returns the remaining control packets.
+    /// Sends waiting data, and control packets meanwhile. Returns the other control packets.
     fn send_waiting<'k>(
         &mut self,
         class: usize,
@@ -160,7 +155,6 @@ impl OnePort<'_> {
         control
     }
 
-    /// Sends packets whose transmission starts in `span`. Returns the rest of each list.
     #[inline(always)]
     fn work_off<'k>(
         &mut self,
@@ -197,7 +191,6 @@ impl OnePort<'_> {
         [&data[next_data..], &control[next_control..]]
     }
 
-    /// Removes the first waiting packet of `class` and frees its buffer space.
     #[inline]
     fn take_back(&mut self, class: usize) -> Packet {
         let packet = self.queues.pull(class, |packet| self.sending.size(packet));
@@ -205,7 +198,6 @@ impl OnePort<'_> {
         packet
     }
 
-    /// Queues the rest of each list.
     #[inline(always)]
     fn put_back(&mut self, plain: Plain, left: WindowArrivals, packets: &[Packet]) {
         let classes = [(plain.class, plain.marked), (CONTROL, false)];

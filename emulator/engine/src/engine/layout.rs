@@ -24,7 +24,6 @@ pub(crate) struct Place {
 pub(crate) struct Layout {
     pub(crate) vertices: Vec<Place>,
     pub(crate) ports: Vec<Place>,
-    /// Index of that port at its vertex.
     pub(crate) places: Vec<u16>,
     /// Wire of each link, in the shard of its far end.
     pub(crate) wires: Vec<Place>,
@@ -33,7 +32,6 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Partitions the network for `EngineSettings::threads` threads.
     pub(crate) fn new<P: Probe>(
         network: &Network,
         settings: &EngineSettings,
@@ -105,7 +103,6 @@ impl Layout {
         });
     }
 
-    /// Tells each port where its wire ends.
     fn join<P>(&self, network: &Network, shards: &mut [Shard<P>]) {
         for (index, link) in network.links().iter().enumerate() {
             let (port, wire) = (self.ports[index], self.wires[index]);
@@ -155,8 +152,7 @@ fn cut(network: &Network, count: usize) -> (Vec<Vec<VertexId>>, Pods) {
     (parts, Pods::default())
 }
 
-/// Orders all vertices: the next one always has the largest share of its links to those already
-/// placed.
+/// Orders vertices: the next has the largest share of its links to those already placed.
 fn by_ties(network: &Network) -> Vec<VertexId> {
     let vertices = network.vertex_count();
     let mut tied = vec![0u64; vertices];

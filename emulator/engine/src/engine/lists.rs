@@ -34,7 +34,6 @@ impl Lists {
         self.lengths[list] == 0
     }
 
-    /// Empties a list and returns its keys in ascending order.
     #[inline(always)]
     pub(crate) fn take_in_order(&mut self, list: usize) -> &[u64] {
         let length = std::mem::take(&mut self.lengths[list]) as usize;
@@ -66,7 +65,6 @@ impl Lists {
         [&one[..=lengths[0]], &other[..=lengths[1]]]
     }
 
-    /// Moves all keys of a list to the end of `all`.
     pub(crate) fn append_to(&mut self, list: usize, all: &mut Vec<u64>) {
         let length = std::mem::take(&mut self.lengths[list]) as usize;
         let first = list * self.stride;
@@ -92,7 +90,6 @@ pub(crate) struct Adding<'l> {
 }
 
 impl Adding<'_> {
-    /// Adds a key. The list must have room for it.
     #[inline(always)]
     pub(crate) fn push(&mut self, list: usize, key: u64) {
         let length = &mut self.lengths[list];
@@ -101,8 +98,7 @@ impl Adding<'_> {
     }
 }
 
-/// Sorts the first `length` keys. Up to sixteen keys are sorted by a sorting network (Knuth, TAOCP
-/// 3, 5.3.4), whose padding must fit into the slice.
+/// Up to sixteen keys are sorted by a network (Knuth, TAOCP 3, 5.3.4), whose padding must fit.
 #[inline(always)]
 fn sort(keys: &mut [u64], length: usize) {
     match length {

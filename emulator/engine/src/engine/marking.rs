@@ -36,8 +36,7 @@ pub(crate) struct Ramp {
 }
 
 impl Ramp {
-    /// Returns the ramp of the queue before `link` if `marking` is a ramp and the link marks at
-    /// all. `measure` converts a backlog to the unit used.
+    /// `None` unless the link marks by a ramp. `measure` converts a backlog to the unit used.
     pub(crate) fn new(
         (marking, seed): (Marking, Seed),
         (link, mark_from): (LinkId, Option<Bytes>),
@@ -55,8 +54,7 @@ impl Ramp {
         })
     }
 
-    /// Decides whether the `number`th packet, which met a backlog of at least the threshold, is
-    /// marked.
+    /// The packet met a backlog of at least the threshold.
     #[cold]
     pub(crate) fn marks(&self, backlog: u64, number: u64) -> bool {
         if backlog >= self.full_at {

@@ -19,9 +19,6 @@ macro_rules! dense_index {
             pub const fn index(self) -> usize {
                 self.0 as usize
             }
-            /// Returns the id of array position `index`.
-            ///
-            /// # Panics
             /// Panics if `index` does not fit 32 bits.
             #[must_use]
             pub fn from_index(index: usize) -> Self {
@@ -82,14 +79,12 @@ pub struct LinkSpec {
     /// Capacity of the queue, including the packet in transmission. Packets that do not fit are
     /// dropped. `None` means the bytes sent in two seconds. Ignored at hosts.
     pub queue: Option<Bytes>,
-    /// Backlog on arrival from which packets get an ECN mark. `None` disables marking. Ignored at
-    /// hosts.
+    /// Backlog on arrival from which packets get an ECN mark. Ignored at hosts.
     pub mark_from: Option<Bytes>,
     pub plane: Plane,
 }
 
 impl LinkSpec {
-    /// Returns a link in plane 0 with an unbounded queue that never marks.
     #[must_use]
     pub const fn new(rate: BitsPerSecond, delay: Picoseconds) -> Self {
         Self { rate, delay, queue: None, mark_from: None, plane: Plane(0) }
@@ -110,7 +105,6 @@ impl LinkSpec {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The vertex that this link leaves, which holds its output port.
     pub from: VertexId,
     pub to: VertexId,
     pub spec: LinkSpec,
@@ -119,7 +113,6 @@ pub struct Link {
 /// Longest supported delay of a link or host.
 pub(crate) const LONGEST_DELAY: Picoseconds = Picoseconds::from_micros(1_000_000);
 
-/// Why a network cannot be emulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
     /// A window of the engine is as long as the shortest delay, so zero is not allowed.
@@ -154,12 +147,10 @@ impl NetworkBuilder {
         self.roles.push(role);
         VertexId::from_index(self.roles.len() - 1)
     }
-    /// Connects `a` and `b` by a symmetric cable. Returns the link from `a` to `b`, whose
-    /// [`LinkId::reverse`] is the other direction.
+    /// Returns the link from `a` to `b`; [`LinkId::reverse`] is the other direction.
     pub fn connect(&mut self, a: VertexId, b: VertexId, spec: LinkSpec) -> LinkId {
         self.connect_unequal(a, b, spec, spec)
     }
-    /// Connects `a` and `b` by a cable with different properties in each direction.
     pub fn connect_unequal(
         &mut self,
         a: VertexId,
@@ -172,10 +163,7 @@ impl NetworkBuilder {
         self.links.push(Link { from: b, to: a, spec: back });
         id
     }
-    /// Validates and indexes the network.
-    ///
-    /// # Errors
-    /// Returns the first link that cannot be emulated, see [`NetworkError`].
+    /// Fails with the first link that cannot be emulated.
     pub fn build(self) -> Result<Network, NetworkError> {
         if self.links.is_empty() {
             return Err(NetworkError::Empty);
@@ -193,7 +181,6 @@ impl NetworkBuilder {
         Ok(Network { roles: self.roles, links: self.links, kinds, outgoing, shortest_delay })
     }
 
-    /// Numbers the links so that links with equal timing have the same number.
     fn kinds(&self) -> Vec<u32> {
         let mut known = FxHashMap::default();
         let kind = |Link { from, spec, .. }: &Link| {

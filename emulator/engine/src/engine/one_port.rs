@@ -24,13 +24,11 @@ pub(crate) struct OnePort<'s> {
     pub(super) schedule: &'s Schedule,
     pub(super) header_bytes: u16,
     pub(super) up: bool,
-    /// Priorities paused by the far end, one bit each.
     pub(super) paused: &'s mut u8,
     pub(super) sending: SendingPort<'s>,
     pub(super) cut_through: Option<CutThrough<'s>>,
 }
 
-/// Settings of a switch that cuts through.
 #[derive(Clone, Copy)]
 pub(crate) struct CutThrough<'s> {
     pub(crate) rates: &'s [BitsPerSecond],
@@ -39,9 +37,8 @@ pub(crate) struct CutThrough<'s> {
 }
 
 impl OnePort<'_> {
-    /// Processes all events before `end`. `arrivals` are in order: the time, and the packet with
-    /// its ingress port in the time field. Sent packets go to `sink`. `queued` is called before
-    /// each packet is admitted.
+    /// `arrivals` are in order: the time, and the packet with its ingress port in the time field.
+    /// `queued` is called before each packet is admitted.
     #[inline(always)]
     pub(crate) fn advance(
         &mut self,
@@ -111,7 +108,6 @@ impl OnePort<'_> {
         }
     }
 
-    /// Returns when a packet that finds the port free at `now` starts transmission.
     #[inline(always)]
     fn begin_of(&self, now: u64, packet: &Packet) -> u64 {
         let Some(CutThrough { rates, header }) = self.cut_through else { return now };
@@ -120,7 +116,6 @@ impl OnePort<'_> {
         self.sending.free.max(begin)
     }
 
-    /// Sends packets whose transmission starts before `end`.
     #[inline(always)]
     fn serve_before(&mut self, end: u64, sink: &mut impl Sink) {
         while self.sending.free < end && self.queues.has_something(*self.paused) {
@@ -128,7 +123,6 @@ impl OnePort<'_> {
         }
     }
 
-    /// Starts sending the next packet at `now`, if one may leave.
     #[inline(always)]
     fn serve_one(&mut self, now: u64, sink: &mut impl Sink) {
         let sending = &self.sending;

@@ -4,7 +4,6 @@
 use super::queueing::CONTROL_PRIORITY;
 use super::shard::again::StateLag;
 
-/// Flags of a packet: its kind and what happened to it.
 pub(crate) mod flag {
     /// An acknowledgement. Without this flag the packet carries data.
     pub(crate) const ACKNOWLEDGEMENT: u16 = 1;
@@ -59,7 +58,6 @@ pub(crate) struct Packet {
     what: u64,
 }
 
-/// The fields of a new packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents {
     /// Index of its next hop in the route table. For a pause frame, the paused port.
@@ -86,7 +84,6 @@ impl Packet {
     pub(crate) const fn cursor(&self) -> u32 {
         self.what as u32 & (MOST_CURSORS - 1)
     }
-    /// Returns how long after `start` it arrives, in picoseconds, below 2⁴².
     #[inline(always)]
     pub(crate) const fn after(&self, start: u64) -> u64 {
         self.when.wrapping_sub(start << TIME_SHIFT) >> TIME_SHIFT
@@ -127,7 +124,6 @@ impl Packet {
     pub(crate) const fn sent(self, time: u64, marked: bool) -> Self {
         self.at(time).marked(marked)
     }
-    /// Sets the mark if `marked`.
     #[inline(always)]
     pub(crate) const fn marked(self, marked: bool) -> Self {
         let mark = (marked as u64) << (LOW_FLAGS + flag::MARKED.trailing_zeros());
@@ -152,33 +148,27 @@ impl Packet {
     pub(crate) const fn came_by(self, place: u32) -> Self {
         self.at(place as u64)
     }
-    /// Returns the ingress port stored by [`came_by`](Self::came_by).
     #[inline(always)]
     pub(crate) const fn ingress(&self) -> u32 {
         (self.when >> TIME_SHIFT) as u32
     }
-    /// Returns the flow's priority for data, and the control priority for all other packets.
     #[inline(always)]
     pub(crate) const fn priority(&self) -> u8 {
         if self.is_control() { CONTROL_PRIORITY } else { self.data_priority() }
     }
-    /// Whether it is anything but untrimmed data.
     #[inline(always)]
     pub(crate) const fn is_control(&self) -> bool {
         self.has(flag::ACKNOWLEDGEMENT | flag::TRIMMED)
     }
-    /// Returns the priority of untrimmed data.
     #[inline(always)]
     pub(crate) const fn data_priority(&self) -> u8 {
         (self.what >> (HIGH_FLAGS + flag::PRIORITY_SHIFT - LOW_FLAG_COUNT)) as u8
     }
-    /// Trims the packet to a header of `bytes`.
     pub(crate) const fn trimmed(self, bytes: u16) -> Self {
         let rest = self.when & !0xFFFF | words_of(flag::TRIMMED).0;
         Self { when: rest | bytes as u64, ..self }
     }
-    /// Applies a pause frame to `paused`, which has a bit per priority. Returns whether it resumes
-    /// one.
+    /// Updates `paused`, a bit per priority. Returns whether the frame resumes one.
     pub(crate) const fn obeyed_by(&self, paused: &mut u8) -> bool {
         let bit = 1 << self.sequence();
         let resumes = self.has(flag::RESUME);

@@ -29,12 +29,9 @@ pub(crate) use rate_change::RateChange;
 /// link delay it stays within the range of packet times.
 const LONGEST_WAIT_PS: u64 = 1 << (HORIZON_BITS - 1);
 
-/// An output port.
-///
-/// Large networks exceed the caches, so this struct holds only what every packet needs.
+/// Holds only what every packet needs, because ports of large networks exceed the caches.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
-    /// When the last bit of all accepted packets will have left, in picoseconds.
     pub(crate) free: u64,
     line: Arc<Line>,
     quirks: Option<Box<Quirks>>,
@@ -46,7 +43,6 @@ pub(crate) struct Port {
     pub(crate) back: u32,
     pub(crate) shard: u16,
     pub(crate) up: bool,
-    /// Priorities paused by the far end, one bit each.
     pub(crate) paused: u8,
 }
 
@@ -59,11 +55,9 @@ pub(crate) struct Line {
     mark_from: u64,
     usual: [Usual; 2],
     rate: BitsPerSecond,
-    /// End of the packet that was in transmission at the last rate change, and its rate.
     changed: (u64, BitsPerSecond),
 }
 
-/// A packet of a common size.
 #[derive(Clone, Copy, Debug)]
 struct Usual {
     /// Transmission time in picoseconds.
@@ -72,7 +66,6 @@ struct Usual {
 }
 
 impl Line {
-    /// Returns the line of a link that leaves a vertex of this role.
     pub(crate) fn new(spec: LinkSpec, role: VertexRole, settings: &EngineSettings) -> Self {
         let transport = &settings.transport;
         let time = |size: Bytes| spec.rate.time_for(size).get();
@@ -94,7 +87,6 @@ impl Line {
         }
     }
 
-    /// Returns the size of `packet` in bytes.
     #[inline(always)]
     fn size(&self, packet: &Packet) -> u64 {
         let acknowledgement = self.usual[1].bytes;
@@ -105,8 +97,7 @@ impl Line {
         ))
     }
 
-    /// Returns the size of `packet` in bytes and its transmission time. Data and acknowledgements
-    /// alternate unpredictably, so this avoids branches.
+    /// Data and acknowledgements alternate unpredictably, so this avoids branches.
     #[inline(always)]
     fn measure(&self, packet: &Packet) -> (u64, u64) {
         let usual = self.usual[usize::from(packet.is_acknowledgement())];
@@ -134,7 +125,6 @@ impl Line {
         begun + self.rate.bytes_in(Picoseconds(free.saturating_sub(until)))
     }
 
-    /// Returns the sending time of these bytes at the current rate, which limits queues.
     #[cold]
     fn time_to_send(&self, free: u64, now: u64) -> u64 {
         let (until, rate) = self.changed;
@@ -162,7 +152,6 @@ pub struct PortCount {
     /// Packets dropped at a full queue.
     pub dropped: u64,
     pub marked: u64,
-    /// Packets lost because the link was down or went down.
     pub lost: u64,
     pub trimmed: u64,
     /// Pauses requested from the far end.
@@ -173,7 +162,6 @@ pub struct PortCount {
 }
 
 impl PortCount {
-    /// Adds the counts of another port or another period.
     pub(crate) fn add(&mut self, more: Self) {
         self.packets += more.packets;
         self.bytes += more.bytes;
@@ -196,7 +184,6 @@ impl PortCount {
 }
 
 impl Port {
-    /// Returns the port before `link`.
     pub(crate) fn new(
         link: (LinkId, &Link),
         role: VertexRole,
@@ -244,7 +231,6 @@ impl Port {
         RateChange { now, before, corrupted }
     }
 
-    /// Empties the port when its link goes down or comes up.
     pub(crate) fn restart(&mut self, up: bool, now: u64) {
         (self.up, self.free) = (up, now);
         if self.line.changed.0 > 0 {
@@ -280,7 +266,6 @@ impl Port {
             Quirks { jitter: Jitter { most, salt, held_from, held_until }, ..quirks }.boxed();
     }
 
-    /// Returns the backlog that a packet arriving at `now` meets.
     #[inline]
     pub(crate) fn backlog(&self, now: u64) -> Bytes {
         self.backlog_until(self.free, now)
@@ -292,7 +277,6 @@ impl Port {
         self.line.backlog(free, now)
     }
 
-    /// Returns the arrival of the last bit at the far end if the wire is busy until `free`.
     pub(crate) fn last_arrival(&self, free: u64) -> u64 {
         free + self.line.delay
     }
@@ -302,20 +286,17 @@ impl Port {
         self.line.size(packet)
     }
 
-    /// Returns when a packet whose last bit leaves at `sent` arrives at the far end.
     #[inline(always)]
     pub(crate) fn arrival(&self, sent: u64) -> u64 {
         sent + self.line.delay + self.quirks.as_ref().map_or(0, |quirks| quirks.jitter.late(sent))
     }
 
-    /// Returns the transmission time of a full packet in picoseconds.
     #[inline(always)]
     pub(crate) fn packet_time(&self) -> u64 {
         u64::from(self.line.usual[0].time)
     }
 
-    /// Returns how long before its last bit a cut-through switch may start to send `packet`, which
-    /// arrived at `rate`.
+    /// Returns how long before its last bit `packet` may start, if it arrived at `rate`.
     #[inline(always)]
     pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
         self.line.head_start(packet, rate, header)
@@ -330,7 +311,6 @@ impl Port {
         self.line.unusual(bytes)
     }
 
-    /// Applies a pause frame at `now`. Returns whether a priority resumes.
     pub(crate) fn obey(&mut self, frame: &Packet, count: &mut PortCount, now: u64) -> bool {
         let before = self.paused;
         let goes_on = frame.obeyed_by(&mut self.paused);
@@ -338,7 +318,6 @@ impl Port {
         goes_on
     }
 
-    /// Opens the port to send several packets.
     #[inline(always)]
     pub(crate) fn open<'p>(&'p mut self, count: &'p mut PortCount) -> SendingPort<'p> {
         SendingPort {
@@ -351,8 +330,7 @@ impl Port {
         }
     }
 
-    /// Opens the port of a switch with bounded queues, given where the end of its last transmission
-    /// is stored. Also returns its set of paused priorities.
+    /// `until` stores the end of the last transmission. Also returns the paused priorities.
     #[inline(always)]
     pub(crate) fn open_queued<'p>(
         &'p mut self,
@@ -371,10 +349,8 @@ impl Port {
     }
 }
 
-/// A port opened for sending. Values that change with every packet are kept in registers until it
-/// is closed.
+/// Values that change with every packet are kept in registers until the port is closed.
 pub(crate) struct SendingPort<'p> {
-    /// When the last bit of all accepted packets will have left, in picoseconds.
     pub(crate) free: u64,
     line: &'p Line,
     quirks: Option<&'p mut Quirks>,
@@ -383,8 +359,7 @@ pub(crate) struct SendingPort<'p> {
     kept: &'p mut PortCount,
 }
 
-/// Returns `one - other`, or zero if negative. Written without branches, because whether a port is
-/// busy on an arrival is unpredictable.
+/// Returns `one - other` or zero, without branches: whether a port is busy is unpredictable.
 #[inline(always)]
 pub(super) fn excess(one: u64, other: u64) -> u64 {
     let (difference, is_less) = one.overflowing_sub(other);
@@ -399,8 +374,7 @@ struct SentCount {
 }
 
 impl SendingPort<'_> {
-    /// Sends a packet that reaches the port at `now` and may start up to `head_start` earlier.
-    /// Returns it as it will arrive at the far end. `None` if it is dropped or lost.
+    /// The packet may start up to `head_start` earlier. `None` if it is dropped or lost.
     #[inline(always)]
     pub(crate) fn send(&mut self, (now, head_start): (u64, u64), packet: Packet) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);
@@ -436,8 +410,7 @@ impl SendingPort<'_> {
         Some(packet.sent(self.free + self.line.delay + late, marked))
     }
 
-    /// Starts to send a packet at `now`. Returns it as it will arrive at the far end. `None` if it
-    /// is lost, which requires `may_be_lost`.
+    /// Returns the packet as it will arrive. `None` if it is lost, which requires `may_be_lost`.
     #[inline(always)]
     pub(crate) fn begin(&mut self, now: u64, packet: Packet, may_be_lost: bool) -> Option<Packet> {
         let (size, occupies) = self.line.measure(&packet);
@@ -460,14 +433,12 @@ impl SendingPort<'_> {
         self.line.size(packet)
     }
 
-    /// Returns the size of the longest packet.
     #[inline(always)]
     pub(crate) fn longest(&self) -> u64 {
         let [data, acknowledgement] = self.line.usual;
         u64::from(data.bytes.max(acknowledgement.bytes))
     }
 
-    /// Returns an upper bound on the bytes that leave in `length` picoseconds.
     pub(crate) fn most_sent_in(&self, length: u64) -> u64 {
         let Usual { time, bytes } = self.line.usual[0];
         (length / u64::from(time.max(1)) + 2) * u64::from(bytes)
@@ -478,13 +449,11 @@ impl SendingPort<'_> {
         self.quirks.is_some()
     }
 
-    /// Counts a waiting packet if it is marked.
     #[inline(always)]
     pub(crate) fn mark(&mut self, marked: bool) {
         self.done.marked += u64::from(marked);
     }
 
-    /// Counts a packet that found the link down.
     pub(crate) fn lose(&mut self) {
         self.kept.lost += 1;
     }
@@ -494,19 +463,16 @@ impl SendingPort<'_> {
         self.kept
     }
 
-    /// Returns the backlog that a packet arriving at `now` meets.
     #[inline(always)]
     pub(crate) fn backlog(&self, now: u64) -> Bytes {
         self.backlog_until(self.free, now)
     }
 
-    /// Returns the bytes that the wire sends from `now` until it is `free`.
     #[inline(always)]
     pub(crate) fn backlog_until(&self, free: u64, now: u64) -> Bytes {
         self.line.backlog(free, now)
     }
 
-    /// Returns the transmission time of `packet`.
     #[inline(always)]
     pub(crate) fn occupies(&self, packet: &Packet) -> u64 {
         self.line.measure(packet).1
@@ -516,8 +482,7 @@ impl SendingPort<'_> {
         self.line.unusual(bytes)
     }
 
-    /// Returns how long before its last bit a cut-through switch may start to send `packet`, which
-    /// arrived at `rate`.
+    /// See [`Port::head_start`].
     #[inline(always)]
     pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
         self.line.head_start(packet, rate, header)

@@ -5,14 +5,12 @@ use lightloom_units::{Bytes, SimTime};
 
 use super::network::LinkId;
 
-/// The arrival of a packet at the far end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketArrival {
     /// When the last bit arrived.
     pub at: SimTime,
     pub link: LinkId,
-    /// Number of the packet in its flow. For an acknowledgement, the number of the first packet not
-    /// yet received.
+    /// Number of the packet in its flow; for an acknowledgement, the first one not received.
     pub sequence: u32,
     pub acknowledgement: bool,
     /// Whether this or an earlier link marked it.
@@ -29,19 +27,15 @@ pub struct Way(pub(crate) u32);
 /// Observes all arrivals of one shard, link by link as the shard processes them. Arrivals on one
 /// link are in order of time. Sort by (time, link) for the order in the whole network.
 pub trait Probe: Clone + Send {
-    /// Whether it observes queue backlogs.
     const SEES_QUEUES: bool = false;
 
-    /// Called for each packet that arrives at the end of a link.
     fn arrived(&mut self, arrival: PacketArrival);
 
-    /// Called for each packet that arrives at the output port before `link`, with the backlog it
-    /// meets.
+    /// Called with the backlog that a packet meets at an output port.
     #[inline(always)]
     fn queued(&mut self, _link: LinkId, _backlog: Bytes) {}
 
-    /// Whether it can extrapolate its counts without seeing each packet, and does not depend on the
-    /// processing order of vertices.
+    /// Whether counts can be extrapolated without seeing each packet, in any order of vertices.
     fn may_leap(&self) -> bool {
         false
     }

@@ -15,32 +15,26 @@ pub const CONTROL_PRIORITY: u8 = 7;
 /// Size of a pause frame on the wire (IEEE Std 802.3-2022, annex 31D: the shortest frame).
 pub const PAUSE_FRAME: Bytes = Bytes(64);
 
-/// How a switch queues packets.
-///
 /// A port has one queue per priority. [`LinkSpec::queue`](super::LinkSpec) limits each of them and
-/// [`LinkSpec::mark_from`](super::LinkSpec) marks by each. Neither counts the packet in
-/// transmission.
+/// [`LinkSpec::mark_from`](super::LinkSpec) marks by each, without the packet in transmission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queueing {
     pub schedule: Schedule,
     /// A buffer shared by all ports. `None` means that it holds everything the queues can.
     pub buffer: Option<Buffer>,
     pub pause: Option<Pause>,
-    /// Trims data that finds no room to its header and forwards it with the control priority, so
-    /// that the receiver can request it again (Handley et al., "Re-architecting datacenter networks
-    /// and stacks for low latency and high performance", SIGCOMM 2017; packet trimming of Ultra
+    /// Trims data that finds no room to its header, which has the control priority, so that the
+    /// receiver can request it again (Handley et al., NDP, SIGCOMM 2017; packet trimming of Ultra
     /// Ethernet 1.0).
     pub trim: bool,
 }
 
-/// Which priority sends next. The control priority always precedes the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
     #[default]
     Strict,
-    /// Deficit round robin (Shreedhar, Varghese: "Efficient fair queueing using deficit
-    /// round-robin", SIGCOMM 1995). A weight is the number of bytes that a priority may send per
-    /// round; 0 counts as 1.
+    /// Deficit round robin (Shreedhar, Varghese, SIGCOMM 1995). A weight is the number of bytes
+    /// that a priority may send per round; 0 counts as 1.
     Weighted([u32; PRIORITIES]),
 }
 
@@ -53,9 +47,8 @@ pub struct Buffer {
     pub alpha_percent: u32,
 }
 
-/// Priority flow control (IEEE Std 802.1Q-2022, clause 36). The switch counts the buffered bytes by
-/// ingress port and priority. It pauses the sender when a count exceeds one limit and resumes it at
-/// another.
+/// Priority flow control (IEEE Std 802.1Q-2022, clause 36): counts buffered bytes by ingress port
+/// and priority, and pauses the sender above a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     /// Lossless priorities, one bit each. The control priority is never paused.
@@ -64,16 +57,14 @@ pub struct Pause {
     pub pause_above: Bytes,
     /// Resumes the sender when the buffered bytes have dropped to this.
     pub resume_at: Bytes,
-    /// Room beyond `pause_above` for packets in flight until the sender stops. Packets that find it
-    /// full are dropped; the headroom was then too small.
+    /// Room for packets in flight until the sender stops. Packets that find it full are dropped.
     pub headroom: Bytes,
 }
 
 impl Pause {
-    /// Returns the headroom that a link needs: everything its sender transmits until the pause
-    /// frame has arrived and the current packet is out. This includes the packet that crosses the
-    /// limit, a round trip of the wire, the packet ahead of the pause frame, the frame itself and
-    /// the sender's last packet.
+    /// Returns all bytes that the sender transmits until the pause frame has arrived: the packet
+    /// that crosses the limit, a round trip of the wire, the packet ahead of the frame, the frame,
+    /// and its last packet.
     #[must_use]
     pub fn headroom_for(link: &super::LinkSpec, packet: Bytes) -> Bytes {
         let wire = u128::from(link.delay.get()) * 2 * u128::from(link.rate.0);

@@ -21,9 +21,7 @@ struct PriorityQueue {
 /// The queues of one port. Idle classes are not touched, which saves cache lines.
 #[derive(Clone, Debug)]
 pub(super) struct Queues {
-    /// Non-empty classes, one bit each.
     occupied: u16,
-    /// Number of packets in all classes.
     waiting: u32,
     /// Weighted schedule: the current class, and whether it has received its share for this round.
     turn: u8,
@@ -50,7 +48,6 @@ impl Queues {
         self.occupied == 0
     }
 
-    /// Whether a packet waits in a class that is not paused.
     #[inline]
     pub(super) fn has_something(&self, paused: u8) -> bool {
         self.occupied & !u16::from(paused) != 0
@@ -104,7 +101,6 @@ impl Queues {
         self.classes[class].queue.iter().map(|packet| (packet.ingress(), packet))
     }
 
-    /// Queues a packet of `bytes` bytes that arrived at port `ingress`.
     #[inline]
     pub(super) fn push(&mut self, class: usize, packet: Packet, ingress: u32, bytes: u64) {
         let queue = &mut self.classes[class];
@@ -114,8 +110,7 @@ impl Queues {
         self.occupied |= 1 << class;
     }
 
-    /// Removes the next packet to send and returns it with its class. `size` gives a packet's
-    /// bytes.
+    /// Also returns the packet's class. `size` gives a packet's bytes.
     #[inline]
     pub(super) fn pop(
         &mut self,
@@ -145,7 +140,6 @@ impl Queues {
         Some((class, packet))
     }
 
-    /// Removes the first packet of `class`, which must not be empty, regardless of the schedule.
     #[inline]
     pub(super) fn pull(&mut self, class: usize, size: impl Fn(&Packet) -> u64) -> Packet {
         let queue = &mut self.classes[class];
@@ -186,8 +180,7 @@ impl Queues {
         }
     }
 
-    /// Drops all packets, pause frames first, then by class. Calls `lost` with class, ingress port
-    /// and packet.
+    /// Drops pause frames first, then by class. `lost` gets class, ingress port and packet.
     pub(super) fn cut(&mut self, mut lost: impl FnMut(usize, u32, Packet)) {
         for (place, class) in self.classes.iter_mut().enumerate() {
             class.queue.iter().for_each(|packet| lost(place, packet.ingress(), *packet));

@@ -18,8 +18,7 @@ impl PacketFifo {
         self.len as usize
     }
 
-    /// Returns the packet `place` positions after the front, which must be below
-    /// [`len`](Self::len).
+    /// `place` must be below [`len`](Self::len).
     #[inline(always)]
     pub(crate) fn at(&self, place: usize) -> &Packet {
         &self.slots[(self.head as usize + place) & (self.slots.len() - 1)]
@@ -57,9 +56,8 @@ impl PacketFifo {
         FifoTail { slots: &mut self.slots, first: next, next, len: &mut self.len }
     }
 
-    /// Removes the packets that arrive less than `length` after `start` and passes each to `give`,
-    /// with its time after `start`. Returns when the next packet arrives, or [`u64::MAX`] if there
-    /// is none.
+    /// Removes packets that arrive less than `length` after `start` and passes each to `give` with
+    /// its time after `start`. Returns when the next one arrives, or [`u64::MAX`].
     #[inline(always)]
     pub(crate) fn take_due(
         &mut self,
@@ -132,7 +130,6 @@ impl PacketFifo {
     }
 }
 
-/// The end of a queue, opened to append several packets.
 pub(crate) struct FifoTail<'r> {
     slots: &'r mut [Packet],
     first: usize,
@@ -141,7 +138,6 @@ pub(crate) struct FifoTail<'r> {
 }
 
 impl FifoTail<'_> {
-    /// Appends a packet within the reserved room.
     #[inline(always)]
     pub(crate) fn push(&mut self, packet: Packet) {
         let mask = self.slots.len() - 1;
@@ -149,7 +145,6 @@ impl FifoTail<'_> {
         self.next += 1;
     }
 
-    /// Finishes appending. Returns the first packet if the queue was empty before.
     #[inline(always)]
     pub(crate) fn close(self) -> Option<Packet> {
         let count = self.next - self.first;

@@ -39,8 +39,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// Returns the plane of the flow's shortest paths, where an inner `None` means any. `None` for
-    /// other routes.
+    /// Returns the plane of shortest paths, where an inner `None` means any.
     pub(crate) fn plane(&self) -> Option<Option<Plane>> {
         match self {
             Self::Shortest => Some(None),
@@ -50,7 +49,6 @@ impl Route {
     }
 }
 
-/// Why a flow cannot be routed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     #[error("no path from vertex {} to vertex {} over links that are up", from.0, to.0)]
@@ -69,7 +67,6 @@ pub enum RouteError {
     TableFull { words: u64 },
 }
 
-/// Identifies a flow for the selection of its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowName {
     pub(crate) ends: (VertexId, VertexId),
@@ -77,7 +74,6 @@ pub(crate) struct FlowName {
 }
 
 impl FlowName {
-    /// Returns the name of the reverse direction.
     pub(crate) fn back(self) -> Self {
         Self { ends: (self.ends.1, self.ends.0), ..self }
     }
@@ -98,7 +94,6 @@ pub struct Choice {
     pub salt: u32,
 }
 
-/// Number and selection of a flow's paths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedPaths {
     /// All shortest paths if there are no more than this and they are not hashed.
@@ -111,11 +106,9 @@ impl WantedPaths {
     pub(crate) const ONE: Self = Self { count: 1, hashed: false };
 }
 
-/// Number of attempts to route through groups before falling back to the shortest path. An attempt
-/// can fail when links are down.
+/// An attempt can fail when links are down.
 const ATTEMPTS: usize = 8;
 
-/// Finds routes over links that are up.
 #[derive(Clone, Debug)]
 pub(crate) struct Router {
     seed: Seed,
@@ -149,8 +142,7 @@ impl Router {
         }
     }
 
-    /// Names a new flow by its ends and the number of earlier flows between them, so that other
-    /// flows do not affect the choice of its paths.
+    /// Names a flow such that other flows do not affect the choice of its paths.
     pub(crate) fn name_flow(&mut self, ends: (VertexId, VertexId)) -> FlowName {
         let before = self.flows_between.entry(ends).or_default();
         let name = FlowName { ends, number: *before };
@@ -158,9 +150,8 @@ impl Router {
         name
     }
 
-    /// Returns paths for a flow that share their first link. If there are no more shortest paths
-    /// than wanted and they are not hashed, returns all of them in random order. Otherwise draws
-    /// that many, possibly with repetitions.
+    /// All paths share their first link. If there are no more shortest paths than wanted and they
+    /// are not hashed, returns all in random order, else draws that many with repetitions.
     pub(crate) fn find(
         &mut self,
         network: &Network,
@@ -202,13 +193,11 @@ impl Router {
         }
     }
 
-    /// Returns the source of random draws for the paths of a flow.
     fn flow_draws(&self, name: FlowName) -> FlowDraws {
         let ends = u64::from(name.ends.0.0) << 32 | u64::from(name.ends.1.0);
         FlowDraws { seed: Seed(self.seed.stream("ecmp", ends).next_u64()), number: name.number }
     }
 
-    /// Returns the shortest paths between two vertices.
     fn towards<'r>(
         &'r mut self,
         network: &'r Network,
@@ -270,7 +259,6 @@ impl Router {
         self.leg(network, (at, to), draws, path).ok()
     }
 
-    /// Appends a random shortest path between two vertices.
     fn leg(
         &mut self,
         network: &Network,
@@ -309,7 +297,6 @@ impl Router {
     }
 }
 
-/// The source of random draws for the paths of a flow.
 #[derive(Clone, Copy)]
 struct FlowDraws {
     seed: Seed,
@@ -317,12 +304,10 @@ struct FlowDraws {
 }
 
 impl FlowDraws {
-    /// Returns the stream for path number `draw`.
     fn of(self, what: &str, draw: u16) -> Stream {
         self.seed.stream(what, u64::from(self.number) << 16 | u64::from(draw))
     }
 
-    /// Returns the stream for the flow as a whole.
     fn all(self, what: &str) -> Stream {
         self.seed.stream(what, self.number.into())
     }

@@ -11,8 +11,7 @@
 
 /// Ends a route. The other bits and the next word are the index of the flow's end in its shard.
 const DELIVER: u16 = 1 << 15;
-/// Marks a choice among several ports, whose number is in the other bits. Only at vertices that
-/// choose.
+/// Marks a choice; the other bits are the number of ports. Only at vertices that choose.
 const CHOICE: u16 = 1 << 14;
 /// Marks a port of a choice that does not lead to the destination.
 const NOWHERE: u16 = 1 << 15;
@@ -20,20 +19,16 @@ const NOWHERE: u16 = 1 << 15;
 /// Limit on the ports of a vertex.
 pub(crate) const MOST_PORTS: usize = CHOICE as usize;
 
-/// The route table. A cursor is an index in it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
     words: Vec<u16>,
-    /// Position of the next word to write.
     at: usize,
 }
 
-/// Returns the words of a path with this number of links.
 pub(crate) const fn words_of_way(links: usize) -> u64 {
     links as u64 + 2
 }
 
-/// Returns the words of a choice between this number of ports.
 pub(crate) const fn words_of_choice(ports: usize) -> u64 {
     3 + 3 * ports as u64
 }
@@ -68,13 +63,11 @@ impl Routes {
         self.at += 1;
     }
 
-    /// Returns the index of the next port at a vertex that does not choose.
     #[inline(always)]
     pub(crate) fn place(&self, cursor: u32) -> u32 {
         u32::from(self.words[cursor as usize])
     }
 
-    /// Returns the index of the flow's end if the route ends here.
     #[inline(always)]
     pub(crate) fn end(&self, cursor: u32) -> Option<u32> {
         let at = cursor as usize;
@@ -89,7 +82,6 @@ impl Routes {
         cursor + 2
     }
 
-    /// Returns the next hop from a vertex that may choose.
     #[inline(always)]
     pub(crate) fn next(&self, cursor: u32) -> NextHop {
         let word = self.words[cursor as usize];
@@ -97,7 +89,6 @@ impl Routes {
         if word & CHOICE == 0 { NextHop::Port(rest) } else { NextHop::Choice(rest) }
     }
 
-    /// Returns the seed of a choice.
     pub(crate) fn salt(&self, cursor: u32) -> u32 {
         self.wide(cursor + 1)
     }
@@ -109,7 +100,6 @@ impl Routes {
         (self.place(at) & u32::from(!NOWHERE), self.wide(at + 1))
     }
 
-    /// Whether a port of a choice leads to the destination.
     #[inline(always)]
     pub(crate) fn leads_on(&self, cursor: u32, number: u32) -> bool {
         self.words[(cursor + 3 + 3 * number) as usize] & NOWHERE == 0
@@ -133,7 +123,6 @@ impl Routes {
         self.write(end as u16);
     }
 
-    /// Writes a choice among `count` ports, which must follow.
     pub(crate) fn push_choice(&mut self, count: usize, salt: u32) {
         self.write(CHOICE | count as u16);
         self.push_wide(salt);

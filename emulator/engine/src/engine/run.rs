@@ -44,8 +44,7 @@ const SPARES: usize = 16;
 /// Runs flows over a network packet by packet.
 ///
 /// The caller adds flows and timers, then repeatedly calls [`next_event`](Self::next_event). At
-/// each event time stands still, and flows, timers and link changes may be added. A seed determines
-/// the result on any number of threads.
+/// each event time stands still, and flows, timers and link changes may be added.
 #[derive(Clone, Debug)]
 pub struct Engine<P = NoProbe> {
     network: Network,
@@ -72,20 +71,13 @@ pub struct Engine<P = NoProbe> {
 }
 
 impl Engine<NoProbe> {
-    /// Creates an engine at time zero.
-    ///
-    /// # Errors
-    /// Fails if packet sizes or delays cannot be emulated.
     pub fn new(network: Network, settings: EngineSettings) -> Result<Self, EngineError> {
         Self::with_probe(network, settings, NoProbe)
     }
 }
 
 impl<P: Probe> Engine<P> {
-    /// Creates an engine whose packets can be observed. Each shard gets a copy of `probe`.
-    ///
-    /// # Errors
-    /// Fails if packet sizes or delays cannot be emulated.
+    /// Each shard gets a copy of `probe`. Fails if packet sizes or delays cannot be emulated.
     pub fn with_probe(
         network: Network,
         settings: EngineSettings,
@@ -160,7 +152,6 @@ impl<P: Probe> Engine<P> {
     pub fn now(&self) -> SimTime {
         self.now
     }
-    /// Returns the number of windows processed.
     #[must_use]
     pub fn windows(&self) -> u64 {
         self.windows
@@ -171,7 +162,6 @@ impl<P: Probe> Engine<P> {
         self.control.plan(at.max(self.now), Act::Timer(token));
     }
 
-    /// Returns the time of the next event or packet. `None` if nothing is left to do.
     #[must_use]
     pub fn next_due(&self) -> Option<SimTime> {
         let packets = self.shards.iter().map(Shard::next_due).min().unwrap_or(u64::MAX);
@@ -179,27 +169,23 @@ impl<P: Probe> Engine<P> {
         (next != u64::MAX).then(|| SimTime(next).max(self.now))
     }
 
-    /// Returns the time of the next link change or reported event.
     pub(crate) fn control_due(&self) -> Option<SimTime> {
         let due = self.control.next_due();
         (due != u64::MAX).then_some(SimTime(due))
     }
 
-    /// Whether nothing more happens without further input: no packet is in flight, and every flow
-    /// is fully acknowledged or cancelled.
+    /// Whether no packet is in flight and every flow is fully acknowledged or cancelled.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.control.next_due() == u64::MAX && self.shards.iter().all(Shard::is_quiet)
     }
 
-    /// Returns the flow of an observed packet.
     #[must_use]
     pub fn flow_of(&self, arrival: &PacketArrival) -> FlowId {
         let after = self.ways.partition_point(|(begin, _)| *begin <= arrival.way.0);
         self.ways[after - 1].1
     }
 
-    /// Returns the probes of all shards.
     pub fn probes(&self) -> impl Iterator<Item = &P> {
         self.shards.iter().map(|shard| &shard.probe)
     }
@@ -278,7 +264,6 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Records completed flows in order of time.
     fn settle_completions(&mut self) {
         let mut completions: Vec<_> =
             self.shards.iter_mut().flat_map(|shard| shard.completions.drain(..)).collect();

@@ -24,21 +24,18 @@ pub struct EngineSettings {
     pub transport: Transport,
     /// Random seed, which also selects among shortest paths.
     pub seed: Seed,
-    /// Bounded queues at switches, with priorities, pauses and trimming. `None` means one first-in
-    /// first-out queue per port, which is faster.
+    /// `None` means one first-in first-out queue per port, which is faster.
     pub queueing: Option<Queueing>,
     /// Marking of packets in long queues.
     pub marking: Marking,
     pub switching: Switching,
-    /// Processing time of a host, from the last bit of a packet for one of its flows to its
-    /// reaction: an acknowledgement is queued, the sender processes an acknowledgement, or a gate
-    /// opens. It delays the end of a flow ([`FlowRecord::end`](super::FlowRecord::end)), and
-    /// [`PacketCount`](super::PacketCount) counts the packet as in flight until then; probes see
-    /// the arrival itself. Hosts process packets in a pipeline at full rate, so delays do not add
-    /// up. Pauses and packets in transit are not delayed.
+    /// Time from the last bit of a packet for one of the host's flows to its reaction: an
+    /// acknowledgement is queued or processed, or a gate opens. It delays the end of a flow
+    /// ([`FlowRecord::end`](super::FlowRecord::end)), and [`PacketCount`](super::PacketCount)
+    /// counts the packet as in flight until then. Hosts process packets in a pipeline at full rate,
+    /// so delays do not add up. Pauses and packets in transit are not delayed.
     pub host_delay: Picoseconds,
-    /// Number of shards, which run in parallel on the current rayon pool. Does not affect the
-    /// result.
+    /// They run in parallel on the current rayon pool and do not affect the result.
     pub threads: usize,
 }
 
@@ -57,8 +54,7 @@ impl Default for EngineSettings {
 }
 
 impl EngineSettings {
-    /// Returns how long before its last bit arrives over the first link a packet may leave over the
-    /// second.
+    /// Returns how long before its last bit a packet may leave over the second link.
     pub(crate) fn head_start(
         &self,
         network: &Network,
@@ -97,7 +93,6 @@ impl EngineSettings {
     }
 }
 
-/// Why the engine rejects an input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     #[error("packets of {size} cannot be emulated: data and header together must be 1 to 65,535 B")]
@@ -115,17 +110,9 @@ pub enum EngineError {
     #[error(transparent)]
     Route(#[from] RouteError),
     #[error("a flow from vertex {} cannot wait for flow {}, which ends elsewhere", source_vertex.0, gate.0)]
-    GateElsewhere {
-        source_vertex: VertexId,
-        /// The flow it should wait for.
-        gate: FlowId,
-    },
+    GateElsewhere { source_vertex: VertexId, gate: FlowId },
     #[error("a flow from vertex {} cannot wait for acknowledgements of flow {}, which begins elsewhere", source_vertex.0, awaited.0)]
-    AwaitsElsewhere {
-        source_vertex: VertexId,
-        /// The flow it should wait for.
-        awaited: FlowId,
-    },
+    AwaitsElsewhere { source_vertex: VertexId, awaited: FlowId },
     /// Packet numbers have 31 bits.
     #[error("a flow of {packets} packets is too long: fewer than 2^31 are possible")]
     TooLong { packets: u64 },

@@ -62,7 +62,6 @@ pub(crate) struct Shared {
     pub(crate) host_delay: u64,
 }
 
-/// A period of simulated time, in picoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimSpan {
     pub(crate) start: u64,
@@ -88,12 +87,10 @@ impl Vertex {
     }
 }
 
-/// Packets in flight on one link, in order of arrival.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LinkWire {
     pub(crate) queue: PacketFifo,
     pub(crate) link: LinkId,
-    /// The vertex at its end, in this shard.
     pub(crate) vertex: u32,
 }
 
@@ -114,7 +111,6 @@ pub(crate) struct HostState {
 }
 
 impl HostState {
-    /// Returns when the next flow starts or may send again.
     #[inline(always)]
     fn next_start(&self) -> u64 {
         self.starts.peek().map_or(u64::MAX, |Reverse((time, ..))| *time)
@@ -151,8 +147,7 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// Assigns the packets added since there were `before` to `wire`. The first of them arrives at
-    /// `time`.
+    /// The first of the packets added since there were `before` arrives at `time`.
     #[inline(always)]
     fn close(&mut self, before: usize, wire: u32, time: u64) {
         self.earliest = self.earliest.min(time);
@@ -174,7 +169,6 @@ pub(crate) struct EndCount {
 pub(crate) struct Shard<P> {
     pub(crate) index: u32,
     pub(crate) vertices: Vec<Vertex>,
-    /// Queues of each vertex that is a switch with bounded queues.
     pub(crate) switches: Vec<Option<Box<SwitchQueues>>>,
     pub(crate) pods: Pods,
     /// For each vertex, a time before which nothing happens there.
@@ -192,7 +186,6 @@ pub(crate) struct Shard<P> {
     pub(crate) outboxes: Vec<Outbox>,
     /// Packets that each shard sent in the previous window.
     pub(crate) inboxes: Vec<Outbox>,
-    /// Arrivals processed since the load was last read.
     pub(crate) worked: u64,
     pub(crate) completions: Vec<Completion>,
     pub(crate) ends: EndCount,
@@ -200,7 +193,6 @@ pub(crate) struct Shard<P> {
     scratch: Scratch,
 }
 
-/// Arrivals at one vertex in one window; kept to reuse the memory.
 #[derive(Clone, Debug)]
 struct Scratch {
     arrivals: Vec<Packet>,
@@ -226,7 +218,6 @@ impl Scratch {
         Self { arrivals, acted_on, sent, came, by_port, all, touched: 0 }
     }
 
-    /// Sorts the arrivals by time, stable for equal times.
     fn put_in_order(&mut self, start: u64) {
         let Self { arrivals, acted_on, all: keys, .. } = self;
         let places = arrivals.iter().zip(0u64..);
@@ -265,7 +256,6 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Allocates per-vertex and per-port state once all vertices have been added.
     pub(crate) fn settle(&mut self) {
         let widest = self.vertices.iter().map(|vertex| vertex.ports().len()).max().unwrap_or(0);
         self.scratch.by_port = Lists::new(2 * widest);
@@ -276,7 +266,6 @@ impl<P: Probe> Shard<P> {
         self.ready.resize(self.ports.len(), VecDeque::new());
     }
 
-    /// Returns the time of the next event, or `u64::MAX` if there is none.
     pub(crate) fn next_due(&self) -> u64 {
         let received = self.inboxes.iter().map(|inbox| inbox.earliest);
         received.fold(self.due.earliest(), u64::min)
@@ -428,7 +417,6 @@ impl<'s> Exit<'s> {
         }
     }
 
-    /// Sends a packet that arrives at `time`.
     #[inline(always)]
     pub(crate) fn send(&mut self, packet: Packet, time: u64) {
         match self {

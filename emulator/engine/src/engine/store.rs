@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State shared by the ports of a switch: the buffer, and the buffered bytes per ingress link that
-//! trigger pauses.
+//! The buffer of a switch, and the buffered bytes per ingress link that trigger pauses.
 
 use super::packet::Packet;
 use super::port::{Port, PortCount, SendingPort};
@@ -16,7 +15,6 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Returns the space of a packet that has waited in `class`.
     #[inline(always)]
     pub(super) fn of(class: usize, packet: &Packet, port: &Port) -> Self {
         let size = if class == FRAMES { 0 } else { port.size(packet) as u16 };
@@ -26,7 +24,6 @@ impl Room {
 }
 
 impl SendingPort<'_> {
-    /// Returns the space that `packet` occupies in a switch.
     #[inline(always)]
     pub(super) fn room(&self, packet: &Packet) -> Room {
         let (ingress, priority) = (packet.ingress(), packet.priority());
@@ -50,9 +47,8 @@ pub(super) struct Store {
     buffer: Option<Buffer>,
     trim: bool,
     pub(super) lossless: Lossless,
-    /// Buffered bytes by priority and ingress port. Packets in transmission count only while ports
-    /// are processed together. The values of one priority are contiguous, because there is usually
-    /// only one lossless priority.
+    /// Bytes by priority and ingress port, contiguous by priority, since usually only one is
+    /// lossless. Packets in transmission count only while ports are processed together.
     came: Vec<u64>,
     /// Priorities paused at the sender behind each ingress port, one bit each.
     pub(super) asked: Vec<u8>,
@@ -84,8 +80,7 @@ impl Store {
         self.lossless.priorities != 0 || self.buffer.is_some()
     }
 
-    /// Whether no limit is reached if each ingress port brings `more` bytes, in any order of
-    /// arrivals and departures.
+    /// Each ingress port brings up to `more` bytes, in any order of arrivals and departures.
     pub(super) fn holds(&self, more: &[u64]) -> bool {
         self.no_pause_is_near(more)
             && self.buffer.is_none_or(|buffer| {
@@ -132,9 +127,8 @@ impl Store {
         Some((packet.trimmed(header), u64::from(header)))
     }
 
-    /// Whether a packet certainly fits its queue. Shared limits are not checked, because
-    /// [`holds`](Self::holds) has already ruled them out for this window. If false, it may still
-    /// fit.
+    /// Shared limits are not checked, because [`holds`](Self::holds) has already ruled them out for
+    /// this window. If false, it may still fit.
     #[inline(always)]
     pub(super) fn surely_holds(&self, queues: &Queues, priority: u8, size: u64) -> bool {
         let fits = queues.bytes(usize::from(priority)) + size <= queues.capacity;
@@ -169,7 +163,6 @@ impl Store {
             && self.asked[ingress as usize] & (1 << priority) == 0
     }
 
-    /// Returns the buffered bytes of `priority` that arrived at port `ingress`.
     #[inline(always)]
     pub(super) fn came(&self, ingress: u32, priority: u8) -> u64 {
         self.came[self.asked.len() * usize::from(priority) + ingress as usize]

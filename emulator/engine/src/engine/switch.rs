@@ -31,8 +31,7 @@ use super::store::{Room, Store};
 /// End time of a port without a transmission, while ports are processed together.
 const IDLE: u64 = u64::MAX;
 
-/// The queues of a switch. Index `k` stands for its `k`th port and the incoming link of the same
-/// cable.
+/// Index `k` stands for the `k`th port and the incoming link of the same cable.
 #[derive(Clone, Debug)]
 pub(crate) struct SwitchQueues {
     schedule: Schedule,
@@ -52,13 +51,10 @@ pub(crate) struct SwitchQueues {
     earliest: Earliest,
 }
 
-/// The ports of a switch, as its queues see them.
 pub(crate) trait Outlet {
-    /// Returns a port with its counters.
     fn port(&mut self, place: u32) -> (&mut Port, &mut PortCount);
     /// Puts a packet on the wire of port `place`; it arrives at `arrival`.
     fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
-    /// Counts a pause frame.
     fn frame_made(&mut self);
     /// Returns how long before its last bit arrives a packet may leave over port `place`.
     fn head_start(&self, place: u32, packet: &Packet) -> u64;
@@ -90,13 +86,11 @@ impl SwitchQueues {
         }
     }
 
-    /// Returns when the next transmission ends, while ports are processed together, or
-    /// [`u64::MAX`].
+    /// Valid while ports are processed together. [`u64::MAX`] if nothing is in transmission.
     pub(crate) fn next_end(&self) -> u64 {
         self.earliest.time()
     }
 
-    /// Ends the next transmission and starts another one on its port.
     pub(crate) fn end_next(&mut self, out: &mut impl Outlet) {
         let place = self.earliest.place();
         self.end_transmission(place as u32, out);
@@ -117,19 +111,16 @@ impl SwitchQueues {
         &self.store.dropped
     }
 
-    /// Counts the packets in queues, including pause frames.
     pub(crate) fn waiting(&self) -> u64 {
         self.ports.iter().map(Queues::packets).sum::<usize>() as u64
     }
 
-    /// Calls `see` for each packet in queues, including pause frames.
     pub(crate) fn see_waiting(&self, see: &mut impl FnMut(&Packet)) {
         let classes =
             self.ports.iter().flat_map(|queues| (0..=FRAMES).map(|at| queues.waiting(at)));
         classes.flatten().for_each(|(_, packet)| see(packet));
     }
 
-    /// Whether packets wait at a port, while ports are processed separately.
     #[inline(always)]
     pub(crate) fn waits(&self, place: u32) -> bool {
         self.waiting[place as usize]
@@ -146,9 +137,8 @@ impl SwitchQueues {
         self.ends[place as usize] < end
     }
 
-    /// Whether the ports cannot affect each other in a window that starts at `start` with up to
-    /// `came` bytes arriving at each: in any order, no sender is paused or resumed and no packet is
-    /// dropped for lack of shared space.
+    /// The window starts at `start` and brings up to `came` bytes to each port. In any order, no
+    /// sender is paused or resumed and no packet is dropped for lack of shared space.
     pub(crate) fn ports_are_apart(&self, start: u64, came: &mut [u64]) -> bool {
         if self.asked > 0 {
             return false;
@@ -162,7 +152,6 @@ impl SwitchQueues {
         self.store.holds(came)
     }
 
-    /// Returns a port for separate processing.
     #[inline(always)]
     pub(crate) fn one_port<'s>(
         &'s mut self,
@@ -187,16 +176,14 @@ impl SwitchQueues {
         }
     }
 
-    /// Returns the bytes that wait at a port or are in transmission, while ports are processed
-    /// together.
+    /// Includes the packet in transmission. Valid while ports are processed together.
     pub(crate) fn holds(&self, place: u32) -> u64 {
         let place = place as usize;
         let sending = if self.ends[place] == IDLE { 0 } else { self.sending[place].size };
         u64::from(sending) + self.ports[place].all_bytes()
     }
 
-    /// Returns the bytes that wait at a port and the end of its transmission, while ports are
-    /// processed together.
+    /// Also returns the end of the transmission. Valid while ports are processed together.
     pub(crate) fn stands_before(&self, place: u32) -> (u64, u64) {
         let place = place as usize;
         let end = self.ends[place];
@@ -208,8 +195,7 @@ impl SwitchQueues {
         self.ports[place as usize].packets()
     }
 
-    /// Returns the time of the port's next event other than an arrival, while no sender is paused.
-    /// [`u64::MAX`] if there is none.
+    /// Assumes that no sender is paused. [`u64::MAX`] if only arrivals are left.
     #[inline(always)]
     pub(crate) fn due_at(&self, place: u32, paused: u8) -> u64 {
         let waits = self.ports[place as usize].has_something(paused);
@@ -254,8 +240,7 @@ impl SwitchQueues {
         self.send_next(place, now, out);
     }
 
-    /// Queues a packet for port `place` at `now`. The packet has its ingress port in the time
-    /// field.
+    /// The packet has its ingress port in the time field.
     pub(crate) fn enqueue(&mut self, place: u32, now: u64, packet: Packet, out: &mut impl Outlet) {
         let header_bytes = out.header_bytes();
         let (port, count) = out.port(place);
@@ -323,7 +308,6 @@ impl SwitchQueues {
         self.send_next(place, now, out);
     }
 
-    /// Starts sending the next packet of a port, if it is free and a packet may leave.
     #[inline]
     pub(crate) fn send_next(&mut self, place: u32, now: u64, out: &mut impl Outlet) {
         let port: &Port = out.port(place).0;
@@ -359,8 +343,7 @@ impl SwitchQueues {
         }
     }
 
-    /// Drops all packets of a port whose link changed and cancels the pauses it requested. Returns
-    /// the number of packets.
+    /// Also cancels the pauses that the port requested. Returns the number of packets.
     pub(crate) fn cut(&mut self, place: u32, now: u64, out: &mut impl Outlet) -> u64 {
         let asked = std::mem::take(&mut self.store.asked[place as usize]);
         self.asked -= asked.count_ones();
@@ -383,7 +366,6 @@ impl SwitchQueues {
         lost
     }
 
-    /// Returns the bytes of `priority` at port `place` that arrived at port `ingress`.
     pub(crate) fn held(&self, place: u32, priority: u8, ingress: u32, port: &Port) -> u64 {
         let waiting = self.ports[place as usize].waiting(usize::from(priority));
         waiting.filter(|(by, _)| *by == ingress).map(|(_, packet)| port.size(packet)).sum()
@@ -394,7 +376,6 @@ impl SwitchQueues {
         self.store.asked[ingress as usize] & (1 << priority) != 0
     }
 
-    /// Whether packets of `priority` wait at port `place`.
     pub(crate) fn has_waiting(&self, place: u32, priority: u8) -> bool {
         self.ports[place as usize].waiting(usize::from(priority)).next().is_some()
     }

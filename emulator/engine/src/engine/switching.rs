@@ -10,26 +10,21 @@
 
 use lightloom_units::{BitsPerSecond, Bytes, Picoseconds};
 
-/// When a switch may start to send a packet.
-///
-/// In both modes, packets for a port leave in the order of their last bits' arrival. The backlog at
-/// that time decides whether they are dropped or marked. A switch that cuts through only starts
-/// earlier.
+/// In both modes, packets for a port leave in the order of their last bits' arrival, and the
+/// backlog at that time decides whether they are dropped or marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Switching {
     /// Once the last bit has arrived.
     #[default]
     StoreAndForward,
-    /// Once the header ([`Transport::header`](crate::transport::Transport::header), at least 1 B
-    /// and at most the packet) has arrived and the port is free, provided that the port is not
-    /// faster than the incoming link. Otherwise once the last bit has arrived. With bounded queues,
+    /// Once the header ([`Transport::header`](crate::transport::Transport::header), at least 1 B)
+    /// has arrived, if the port is free and not faster than the incoming link. With bounded queues,
     /// only packets that find the port free cut through.
     CutThrough,
 }
 
 impl Switching {
-    /// Returns how long before its last bit arrives the switch may start to send a packet, for the
-    /// given input and output rates.
+    /// Zero if the switch does not cut through at these rates.
     pub(super) fn head_start(
         self,
         (comes, leaves): (BitsPerSecond, BitsPerSecond),

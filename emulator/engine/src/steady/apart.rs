@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! State of a run split into islands: which island holds what, and which requests have yet to reach
-//! the engines.
+//! State of a run split into islands, and the requests that have yet to reach the engines.
 
 use lightloom_units::{Bytes, Picoseconds, SimTime};
 use rayon::prelude::*;
@@ -34,7 +33,6 @@ impl GlobalFlow {
         self.paths.last().map_or(&[], Vec::as_slice)
     }
 
-    /// Iterates over the links of all its paths, those of the first path first.
     pub(super) fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
         self.paths.iter().flatten().copied()
     }
@@ -55,11 +53,9 @@ pub(super) struct IslandBatch {
     pub(super) given_up: bool,
 }
 
-/// A maximal set of flows connected by shared links, gates or batches.
 #[derive(Debug)]
 pub(super) struct Island {
     pub(super) class: u32,
-    /// Global id of each local link.
     pub(super) links: Vec<LinkId>,
     pub(super) flows: Vec<FlowId>,
     pub(super) batches: Vec<BatchId>,
@@ -69,7 +65,6 @@ pub(super) struct Island {
     pub(super) superseded: bool,
     /// Delay of its start relative to its class.
     pub(super) shift: u64,
-    /// Its changes with their times, if islands are cached.
     pub(super) past: Vec<IslandAct>,
 }
 
@@ -114,11 +109,9 @@ pub(super) struct Apart<P> {
     pub(super) copies: FxHashMap<u32, Vec<LinkCopy>>,
     pub(super) asked: Vec<Asked>,
     pub(super) now: SimTime,
-    /// Whether the events of the present instant have been processed.
     through: bool,
     pub(super) log: CallLog,
     fits: FxHashMap<PathSizes, Result<(), EngineError>>,
-    /// See [`IslandEngine::remembering`](super::IslandEngine::remembering).
     pub(super) remembers: bool,
     pub(super) live: Vec<u32>,
     /// Classes by the description that they were built from.
@@ -281,7 +274,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Whether a flow is neither complete at present nor cancelled.
     fn is_open(&self, id: FlowId) -> bool {
         let flow = &self.flows[id.index()];
         let shift = |place: FlowPlace| self.islands[place.island as usize].shift;
@@ -309,8 +301,7 @@ impl<P: LocalProbe> Apart<P> {
         (0..self.flows.len()).map(FlowId::from_index).filter(hit).collect()
     }
 
-    /// Returns the time before which everything has been processed and no further request can
-    /// apply.
+    /// Everything before this time has been processed, and no further request can apply.
     pub(super) fn present(&self) -> u64 {
         self.now.0 + u64::from(self.through)
     }
@@ -320,8 +311,7 @@ impl<P: LocalProbe> Apart<P> {
         &self.classes[island.class as usize].engine
     }
 
-    /// Like an engine's: at every instant first control events, then packets until the next control
-    /// event.
+    /// Processes control events of an instant first, then packets until the next control event.
     pub(super) fn next_event(&mut self, limit: SimTime) -> Result<Option<Event>, Entangled> {
         let answer = self.until_event(limit)?;
         self.log.note(StageCall::Until(limit, answer));
@@ -365,7 +355,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Runs every class to its next event, or to the end of `bound`.
     fn advance(&mut self, bound: SimTime) {
         loop {
             let run = |(index, class): (usize, &mut Class<P>)| {
@@ -455,7 +444,6 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Returns the island that holds a link, with the local link id.
     pub(super) fn copy_of(&self, link: LinkId) -> Option<LinkCopy> {
         let copy = self.copies.get(&(link.0 >> 1))?.last()?;
         let held = !self.islands[copy.island as usize].retired;
@@ -497,7 +485,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Returns an island's record of a flow, up to the present.
     fn own_record(
         &self,
         place: FlowPlace,
@@ -522,7 +509,6 @@ impl<P: LocalProbe> Apart<P> {
         copies.any(|copy| self.islands[copy.island as usize].shift > 0)
     }
 
-    /// Counts the islands that have not merged into others.
     pub(super) fn islands_run(&self) -> usize {
         self.islands.iter().filter(|island| !island.superseded).count()
     }
@@ -537,7 +523,6 @@ impl<P: LocalProbe> Apart<P> {
         count
     }
 
-    /// Returns the checksum over all arrivals on a link.
     pub(super) fn arrival_sum(&self, link: LinkId) -> u64 {
         let mut sum = 0_u64;
         for copy in self.copies.get(&(link.0 >> 1)).into_iter().flatten() {
@@ -558,12 +543,10 @@ impl<P: LocalProbe> Apart<P> {
         total
     }
 
-    /// Returns the packet-hops skipped in simulated islands.
     pub(super) fn leapt(&self) -> u64 {
         self.classes.iter().map(|class| class.engine.leapt()).sum()
     }
 
-    /// Returns an island with a wrong prediction, if any.
     pub(super) fn foretold_wrongly(&self) -> Option<usize> {
         let wrong = self.classes.iter().find(|class| class.engine.foretold_wrongly())?;
         wrong.members.first().map(|island| *island as usize)

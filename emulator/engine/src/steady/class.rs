@@ -10,7 +10,6 @@ use crate::engine::{BatchId, Engine, Event, FlowId, PacketCount, Probe};
 const SHORTEST_STRIDE: Picoseconds = Picoseconds::from_micros(10);
 const STRIDE: Picoseconds = Picoseconds::from_millis(1);
 
-/// A batch completion reported by a class's engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct News {
     pub(super) batch: BatchId,
@@ -25,11 +24,8 @@ pub(super) struct Class<P> {
     pub(super) members: Vec<u32>,
     batches: Vec<Vec<FlowId>>,
     flows: u32,
-    /// No event is due before this time.
     pub(super) due: u64,
-    /// Time of the next reported event.
     control: Option<SimTime>,
-    /// All events before this time have been processed.
     pub(super) until: u64,
     /// Members that have yet to receive the current event. The class pauses until it is zero.
     pub(super) untold: u32,
@@ -66,8 +62,7 @@ impl<P: Probe> Class<P> {
         }
     }
 
-    /// Replays the changes of its islands up to `now`, then runs ahead to `limit`. Returns the
-    /// packet-hops simulated.
+    /// Replays changes up to `now`, then runs ahead to `limit`. Returns the packet-hops simulated.
     pub(super) fn run_ahead(
         &mut self,
         acts: Vec<(u64, IslandChange)>,
@@ -115,8 +110,7 @@ impl<P: Probe> Class<P> {
         }
     }
 
-    /// Records the final state if nothing happens any more. The timeout of an abandoned flow may
-    /// still be pending, since the flow has no receiver.
+    /// The timeout of an abandoned flow may still be pending, since the flow has no receiver.
     pub(super) fn note_end(&mut self) {
         if self.ended.is_some() || !self.engine.is_quiet() {
             return;
@@ -141,7 +135,6 @@ impl<P: Probe> Class<P> {
         self.ended.map_or_else(|| self.engine.hops(), |ended| ended.packets.hops)
     }
 
-    /// Returns a copy of this class with other members.
     pub(super) fn split(&self, members: Vec<u32>) -> Self {
         Self { members, ..self.clone() }
     }
@@ -175,7 +168,6 @@ impl<P: Probe> Class<P> {
         self.look_ahead();
     }
 
-    /// Advances the engine's clock to `now`. All earlier events have been processed.
     fn catch_up(&mut self, now: SimTime) {
         self.engine.set_timer(now, 0);
         while let Some(event) = self.engine.next_event(now) {

@@ -19,7 +19,6 @@ use crate::engine::{
     VertexRole,
 };
 
-/// A change of an island, in local numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum IslandChange {
     Flow(FlowSpec),
@@ -29,7 +28,6 @@ pub(super) enum IslandChange {
     Reroute(FlowId, Vec<LinkId>),
 }
 
-/// All inputs of an island's simulation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Description {
     pub(super) roles: Vec<VertexRole>,
@@ -70,7 +68,6 @@ impl GlobalNames {
         names
     }
 
-    /// Returns the roles and cables of the island in local numbers.
     pub(super) fn describe(
         &self,
         network: &Network,
@@ -106,8 +103,7 @@ fn ends(network: &Network, link: LinkId) -> [VertexId; 2] {
     [ends.from, ends.to]
 }
 
-/// Returns the positions of `links` in an order that agrees with the cable numbers at each vertex.
-/// Of several such orders, it returns the one closest to the order of `links`.
+/// Returns an order that agrees with the cable numbers at each vertex, close to `links`.
 fn ordered(network: &Network, links: &[LinkId]) -> Vec<usize> {
     let mut at: FxHashMap<VertexId, Vec<usize>> = FxHashMap::default();
     for (place, link) in links.iter().enumerate() {

@@ -18,12 +18,10 @@ use crate::transport::{Balance, CongestionControl, FlowInterfaces};
 
 /// A probe that can observe a part of the network.
 pub trait LocalProbe: Probe {
-    /// Returns a class that distinguishes links. Islands are identical only if their links have
-    /// equal classes.
+    /// Islands are identical only if their links have equal classes.
     fn kind(&self, _link: LinkId) -> u8 {
         0
     }
-    /// Returns the probe for a subnetwork with these links.
     #[must_use]
     fn local(&self, _links: &[LinkId]) -> Self {
         self.clone()
@@ -43,8 +41,7 @@ impl LocalProbe for ArrivalLog {
     }
 }
 
-/// Returns an arrival's contribution to the checksum of its link: a hash of its time, number, size
-/// and marks.
+/// Hashes time, number, size and marks of an arrival.
 #[must_use]
 pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
     let mut hasher = FxHasher::default();
@@ -58,7 +55,6 @@ pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
 pub enum Difference {
     #[error(transparent)]
     Event(#[from] OtherEvent),
-    /// A different record of a flow.
     #[error("flow {} ended otherwise in one engine for all", .0.0)]
     Flow(FlowId),
     /// Different arrivals or counts on a link.
@@ -75,7 +71,6 @@ pub enum Difference {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entangled;
 
-/// How much of a run did not have to be simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ReuseCount {
     /// Parts that did not affect each other.
@@ -99,11 +94,8 @@ enum Mode<P: LocalProbe> {
 }
 
 impl<P: LocalProbe> IslandEngine<P> {
-    /// Creates an engine that uses islands if the settings permit. They do not with several paths
-    /// per flow, because the draws of those depend on vertex ids, nor with receiver credit.
-    ///
-    /// # Errors
-    /// Fails if the packet sizes cannot be emulated.
+    /// Uses islands if the settings permit: not with several paths per flow, because the draws of
+    /// those depend on vertex ids, nor with receiver credit.
     pub fn new(network: Network, settings: EngineSettings, probe: P) -> Result<Self, EngineError> {
         let transport = &settings.transport;
         let gives_credit = transport.congestion == CongestionControl::ReceiverCredit;
@@ -117,10 +109,9 @@ impl<P: LocalProbe> IslandEngine<P> {
         Ok(Self { mode: Mode::Apart(Box::new(Apart::new(network, settings, probe))) })
     }
 
-    /// Runs islands ahead of time and caches their results. An island that starts like an earlier
-    /// one reuses its result, shifted in time. An island that is disturbed or merges with others is
-    /// simulated again from its start. The result remains exact. This pays off if little of the
-    /// traffic interacts.
+    /// Islands run ahead of time, and one that starts like an earlier one reuses its result,
+    /// shifted in time. A disturbed island is simulated again from its start, so the result is
+    /// exact. Pays off if little of the traffic interacts.
     #[must_use]
     pub fn remembering(mut self) -> Self {
         if let Mode::Apart(apart) = &mut self.mode {
@@ -137,10 +128,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// Creates an engine without islands.
-    ///
-    /// # Errors
-    /// Fails if the packet sizes cannot be emulated.
+    /// Creates an engine that never uses islands.
     pub fn whole(
         network: Network,
         settings: EngineSettings,
@@ -171,8 +159,7 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// Returns the probes of all parts, repeated for each island that shares one. Link ids are
-    /// local to the island.
+    /// A probe repeats for each island that shares it. Link ids are local to the island.
     pub fn probes(&self) -> impl Iterator<Item = &P> {
         let (apart, whole) = match &self.mode {
             Mode::Apart(apart) => (Some(apart), None),
@@ -184,12 +171,8 @@ impl<P: LocalProbe> IslandEngine<P> {
         of_islands.chain(whole.into_iter().flat_map(|engine| engine.probes()))
     }
 
-    /// Repeats the run on a single engine and compares all events, flows, link counts and, if the
-    /// probe computes them, checksums of arrivals. Returns that engine, or `None` if the run is not
-    /// split.
-    ///
-    /// # Errors
-    /// Returns the first difference.
+    /// Repeats the run on a single engine, which it returns, and compares events, flows, link
+    /// counts and checksums of arrivals. `None` if the run is not split.
     pub fn prove(&self) -> Result<Option<Engine<P>>, Difference> {
         let Mode::Apart(apart) = &self.mode else { return Ok(None) };
         if let Some(island) = apart.foretold_wrongly() {
@@ -220,7 +203,6 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// Merges all islands into a single engine and returns it.
     pub fn engine_mut(&mut self) -> &mut Engine<P> {
         if let Mode::Apart(apart) = &self.mode {
             self.mode = Mode::Whole(Box::new(apart.together()));
@@ -239,7 +221,6 @@ impl<P: LocalProbe> IslandEngine<P> {
 }
 
 impl IslandEngine<ArrivalLog> {
-    /// Returns all arrivals with their flows, in order of time, then of link.
     #[must_use]
     pub fn arrivals(&self) -> Vec<(PacketArrival, FlowId)> {
         let mut all = match &self.mode {

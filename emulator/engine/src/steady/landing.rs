@@ -14,7 +14,6 @@ use crate::engine::{
     Queueing, Route, VertexId,
 };
 
-/// A resource that ties flows together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Tie {
     Cable(u32),
@@ -110,9 +109,8 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Rejects islands with switches that couple flows without common links: those with a shared
-    /// buffer or pauses. Also rejects random marking, which is drawn by link id and makes every
-    /// part different.
+    /// Shared buffers and pauses couple flows without common links. Random marking is drawn by link
+    /// id and makes every part different.
     fn refuse_switches(&self, asked: &[Asked]) -> Result<(), Entangled> {
         let over_switch = |asked: &Asked| match asked {
             Asked::Flow(flow) => self.flows[flow.index()]
@@ -157,7 +155,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Ties new flows by the cables, batches and gates that they share.
     fn tie(&self, asked: &[Asked]) -> Knots {
         let mut knots = Knots::default();
         let flow_tie = |flow: FlowId| match self.flows[flow.index()].place {
@@ -202,7 +199,6 @@ impl<P: LocalProbe> Apart<P> {
         knots
     }
 
-    /// Returns the existing island of each set of ties, if any.
     fn homes(&self, knots: &mut Knots) -> Result<FxHashMap<u32, u32>, Entangled> {
         let islands: Vec<u32> = knots
             .places
@@ -263,7 +259,6 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Splits a class into one per distinct list of changes.
     fn part(&mut self, class: u32, ways: Vec<(Vec<IslandChange>, Vec<u32>)>) {
         for place in (0..ways.len()).rev() {
             let (acts, members) = &ways[place];
@@ -316,7 +311,6 @@ impl<P: LocalProbe> Apart<P> {
         self.flows[flow.index()].place.expect("it was added before").flow
     }
 
-    /// Adds a flow over links of an island.
     fn flow_on(
         &mut self,
         island: u32,
@@ -344,7 +338,6 @@ impl<P: LocalProbe> Apart<P> {
         IslandChange::Flow(FlowSpec { source, destination, route, gates, batch, ..spec })
     }
 
-    /// Creates new islands, with one class for identical ones.
     fn begin(&mut self, begun: Vec<Vec<Asked>>) {
         let mut places: FxHashMap<Description, u32> = FxHashMap::default();
         for asked in begun {
@@ -443,8 +436,7 @@ impl<P: LocalProbe> Apart<P> {
         Description { roles, cables, acts: acts.into_iter().map(relative).collect() }
     }
 
-    /// Returns the changes of `links` for an island that starts at `begin`: the state at that time,
-    /// and later changes. Link ids are local.
+    /// Returns the state at `begin`, and later changes. Link ids are local.
     fn changes_of(&self, links: &[LinkId], begin: SimTime) -> Vec<(SimTime, u64, IslandChange)> {
         let mut acts = Vec::new();
         for (index, link) in links.iter().enumerate() {

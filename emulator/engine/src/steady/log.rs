@@ -22,7 +22,6 @@ pub(super) enum StageCall {
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallLog(Vec<StageCall>);
 
-/// An event that differs from the logged one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("asked for the next event until {limit}: islands say {islands:?}, one engine {whole:?}")]
 pub struct OtherEvent {
@@ -36,10 +35,7 @@ impl CallLog {
         self.0.push(call);
     }
 
-    /// Replays all calls on `stage`.
-    ///
-    /// # Errors
-    /// Returns the first event that differs.
+    /// Fails with the first event that differs.
     pub(super) fn replay(&self, stage: &mut impl Stage) -> Result<(), OtherEvent> {
         for call in &self.0 {
             match call {

@@ -19,7 +19,6 @@ pub(super) enum PlannedAct {
     BatchDone { batch: BatchId, at: SimTime, from: From },
 }
 
-/// The origin of a batch completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     /// The caller cancelled its last flow.
@@ -43,7 +42,6 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Adds an event planned by the caller at `now`.
     pub(super) fn plan(&mut self, now: SimTime, at: SimTime, act: PlannedAct) {
         self.calls += 1;
         self.push((at.0, now.0, 0, self.calls), act);

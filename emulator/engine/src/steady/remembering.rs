@@ -24,17 +24,14 @@ use super::{Entangled, LocalProbe};
 
 /// How far islands run ahead: beyond the end of any flow that has a path.
 const AHEAD: Picoseconds = Picoseconds::from_millis(2_000);
-/// Limit on repeated packet-hops. If the repeated ones exceed both it and the first-time ones, a
-/// single engine is faster.
+/// If the repeated ones exceed both this and the first-time ones, a single engine is faster.
 const MOST_REDONE: u64 = 100_000_000;
 /// Repeated packet-hops below this number are ignored.
 pub(super) const FEW_REDONE: u64 = 1_000_000;
 
-/// Changes to replay from the start of a new class.
 type PendingClass = Vec<(u64, IslandChange)>;
 
 impl<P: LocalProbe> Apart<P> {
-    /// Whether nothing happens in an island any more.
     pub(super) fn is_quiet(&self, island: u32) -> bool {
         let island = &self.islands[island as usize];
         let quiet = self.classes[island.class as usize].quiet_from();
@@ -204,7 +201,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Plans a completion reported by an island that has run ahead.
     fn plan_news(&mut self, island: u32, news: News) {
         let home = &self.islands[island as usize];
         let (batch, last) = (home.batches[news.batch.index()], home.flows[news.last.index()]);
@@ -215,8 +211,7 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Removes islands that merge into one. Returns the earliest start and all their changes
-    /// including `asked`.
+    /// Returns the earliest start and all changes including `asked`.
     fn supersede(
         &mut self,
         islands: &BTreeSet<u32>,
@@ -248,7 +243,6 @@ impl<P: LocalProbe> Apart<P> {
         (begin, past)
     }
 
-    /// Resimulates all islands that have run ahead, only up to the present.
     pub(super) fn settle(&mut self) -> Result<(), Entangled> {
         if !self.remembers {
             return Ok(());

@@ -3,8 +3,7 @@
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// GPUs with one cable to each of several switches, as in an NVLink domain (NVL72: 72 GPUs and 18
-/// switch chips).
+/// GPUs with a cable to each of several switches (NVL72: 72 GPUs and 18 switch chips).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchedDomain {
     pub gpus: u32,
@@ -13,7 +12,6 @@ pub struct SwitchedDomain {
 }
 
 impl SwitchedDomain {
-    /// Adds the network to `builder` and returns the GPUs.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let gpus: Vec<_> = (0..self.gpus).map(|_| builder.add(VertexRole::Host)).collect();
         for _ in 0..self.switches {
@@ -30,14 +28,12 @@ impl SwitchedDomain {
 /// bit `k` of its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeFibres {
-    /// Number of steps, and of fibres per host.
     pub steps: u32,
     pub link: LinkSpec,
 }
 
 impl ExchangeFibres {
-    /// Adds the network to `builder`. Returns the hosts, and for each step the fibres in order of
-    /// the lower host of each pair.
+    /// Returns the hosts, and for each step the fibres in order of the lower host of each pair.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> (Vec<VertexId>, Vec<Vec<LinkId>>) {
         let hosts: Vec<_> =
             (0..1usize << self.steps).map(|_| builder.add(VertexRole::Host)).collect();

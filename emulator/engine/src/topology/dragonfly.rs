@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Dragonflies: groups of fully connected routers with one cable between any two groups (Kim,
-//! Dally, Scott, Abts: "Technology-driven, highly-scalable dragonfly topology", ISCA 2008, section
-//! 3.1).
+//! Dally, Scott, Abts, ISCA 2008, section 3.1).
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
@@ -26,14 +25,12 @@ impl Dragonfly {
         self.routers_per_group * self.global_per_router + 1
     }
 
-    /// Returns the group of a vertex. Valid only if [`build_into`](Self::build_into) started with
-    /// an empty builder. Each router follows its hosts in the order of vertices.
+    /// Valid only if [`build_into`](Self::build_into) started with an empty builder.
     #[must_use]
     pub const fn group_of(&self, vertex: VertexId) -> u32 {
         vertex.0 / (self.routers_per_group * (self.hosts_per_router + 1))
     }
 
-    /// Adds the network to `builder`. Returns the hosts, group by group and router by router.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let mut hosts = Vec::new();
         let groups: Vec<Vec<VertexId>> =

@@ -10,10 +10,8 @@ use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 pub struct FatTree {
     /// Ports of an aggregation or core switch. Must be even.
     pub radix: u32,
-    /// Hosts per edge switch. `radix`/2 gives full bisection bandwidth, twice that 2:1
-    /// oversubscription.
+    /// `radix`/2 gives full bisection bandwidth, twice that 2:1 oversubscription.
     pub hosts_per_edge: u32,
-    /// Cables from hosts to edge switches.
     pub host_link: LinkSpec,
     pub switch_link: LinkSpec,
 }
@@ -72,7 +70,6 @@ struct Pod {
     aggregations: Vec<VertexId>,
 }
 
-/// A two-tier network with one cable between every leaf and every spine switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafSpine {
     pub leaves: u32,
@@ -84,7 +81,6 @@ pub struct LeafSpine {
 }
 
 impl LeafSpine {
-    /// Adds the network to `builder` and returns the hosts, leaf by leaf.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let hosts: Vec<_> =
             (0..self.leaves * self.hosts_per_leaf).map(|_| builder.add(VertexRole::Host)).collect();
@@ -92,10 +88,7 @@ impl LeafSpine {
         hosts
     }
 
-    /// Adds the switches above existing hosts, `hosts_per_leaf` per leaf in order.
-    ///
-    /// # Panics
-    /// Panics if there are more hosts than leaf ports for them.
+    /// Existing hosts get `hosts_per_leaf` per leaf in order. Panics if there are too many.
     pub fn build_over(&self, builder: &mut NetworkBuilder, hosts: &[VertexId]) {
         let places = self.leaves as usize * self.hosts_per_leaf as usize;
         assert!(hosts.len() <= places, "{} hosts do not fit {places} places", hosts.len());

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use crate::engine::{Network, VertexId};
 
-/// Returns the largest hop count between two of `hosts`, over forwarding vertices. `None` if two
-/// hosts are not connected.
+/// Counts hops over forwarding vertices. `None` if two hosts are not connected.
 #[must_use]
 pub fn diameter(network: &Network, hosts: &[VertexId]) -> Option<u32> {
     let mut farthest = 0;

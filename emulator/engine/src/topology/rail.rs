@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rail networks of GPU servers: GPUs with the same index share a switch, their rail. There are
-//! variants with spines above the rails and without.
+//! Rail networks of GPU servers: GPUs with the same index share a switch, their rail.
 
 use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
-/// A rail-optimised network: GPU `i` of every server connects to rail switch `i`, and every rail
-/// switch to every spine (NVIDIA: "DGX SuperPOD reference architecture", compute fabric). A switch
-/// connects the GPUs inside a server. Paths between rails lead through a spine.
+/// Every rail switch connects to every spine (NVIDIA: "DGX SuperPOD reference architecture",
+/// compute fabric). A switch connects the GPUs inside a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOptimised {
     pub servers: u32,
     /// GPUs per server, and number of rails.
     pub gpus_per_server: u32,
     pub spines: u32,
-    /// Cables from GPUs to the switch inside their server.
     pub inside: LinkSpec,
     pub rail: LinkSpec,
 }
 
 impl RailOptimised {
-    /// Adds the network to `builder` and returns the GPUs, server by server.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let shape = (self.servers, self.gpus_per_server);
         let (gpus, rails) = rails(builder, VertexRole::Host, shape, self.inside, self.rail);
@@ -33,23 +29,19 @@ impl RailOptimised {
     }
 }
 
-/// A rail-only network: high-bandwidth domains whose GPUs with the same index share a rail switch,
-/// and no spine (Wang et al.: "Rail-only: a low-cost high-performance network for training LLMs
-/// with trillion parameters", HOTI 2024). Paths between rails lead through a GPU that forwards
-/// inside its domain.
+/// No spine: paths between rails lead through a GPU that forwards inside its domain (Wang et al.:
+/// "Rail-only: a low-cost high-performance network for training LLMs with trillion parameters",
+/// HOTI 2024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOnly {
     pub domains: u32,
     /// GPUs per domain, and number of rails.
     pub gpus_per_domain: u32,
-    /// Cables from GPUs to the switch of their domain.
     pub inside: LinkSpec,
-    /// Cables from GPUs to their rails.
     pub rail: LinkSpec,
 }
 
 impl RailOnly {
-    /// Adds the network to `builder` and returns the GPUs, domain by domain.
     pub fn build_into(&self, builder: &mut NetworkBuilder) -> Vec<VertexId> {
         let shape = (self.domains, self.gpus_per_domain);
         rails(builder, VertexRole::ForwardingHost, shape, self.inside, self.rail).0

@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GPUs connected in a ring or line by direct cables, as in a high-bandwidth domain without
-//! switches.
+//! GPUs in a ring or line of direct cables, as in a high-bandwidth domain without switches.
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingShape {
-    /// The last GPU is connected to the first.
     Ring,
-    /// The two ends are not connected.
     Line,
 }
 
-/// A row of GPUs with cables between neighbours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// The GPUs in order.
     pub members: Vec<VertexId>,
     /// `links[i]` leads from member `i` to the next one; its reverse leads back.
     pub links: Vec<LinkId>,
 }
 
 impl Ring {
-    /// Connects `members` in order. `edge(i)` is the cable after member `i`.
-    ///
-    /// # Panics
-    /// Panics with fewer than two members, or with fewer than three for a ring.
+    /// `edge(i)` is the cable after member `i`. Panics with fewer than two members, or three for a
+    /// ring.
     pub fn build_into(
         builder: &mut NetworkBuilder,
         members: &[VertexId],

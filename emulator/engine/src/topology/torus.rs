@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tori without switches: hosts in a grid with any number of dimensions. Each host is connected to
-//! the next one in every dimension, the last to the first, and forwards packets.
+//! Tori without switches: hosts in a grid, each connected to the next one in every dimension.
 
 use crate::engine::{LinkId, LinkSpec, NetworkBuilder, VertexId, VertexRole};
 
@@ -11,7 +10,6 @@ pub struct Torus {
     pub link: LinkSpec,
 }
 
-/// A torus that has been added to a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     pub sides: Vec<u32>,
@@ -46,19 +44,16 @@ impl Grid {
     fn stride(&self, dimension: usize) -> usize {
         self.sides[..dimension].iter().map(|side| *side as usize).product()
     }
-    /// Returns the coordinate of host `place` in a dimension.
     #[must_use]
     pub fn coordinate(&self, place: usize, dimension: usize) -> u32 {
         (place / self.stride(dimension) % self.sides[dimension] as usize) as u32
     }
-    /// Returns the next host after `place` in a dimension, wrapping around.
     #[must_use]
     pub fn next(&self, place: usize, dimension: usize) -> usize {
         let (side, stride) = (self.sides[dimension] as usize, self.stride(dimension));
         let here = place / stride % side;
         place - here * stride + (here + 1) % side * stride
     }
-    /// Returns the rings along a dimension as host indices.
     #[must_use]
     pub fn rings(&self, dimension: usize) -> Vec<Vec<usize>> {
         let first = (0..self.hosts.len()).filter(|place| self.coordinate(*place, dimension) == 0);
@@ -70,17 +65,15 @@ impl Grid {
     }
 }
 
-/// Cubes of 4 × 4 × 4 chips combined into a torus by optical switches (Jouppi et al.: "TPU v4: an
-/// optically reconfigurable supercomputer for machine learning with hardware support for
-/// embeddings", ISCA 2023, section 2.2). There are sixteen cables through a face of a cube in each
-/// of three dimensions. Each has its own switch, shared by all cubes.
+/// Cubes of 4 × 4 × 4 chips combined into a torus by optical switches (Jouppi et al.: "TPU v4",
+/// ISCA 2023, section 2.2). Each of sixteen cables through a face of a cube, in three dimensions,
+/// has its own switch, shared by all cubes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubeTorus {
     pub cubes: [u32; 3],
     pub link: LinkSpec,
 }
 
-/// Chips along the side of a cube.
 const CUBE: u32 = 4;
 
 impl CubeTorus {

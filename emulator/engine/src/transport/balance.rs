@@ -2,8 +2,7 @@
 //! Selects one of several equal-cost paths for each packet.
 //!
 //! The sender selects the path, like an entropy value in the header; switches only hash, unless
-//! they choose themselves ([`Balance::Adaptive`]). All paths of a lane start with the same link. A
-//! flow has one lane, or one for each interface of its host ([`FlowInterfaces::All`]).
+//! they choose themselves ([`Balance::Adaptive`]). All paths of a lane start with the same link.
 //! Acknowledgements take the reverse of their packet's path if its sender selected it, otherwise
 //! that of the first path.
 
@@ -12,16 +11,14 @@ use lightloom_units::Picoseconds;
 use super::lane::SenderLane;
 use crate::engine::marking::mix;
 
-/// Distribution of a flow over the shortest paths between its ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
     /// One path for the whole flow (ECMP).
     #[default]
     PerFlow,
-    /// Draws a path for each packet, each path once per round, like NDP senders (Handley et al.:
-    /// "Re-architecting datacenter networks and stacks for low latency and high performance",
-    /// SIGCOMM 2017). A path that lost a packet and delivered none sent later is not used until a
-    /// probe, a bare header, is acknowledged.
+    /// Draws a path for each packet, each once per round, like NDP senders (Handley et al., SIGCOMM
+    /// 2017). A path that lost a packet and delivered none sent later is not used until a probe, a
+    /// bare header, is acknowledged.
     Spray {
         /// Number of paths to draw from. All paths are used if there are no more.
         paths: u16,
@@ -39,10 +36,9 @@ pub enum Balance {
         /// Interval of probes of a retired value, starting at its loss.
         probe: Picoseconds,
     },
-    /// Switches choose for each data packet and acknowledgement, among working ports on shortest
-    /// paths. They draw one of the ports whose backlog, as time to send, exceeds the least by at
-    /// most eight packets. This is adaptive routing by quantized output queues, as in switches for
-    /// GPU clusters. Queue state exchanged between switches is not modelled.
+    /// Switches draw one of the working ports whose backlog, as time to send, exceeds the least by
+    /// at most eight packets: adaptive routing by quantized output queues. Queue state exchanged
+    /// between switches is not modelled.
     Adaptive,
 }
 
@@ -53,13 +49,11 @@ pub enum FlowInterfaces {
     #[default]
     One,
     /// All interfaces with a shortest path to the destination. Each takes the next packet when it
-    /// is free. They share the requested number of paths, and acknowledgements return over their
-    /// packets' paths.
+    /// is free. They share the requested number of paths.
     All,
 }
 
 impl Balance {
-    /// Returns the number of paths to draw.
     #[must_use]
     pub const fn paths(self) -> u16 {
         let paths = match self {
@@ -80,7 +74,6 @@ impl Balance {
         matches!(self, Self::Spray { .. } | Self::Entropy { .. } | Self::Adaptive)
     }
 
-    /// Returns the initial order of paths for spraying.
     fn order(self, paths: usize) -> Box<[u16]> {
         let count = if matches!(self, Self::Spray { .. }) { paths as u16 } else { 0 };
         (0..count).collect()
@@ -96,11 +89,9 @@ impl Balance {
     }
 }
 
-/// Probe interval for spraying. An assumption, since no source describes the handling of dark
-/// paths.
+/// An assumption, since no source describes the handling of dark paths.
 const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 
-/// Selects the paths of one flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Balancer {
     balance: Balance,
@@ -194,7 +185,6 @@ impl Balancer {
         self.lanes.len() > 1
     }
 
-    /// Returns the path for a packet sent over the interface of this lane.
     #[inline]
     pub(crate) fn next(&mut self, sequence: u32, lane: usize) -> u32 {
         let lane = &mut self.lanes[lane];
@@ -241,7 +231,6 @@ impl Balancer {
         self.cursors[usize::from(path)]
     }
 
-    /// Returns the last path of a packet.
     fn path_of(&self, sequence: u32) -> Option<usize> {
         let place = sequence as usize & self.taken.len().wrapping_sub(1);
         let path = usize::from(*self.taken.get(place)?);
@@ -260,8 +249,7 @@ impl Balancer {
         }
     }
 
-    /// Processes an acknowledgement that arrived over the route ending at `cursor` while paths are
-    /// retired. Restores its path if this shows that the path works.
+    /// Restores the path if the acknowledgement shows that it works.
     #[cold]
     pub(crate) fn answered_by(&mut self, cursor: u32, sequence: u32) {
         let Some(path) = self.cursors.partition_point(|begin| *begin <= cursor).checked_sub(1)
@@ -305,8 +293,7 @@ impl Balancer {
         self.lanes.partition_point(|lane| usize::from(lane.first) <= path) - 1
     }
 
-    /// Returns the number and position of a retired path of this lane that is due for a probe at
-    /// `now`.
+    /// Returns the number and position of a path due at `now`.
     #[inline]
     pub(crate) fn probe(&mut self, now: u64, lane: usize) -> Option<(u32, u32)> {
         if self.lanes[lane].probe_due > now {
@@ -330,7 +317,6 @@ impl Balancer {
         Some((path.into(), self.cursors[usize::from(path)]))
     }
 
-    /// Updates the time of a lane's next probe.
     fn plan_probe(&mut self, lane: usize) {
         let lane = &mut self.lanes[lane];
         let own = self.retired.iter().filter(|at| (lane.first..lane.end).contains(&at.path));

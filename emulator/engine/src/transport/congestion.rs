@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Congestion control: limits the window and the rate of flows.
 //!
-//! There is one module per scheme. Each processes every acknowledgement and keeps its own state;
-//! none looks at the network. A module lists what it omits from its source. All schemes except
-//! DCTCP, which is a TCP, start at full speed like RDMA adapters. None exceeds the transport's
-//! window.
+//! There is one module per scheme, which lists what it omits from its source. None looks at the
+//! network. All except DCTCP, which is a TCP, start at full speed like RDMA adapters. None exceeds
+//! the transport's window.
 
 mod credit;
 mod dcqcn;
@@ -63,26 +62,19 @@ pub(crate) enum Came {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Feedback {
-    /// Arrival time in picoseconds.
     pub(crate) now: u64,
-    /// Packets newly acknowledged in order.
     pub(crate) acked: u32,
     /// Whether the packet was marked or trimmed.
     pub(crate) marked: bool,
     pub(crate) trimmed: bool,
-    /// Time since that packet was sent, in picoseconds.
     pub(crate) round_trip: u64,
 }
 
-/// Properties of a flow's idle path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdlePath {
-    /// Time of a packet and its acknowledgement, in picoseconds.
     pub(crate) round_trip: u64,
-    /// Number of links in one direction.
     pub(crate) hops: u32,
     pub(crate) rate: BitsPerSecond,
-    /// Maximum number of packets in flight.
     pub(crate) window: u32,
 }
 
@@ -132,7 +124,6 @@ impl CongestionController {
         Some(Box::new(Self { scheme, sent_at, largest_window: path.window }))
     }
 
-    /// Records that a packet of `wire_bytes` leaves at `now`.
     pub(crate) fn sent(&mut self, now: u64, sequence: u32, wire_bytes: u16) {
         let place = sequence as usize & (self.sent_at.len() - 1);
         self.sent_at[place] = now;
@@ -167,7 +158,6 @@ impl CongestionController {
         }
     }
 
-    /// Returns the limit on packets in flight.
     pub(crate) fn window(&self) -> u32 {
         let window = match &self.scheme {
             SchemeState::Dctcp(state) => state.window,
@@ -195,15 +185,13 @@ impl CongestionController {
         }
     }
 
-    /// Processes whether the receiver has granted all earned credit, given the packets in flight
-    /// and those left to send.
+    /// `packets` are those in flight and those left to send.
     pub(crate) fn settle(&mut self, now: u64, is_settled: bool, packets: (u32, u32)) {
         if let SchemeState::Credit(state) = &mut self.scheme {
             state.settle(now, is_settled, packets);
         }
     }
 
-    /// Restores the initial credits after a timeout.
     pub(crate) fn refill(&mut self) {
         if let SchemeState::Credit(state) = &mut self.scheme {
             state.refill();
@@ -218,7 +206,6 @@ impl CongestionController {
         }
     }
 
-    /// Returns the time before which no packet may be sent.
     pub(crate) fn next_send(&self) -> u64 {
         match &self.scheme {
             SchemeState::Dcqcn(state) => state.next_send,

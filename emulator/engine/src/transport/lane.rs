@@ -6,7 +6,6 @@
 
 use std::ops::Range;
 
-/// An interface of the sending host with the flow's paths that start there.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderLane {
     /// Number of the output port in the shard.

@@ -27,13 +27,11 @@ use super::{
 };
 use crate::engine::packet::{Packet, flag};
 
-/// A data packet to send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     pub(crate) sequence: u32,
     pub(crate) wire_bytes: u16,
     pub(crate) resent: bool,
-    /// Start of its route in the route table.
     pub(crate) cursor: u32,
     /// Whether it is a bare header that probes a retired path; `sequence` is then the path.
     pub(crate) probe: bool,
@@ -100,19 +98,15 @@ pub(crate) struct Sender {
     wakes_at: u64,
 }
 
-/// Dependencies between a sender and other flow ends at the same host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Waits {
     /// Receivers with gates: message `k` may start once each has delivered `k + 1 - ahead` messages
     /// or all of them.
     pub(crate) gates: Vec<(u32, i32)>,
-    /// Senders that must finish before this one sends.
     pub(crate) awaits: Vec<u32>,
-    /// Senders that wait for this one.
     pub(crate) dependents: Vec<u32>,
 }
 
-/// Messages and packet sizes of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) messages: u32,
@@ -204,7 +198,6 @@ impl Sender {
         self.acked >= self.total
     }
 
-    /// Whether [`poll`](Self::poll) returns a packet.
     #[inline(always)]
     pub(crate) fn wants_to_send(&self) -> bool {
         self.may_send_next() || self.has_repairs()
@@ -225,8 +218,7 @@ impl Sender {
         !self.trimmed.is_empty() && self.has_room()
     }
 
-    /// Returns the next packet to send at `now` over the interface of this lane. Flows over a
-    /// single interface have one lane.
+    /// Flows over a single interface have one lane.
     #[inline(always)]
     pub(crate) fn poll(&mut self, now: u64, lane: usize) -> Option<Outgoing> {
         let repairs = self.has_repairs();
@@ -263,7 +255,6 @@ impl Sender {
         Some(self.outgoing((now, lane), sequence, wire_bytes, resent))
     }
 
-    /// Builds the packet and selects its path.
     #[inline(always)]
     fn outgoing(
         &mut self,
@@ -298,7 +289,6 @@ impl Sender {
         self.balancer.as_ref().is_some_and(|balancer| balancer.is_striped())
     }
 
-    /// Returns its lanes. Empty without a balancer.
     pub(crate) fn lanes(&mut self) -> &mut [SenderLane] {
         self.balancer.as_mut().map_or(&mut [], |balancer| balancer.lanes())
     }
@@ -310,7 +300,6 @@ impl Sender {
         earlier
     }
 
-    /// Clears a wake-up planned for `now` or earlier.
     pub(crate) fn wakes_up(&mut self, now: u64) {
         if self.wakes_at <= now {
             self.wakes_at = u64::MAX;
@@ -377,7 +366,6 @@ impl Sender {
         self.keeps() && self.held.contains(sequence)
     }
 
-    /// Whether the receiver keeps out-of-order packets.
     const fn keeps(&self) -> bool {
         matches!(self.recovery, LossRecovery::SelectiveRepeat { .. })
     }
@@ -505,7 +493,6 @@ impl Sender {
         }
     }
 
-    /// Handles a packet of which only the header arrived.
     fn trimmed(&mut self, number: u32, now: u64) {
         if number >= self.acked && !self.held.contains(number) && !self.trimmed.contains(&number) {
             self.trimmed.push_back(number);
@@ -528,8 +515,7 @@ impl Sender {
         self.deadline.min(self.tail.due())
     }
 
-    /// Handles a timeout by resending everything in flight, or a shorter silence by resending the
-    /// last packet.
+    /// Resends everything in flight, or after a shorter silence only the last packet.
     #[cold]
     pub(crate) fn timed_out(&mut self, now: u64) {
         if now < self.deadline {
@@ -557,14 +543,12 @@ impl Sender {
         self.deadline = now + self.backoff(self.timeouts);
     }
 
-    /// Returns the timeout after this many consecutive timeouts. If it backs off, it doubles each
-    /// time up to 64-fold.
+    /// Doubles the timeout with each consecutive one up to 64-fold, if it backs off.
     fn backoff(&self, timeouts: u32) -> u64 {
         self.timer.timeout << if self.backs_off { timeouts.min(6) } else { 0 }
     }
 
-    /// Returns when the last acknowledgement arrived while packets are in flight. `None` with
-    /// nothing in flight.
+    /// Returns when the last acknowledgement arrived. `None` with nothing in flight.
     pub(crate) fn silent_since(&self) -> Option<u64> {
         let in_a_row = |timeouts: u32| (0..=timeouts).map(|at| self.backoff(at)).sum::<u64>();
         (self.deadline != u64::MAX).then(|| self.deadline.saturating_sub(in_a_row(self.timeouts)))

@@ -9,7 +9,6 @@ pub(crate) struct SequenceSet {
 }
 
 impl SequenceSet {
-    /// Creates a set for numbers less than `window` apart.
     pub(crate) fn new(window: u32) -> Self {
         let words = (window.max(64).next_power_of_two() / 64) as usize;
         Self { words: vec![0; words].into_boxed_slice(), len: 0 }
@@ -31,7 +30,6 @@ impl SequenceSet {
         let (word, bit) = self.place(number);
         self.words[word] & bit != 0
     }
-    /// Adds `number`. Returns whether it was missing.
     pub(crate) fn insert(&mut self, number: u32) -> bool {
         let (word, bit) = self.place(number);
         let is_new = self.words[word] & bit == 0;
@@ -39,7 +37,6 @@ impl SequenceSet {
         self.words[word] |= bit;
         is_new
     }
-    /// Removes `number`. Returns whether it was present.
     pub(crate) fn take(&mut self, number: u32) -> bool {
         let (word, bit) = self.place(number);
         let was_there = self.words[word] & bit != 0;

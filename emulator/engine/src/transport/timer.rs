@@ -9,7 +9,6 @@ use super::Picoseconds;
 
 const NONE: u32 = u32::MAX;
 
-/// The retransmission timer of a sender. Times in picoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RetransmissionTimer {
     pub(crate) timeout: u64,
@@ -59,7 +58,6 @@ impl RetransmissionTimer {
         self.smoothed
     }
 
-    /// Records the first transmission of a packet.
     #[inline(always)]
     pub(crate) fn sent(&mut self, sequence: u32, now: u64) {
         self.last_sent = now;

@@ -41,7 +41,6 @@ impl Quirks {
         self.ramp.as_ref().is_none_or(|ramp| ramp.marks(backlog, number))
     }
 
-    /// Records a lost packet until its last bit has left.
     #[cold]
     pub(super) fn note_corrupted(&mut self, packet: (u64, u64), now: u64) {
         while self.corrupted.front().is_some_and(|(end, _)| *end <= now) {
@@ -50,7 +49,6 @@ impl Quirks {
         self.corrupted.push_back(packet);
     }
 
-    /// Decides whether the `number`th packet on the wire is corrupted or lost.
     #[cold]
     pub(super) fn corrupt(&self, size: u64, number: u64) -> bool {
         let chance = || either(chance_of_any(self.errors, size * 8), self.loss);
@@ -64,8 +62,7 @@ impl Jitter {
         (self.held_until + sent.saturating_sub(self.held_from) / 2).saturating_sub(sent)
     }
 
-    /// Returns the additional delay of a packet sent at `sent`. It falls by at most half a
-    /// picosecond per picosecond, so packets stay in order.
+    /// The delay falls by at most half a picosecond per picosecond, so packets stay in order.
     pub(super) fn late(&self, sent: u64) -> u64 {
         let held = self.held(sent);
         if self.most == 0 {

@@ -8,7 +8,6 @@ use super::{LONGEST_WAIT_PS, Line, Port};
 use crate::engine::packet::Packet;
 use crate::engine::ring::PacketFifo;
 
-/// A rate change whose queued packets still have their old departure times.
 pub(crate) struct RateChange {
     pub(super) now: u64,
     pub(super) before: Arc<Line>,

@@ -10,16 +10,12 @@ use rustc_hash::FxHashMap;
 use crate::engine::network::{LinkId, Network, Plane, VertexId};
 
 pub(super) const FAR: u16 = u16::MAX;
-/// Marks a vertex that does not forward.
 const NONE: u32 = u32::MAX;
-/// Destinations per search, the bits of a word.
 const AT_ONCE: usize = 64;
 
-/// Links that are up between forwarding vertices, in one plane or in all, with hop counts over
-/// them.
+/// Hop counts over links that are up between forwarding vertices, in one plane or in all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HopMap {
-    /// Number of each vertex in this map.
     numbers: Vec<u32>,
     vertices: Vec<VertexId>,
     out: Adjacent<NextStep>,
@@ -31,7 +27,6 @@ pub(super) struct HopMap {
     rows: FxHashMap<VertexId, Box<[Onward]>>,
 }
 
-/// Distance and next hop from a vertex to a destination.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
     pub(super) hops: u16,
@@ -63,8 +58,7 @@ impl<T> Adjacent<T> {
 }
 
 impl Adjacent<NextStep> {
-    /// Returns the reverse adjacency: for each vertex, the vertices with links to it and the index
-    /// of the link there.
+    /// For each vertex, the vertices with links to it and the index of the link there.
     fn turned(&self) -> Adjacent<(u32, u16)> {
         let count = self.ends.len();
         let mut ends = vec![0; count];
@@ -114,7 +108,6 @@ impl HopMap {
         Self { numbers, vertices, out, entering, is_leaf, rows: FxHashMap::default() }
     }
 
-    /// Returns the number of a forwarding vertex.
     pub(super) fn number(&self, vertex: VertexId) -> Option<u32> {
         self.numbers.get(vertex.index()).copied().filter(|number| *number != NONE)
     }
@@ -123,7 +116,6 @@ impl HopMap {
         self.vertices[number as usize]
     }
 
-    /// Returns the links to other forwarding vertices.
     pub(super) fn steps(&self, number: u32) -> &[NextStep] {
         self.out.of(number)
     }
@@ -171,8 +163,7 @@ impl HopMap {
         let vertices = self.vertices.len();
         let mut rows = vec![Onward { hops: FAR, only: SEVERAL }; count * vertices];
         let mut seen = vec![0u64; vertices];
-        // For each vertex, destinations first reached in this round, and those reached over several
-        // links.
+        // Destinations first reached in this round, and those reached over several links.
         let mut found = vec![[0u64; 2]; vertices];
         while !next.is_empty() {
             let mut reached = Vec::new();
@@ -211,7 +202,6 @@ impl HopMap {
     }
 }
 
-/// Returns the indices of the set bits.
 fn each(bits: u64) -> impl Iterator<Item = usize> {
     let rest = |bits: &u64| Some(*bits & (*bits).wrapping_sub(1)).filter(|rest| *rest != 0);
     std::iter::successors(Some(bits).filter(|bits| *bits != 0), rest)

@@ -14,7 +14,6 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Reserves space for `paths` paths of `links` links each.
     pub(super) fn with_room(paths: usize, links: usize) -> Self {
         Self { links: Vec::with_capacity(paths * links), ..Self::default() }
     }
@@ -60,7 +59,6 @@ impl Paths {
         (0..self.len()).map(|place| &self[place])
     }
 
-    /// Returns the links of all paths, concatenated.
     #[must_use]
     pub fn links(&self) -> &[LinkId] {
         &self.links

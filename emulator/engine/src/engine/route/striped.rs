@@ -5,7 +5,6 @@ use super::towards::{NoPath, UsableLinks};
 use super::{FlowName, Network, Paths, Plane, Route, RouteError, Router, WantedPaths, drawn};
 use crate::engine::network::{LinkId, VertexId};
 
-/// A first link, and the plane to search for paths behind it.
 type First = (LinkId, Option<Plane>);
 
 impl Router {

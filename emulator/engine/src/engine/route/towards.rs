@@ -71,7 +71,6 @@ pub(super) struct Towards<'n> {
 pub(super) struct NoPath;
 
 impl<'n> Towards<'n> {
-    /// Uses the distance row of `root` for paths to `to`.
     pub(super) fn new(
         links: UsableLinks<'n>,
         map: &'n HopMap,
@@ -81,7 +80,6 @@ impl<'n> Towards<'n> {
         Self { links, map, row: map.row(root), to, root, last }
     }
 
-    /// Returns the links from `at` that are on shortest paths.
     pub(super) fn leading_on(&self, at: VertexId) -> Vec<LinkId> {
         if at == self.root {
             return self.last.clone();
@@ -98,7 +96,6 @@ impl<'n> Towards<'n> {
         self.links.from(at, |next| beside != FAR && self.beyond(next) == beside)
     }
 
-    /// Returns the number of links from `at` to the root.
     pub(super) fn hops(&self, at: VertexId) -> u16 {
         if at == self.root || self.map.number(at).is_some() {
             return self.beyond(at);
@@ -115,14 +112,12 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// Returns the smallest distance to the root among the neighbours of `at`.
     fn nearest(&self, at: VertexId) -> u16 {
         let beside = self.links.from(at, |_| true).into_iter();
         let beside = beside.map(|link| self.beyond(self.links.network.link(link).to));
         beside.min().unwrap_or(FAR)
     }
 
-    /// Returns the number of links from `from` to the destination. `None` without a path.
     pub(super) fn hops_to_end(&self, from: VertexId) -> Option<u32> {
         if !self.links.from(from, |next| next == self.to).is_empty() {
             return Some(1);
@@ -131,7 +126,6 @@ impl<'n> Towards<'n> {
         (hops != FAR).then(|| u32::from(hops) + u32::from(self.root != self.to))
     }
 
-    /// Replaces `steps` with the next steps from vertex `number`.
     fn step(&self, number: u32, steps: &mut Vec<NextStep>) {
         steps.clear();
         let Onward { hops, only } = self.row[number as usize];
@@ -144,8 +138,7 @@ impl<'n> Towards<'n> {
         }
     }
 
-    /// Returns the last links from vertex `number`, if it is next to the destination or to a root
-    /// that is a host.
+    /// `None` unless the vertex is next to the destination or to a root that is a host.
     fn last_links(&self, number: u32) -> Option<Cow<'_, [LinkId]>> {
         match self.row[number as usize].hops {
             0 => Some(Cow::Borrowed(&self.last)),
@@ -164,7 +157,6 @@ impl<'n> Towards<'n> {
         if direct.is_empty() { self.leading_on(from) } else { direct }
     }
 
-    /// Appends a random shortest path that starts with one of `first`.
     pub(super) fn draw(
         &self,
         first: &[LinkId],

@@ -9,8 +9,7 @@ use crate::engine::control::Act;
 use crate::engine::flow::{BatchId, FlowId};
 use crate::engine::probe::Probe;
 
-/// Above this many open batches, checking each costs more than processing two windows at a time
-/// saves.
+/// Above this, checking each batch costs more than processing two windows at a time saves.
 const MOST_ASKED: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -31,12 +30,8 @@ impl<P: Probe> Engine<P> {
     }
 
     /// Adds an empty batch whose end is reported at the instant the last byte arrives, instead of
-    /// one shortest link delay later. The engine shortens windows to achieve this, so work that the
-    /// caller submits then starts at that instant.
-    ///
-    /// # Panics
-    /// Panics with more than one shard, because a shard does not know the packets in flight in
-    /// others.
+    /// one shortest link delay later, by shortening windows. Panics with more than one shard,
+    /// because a shard does not know the packets in flight in others.
     pub fn add_prompt_batch(&mut self) -> BatchId {
         assert!(self.shards.len() == 1, "prompt batches want one thread");
         self.batches.push(FlowBatch { is_prompt: true, ..FlowBatch::default() });
@@ -67,9 +62,8 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns the end of the window `span`, shortened to just after the earliest possible end of a
-    /// flow of a prompt batch. All packets that arrive in a window are on their last wire when it
-    /// starts.
+    /// Returns the end of the window, just after the earliest possible end of a flow of a prompt
+    /// batch. All packets that arrive in a window are on their last wire when it starts.
     pub(super) fn until_prompt_end(&self, span: SimSpan) -> u64 {
         let is_prompt = |id: &&BatchId| self.batches[id.index()].is_prompt;
         let open = self.open_batches.iter().filter(is_prompt);
@@ -78,8 +72,7 @@ impl<P: Probe> Engine<P> {
         ends.min().map_or(span.end, |end| span.end.min(end + 1))
     }
 
-    /// Returns when a flow ends, or a little earlier if duplicate packets arrive. `None` if it does
-    /// not end in `span`.
+    /// Returns when a flow ends, or earlier with duplicates. `None` if it does not end in `span`.
     fn soonest_end(&self, flow: &FlowState, span: SimSpan) -> Option<u64> {
         let [shard] = &self.shards[..] else { return None };
         if flow.end.is_some() || !shard.senders[flow.sender.index as usize].has_sent_all() {
@@ -90,9 +83,8 @@ impl<P: Probe> Engine<P> {
         shard.nth_arrival((&self.shared, span), (vertex, flow.receiver.index), missing)
     }
 
-    /// Returns the length of the next window in picoseconds. It is doubled if pods can be processed
-    /// one after the other and no batch can end before the second half, since ends are reported one
-    /// window later.
+    /// Returns picoseconds. The window is doubled if pods can be processed one after the other and
+    /// no batch can end before its second half, since ends are reported one window later.
     pub(super) fn next_length(&mut self) -> u64 {
         let [shard] = &self.shards[..] else { return self.window };
         let by_pods = !shard.pods.is_empty() && shard.probe.may_leap() && self.trains.is_none();

@@ -17,12 +17,10 @@ pub struct PacketCount {
     pub sent: u64,
     pub data_sent: u64,
     pub delivered: u64,
-    /// Packets dropped at a full queue.
     pub dropped: u64,
     /// Data packets trimmed to their headers and forwarded.
     pub trimmed: u64,
     pub pauses: u64,
-    /// Packets lost on a link that was down or went down.
     pub lost: u64,
     pub in_flight: u64,
     pub marked: u64,
@@ -34,7 +32,6 @@ pub struct PacketCount {
 }
 
 impl PacketCount {
-    /// Adds the packets of several identical islands.
     pub(crate) fn add_times(&mut self, one: Self, times: u64) {
         let Self {
             sent,
@@ -66,8 +63,7 @@ impl PacketCount {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Returns the counters of the port before a link as of now, including an ongoing pause and the
-    /// part sent of a packet in transmission.
+    /// Includes an ongoing pause and the part sent of a packet in transmission.
     #[must_use]
     pub fn port_count(&self, link: LinkId) -> PortCount {
         let Place { shard, index } = self.layout.ports[link.index()];
@@ -81,7 +77,6 @@ impl<P: Probe> Engine<P> {
         count
     }
 
-    /// Returns the departure of the last packet that the port of `link` has counted as sent.
     pub(super) fn sends_until(&self, link: LinkId) -> u64 {
         let Place { shard, index } = self.layout.ports[link.index()];
         let shard = &self.shards[shard as usize];
@@ -100,7 +95,6 @@ impl<P: Probe> Engine<P> {
         SimTime(arrivals.max().unwrap_or_default())
     }
 
-    /// Returns the packets sent so far by outcome.
     #[must_use]
     pub fn packets(&self) -> PacketCount {
         let mut total = PacketCount::default();
@@ -126,8 +120,7 @@ impl<P: Probe> Engine<P> {
         total
     }
 
-    /// Returns drops at switches with bounded queues by priority. The last one includes
-    /// acknowledgements and trimmed packets. Zero without such switches.
+    /// The last one includes acknowledgements and trimmed packets. Zero without bounded queues.
     #[must_use]
     pub fn dropped_by_priority(&self) -> [u64; PRIORITIES] {
         let mut total = [0; PRIORITIES];
@@ -138,7 +131,6 @@ impl<P: Probe> Engine<P> {
         total
     }
 
-    /// Returns the number of packets put on a wire.
     #[must_use]
     pub fn hops(&self) -> u64 {
         self.shards.iter().flat_map(|shard| &shard.counts).map(|count| count.packets).sum()

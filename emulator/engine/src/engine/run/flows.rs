@@ -27,8 +27,7 @@ pub(super) struct FlowState {
     pub(super) route: Route,
     pub(super) paths: Paths,
     /// With adaptive routing: the choices of switches for each interface, for data and for
-    /// acknowledgements, in breadth-first order. The path is then only one of those possible. Empty
-    /// otherwise.
+    /// acknowledgements. The path is then only one of those possible. Empty otherwise.
     pub(super) choices: Vec<[Vec<Choice>; 2]>,
     /// Region of the route table, an index in [`Engine::ways`].
     pub(super) region: u32,
@@ -49,7 +48,6 @@ impl FlowState {
     }
 }
 
-/// Returns the first links of these paths, each with the index of the first path over it.
 fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
     let mut firsts: Vec<(LinkId, u16)> = Vec::new();
     for (place, path) in (0..).zip(paths.iter()) {
@@ -61,7 +59,6 @@ fn first_links(paths: &Paths) -> Vec<(LinkId, u16)> {
 }
 
 impl FlowSpec {
-    /// Checks that the flow leads from one host of `network` to another.
     pub(crate) fn check_ends(&self, network: &Network) -> Result<(), EngineError> {
         for vertex in [self.source, self.destination] {
             let exists = vertex.index() < network.vertex_count();
@@ -77,11 +74,8 @@ impl FlowSpec {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Adds a flow, which starts at its start time or now, whichever is later.
-    ///
-    /// # Errors
-    /// Fails if an end is not a host, no path exists, a gate is on a flow that ends elsewhere, or
-    /// the flow has too many packets.
+    /// The flow starts at its start time or now, whichever is later. Fails if an end is not a host,
+    /// no path exists, a gate is on a flow that ends elsewhere, or the flow has too many packets.
     pub fn add_flow(&mut self, spec: FlowSpec) -> Result<FlowId, EngineError> {
         let id = FlowId::from_index(self.flows.len());
         spec.check_ends(&self.network)?;
@@ -139,13 +133,8 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Makes a flow wait for another one, which may have been added later.
-    ///
-    /// # Errors
-    /// Fails if the flow waited for ends at another host.
-    ///
-    /// # Panics
-    /// Panics if `flow` has started, because it may have sent messages that the gate should hold.
+    /// The awaited flow may have been added later; it must end at this flow's host. Panics if
+    /// `flow` has started, because it may have sent messages that the gate should hold.
     pub fn add_gate(&mut self, flow: FlowId, gate: FlowGate) -> Result<(), EngineError> {
         self.check_gate(self.flows[flow.index()].source(), gate.flow)?;
         let Place { shard, index } = self.flows[flow.index()].sender;
@@ -158,13 +147,8 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
-    /// Makes a flow wait until all data of another one from the same host is acknowledged.
-    ///
-    /// # Errors
-    /// Fails if the flow waited for starts at another host.
-    ///
-    /// # Panics
-    /// Panics if `flow` has started, because it may have sent data that should be held.
+    /// Waits for another flow from the same host. Panics if `flow` has started, because it may have
+    /// sent data that should be held.
     pub fn wait_for_acknowledgements(
         &mut self,
         flow: FlowId,
@@ -249,7 +233,6 @@ impl<P: Probe> Engine<P> {
         IdlePath { round_trip: self.round_trip(path), hops: path.len() as u32, rate, window }
     }
 
-    /// Creates both ends of a flow in their shards.
     fn make_ends(
         &mut self,
         (id, name): (FlowId, FlowName),
@@ -327,10 +310,8 @@ impl<P: Probe> Engine<P> {
         self.leave_batch(batch, self.now);
     }
 
-    /// Gives a flow new paths over links that are up. Packets in flight keep theirs.
-    ///
-    /// # Errors
-    /// Fails if no path exists; the flow then keeps its old paths.
+    /// Packets in flight keep their paths. Fails if no path exists; the flow then keeps its old
+    /// ones.
     pub fn reroute_flow(&mut self, flow: FlowId) -> Result<(), RouteError> {
         let state = &self.flows[flow.index()];
         let (name, route) = (state.name, state.route.clone());
@@ -363,18 +344,14 @@ impl<P: Probe> Engine<P> {
         Ok(())
     }
 
-    /// Routes a flow over these links from now on. Packets in flight keep their path.
-    ///
-    /// # Errors
-    /// Fails if the links are not a path.
+    /// Packets in flight keep their path. Fails if the links are not a path.
     pub(crate) fn lead(&mut self, flow: FlowId, links: Vec<LinkId>) -> Result<(), RouteError> {
         self.look_away();
         self.flows[flow.index()].route = Route::Links(links);
         self.reroute_flow(flow)
     }
 
-    /// Returns the unfinished flows with a link that is down on one of their paths or reverse
-    /// paths.
+    /// Includes links of reverse paths.
     #[must_use]
     pub fn flows_on_dark_links(&self) -> Vec<FlowId> {
         let dark = |link: &LinkId| !self.is_up(*link) || !self.is_up(link.reverse());
@@ -386,20 +363,17 @@ impl<P: Probe> Engine<P> {
         (0..self.flows.len()).filter(|&i| hit(&self.flows[i])).map(FlowId::from_index).collect()
     }
 
-    /// Returns the links of the flow's first path. Acknowledgements take their reverses.
     #[must_use]
     pub fn path(&self, flow: FlowId) -> &[LinkId] {
         &self.flows[flow.index()].paths[0]
     }
 
-    /// Returns one path for each interface over which a flow leaves.
     #[must_use]
     pub fn ways(&self, flow: FlowId) -> Vec<&[LinkId]> {
         let paths = &self.flows[flow.index()].paths;
         first_links(paths).into_iter().map(|(_, place)| &paths[usize::from(place)][..]).collect()
     }
 
-    /// Returns all paths of a flow, which its data uses in rotation.
     #[must_use]
     pub fn paths(&self, flow: FlowId) -> &Paths {
         &self.flows[flow.index()].paths
@@ -412,7 +386,6 @@ impl<P: Probe> Engine<P> {
         &self.flows[flow.index()].choices
     }
 
-    /// Returns the current state of a flow.
     #[must_use]
     pub fn record(&self, flow: FlowId) -> FlowRecord {
         let state = &self.flows[flow.index()];
@@ -440,7 +413,6 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns the records of all flows in order of creation.
     pub fn records(&self) -> impl Iterator<Item = FlowRecord> {
         (0..self.flows.len()).map(|index| self.record(FlowId::from_index(index)))
     }

@@ -41,7 +41,6 @@ impl Default for SpareRegions {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Returns the adaptive switches on the paths of a flow, per interface, for data and acknowledgements.
     pub(super) fn choices_of(
         &mut self,
         name: FlowName,
@@ -60,7 +59,6 @@ impl<P: Probe> Engine<P> {
         paths.iter().map(of_path).collect()
     }
 
-    /// Returns a region of the route table for these paths of a flow.
     pub(super) fn region_for(
         &mut self,
         flow: FlowId,
@@ -88,7 +86,6 @@ impl<P: Probe> Engine<P> {
         Ok(self.ways.len() as u32 - 1)
     }
 
-    /// Returns the words that these paths need.
     fn words_for(&self, paths: &Paths, choices: &[[Vec<Choice>; 2]]) -> u64 {
         let by_choice = |[data, answers]: &[Vec<Choice>; 2]| {
             let choices = data.iter().chain(answers);
@@ -108,15 +105,13 @@ impl<P: Probe> Engine<P> {
         u64::from(end - self.ways[region as usize].0)
     }
 
-    /// Takes one of the flow's regions without packets.
     fn spare_region(&mut self, flow: FlowId, words: u64) -> Option<u32> {
         let spare = self.spare.of.get(&flow)?;
         let place = spare.iter().position(|region| self.size_of(*region) >= words)?;
         self.spare.of.get_mut(&flow).map(|spare| spare.swap_remove(place))
     }
 
-    /// Finds all regions without packets that no flow uses. They stay with their flows, so that cursors in probes still
-    /// identify the flow.
+    /// Regions stay with their flows, so that cursors in probes still identify the flow.
     fn look_for_spare_regions(&mut self) {
         let mut used = vec![false; self.ways.len()];
         self.flows.iter().for_each(|flow| used[flow.region as usize] = true);
@@ -208,7 +203,6 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Writes a link and the choice at its end.
     fn lay_first(&mut self, (first, choice): (LinkId, &Choice), behind: &Behind) {
         self.shared.routes.push(self.layout.places[first.index()]);
         self.lay_choice(choice, behind);
@@ -233,7 +227,6 @@ impl<P: Probe> Engine<P> {
         begin
     }
 
-    /// Schedules the update of adaptive switches after a link has changed its state.
     pub(super) fn plan_news(&mut self) {
         if self.shared.chooses {
             self.control.plan(SimTime(self.now.0 + NEWS_PS), Act::LinkNews);

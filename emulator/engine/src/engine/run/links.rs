@@ -13,8 +13,7 @@ use crate::engine::probe::Probe;
 use crate::engine::queueing::CONTROL_PRIORITY;
 
 impl<P: Probe> Engine<P> {
-    /// Schedules a change of one direction of a cable, at the present at the earliest. It precedes
-    /// all packets of the same instant.
+    /// Schedules a change, at the present at the earliest, before all packets of that instant.
     pub fn change_link(&mut self, at: SimTime, link: LinkId, change: LinkChange) {
         let act = match change {
             LinkChange::Down => Act::LinkDown(link),
@@ -127,7 +126,6 @@ impl<P: Probe> Engine<P> {
         self.exchange();
     }
 
-    /// Lets all shards receive from each other, so that outboxes can be exchanged again.
     fn receive(&mut self) {
         let now = self.now.0;
         self.shards.iter_mut().for_each(|shard| shard.receive(now));

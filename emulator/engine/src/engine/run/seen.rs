@@ -22,14 +22,12 @@ pub struct SendingEnd {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Returns the number of flows, including finished ones.
     #[must_use]
     pub fn flow_count(&self) -> usize {
         self.flows.len()
     }
 
-    /// Returns a snapshot of a flow's sender. `None` before it starts and after its last packet
-    /// arrived.
+    /// `None` before the flow starts and after its last packet arrived.
     #[must_use]
     pub fn sending_end(&self, flow: FlowId) -> Option<SendingEnd> {
         let state = &self.flows[flow.index()];

@@ -25,7 +25,6 @@ const LONGEST_PAUSE: u64 = 128;
 /// Shortest skip that pays off, in packets.
 const SHORTEST_LEAP: u32 = 16;
 
-/// State of the search for periodic traffic.
 #[derive(Clone, Debug)]
 pub(super) struct Trains<P> {
     /// Window of the next comparison, and the wait after an unsuccessful one.
@@ -33,7 +32,6 @@ pub(super) struct Trains<P> {
     pause: u64,
     look: Option<PendingComparison<P>>,
     leapt: u64,
-    /// Set if a predicted state differed from the real one.
     is_wrong: bool,
 }
 
@@ -66,12 +64,10 @@ impl<P: Probe> Engine<P> {
         self.trains = Some(Box::new(Trains::new()));
     }
 
-    /// Returns the number of packets that were skipped.
     pub(crate) fn leapt(&self) -> u64 {
         self.trains.as_ref().map_or(0, |trains| trains.leapt)
     }
 
-    /// Whether a prediction failed, which is a bug in this module.
     pub(crate) fn foretold_wrongly(&self) -> bool {
         self.trains.as_ref().is_some_and(|trains| trains.is_wrong)
     }
@@ -84,14 +80,12 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns the time before which the next window must end.
     pub(super) fn look_due(&self) -> u64 {
         let look = self.trains.as_ref().and_then(|trains| trains.look.as_ref());
         look.map_or(u64::MAX, |look| look.until)
     }
 
-    /// Compares states at `now`. All earlier events have been processed, and only packets are due
-    /// before `until`.
+    /// All events before `now` are processed, and only packets are due before `until`.
     pub(super) fn look(&mut self, now: u64, until: u64) {
         let [shard] = &mut self.shards[..] else { return };
         let Some(trains) = &mut self.trains else { return };
@@ -127,7 +121,6 @@ impl<P> Trains<P> {
 }
 
 impl<P: Probe> Trains<P> {
-    /// Skips ahead, or predicts the state that skipping would lead to.
     fn go(&mut self, shard: &mut Shard<P>, seen: &Shard<P>, now: u64, how: (StateLag, u32)) {
         let (pace, times) = how;
         if shard.probe.may_leap() {

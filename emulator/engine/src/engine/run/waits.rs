@@ -25,8 +25,7 @@ pub enum FlowWait {
 }
 
 impl<P: Probe> Engine<P> {
-    /// Returns the event that an unfinished flow waits for, and when its last acknowledgement
-    /// arrived while packets are in flight. The time is `None` with nothing in flight.
+    /// Also returns when its last acknowledgement arrived; `None` with nothing in flight.
     #[must_use]
     pub fn awaits(&self, flow: FlowId) -> (FlowWait, Option<SimTime>) {
         let state = &self.flows[flow.index()];
@@ -54,7 +53,6 @@ impl<P: Probe> Engine<P> {
         (what, since)
     }
 
-    /// Returns the bytes that wait before a link or are in transmission.
     #[must_use]
     pub fn backlog(&self, link: LinkId) -> Bytes {
         let Place { shard, index } = self.layout.ports[link.index()];

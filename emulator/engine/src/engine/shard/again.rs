@@ -6,8 +6,7 @@ use crate::engine::packet::Packet;
 use crate::engine::port::PortCount;
 use crate::engine::ring::PacketFifo;
 
-/// The difference between two states of a shard: a time, and a number of packets for each flow that
-/// makes progress.
+/// The difference between two states: a time, and a number of packets per advancing flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StateLag {
     pub(crate) time: u64,
@@ -23,16 +22,14 @@ impl StateLag {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Whether the shard uses no random draws, no choices among ports and no out-of-order
-    /// bookkeeping.
+    /// The shard must not use random draws, choices among ports or out-of-order bookkeeping.
     pub(crate) fn may_repeat(&self) -> bool {
         self.switches.iter().all(Option::is_none)
             && self.ports.iter().all(|port| port.paused == 0 && !port.has_quirks())
             && self.senders.iter().all(|sender| sender.is_plain())
     }
 
-    /// Returns the time between two consecutive packets of a flow on one wire. `None` if no wire
-    /// holds two consecutive packets.
+    /// Returns the time between two consecutive packets of a flow, if some wire holds two.
     pub(crate) fn pace(&self, now: u64) -> Option<StateLag> {
         let follows = |one: &Packet, next: &Packet| {
             !next.is_acknowledgement()
@@ -130,7 +127,6 @@ impl<P: Probe> Shard<P> {
         self.look_when_due(now + far.time);
     }
 
-    /// Recomputes the next event of each vertex.
     fn look_when_due(&mut self, now: u64) {
         for index in 0..self.vertices.len() {
             self.set_host_due(index, now);
@@ -172,7 +168,6 @@ fn more(now: u64, before: u64, times: u32) -> u64 {
     now + (now - before) * u64::from(times)
 }
 
-/// Extrapolates the counters of a port.
 fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
     let more = |now, before| more(now, before, times);
     PortCount {
@@ -188,9 +183,7 @@ fn repeated(before: PortCount, now: PortCount, times: u32) -> PortCount {
     }
 }
 
-/// A sender or receiver, which may be idle or make progress.
 pub(crate) trait End {
-    /// Returns the number of packets processed.
     fn reached(&self) -> u32;
 
     /// Returns its expected change until `later`: `pace` if it made progress, otherwise none.

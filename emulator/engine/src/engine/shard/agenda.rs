@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keeps the next event time of each vertex, so that the engine need not visit every vertex of a
-//! mostly idle shard in every window.
+//! Keeps the next event time of each vertex, so that a mostly idle shard costs little.
 
 use std::ops::Range;
 
@@ -28,8 +27,7 @@ impl Agenda {
         vertices.start / BLOCK..vertices.end.div_ceil(BLOCK)
     }
 
-    /// Returns the part of `vertices` in `block` if the block has an event before `end`. Otherwise
-    /// empty.
+    /// Returns an empty range if the block has no event before `end`.
     #[inline(always)]
     pub(super) fn vertices_before(
         &self,
@@ -72,14 +70,12 @@ impl Agenda {
     }
 }
 
-/// Access to the event time of one vertex.
 pub(crate) struct Due<'s> {
     own: &'s mut u64,
     block: &'s mut u64,
 }
 
 impl Due<'_> {
-    /// Adds an event at `time`.
     #[inline(always)]
     pub(super) fn no_later_than(&mut self, time: u64) {
         *self.own = (*self.own).min(time);

@@ -14,9 +14,8 @@ use crate::engine::port::Port;
 use crate::engine::routes::{NextHop, Routes};
 use crate::engine::switching::Switching;
 
-/// Returns the port for a packet and the packet after this hop. Draws one of the ports with about
-/// the least `backlog`. A port that is down, or leads to a switch whose next ports are all down, is
-/// used only if all are.
+/// Draws one of the ports with about the least `backlog`. A port that is down, or leads to a switch
+/// whose next ports are all down, is used only if all are.
 #[inline]
 pub(super) fn step(
     routes: &Routes,
@@ -41,9 +40,8 @@ pub(super) fn step(
     (place, packet.led_to(rest))
 }
 
-/// Queues that differ by at most this many packets count as equal, like the quantized queue lengths
-/// of real switches. Otherwise the flows of a busy switch, whose packets arrive periodically, would
-/// keep choosing the same port.
+/// Queues that differ by at most this many packets count as equal, like quantized queue lengths.
+/// Otherwise periodic flows of a busy switch would keep choosing the same port.
 const ABOUT: u64 = 8;
 /// More than any backlog, yet far from overflow.
 const DOWN: u64 = u64::MAX / 2;
@@ -69,7 +67,6 @@ impl Backlog {
     }
 }
 
-/// Returns the backlog of `port` at `now`.
 #[inline]
 pub(super) fn backlog(port: &Port, now: u64) -> Backlog {
     Backlog::of(port, || port.free.saturating_sub(now))
@@ -101,8 +98,7 @@ impl<P: Probe> Shard<P> {
         self.scratch.all = keys;
     }
 
-    /// Passes a packet to an output port at `now`, or up to `head_start` earlier if it cuts
-    /// through.
+    /// The packet may start up to `head_start` earlier if it cuts through.
     fn transmit(&mut self, place: usize, times: (u64, u64), packet: Packet) {
         let (port, count) = (&mut self.ports[place], &mut self.counts[place]);
         let sent = put((port, count, self.port_links[place]), times, packet, &mut self.probe);

@@ -13,7 +13,6 @@ use super::{Probe, Shard};
 use crate::engine::packet::{Packet, flag};
 use crate::transport::Receiver;
 
-/// Schedules the credits of a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pacer {
     /// Time between two credits, in picoseconds.
@@ -105,8 +104,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
     }
 }
 
-/// Sets [`flag::SETTLED`] if the flow has no outstanding credit, which lets the sender detect
-/// losses.
+/// Sets [`flag::SETTLED`] if no credit is outstanding, so that the sender can detect losses.
 fn settled(packet: Packet, receiver: &Receiver) -> Packet {
     if receiver.awaits_no_credit() { packet.with(flag::SETTLED) } else { packet }
 }

@@ -52,7 +52,6 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Sends the arrivals listed for one output port in order.
     fn forward<const CUTS_THROUGH: bool>(
         &mut self,
         shared: &Shared,

@@ -61,8 +61,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Returns the wire whose packets the host can process in place. This requires that it has only
-    /// one wire and no host delay.
+    /// Requires a single wire and no host delay.
     fn comes_straight(&mut self, shared: &Shared, index: usize, span: SimSpan) -> Option<usize> {
         let wires = self.vertices[index].wires();
         if wires.len() != 1 || shared.host_delay > 0 {
@@ -79,7 +78,6 @@ impl<P: Probe> Shard<P> {
         Some(wires.start)
     }
 
-    /// Collects the arrivals of the window in order of time.
     fn collect_in_order(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let vertex = self.vertices[index];
         self.scratch.touched ^= touch(&self.wires[vertex.wires()]);
@@ -173,7 +171,6 @@ impl<P: Probe> Shard<P> {
         self.due.set(index, due);
     }
 
-    /// Schedules the start of a sender's flow.
     pub(crate) fn plan_start(&mut self, vertex: u32, sender: u32, time: u64) {
         let flow = self.senders[sender as usize].flow;
         self.hosts[vertex as usize].starts.push(Reverse((time, flow, sender)));
@@ -187,7 +184,6 @@ impl<P: Probe> Shard<P> {
         self.due.of(vertex as usize).no_later_than(now);
     }
 
-    /// Moves a flow that waits for a port that is down to another port.
     pub(crate) fn leave_dark_port(&mut self, vertex: u32, sender: u32, ports: [u32; 2], now: u64) {
         let [from, to] = ports.map(|port| port as usize);
         let waits = self.ready[from].iter().position(|waiting| *waiting == sender);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The network interfaces of a host: its ports, each with the flows that wait for it.
-//!
-//! Most hosts have one interface. [`One`] is a version of [`Many`] that avoids all lookups by port.
+//! The ports of a host, each with the flows that wait for it. Most hosts have one: [`One`] is a
+//! version of [`Many`] without lookups by port.
 
 use std::collections::VecDeque;
 
@@ -21,7 +20,6 @@ pub(super) struct Interface<'s> {
 }
 
 impl Interface<'_> {
-    /// Passes a packet to the port.
     #[inline(always)]
     pub(super) fn transmit<P: Probe>(&mut self, now: u64, packet: Packet, probe: &mut P) {
         let sent = put((self.port, self.count, self.link), (now, 0), packet, probe);
@@ -31,8 +29,7 @@ impl Interface<'_> {
     }
 }
 
-/// Passes a packet to an output port at `now`, or up to `head_start` earlier if it cuts through.
-/// Returns the packet as it will arrive at the far end. `None` if it is dropped or lost.
+/// The packet may start up to `head_start` earlier. `None` if it is dropped or lost.
 #[inline(always)]
 pub(super) fn put<P: Probe>(
     (port, count, link): (&mut Port, &mut PortCount, LinkId),
@@ -53,7 +50,6 @@ pub(super) fn put<P: Probe>(
     sent
 }
 
-/// The interfaces of a host, by index.
 pub(super) trait Interfaces {
     fn count(&self) -> usize;
     fn at(&mut self, place: usize) -> Interface<'_>;
@@ -89,7 +85,6 @@ impl Interfaces for One<'_> {
 }
 
 pub(super) struct Many<'s> {
-    /// Number of the first port in the shard.
     pub(super) first_port: u32,
     pub(super) ports: &'s mut [Port],
     pub(super) counts: &'s mut [PortCount],
@@ -99,7 +94,6 @@ pub(super) struct Many<'s> {
 }
 
 impl<'s> Many<'s> {
-    /// Converts to [`One`] if there is exactly one interface.
     pub(super) fn into_one(self) -> Result<One<'s>, Self> {
         match self {
             Self {

@@ -17,7 +17,6 @@ use std::ops::Range;
 use super::{Probe, Shard, Shared, SimSpan};
 use crate::engine::network::{Network, VertexId};
 
-/// Positions of the pods and of the spine in the order of vertices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods {
     /// Empty if the network has no pods or is partitioned otherwise.
@@ -26,9 +25,8 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    /// Orders the vertices of `network` pod by pod, the spine last, and returns the ranges. The
-    /// spine is the set of vertices farthest from all hosts. Pods are the connected components
-    /// without it.
+    /// Returns the vertices pod by pod, the spine last. The spine is the set of vertices farthest
+    /// from all hosts. Pods are the connected components without it.
     pub(crate) fn of(network: &Network) -> (Vec<VertexId>, Self) {
         let all = || (0..network.vertex_count()).map(VertexId::from_index);
         let far = distances(network);
@@ -75,8 +73,7 @@ fn distances(network: &Network) -> Vec<u32> {
     far.iter().map(|far| if *far == u32::MAX { 0 } else { *far }).collect()
 }
 
-/// Numbers the connected components among the vertices that are `kept`, in order of their first
-/// vertices. Other vertices get `u32::MAX`.
+/// Numbers components by their first vertices. Vertices that are not `kept` get `u32::MAX`.
 fn components(network: &Network, kept: impl Fn(VertexId) -> bool) -> Vec<u32> {
     let mut number = vec![u32::MAX; network.vertex_count()];
     let mut count = 0;

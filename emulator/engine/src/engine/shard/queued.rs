@@ -102,7 +102,6 @@ impl<P: Probe> Shard<P> {
         (due, classes)
     }
 
-    /// Processes one port independently of the others.
     fn advance_port(
         &mut self,
         shared: &Shared,
@@ -147,7 +146,6 @@ impl<P: Probe> Shard<P> {
         switch.note_waiting(place);
     }
 
-    /// Processes all ports in order of time.
     fn advance_together(
         &mut self,
         shared: &Shared,
@@ -218,8 +216,7 @@ impl<P: Probe> Shard<P> {
         }
     }
 
-    /// Handles a change of the link behind a port: drops its queues and cancels the pauses it
-    /// requested.
+    /// Drops the queues of the port and cancels the pauses it requested.
     pub(crate) fn cut_port(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let Some(mut switch) = self.switches[vertex as usize].take() else { return };
         let place = port - self.vertices[vertex as usize].first_port;
@@ -263,8 +260,7 @@ impl Scratch {
         !self.by_port.is_empty(list) || !self.by_port.is_empty(list + 1)
     }
 
-    /// Returns the classes, except control, of the packets listed for port `place`, a bit each.
-    /// `classes` are those of all packets in the window.
+    /// Returns a bit per class, control excepted. `classes` are those of all packets.
     #[inline(always)]
     fn classes_at(&self, place: u32, classes: u16) -> u16 {
         let keys = self.by_port.keys(2 * place as usize);
@@ -285,7 +281,6 @@ fn cut_through<'s>(shared: &Shared, rates: &'s [BitsPerSecond]) -> Option<CutThr
     cuts.then(|| CutThrough { rates, header: Bytes(shared.header_bytes.into()) })
 }
 
-/// The ports of one vertex and the wires behind them.
 struct VertexOutlet<'s, P> {
     probe: &'s mut P,
     links: &'s [LinkId],
@@ -301,7 +296,6 @@ struct VertexOutlet<'s, P> {
 }
 
 impl<P: Probe> VertexOutlet<'_, P> {
-    /// Passes the backlog that a packet meets at port `place` to the probe.
     fn see(&mut self, place: u32, now: u64, switch: &SwitchQueues) {
         let port = &self.ports[place as usize];
         if P::SEES_QUEUES && port.up {

@@ -13,7 +13,6 @@ use crate::engine::packet::{Contents, Packet, flag};
 use crate::engine::routes::Routes;
 use crate::transport::{Outgoing, Receiver, Sender};
 
-/// A host in operation. Its interfaces are indexed from zero.
 pub(super) struct Stack<'s, P, I> {
     pub(super) shared: &'s Shared,
     pub(super) host: &'s mut HostState,
@@ -82,7 +81,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         self.enlist(sender, now);
     }
 
-    /// Releases the messages whose gates are open.
     fn release(&mut self, sender: u32) {
         let awaits = &self.senders[sender as usize].waits.awaits;
         if awaits.iter().any(|awaited| self.senders[*awaited as usize].finished().is_none()) {
@@ -122,7 +120,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Releases the flows that waited until all data of this one was acknowledged.
     #[cold]
     fn let_go_after(&mut self, end: u32, now: u64) {
         for dependent in std::mem::take(&mut self.senders[end as usize].waits.dependents) {
@@ -143,7 +140,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Forwards a packet in transit.
     #[cold]
     fn pass_on(&mut self, packet: Packet, now: u64) {
         let interfaces = &self.interfaces;
@@ -183,7 +179,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Queues a flow at its port if it has something to send.
     #[inline(always)]
     fn enlist(&mut self, index: u32, now: u64) {
         let sender = &mut self.senders[index as usize];
@@ -214,8 +209,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Sends a data packet on a port if it is free and a flow waits for it. Returns when the port
-    /// is free for the next packet, or [`u64::MAX`] if no flow waits.
+    /// Returns when the port is free for the next packet, or [`u64::MAX`] if no flow waits.
     #[inline(always)]
     fn serve(&mut self, place: usize, now: u64) -> u64 {
         loop {
@@ -230,8 +224,7 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Sends the next packet of the flow that a port serves next, if the flow still has one for
-    /// this port.
+    /// The flow may have no packet left for this port.
     #[inline(always)]
     fn take_turn(&mut self, place: usize, turn: usize, now: u64) {
         let Interface { ready, .. } = self.interfaces.at(place);

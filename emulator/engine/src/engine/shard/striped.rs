@@ -9,7 +9,6 @@ use super::stack::Stack;
 use super::{Probe, Shard};
 
 impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
-    /// Queues a flow at all its interfaces if it has something to send.
     pub(super) fn enlist_striped(&mut self, index: u32, now: u64) {
         let sender = &mut self.senders[index as usize];
         if !sender.wants_to_send() {
@@ -69,7 +68,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Requeues a striped flow at the interfaces of its new paths.
     pub(crate) fn wait_anew(&mut self, vertex: u32, sender: u32, now: u64) {
         let ports = self.vertices[vertex as usize].ports();
         for ready in &mut self.ready[ports] {

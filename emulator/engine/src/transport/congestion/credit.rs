@@ -3,18 +3,17 @@
 //!
 //! Based on NDP (Handley et al.: "Re-architecting datacenter networks and stacks for low latency
 //! and high performance", SIGCOMM 2017) and EQDS (Olteanu et al., NSDI 2022). A flow starts with a
-//! window of credits, one packet each. Each packet that arrives, complete or trimmed, earns its
-//! sender another credit. The receiving host grants credits at the rate of its interfaces, round
-//! robin among flows. Trimmed packets are retransmitted first. The credit of a lost packet is used
-//! for its retransmission, and a timeout restores a full window.
+//! window of credits, one packet each. Each packet that arrives, complete or trimmed, earns another
+//! credit, granted at the rate of the host's interfaces. Trimmed packets are retransmitted first.
+//! The credit of a lost packet is used for its retransmission, and a timeout restores a full
+//! window.
 //!
 //! Packets in flight and available credits add up to a full window, except for credits that wait at
-//! the receiver or are in transit. Acknowledgements indicate when none waits. If the window then
-//! stays short for half a round trip, the missing credits were lost and are replaced.
+//! the receiver or are in transit. If none waits and the window stays short for half a round trip,
+//! the missing credits were lost and are replaced.
 //!
-//! Two simplifications: the sender does not announce its demand, because the receiver knows the
-//! length of the flow from its first packet; and the credit rate follows the link rates as built,
-//! even if links change.
+//! Two simplifications: the receiver knows the length of the flow from its first packet; and the
+//! credit rate follows the link rates as built, even if links change.
 
 use super::IdlePath;
 
@@ -24,8 +23,7 @@ pub(super) struct State {
     initial: u32,
     /// How long credits may be in transit, in picoseconds.
     patience: u64,
-    /// Since when the window has been short although no credit waited, and its largest size since
-    /// then.
+    /// Since when the window has been short although no credit waited, and its largest size since.
     short: Option<(u64, u32)>,
 }
 
@@ -35,8 +33,7 @@ impl State {
         Self { credits: initial, initial, patience, short: None }
     }
 
-    /// Processes an acknowledgement at `now` that says whether all earned credit has been granted,
-    /// with `in_flight` packets in flight and `left` still to send. Replaces lost credits.
+    /// The acknowledgement says whether all earned credit has been granted. Replaces lost credits.
     pub(super) fn settle(&mut self, now: u64, is_settled: bool, (in_flight, left): (u32, u32)) {
         let window = self.credits + in_flight;
         if !is_settled || window >= self.initial || self.credits >= left {

@@ -56,8 +56,7 @@ pub struct Dcqcn {
     pub hyper: RateStep,
     /// Minimum time between rate cuts, as in adapters. `None`: every notification cuts the rate.
     pub decrease_interval: Option<Picoseconds>,
-    /// Whether each cut lowers the target to the rate before the cut. Only used with
-    /// `decrease_interval`.
+    /// Each cut lowers the target to the rate before it. Only used with `decrease_interval`.
     pub clamp_target: bool,
     pub least_rate: BitsPerSecond,
     /// Whether the window is scaled by the ratio of current rate to line rate.
@@ -119,8 +118,7 @@ impl Dcqcn {
         window_follows_rate: false,
     };
 
-    /// Returns the settings of csg-htsim (`dcqcn.cpp`): the defaults, but with increments of 1/20
-    /// and 1/10 of the line rate.
+    /// csg-htsim (`dcqcn.cpp`) uses the defaults with increments of 1/20 and 1/10 of the line rate.
     #[must_use]
     pub fn htsim() -> Self {
         let (additive, hyper) = (RateStep::LineOver(20), RateStep::LineOver(10));
@@ -131,7 +129,6 @@ impl Dcqcn {
 #[derive(Clone, Debug)]
 pub(super) struct State {
     settings: Dcqcn,
-    /// In bits per second.
     current: f64,
     target: f64,
     line: f64,
@@ -139,13 +136,11 @@ pub(super) struct State {
     hyper: f64,
     alpha: f64,
     last_notification: Option<u64>,
-    /// Due times of the next change of `α`, cut and increase. [`u64::MAX`] means not before the
-    /// next notification.
+    /// Due times of `α`, cut and increase. [`u64::MAX`] means not before the next notification.
     alpha_due: u64,
     cut_due: u64,
     raise_due: u64,
-    /// Whether a notification arrived since the last change of `α`, and since the last chance to
-    /// cut.
+    /// Notified since the last change of `α`, and since the last chance to cut.
     came: [bool; 2],
     /// Earliest due time of a timer.
     timers_due: u64,
@@ -247,8 +242,7 @@ impl State {
         }
     }
 
-    /// Applies all timer steps due up to `now`. This can be lazy because nothing read the rate
-    /// since.
+    /// Applies timer steps up to `now`, lazily because nothing read the rate since.
     #[inline]
     fn run_timers(&mut self, now: u64) {
         if now >= self.timers_due {

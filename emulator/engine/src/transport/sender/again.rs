@@ -14,7 +14,6 @@ impl Sender {
             && !self.tail.asks()
     }
 
-    /// Whether `later` is this sender shifted by `pace`.
     pub(crate) fn becomes(&self, later: &Self, pace: StateLag) -> bool {
         let StateLag { time, packets } = pace;
         let moves = |sender: &Self, by: u32| {

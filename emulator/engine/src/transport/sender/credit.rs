@@ -7,7 +7,6 @@
 use super::{CongestionController, Packet, Sender, flag};
 
 impl Sender {
-    /// Whether a trimmed packet may be resent.
     #[cold]
     pub(super) fn has_room(&self) -> bool {
         match self.controller.as_ref().and_then(|controller| controller.credits()) {
@@ -32,8 +31,7 @@ impl Sender {
         self.fit_window();
     }
 
-    /// Whether it has data but must wait for a credit. Credits may be lost, so it then keeps a
-    /// deadline even with nothing in flight.
+    /// Credits may be lost, so it then keeps a deadline even with nothing in flight.
     #[inline(always)]
     pub(super) fn is_out_of_credit(&self) -> bool {
         self.by_credit && self.waits_for_credit()
@@ -56,7 +54,6 @@ impl Sender {
         }
     }
 
-    /// Processes the credit on a packet and updates the window.
     pub(super) fn take_credit(&mut self, packet: &Packet, now: u64) {
         if packet.has(flag::CREDIT) {
             self.bring_credit();

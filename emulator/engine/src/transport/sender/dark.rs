@@ -4,22 +4,19 @@
 use super::Sender;
 
 impl Sender {
-    /// Records a lost packet with its path.
     pub(super) fn count_lost(&mut self, now: u64, sequence: u32) {
         if let Some(balancer) = &mut self.balancer {
             balancer.lost(now, sequence);
         }
     }
 
-    /// Whether the loss of this packet counts as a path failure. Congestion shows in marks, delays
-    /// and trimmed packets.
+    /// Congestion shows otherwise: in marks, delays and trimmed packets.
     pub(super) fn blames_path(&self, sequence: u32) -> bool {
         self.switches_choose
             || self.balancer.as_ref().is_some_and(|balancer| balancer.blames_path(sequence))
     }
 
-    /// Retires the paths of all packets in flight, if the balancer retires paths on each loss.
-    /// Returns whether any was retired; the timeout is then not a sign of congestion.
+    /// Returns whether any path was retired; the timeout is then not a sign of congestion.
     pub(super) fn retire_unheard(&mut self, now: u64) -> bool {
         let Some(balancer) = self.balancer.as_mut().filter(|balancer| balancer.retires()) else {
             return false;

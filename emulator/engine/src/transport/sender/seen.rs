@@ -4,7 +4,6 @@ use super::Sender;
 use crate::engine::SendingEnd;
 
 impl Sender {
-    /// Returns the number of distinct packets sent.
     pub(crate) fn packets_sent(&self) -> u32 {
         self.sent
     }

@@ -15,8 +15,7 @@ struct Asking {
     /// Silence before a probe, and its minimum.
     silence: u64,
     least: u64,
-    /// Time of the next probe. [`u64::MAX`] if nothing is in flight, or no response has arrived
-    /// since the last probe.
+    /// [`u64::MAX`] if nothing is in flight, or no response has arrived since the last probe.
     due: u64,
     asked: Option<u32>,
     /// The resent packet that has yet to be acknowledged.
@@ -55,8 +54,7 @@ impl TailProbe {
         self.0.is_some()
     }
 
-    /// Returns the time of the next probe, or [`u64::MAX`] until a packet is sent or a response
-    /// arrives.
+    /// [`u64::MAX`] until a packet is sent or a response arrives.
     #[inline(always)]
     pub(super) fn due(&self) -> u64 {
         self.0.as_ref().map_or(u64::MAX, |tail| tail.due)
@@ -70,7 +68,6 @@ impl TailProbe {
         }
     }
 
-    /// Requests a retransmission after the silence.
     pub(super) fn ask(&mut self, last: Option<u32>) {
         if let Some(tail) = &mut self.0 {
             (tail.due, tail.asked) = (u64::MAX, last);
@@ -82,7 +79,6 @@ impl TailProbe {
         self.0.as_ref().is_some_and(|tail| tail.asked.is_some())
     }
 
-    /// Returns the packet to resend now.
     pub(super) fn go(&mut self) -> Option<u32> {
         let tail = self.0.as_mut()?;
         let asked = tail.asked.take()?;
