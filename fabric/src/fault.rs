@@ -122,7 +122,7 @@ impl schemars::JsonSchema for Part {
 
 /// A part that does not exist in the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum FaultError {
     #[error("{node} does not exist: the fabric has nodes n0 to n{last}")]
     NoNode { node: NodeId, last: u32 },

@@ -205,7 +205,7 @@ pub const MAX_NODES: u32 = 4_000_000;
 
 /// Invalid parameters of a k-hop ring.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum KhopError {
     #[error("a node has 2 to {MAX_GPUS_PER_NODE} GPUs, not {0}")]
     GpusPerNode(u8),

@@ -29,15 +29,15 @@ use lightloom_units::id::{BundleId, GpuId, GroupId, NodeId};
 
 /// A rule that a plan violates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum Violation {
     #[error("the document is `{0}`, not `{SCHEMA}`")]
     Schema(String),
     #[error("the plan is for another fabric (sha256 {0})")]
     OtherFabric(String),
     #[error(
-        "`digest` is {stated} and this content has {found}: the file was changed after it was written. Make a new \
-         plan, or delete `digest` to use it as it is"
+        "`digest` is {stated}, but this content has {found}: the file was edited. Make a new plan, or delete \
+         `digest` to use it unchanged"
     )]
     Changed { stated: String, found: String },
     #[error("{0} does not exist in this fabric")]
@@ -54,7 +54,7 @@ pub enum Violation {
     BundleNotSet(BundleId),
     #[error("{0} is lit, but no working fibre is plugged into it")]
     NoFibre(Port),
-    #[error("{0} is lit, but {1} at the other end of its fibre does not select it")]
+    #[error("{0} is lit, but {1} at the other end of the fibre does not select it")]
     NotAnswered(Port, Port),
     #[error("the circuit {0} – {1} is listed, but the bundles do not make it")]
     CircuitNotMade(Port, Port),
@@ -63,10 +63,10 @@ pub enum Violation {
     #[error("{group}: {node} is broken")]
     BrokenNodeUsed { group: GroupId, node: NodeId },
     #[error(
-        "{group} is listed behind a spare group, or not in the order of its job's data-parallel ranks"
+        "{group} follows a spare group, or is not in the order of the job's data-parallel ranks"
     )]
     GroupOutOfPlace { group: GroupId },
-    #[error("two groups are called {group}")]
+    #[error("two groups have the id {group}")]
     GroupTwice { group: GroupId },
     #[error("{group}: job {job} does not exist")]
     NoSuchJob { group: GroupId, job: u32 },
@@ -80,17 +80,15 @@ pub enum Violation {
     NotOneCycle { group: GroupId, gpu: GpuId },
     #[error("{group}: {from} and {to} follow each other in its ring, but no lit edge joins them")]
     NotNeighbours { group: GroupId, from: GpuId, to: GpuId },
-    #[error("{group}: its ring does not name every GPU of its nodes once")]
+    #[error("{group}: the ring does not list every GPU of the nodes once")]
     RingIncomplete { group: GroupId },
     #[error("{group}: has {gpus} GPUs, but its job wants rings of {tp}")]
     GroupSize { group: GroupId, gpus: usize, tp: u32 },
-    #[error("{group}: its ranks do not name each of its GPUs once, counted from 0")]
+    #[error("{group}: the ranks do not number each GPU of the group once, from 0")]
     Ranks { group: GroupId },
     #[error("{group}: {gpu} is on another island than {first}")]
     OtherIsland { group: GroupId, gpu: GpuId, first: GpuId },
-    #[error(
-        "job {job}: {gpu} has ranks that another GPU has, too, or an expert-parallel rank that is not its own"
-    )]
+    #[error("job {job}: {gpu} has the ranks of another GPU, or a wrong expert-parallel rank")]
     Coordinates { job: String, gpu: GpuId },
     #[error(
         "job {job}: its {ranks} ranks do not fill its tensor, context, data and pipeline dimensions"
@@ -103,7 +101,7 @@ pub enum Violation {
     #[error("{group}: {node} passes its light on, and has a rank in it or is broken")]
     SpareUsed { group: GroupId, node: NodeId },
     #[error(
-        "{group}: if {node} dies, no fibre joins {a} and {b}, one other path of the same bundles away"
+        "{group}: if {node} fails, no fibre joins {a} and {b} over the other path of these bundles"
     )]
     NoWayPast { group: GroupId, node: NodeId, a: BundleId, b: BundleId },
     #[error("{0}")]

@@ -77,11 +77,11 @@ pub const MOST_GPUS: u64 = 4_194_304;
 
 /// The reason why no plan exists.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PlanError {
     #[error(
         "{0} GPUs are more than the {MOST_GPUS} that one plan takes: it has a rank for each GPU, and is proven as a \
-         whole; plan a part of the fabric that is cabled alone, or ask `lightloom compare` what such a design is worth"
+         whole; plan a separately cabled part of the fabric, or evaluate the design with `lightloom compare`"
     )]
     TooLarge(u64),
     /// A job does not fit.

@@ -57,7 +57,7 @@ pub enum Method {
 
 /// The reason why no plan exists.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PlanError {
     #[error(
         "job `{job}` wants {wanted} GPUs in rings of {tp}{}, but only {possible} fit: {healthy} of {total} GPUs are healthy",

@@ -155,7 +155,7 @@ fn day_before_the_trace_is_an_invalid_day_not_an_unknown_option() {
     let text = error(&["plan", fabric, "--trace", trace, "--at", "-1"], 1);
     assert!(text.contains("day -1 is outside"), "{text}");
     let text = error(&["trace", "info", trace, "--days", "4"], 1);
-    assert!(text.contains("but only 4 days are said to be watched"), "{text}");
+    assert!(text.contains("but the trace declares 4 days of observation"), "{text}");
 }
 
 /// An ideal switch wastes only the remainder of groups, yet fewer GPUs share the cost when nodes

@@ -184,7 +184,7 @@ fn rejects_foreign_or_edited_plans_without_moving() {
         plan["phases"][0]["name"] = "weights".into();
         plan["phases"][1]["name"] = "experts".into();
     });
-    assert!(names.contains("phase weights is called experts in the fabric file"), "{names}");
+    assert!(names.contains("phase weights has the name experts in the fabric file"), "{names}");
     let phase = rig.refused(&rig.plan(), &["--phase", "sync"]);
     assert!(phase.contains("it has experts, weights"), "{phase}");
     let none = rig.refused(&rig.plan(), &[]);

@@ -284,7 +284,7 @@ mod tests {
     fn byte_faults_have_their_rates_and_repeat_with_the_seed() {
         let input = vec![0u8; 100_000];
         let lost = sent_back(&["lose 10%"], 1, &input).len();
-        assert!((80_000..82_000).contains(&lost), "0.9² of the bytes come back: {lost}");
+        assert!((80_000..82_000).contains(&lost), "0.9² of the bytes return: {lost}");
         let doubled = sent_back(&["duplicate 10%"], 1, &input).len();
         assert!((120_000..122_000).contains(&doubled), "1.1² of the bytes: {doubled}");
         let flipped = sent_back(&["garble 10%"], 1, &input);

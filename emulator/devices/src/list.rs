@@ -266,7 +266,11 @@ fn add_transceivers(
         match list.rack.add(&name, AnyDevice::Transceiver(Box::new(device))) {
             Some(slot) => list.endpoints.push((slot, Endpoint::Pty(Entry::Frames))),
             None => {
-                check.error(codes::BAD_VALUE, &place, format!("two devices are called `{name}`"));
+                check.error(
+                    codes::BAD_VALUE,
+                    &place,
+                    format!("two devices have the name `{name}`"),
+                );
                 return;
             }
         }
@@ -285,7 +289,7 @@ fn join(
         Err(why) => {
             check
                 .error(codes::BAD_VALUE, "/fabric", why)
-                .help("name a fabric file beside this one");
+                .help("name a fabric file next to this file");
             return;
         }
     };
@@ -366,7 +370,7 @@ fn add_switch(
     match list.rack.add(&file.name, AnyDevice::Switch(Box::new(device))) {
         Some(slot) => list.endpoints.extend(endpoints.into_iter().map(|at| (slot, at))),
         None => {
-            let message = format!("two devices are called `{}`", file.name);
+            let message = format!("two devices have the name `{}`", file.name);
             check.error(codes::BAD_VALUE, &place("name"), message);
         }
     }
@@ -406,7 +410,7 @@ fn add_gnmi(
     match list.rack.add(&file.name, AnyDevice::Gnmi(Box::new(device))) {
         Some(slot) => list.endpoints.push((slot, Endpoint::Tcp(Entry::Gnmi, address))),
         None => {
-            let message = format!("two devices are called `{}`", file.name);
+            let message = format!("two devices have the name `{}`", file.name);
             check.error(codes::BAD_VALUE, &place("name"), message);
         }
     }
@@ -443,7 +447,7 @@ fn schedule(list: &mut DeviceList, file: &FaultFile, index: usize, check: &mut C
         let names = list.rack.devices().map(|(name, _)| name);
         let near = document::closest(&file.device, names).map(str::to_owned);
         let place = format!("/faults/{index}/device");
-        let message = format!("there is no device `{}`", file.device);
+        let message = format!("device `{}` does not exist", file.device);
         let report = check.error(codes::BAD_VALUE, &place, message);
         if let Some(near) = near {
             report.help(format!("did you mean `{near}`?"));
@@ -538,6 +542,6 @@ mod tests {
         assert!(lines[0].contains("no device `n9`"), "{lines:?}");
         assert!(mistakes("seed: 1\n")[0].contains("no device that can be reached"));
         let twice = "transceivers:\n  - names: a\n  - names: a\n";
-        assert!(mistakes(twice)[0].contains("two devices are called `a`"));
+        assert!(mistakes(twice)[0].contains("two devices have the name `a`"));
     }
 }

@@ -169,8 +169,8 @@ impl Rack {
         let (name, device) = &self.devices[slot.0];
         if matches!(fault, DeviceFault::Defer(_)) && device.kind() == "transceiver" {
             return Some(format!(
-                "{name} is a transceiver, and its firmware carries out no command that was given up: `defer` is \
-                 for switches"
+                "`defer` applies to switches only: {name} is a transceiver, whose firmware executes no abandoned \
+                 command"
             ));
         }
         if fault == DeviceFault::WarmRestart && !matches!(device, AnyDevice::Gnmi(_)) {
@@ -181,7 +181,7 @@ impl Rack {
         {
             let (family, kind) = (which.family().word(), device.kind());
             return Some(format!(
-                "{name} is a {kind}, and `{which}` is of devices asked in {family}"
+                "`{which}` applies to {family} devices only, and {name} is a {kind}"
             ));
         }
         let DeviceFault::Cross(number, other) = fault else { return None };

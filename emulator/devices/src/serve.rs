@@ -402,7 +402,7 @@ impl Server {
         let (name, fault) = line.split_once(' ').unwrap_or((line, ""));
         let slots = self.rack.slots_of(name);
         if slots.is_empty() {
-            return format!("error: there is no device `{name}`");
+            return format!("error: device `{name}` does not exist");
         }
         match fault.parse::<DeviceFault>() {
             Ok(fault) => {

@@ -43,9 +43,9 @@ fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems, repairs: &mut Repa
             if name == next {
                 repairs.hidden.insert(second);
                 problems.add_error(|| {
-                    let message = format!("the key {} stands twice in one mapping", quote(name));
+                    let message = format!("duplicate key {}", quote(name));
                     Problem::new(codes::DUPLICATE_KEY, tree.view(second).span(), message)
-                        .with_related(tree.view(first).span(), "it stands here first")
+                        .with_related(tree.view(first).span(), "first occurrence")
                         .with_help("remove one of the two")
                 });
             }
@@ -378,7 +378,7 @@ impl<'a> Walk<'a> {
         let span = entries.get(1).map_or(place, |(key, _)| key.span());
         let problem = Problem::new(codes::ONE_CHOICE, span, message);
         let first = keys.first().map_or("", |key| key.name.as_str());
-        let help = format!("write {names}, and what belongs to it under it, as `{first}: …`");
+        let help = format!("write {names} with its contents, as `{first}: …`");
         self.refuse(problem.with_help(help))
     }
 

@@ -31,12 +31,12 @@ fn syntax(text: &str) -> String {
             "this is not JSON: expected `{`, `[`, a number or a text in double quotes".to_owned()
         }
         "expected ident" => {
-            "this is no word of JSON: expected `true`, `false` or `null`".to_owned()
+            "this is not a JSON word: expected `true`, `false` or `null`".to_owned()
         }
         "trailing comma" => "nothing follows this comma: remove it".to_owned(),
-        "trailing characters" => "the JSON ends before this: remove what follows".to_owned(),
+        "trailing characters" => "the JSON ends before this: remove the rest".to_owned(),
         "key must be a string" => "a key must be a text in double quotes".to_owned(),
-        "invalid escape" => "a backslash in a text must be written `\\\\`".to_owned(),
+        "invalid escape" => "write a backslash in a text as `\\\\`".to_owned(),
         "recursion limit exceeded" => "lists and mappings are nested too deeply".to_owned(),
         other => other.to_owned(),
     }
@@ -58,7 +58,7 @@ fn data(text: &str) -> String {
     if text.starts_with("duplicate field")
         && let Some(key) = quoted(text)
     {
-        return format!("the key `{key}` stands here twice");
+        return format!("duplicate key `{key}`");
     }
     for (prefix, what) in [("unknown field", "unknown key"), ("unknown variant", "unknown word")] {
         if let Some(rest) = text.strip_prefix(prefix)
@@ -156,13 +156,13 @@ mod tests {
         );
         assert_eq!(said("[{\"time\": null}]"), "expected a number, found `null`");
         assert_eq!(said("[{}]"), "the key `time` is missing");
-        assert_eq!(said("[{\"time\": 1, \"time\": 1}]"), "the key `time` stands here twice");
+        assert_eq!(said("[{\"time\": 1, \"time\": 1}]"), "duplicate key `time`");
         assert_eq!(said("[{\"when\": 1}]"), "unknown key `when`; there is `time`, `kind`, `count`");
         assert_eq!(
             said("[{\"kind\": \"stop\"}]"),
             "unknown word `stop`; there is `start` or `end`"
         );
         assert_eq!(said("[{\"time\": 1,}]"), "nothing follows this comma: remove it");
-        assert_eq!(said("[] []"), "the JSON ends before this: remove what follows");
+        assert_eq!(said("[] []"), "the JSON ends before this: remove the rest");
     }
 }

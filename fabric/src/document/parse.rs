@@ -189,7 +189,7 @@ impl<'s, 'l> Builder<'s, 'l> {
     }
 
     fn close_collection(&mut self, span: Span) {
-        let index = self.open.pop().expect("the parser closes what it opened");
+        let index = self.open.pop().expect("the parser closes each list and mapping");
         let end = index_of(self.tree.nodes.len());
         let node = &mut self.tree.nodes[index as usize];
         node.end = end;
@@ -219,13 +219,9 @@ impl<'s, 'l> Builder<'s, 'l> {
         let index = self.anchors.get(&anchor).copied();
         let finished = index.filter(|&index| self.tree.nodes[index as usize].end != 0);
         let Some(first) = finished else {
-            return Err(Problem::new(
-                codes::BAD_ALIAS,
-                span,
-                "the alias stands within its own anchor",
-            )
-            .with_help("write the value out")
-            .into());
+            return Err(Problem::new(codes::BAD_ALIAS, span, "the alias is inside its own anchor")
+                .with_help("write the value out")
+                .into());
         };
         let subtree = first as usize..self.tree.nodes[first as usize].end as usize;
         self.alias_nodes += subtree.len();

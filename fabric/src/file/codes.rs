@@ -10,15 +10,15 @@ crate::document::codes! {
     HOP_TOO_LONG = "LL0206", "a link is longer than k hops";
     WRONG_PORTS = "LL0207", "a link contradicts the wiring table";
     BAD_GROUP = "LL0208", "a group size that does not fit the nodes";
-    JOB_TOO_LARGE = "LL0209", "jobs want more GPUs than there are";
+    JOB_TOO_LARGE = "LL0209", "jobs request more GPUs than are installed";
     JOB_TWICE = "LL0210", "two jobs have the same name";
-    JOB_STARVED = "LL0211", "a job stands behind one that takes all GPUs";
-    SWITCH_TIMES = "LL0212", "switching times are the wrong way round";
+    JOB_STARVED = "LL0211", "a job after one that takes all GPUs";
+    SWITCH_TIMES = "LL0212", "the shortest switching time exceeds the longest";
     NOT_POSITIVE = "LL0213", "a quantity must be above zero";
-    WRONG_TOR = "LL0214", "a node stands under another ToR than stated";
+    WRONG_TOR = "LL0214", "a node is under another ToR than stated";
     TOO_MANY_FIBRES = "LL0215", "the explicit form describes too many fibres";
     TOO_FEW_LEAVES = "LL0216", "a network with too few leaves for the nodes";
-    IMPLAUSIBLE = "LL0217", "a rate or a size that nobody builds";
-    OPTICAL_BUDGET = "LL0218", "a hop that loses more light than it may";
+    IMPLAUSIBLE = "LL0217", "an implausible rate or size";
+    OPTICAL_BUDGET = "LL0218", "a hop that exceeds the optical budget";
     NO_VERSION = "LL0219", "a fabric file without `kind` or `version`";
 }

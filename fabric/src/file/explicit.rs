@@ -47,7 +47,7 @@ pub(super) fn line(
 fn check_tor(node: NodeId, stated: Option<TorId>, nodes_per_tor: u32, check: &mut Check<'_>) {
     let by_number = TorId(node.0 / nodes_per_tor);
     if let Some(stated) = stated.filter(|stated| *stated != by_number) {
-        let message = format!("{node} stands under {by_number}, not {stated}");
+        let message = format!("{node} is under {by_number}, not {stated}");
         let help = format!(
             "racks are filled in order, {} nodes a ToR: write `tor: {by_number}` or rename the node",
             nodes_per_tor
@@ -129,7 +129,7 @@ fn ends_exist(ring: &KhopRing, index: usize, link: &LinkFile, check: &mut Check<
     for (end, endpoint) in link.endpoints.iter().enumerate() {
         let BundleId { node, bundle } = endpoint.0.bundle;
         let (what, last) = if node.0 >= ring.nodes() {
-            (format!("there is no node {node}"), format!("n{}", ring.nodes() - 1))
+            (format!("node {node} does not exist"), format!("n{}", ring.nodes() - 1))
         } else if bundle >= ring.k() {
             (format!("{node} has no bundle b{bundle}"), format!("b{}", ring.k() - 1))
         } else {
@@ -167,7 +167,7 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
     if apart == 0 || apart.unsigned_abs() > u64::from(k) {
         let message = match apart {
             0 => format!("a fibre joins {from} with itself"),
-            _ => format!("{from} and {to} stand {} places apart", apart.unsigned_abs()),
+            _ => format!("{from} and {to} are {} places apart", apart.unsigned_abs()),
         };
         check
             .error(codes::HOP_TOO_LONG, &path, message)
@@ -183,7 +183,7 @@ fn report_mismatch(ring: &KhopRing, index: usize, a: Port, b: Port, check: &mut 
     let message = format!("{} and {} are not joined by any cabling", Endpoint(a), Endpoint(b));
     let (right_from, right_to) = (endpoint(from, hop), endpoint(to, -hop));
     let help = format!(
-        "{to} stands {apart:+} places from {from}: the link is [\"{right_from}\", \"{right_to}\"]"
+        "{to} is {apart:+} places from {from}: the link is [\"{right_from}\", \"{right_to}\"]"
     );
     check.error(codes::WRONG_PORTS, &path, message).help(help).depends_on("/hbd/khop");
 }

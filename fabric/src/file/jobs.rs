@@ -86,7 +86,7 @@ pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) 
                 .help("give each job its own name");
         }
         if let Some(taker) = taker_of_all {
-            let message = format!("nothing is left for job {}", quote(&job.name));
+            let message = format!("no GPUs are left for job {}", quote(&job.name));
             check
                 .warning(codes::JOB_STARVED, &format!("{path}/name"), message)
                 .also(&format!("/jobs/{taker}"), "this job takes all GPUs")
@@ -146,7 +146,7 @@ fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
                 &format!("{path}/gpus"),
                 "the step says itself which leaves send",
             )
-            .help("remove `gpus`, or write `tp` beside it: then its GPUs have places");
+            .help("remove `gpus`, or add `tp`, so that its GPUs are placed");
     }
 }
 

@@ -251,7 +251,11 @@ fn cabling(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) -> Option<(
         (None, Some(nodes), Some(links)) => {
             if check.is_written("/deployment/order") {
                 check
-                    .error(codes::WHICH_FORM, "/deployment/order", "the order is given twice")
+                    .error(
+                        codes::WHICH_FORM,
+                        "/deployment/order",
+                        "the file has two orders of nodes",
+                    )
                     .help("remove `order`: the order of `nodes` is the order of the line")
                     .also("/nodes", "the nodes are listed here");
             }
@@ -274,7 +278,7 @@ fn report_form(raw: &FabricFile, khop: &KhopFile, check: &mut Check<'_>) {
     if khop.nodes.is_some() {
         let explicit = if raw.nodes.is_some() { "/nodes" } else { "/links" };
         check
-            .error(codes::WHICH_FORM, explicit, "the cabling is given in both forms")
+            .error(codes::WHICH_FORM, explicit, "the file has both forms of the cabling")
             .help("remove `nodes: N` under `khop` to list nodes and links, or remove the lists")
             .also("/hbd/khop/nodes", "the generator form is chosen here");
         return;
@@ -386,7 +390,7 @@ pub(super) fn check_links(
 fn require_core(tree: &FatTree, hbd: &Hbd, check: &mut Check<'_>) {
     let tors = hbd.nodes().div_ceil(tree.nodes_per_tor.max(1));
     if tree.core_oversubscription > 1 && tors <= tree.tors_per_domain {
-        let message = format!("all {tors} ToRs are of one aggregation domain, so there is no core");
+        let message = format!("all {tors} ToRs are in one aggregation domain, which has no core");
         check
             .error(codes::BAD_GROUP, "/dcn/fat_tree/core_oversubscription", message)
             .help(format!("remove it, or write `tors_per_domain` below {tors}"));

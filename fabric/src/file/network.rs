@@ -248,15 +248,15 @@ fn warn_of_lonely_leaves(
             "no circuit can join {leaf} to any other leaf: {}",
             match least_db {
                 Some(least) => format!(
-                    "the best of its paths loses {least:.1} dB, and {:.1} dB are allowed",
+                    "its best path loses {least:.1} dB, and {:.1} dB are allowed",
                     fabric.spec().loss.budget_db
                 ),
                 None => "every pair is forbidden".to_owned(),
             }
         );
-        check.warning(codes::BAD_VALUE, &place, message).help(
-            "its traffic goes over the packet core alone; allow more loss or use a better path",
-        );
+        check
+            .warning(codes::BAD_VALUE, &place, message)
+            .help("its traffic uses only the packet core; allow more loss or use a better path");
     }
 }
 

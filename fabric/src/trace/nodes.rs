@@ -14,7 +14,7 @@ use super::{FaultTrace, Timeline};
 
 /// The servers of a trace cannot be mapped to the nodes of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum NodesError {
     #[error(
         "a server of {gpus_per_server} GPUs cannot be split into nodes of {gpus_per_node}: the \

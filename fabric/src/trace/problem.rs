@@ -7,7 +7,7 @@ use super::MAX_TRACE_BYTES;
 
 /// An error in a trace.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum TraceProblem {
     /// The file is not JSON or does not have the structure of a trace.
     #[error("{0}")]
@@ -32,7 +32,9 @@ pub enum TraceProblem {
     UnknownNode { node: String },
     #[error("unknown node `{node}`: the trace has {servers} servers and this is one more")]
     TooManyServers { node: String, servers: u32 },
-    #[error("a fault begins on day {start_days:.1}, but only {days} days are said to be watched")]
+    #[error(
+        "a fault begins on day {start_days:.1}, but the trace declares {days} days of observation"
+    )]
     AfterTheWatch { start_days: f64, days: f64 },
     #[error("`{field}` must be positive")]
     NotPositive { field: &'static str },

@@ -434,8 +434,8 @@ mod tests {
         };
         assert_eq!(
             read(4.0).unwrap_err().to_string(),
-            "line 4, column 1: record 1: a fault begins on day 9.5, but only 4 days are said to \
-             be watched"
+            "line 4, column 1: record 1: a fault begins on day 9.5, but the trace declares 4 days \
+             of observation"
         );
         assert!(read(9.0).is_ok(), "days are counted whole");
         assert!(read(30.0).is_ok());

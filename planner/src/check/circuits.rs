@@ -239,7 +239,7 @@ fn check_bound(
         findings.push(format!("phase {name}: exceeds its own upper bound"));
     }
     if bound * demand.interface_seconds > 1.0 + RATE_TOLERANCE {
-        findings.push(format!("phase {name}: its bound exceeds what its interfaces allow"));
+        findings.push(format!("phase {name}: the bound exceeds the limit of the interfaces"));
     }
     let gap = 1.0 - phase.lambda / bound;
     if (gap - phase.gap).abs() > RATE_TOLERANCE {
@@ -297,7 +297,7 @@ fn check_transition(
                 busy.remove(&port);
             }
             if !now.remove(circuit) {
-                findings.push(format!("{name}: stage {at} removes what is not there"));
+                findings.push(format!("{name}: stage {at} removes a circuit that does not exist"));
             }
         }
         for circuit in &stage.add {

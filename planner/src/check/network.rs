@@ -101,7 +101,7 @@ pub(super) fn check(
     for (stated, (name, sent)) in plan.phases.iter().zip(&phases) {
         if stated.name != *name {
             found.push(Violation::Network(format!(
-                "phase {} is called {name} in the fabric file",
+                "phase {} has the name {name} in the fabric file",
                 stated.name
             )));
         }

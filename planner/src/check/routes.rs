@@ -61,7 +61,7 @@ fn check_phase(
     for (from, to) in flows.keys() {
         let weight = weights.get(&(*from, *to)).copied().unwrap_or(0.0);
         if (weight - 1.0).abs() > TOLERANCE {
-            refuse(format!("routes from l{from} to l{to} carry {weight} of what is sent"));
+            refuse(format!("routes from l{from} to l{to} carry {weight} of the traffic"));
         }
     }
     let mut seconds: f64 = *interface_seconds;
@@ -100,6 +100,6 @@ fn check_phase(
     if least > 0.0
         && (bound > (1.0 + TOLERANCE) / least || bound < phase.lambda * (1.0 - TOLERANCE))
     {
-        refuse(format!("{bound} phases a second is no bound"));
+        refuse(format!("{bound} phases a second is not a bound"));
     }
 }

@@ -94,14 +94,14 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self {
             Self::Stage(stage) => return f.pad(&format!("outage: {stage}")),
-            Self::Outage => "outage: until the job went on",
+            Self::Outage => "outage: until the job continued",
             Self::DoneAgain => "work done again",
             Self::CheckpointLoad => "checkpoints read",
             Self::CheckpointWrite => "checkpoints written",
             Self::MemoryLoad => "copies in memory read",
             Self::MemoryWrite => "copies in memory taken",
             Self::Migration => "moving to a spare node",
-            Self::Reform => "going on with fewer replicas",
+            Self::Reform => "continuing with fewer replicas",
             Self::Rejoin => "taking up replicas again",
             Self::LeftOut => "replicas left out",
             Self::Disturbed => "the step of the failure",

@@ -70,7 +70,7 @@ pub struct Coordinates {
 
 /// A job's dimensions do not match its groups.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the message says what each field means")]
+#[expect(missing_docs, reason = "the message documents each field")]
 #[error(
     "job `{job}` needs {needed} groups of {tp} GPUs for pp {pp} · cp {cp} · dp {dp}, and {got} fit: write a smaller \
      `dp`, or leave it out"

@@ -74,9 +74,9 @@ fn of_job(
 }
 
 const ASSUMPTIONS: [&str; 6] = [
-    "weights travel in BF16; delta_share of their bytes does, with what says where they belong",
+    "weights are sent in BF16; delta_share of their bytes is sent, including their positions",
     "a phase takes as long as its busiest circuit, uplink or interface: no start-up of messages, no packing, no copy on a GPU",
-    "relay and broadcast are counted by leaf, over all interfaces of its GPUs; a relay hands on while it receives",
+    "relay and broadcast are counted by leaf, over all interfaces of the GPUs; a relay forwards while it receives",
     "shards: a replica splits every layer over all its GPUs, the trainer over tp and its layers over pp; data-parallel ranks send equal parts; experts are split like the rest",
     "no other phase sends meanwhile; times on planned circuits are without the change to them",
     "a change is compared with keeping the circuits of the phase before, which no earlier change left settling",

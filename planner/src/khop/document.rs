@@ -206,7 +206,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 /// The reason why a document is not a plan for this fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum DocumentError {
     #[error("this is `{0}`, not `{SCHEMA}`: plan again with this version")]
     Schema(String),

@@ -52,7 +52,7 @@ impl From<LeafId> for Seat {
 
 /// The reason why a text is not a demand matrix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum DemandError {
     #[error("line {line}, column {column}: {reason}")]
     Syntax { line: usize, column: usize, reason: String },

@@ -84,7 +84,7 @@ pub enum ExactError {
     Solver(String),
     /// Two leaves exchange traffic, but no circuit may join them and there is no electrical core.
     #[error(
-        "{0} and {1} exchange traffic, no circuit may join them and there is no electrical core; \
+        "{0} and {1} exchange traffic, no circuit may join them and the fabric has no electrical core; \
              permit the pair or add electrical uplinks"
     )]
     Unreachable(LeafId, LeafId),

@@ -61,11 +61,11 @@ pub struct CarriedStep {
 
 /// The reason why no plan exists.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum PlanError {
     #[error("the step has no phases; write at least one with a demand")]
     NoPhases,
-    #[error("two phases are called `{0}`; give each its own name")]
+    #[error("two phases have the name `{0}`; rename one")]
     SameName(String),
     #[error("phase `{phase}`: {error}; {}", error.fix())]
     Demand { phase: String, error: DemandError },
@@ -78,7 +78,7 @@ pub enum PlanError {
          them: {0}, or give a step to one job"
     )]
     NoneForAll(String),
-    #[error("phase `{phase}`: {} circuits find no switch beside those that other jobs hold, the first \
+    #[error("phase `{phase}`: {} circuits find no switch, because other jobs hold circuits, the first \
              between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
     Unplaced { phase: String, unplaced: Vec<LeafPair> },
 }

@@ -210,7 +210,7 @@ impl Oriented {
         }
     }
     fn take(&mut self, tail: usize, head: usize, count: u32) {
-        let entry = self.0.get_mut(&(tail, head)).expect("only what is there is taken");
+        let entry = self.0.get_mut(&(tail, head)).expect("takes only existing circuits");
         *entry -= count;
         if *entry == 0 {
             self.0.remove(&(tail, head));

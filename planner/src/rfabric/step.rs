@@ -79,10 +79,10 @@ pub fn rl_phases(
 /// Reports that an RL step and another job would use the same GPUs.
 fn beside_gpus(other: &Job) -> Mistake {
     let message = format!(
-        "an RL step fills the first leaves with its GPUs, and job `{}` is given GPUs there, too",
+        "an RL step fills the first leaves with its GPUs, and job `{}` has GPUs there",
         other.name
     );
-    let fix = "plan it on a fabric file of its own, or write what it sends as `phases`".to_owned();
+    let fix = "plan it in a separate fabric file, or write its traffic as `phases`".to_owned();
     Mistake { place: "/rl".to_owned(), message, fix }
 }
 
@@ -228,7 +228,7 @@ jobs:
         let rl = "jobs:\n  - name: example\n    step:\n      rl: {model: gpt-9, trainer_gpus: 64, generation_gpus: 64, tp: 8, pp: 2, \
                   samples: 64, tokens_per_sample: 1000, replica_gpus: 16}\n";
         let text = SOUND.split("jobs:").next().unwrap().to_owned() + rl;
-        assert!(mistakes(&text, "").contains("no model is called `gpt-9`"));
+        assert!(mistakes(&text, "").contains("model `gpt-9` does not exist"));
         let text = text.replace("gpt-9", "qwen2.5-72b").replace("tp: 8", "tp: 7");
         let wrong = mistakes(&text, "");
         assert!(wrong.contains("f.yaml:17:") && wrong.contains("multiple of 14"), "{wrong}");

@@ -27,7 +27,7 @@ pub use lightloom_fabric::plan::Stage;
 /// No order of stages keeps the floor.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "no stage keeps {floor:.0} % of the live demand's rate: changing {ocs} alone leaves {left:.0} %; \
+    "no stage keeps {floor:.0} % of the live demand's rate: changing only {ocs} leaves {left:.0} %; \
      lower the floor, switch while the network is idle, or spread the circuits over more switches"
 )]
 pub struct FloorBroken {
@@ -341,7 +341,7 @@ mod tests {
         let live = Evaluator::new(&fabric, &demand);
         let error = stage(&fabric, &before, &after, &live, 0.75).unwrap_err();
         assert!(error.to_string().starts_with("no stage keeps 75 %"), "{error}");
-        assert!(error.to_string().contains("ocs0 alone leaves 0 %"), "{error}");
+        assert!(error.to_string().contains("changing only ocs0 leaves 0 %"), "{error}");
         assert!(stage(&fabric, &before, &after, &live, 0.0).is_ok());
     }
 }

@@ -72,13 +72,13 @@ fn detects_a_route_over_a_missing_cable() {
         let shown: String = found.iter().map(|v| format!("{v}\n")).collect();
         assert!(shown.contains(words), "{words} in {shown}");
     };
-    refused(&|phase| phase.routes[0].weight /= 2.0, "of what is sent");
-    refused(&|phase| drop(phase.routes.remove(0)), "of what is sent");
+    refused(&|phase| phase.routes[0].weight /= 2.0, "of the traffic");
+    refused(&|phase| drop(phase.routes.remove(0)), "of the traffic");
     refused(
         &|phase| phase.routes[0].via = vec!["leaf7".parse().unwrap(); 2],
         "no working cable joins",
     );
-    refused(&|phase| phase.lambda_upper_bound *= 1e3, "is no bound");
+    refused(&|phase| phase.lambda_upper_bound *= 1e3, "is not a bound");
     refused(&|phase| phase.duration_ps.0 /= 2, "its routes need");
 }
 
@@ -105,7 +105,7 @@ fn rejects_invalid_networks_with_the_reason() {
             "joined twice",
         ),
         ("{torus: {sides: [2], link_rate: 0bps}}", "the rate of a link is zero"),
-        ("{fat_tree: {core_oversubscription: 2}}", "there is no core"),
+        ("{fat_tree: {core_oversubscription: 2}}", "which has no core"),
         ("{rails: {nics_per_gpu: 2}}", "unknown key `nics_per_gpu`"),
         ("{torus: {sides: [2], oversubscription: 2}}", "unknown key `oversubscription`"),
     ] {

@@ -118,7 +118,7 @@ fn rejects_mismatched_workloads_with_location_and_fix() {
         (
             "gpu: 8, tokens",
             "gpu: 16, tokens",
-            ["there is no prefill GPU 16", "f.yaml:", "help: they run from 0 to 15"],
+            ["prefill GPU 16 does not exist", "f.yaml:", "help: they run from 0 to 15"],
         ),
         (
             "modality: 1",
@@ -144,7 +144,11 @@ fn rejects_mismatched_workloads_with_location_and_fix() {
         (
             "model: qwen2.5-72b",
             "model: qwen2.5-7b",
-            ["no model is called `qwen2.5-7b`", "f.yaml:22:", "help: did you mean `qwen2.5-72b`?"],
+            [
+                "model `qwen2.5-7b` does not exist",
+                "f.yaml:22:",
+                "help: did you mean `qwen2.5-72b`?",
+            ],
         ),
         (
             "model: qwen2.5-72b",

@@ -137,7 +137,7 @@ fn rejects_an_rl_step_together_with_a_placed_job() {
     for beside in [A, &second] {
         let (fabric, mistakes) = load(&(POD.to_owned() + rl + beside));
         let said = format!("{mistakes:?}");
-        assert!(fabric.is_none() && said.contains("is given GPUs there, too"), "{said}");
+        assert!(fabric.is_none() && said.contains("has GPUs there"), "{said}");
         assert!(said.contains("`phases`"), "{said}");
     }
 }

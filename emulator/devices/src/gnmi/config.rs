@@ -101,10 +101,10 @@ impl SwitchConfig {
     fn apply_root(&mut self, change: Change<'_>) -> Result<(), Wrong> {
         let value = match change {
             Change::Delete => {
-                return Err("the whole configuration is not deleted at once: name what".into());
+                return Err("a delete must name a part of the configuration".into());
             }
             Change::Replace(_) => {
-                return Err("the whole configuration is not replaced at once: name what".into());
+                return Err("a replace must name a part of the configuration".into());
             }
             Change::Update(value) => value,
         };

@@ -81,7 +81,7 @@ impl State {
             name.is_some_and(|name| !self.config.connections.contains_key(name))
         };
         if self.breaks(Misbehaviour::RefusesAbsentDelete) && request.delete.iter().any(gone) {
-            return Err(Status::not_found("there is no such connection"));
+            return Err(Status::not_found("the connection does not exist"));
         }
         if self.breaks(Misbehaviour::CreatesFirst) {
             for (name, intent) in &next.connections {

@@ -395,7 +395,7 @@ impl State {
             }
             MatrixRefusal::Disabled(port) => format!("`{}` is disabled", self.spec.port_name(port)),
             MatrixRefusal::NoSuchPort(port) | MatrixRefusal::NotConnected(port) => {
-                format!("there is no port {port}")
+                format!("port {port} does not exist")
             }
         }
     }
@@ -477,7 +477,7 @@ impl GnmiSpec {
     fn no_such_port(&self, name: &str) -> String {
         let [first, second] = self.groups();
         format!(
-            "there is no port `{name}`: there are {first}-1 to {first}-{} and {second}-1 to {second}-{}",
+            "port `{name}` does not exist: this switch has {first}-1 to {first}-{} and {second}-1 to {second}-{}",
             self.ingress, self.egress
         )
     }

@@ -152,7 +152,7 @@ impl TreeNode {
         self.descend(&wanted.elem, &mut Vec::new(), &mut found)
             .map_err(|why| Status::invalid_argument(format!("{}: {why}", text(wanted))))?;
         if found.is_empty() && !is_open {
-            return Err(Status::not_found(format!("{}: nothing is there", text(wanted))));
+            return Err(Status::not_found(format!("{}: no data at this path", text(wanted))));
         }
         Ok(found)
     }

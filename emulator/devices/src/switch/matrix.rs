@@ -326,7 +326,11 @@ mod tests {
         matrix.connect(NOW, &[(1, 5)]);
         assert_eq!(matrix.connect(NOW, &[(1, 6)]).refusal, Some(MatrixRefusal::InUse(1)));
         assert_eq!(matrix.connect(NOW, &[(2, 5)]).refusal, Some(MatrixRefusal::InUse(5)));
-        assert_eq!(matrix.connect(NOW, &[(1, 5)]).done, [(1, 5)], "what is so may be asked again");
+        assert_eq!(
+            matrix.connect(NOW, &[(1, 5)]).done,
+            [(1, 5)],
+            "an existing connection may be requested again"
+        );
     }
 
     #[test]

@@ -91,9 +91,13 @@ fn set_with_one_invalid_part_is_rejected_as_a_whole() {
     let at = |name: &str| format!("/connections/port-connection[name={name}]/config");
     let long = "x".repeat(300);
     for (path, value, expected) in [
-        (at("c"), config("in-9", "out-4"), "there is no port `in-9`: there are in-1 to in-8"),
-        (at("c"), config("in-01", "out-4"), "there is no port `in-01`"),
-        (at("c"), config("in-4\u{0}", "out-4"), "there is no port"),
+        (
+            at("c"),
+            config("in-9", "out-4"),
+            "port `in-9` does not exist: this switch has in-1 to in-8",
+        ),
+        (at("c"), config("in-01", "out-4"), "port `in-01` does not exist"),
+        (at("c"), config("in-4\u{0}", "out-4"), "does not exist: this switch has"),
         (at("c"), config("in-4", "in-5"), "of the same port group"),
         (at("c"), config("out-4", "in-4"), "swap them"),
         (at("c"), config("in-1", "out-4"), "`in-1` is in connection `"),
@@ -135,7 +139,7 @@ fn set_with_one_invalid_part_is_rejected_as_a_whole() {
         (
             "/components/component[name=fan]/ocp-ocs-port/config".into(),
             json!({"enabled": true}),
-            "there is no port `fan`",
+            "port `fan` does not exist",
         ),
     ] {
         let mut set = adds(&[("right", "in-3", "out-3")]);
@@ -155,7 +159,7 @@ fn rejects_unknown_paths_and_reports_missing_entries() {
     let mut bench = Bench::new(small());
     for (path, code, expected) in [
         ("/connection", Code::InvalidArgument, "the model has no `connection` there"),
-        ("/connections/port-connection[name=x]", Code::NotFound, "nothing is there"),
+        ("/connections/port-connection[name=x]", Code::NotFound, "no data at this path"),
         ("/connections/port-connection[id=x]", Code::InvalidArgument, "is `name`, not `id`"),
         ("/connections/last-change-time/x", Code::InvalidArgument, "below a leaf"),
         ("/optical-switch[name=x]", Code::InvalidArgument, "is not a list"),

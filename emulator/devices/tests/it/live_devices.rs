@@ -68,7 +68,7 @@ fn module_on_a_pty_switches_and_accepts_run_time_faults() {
     assert_eq!(module.reply(Duration::from_millis(200), |_| ()), None);
     assert_eq!(tell("n0/b1 clear"), "ok\n");
     assert_eq!(switch(&mut module, 3, 1), Some(GroupOutcome::Success));
-    assert!(tell("n9 stuck").starts_with("error: there is no device"));
+    assert!(tell("n9 stuck").starts_with("error: device `n9` does not exist"));
     assert!(tell("n0/b1 explode").contains("`explode` is not a fault"));
 }
 

@@ -75,12 +75,12 @@ impl fmt::Display for MovedForOthers {
             (0, 0) => Ok(()),
             _ if at_least < rings => write!(
                 f,
-                "healthy rings moved: {rings}, circuits of theirs cut: {circuits}; at least {at_least} had to move, \
-                 more is not known"
+                "healthy rings moved: {rings}, their circuits cut: {circuits}; lower bound of the rings: \
+                 {at_least}"
             ),
             _ => write!(
                 f,
-                "healthy rings moved: {rings}, circuits of theirs cut: {circuits}; with fewer, GPUs would be given up"
+                "healthy rings moved: {rings}, their circuits cut: {circuits}; with fewer, GPUs would be lost"
             ),
         }
     }

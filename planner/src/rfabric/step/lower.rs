@@ -83,7 +83,7 @@ pub(super) fn find_model(
     if ![".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)) {
         let nearest = document::closest(name, known.iter().copied());
         let fix = nearest.map_or(one_of, |nearest| format!("did you mean `{nearest}`?"));
-        return Err(Mistake::of_whole(format!("no model is called `{name}`"), fix));
+        return Err(Mistake::of_whole(format!("model `{name}` does not exist"), fix));
     }
     let text = read(name).map_err(|error| Mistake::of_whole(error, one_of))?;
     let (model, mistakes) = read_model(name, text.as_bytes());
@@ -130,7 +130,7 @@ pub(super) fn lower_phases(
     for (at, phase) in raw.iter().enumerate() {
         let place = format!("/phases/{at}");
         if phases.iter().any(|other| other.name == phase.name) {
-            let message = format!("two phases are called `{}`", phase.name);
+            let message = format!("two phases have the name `{}`", phase.name);
             mistake(format!("{place}/name"), message, String::new());
         }
         match lower_demand(phase.demand.clone(), phase.times, fabric, read) {
@@ -242,7 +242,7 @@ fn lower_all_reduce(
     let AllReduceFile { first_leaf, leaves, bytes } = *raw;
     if leaves < 2 || u64::from(first_leaf.0) + u64::from(leaves) > u64::from(there) {
         return Err(Mistake::of_whole(
-            format!("there are no {leaves} leaves from {first_leaf} on to reduce over"),
+            format!("the fabric has fewer than {leaves} leaves from {first_leaf} on"),
             format!("write at least 2 leaves among leaf0 to leaf{}", there - 1),
         ));
     }

@@ -152,7 +152,10 @@ impl Lower<'_> {
     fn ranks(&self, field: &str, raw: RanksFile) -> Refused<Vec<LeafId>> {
         let end = u64::from(raw.first_leaf.0) + u64::from(raw.leaves);
         if raw.leaves == 0 || end > self.leaves() as u64 {
-            let message = format!("there are no {} leaves from {} on", raw.leaves, raw.first_leaf);
+            let message = format!(
+                "the fabric has fewer than {} leaves from {} on",
+                raw.leaves, raw.first_leaf
+            );
             let fix = format!("stay among leaf0 to leaf{}", self.leaves() - 1);
             return refuse(field, message, fix);
         }
@@ -168,12 +171,7 @@ impl Lower<'_> {
 
     fn pool(&mut self, model: &str, raw: PlaceFile, replica_gpus: u32) -> Refused<Generation> {
         let place = self.place("pool", raw)?;
-        divides(
-            "replica_gpus",
-            "GPUs of the pool by those of a replica",
-            place.gpus,
-            replica_gpus,
-        )?;
+        divides("replica_gpus", "pool GPUs by replica GPUs", place.gpus, replica_gpus)?;
         let card = self.model(model)?;
         Ok(Generation { card, seats: place.into(), replica_gpus, tokens: 0, migrated_tokens: 0 })
     }
@@ -233,7 +231,7 @@ impl Lower<'_> {
 
     fn sparse_attention(&mut self, raw: &SparseAttentionFile) -> Refused<Demand> {
         let place = self.place("place", raw.place)?;
-        divides("head_ranks", "GPUs by those of a group", place.gpus, raw.head_ranks)?;
+        divides("head_ranks", "GPUs by group GPUs", place.gpus, raw.head_ranks)?;
         let layer = SparseAttention {
             heads: raw.heads,
             head_size: raw.head_size,
@@ -260,7 +258,7 @@ impl Lower<'_> {
         let prefill = self.place("prefill", raw.prefill)?;
         let decode = self.place("decode", raw.decode)?;
         if let Some(at) = raw.prompts.iter().position(|prompt| prompt.gpu >= prefill.gpus) {
-            let message = format!("there is no prefill GPU {}", raw.prompts[at].gpu);
+            let message = format!("prefill GPU {} does not exist", raw.prompts[at].gpu);
             let fix = format!("they run from 0 to {}", prefill.gpus - 1);
             return refuse(&format!("prompts/{at}/gpu"), message, fix);
         }

@@ -77,7 +77,7 @@ const TOKENS_MAX: u64 = 10_000_000_000;
 
 /// The reason why a step cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says what its variant means")]
+#[expect(missing_docs, reason = "each message documents its variant")]
 pub enum RlStepError {
     #[error("{what}: {whole} is not a multiple of {part}; choose a divisor of {whole}")]
     NotDivisible { field: &'static str, what: &'static str, whole: u64, part: u64 },
@@ -190,9 +190,9 @@ impl RlStep {
         divides("tp", "trainer GPUs by tp·pp", trainer, self.tp.saturating_mul(self.pp))?;
         divides("ep", "data-parallel ranks by ep", self.dp(), self.ep)?;
         divides("samples", "samples by data-parallel ranks", self.samples, self.dp())?;
-        divides("replica_gpus", "generation GPUs by those of a replica", pool, self.replica_gpus)?;
+        divides("replica_gpus", "generation GPUs by replica GPUs", pool, self.replica_gpus)?;
         let tail = self.tail_replica_gpus;
-        divides("tail_replica_gpus", "generation GPUs by those of a tail replica", pool, tail)?;
+        divides("tail_replica_gpus", "generation GPUs by tail replica GPUs", pool, tail)?;
         let tokens = u64::from(self.samples) * u64::from(self.tokens_per_sample);
         if tokens > TOKENS_MAX {
             return Err(RlStepError::TooManyTokens { tokens });
