@@ -44,7 +44,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "export",
-        "Write a plan in another program's format, and list the losses",
+        "Convert a plan to another program's format, and list the losses",
         "lightloom export --list",
     ),
     verb(
@@ -100,7 +100,7 @@ pub const VERBS: &[Verb] = &[
     ),
     verb(
         "conform",
-        "Test whether a device keeps the promises of its protocol",
+        "Test whether a device follows its protocol",
         "lightloom conform gnmi://127.0.0.1:9339 --plaintext --may-move in-2,in-3,out-2,out-3",
     ),
     verb(

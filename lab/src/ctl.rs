@@ -88,7 +88,10 @@ enum Verb {
     Phase(phase::Phase),
     /// Confirm a pending transaction
     #[command(after_help = "Example:\n  lightloom ctl confirm 7")]
-    Confirm { txn: u32 },
+    Confirm {
+        /// Transaction number
+        txn: u32,
+    },
     /// Undo a transaction and all later ones, but keep bypassing faults found since
     #[command(
         after_help = "Examples:\n  lightloom ctl rollback 7 --dry-run\n  lightloom ctl rollback 7"
@@ -124,7 +127,10 @@ enum Verb {
     Fault(FaultArguments),
     /// Show a transceiver's firmware, state and power-on path
     #[command(after_help = "Example:\n  lightloom ctl module n17/b0")]
-    Module { device: String },
+    Module {
+        /// Transceiver, such as `n17/b0`
+        device: String,
+    },
     /// Check whether modules and cables are where the fabric file has them: move light on ends
     /// without a circuit, name mistakes, and save the findings; exit status 1 unless all is as
     /// planned
@@ -212,7 +218,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Verb::Status { .. } | Verb::Drift | Verb::Journal { .. } | Verb::Commission(_)
     );
     if matches!(arguments.format, ResultFormat::Csv | ResultFormat::Markdown) && !is_table {
-        let why = "csv and markdown hold tables: those of status, drift, journal and commission";
+        let why = "csv and markdown are available only for status, drift, journal and commission";
         return Err(WrongUsage(why.into()).into());
     }
     let addresses = DaemonAddress::all(&named(arguments), &arguments.certificates)?;

@@ -37,12 +37,12 @@ enum Verb {
 #[command(after_help = "Example:
   lightloom device serve topologies/devices/ring-32.yaml --links /tmp/modules")]
 struct Serve {
-    /// The device list (YAML): see docs/devices.md.
+    /// Device list (YAML): see docs/devices.md.
     file: PathBuf,
     /// Folder for links to the ptys, named after the devices (`n3/b0` becomes `n3-b0`).
     #[arg(long, value_name = "FOLDER")]
     links: Option<PathBuf>,
-    /// Unix socket that takes faults at run time.
+    /// Unix socket that accepts faults at run time.
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
     /// Mount each module's memory as a file in this folder, as on a Linux host (root only).
@@ -61,11 +61,12 @@ Faults: lose 1%, duplicate 1%, garble 1%, late 5ms, half-open, dead, unplug PATH
 cross PATH PORT, stuck [PORT], lie, misdirect, slow TIMES, droop DECIBELS, defer TIME, reboot, warm-restart,
 reboot-in-commit, misbehave NAME, clear. docs/conformance.csv has the names of misbehaviours.")]
 struct InjectArguments {
-    /// The control socket of `device serve`.
+    /// Control socket of `device serve`.
     #[arg(long, value_name = "SOCKET")]
     control: PathBuf,
+    /// Device, such as `n3/b0`.
     device: String,
-    /// The fault: a word and its arguments.
+    /// Fault name and arguments.
     #[arg(required = true, value_name = "FAULT")]
     fault: Vec<String>,
     #[command(flatten)]
@@ -95,7 +96,7 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
     let list = list.ok_or(InputRefused)?;
     if let Some(folder) = &arguments.links {
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     }
     let options = Options {
         links: arguments.links.clone(),
@@ -107,7 +108,7 @@ fn serve(arguments: &Serve) -> anyhow::Result<VerbOutcome> {
         stop_when_asked(server.stopper())?;
     }
     show(server.addresses(), arguments.format.format)?;
-    server.run().context("cannot go on serving")?;
+    server.run().context("the server stopped")?;
     Ok(VerbOutcome::Good)
 }
 
@@ -174,7 +175,7 @@ fn show(addresses: &[ServedAddress], format: Format) -> anyhow::Result<()> {
 
 fn fault(arguments: &InjectArguments) -> anyhow::Result<VerbOutcome> {
     let socket = UnixStream::connect(&arguments.control).with_context(|| {
-        format!("no server of devices has the control socket {}", arguments.control.display())
+        format!("no device server listens on the control socket {}", arguments.control.display())
     })?;
     let mut socket = BufReader::new(socket);
     let (device, fault) = (&arguments.device, arguments.fault.join(" "));
@@ -191,11 +192,11 @@ fn fault(arguments: &InjectArguments) -> anyhow::Result<VerbOutcome> {
             Ok(VerbOutcome::Good)
         }
         http if http.starts_with("HTTP/") => anyhow::bail!(
-            "{} is the socket of lightloomd, not of the devices: name the one that `lightloom device serve \
-             --control` was given",
+            "{} is the socket of lightloomd, not of the devices: name the socket of `lightloom device serve \
+                --control`",
             arguments.control.display()
         ),
-        "" => anyhow::bail!("the devices were stopped before they answered"),
+        "" => anyhow::bail!("the device server stopped before it answered"),
         wrong => anyhow::bail!("{}", wrong.trim_start_matches("error: ")),
     }
 }

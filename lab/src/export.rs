@@ -23,7 +23,7 @@ use lightloom::{files, plan, replan};
 
 const SCHEMA: &str = "lightloom.export/v1";
 
-/// Write a plan in another program's format, and list the losses.
+/// Convert a plan to another program's format, and list the losses.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   lightloom export --list
@@ -31,31 +31,31 @@ const SCHEMA: &str = "lightloom.export/v1";
   lightloom export plan.json --fabric topologies/ring-32.yaml --to dot | dot -Tsvg > plan.svg
   lightloom export plan.json --fabric topologies/rfabric-2048.yaml --to sonic-ocs --phase rollout -o switches/")]
 pub(crate) struct Arguments {
-    /// The plan, as `lightloom plan -o` writes it.
+    /// Plan, as written by `lightloom plan -o`.
     #[arg(required_unless_present = "list")]
     plan: Option<PathBuf>,
-    /// The fabric file of the plan.
+    /// Fabric file of the plan.
     #[arg(long, value_name = "FILE", required_unless_present = "list")]
     fabric: Option<PathBuf>,
-    /// The format to write.
+    /// Format to write.
     #[arg(long, value_name = "FORMAT", value_parser = target_names(), required_unless_present = "list")]
     to: Option<String>,
     #[command(flatten)]
     names: HostNames,
-    /// The job to describe, in formats that hold one [default: the first].
+    /// Job to export, in formats for a single job [default: the first].
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
-    /// The only phase of a fat-tree's plan to describe [default: all, or the first].
+    /// Single phase of a fat-tree's plan to export [default: all, or the first].
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
-    /// Where to write: a file, or a folder for a format of several files [default: standard
+    /// File to write, or folder for formats of several files [default: standard
     /// output].
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-    /// List the formats and the plans that they can hold.
+    /// List the formats and the plans that they can express.
     #[arg(long)]
     list: bool,
-    /// How to show the result; `csv` and `markdown` are for --list.
+    /// Output format; `csv` and `markdown` are for --list.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: ResultFormat,
 }
@@ -101,13 +101,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         return Ok(VerbOutcome::Good);
     };
     if matches!(arguments.format, ResultFormat::Csv | ResultFormat::Markdown) {
-        return Err(WrongUsage("csv and markdown hold the table of --list".into()).into());
+        return Err(WrongUsage("csv and markdown are available only for --list".into()).into());
     }
     let target = Target::named(to).expect("the argument parser knows the formats");
     let mut of = ExportSource { plan, fabric, inputs: Inputs::new(), digest: String::new() };
     let export = export_of(arguments, &mut of, target)?;
     for lost in &export.lost {
-        output::note(&format!("note: {} does not hold {lost}", target.name));
+        output::note(&format!("note: {} cannot express {lost}", target.name));
     }
     write(arguments, target, &export, &of)?;
     Ok(VerbOutcome::Good)
@@ -144,7 +144,7 @@ fn export_of(
     match circuits {
         Some(network) if !has_rings || asks_for_circuits => {
             if arguments.job.is_some() {
-                return Err(wrong_flag("--job", "circuits are those of all jobs"));
+                return Err(wrong_flag("--job", "circuits serve all jobs"));
             }
             let names = arguments.names.read("leaf", network.spec().leaves)?;
             let phase = arguments.phase.as_deref();
@@ -163,7 +163,7 @@ fn export_of(
 }
 
 fn wrong_flag(flag: &str, why: &str) -> anyhow::Error {
-    WrongUsage(format!("`{flag}` says nothing here: {why}")).into()
+    WrongUsage(format!("`{flag}` does not apply here: {why}")).into()
 }
 
 /// Writes the files: one file to standard output or to `-o`, several into the folder of `-o`.
@@ -177,7 +177,7 @@ fn write(
     match (&arguments.output, &export.files[..]) {
         (None, [file]) if arguments.format == ResultFormat::Text => output::print(&file.text)?,
         (None, files) if arguments.format == ResultFormat::Text => anyhow::bail!(
-            "{} makes {} files: name a folder for them with -o",
+            "{} writes {} files: name a folder for them with -o",
             target.name,
             files.len()
         ),
@@ -188,7 +188,7 @@ fn write(
         }
         (Some(folder), files) => {
             std::fs::create_dir_all(folder)
-                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+                .with_context(|| format!("cannot create the folder {}", folder.display()))?;
             for file in files {
                 let path = folder.join(&file.name);
                 files::write(&path, file.text.as_bytes())?;

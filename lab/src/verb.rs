@@ -17,9 +17,9 @@ use lightloom_lab::conform::target::{self, Options, Protocol, Target, Tls};
 
 use lightloom::output::{self, VerbOutcome, WrongUsage};
 
-/// Test whether a device keeps the promises of its protocol.
+/// Test whether a device follows its protocol.
 ///
-/// Reads only, unless ports that may move are listed.
+/// Reads only, unless `--may-move` lists ports.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   lightloom conform gnmi://ocs0.example:9339 --ca site.pem
@@ -30,8 +30,8 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
   lightloom conform serial:/dev/ttyUSB0 --may-move 0
   lightloom conform eeprom:/sys/bus/i2c/devices/11-0050/eeprom --profile maker.yaml --may-move 0
 
-Circuits that the suite did not make are not touched, and what it moved is put back, also after Ctrl-C.
-Exit status: 0 no finding, 1 the device misbehaves, has a fault or is not reached, 2 wrong usage.")]
+The suite does not touch circuits of others, and restores the ones that it moved, also after Ctrl-C.
+Exit status: 0 no finding, 1 the device misbehaves, has a fault or does not answer, 2 wrong usage.")]
 pub(crate) struct Arguments {
     /// gnmi://HOST:PORT, scpi://HOST:PORT, scpi:///dev/LINE, tl1://HOST:PORT, serial:/dev/LINE or
     /// eeprom:/PATH/eeprom.
@@ -39,43 +39,43 @@ pub(crate) struct Arguments {
     /// Dark ports for new circuits: two inputs and two outputs; for a transceiver one group.
     #[arg(long, value_name = "PORTS", value_delimiter = ',')]
     may_move: Vec<String>,
-    /// Seed of the random draws and of the order of these ports.
+    /// Random seed, also for the order of these ports.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Circuits made to measure set-up times.
+    /// Number of circuits created to measure set-up times.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
     /// gNMI: the CA that signs the device's certificate, PEM.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// gNMI: the name in the device's certificate, if it is not the host of the target.
+    /// gNMI: name in the device's certificate [default: the host of the target].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// gNMI: our certificate chain, PEM, if the device asks for one.
+    /// gNMI: client certificate chain, PEM, if the device requires one.
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
-    /// gNMI: its private key, PEM.
+    /// gNMI: private key of the client certificate, PEM.
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// gNMI: no TLS, for emulated devices.
+    /// gNMI: connect without TLS, for emulated devices.
     #[arg(long)]
     plaintext: bool,
-    /// TL1 and gNMI: the account.
+    /// TL1 and gNMI: account name.
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
-    /// TL1 and gNMI: the file with its password, which others must not be able to read.
+    /// TL1 and gNMI: file with the password; must not be world-readable.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
-    /// eeprom: the module profile, which says how the module's optical switch is set.
+    /// eeprom: module profile (YAML) with the registers of the module's optical switch.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// The rate of a serial line [default: 921600, of SCPI 38400].
+    /// Rate of a serial line in bits per second [default: 921600; SCPI: 38400].
     #[arg(long, value_name = "RATE")]
     bits_per_second: Option<u32>,
-    /// How to show the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: RunFormat,
-    /// Where to write the result [default: standard output].
+    /// File to write [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -98,7 +98,8 @@ enum RunFormat {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let Target { protocol, .. } = arguments.target;
     if arguments.profile.is_some() != (protocol == Protocol::Eeprom) {
-        let why = "--profile is for eeprom:, and needed there: it says how the module's optical switch is set";
+        let why = "--profile is for eeprom: only, and required there: it describes the registers of the \
+            module's optical switch";
         return Err(WrongUsage(why.into()).into());
     }
     let is_module = matches!(protocol, Protocol::Serial | Protocol::Eeprom);
@@ -123,12 +124,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             return Err(WrongUsage(why.into()).into());
         }
         (Some(_), _) if arguments.plaintext => {
-            let why = "a password over plain text can be read on the way: give --ca instead of --plaintext";
+            let why = "a password over plain text can be read by others: give --ca instead of --plaintext";
             return Err(WrongUsage(why.into()).into());
         }
         (Some(user), Some(file)) => Some((user.clone(), secret(file)?)),
         _ if protocol == Protocol::Tl1 => {
-            let why = "a TL1 switch wants an account: give --user and --password-file";
+            let why = "a TL1 switch needs an account: give --user and --password-file";
             return Err(WrongUsage(why.into()).into());
         }
         _ => None,
@@ -177,7 +178,7 @@ fn secret(path: &Path) -> anyhow::Result<String> {
         path.metadata().with_context(|| format!("cannot read {shown}"))?.permissions().mode();
     anyhow::ensure!(
         mode & 0o007 == 0,
-        "{shown} can be read by everybody (mode {:04o}): chmod o= {shown}",
+        "{shown} is world-readable (mode {:04o}): chmod o= {shown}",
         mode & 0o777
     );
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
@@ -199,7 +200,7 @@ fn watch_for_interrupts() -> anyhow::Result<Arc<AtomicBool>> {
             loop {
                 tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
                 set.store(true, Ordering::Relaxed);
-                output::note("ending: what was moved is put back");
+                output::note("stopping: restoring the moved circuits");
             }
         });
     });

@@ -101,12 +101,12 @@ fn rollback_preview_lists_undone_and_remaining_changes() {
         let now = house.rig.look(lightloom_daemon::view::status).await;
         let now = now.circuits.iter().filter(|circuit| circuit.stands).count();
         assert!(now > 0);
-        let count = format!("circuits that stand at both ends: {now} now, 0 after it\n");
-        let none = "NO PLAN remains after it: what breaks is not bypassed until one is applied\n";
+        let count = format!("circuits up: {now} now, 0 after it\n");
+        let none = "NO PLAN remains after it: faults are not bypassed until a plan is applied\n";
         has(&shown, &[&undone, "; 1 (apply of plan ", ", by test)\n", none, &count]);
 
         let (_, shown) = house.ctl("rollback 2 --dry-run").await;
-        let count = format!("circuits that stand at both ends: {now} now, ");
+        let count = format!("circuits up: {now} now, ");
         has(&shown, &["plan after it: ", &count]);
         assert!(!shown.contains("1 (apply") && !shown.contains("NO PLAN"), "{shown}");
 
@@ -115,7 +115,7 @@ fn rollback_preview_lists_undone_and_remaining_changes() {
         let (_, shown) = house.ctl("status").await;
         has(&shown, &["NO PLAN is applied", "rollback to before 1 (back to no plan)"]);
         let (_, shown) = house.ctl("rollback 3 --dry-run").await;
-        has(&shown, &["undoes: 3 (rollback to before 1", "stands again after it: 2 (bypass of "]);
+        has(&shown, &["undoes: 3 (rollback to before 1", "restores: 2 (bypass of "]);
 
         let (_, shown) = house.ctl("journal").await;
         has(&shown, &["apply of plan ", &format!("bypass of {node}"), "undone by 3"]);
@@ -183,7 +183,7 @@ fn commands_suggested_next_to_a_failed_device_are_accepted() {
         house.is_read(&drifts).await;
         let (code, shown) = house.ctl("wait").await;
         let read = format!(
-            "{} devices read; {far} cannot be read, and the plan goes around it\n",
+            "{} devices read; {far} cannot be read, but the plan bypasses it\n",
             NODES * 2 - 1
         );
         assert_eq!((code, shown), (0, read));
@@ -261,7 +261,7 @@ fn module_page_shows_identity_and_power_on_path() {
         let module = port.bundle.to_string();
         let (code, shown) = house.ctl(&format!("module {module}")).await;
         assert_eq!(code, 0, "{shown}");
-        let group = format!("group 0: external-{}; when power comes back: loopback\n", port.path);
+        let group = format!("group 0: external-{}; after power-on: loopback\n", port.path);
         has(&shown, &[&format!("{module}: "), "firmware ", "CMIS 5.", "ready, ", &group]);
         let (_, shown) = house.ctl(&format!("module {module} --format json")).await;
         let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();

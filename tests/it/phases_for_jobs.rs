@@ -109,16 +109,16 @@ fn rejected_phase_has_a_code_reason_and_fix() {
     let said = rig.ctl_in_vain(&["phase", "weights", "--for", "5m"]);
     assert!(said.contains("refused (lease-held): the job `train` of uid:"), "{said}");
     let said = rig.ctl(&["phase", "--release", "--job", "train"]);
-    assert!(said.contains("released: what has light keeps it"), "{said}");
+    assert!(said.contains("released: lit circuits stay up"), "{said}");
     assert_eq!(became(&rig, "ahead")["reason"], "the job released its lease");
     assert_eq!(rig.lit(), lit, "no light moved");
 
     let said = rig.ctl(&["phase", "weights", "--for", "5m"]);
     assert!(said.contains("phase weights has light: transaction 2, dark for"), "{said}");
-    assert!(said.contains("next is experts: its way takes"), "{said}");
+    assert!(said.contains("next is experts: its transition takes"), "{said}");
     let said = rig.ctl_in_vain(&["phase", "experts", "--for", "100ms"]);
     assert!(
-        said.contains("phase experts was not made, weights keeps its light: 100 ms are"),
+        said.contains("phase experts was not set up, weights keeps its light: 100 ms are"),
         "{said}"
     );
     let journal = rig.ctl(&["journal"]);

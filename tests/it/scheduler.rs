@@ -401,7 +401,7 @@ fn absent_daemon_changes_nothing_in_slurm() {
     cluster.shown("lightloom ctl fault n2");
     until(drained);
     cluster.shown("kill -9 $(pgrep -f '^[^ ]*lightloomd --config daemon.yaml' | while read p; do test $(readlink /proc/$p/cwd) = $PWD && echo $p; done)");
-    until("grep -q \"nothing is changed in Slurm\" ctl-slurm.err");
+    until("grep -q \"Slurm is left unchanged\" ctl-slurm.err");
     cluster.shown(&format!("scontrol update nodename=n2 state=resume; sleep 0.6; ! {drained}"));
     let said = cluster.shown("lightloom ctl slurm fabric.yaml --starts n2 2>&1");
     assert!(said.contains("not judged: cannot reach lightloomd"), "{said}");

@@ -158,11 +158,8 @@ pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &
 }
 
 /// Last case of every suite that has moved light.
-pub const PUT_BACK: Case = Case {
-    id: "put-back",
-    clause: "conform",
-    says: "after the suite every circuit is as it was before",
-};
+pub const PUT_BACK: Case =
+    Case { id: "put-back", clause: "conform", says: "the suite leaves every circuit unchanged" };
 
 /// Returns a percentile of `spans`. `None` if there are none.
 #[must_use]

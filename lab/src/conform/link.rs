@@ -147,10 +147,10 @@ fn named(error: &io::Error) -> String {
     let write = match tls {
         Some(TlsError::InvalidCertificate(why)) => match why {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "the authority in --ca did not sign it: give --ca the file of the one that did"
+                "the authority in --ca did not sign it: give the signing authority with --ca"
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "it is for another name: give --name the name in it"
+                "it is for another name: give that name with --name"
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 "it has expired: the device needs a new one, or the clock here is wrong"
@@ -167,9 +167,11 @@ fn named(error: &io::Error) -> String {
             AlertDescription::UnknownCA
             | AlertDescription::DecryptError
             | AlertDescription::BadCertificate,
-        )) => "the device does not trust --certificate: give one of an authority that it knows",
+        )) => {
+            "the device does not trust --certificate: give one signed by an authority that it trusts"
+        }
         Some(TlsError::InvalidMessage(_)) => {
-            "this port does not speak TLS: give --plaintext if that is meant"
+            "this port does not use TLS: give --plaintext if that is intended"
         }
         _ => return error.to_string(),
     };
@@ -181,7 +183,7 @@ fn write_serial(line: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
         let mut waits = [PollFd::new(line, PollFlags::OUT)];
         let slice = Timespec { tv_sec: 2, tv_nsec: 0 };
         if poll(&mut waits, Some(&slice))? == 0 {
-            return Err(io::Error::new(ErrorKind::TimedOut, "the line takes no bytes"));
+            return Err(io::Error::new(ErrorKind::TimedOut, "the line accepts no bytes"));
         }
         let written = rustix::io::write(line, bytes)?;
         bytes = &bytes[written..];

@@ -32,12 +32,12 @@ const POWER_LOW: u8 = 130;
 const UNTESTABLE: [(&str, &str); 5] = [
     (
         "Set default, Reset, power-on path",
-        "flash wears, and a restart hits light that may carry traffic",
+        "flash memory wears out, and a restart may interrupt traffic",
     ),
     ("registers over I2C, CDB", "the suite has the serial line only"),
-    ("events", "light cannot be taken away from outside"),
-    ("a fire acts once over a restart", "the suite does not restart a module"),
-    ("settle time and power at the tap", "only a light source and a meter see the light itself"),
+    ("events", "the suite cannot interrupt incoming light"),
+    ("a fire acts only once across a restart", "the suite does not restart a module"),
+    ("settle time and power at the tap", "this needs a light source and a power meter"),
 ];
 
 pub struct ModuleSuite {
@@ -314,7 +314,8 @@ impl ModuleSuite {
         Ok(match fired.payload[8 + group] {
             1 => Ok((transaction, fired)),
             POWER_LOW => Err(CaseVerdict::Fault(format!(
-                "a move to path {path} has outcome 130: too little light arrives there, from its far end or by its own fault"
+                "a move to path {path} has outcome 130: too little light arrives there, \
+                    because of a fault of the far end or of this path"
             ))),
             outcome @ 128.. => {
                 Err(CaseVerdict::Fault(format!("a move to path {path} has outcome {outcome}")))

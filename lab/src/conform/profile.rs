@@ -23,16 +23,16 @@ use super::module;
 
 /// Cases that only concern lightloom's own firmware, with the reason for omitting them.
 pub(super) const NOT_OF_A_PROFILE: [(&str, &str); 4] = [
-    ("prompt", "how soon a profile answers is its bus's"),
-    ("read-only", "an agent writes no registers for others"),
-    ("checksums", "page B0h is the maker's"),
-    ("discovery", "page B0h is the maker's"),
+    ("prompt", "the response time depends on the bus"),
+    ("read-only", "an agent does not write registers for clients"),
+    ("checksums", "the vendor defines page B0h"),
+    ("discovery", "the vendor defines page B0h"),
 ];
 
 const WRITES: Case = Case {
     id: "writes",
     clause: "hardware, profiles",
-    says: "nothing is written but custom pages, lower memory 64 to 84 and CDB messages",
+    says: "the agent writes only custom pages, lower memory 64 to 84 and CDB messages",
 };
 
 type WrittenPlaces = Arc<Mutex<Vec<RegisterAddress>>>;
@@ -169,7 +169,7 @@ pub fn run(
     let stranger = written.iter().find(|at| !is_vendors(at));
     let judged = holds(stranger.is_none(), || {
         let at = stranger.expect("one was found");
-        format!("page {:02X}h, byte {} was written", at.page, at.offset)
+        format!("it wrote page {:02X}h, byte {}", at.page, at.offset)
     });
     results.note(WRITES, judged);
     Ok(said)

@@ -152,14 +152,14 @@ impl SuiteReport {
         }
         let _ = write!(text, "\n{}", self.summary());
         if self.interrupted {
-            text.push_str("; interrupted, and what was moved is put back");
+            text.push_str("; interrupted, moved circuits were restored");
         }
         text.push('\n');
         if let Some(times) = self.times() {
             let _ = writeln!(text, "{times}");
         }
         for one in &self.untestable {
-            let _ = writeln!(text, "no case: {}: {}", one.promise, one.why);
+            let _ = writeln!(text, "not tested: {}: {}", one.promise, one.why);
         }
         text
     }

@@ -20,13 +20,10 @@ const DARK_DBM: f64 = -40.0;
 const METER_ERROR_DB: f64 = 0.5;
 
 const UNTESTABLE: [(&str, &str); 4] = [
-    ("*RST", "what it does to light differs from model to model"),
+    ("*RST", "its effect on light differs between models"),
     ("CONN:ONLY, DISC:ALL", "they drop circuits that the suite did not make"),
-    ("PORT:DISable", "the suite joins and parts ports and changes nothing else"),
-    (
-        "insertion loss and switching time of the light",
-        "only a light source and a meter see the light itself",
-    ),
+    ("PORT:DISable", "the suite only connects and disconnects ports"),
+    ("insertion loss and optical switching time", "this needs a light source and a power meter"),
 ];
 
 pub struct ScpiSuite {
@@ -216,7 +213,7 @@ impl ScpiSuite {
         }
         for text in plan.ports {
             let Ok(port) = text.parse::<u32>() else {
-                return Some(format!("--may-move: `{text}` is not the number of a port"));
+                return Some(format!("--may-move: `{text}` is not a port number"));
             };
             if let Some(pair) = before.iter().find(|pair| pair.0 == port || pair.1 == port) {
                 return Some(format!("--may-move: port {port} is in {pair:?}: name dark ports"));
@@ -226,7 +223,7 @@ impl ScpiSuite {
                 _ if port > self.inputs && port <= self.inputs + self.outputs => {
                     self.free.1.push(port)
                 }
-                _ => return Some(format!("--may-move: there is no port {port}")),
+                _ => return Some(format!("--may-move: unknown port {port}")),
             }
         }
         results.shuffle(&mut self.free.0);
@@ -247,9 +244,9 @@ impl ScpiSuite {
         }
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
         let judged = cleared.and_then(|()| self.pairs()).map(|after| match before {
-            Some(before) if before != after => {
-                CaseVerdict::Misbehaves(format!("it was {before:?} and is {after:?}"))
-            }
+            Some(before) if before != after => CaseVerdict::Misbehaves(format!(
+                "the circuits changed from {before:?} to {after:?}"
+            )),
             _ => CaseVerdict::Passed,
         });
         results.note(PUT_BACK, judged);
@@ -277,7 +274,7 @@ impl SuiteSession for ScpiSuite {
             let left = self.change(&format!(":oxc:swit:conn:sub (@{input}),(@{output})"))?;
             if left != 0 {
                 return Err(ExchangeError::Nonsense(format!(
-                    "({input}, {output}) is not parted: error {left}"
+                    "({input}, {output}) is not disconnected: error {left}"
                 )));
             }
         }

@@ -72,7 +72,7 @@ impl FromStr for Target {
             return Err("redis: the suite has no cases for SONiC switches yet".into());
         }
         let protocol = Protocol::ALL.into_iter().find(|known| known.scheme() == scheme);
-        let protocol = protocol.ok_or_else(|| format!("`{scheme}` is no protocol: {WRITE}"))?;
+        let protocol = protocol.ok_or_else(|| format!("unknown protocol `{scheme}`: {WRITE}"))?;
         let at = at.strip_prefix("//").unwrap_or(at);
         let is_line = at.starts_with('/');
         let fits = match protocol {
@@ -83,7 +83,7 @@ impl FromStr for Target {
             }),
         };
         if !fits {
-            return Err(format!("`{text}` does not say where: {WRITE}"));
+            return Err(format!("`{text}` has no address: {WRITE}"));
         }
         Ok(Self { protocol, at: at.to_owned(), is_line })
     }
@@ -143,7 +143,7 @@ pub fn address(
         (Some(ca), false) => secured(&target.at, ca, tls),
         (_, true) => bail!("give either --ca or --plaintext"),
         (None, false) => bail!(
-            "give --ca FILE (the authority of its certificate), or --plaintext for an emulated device"
+            "give --ca FILE with the CA of the device's certificate, or --plaintext for an emulated device"
         ),
     }
 }
@@ -152,7 +152,7 @@ fn secured(at: &str, ca: &Path, tls: &Tls) -> anyhow::Result<LinkAddress> {
     let identity = match (&tls.certificate, &tls.key) {
         (Some(certificate), Some(key)) => {
             let secret = PrivateKeyDer::from_pem_file(key)
-                .with_context(|| format!("{} has no private key", key.display()))?;
+                .with_context(|| format!("{} does not contain a private key", key.display()))?;
             Some((pem::certificates(certificate)?, secret))
         }
         (None, None) => None,

@@ -20,10 +20,10 @@ use super::{ANSWER_WITHIN, REST_WITHIN};
 const DARK_DBM: f64 = -40.0;
 
 const UNTESTABLE: [(&str, &str); 4] = [
-    ("a wrong password is denied", "a device may lock an account that fails"),
+    ("a wrong password is denied", "a device may lock the account after a failed login"),
     ("DLT-PATCH::ALL", "it drops circuits that the suite did not make"),
-    ("OPR-PORT-SHUTTER", "the suite joins and parts ports and changes nothing else"),
-    ("events and alarms", "no public source shows the text of this device's"),
+    ("OPR-PORT-SHUTTER", "the suite only connects and disconnects ports"),
+    ("events and alarms", "no public source shows their text"),
 ];
 
 pub struct Tl1Suite {
@@ -99,7 +99,7 @@ pub fn run(
     results: &mut SuiteResults,
 ) -> Result<String, ExchangeError> {
     let login = plan.options.login.clone().ok_or_else(|| {
-        ExchangeError::Lost("a TL1 switch wants an account: give --user and --password-file".into())
+        ExchangeError::Lost("a TL1 switch needs an account: give --user and --password-file".into())
     })?;
     for (what, text) in [("user", &login.0), ("password", &login.1)] {
         check_parameter(what, text).map_err(ExchangeError::Lost)?;
@@ -123,12 +123,12 @@ pub fn run(
     run_all(&mut session, log_in, results);
     if !session.is_let_in {
         let why = format!(
-            "the account `{}` is not let in: give the right --user and --password-file",
+            "the account `{}` is refused: give the right --user and --password-file",
             session.login.0
         );
         let rest = rest.iter().chain(cases::MOVING);
         rest.for_each(|(case, _)| results.skip(*case, &*why));
-        return Ok("it refuses the log-in".into());
+        return Ok("it refuses the login".into());
     }
     run_all(&mut session, rest, results);
     // The device identifies itself only after a login. A failed login is among the findings.
@@ -145,7 +145,7 @@ pub fn run(
         }
     }
     results.set_ups = session.set_ups;
-    Ok(identity.unwrap_or_else(|| "it does not say who it is".into()))
+    Ok(identity.unwrap_or_else(|| "unknown identity".into()))
 }
 
 fn pair(text: &str) -> Option<(u32, u32)> {
@@ -244,7 +244,7 @@ impl Tl1Suite {
         }
         for text in plan.ports {
             let Ok(port) = text.parse::<u32>() else {
-                return Some(format!("--may-move: `{text}` is not the number of a port"));
+                return Some(format!("--may-move: `{text}` is not a port number"));
             };
             if let Some(pair) = before.iter().find(|pair| pair.0 == port || pair.1 == port) {
                 return Some(format!("--may-move: port {port} is in {pair:?}: name dark ports"));
@@ -254,7 +254,7 @@ impl Tl1Suite {
                 _ if port > self.inputs && port <= self.inputs + self.outputs => {
                     self.free.1.push(port)
                 }
-                _ => return Some(format!("--may-move: there is no port {port}")),
+                _ => return Some(format!("--may-move: unknown port {port}")),
             }
         }
         results.shuffle(&mut self.free.0);
@@ -272,7 +272,7 @@ impl Tl1Suite {
         let cleared = self.clear().or_else(|_| self.reconnect().and_then(|()| self.clear()));
         let judged = cleared.and_then(|()| self.patches()).map(|after| match before {
             Some(before) if before != after => {
-                CaseVerdict::Misbehaves(format!("it was {before:?} and is {after:?}"))
+                CaseVerdict::Misbehaves(format!("the patches changed from {before:?} to {after:?}"))
             }
             _ => CaseVerdict::Passed,
         });
@@ -298,7 +298,7 @@ impl SuiteSession for Tl1Suite {
         for (input, output) in self.patches()?.into_iter().filter(is_ours) {
             let reply = self.ask("DLT-PATCH", &input.to_string(), "")?;
             if !reply.completed() {
-                let why = format!("({input}, {output}) is not parted: {}", reply.code());
+                let why = format!("({input}, {output}) is not disconnected: {}", reply.code());
                 return Err(ExchangeError::Nonsense(why));
             }
         }

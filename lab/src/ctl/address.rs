@@ -37,7 +37,7 @@ impl Certificates {
             let named =
                 || std::env::var_os(name).filter(|file| !file.is_empty()).map(PathBuf::from);
             given.clone().or_else(named).with_context(|| {
-                format!("a daemon at `https://…` asks who you are: give --{option} FILE, or {name}")
+                format!("a daemon at `https://…` requires certificates: give --{option} FILE, or set {name}")
             })
         };
         let authorities = tls::authorities(&file(&self.ca, "LIGHTLOOM_CA", "ca")?)?;
@@ -69,7 +69,7 @@ impl DaemonAddress {
         let mut one = |named: &String| {
             if named.starts_with("http://") {
                 bail!(
-                    "`{named}` is not encrypted, and no daemon listens so: write `https://HOST:PORT`, or name its socket"
+                    "`{named}` is not encrypted, and daemons accept TLS only: write `https://HOST:PORT`, or name the socket"
                 );
             }
             let Some(address) = named.strip_prefix("https://") else {

@@ -53,7 +53,7 @@ impl Response {
     /// If the daemon's version sends a different document.
     pub(super) fn read<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         T::deserialize(&self.body).context(
-            "the daemon's answer is not understood: use the `lightloom` of the daemon's version, or --format json",
+            "cannot parse the daemon's answer: use the `lightloom` of the daemon's version, or --format json",
         )
     }
 }
@@ -90,7 +90,11 @@ impl DaemonClient {
                     [_] => best,
                     several => best.with_context(|| {
                         let named: Vec<String> = several.iter().map(DaemonAddress::shown).collect();
-                        format!("none of {} daemons answers: {}", named.len(), named.join(", "))
+                        format!(
+                            "no answer from any of {} daemons: {}",
+                            named.len(),
+                            named.join(", ")
+                        )
                     }),
                 };
             }
@@ -130,7 +134,7 @@ impl DaemonClient {
                 return Ok(response);
             }
             output::note(&format!(
-                "{}; asking again in {:.1} s",
+                "{}; retrying in {:.1} s",
                 super::show::refusal(&response.body),
                 wait.as_secs_f64()
             ));
@@ -172,13 +176,15 @@ impl DaemonClient {
         let unsent = match sent {
             Err(error) if is_hung_up(&error) => Some(error),
             sent => {
-                sent.map_err(|error| refused(error, "the daemon hung up"))?;
+                sent.map_err(|error| refused(error, "the daemon closed the connection"))?;
                 None
             }
         };
         let mut first = [0];
         let begun = match (stream.read(&mut first), unsent) {
-            (Ok(0) | Err(_), Some(error)) => return Err(error).context("the daemon hung up"),
+            (Ok(0) | Err(_), Some(error)) => {
+                return Err(error).context("the daemon closed the connection");
+            }
             (begun, _) => begun,
         };
         let begun = match begun {
@@ -217,8 +223,8 @@ impl DaemonClient {
     fn other(&self, what: &str) -> String {
         format!(
             "{} is not the socket of lightloomd: {what}. Name lightloomd's with --socket or LIGHTLOOM_SOCKET: it is \
-             `lightloomd.sock` in the `state_dir` of its file; the one given to `lightloom device serve --control` \
-             is for `lightloom device fault`",
+                `lightloomd.sock` in the daemon's `state_dir`; the socket of `lightloom device serve --control` is for \
+                `lightloom device fault`",
             self.address().shown()
         )
     }
@@ -241,10 +247,10 @@ fn refused(error: std::io::Error, otherwise: &'static str) -> anyhow::Error {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
     let about = match tls {
         Some(InvalidCertificate(_)) => {
-            "the daemon's certificate is not accepted: --ca names the authority that signed it, and its name is the host asked for"
+            "the daemon's certificate is not accepted: --ca must contain the authority that signed it, and it must name the host"
         }
         Some(AlertReceived(_)) => {
-            "the daemon does not accept this client: --certificate and --key are signed by an authority that it trusts"
+            "the daemon does not accept this client: --certificate must be signed by an authority that it trusts"
         }
         _ => otherwise,
     };
@@ -257,7 +263,9 @@ fn is_late(error: &std::io::Error) -> bool {
 
 pub(super) fn parse(answer: &[u8]) -> anyhow::Result<Response> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-    let Some(end) = end else { bail!("the daemon hung up in the middle of its answer") };
+    let Some(end) = end else {
+        bail!("the daemon closed the connection in the middle of an answer")
+    };
     let head = String::from_utf8_lossy(&answer[..end]);
     let code = head.split_whitespace().nth(1).and_then(|code| code.parse().ok());
     let code = code.context("the answer is not HTTP")?;

@@ -120,7 +120,7 @@ impl CtlSession {
         let planned: Vec<_> = both.map(|(a, b)| (end(a), end(b))).collect();
         anyhow::ensure!(
             !planned.is_empty(),
-            "{} has no transceivers with a switch inside, and so no ends to try",
+            "{} has no transceivers with an internal switch, so it has no ends to test",
             wanted.fabric.display()
         );
         let response = self.client.get("/v1/status")?;
@@ -133,7 +133,7 @@ impl CtlSession {
             modules.filter(|(name, _)| named.contains(name.as_str())).collect();
         anyhow::ensure!(
             !modules.is_empty(),
-            "the daemon drives none of the modules of {}: is it another daemon's fabric?",
+            "the daemon drives no module of {}: does the fabric belong to another daemon?",
             wanted.fabric.display()
         );
         Ok(Rack { fabric, planned, modules })
@@ -180,7 +180,7 @@ impl CtlSession {
         while let Some(round) = commission.next_round() {
             anyhow::ensure!(
                 commission.rounds() <= ROUNDS_MAX,
-                "after {ROUNDS_MAX} rounds some ends are still not known"
+                "some ends are still unknown after {ROUNDS_MAX} rounds"
             );
             lit = true;
             let read = self.probe(round, &mut commission)?;
@@ -231,16 +231,16 @@ impl CtlSession {
             let failed: Vec<_> = failed.collect();
             anyhow::ensure!(
                 !failed.is_empty(),
-                "transaction {txn} did not come to its end: `lightloom ctl journal` says why"
+                "transaction {txn} did not complete: `lightloom ctl journal` shows why"
             );
             for device in failed {
                 let name = DeviceName::from(device.device.as_str());
-                output::note(&format!("{name} is left out: {}", device.detail));
+                output::note(&format!("{name} is skipped: {}", device.detail));
                 commission.leave_out(&name, &device.detail);
                 round.remove(&name);
             }
         }
-        anyhow::bail!("modules fail one after the other: `lightloom ctl status` shows them")
+        anyhow::bail!("modules keep failing: `lightloom ctl status` shows them")
     }
 
     /// Starts the transaction of a round, waiting for another open change.
@@ -339,10 +339,10 @@ fn why_not(module: &DeviceStatus) -> Option<String> {
     match module.state {
         _ if !module.up => Some(module.trouble.clone().unwrap_or("it does not answer".into())),
         DeviceState::Unseen => Some("it has not been read".into()),
-        DeviceState::Moving => Some("a change of it is on its way".into()),
-        DeviceState::Attention => Some("an operator has to look at it first".into()),
+        DeviceState::Moving => Some("it is being changed".into()),
+        DeviceState::Attention => Some("an operator must inspect it first".into()),
         _ if carries => Some("it carries a circuit".into()),
-        _ if moved => Some("it stands elsewhere than the journal says".into()),
+        _ if moved => Some("its position differs from the journal".into()),
         _ => None,
     }
 }

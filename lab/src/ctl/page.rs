@@ -24,7 +24,9 @@ const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// If the address is reachable from other machines or in use.
 pub(super) fn serve(client: &DaemonClient, listen: SocketAddr) -> anyhow::Result<VerbOutcome> {
     if !listen.ip().is_loopback() {
-        bail!("{listen} can be reached by others: for them `lightloomd` serves TLS (`tls:`)");
+        bail!(
+            "{listen} is reachable from other machines: serve them with `lightloomd` over TLS (`tls:`)"
+        );
     }
     let listener =
         TcpListener::bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
@@ -84,9 +86,9 @@ fn asked(browser: &TcpStream, address: SocketAddr) -> anyhow::Result<Result<Stri
     let (verb, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let local = host == address.to_string() || host == format!("localhost:{}", address.port());
     Ok(match (verb, local) {
-        _ if !local => Err("this page is for browsers of this machine only\n"),
+        _ if !local => Err("this page is only for browsers on this machine\n"),
         ("GET", _) if path.starts_with('/') => Ok(path.to_owned()),
-        _ => Err("this page is to look only: changes go through `lightloom ctl`\n"),
+        _ => Err("this page is read-only: make changes with `lightloom ctl`\n"),
     })
 }
 

@@ -109,8 +109,7 @@ impl CtlSession {
 
     fn draw_away(&self, error: &anyhow::Error, since: &str, last: &str) -> anyhow::Result<()> {
         let away = format!(
-            "DAEMON AWAY since {since}: {error:#}\n  the light stays as it is; trying again until \
-             it is back\n"
+            "DAEMON AWAY since {since}: {error:#}\n  circuits keep their light; retrying until it is back\n"
         );
         if self.format == ResultFormat::Text && redraws() {
             let before =
@@ -164,7 +163,7 @@ impl CtlSession {
     /// Waits for the end of a transaction. It is journalled, so a daemon that stops completes it
     /// after a restart, which is awaited as well.
     pub(super) fn wait_for(&self, txn: u32) -> anyhow::Result<VerbOutcome> {
-        output::note(&format!("transaction {txn} is on its way"));
+        output::note(&format!("transaction {txn} started"));
         let (began, mut away) = (Instant::now(), None);
         let path = format!("/v1/transactions/{txn}?wait_ms={}", SAY_EVERY.as_millis());
         loop {
@@ -176,19 +175,20 @@ impl CtlSession {
                 Ok(response) => return self.ended(&response),
                 Err(error) => {
                     let gone = away.get_or_insert_with(|| {
-                        let promise = "it is journalled and comes to its end with the daemon";
+                        let promise =
+                            "it is journalled, and the daemon completes it when it is back";
                         output::note(&format!("{error:#}; transaction {txn}: {promise}"));
                         WaitNotice { since: Instant::now(), say_at: Instant::now() + SAY_EVERY }
                     });
                     let left = DAEMON_BACK_WITHIN.saturating_sub(gone.since.elapsed());
                     if left.is_zero() {
                         return Err(error.context(format!(
-                            "lightloomd was not back within {}: start it, then `lightloom ctl \
-                             journal` says how transaction {txn} ended",
+                            "lightloomd was not back within {}: start it, then see how \
+                                transaction {txn} ended with `lightloom ctl journal`",
                             span(DAEMON_BACK_WITHIN)
                         )));
                     }
-                    gone.say(|| format!("lightloomd is still away; waiting, {} left", span(left)));
+                    gone.say(|| format!("lightloomd is still down; waiting, {} left", span(left)));
                     std::thread::sleep(TRY_EVERY);
                 }
             }
@@ -220,7 +220,7 @@ impl CtlSession {
 fn status_of(response: &Response) -> anyhow::Result<Status> {
     let status: Status = response.read()?;
     if status.daemon.is_empty() {
-        bail!("the daemon gives no status");
+        bail!("the daemon returned no status");
     }
     Ok(status)
 }

@@ -66,7 +66,7 @@ impl CtlSession {
 
     fn ask_for(&self, asked: &Phase, phase: &str) -> anyhow::Result<VerbOutcome> {
         let Some(least) = asked.least else {
-            return Err(WrongUsage("say how long it lasts: `--for 800ms`".into()).into());
+            return Err(WrongUsage("give the time of use, such as `--for 800ms`".into()).into());
         };
         let (in_ms, for_ms) = (ms(asked.within)?, ms(least)?);
         let lease_ms = asked.lease.map(ms).transpose()?.unwrap_or(in_ms + for_ms);
@@ -127,19 +127,19 @@ fn became(status: &PhaseStatus) -> String {
         }
         (PhaseState::Kept, _) => {
             let lit = status.lit.as_deref().unwrap_or("other circuits");
-            format!("phase {phase} was not made, {lit} keeps its light: {reason}\n")
+            format!("phase {phase} was not set up, {lit} keeps its light: {reason}\n")
         }
         (PhaseState::Other(word), _) => {
-            format!("phase {phase} is `{word}`: the daemon's own `lightloom ctl` knows that word\n")
+            format!("phase {phase} is `{word}`: use the `lightloom ctl` of the daemon's version\n")
         }
-        _ => format!("phase {phase} was not made: {reason}\n"),
+        _ => format!("phase {phase} was not set up: {reason}\n"),
     };
     if let Some(fix) = fix {
         text += &format!("  {fix}\n");
     }
     if let Some(next) = status.next.as_ref().filter(|_| status.state == PhaseState::Lit) {
         text += &format!(
-            "next is {}: its way takes {:.1} ms, so ask that long before it is wanted\n",
+            "next is {}: its transition takes {:.1} ms, so request it that long in advance\n",
             next.phase, next.expected_ms
         );
     }
@@ -148,13 +148,12 @@ fn became(status: &PhaseStatus) -> String {
 
 fn listed(phases: &Phases) -> String {
     if phases.phases.is_empty() {
-        return "no plan with phases is on the devices: lightloom ctl apply PLAN --phase NAME\n"
-            .into();
+        return "no plan with phases is in force: lightloom ctl apply PLAN --phase NAME\n".into();
     }
     let revision = phases.revision.get(..DIGITS).unwrap_or(&phases.revision);
     let lit = match &phases.lit {
         Some(lit) => format!("phase {lit} has light"),
-        None => "none of its phases has light".into(),
+        None => "no phase has light".into(),
     };
     let mut text = format!("plan {revision}: {lit}\n\n");
     let mut table = TextTable::new(["phase", "circuits"]);
@@ -182,7 +181,7 @@ fn listed(phases: &Phases) -> String {
     }
     for waiting in &phases.waiting {
         let state = match waiting.state {
-            PhaseState::Moving => "is on its way",
+            PhaseState::Moving => "is being set up",
             _ => "waits",
         };
         text += &format!("{} {state} for job {}\n", waiting.phase, waiting.job);

@@ -142,7 +142,7 @@ pub(super) fn cuts(circuits: &BTreeSet<String>) -> String {
     let cut = count(circuits.len(), "circuit");
     let names = named(circuits.iter().cloned().collect(), CUTS_SHOWN_MAX);
     format!(
-        "this cuts {cut} with light: {names}; with --dry-run it shows what moves, with --cut-light it is done"
+        "this cuts {cut} with light: {names}; preview it with --dry-run, or allow it with --cut-light"
     )
 }
 
@@ -192,7 +192,7 @@ pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
             };
             let left_out = match silent {
                 0 => String::new(),
-                silent => format!("; left out, because no answer: {}", count(silent, "device")),
+                silent => format!("; no answer from {}", count(silent, "device")),
             };
             let slots = match slots {
                 1 => "1 path or cross-connect".to_owned(),
@@ -201,12 +201,12 @@ pub(super) fn done(done: &DoneAtOnce<'_>, answer: &Answer) -> String {
             format!("adopted: {slots} on {}; nothing moved{left_out}\n", count(devices, "device"))
         }
         DoneAtOnce::Drained(devices) => {
-            format!("drained: {}; back with `lightloom ctl undrain`\n", names(devices))
+            format!("drained: {}; undo with `lightloom ctl undrain`\n", names(devices))
         }
         DoneAtOnce::Undrained(devices) => format!("undrained: {}\n", names(devices)),
-        DoneAtOnce::Released => "released: what has light keeps it\n".into(),
+        DoneAtOnce::Released => "released: lit circuits stay up\n".into(),
         DoneAtOnce::Resumed => {
-            "automatic changes are allowed: their count for this hour starts again at 0\n".into()
+            "automatic changes are allowed again: the count for this hour restarts at 0\n".into()
         }
     }
 }

@@ -44,9 +44,9 @@ const ROUNDS_MAX: usize = 4;
 
 #[derive(Debug, Args)]
 pub(super) struct SlurmArguments {
-    /// The fabric file that the daemon uses.
+    /// Fabric file that the daemon uses.
     fabric: PathBuf,
-    /// The `topology.conf` that slurmctld reads; it is overwritten.
+    /// File `topology.conf` that slurmctld reads; it is overwritten.
     #[arg(long, value_name = "FILE", required_unless_present = "starts")]
     topology: Option<PathBuf>,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub(super) struct SlurmArguments {
     /// nothing.
     #[arg(long, value_name = "NODES", conflicts_with_all = ["topology", "once", "dry_run"])]
     starts: Option<String>,
-    /// The program that changes Slurm.
+    /// Program that changes Slurm.
     #[arg(long, value_name = "PROGRAM", default_value = "scontrol")]
     scontrol: PathBuf,
 }
@@ -71,7 +71,7 @@ struct Follow {
     /// Show the changes once without making them.
     #[arg(long)]
     dry_run: bool,
-    /// How often the scheduler is read when the daemon reports no change, in seconds.
+    /// Interval for reading the scheduler while the daemon reports no change, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
 }
@@ -108,7 +108,7 @@ fn agree<S: Scheduler>(
             done(command)?;
         }
     }
-    Ok(Some(format!("{} is changed by another at the same time", S::NAME)))
+    Ok(Some(format!("another program is changing {}", S::NAME)))
 }
 
 /// The interface to Slurm: `scontrol` and the file that slurmctld reads.
@@ -126,8 +126,8 @@ impl Scontrol<'_> {
 
 impl Scheduler for Scontrol<'_> {
     const NAME: &'static str = "Slurm";
-    const UNCHANGED: &'static str = "slurmctld has read its topology and has another: is --topology the file that it reads, and \
-                             has slurm.conf `TopologyPlugin=topology/tree`?";
+    const UNCHANGED: &'static str = "slurmctld read its topology, but not this one: is --topology the file that it reads, and does \
+        slurm.conf have `TopologyPlugin=topology/tree`?";
 
     fn observe(&mut self, _: &Desired) -> anyhow::Result<Observed> {
         let nodes = self.run(&["--all", "--oneliner", "show", "node"])?;
@@ -151,7 +151,7 @@ impl Scheduler for Scontrol<'_> {
             // `undrain` removes only the drain; a node that is also down stays down.
             SchedulerCommand::Resume { nodes } => update(nodes, &["state=undrain"])?,
             SchedulerCommand::Load { .. } => {
-                let file = self.0.topology.as_deref().context("--topology names a file")?;
+                let file = self.0.topology.as_deref().context("--topology must name a file")?;
                 files::write(file, desired.topology.as_bytes())?;
                 self.run(&["reconfigure"])?
             }
@@ -181,12 +181,12 @@ impl CtlSession {
             let why = match self.heard("/v1/status").and_then(wanted) {
                 Ok(desired) => agree::objection(&desired, &read::hosts(nodes)),
                 Err(error) => {
-                    output::note(&format!("not judged: {error:#}"));
+                    output::note(&format!("not checked: {error:#}"));
                     None
                 }
             };
             return Ok(why.map_or(VerbOutcome::Good, |why| {
-                output::note(&format!("no job starts on {nodes}: {why}"));
+                output::note(&format!("job refused on {nodes}: {why}"));
                 VerbOutcome::Bad
             }));
         }
@@ -227,7 +227,7 @@ impl CtlSession {
             let desired = match status.and_then(&mut wanted) {
                 Ok(desired) => desired,
                 Err(error) => {
-                    say(format!("nothing is changed in {}: {error:#}", S::NAME));
+                    say(format!("{} is left unchanged: {error:#}", S::NAME));
                     std::thread::sleep(TRY_EVERY);
                     // Slurm is read again as soon as the daemon is back, because others may have
                     // changed it meanwhile.
@@ -318,7 +318,7 @@ fn plan_line(desired: &Desired) -> &str {
 fn agreed<S: Scheduler>(desired: &Desired) -> String {
     let (rings, drained) = (desired.rings.len(), desired.drained.len());
     format!(
-        "{} agrees with {}: {rings} rings, {drained} nodes drained or to be",
+        "{} agrees with {}: {rings} rings, {drained} nodes drained or to be drained",
         S::NAME,
         plan_line(desired)
     )
@@ -345,17 +345,17 @@ impl DaemonPlan {
     ) -> anyhow::Result<&Plan> {
         let epoch = status.leadership.as_ref().map_or(0, |leads| leads.epoch);
         let now = (epoch, status.version);
-        ensure!(now >= self.last, "the daemon's answer is older than one before it");
+        ensure!(now >= self.last, "the daemon's answer is older than the previous one");
         self.last = now;
         if let Some(other) = &status.other_fabric {
             bail!("{other}");
         }
-        ensure!(!status.plan_sha256.is_empty(), "no plan is on the devices");
+        ensure!(!status.plan_sha256.is_empty(), "no plan is in force");
         if self.plan.as_ref().is_none_or(|(name, _)| *name != status.plan_sha256) {
             let response = ctl.present("/v1/plan")?;
             ensure!(response.is_good(), super::show::refusal(&response.body));
             let found: Plan = response.read()?;
-            ensure!(digest(&found) == status.plan_sha256, "the plan changes right now");
+            ensure!(digest(&found) == status.plan_sha256, "the plan is changing");
             let (_, faults) = khop::from_document(fabric, &found)?;
             plan::prove(fabric, &faults, &found)?;
             self.plan = Some((status.plan_sha256.clone(), found));

@@ -16,8 +16,8 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1000,
         "m" => 60_000,
         "h" => 3_600_000,
-        "" => return Err(format!("it has no unit: write `{text}s`, `{text}m` or `{text}h`")),
-        unit => return Err(format!("`{unit}` is no unit: write ms, s, m or h, as in `5m`")),
+        "" => return Err(format!("the unit is missing: write `{text}s`, `{text}m` or `{text}h`")),
+        unit => return Err(format!("unknown unit `{unit}`: write ms, s, m or h, as in `5m`")),
     };
     let count: u64 =
         digits.parse().map_err(|_| "write a whole number and a unit, as in `5m`".to_owned())?;
@@ -33,10 +33,10 @@ const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {
-        return Err("a confirm needs time".into());
+        return Err("the time must be above 0".into());
     }
     if time > CONFIRM_WITHIN_MAX {
-        return Err("it is longer than 168h (a week), the most that a confirm is waited for".into());
+        return Err("the maximum is 168h (a week)".into());
     }
     Ok(time)
 }
@@ -75,8 +75,8 @@ mod tests {
         assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         let why = |text| duration(text).unwrap_err();
-        assert_eq!(why("5"), "it has no unit: write `5s`, `5m` or `5h`");
-        assert_eq!(why("5x"), "`x` is no unit: write ms, s, m or h, as in `5m`");
+        assert_eq!(why("5"), "the unit is missing: write `5s`, `5m` or `5h`");
+        assert_eq!(why("5x"), "unknown unit `x`: write ms, s, m or h, as in `5m`");
         assert_eq!(why("m"), "write a whole number and a unit, as in `5m`");
         assert_eq!(why("1.5m"), "write a whole number and a unit, as in `5m`");
         assert!(some_time("0s").is_err() && duration("0s").is_ok());

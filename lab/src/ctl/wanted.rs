@@ -24,20 +24,20 @@ const PLAN_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Wanted {
-    /// The plan, or a JSON file `{"target": {"ocs0": {"1": 25}}}`.
+    /// Plan, or a JSON file `{"target": {"ocs0": {"1": 25}}}`.
     #[arg(required_unless_present_any = ["again", "restore"], conflicts_with_all = ["again", "restore"])]
     plan: Option<PathBuf>,
-    /// Apply the last applied plan again, from the daemon's own copy.
+    /// Apply the last applied plan again, from the daemon's copy.
     #[arg(long)]
     again: bool,
     /// Restore the journal's positions, bypasses included, on every reachable device that differs:
     /// for use after a power failure.
     #[arg(long, conflicts_with_all = ["again", "phase", "mode"])]
     restore: bool,
-    /// The phase to apply, for a plan with phases.
+    /// Phase to apply, for a plan with phases.
     #[arg(long, value_name = "NAME")]
     phase: Option<String>,
-    /// How much the apply may disturb.
+    /// Which differences from the journal to accept, and what happens to other circuits.
     #[arg(long, value_enum, default_value_t)]
     mode: Mode,
     /// For a preview: show the bytes of every device, even where they are the same.
@@ -61,16 +61,17 @@ pub(super) struct ApplyArguments {
     /// Refuse unless the daemon is at this version.
     #[arg(long, value_name = "N")]
     version_is: Option<u64>,
-    /// For mode overwrite: the words that the dry run shows.
+    /// For mode overwrite: the confirmation that the dry run shows.
     #[arg(long, value_name = "WORDS")]
     confirmation: Option<String>,
-    /// Act only once for this id, however often it is sent [default: a new id].
+    /// Request id; repeated requests with the same id act only once [default: a new id].
     #[arg(long, value_name = "ID")]
     request_id: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct RollbackArguments {
+    /// First transaction to undo.
     txn: u32,
     /// Show what would be sent, and send nothing.
     #[arg(long)]
@@ -110,10 +111,10 @@ impl FaultArguments {
     pub(super) fn body(&self, request_id: String) -> anyhow::Result<FaultBody> {
         let (broken, repaired) = (listed(&self.broken), listed(&self.repaired));
         if broken.is_empty() && repaired.is_empty() {
-            return Err(WrongUsage("name a part that broke or works again".into()).into());
+            return Err(WrongUsage("name a failed or repaired part".into()).into());
         }
         if let Some(part) = broken.iter().find(|part| repaired.contains(part)) {
-            let why = format!("{part} cannot be broken and work again at once");
+            let why = format!("{part} is listed as failed and as repaired");
             return Err(WrongUsage(why).into());
         }
         let [broken, repaired] =
@@ -229,31 +230,30 @@ fn parse(shown: &str, bytes: Vec<u8>) -> anyhow::Result<ApplyBody> {
         if document.contains_key("target") {
             let PositionsFile { target } = serde_json::from_slice(&bytes).with_context(|| {
                 format!(
-                    "{shown} is no target: write for each device where its ports or groups shall be, such as \
+                    "{shown} is not a target: write the positions of each device's ports or groups, such as \
                      {{\"target\": {{\"ocs0\": {{\"1\": 25}}}}}}; 0 is dark"
                 )
             })?;
             return Ok(ApplyBody { target: Some(target), ..ApplyBody::default() });
         }
         if ["phases", "transceivers"].iter().any(|key| document.contains_key(*key)) {
-            let no_text = || format!("{shown} is no plan: a text in it is not UTF-8");
+            let no_text = || format!("{shown} is not a plan: it is not UTF-8 text");
             let plan = RawValue::from_string(String::from_utf8(bytes).with_context(no_text)?)?;
             return Ok(ApplyBody { plan: Some(plan), ..ApplyBody::default() });
         }
     }
     let bytes = &bytes;
-    let belongs = "a plan belongs here, as `lightloom plan` writes it";
+    let belongs = "a plan is expected, as written by `lightloom plan`";
     let kind = kinds::of_keys(&document::top_keys(bytes)).map(|kind| kind.name);
     match (kind, document) {
         (Some("fabric" | "rfabric"), _) => bail!(
-            "{shown} is a fabric file, and {belongs}: `lightloom plan {shown} -o plan.json`, then \
-             apply plan.json"
+            "{shown} is a fabric file, but {belongs}: run `lightloom plan {shown} -o plan.json`, then \
+                apply plan.json"
         ),
-        (Some(kind), _) => bail!("{shown} is a {kind} file, and {belongs}"),
-        (None, Err(error)) => bail!("{shown} is no plan ({error}), and {belongs}"),
+        (Some(kind), _) => bail!("{shown} is a {kind} file, but {belongs}"),
+        (None, Err(error)) => bail!("{shown} is not a plan ({error}): {belongs}"),
         (None, Ok(_)) => bail!(
-            "{shown} is JSON without the `transceivers` or `phases` of a plan or a `target`, and \
-             {belongs}"
+            "{shown} is JSON without the `transceivers` or `phases` of a plan or a `target`, but {belongs}"
         ),
     }
 }
@@ -274,10 +274,10 @@ mod tests {
         let way = "`lightloom plan x -o plan.json`, then apply plan.json";
         assert!(fabric.starts_with("x is a fabric file") && fabric.ends_with(way), "{fabric}");
         assert!(why("state_dir: /tmp\npolicies: {}\n").starts_with("x is a daemon file"));
-        assert!(why("gibberish").starts_with("x is no plan (expected"));
+        assert!(why("gibberish").starts_with("x is not a plan (expected"));
         assert!(why("{}").contains("`transceivers`"));
         assert!(parse("x", b"{\"target\": {}}".to_vec()).is_ok());
-        assert!(why("{\"target\": {\"ocs0\": 25}}").starts_with("x is no target: write"));
+        assert!(why("{\"target\": {\"ocs0\": 25}}").starts_with("x is not a target: write"));
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn server_without_the_model_is_one_finding_naming_its_models() {
                 "openconfig-interfaces 2.0.0",
             ],
         ),
-        (&[][..], ["does not have the model", MODULES[0], "NotFound", "of its 0 models"]),
+        (&[][..], ["does not have the model", MODULES[0], "NotFound", "its 0 models"]),
         (
             &MODULES[..],
             ["does not have the model", "Capabilities names it", "NotFound", MODULES[2]],

@@ -70,8 +70,7 @@ fn apply_that_cuts_light_requires_an_option() {
     std::fs::write(&plan, "{\"target\": {\"ocs0\": {\"1\": 10}}}").unwrap();
     let plan = plan.display().to_string();
     let (code, _, said) = run(&daemon, &["apply", &plan]);
-    let refused = "refused: this cuts 1 circuit with light: ocs0 1-9; with --dry-run it shows what moves, with \
-                   --cut-light it is done\n";
+    let refused = "refused: this cuts 1 circuit with light: ocs0 1-9; preview it with --dry-run, or allow it with --cut-light\n";
     assert_eq!((code, said.as_str()), (1, refused));
     assert_eq!(run(&daemon, &["apply", &plan, "--cut-light"]).0, 0);
 }
@@ -101,15 +100,15 @@ fn accepts_part_lists_and_previews_a_bypass() {
     ] {
         let arguments = [&["fault", "--dry-run"], parts].concat();
         let (code, shown, _) = run(&daemon, &arguments);
-        assert!(code == 0 && shown.starts_with("nothing has to move"), "{shown}");
+        assert!(code == 0 && shown.starts_with("no move needed"), "{shown}");
         let heard = daemon.heard();
         let key = if parts[0] == "--repaired" { "repaired" } else { "broken" };
         assert_eq!(heard[key], json!(["n9", "n10"]), "{heard}");
     }
     let (code, _, said) = run(&daemon, &["fault", "n7", "--repaired", "n7"]);
-    assert!(code == 2 && said.contains("n7 cannot be broken and work again at once"), "{said}");
+    assert!(code == 2 && said.contains("n7 is listed as failed and as repaired"), "{said}");
     let (code, _, said) = run(&daemon, &["fault", ","]);
-    assert!(code == 2 && said.contains("name a part"), "{said}");
+    assert!(code == 2 && said.contains("name a failed or repaired part"), "{said}");
 }
 
 #[test]
@@ -124,8 +123,8 @@ fn previews_a_rollback() {
     let (code, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
     let expected = "1 move on 1 device in 1 wave, against version 7\n\
         at most 1 link dark at a time\n\
-        around what is known to be broken: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
-        TAKEN TO WORK AGAIN: n5\n\n\
+        known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
+        TREATED AS REPAIRED: n5\n\n\
         wave  device  part     from      to          goes dark  comes up           failure domain\n   \
         1  n1/b0   group 0  loopback  external-1          -  n1/b0.1 - n2/b1.1  n1\n\n\
         no circuit goes dark\n\nbytes to 1 device: n1/b0\n  00 01\n";
@@ -142,21 +141,21 @@ fn previews_a_rollback() {
     last["crossed"] = json!([{"end": "n1/b0.1", "lit_by": "n6/b1.1", "should_be": "n5/b1.1"}]);
     daemon.says(path, 200, last);
     let (_, shown, _) = run(&daemon, &["rollback", "1", "--dry-run"]);
-    let expected = "nothing has to move: every device stands there already\n\
+    let expected = "no move needed: every device is already in position\n\
         undoes: 3 (bypass of n9, by policy:fault); 1 (apply of plan 0123456789ab, by uid:0)\n\
-        NO PLAN remains after it: what breaks is not bypassed until one is applied\n\
-        circuits that stand at both ends: 24 now, 0 after it\n\
+        NO PLAN remains after it: faults are not bypassed until a plan is applied\n\
+        circuits up: 24 now, 0 after it\n\
         CROSSED CABLES? 1 end: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1\n  \
         look where the cables lead; name swapped plugs: lightloom ctl commission FABRIC; or go around: lightloom ctl fault n1/b0.1\n\
-        around what is known to be broken: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
-        TAKEN TO WORK AGAIN: n5\n";
+        known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
+        TREATED AS REPAIRED: n5\n";
     assert_eq!(shown, expected);
 
     daemon.says(path, 200, preview(json!([])));
     let (_, shown, _) = run(&daemon, &["rollback", "2", "--dry-run"]);
-    let expected = "nothing has to move: every device stands there already\n\
-        around what is known to be broken: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
-        TAKEN TO WORK AGAIN: n5\n";
+    let expected = "no move needed: every device is already in position\n\
+        known faults after it: n9 (since 1970-01-01 00:00:00: reported by uid:0)\n\
+        TREATED AS REPAIRED: n5\n";
     assert_eq!(shown, expected);
 }
 
@@ -175,7 +174,7 @@ fn accepted_plan_lists_the_failed_parts_it_uses() {
     let plan = plan.display().to_string();
     let (_, shown, _) = run(&daemon, &["apply", &plan, "--mode", "update"]);
     let expected = "transaction 3: committed, 0 devices\n\
-        n9, n20/b0 taken to work again, as this plan has it; if not: lightloom ctl fault n9 n20/b0\n";
+        n9, n20/b0 treated as repaired, as in this plan; if not: lightloom ctl fault n9 n20/b0\n";
     assert_eq!(shown, expected);
 }
 
@@ -243,7 +242,7 @@ fn request_is_repeated_with_its_id_when_the_daemon_is_busy() {
     let daemon = Daemon { socket, heard: Arc::default(), answers: Arc::default() };
     let (code, shown, noted) = run(&daemon, &["confirm", "7"]);
     assert_eq!((code, shown.as_str()), (0, "transaction 7 is confirmed: it stays\n"), "{noted}");
-    assert!(noted.contains("refused: no room; asking again in "), "{noted}");
+    assert!(noted.contains("refused: no room; retrying in "), "{noted}");
     let bodies = bodies.lock().unwrap();
     assert!(bodies.len() == 2 && bodies[0] == bodies[1], "the same request, id and all");
 }

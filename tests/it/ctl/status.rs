@@ -20,7 +20,7 @@ fn status_shows_problems_first_and_commands_to_run() {
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
     let (code, shown, _) = run(&daemon, &["status"]);
     let calm = "ALL IS WELL\n\nversion 7, plan 0123456789ab, 12 journal records\n\
-        circuits that stand at both ends: 1 of 1\n1 of 1 device as wanted\n\
+        circuits up: 1 of 1 (both ends)\n1 of 1 device as wanted\n\
         device  state      stands at   identity or trouble\n\
         n1/b0   as-wanted  external-1  maker,module\n\nno transactions yet\n";
     assert_eq!((code, shown.as_str()), (0, calm));
@@ -63,7 +63,7 @@ fn status_shows_problems_first_and_commands_to_run() {
         "  look at the fibre; bypass it: lightloom ctl fault n3/b0.1",
         "BROKEN, the plan goes around 2 parts: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
         "  when it works again:\n    lightloom ctl fault --repaired n4/b1\n    lightloom ctl fault --repaired n17\n",
-        "changes by the daemon itself within the last hour: 10 of 10",
+        "automatic changes within the last hour: 10 of 10",
         "0 of 2 devices as wanted",
         "who    what                        result",
         "  7  1970-01-01 00:00:00  uid:0  apply of plan 0123456789ab  committed, to confirm before 01:00:00  n1/b0",
@@ -87,7 +87,7 @@ fn no_drift_is_reported_only_for_devices_that_were_read() {
     let folder = tempfile::tempdir().unwrap();
     let report = json!({"slots": [], "complete": true, "unseen": [], "journal_damage": null});
     let daemon = Daemon::plays(folder.path(), &[("/v1/drift", 200, report)]);
-    let calm = "no drift: every device was read and stands as the journal says\n";
+    let calm = "no drift: every device was read and matches the journal\n";
     assert_eq!(run(&daemon, &["drift"]), (0, calm.to_owned(), String::new()));
 
     let damage = json!({
@@ -99,8 +99,8 @@ fn no_drift_is_reported_only_for_devices_that_were_read() {
     });
     daemon.says("/v1/drift", 200, report);
     let (code, shown, _) = run(&daemon, &["drift"]);
-    let unknown = "no drift where it can be seen, but that is not everywhere:\n\
-        JOURNAL DAMAGED, what should stand where is not known: /state/journal.log line 3 (byte 714): \
+    let unknown = "no drift found, but the check is incomplete:\n\
+        JOURNAL DAMAGED, the intended positions are unknown: /state/journal.log line 3 (byte 714): \
         it does not match its hash; 2 records before it can be read\n  move it away\n\
         UNSEEN, 1 device: ocs0\n  why: lightloom ctl status\n";
     assert_eq!((code, shown.as_str()), (1, unknown));
@@ -113,7 +113,10 @@ fn no_drift_is_reported_only_for_devices_that_were_read() {
     let (code, rows, _) = run(&daemon, &["drift", "--format", "csv"]);
     assert_eq!((code, rows.as_str()), (1, "device,slot,ledger,device_says\nn3/b0,0,1,15\n"));
     let (code, _, refusal) = run(&daemon, &["watch", "--format", "csv"]);
-    assert!(code == 2 && refusal.contains("csv and markdown hold tables"), "{refusal}");
+    assert!(
+        code == 2 && refusal.contains("csv and markdown are available only for status"),
+        "{refusal}"
+    );
     let (code, shown, _) = run(&daemon, &["drift"]);
     let table = "device  part     journal says  device says\n\
         n3/b0   group 0  external-1    loopback\n";
@@ -181,7 +184,7 @@ fn missing_circuits_are_shown_with_the_command_to_restore_them() {
     let expected = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no broken part explains it\n  \
         get the rest: lightloom ctl apply --again --cut-light\n";
     assert!(shown.starts_with(expected), "{shown}");
-    let line = "circuits that stand at both ends: 1 of 1; the applied plan has 1 more\n";
+    let line = "circuits up: 1 of 1 (both ends); the applied plan has 1 more\n";
     assert!(shown.contains(line), "{shown}");
     daemon.says("/v1/status", 200, fewer(true));
     let (_, shown, _) = run(&daemon, &["status"]);
@@ -208,9 +211,7 @@ fn shows_failed_parts_that_no_plan_bypasses() {
     let next = "  make a plan around it: lightloom plan FABRIC --fault n9; when it works again, any plan: lightloom ctl apply \
                 PLAN --mode update\n";
     assert!(shown.contains(next), "{shown}");
-    assert!(
-        shown.contains("plan none, 12 journal records\ncircuits that stand at both ends: none")
-    );
+    assert!(shown.contains("plan none, 12 journal records\ncircuits up: 0\n"));
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn names_a_socket_of_another_program_and_the_command_to_type() {
     let output = Command::new(programs::lightloom()).args(fault).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("is the socket of lightloomd, not of the devices: name the one"),
+        said.contains("is the socket of lightloomd, not of the devices: name the socket"),
         "{said}"
     );
 }
@@ -132,7 +132,7 @@ fn wait_shows_its_reason_and_ends_in_time() {
         status(json!({"devices": devices, "broken_parts": [part]}))
     };
     daemon.says("/v1/status", 200, dead(true));
-    let expected = "1 device read; n3/b0, n3/b1 cannot be read, and the plan goes around them\n";
+    let expected = "1 device read; n3/b0, n3/b1 cannot be read, but the plan bypasses them\n";
     assert_eq!(run(&daemon, &["wait", "--for", "1s"]), (0, expected.to_owned(), String::new()));
     daemon.says("/v1/status", 200, dead(false));
     let (code, _, noted) = run(&daemon, &["wait", "--for", "500ms"]);

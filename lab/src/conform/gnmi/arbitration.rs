@@ -17,7 +17,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "arbitration-larger",
             CLAUSE,
-            "a Set with the same or a larger election id of 128 bits is taken",
+            "a Set with the same or a larger 128-bit election id is accepted",
         ),
         larger,
     ),
@@ -53,17 +53,17 @@ fn elected(gnmi: &mut GnmiSuite) -> Result<Result<u128, CaseVerdict>, ExchangeEr
             if !takes_all {
                 return Ok(Ok(id));
             }
-            "it takes every election id and none: it does not arbitrate".to_owned()
+            "it accepts any election id, and also none: it does not arbitrate".to_owned()
         }
         Err(status) if status.code() == Code::PermissionDenied => {
             return Ok(Err(CaseVerdict::Misbehaves(format!(
-                "an election id that is the first of its role is refused: {}",
+                "the first election id of a role is refused: {}",
                 shown(&status)
             ))));
         }
         Err(status) => format!(
-            "an empty Set with a role is refused: {}; without a role of its own the suite would be master \
-             in place of the controllers of the device",
+            "an empty Set with a role is refused: {}; without a separate role the suite would take \
+                mastership from the controllers of the device",
             shown(&status)
         ),
     };
@@ -105,7 +105,7 @@ fn smaller(gnmi: &mut GnmiSuite) -> CaseResult {
         return found("a Set with a smaller election id is carried out");
     }
     match said {
-        Ok(_) => found("a Set with a smaller election id is answered as if it was taken"),
+        Ok(_) => found("a Set with a smaller election id is answered as if accepted"),
         Err(status) => holds(status.code() == Code::PermissionDenied, || shown(&status)),
     }
 }

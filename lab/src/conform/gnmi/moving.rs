@@ -34,16 +34,16 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "connection-shows-config",
             "…-connections config",
-            "a new connection shows what it was set to",
+            "the config of a new connection shows the requested ports",
         ),
         shows_config,
     ),
-    (case("set-results", "gNMI 3.4.2", "a Set is answered with one result for each part"), results),
+    (case("set-results", "gNMI 3.4.2", "a Set returns one result for each part"), results),
     (
         case(
             "last-change-time",
             "…-connections last-change-time",
-            "last-change-time moves with each change",
+            "each change updates last-change-time",
         ),
         change_time,
     ),
@@ -52,7 +52,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-unknown-port",
             "…-connections config",
-            "a connection of a port that does not exist is refused or INVALID",
+            "a connection of a missing port is refused or INVALID",
         ),
         unknown_port,
     ),
@@ -60,7 +60,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-directions",
             "…-optical-switch port-groups",
-            "two input ports are refused or INVALID",
+            "a connection of two input ports is refused or INVALID",
         ),
         directions,
     ),
@@ -68,7 +68,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-port-twice",
             "…-connections",
-            "of two connections with one port one is refused or INVALID",
+            "a second connection of a port is refused or INVALID",
         ),
         port_twice,
     ),
@@ -81,12 +81,12 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "set-others",
             "…-connections",
-            "a connection that a Set does not name is not disturbed",
+            "a Set does not disturb connections that it does not name",
         ),
         others,
     ),
     (
-        case("set-same", "…-connections", "a connection that is set to what it is keeps its light"),
+        case("set-same", "…-connections", "a Set with unchanged ports does not interrupt light"),
         same,
     ),
     (
@@ -97,22 +97,24 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         ),
         delete_first,
     ),
-    (case("delete-absent", "gNMI 3.4.6", "what is not there may be deleted"), delete_absent),
-    (case("delete-ends", "…-connections state/status", "a deleted connection goes"), delete_ends),
     (
-        case("subscribe-changes", "gNMI 3.5.1.5.2", "a subscription on change sends changes"),
+        case("delete-absent", "gNMI 3.4.6", "deleting a missing entry is not an error"),
+        delete_absent,
+    ),
+    (
+        case("delete-ends", "…-connections state/status", "a deleted connection disappears"),
+        delete_ends,
+    ),
+    (
+        case("subscribe-changes", "gNMI 3.5.1.5.2", "an on-change subscription reports changes"),
         hears_changes,
     ),
     (
-        case("subscribe-deletes", "gNMI 3.5.2.3", "a subscription on change sends what is gone"),
+        case("subscribe-deletes", "gNMI 3.5.2.3", "an on-change subscription reports deletions"),
         hears_deletes,
     ),
     (
-        case(
-            "set-up-times",
-            "conform",
-            "circuits are made one after the other, and each is CONNECTED",
-        ),
+        case("set-up-times", "conform", "circuits created one at a time all become CONNECTED"),
         set_up_times,
     ),
 ];
@@ -154,11 +156,11 @@ fn made(
             ends.1,
             connection.reason.as_deref().unwrap_or("no reason given")
         ))),
-        "" => Err(CaseVerdict::Misbehaves(
-            "a Set was accepted and its connection is not there".into(),
-        )),
+        "" => {
+            Err(CaseVerdict::Misbehaves("a Set was accepted, but its connection is missing".into()))
+        }
         other => Err(CaseVerdict::Misbehaves(format!(
-            "the connection is {other} and does not get CONNECTED"
+            "the connection is {other} and does not become CONNECTED"
         ))),
     })
 }
@@ -240,7 +242,7 @@ fn cannot_be(gnmi: &mut GnmiSuite, input: &str, output: &str) -> CaseResult {
     let stands = switch.connection(&name).status;
     match stands.as_str() {
         "INVALID" => Ok(CaseVerdict::Passed),
-        "" => found("it is accepted and not there"),
+        "" => found("it is accepted, but missing"),
         _ => found(format!("it is accepted and {stands}")),
     }
 }
@@ -269,7 +271,7 @@ fn wrong_key(gnmi: &mut GnmiSuite) -> CaseResult {
     gnmi.made.insert(other);
     let part = gnmi.entry(&name, &config)?;
     match update(gnmi, vec![part])? {
-        Ok(_) => found("the key and config/name differ, and it is accepted"),
+        Ok(_) => found("the key and config/name differ, but the Set is accepted"),
         Err(status) => holds(is_refusal(&status), || format!("answered with {}", shown(&status))),
     }
 }
@@ -284,12 +286,12 @@ fn whole(gnmi: &mut GnmiSuite) -> CaseResult {
             let (_, switch) = gnmi.until(|switch| is_settled(switch, &bad))?;
             let stands = switch.connection(&bad).status;
             holds(stands == "INVALID", || {
-                format!("it is accepted, and the invalid part is `{stands}`")
+                format!("it is accepted, but the invalid part is `{stands}`")
             })
         }
         Err(_) => {
             let there = gnmi.switch()?.connections.contains_key(&good);
-            holds(!there, || "it is refused, and its first part was done".into())
+            holds(!there, || "it is refused, but its first part was executed".into())
         }
     }
 }
@@ -307,13 +309,13 @@ fn undisturbed(
     let switch = gnmi.switch()?;
     let after = switch.connection(&name);
     if after.status != before.status {
-        return found(format!("it was {} and is {}", before.status, after.status));
+        return found(format!("its status changed from {} to {}", before.status, after.status));
     }
     if let Some(why) = switch.unlit(&after) {
-        return found(format!("its light was hit: {why}"));
+        return found(format!("its light was interrupted: {why}"));
     }
     holds(after.updated == before.updated, || {
-        format!("last-updated was {} and is {}", before.updated, after.updated)
+        format!("last-updated changed from {} to {}", before.updated, after.updated)
     })
 }
 
@@ -355,7 +357,7 @@ fn delete_first(gnmi: &mut GnmiSuite) -> CaseResult {
         ))),
         _ => found(format!(
             "the new connection is `{stands}`, the old one is {}",
-            if done { "gone" } else { "there" }
+            if done { "gone" } else { "present" }
         )),
     }
 }
@@ -381,10 +383,10 @@ fn delete_ends(gnmi: &mut GnmiSuite) -> CaseResult {
     }
     let (gone, switch) = gnmi.until(|switch| !switch.connections.contains_key(&name))?;
     if !gone {
-        return found(format!("it is still there, {}", switch.connection(&name).status));
+        return found(format!("it is still present, {}", switch.connection(&name).status));
     }
     let peer = switch.port(&Some(input.clone())).peer;
-    holds(peer.is_none(), || format!("it is gone, and the peer of `{input}` is {peer:?}"))
+    holds(peer.is_none(), || format!("it is gone, but the peer of `{input}` is {peer:?}"))
 }
 
 fn heard_of(heard: &[Answer], name: &str, is_gone: bool) -> bool {
@@ -414,7 +416,7 @@ fn hears_changes(gnmi: &mut GnmiSuite) -> CaseResult {
     let (name, input, output) = (gnmi.name("heard"), gnmi.input(0), gnmi.output(0));
     made!(gnmi, &name, (&input, &output));
     let heard = gnmi.listen(number, ANSWER_WITHIN, |heard| heard_of(heard, &name, false))?;
-    holds(heard_of(&heard, &name, false), || format!("nothing of it in {ANSWER_WITHIN:?}"))
+    holds(heard_of(&heard, &name, false), || format!("no update within {ANSWER_WITHIN:?}"))
 }
 
 fn hears_deletes(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -425,7 +427,7 @@ fn hears_deletes(gnmi: &mut GnmiSuite) -> CaseResult {
         return found(format!("refused: {}", shown(&status)));
     }
     let heard = gnmi.listen(number, ANSWER_WITHIN, |heard| heard_of(heard, &name, true))?;
-    holds(heard_of(&heard, &name, true), || format!("nothing of it in {ANSWER_WITHIN:?}"))
+    holds(heard_of(&heard, &name, true), || format!("no delete within {ANSWER_WITHIN:?}"))
 }
 
 fn set_up_times(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -441,7 +443,7 @@ fn set_up_times(gnmi: &mut GnmiSuite) -> CaseResult {
         }
         let (gone, _) = gnmi.until(|switch| !switch.connections.contains_key(&name))?;
         if !gone {
-            return found("a deleted connection does not go");
+            return found("a deleted connection does not disappear");
         }
     }
     Ok(CaseVerdict::Passed)

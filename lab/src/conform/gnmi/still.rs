@@ -21,7 +21,7 @@ const METER_ERROR_DB: f64 = 0.5;
 pub(super) const MODELS: Case = case(
     "capabilities-models",
     "gNMI 3.2.2",
-    "Capabilities names the three modules of the model with a version",
+    "Capabilities lists the three modules of the model with a version",
 );
 
 pub(super) const CASES: &[Tested<GnmiSuite>] = &[
@@ -30,27 +30,21 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "capabilities-encodings",
             "gNMI 3.2.2",
-            "each encoding that Capabilities names is answered in a Get",
+            "a Get works in each encoding that Capabilities lists",
         ),
         encodings,
     ),
-    (
-        case("get-encoding", "gNMI 3.3.1", "a Get is answered in the encoding that it asks for"),
-        encoding_kept,
-    ),
+    (case("get-encoding", "gNMI 3.3.1", "a Get returns the requested encoding"), encoding_kept),
     (case("get-type-config", "gNMI 3.3.1", "a Get of CONFIG has no state leaf"), config_only),
     (
         case(
             "get-timestamp",
             "gNMI 2.1",
-            "a notification has the time when it was so, in ns since 1970",
+            "a notification has the time of its data, in ns since 1970",
         ),
         timestamps,
     ),
-    (
-        case("get-unknown-path", "gNMI 3.3.4", "a path that the model does not have is refused"),
-        unknown_path,
-    ),
+    (case("get-unknown-path", "gNMI 3.3.4", "a path outside the model is refused"), unknown_path),
     (
         case(
             "switch-bidirectional",
@@ -63,7 +57,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "switch-recovery",
             "ocp-ocs-optical-switch cold-boot-recovery",
-            "cold-boot-recovery is no better than connection-recovery-capability",
+            "cold-boot-recovery does not exceed connection-recovery-capability",
         ),
         recovery,
     ),
@@ -71,7 +65,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "port-index",
             "ocp-ocs-optical-switch-port state/index",
-            "an index names one port of its group",
+            "port indices are unique within a group",
         ),
         indices,
     ),
@@ -95,7 +89,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "port-peers",
             "ocp-ocs-optical-switch-port connection/peer",
-            "of two connected ports each names the other",
+            "two connected ports name each other",
         ),
         peers,
     ),
@@ -111,7 +105,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "connection-config",
             "…-connections config",
-            "each CONNECTED connection shows what it was set to, and is that",
+            "each CONNECTED connection has the ports that its config shows",
         ),
         config_shown,
     ),
@@ -143,7 +137,7 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
         case(
             "subscribe-sync",
             "gNMI 3.5.1.4",
-            "a stream sends sync_response behind its first values",
+            "a stream sends sync_response after its first values",
         ),
         sync,
     ),
@@ -166,17 +160,20 @@ fn models(gnmi: &mut GnmiSuite) -> CaseResult {
 fn encodings(gnmi: &mut GnmiSuite) -> CaseResult {
     let said = gnmi.capabilities()?;
     if said.supported_encodings.is_empty() {
-        return found("no encoding is named");
+        return found("Capabilities lists no encoding");
     }
     for number in said.supported_encodings {
         let Ok(encoding) = Encoding::try_from(number) else {
-            return found(format!("encoding {number} is not one of gNMI"));
+            return found(format!("gNMI has no encoding {number}"));
         };
         let path = ["/optical-switch/state/bidirectional"];
         if let Err(status) = gnmi.get_as(&path, encoding, DataType::All)?
             && status.code() != lightloom_gnmi::Code::NotFound
         {
-            return found(format!("{encoding:?} is named and refused: {}", shown(&status)));
+            return found(format!(
+                "Capabilities lists {encoding:?}, but a Get refuses it: {}",
+                shown(&status)
+            ));
         }
     }
     Ok(CaseVerdict::Passed)
@@ -200,7 +197,7 @@ fn encoding_kept(gnmi: &mut GnmiSuite) -> CaseResult {
                 _ => false,
             };
             if !fits {
-                return found(format!("asked in {encoding:?}, answered otherwise"));
+                return found(format!("{encoding:?} requested, another encoding returned"));
             }
         }
     }
@@ -240,7 +237,7 @@ fn bidirectional(gnmi: &mut GnmiSuite) -> CaseResult {
     for part in ["config", "state"] {
         let path = format!("/optical-switch/{part}/bidirectional");
         if !matches!(switch.leaves.get(&path), Some(Json::Bool(_))) {
-            return found(format!("{path} is not there, or not true or false"));
+            return found(format!("{path} is missing or not a boolean"));
         }
     }
     Ok(CaseVerdict::Passed)
@@ -268,17 +265,20 @@ fn indices(gnmi: &mut GnmiSuite) -> CaseResult {
     for (name, port) in &switch.ports {
         let Some(index) = port.index else { return found(format!("`{name}` has no index")) };
         if let Some(other) = seen.insert((&port.group, index), name) {
-            return found(format!("`{other}` and `{name}` are both {index} of `{}`", port.group));
+            return found(format!(
+                "`{other}` and `{name}` both have index {index} in `{}`",
+                port.group
+            ));
         }
     }
-    holds(!seen.is_empty(), || "there is no component with an ocp-ocs-port".into())
+    holds(!seen.is_empty(), || "no component has an ocp-ocs-port".into())
 }
 
 fn groups(gnmi: &mut GnmiSuite) -> CaseResult {
     let switch = gnmi.switch()?;
     let astray = switch.ports.iter().find(|(_, port)| !switch.groups.contains_key(&port.group));
     if let Some((name, port)) = astray {
-        return found(format!("`{name}` is in group `{}`, which is not there", port.group));
+        return found(format!("`{name}` is in group `{}`, which does not exist", port.group));
     }
     let known = ["INPUT-ONLY", "OUTPUT-ONLY", "ANY"];
     let odd = switch.groups.iter().find(|(_, direction)| !known.contains(&direction.as_str()));
@@ -302,7 +302,7 @@ fn port_states(gnmi: &mut GnmiSuite) -> CaseResult {
     Ok(match failed.as_slice() {
         [] => CaseVerdict::Passed,
         [first, ..] => CaseVerdict::Fault(format!(
-            "{} of {} ports are FAILED, `{first}` first",
+            "{} of {} ports are FAILED, the first is `{first}`",
             failed.len(),
             switch.ports.len()
         )),
@@ -351,7 +351,10 @@ fn config_shown(gnmi: &mut GnmiSuite) -> CaseResult {
     }
     let odd = there.iter().find(|(_, c)| (&c.input, &c.output) != (&c.set_to.0, &c.set_to.1));
     holds(odd.is_none(), || {
-        format!("connection `{}` is not what it was set to", odd.map_or("", |(name, _)| name))
+        format!(
+            "the ports of connection `{}` differ from its config",
+            odd.map_or("", |(name, _)| name)
+        )
     })
 }
 
@@ -409,7 +412,7 @@ fn once(gnmi: &mut GnmiSuite) -> CaseResult {
     if !is_synced(&heard) {
         return found("no sync_response");
     }
-    holds(has_ended(&heard), || format!("it has not ended {ANSWER_WITHIN:?} later"))
+    holds(has_ended(&heard), || format!("it has not ended after {ANSWER_WITHIN:?}"))
 }
 
 fn sync(gnmi: &mut GnmiSuite) -> CaseResult {
@@ -418,5 +421,5 @@ fn sync(gnmi: &mut GnmiSuite) -> CaseResult {
     if let Some(Answer::Refused(status)) = heard.iter().find(|a| matches!(a, Answer::Refused(_))) {
         return found(format!("refused: {}", shown(status)));
     }
-    holds(is_synced(&heard), || format!("no sync_response in {ANSWER_WITHIN:?}"))
+    holds(is_synced(&heard), || format!("no sync_response within {ANSWER_WITHIN:?}"))
 }

@@ -8,7 +8,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         case(
             "sequence",
             "firmware-api 1.1",
-            "a reply has the number and the version of its request",
+            "a reply repeats the number and version of its request",
         ),
         sequence,
     ),
@@ -16,7 +16,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         case(
             "prompt",
             "firmware-api 1.2",
-            "Hello and Status are answered within 10 ms and the time of the line",
+            "Hello and Status are answered within 10 ms plus transmission time",
         ),
         prompt,
     ),
@@ -34,7 +34,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
     ),
     (case("uptime", "firmware-api 1.3", "the uptime counts milliseconds"), uptime),
     (
-        case("broken-frame", "firmware-api 1.1", "a frame whose check is wrong is not answered"),
+        case("broken-frame", "firmware-api 1.1", "a frame with a wrong checksum is not answered"),
         broken_frame,
     ),
     (
@@ -61,20 +61,16 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
         case(
             "read-only",
             "firmware-api 3.1",
-            "a write to what is read only is refused with status 8",
+            "a write to a read-only register is refused with status 8",
         ),
         read_only,
     ),
     (
-        case(
-            "checksums",
-            "firmware-api 3.3, 3.5",
-            "pages 00h and B0h have the checksum of their bytes",
-        ),
+        case("checksums", "firmware-api 3.3, 3.5", "pages 00h and B0h have correct checksums"),
         checksums,
     ),
     (
-        case("discovery", "firmware-api 3.5", "page B0h says OCS1, and what the identity says"),
+        case("discovery", "firmware-api 3.5", "page B0h says OCS1 and agrees with the identity"),
         discovery,
     ),
     (
@@ -92,14 +88,7 @@ pub(super) const STILL: &[Tested<ModuleSuite>] = &[
 ];
 
 pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
-    (
-        case(
-            "arm-path",
-            "firmware-api 2",
-            "an arm of a path that the module does not have has outcome 4",
-        ),
-        arm_path,
-    ),
+    (case("arm-path", "firmware-api 2", "an arm of a missing path has outcome 4"), arm_path),
     (
         case(
             "arm-moves-nothing",
@@ -112,7 +101,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "fire",
             "firmware-api 1.5, 2",
-            "a fire brings the group to its path: outcome 1, status and reply agree",
+            "a fire moves the group to its path: outcome 1, status and reply agree",
         ),
         fire,
     ),
@@ -129,7 +118,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "disarm",
             "firmware-api 1.2",
-            "a disarm is done, and what is disarmed cannot be fired",
+            "a disarm succeeds, and a disarmed transaction cannot be fired",
         ),
         disarm,
     ),
@@ -137,7 +126,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "every-path",
             "firmware-api 2",
-            "the group goes to each path that the identity has, and the status has it there",
+            "the group moves to each path of the identity, and the status shows it",
         ),
         every_path,
     ),
@@ -145,7 +134,7 @@ pub(super) const MOVING: &[Tested<ModuleSuite>] = &[
         case(
             "set-up-times",
             "conform",
-            "the group is moved there and back, and each move comes to outcome 1",
+            "the group moves back and forth, and each move has outcome 1",
         ),
         set_up_times,
     ),
@@ -299,7 +288,7 @@ fn fire_not_armed(module: &mut ModuleSuite) -> CaseResult {
     let mut payload = module.transaction().to_be_bytes().to_vec();
     payload.push(0);
     let reply = module.send(1, command::FIRE, &payload)?;
-    refused(module, "a fire of what was never armed", reply, 3)
+    refused(module, "a fire of a transaction that was never armed", reply, 3)
 }
 
 fn arm_path(module: &mut ModuleSuite) -> CaseResult {
@@ -373,7 +362,7 @@ fn every_path(module: &mut ModuleSuite) -> CaseResult {
         }
         let active = module.status()?.active[group];
         if active != path {
-            return found(format!("group {group} was brought to path {path} and is at {active}"));
+            return found(format!("group {group} was moved to path {path} and is at {active}"));
         }
     }
     Ok(CaseVerdict::Passed)
@@ -417,7 +406,7 @@ fn disarm(module: &mut ModuleSuite) -> CaseResult {
         return found(format!("a disarm is refused with status {}", reply.status));
     }
     let fired = module.fire(transaction)?;
-    refused(module, "a fire of what was disarmed", Some(fired), 3)
+    refused(module, "a fire of a disarmed transaction", Some(fired), 3)
 }
 
 fn set_up_times(module: &mut ModuleSuite) -> CaseResult {

@@ -12,46 +12,39 @@ pub(super) const STILL: &[Tested<ScpiSuite>] = &[
         ),
         identity,
     ),
-    (case("size", "OXC:SWITch:SIZE?", "SIZE? counts the ports there are, and no more"), size),
+    (case("size", "OXC:SWITch:SIZE?", "SIZE? counts exactly the existing ports"), size),
     (case("clear-status", "IEEE 488.2 10.3", "*CLS empties the error queue"), clear_status),
     (
-        case(
-            "error-left",
-            "SCPI-99 21.8",
-            "a command that does not exist leaves an error of −100 to −199",
-        ),
+        case("error-left", "SCPI-99 21.8", "an unknown command queues an error of −100 to −199"),
         error_left,
     ),
     (
         case(
             "status-byte",
             "IEEE 488.2 10.36, SCPI-99 4.1.3.1",
-            "*STB? has bit 2 while errors wait",
+            "*STB? has bit 2 while errors are queued",
         ),
         status_byte,
     ),
-    (
-        case(
-            "sets-are-silent",
-            "IEEE 488.2 6.4",
-            "a command that is no query is answered with nothing",
-        ),
-        sets_are_silent,
-    ),
+    (case("sets-are-silent", "IEEE 488.2 6.4", "only queries are answered"), sets_are_silent),
     (
         case(
             "answers-joined",
             "IEEE 488.2 8.4",
-            "the answers of one line come in one line, with ; between them",
+            "the answers to one line arrive in one line, separated by ;",
         ),
         joined,
     ),
     (
-        case("keyword-forms", "SCPI-99 6.2", "keywords are understood short and long, in any case"),
+        case(
+            "keyword-forms",
+            "SCPI-99 6.2",
+            "keywords work in short and long form, in upper and lower case",
+        ),
         forms,
     ),
     (
-        case("peers-agree", "OXC:SWITch:CONNect:PORT?", "CONN:PORT? and CONN:STAT? say the same"),
+        case("peers-agree", "OXC:SWITch:CONNect:PORT?", "CONN:PORT? and CONN:STAT? agree"),
         peers_agree,
     ),
     (
@@ -65,7 +58,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add",
             "OXC:SWITch:CONNect:ADD",
-            "CONN:ADD joins what it names, and CONN:STAT? shows it",
+            "CONN:ADD connects the named ports, and CONN:STAT? shows it",
         ),
         add,
     ),
@@ -77,10 +70,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         ),
         add_peers,
     ),
-    (
-        case("barrier", "IEEE 488.2 10.19", "*OPC? is answered when the light has come to rest"),
-        barrier,
-    ),
+    (case("barrier", "IEEE 488.2 10.19", "*OPC? is answered when the light has settled"), barrier),
     (
         case(
             "power-passive",
@@ -90,7 +80,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         passive,
     ),
     (
-        case("add-others", "OXC:SWITch:CONNect:ADD", "CONN:ADD leaves other connections alone"),
+        case("add-others", "OXC:SWITch:CONNect:ADD", "CONN:ADD does not change other connections"),
         add_others,
     ),
     (case("add-range", "SCPI-99 8.3.2", "a list may have ranges: (@1:3)"), add_range),
@@ -98,7 +88,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-unknown-port",
             "SCPI-99 21.8",
-            "a port that does not exist leaves an error and moves nothing",
+            "a missing port queues an error and moves no light",
         ),
         add_unknown,
     ),
@@ -106,7 +96,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-port-in-use",
             "OXC:SWITch:CONNect:ADD",
-            "a port in use leaves an error and moves nothing",
+            "a port in use queues an error and moves no light",
         ),
         add_in_use,
     ),
@@ -114,7 +104,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "add-lopsided",
             "SCPI-99 21.8",
-            "lists of different length leave an error and move nothing",
+            "lists of different length queue an error and move no light",
         ),
         add_lopsided,
     ),
@@ -122,7 +112,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "subtract",
             "OXC:SWITch:CONNect:SUBtract",
-            "CONN:SUB parts what it names and nothing else",
+            "CONN:SUB removes only the named connections",
         ),
         subtract,
     ),
@@ -130,7 +120,7 @@ pub(super) const MOVING: &[Tested<ScpiSuite>] = &[
         case(
             "set-up-times",
             "conform",
-            "circuits are made one after the other, and each is there behind *OPC?",
+            "circuits created one at a time are all present after *OPC?",
         ),
         set_up_times,
     ),
@@ -154,20 +144,20 @@ fn size(scpi: &mut ScpiSuite) -> CaseResult {
     scpi.received.clear();
     scpi.send(&format!(":oxc:swit:conn:port? {last}"))?;
     if scpi.line(ANSWER_WITHIN)?.is_none() {
-        return found(format!("it is {inputs},{outputs}, and port {last} is not known"));
+        return found(format!("it is {inputs},{outputs}, but port {last} is unknown"));
     }
     scpi.send("*CLS")?;
     scpi.send(&format!(":oxc:swit:conn:port? {}", last + 1))?;
     let beyond = scpi.line(SILENCE)?;
     scpi.send("*CLS")?;
-    holds(beyond.is_none(), || format!("it is {inputs},{outputs}, and port {} answers", last + 1))
+    holds(beyond.is_none(), || format!("it is {inputs},{outputs}, but port {} answers", last + 1))
 }
 
 fn clear_status(scpi: &mut ScpiSuite) -> CaseResult {
     scpi.send(":no:such:command")?;
     scpi.send("*CLS")?;
     let left = scpi.error()?;
-    holds(left == 0, || format!("error {left} is still there behind *CLS"))
+    holds(left == 0, || format!("error {left} is still queued after *CLS"))
 }
 
 fn error_left(scpi: &mut ScpiSuite) -> CaseResult {
@@ -207,7 +197,7 @@ fn joined(scpi: &mut ScpiSuite) -> CaseResult {
     let line = scpi.ask("*STB?;*OPC?")?;
     let more = scpi.line(SILENCE)?;
     if let Some(more) = more {
-        return found(format!("two lines came: `{line}` and `{more}`"));
+        return found(format!("two lines arrived: `{line}` and `{more}`"));
     }
     holds(line.split(';').count() == 2, || format!("`*STB?;*OPC?` was answered with `{line}`"))
 }
@@ -242,7 +232,7 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
             let said = peer(scpi, port)?;
             if said != Some(other) {
                 return found(format!(
-                    "STAT? joins {port} and {other}, PORT? {port} says {said:?}"
+                    "STAT? connects {port} and {other}, PORT? {port} says {said:?}"
                 ));
             }
         }
@@ -251,7 +241,7 @@ fn peers_agree(scpi: &mut ScpiSuite) -> CaseResult {
     if let Some(dark) = dark {
         let said = peer(scpi, dark)?;
         return holds(said.is_none(), || {
-            format!("STAT? does not join {dark}, PORT? says {said:?}")
+            format!("STAT? does not connect {dark}, PORT? says {said:?}")
         });
     }
     Ok(CaseVerdict::Passed)
@@ -270,7 +260,7 @@ fn first(scpi: &mut ScpiSuite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let pair = scpi.pair(0);
     Ok(match scpi.add(&[pair])? {
         0 => None,
-        error => Some(CaseVerdict::Misbehaves(format!("error {error} when {pair:?} is joined"))),
+        error => Some(CaseVerdict::Misbehaves(format!("error {error} after connecting {pair:?}"))),
     })
 }
 
@@ -291,7 +281,7 @@ fn add(scpi: &mut ScpiSuite) -> CaseResult {
     expected.sort_unstable();
     let mut after = scpi.pairs()?;
     after.sort_unstable();
-    holds(after == expected, || format!("{pair:?} was joined, and STAT? says {after:?}"))
+    holds(after == expected, || format!("{pair:?} was connected, but STAT? says {after:?}"))
 }
 
 fn add_peers(scpi: &mut ScpiSuite) -> CaseResult {
@@ -312,12 +302,14 @@ fn barrier(scpi: &mut ScpiSuite) -> CaseResult {
     let Some(powers) = scpi.powers(&[input, output])? else {
         return Ok(CaseVerdict::NotTested("the model has no power monitors".into()));
     };
-    let [enters, leaves] = powers.as_slice() else { return found("two powers were asked for") };
+    let [enters, leaves] = powers.as_slice() else {
+        return found("the answer does not have two powers");
+    };
     if *enters < DARK_DBM {
         return Ok(CaseVerdict::NotTested(format!("no light arrives at port {input}")));
     }
     holds(*leaves > DARK_DBM, || {
-        format!("*OPC? was answered, and {leaves} dBm leave port {output} where {enters} dBm enter")
+        format!("*OPC? was answered, but {leaves} dBm leave port {output} while {enters} dBm enter")
     })
 }
 
@@ -327,7 +319,9 @@ fn passive(scpi: &mut ScpiSuite) -> CaseResult {
     let Some(powers) = scpi.powers(&[input, output])? else {
         return Ok(CaseVerdict::NotTested("the model has no power monitors".into()));
     };
-    let [enters, leaves] = powers.as_slice() else { return found("two powers were asked for") };
+    let [enters, leaves] = powers.as_slice() else {
+        return found("the answer does not have two powers");
+    };
     holds(*leaves <= enters + METER_ERROR_DB, || format!("{enters} dBm enter, {leaves} dBm leave"))
 }
 
@@ -337,7 +331,7 @@ fn add_others(scpi: &mut ScpiSuite) -> CaseResult {
     let second = scpi.pair(1);
     let left = scpi.add(&[second])?;
     if left != 0 {
-        return found(format!("error {left} when {second:?} is joined"));
+        return found(format!("error {left} after connecting {second:?}"));
     }
     let after = scpi.pairs()?;
     let lost = before.iter().find(|pair| !after.contains(pair));
@@ -353,7 +347,7 @@ fn add_range(scpi: &mut ScpiSuite) -> CaseResult {
         return found(format!("error {left} for (@{input}:{input}),(@{output}:{output})"));
     }
     let there = scpi.pairs()?.contains(&(input, output));
-    holds(there, || "no error, and nothing is joined".into())
+    holds(there, || "no error, but no connection".into())
 }
 
 /// Expects an impossible change to cause an error and move nothing.
@@ -391,16 +385,16 @@ fn subtract(scpi: &mut ScpiSuite) -> CaseResult {
     let (pair, second) = (scpi.pair(0), scpi.pair(1));
     let left = scpi.add(&[second])?;
     if left != 0 {
-        return found(format!("error {left} when {second:?} is joined"));
+        return found(format!("error {left} after connecting {second:?}"));
     }
     let before = scpi.pairs()?;
     let left = scpi.change(&format!(":oxc:swit:conn:sub (@{}),(@{})", pair.0, pair.1))?;
     if left != 0 {
-        return found(format!("error {left} when {pair:?} is parted"));
+        return found(format!("error {left} after disconnecting {pair:?}"));
     }
     let after = scpi.pairs()?;
     let expected: Pairs = before.into_iter().filter(|other| *other != pair).collect();
-    holds(after == expected, || format!("{pair:?} was parted, and STAT? says {after:?}"))
+    holds(after == expected, || format!("{pair:?} was disconnected, but STAT? says {after:?}"))
 }
 
 fn set_up_times(scpi: &mut ScpiSuite) -> CaseResult {
@@ -410,12 +404,12 @@ fn set_up_times(scpi: &mut ScpiSuite) -> CaseResult {
         let left = scpi.add(&[pair])?;
         let took = scpi.link.now().saturating_sub(began);
         if left != 0 || !scpi.pairs()?.contains(&pair) {
-            return found(format!("round {round}: error {left} when {pair:?} is joined"));
+            return found(format!("round {round}: error {left} after connecting {pair:?}"));
         }
         scpi.set_ups.push(took);
         let left = scpi.change(&format!(":oxc:swit:conn:sub (@{}),(@{})", pair.0, pair.1))?;
         if left != 0 {
-            return found(format!("round {round}: error {left} when {pair:?} is parted"));
+            return found(format!("round {round}: error {left} after disconnecting {pair:?}"));
         }
     }
     Ok(CaseVerdict::Passed)

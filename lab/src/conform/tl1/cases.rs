@@ -11,53 +11,42 @@ pub(super) const STILL: &[Tested<Tl1Suite>] = &[
         case("log-in-needed", "GR-831 2.6", "a client that has not logged in is denied"),
         log_in_needed,
     ),
-    (case("log-in", "ACT-USER", "the account of the operator is let in"), log_in),
-    (case("tag", "GR-831 2.4.1", "a reply has the tag of its command"), tag),
+    (case("log-in", "ACT-USER", "the given account can log in"), log_in),
+    (case("tag", "GR-831 2.4.1", "a reply repeats the tag of its command"), tag),
     (case("header", "GR-831 3.2", "the header of a reply has source, date and time"), header),
-    (
-        case("unknown-command", "GR-831 3.3", "a command that does not exist is denied"),
-        unknown_command,
-    ),
+    (case("unknown-command", "GR-831 3.3", "an unknown command is denied"), unknown_command),
     (case("other-target", "GR-831 2.2", "a command for another target is denied"), other_target),
     (case("size", "RTRV-EQPT", "the equipment has a size: SYSTEM:SIZE=24x24"), size),
-    (
-        case("body-quoted", "GR-831 3.3.2", "each line of a body stands in quotation marks"),
-        body_quoted,
-    ),
+    (case("body-quoted", "GR-831 3.3.2", "each line of a body is in quotation marks"), body_quoted),
     (case("shutters", "RTRV-PORT-SHUTTER", "each shutter is OPEN or CLOSED"), shutters),
-    (case("power", "RTRV-PORT-POWER", "each port has one power, a number"), power),
+    (case("power", "RTRV-PORT-POWER", "each port has one numeric power"), power),
     (
-        case(
-            "patches-complete",
-            "RTRV-PATCH",
-            "an output that light leaves is in a patch of RTRV-PATCH",
-        ),
+        case("patches-complete", "RTRV-PATCH", "RTRV-PATCH lists every output that emits light"),
         patches_complete,
     ),
 ];
 
 pub(super) const MOVING: &[Tested<Tl1Suite>] = &[
-    (case("enter", "ENT-PATCH", "ENT-PATCH joins what it names, and RTRV-PATCH shows it"), enter),
-    (case("enter-others", "ENT-PATCH", "ENT-PATCH leaves other patches alone"), enter_others),
     (
-        case("enter-port-in-use", "ENT-PATCH", "a port in use is denied and nothing moves"),
+        case("enter", "ENT-PATCH", "ENT-PATCH connects the named ports, and RTRV-PATCH shows it"),
+        enter,
+    ),
+    (case("enter-others", "ENT-PATCH", "ENT-PATCH does not change other patches"), enter_others),
+    (
+        case("enter-port-in-use", "ENT-PATCH", "a port in use is denied and no light moves"),
         enter_in_use,
     ),
     (
-        case(
-            "enter-unknown-port",
-            "ENT-PATCH",
-            "a port that does not exist is denied and nothing moves",
-        ),
+        case("enter-unknown-port", "ENT-PATCH", "a missing port is denied and no light moves"),
         enter_unknown,
     ),
     (
-        case("enter-in-part", "GR-831 3.3", "a list that is done in part does not end in COMPLD"),
+        case("enter-in-part", "GR-831 3.3", "a partly executed list does not end in COMPLD"),
         enter_in_part,
     ),
-    (case("delete", "DLT-PATCH", "DLT-PATCH takes away what it names and nothing else"), delete),
+    (case("delete", "DLT-PATCH", "DLT-PATCH removes only the named patches"), delete),
     (
-        case("set-up-times", "conform", "patches are made one after the other, and each is there"),
+        case("set-up-times", "conform", "patches created one at a time are all present"),
         set_up_times,
     ),
 ];
@@ -73,7 +62,8 @@ fn log_in(tl1: &mut Tl1Suite) -> CaseResult {
     let user = &tl1.login.0;
     holds(reply.completed(), || {
         format!(
-            "ACT-USER of `{user}` ended in {} {}: the account or its password is wrong, or log-ins are disabled",
+            "ACT-USER of `{user}` ended in {} {}: \
+                the account or its password is wrong, or logins are disabled",
             reply.word,
             reply.code()
         )
@@ -174,7 +164,7 @@ fn patches_complete(tl1: &mut Tl1Suite) -> CaseResult {
 fn first(tl1: &mut Tl1Suite) -> Result<Option<CaseVerdict>, ExchangeError> {
     let (input, output) = tl1.pair(0);
     let reply = tl1.enter(&input.to_string(), &output.to_string())?;
-    let seen = || format!("{} {} when ({input}, {output}) is joined", reply.word, reply.code());
+    let seen = || format!("{} {} after connecting ({input}, {output})", reply.word, reply.code());
     Ok((!reply.completed()).then(|| CaseVerdict::Misbehaves(seen())))
 }
 
@@ -194,7 +184,7 @@ fn enter(tl1: &mut Tl1Suite) -> CaseResult {
     let mut after = tl1.patches()?;
     after.sort_unstable();
     holds(after == expected, || {
-        format!("{:?} was joined, and RTRV-PATCH has {after:?}", tl1.pair(0))
+        format!("{:?} was connected, but RTRV-PATCH has {after:?}", tl1.pair(0))
     })
 }
 
@@ -205,7 +195,7 @@ fn enter_others(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.enter(&input.to_string(), &output.to_string())?;
     if !reply.completed() {
         return found(format!(
-            "{} {} when ({input}, {output}) is joined",
+            "{} {} after connecting ({input}, {output})",
             reply.word,
             reply.code()
         ));
@@ -245,9 +235,7 @@ fn enter_in_part(tl1: &mut Tl1Suite) -> CaseResult {
     let ((first, output), (second, _)) = (tl1.pair(0), tl1.pair(1));
     let beyond = tl1.inputs + tl1.outputs + 1;
     let reply = tl1.enter(&format!("{first}&{second}"), &format!("{output}&{beyond}"))?;
-    holds(!reply.completed(), || {
-        format!("a list with port {beyond}, which is not there, ended in COMPLD")
-    })
+    holds(!reply.completed(), || format!("a list with the missing port {beyond} ended in COMPLD"))
 }
 
 fn delete(tl1: &mut Tl1Suite) -> CaseResult {
@@ -256,7 +244,7 @@ fn delete(tl1: &mut Tl1Suite) -> CaseResult {
     let reply = tl1.enter(&second.to_string(), &output.to_string())?;
     if !reply.completed() {
         return found(format!(
-            "{} {} when ({second}, {output}) is joined",
+            "{} {} after connecting ({second}, {output})",
             reply.word,
             reply.code()
         ));
@@ -265,10 +253,10 @@ fn delete(tl1: &mut Tl1Suite) -> CaseResult {
     let expected: Pairs = tl1.patches()?.into_iter().filter(|pair| *pair != gone).collect();
     let reply = tl1.ask("DLT-PATCH", &gone.0.to_string(), "")?;
     if !reply.completed() {
-        return found(format!("{} {} when {gone:?} is parted", reply.word, reply.code()));
+        return found(format!("{} {} after disconnecting {gone:?}", reply.word, reply.code()));
     }
     let after = tl1.patches()?;
-    holds(after == expected, || format!("{gone:?} was parted, and RTRV-PATCH has {after:?}"))
+    holds(after == expected, || format!("{gone:?} was disconnected, but RTRV-PATCH has {after:?}"))
 }
 
 fn set_up_times(tl1: &mut Tl1Suite) -> CaseResult {
@@ -279,7 +267,7 @@ fn set_up_times(tl1: &mut Tl1Suite) -> CaseResult {
         let took = tl1.link.now().saturating_sub(began);
         if !reply.completed() || !tl1.patches()?.contains(&(input, output)) {
             return found(format!(
-                "round {round}: {} {} when ({input}, {output}) is joined",
+                "round {round}: {} {} after connecting ({input}, {output})",
                 reply.word,
                 reply.code()
             ));
@@ -288,7 +276,7 @@ fn set_up_times(tl1: &mut Tl1Suite) -> CaseResult {
         let reply = tl1.ask("DLT-PATCH", &input.to_string(), "")?;
         if !reply.completed() {
             return found(format!(
-                "round {round}: {} {} when {input} is parted",
+                "round {round}: {} {} after disconnecting {input}",
                 reply.word,
                 reply.code()
             ));

@@ -33,7 +33,7 @@ fn rows<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_slice());
     let rows = reader.deserialize().collect::<Result<Vec<T>, _>>();
-    rows.with_context(|| format!("{shown} is no such table"))
+    rows.with_context(|| format!("{shown} is not such a table"))
 }
 
 /// Reads an inventory.
@@ -44,10 +44,10 @@ pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<InventoryRow>> {
     let places: Vec<InventoryRow> = rows(path)?;
     let (mut modules, mut serials) = (BTreeSet::new(), BTreeSet::new());
     for InventoryRow { module, serial } in &places {
-        anyhow::ensure!(modules.insert(module), "{}: {module} is there twice", path.display());
+        anyhow::ensure!(modules.insert(module), "{}: {module} appears twice", path.display());
         anyhow::ensure!(
             serials.insert(serial),
-            "{}: serial number {serial} is there twice",
+            "{}: serial number {serial} appears twice",
             path.display()
         );
     }
@@ -62,7 +62,7 @@ pub(super) fn cabling(path: &Path) -> anyhow::Result<Vec<FibreEnds>> {
     let cables: Vec<FibreEnds> = rows(path)?;
     let mut ends = BTreeSet::new();
     for end in cables.iter().flat_map(|FibreEnds { a, b }| [a, b]) {
-        anyhow::ensure!(ends.insert(end), "{}: the end {end} is there twice", path.display());
+        anyhow::ensure!(ends.insert(end), "{}: the end {end} appears twice", path.display());
     }
     Ok(cables)
 }
@@ -79,16 +79,22 @@ pub(super) fn compare_serials(
         match found.get(module) {
             Some(there) if there == serial => serials.as_written += 1,
             Some(there) => serials.wrong.push(match belongs.get(there.as_str()) {
-                Some(other) => format!("{module}: {there} is in it, the module of {other}; {serial} belongs here"),
-                None => format!("{module}: {there} is in it, which the inventory does not have; {serial} belongs here"),
+                Some(other) => {
+                    format!("{module}: found {there}, which belongs to {other}; expected {serial}")
+                }
+                None => format!(
+                    "{module}: found {there}, which is not in the inventory; expected {serial}"
+                ),
             }),
-            None => serials.wrong.push(format!("{module}: {serial} belongs here, and nothing answers")),
+            None => {
+                serials.wrong.push(format!("{module}: expected {serial}, but no module answers"))
+            }
         }
     }
     let written: BTreeSet<&str> = inventory.iter().map(|place| place.module.as_str()).collect();
     let unknown = found.iter().filter(|(module, _)| !written.contains(module.as_str()));
     serials.wrong.extend(unknown.map(|(module, serial)| {
-        format!("{module}: {serial} is in it, and the inventory has no such place")
+        format!("{module}: found {serial}, but the inventory does not list this place")
     }));
     let mut places = BTreeMap::<&str, Vec<&str>>::new();
     for (module, serial) in found {
@@ -119,9 +125,8 @@ pub(super) fn compare_record(
     let written: BTreeSet<_> = cables.iter().map(pair).collect();
     let mut wrong: Vec<String> = written
         .difference(&wanted)
-        .map(|(a, b)| format!("{a} - {b} is written down, and the fabric has no such fibre"))
+        .map(|(a, b)| format!("{a} - {b} is recorded, but the fabric has no such fibre"))
         .collect();
-    wrong
-        .extend(wanted.difference(&written).map(|(a, b)| format!("{a} - {b} is not written down")));
+    wrong.extend(wanted.difference(&written).map(|(a, b)| format!("{a} - {b} is not recorded")));
     CablingRecord { as_planned: written.intersection(&wanted).count(), wrong }
 }

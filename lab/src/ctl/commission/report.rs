@@ -58,8 +58,9 @@ impl CommissionReport {
             bytes => {
                 let shown = path.display();
                 let bytes = bytes.with_context(|| format!("cannot read {shown}"))?;
-                serde_json::from_slice(&bytes)
-                    .with_context(|| format!("{shown} is not what a commissioning has found"))
+                serde_json::from_slice(&bytes).with_context(|| {
+                    format!("{shown} does not contain findings of a commissioning")
+                })
             }
         }
     }
@@ -75,7 +76,7 @@ impl CommissionReport {
     pub(super) fn begin(&mut self, fabric: &Fabric) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.fabric_sha256.is_empty() || self.fabric_sha256 == fabric.sha256,
-            "what was found before is of another fabric file (`{}`): name another file with --state, or remove it",
+            "the earlier findings belong to another fabric file (`{}`): name another file with --state, or remove this one",
             self.fabric
         );
         (self.fabric, self.fabric_sha256) = (fabric.name.clone(), fabric.sha256.clone());
@@ -153,7 +154,7 @@ impl CommissionReport {
             |fibre: &&FibreReport| matches!(fibre.finding, CablingFinding::Untried { .. });
         page.item(
             !self.fibres.iter().any(|fibre| untried(&fibre)),
-            &format!("modules: {tried} of {} may be tried", self.modules.len()),
+            &format!("modules: {tried} of {} can be tested", self.modules.len()),
         );
         let not = self.modules.iter().filter_map(|module| {
             Some(format!("{}: {}", module.module, module.why_not_tried.as_ref()?))
@@ -169,7 +170,7 @@ impl CommissionReport {
         if let Some(record) = &self.record {
             page.item(
                 record.wrong.is_empty(),
-                &format!("record of cabling: {} fibres of the fabric", record.as_planned),
+                &format!("cabling record: {} fibres of the fabric", record.as_planned),
             );
             page.lines(record.wrong.clone());
         }
@@ -187,7 +188,7 @@ impl CommissionReport {
         match self.fibres.iter().filter(untried).count() {
             0 => {}
             untried => {
-                page.lines(vec![format!("{untried} not tried, for modules that may not be")])
+                page.lines(vec![format!("{untried} not tested, because their modules cannot be")])
             }
         }
         page.lines(
@@ -201,7 +202,7 @@ impl CommissionReport {
         let end = match self.is_good() {
             true => "COMMISSIONED".to_owned(),
             false => format!(
-                "NOT COMMISSIONED: put that right, then again with --again; kept in {}",
+                "NOT COMMISSIONED: fix the items below, then rerun with `--again`; findings saved in {}",
                 state.display()
             ),
         };
@@ -216,7 +217,7 @@ impl FibreReport {
         let says = match &self.finding {
             CablingFinding::AsPlanned { .. } => "as planned".to_owned(),
             CablingFinding::Weak { at_a_mdbm, at_b_mdbm, least_mdbm } => format!(
-                "weak: {:.1} dBm arrive at {a}, {:.1} dBm at {b}, and {:.1} dBm should: a dirty or bent fibre?",
+                "weak: {:.1} dBm arrive at {a}, {:.1} dBm at {b}, expected at least {:.1} dBm: dirty or bent fibre?",
                 dbm(*at_a_mdbm),
                 dbm(*at_b_mdbm),
                 dbm(*least_mdbm)
@@ -226,9 +227,9 @@ impl FibreReport {
                 dbm(*power_mdbm)
             ),
             CablingFinding::Missing => {
-                "no light at either end: no cable, a broken one, or plugged in where nothing was tried".to_owned()
+                "no light at either end: the cable is missing, broken, or plugged into an untested port".to_owned()
             }
-            CablingFinding::Untried { why } => format!("not tried: {why}"),
+            CablingFinding::Untried { why } => format!("not tested: {why}"),
             CablingFinding::Elsewhere { at_a, at_b } => {
                 format!("{a} is {}, {b} is {}", source(at_a), source(at_b))
             }
@@ -240,9 +241,9 @@ impl FibreReport {
 fn source(source: &LightSource) -> String {
     match source {
         LightSource::End { end, .. } => format!("lit by {end}"),
-        LightSource::Stranger { .. } => "lit by an end that was not tried".into(),
+        LightSource::Stranger { .. } => "lit by an untested end".into(),
         LightSource::Nothing => "dark".into(),
-        LightSource::Untried { why } => format!("not tried ({why})"),
+        LightSource::Untried { why } => format!("not tested ({why})"),
     }
 }
 

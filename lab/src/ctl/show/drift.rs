@@ -21,14 +21,14 @@ pub(in crate::ctl) fn drift(report: &DriftReport) -> String {
         table.row([device.clone(), slot(device, number)].into_iter().chain(places));
     }
     let mut page = match (slots.is_empty(), report.complete) {
-        (true, true) => "no drift: every device was read and stands as the journal says\n".into(),
-        (true, false) => "no drift where it can be seen, but that is not everywhere:\n".into(),
+        (true, true) => "no drift: every device was read and matches the journal\n".into(),
+        (true, false) => "no drift found, but the check is incomplete:\n".into(),
         (false, _) => table.to_string(),
     };
     if let Some((about, next)) = report.journal_damage.as_ref().map(alarm::damage) {
         let _ = writeln!(
             page,
-            "JOURNAL DAMAGED, what should stand where is not known: {about}\n  {next}"
+            "JOURNAL DAMAGED, the intended positions are unknown: {about}\n  {next}"
         );
     }
     if let Some(crossed) = alarm::crossed(&report.crossed, None) {

@@ -137,7 +137,7 @@ fn forgotten(past: &Transaction) -> Option<String> {
     }
     let (names, again) = (named(parts.clone(), NAMES_MAX), parts.join(" "));
     Some(format!(
-        "{names} taken to work again, as this plan has it; if not: lightloom ctl fault {again}"
+        "{names} treated as repaired, as in this plan; if not: lightloom ctl fault {again}"
     ))
 }
 

@@ -19,7 +19,7 @@ pub(in crate::ctl) fn module(module: &ModuleView) -> String {
     for (group, lit) in module.groups.iter().enumerate() {
         let (now, later) = (&lit.lit, &lit.at_power_on);
         let same = if now == later { "the same" } else { later };
-        let _ = writeln!(page, "group {group}: {now}; when power comes back: {same}");
+        let _ = writeln!(page, "group {group}: {now}; after power-on: {same}");
     }
     page
 }

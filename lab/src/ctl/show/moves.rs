@@ -26,7 +26,7 @@ impl PreviewStyle {
     pub(in crate::ctl) fn page(&self, diff: &Diff) -> String {
         let moves = &diff.moves;
         if moves.is_empty() {
-            let page = "nothing has to move: every device stands there already\n";
+            let page = "no move needed: every device is already in position\n";
             return page.to_owned() + &what_becomes(diff) + &parts(diff);
         }
         let mut page = summary(diff, moves) + &what_becomes(diff) + &parts(diff);
@@ -38,7 +38,7 @@ impl PreviewStyle {
         page.push_str(&self.bytes(&diff.bytes));
         if self.overwrites {
             let words = &diff.confirmation;
-            let _ = writeln!(page, "\nthis mode wants the words: --confirmation '{words}'");
+            let _ = writeln!(page, "\nthis mode requires --confirmation '{words}'");
         }
         page
     }
@@ -47,7 +47,7 @@ impl PreviewStyle {
         let mut page = String::new();
         for DeviceBytes { device, trouble, .. } in devices {
             if let Some(why) = trouble {
-                let _ = writeln!(page, "{device}: the bytes cannot be said: {why}");
+                let _ = writeln!(page, "{device}: bytes unknown: {why}");
             }
         }
         for (requests, names) in self.alike(devices) {
@@ -91,7 +91,7 @@ fn what_becomes(diff: &Diff) -> String {
     let one = |OtherChange { txn, actor, summary }: &OtherChange| {
         format!("{txn} ({summary}, by {actor})")
     };
-    for (changes, what) in [(&diff.undoes, "undoes"), (&diff.restores, "stands again after it")] {
+    for (changes, what) in [(&diff.undoes, "undoes"), (&diff.restores, "restores")] {
         let changes: Vec<String> = changes.iter().map(one).collect();
         if !changes.is_empty() {
             let _ = writeln!(page, "{what}: {}", changes.join("; "));
@@ -99,12 +99,12 @@ fn what_becomes(diff: &Diff) -> String {
     }
     let plan = &diff.plan_sha256;
     if diff.no_plan_after {
-        page += "NO PLAN remains after it: what breaks is not bypassed until one is applied\n";
+        page += "NO PLAN remains after it: faults are not bypassed until a plan is applied\n";
     } else if !plan.is_empty() {
         let _ = writeln!(page, "plan after it: {}", plan.get(..12).unwrap_or(plan));
     }
     if let Some(CircuitCounts { before, after }) = diff.circuits {
-        let _ = writeln!(page, "circuits that stand at both ends: {before} now, {after} after it");
+        let _ = writeln!(page, "circuits up: {before} now, {after} after it");
     }
     if let Some(crossed) = alarm::crossed(&diff.crossed, None) {
         let _ = writeln!(page, "{crossed}");
@@ -151,11 +151,11 @@ fn parts(diff: &Diff) -> String {
     let since = |part| since(part, time::moment);
     if !diff.broken.is_empty() {
         let parts = named(diff.broken.iter().map(since).collect(), NAMES_MAX);
-        let _ = writeln!(page, "around what is known to be broken: {parts}");
+        let _ = writeln!(page, "known faults after it: {parts}");
     }
     if !diff.forgets.is_empty() {
         let parts = named(diff.forgets.iter().map(since).collect(), NAMES_MAX);
-        let _ = writeln!(page, "TAKEN TO WORK AGAIN: {parts}");
+        let _ = writeln!(page, "TREATED AS REPAIRED: {parts}");
     }
     page
 }
@@ -206,8 +206,8 @@ fn darkness(moves: &[MoveView]) -> String {
     match dark {
         0 => "no circuit goes dark".into(),
         _ => format!(
-            "a circuit is dark from the first command to one of its ends until both are read back \
-             with light; an answer later than {due} counts as unknown and is settled by reading"
+            "a circuit is dark from the first command to either end until both ends are read back with \
+                light; after {due} without an answer, the result is unknown and the device is read instead"
         ),
     }
 }

@@ -37,17 +37,14 @@ pub(in crate::ctl) fn status(status: &Status) -> String {
     page += &circuits(status);
     let BypassBudget { used, per_hour } = status.bypass_budget;
     if used > 0 {
-        let _ = writeln!(
-            page,
-            "changes by the daemon itself within the last hour: {used} of {per_hour}"
-        );
+        let _ = writeln!(page, "automatic changes within the last hour: {used} of {per_hour}");
     }
     if let Some(view) = &status.unwitnessed {
         let nodes = named(view.nodes.clone(), NAMES_MAX);
         let after = span(view.heartbeat_ps as f64 / 1e12);
         let _ = writeln!(
             page,
-            "no far end looks at {nodes}: if one dies, its silence is said after {after} and nothing is bypassed for it"
+            "no far end watches {nodes}: a failure there is reported after {after}, but not bypassed"
         );
     }
     let _ = writeln!(page, "{}", devices(&status.devices));
@@ -58,21 +55,21 @@ fn circuits(status: &Status) -> String {
     let (up, all) = status.circuits_up();
     let modules = || status.devices.iter().any(|device| is_module(&device.name));
     if all == 0 && status.plan_sha256.is_empty() && modules() {
-        return "circuits that stand at both ends: none between modules\n".to_owned();
+        return "circuits up: 0\n".to_owned();
     }
     if all == 0 {
         return String::new();
     }
     let loopbacks = match status.loopbacks.len() {
         0 => String::new(),
-        loopbacks => format!(", {} that close rings included", count(loopbacks, "loopback")),
+        loopbacks => format!(", including {} that close rings", count(loopbacks, "loopback")),
     };
     let applied = status.applied.as_ref().map_or(0, |applied| applied.circuits);
     let more = match applied > status.circuits.len() {
         true => format!("; the applied plan has {} more", applied - status.circuits.len()),
         false => String::new(),
     };
-    format!("circuits that stand at both ends: {up} of {all}{loopbacks}{more}\n")
+    format!("circuits up: {up} of {all} (both ends){loopbacks}{more}\n")
 }
 
 /// Returns whether the journal is damaged. Readings are then shown, but no commands are suggested.

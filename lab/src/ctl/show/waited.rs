@@ -49,7 +49,7 @@ pub(in crate::ctl) fn all_read(only: &[&str], status: &Status) -> String {
     }
     let them = if dead.len() == 1 { "it" } else { "them" };
     let names = named(dead, NAMES_MAX);
-    format!("{read} read; {names} cannot be read, and the plan goes around {them}\n")
+    format!("{read} read; {names} cannot be read, but the plan bypasses {them}\n")
 }
 
 pub(in crate::ctl) fn on_its_way(txn: u32, status: &Status, elapsed: &str) -> String {

@@ -126,7 +126,8 @@ pub(super) fn changes(desired: &Desired, observed: &Observed) -> SchedulerChange
         // slurmctld exits if its topology names an unknown node.
         let count = unknown.len();
         let why = format!(
-            "{count} nodes of the plan are unknown to the scheduler, the first {first}: name them with --hostname or --hostnames"
+            "{count} nodes of the plan are unknown to the scheduler, the first is {first}: give their \
+                names with --hostname or --hostnames"
         );
         return SchedulerChanges { commands, blocked: Some(why) };
     }
@@ -167,7 +168,9 @@ pub(super) fn objection(desired: &Desired, job: &BTreeSet<String>) -> Option<Str
     }
     let rings = desired.rings.iter().filter(|(_, hosts)| !hosts.is_disjoint(job));
     let parted = rings.clone().find(|(_, hosts)| !hosts.is_subset(job));
-    parted.filter(|_| rings.count() > 1).map(|(ring, _)| format!("it has a part of ring {ring}"))
+    parted
+        .filter(|_| rings.count() > 1)
+        .map(|(ring, _)| format!("it uses only a part of ring {ring}"))
 }
 
 pub(crate) fn short(digest: &str) -> &str {

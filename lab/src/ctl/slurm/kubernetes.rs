@@ -59,22 +59,22 @@ subjects:
 
 #[derive(Debug, Args)]
 pub(crate) struct KubernetesArguments {
-    /// The fabric file that the daemon uses.
+    /// Fabric file that the daemon uses.
     #[arg(required_unless_present = "rbac")]
     fabric: Option<PathBuf>,
-    /// The API server, such as `https://HOST:6443` or, through `kubectl proxy`,
+    /// API server, such as `https://HOST:6443` or, through `kubectl proxy`,
     /// `http://127.0.0.1:8001` [default: the pod's]
     #[arg(long, value_name = "URL")]
     api: Option<String>,
-    /// A file with the token of the account, read again for each request [default: the pod's]
+    /// File with the account's token, read again for each request [default: the pod's]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The CA certificate of the API server, PEM [default: the pod's]
+    /// CA certificate of the API server, PEM [default: the pod's]
     #[arg(long, value_name = "FILE")]
     api_ca: Option<PathBuf>,
     #[command(flatten)]
     names: HostNames,
-    /// Take over fields that another manager owns with other values.
+    /// Take over fields that another manager has set to other values.
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -152,7 +152,7 @@ impl Kubernetes {
         let why = answer["message"].as_str().unwrap_or("no reason given");
         match code {
             200 => Ok(()),
-            409 => bail!("{host} is left alone, --force takes the fields over: {why}"),
+            409 => bail!("{host} is left unchanged, --force takes over its fields: {why}"),
             _ => bail!("the API server refuses to change {host} ({code}): {why}"),
         }
     }
@@ -174,7 +174,7 @@ impl Kubernetes {
 impl Scheduler for Kubernetes {
     const NAME: &'static str = "Kubernetes";
     const UNCHANGED: &'static str =
-        "the API server took the labels and has others: another program changes them";
+        "the API server accepted the labels but shows others: another program changes them";
 
     fn observe(&mut self, desired: &Desired) -> anyhow::Result<Observed> {
         self.nodes.clear();

@@ -38,7 +38,7 @@ impl ApiServer {
     ) -> anyhow::Result<Self> {
         let in_pod = || {
             let variable = |name| {
-                std::env::var(name).context("this is no pod: name the API server with --api")
+                std::env::var(name).context("this is not a pod: name the API server with --api")
             };
             let host = variable("KUBERNETES_SERVICE_HOST")?;
             anyhow::Ok(format!("https://{host}:{}", variable("KUBERNETES_SERVICE_PORT")?))
@@ -59,11 +59,11 @@ impl ApiServer {
             }
             "http" => None,
             "https" => {
-                let ca = ca.context("whose certificates are trusted? give --api-ca FILE")?;
+                let ca = ca.context("https requires a trusted authority: give --api-ca FILE")?;
                 let config = tls::client(tls::authorities(&ca)?, None)?;
                 Some((tls::server_name(None, &address)?, Arc::new(config)))
             }
-            _ => bail!("`{url}` is no address of an API server: write `https://HOST:PORT`"),
+            _ => bail!("`{url}` is not the address of an API server: write `https://HOST:PORT`"),
         };
         Ok(Self { address, tls, token })
     }
