@@ -30,7 +30,7 @@ const SCHEMA: &str = "lightloom.buy/v1";
   lightloom buy topologies/buy-experts.yaml --format markdown
   lightloom buy topologies/buy-pretraining.yaml --prices mine.yaml -o answer.json
 
-The file and what is counted: docs/buy.md")]
+File format and cost model: docs/buy.md")]
 pub(crate) struct Arguments {
     /// Buy file (YAML): workload, size, budget, faults, designs
     #[arg(value_name = "FILE")]
@@ -122,7 +122,7 @@ pub(crate) fn read(path: &Path, bytes: &[u8], inputs: &mut Inputs) -> anyhow::Re
     }
     let trace = match &question.faults {
         FaultModel::Trace(file) if !beside(file).is_file() => {
-            let message = format!("there is no file {}", beside(file).display());
+            let message = format!("file {} does not exist", beside(file).display());
             return Err(refuse("/faults/trace", message).into());
         }
         FaultModel::Trace(file) => {
@@ -144,13 +144,13 @@ fn take_step(
     let steps: PlannedSteps =
         serde_json::from_slice(&bytes).map_err(|mistake| mistake.to_string())?;
     files::note_input(inputs, "step", file, &bytes);
-    let step = steps.rows.first().ok_or("it has no row")?;
+    let step = steps.rows.first().ok_or("it has no rows")?;
     let card = cards::accelerator(&steps.accelerator).ok();
     if let Some(peak) = card.and_then(|card| card.peak_flops(Precision::Bf16)) {
         let (theirs, ours) = (peak / 1e12, question.peak_tflops);
         if (theirs / ours - 1.0).abs() > 0.01 {
             return Err(format!(
-                "its MFU is of {theirs:.0} TFLOP/s ({}), and `workload.peak_tflops` is {ours}",
+                "its MFU refers to {theirs:.0} TFLOP/s ({}), but `workload.peak_tflops` is {ours}",
                 steps.accelerator
             ));
         }
@@ -190,7 +190,7 @@ fn describe(document: &BuyResult) -> String {
         100.0 * answer.node_fault_ratio.mean
     );
     if let Some(StepTaken { from, model, gpus }) = &document.step {
-        text += &format!("all jobs take the step of {model} on {gpus} GPUs ({from})\n");
+        text += &format!("all jobs use the step of {model} on {gpus} GPUs ({from})\n");
     }
     if !answer.rows.is_empty() {
         text += &format!(
@@ -200,12 +200,12 @@ fn describe(document: &BuyResult) -> String {
         );
     }
     for left_out in &answer.left_out {
-        text += &format!("{}: left out: {}\n", left_out.design, left_out.why);
+        text += &format!("{}: excluded: {}\n", left_out.design, left_out.why);
     }
     text += &flips(answer);
     if !answer.parts_without_watts.is_empty() {
         text += &format!(
-            "\nThe price file has no watts for {}: they are counted as 0 W.\n",
+            "\nThe price file has no watts for {}; counted as 0 W.\n",
             answer.parts_without_watts.join(", ")
         );
     }
@@ -292,8 +292,11 @@ fn flips(answer: &Answer) -> String {
     }
     let mut text = format!("\n{rates}");
     if !answer.verdict.within_prices.is_empty() {
-        let mut rivals =
-            TextTable::new(["every price in its range", "$/PFLOP-year more, at least", "at most"]);
+        let mut rivals = TextTable::new([
+            "rival, prices within ranges",
+            "$/PFLOP-year more, at least",
+            "at most",
+        ]);
         for rival in &answer.verdict.within_prices {
             rivals.row([
                 rival.design.clone(),
@@ -304,7 +307,7 @@ fn flips(answer: &Answer) -> String {
         text += &format!("\n{rivals}");
     }
     if !answer.verdict.by_price.is_empty() {
-        let mut prices = TextTable::new(["price of", "× today", "$", "from there on wins"]);
+        let mut prices = TextTable::new(["price of", "× today", "$", "wins from there on"]);
         for flip in &answer.verdict.by_price {
             prices.row([
                 flip.part.clone(),

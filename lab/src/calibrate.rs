@@ -16,13 +16,13 @@ use lightloom::table::TextTable;
 
 /// Refit the constants of `lightloom mfu` to measured steps
 ///
-/// At most three constants are changed: those that explain the runs, with intervals. Some of the
-/// runs are held out; both errors are printed.
+/// Changes at most three constants that explain the runs, and shows their intervals. Some runs are
+/// held out; both errors are printed.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Columns of RUNS.csv: id, accelerator, num_accel, model, precision, seq, gbs_seqs, software (the constants to start from)
-and step_time_s or tokens_s_per_accel; tp, pp, vpp, cp, ep, mbs, recompute, fsdp where they are known;
-layers, hidden, heads, kv_heads, ffn, vocab, experts, topk, moe_ffn for a model that does not come with lightloom.
+and step_time_s or tokens_s_per_accel; tp, pp, vpp, cp, ep, mbs, recompute, fsdp if known;
+layers, hidden, heads, kv_heads, ffn, vocab, experts, topk, moe_ffn for a model that lightloom does not include.
 
 Examples:
   lightloom calibrate runs.csv --out ours.json
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let Some(out) = &arguments.out {
         anyhow::ensure!(
             out.extension().is_some_and(|extension| extension == "json"),
-            "--out {}: the name ends in .json, by which `lightloom mfu --constants` knows a file",
+            "--out {}: the name must end in .json, so that `lightloom mfu --constants` reads it as a file",
             out.display()
         );
     }
@@ -80,12 +80,17 @@ fn shown(refit: &Refit) -> String {
     let mut errors = TextTable::new(["runs", "number", "error before", "error after"]);
     for (what, number, [before, after]) in [
         ("fitted on", refit.fitting_runs, refit.fitting_error),
-        ("kept back", refit.kept_back_runs, refit.kept_back_error),
+        ("held out", refit.kept_back_runs, refit.kept_back_error),
     ] {
         errors.row([what.to_owned(), number.to_string(), percent(before), percent(after)]);
     }
-    let mut constants =
-        TextTable::new(["constant", "before", "after", "95 % interval", "as good in its place"]);
+    let mut constants = TextTable::new([
+        "constant",
+        "before",
+        "after",
+        "95 % interval",
+        "equally good alternatives",
+    ]);
     for (name, [before, after]) in &refit.changed {
         let interval = refit
             .intervals
@@ -105,9 +110,9 @@ fn shown(refit: &Refit) -> String {
         refit.base
     );
     for (what, names) in [
-        ("at their limit, and the runs ask for more", &refit.at_limit),
-        ("kept: the runs ask for no change", &refit.kept),
-        ("not determined, kept: they change no run", &refit.not_determined),
+        ("at their limit, although the runs require more", &refit.at_limit),
+        ("unchanged: they already fit the runs", &refit.kept),
+        ("unchanged: the runs do not depend on them", &refit.not_determined),
     ] {
         if !names.is_empty() {
             text.push_str(&format!("{what}: {}\n", names.join(", ")));

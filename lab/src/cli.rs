@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(listed.name, verb.get_name());
             assert_eq!(listed.about, text(verb.get_about()), "{}", listed.name);
             let (help, name) = (text(verb.get_after_help()), listed.name);
-            assert!(help.contains(listed.example), "{name}: not an example of its help");
+            assert!(help.contains(listed.example), "{name}: the example is missing from the help");
         }
     }
 }

@@ -30,7 +30,7 @@ use lightloom::trace;
   lightloom compare topologies/pod-2048.yaml --faults iid:0.03
 
 Architectures: khop:K, khop:K:line, khop:K:spare, big-switch, nvl:X, nvl:36x2, tpuv4, tpuv4:strict, sip-ring, dgx,
-torus:XxYxZ. What the columns mean: docs/compare.md")]
+torus:XxYxZ. Columns: docs/compare.md")]
 pub(crate) struct Arguments {
     /// Fabric file to compare with the designs; sets the GPUs, the group sizes of its jobs, and its
     /// own plans under faults
@@ -123,7 +123,8 @@ fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32
 pub(crate) fn require_group(sizes: &[u32]) -> anyhow::Result<()> {
     match sizes.contains(&0) {
         true => {
-            let text = "--tp 0: a group has at least one GPU: write the GPUs of a group, such as `--tp 32`";
+            let text =
+                "--tp 0: a group has at least one GPU: write a number of GPUs, such as `--tp 32`";
             Err(WrongUsage(text.to_owned()).into())
         }
         false => Ok(()),
@@ -300,7 +301,7 @@ fn describe(document: &CompareResult, tp: &[u32]) -> String {
             ));
             text.push_str(&waiting_table(&rows).to_string());
         } else {
-            text.push_str(&format!("\nTP-{tp}: no design holds it\n"));
+            text.push_str(&format!("\nTP-{tp}: no design supports this group size\n"));
         }
         text.push_str(&reasons(&rows));
     }
@@ -315,10 +316,10 @@ fn describe(document: &CompareResult, tp: &[u32]) -> String {
 }
 
 const NOTES: &str = "
-mean = arithmetic + faults. arithmetic: wasted while no node is faulty, as the domain is no multiple of TP;
-faults: the rest, below zero where faults fall on GPUs that arithmetic had already wasted.
+mean = arithmetic + faults. arithmetic: waste without faulty nodes, if the domain is not a multiple of TP;
+faults: the rest, negative if faults hit GPUs that arithmetic already wastes.
 bound: one ideal switch over all GPUs. ±: standard deviation of the samples' means.
-job: the largest that never waits; job 1%: that waits for at most 1 % of the time.
+job: largest job that never waits; job 1%: largest job that waits for at most 1 % of the time.
 ";
 
 fn cross_tor_text(answer: &CrossTorResult) -> String {
@@ -335,8 +336,8 @@ fn cross_tor_text(answer: &CrossTorResult) -> String {
         );
     }
     format!(
-        "\n{} at TP-{}: inner data-parallel hops that leave their ToR; {} nodes a ToR, job of {:.0} %; none \
-         need to up to {:.1} % faulty nodes\n\n{table}",
+        "\n{} at TP-{}: inner data-parallel hops that leave their ToR; {} nodes per ToR, \
+            job of {:.0} %; avoidable up to {:.1} % faulty nodes\n\n{table}",
         answer.arch,
         answer.tp,
         answer.nodes_per_tor,
@@ -362,7 +363,7 @@ fn fabric_text(fabric: &FabricFigures) -> String {
     }
     let refused = fabric.first_refusal.as_ref().map_or(String::new(), |why| {
         format!(
-            "not planned at {} of the moments, first because: {why}\n",
+            "no plan for {} of the moments; first reason: {why}\n",
             percent(1.0 - fabric.planned)
         )
     });
@@ -428,7 +429,7 @@ fn reasons(rows: &[&Row]) -> String {
     let lines = rows.iter().filter_map(|row| match &row.outcome {
         RowOutcome::Held(_) => None,
         RowOutcome::CannotHold { cannot_hold } => {
-            Some(format!("{}: never: {cannot_hold}\n", row.arch))
+            Some(format!("{}: not possible: {cannot_hold}\n", row.arch))
         }
     });
     let lines: String = lines.collect();

@@ -31,7 +31,7 @@ const SNAPSHOTS: u64 = 200;
   lightloom cost --arch khop:2,khop:3,nvl:72 --gpus-per-node 8 --prices mine.yaml
   lightloom cost --arch fat-tree:64,mixnet,rfabric --nic 800G --gpus 8192 --bill
 
-Architectures: those of `compare`, and fat-tree:K, mixnet, rfabric, rfabric:thin, rfabric:core. Prices:
+Architectures: as in `compare`, and fat-tree:K, mixnet, rfabric, rfabric:thin, rfabric:core. Prices:
 docs/cost.md")]
 pub(crate) struct Arguments {
     /// Designs, separated by commas
@@ -197,7 +197,7 @@ fn priced(row: &CostRow) -> Option<&CostFigures> {
 
 fn describe(document: &CostResult, with_bill: bool) -> String {
     let mut text = format!(
-        "Interconnect for each GPU; prices: {}; waste: TP-{} on {} GPUs, faults {}, {} samples, seed {}\n\n{}",
+        "Interconnect per GPU; prices: {}; waste: TP-{} on {} GPUs, faults {}, {} samples, seed {}\n\n{}",
         document.prices,
         document.tp,
         document.gpus,
@@ -220,7 +220,7 @@ fn describe(document: &CostResult, with_bill: bool) -> String {
     }
     if let (Some(gpu_usd), false) = (document.gpu_usd, document.aggregate.is_empty()) {
         text.push_str(&format!(
-            "\nAggregate: interconnect + ${gpu_usd:.0} · (wasted + faulty GPUs), $ for each GPU, by % of faulty nodes\n\n{}",
+            "\nAggregate: interconnect + ${gpu_usd:.0} · (wasted + faulty GPUs), $ per GPU, by % of faulty nodes\n\n{}",
             aggregate_table(&document.aggregate)
         ));
     }
@@ -278,7 +278,7 @@ fn bills(rows: &[CostRow], gpus: u32) -> String {
         let whole = format!("$ for {gpus} GPUs");
         let mut table = TextTable::new([
             "part",
-            "a GPU",
+            "per GPU",
             "$ each",
             "W each",
             "$/GPU",

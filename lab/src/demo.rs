@@ -25,7 +25,7 @@ use lightloom::shipped;
   lightloom demo --folder /tmp/first --no-open
   lightloom demo --live
 
-Each command is shown before it runs, and may be typed again in the folder.")]
+Each command is shown before it runs; you can run it again in the folder.")]
 pub(crate) struct Arguments {
     /// Folder for the files; it is created.
     #[arg(long, value_name = "FOLDER", default_value = "lightloom-demo")]
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_used = fs::read_dir(&arguments.folder).is_ok_and(|mut there| there.next().is_some());
     ensure!(
         !is_used,
-        "{} is there and not empty: nothing in it is overwritten, give --folder another name",
+        "{} exists and is not empty: nothing is overwritten, give --folder another name",
         arguments.folder.display()
     );
     if arguments.stay {

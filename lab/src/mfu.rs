@@ -268,10 +268,7 @@ fn networks(
         inputs.insert("fabric".to_owned(), Input { file, sha256: fabric.sha256.clone() });
         let installed = fabric.hbd.gpus();
         if let Some(gpus) = arguments.gpus.iter().find(|gpus| **gpus > installed) {
-            anyhow::bail!(
-                "--gpus {gpus}: {} has {installed} GPUs; write at most that",
-                path.display()
-            );
+            anyhow::bail!("--gpus {gpus}: {} has only {installed} GPUs", path.display());
         }
         return Ok(vec![Network::of_fabric(&fabric)]);
     }
@@ -296,10 +293,10 @@ fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenCo
     let bytes = files::read_result(path)?;
     inputs.insert("constants".to_owned(), Input::of(name, &bytes));
     let file: RefitFile = serde_json::from_slice(&bytes)
-        .with_context(|| format!("{name} is no file of `lightloom calibrate`"))?;
+        .with_context(|| format!("{name} is not a file of `lightloom calibrate`"))?;
     anyhow::ensure!(
         file.schema == refit::SCHEMA,
-        "{name} says `{}`: a file of `lightloom calibrate` says `{}`",
+        "{name} has the schema `{}`, but a file of `lightloom calibrate` has `{}`",
         file.schema,
         refit::SCHEMA
     );
@@ -346,7 +343,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         "recompute",
         "schedule",
         "step s",
-        "error of its class",
+        "error in its class",
         convention.label(),
         "memory GB",
         "compute s",
@@ -395,7 +392,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
     let fitted = if report.constants_fitted_on_this_accelerator {
         "fitted on this accelerator"
     } else {
-        "not fitted on this accelerator: the chip's shares of peak are scaled"
+        "not fitted on this accelerator: its shares of peak are scaled"
     };
     let mut left = report
         .rows
@@ -414,7 +411,7 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
         String::new()
     };
     format!(
-        "{} on {}, {} sequences of {} tokens a step\nconstants {}, from {} ({fitted}); {} mappings tried\nfeatures {}{}\n\n{table}{run}{left}",
+        "{} on {}, {} sequences of {} tokens per step\nconstants {}, from {} ({fitted}); {} mappings tried\nfeatures {}{}\n\n{table}{run}{left}",
         report.model,
         report.accelerator,
         report.batch_sequences,
@@ -444,7 +441,7 @@ fn explain(search: &Search<'_>, outcome: &SearchOutcome) {
         Some(near) => format!("  nearest that works: {}", near.mapping),
         None => match search.nearest_gpus() {
             Some((gpus, near)) => format!("  nearest that works: {gpus} GPUs, {}", near.mapping),
-            None => "  nothing fits any number of GPUs: take a smaller model".to_owned(),
+            None => "  no number of GPUs works: use a smaller model".to_owned(),
         },
     });
 }

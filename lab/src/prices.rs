@@ -98,7 +98,7 @@ fn sensitivity_text(rows: &[Comparison]) -> String {
         ]);
     }
     format!(
-        "\nPerformance per cost, this fabric ÷ baseline, for a step that is all communication (half, a fifth \
-         of it); `core` is the oversubscription of this fabric's packet core:\n\n{table}"
+        "\nPerformance per cost, this fabric ÷ baseline, for a step of communication only \
+            (or half, a fifth of it); `core` is the oversubscription of this fabric's packet core:\n\n{table}"
     )
 }

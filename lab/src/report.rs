@@ -36,8 +36,8 @@ use study::StudyQuestion;
   lightloom report topologies/ring-131072.yaml -o report.csv
   lightloom report topologies/buy-pretraining.yaml -o report.html
 
-Inputs are recognised by what is in them, in any order: fabric, plan, fault trace, prices, buy file, and the JSON
-results of `emulate` and `mfu`. What each adds to the page: docs/report.md")]
+Inputs are recognised by their content, in any order: fabric, plan, fault trace, prices, buy file, and the JSON
+results of `emulate` and `mfu`. Their sections on the page: docs/report.md")]
 pub(crate) struct Arguments {
     /// Input files of the page.
     #[arg(value_name = "INPUT")]
@@ -126,8 +126,10 @@ fn form(arguments: &Arguments) -> anyhow::Result<RenderForm> {
         Some("md") => Ok(RenderForm::Markdown),
         Some("csv") => Ok(RenderForm::Csv),
         _ => {
-            let text =
-                format!("{}: end the name in .html, .md or .csv, or say --format", path.display());
+            let text = format!(
+                "{}: the name must end in .html, .md or .csv; or give --format",
+                path.display()
+            );
             Err(WrongUsage(text).into())
         }
     }
@@ -237,7 +239,8 @@ fn command(arguments: &Arguments) -> String {
 fn would_add(inputs: &Inputs) -> Vec<String> {
     if inputs.has_results_alone() {
         return vec![
-            "A fabric file would add its drawing, a proven plan, and designs beside it.".to_owned(),
+            "A fabric file would add its drawing, a proven plan, and other designs for comparison."
+                .to_owned(),
         ];
     }
     let mut missing = Vec::new();
@@ -261,7 +264,7 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     );
     lacks(
         inputs.buy.is_none(),
-        "A buy file (docs/buy.md) would add the answer to which design to buy, first of all.",
+        "A buy file (docs/buy.md) would add a purchase recommendation at the top.",
     );
     lacks(
         inputs.runs.is_empty(),
@@ -269,7 +272,7 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     );
     lacks(
         inputs.bills.is_empty(),
-        "Months (`lightloom emulate SCENARIO --format json`, of a scenario with `span`) would add what failures cost.",
+        "Months (`lightloom emulate SCENARIO --format json`, of a scenario with `span`) would add the cost of failures.",
     );
     lacks(
         inputs.training.is_empty(),
@@ -278,7 +281,7 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
     let is_public = inputs.trace.as_ref().is_some_and(|(_, trace)| study::is_public(trace));
     lacks(
         is_compared && !is_public,
-        "The public fault trace (docs/traces.md) would add the published figures that rest on it.",
+        "The public fault trace (docs/traces.md) would add the published figures based on it.",
     );
     missing
 }
@@ -309,7 +312,7 @@ fn planned(
     if let Some((name, plan)) = &inputs.plan {
         ensure!(
             plan.fabric_sha256 == fabric.sha256,
-            "{name} is a plan for another fabric: it names {}, and {} is {}",
+            "{name} is a plan for another fabric: it names {}, but {} is {}",
             plan.fabric_sha256,
             fabric.name,
             fabric.sha256
@@ -320,8 +323,7 @@ fn planned(
         );
         let faults = FaultSet::of(fabric, plan.faults.iter().copied())?;
         let verdict = plan::prove(fabric, &faults, plan).with_context(|| name.clone())?;
-        let faults =
-            format!("The plan is that of {name}, with {} broken parts.", plan.faults.len());
+        let faults = format!("Plan from {name}, with {} failed parts.", plan.faults.len());
         return Ok(PlannedRing { plan: plan.clone(), verdict, faults, day: None });
     }
     let (mut broken, when, day) = broken(arguments, inputs, timeline)?;
@@ -331,8 +333,8 @@ fn planned(
     let plan = lightloom_planner::plan(fabric, &faults, options).with_context(|| when.clone())?;
     let verdict = plan::prove(fabric, &faults, &plan)?;
     let faults = match (plan.faults.len(), when.is_empty()) {
-        (0, true) => "Nothing is broken.".to_owned(),
-        (count, true) => format!("{count} parts are broken, as --fault says."),
+        (0, true) => "No part has failed.".to_owned(),
+        (count, true) => format!("{count} parts have failed (--fault)."),
         (_, false) => when,
     };
     Ok(PlannedRing { plan, verdict, faults, day })
@@ -347,7 +349,7 @@ fn broken(
     let (Some((name, _)), Some(timeline)) = (&inputs.trace, timeline) else {
         ensure!(
             arguments.at.is_none(),
-            "--at is a day of a fault trace: give one among the inputs"
+            "--at is a day of a fault trace: add a trace to the inputs"
         );
         return Ok((Vec::new(), String::new(), None));
     };
@@ -450,7 +452,7 @@ fn fault_source(inputs: &Inputs) -> String {
 fn prices<'a>(inputs: &'a Inputs, shipped: &'a PriceList) -> (String, &'a PriceList) {
     match &inputs.prices {
         Some((name, prices)) => (name.clone(), prices),
-        None => ("those that ship with lightloom".to_owned(), shipped),
+        None => ("the shipped price file".to_owned(), shipped),
     }
 }
 

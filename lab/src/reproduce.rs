@@ -285,8 +285,8 @@ fn explained(why: &Why) -> String {
         why.within,
         why.combinations,
         match why.sentence {
-            Some(_) => "of what the paper leaves open",
-            None => "of this and other assumptions than the paper's",
+            Some(_) => "of the choices that the paper leaves open",
+            None => "of these assumptions, which include others than the paper's",
         },
         shown(why.least),
         shown(why.most)
@@ -313,7 +313,7 @@ fn explained(why: &Why) -> String {
     if !why.never.is_empty() {
         let never: Vec<String> =
             why.never.iter().map(|one| format!("{} {}", one.about, one.choice)).collect();
-        let _ = writeln!(text, "Never within, whatever else: {}\n", never.join("; "));
+        let _ = writeln!(text, "Never within, for any other choice: {}\n", never.join("; "));
     }
     text
 }
@@ -340,7 +340,7 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     let mut text = format!(
         "# Published figures and ours: {study}\n\n\
          Generated: `lightloom reproduce {study}{trace} --samples {} --seed {} --format markdown`. \
-         Do not edit. `--format csv` writes every row; those of `infinitehbd` are [validation.csv](validation.csv).\n\n\
+         Do not edit. `--format csv` writes every row; [validation.csv](validation.csv) has the rows of `infinitehbd`.\n\n\
          Training steps against measured ones, with their conventions: [validation-mfu](validation-mfu.md). \
          The packet engine against closed forms, a second engine and ns-3: [validation-engine](validation-engine.md).\n\n{}.\n\n{}\n{}\n{LABELS}",
         document.samples,
@@ -351,7 +351,7 @@ fn markdown(document: &ReproduceResult, faults: Option<&Path>) -> String {
     );
     let is_in_full = |claim: &&Claim| claim.sentence.is_some() || claim.verdict == Verdict::Differs;
     text.push_str(
-        "\n## What stands for a published sentence, and what differs\n\n\
+        "\n## Claims of published sentences, and claims that differ\n\n\
          | claim | label | published | tolerance | ours | verdict |\n\
          | --- | --- | ---: | ---: | ---: | --- |\n",
     );

@@ -39,7 +39,7 @@ use lightloom::{fabric, plan};
   lightloom rl --fabric topologies/rfabric-2048.yaml
   lightloom rl --model qwen2.5-14b --gpus 32,32 --death 60s
 
-In closed form; docs/rl.md says what is assumed.")]
+In closed form; assumptions: docs/rl.md")]
 pub(crate) struct Arguments {
     /// A shipped model, or a YAML file with its dimensions.
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "fabric")]
@@ -195,7 +195,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let report = job.report()?;
     if arguments.death.is_some() && report.death.is_none() {
         anyhow::bail!(
-            "--death: with replicas of the best size there is no other one, or generation is over by then; write an earlier time or more GPUs"
+            "--death: the best size has only one replica, or generation ends before this time; write an earlier time or \
+                more GPUs"
         );
     }
     let result = RlResult {
@@ -242,7 +243,7 @@ fn of_fabric(path: &Path, arguments: &Arguments, inputs: &mut Inputs) -> anyhow:
     });
     let rl = rl.with_context(|| {
         format!(
-            "{}: no job has `step: {{rl: …}}`; lightloom rl --model … needs none",
+            "{}: no job has `step: {{rl: …}}`; lightloom rl --model … does not need a fabric",
             path.display()
         )
     })?;
@@ -257,7 +258,7 @@ fn of_fabric(path: &Path, arguments: &Arguments, inputs: &mut Inputs) -> anyhow:
     let answer = rl.tokens_per_sample.saturating_sub(arguments.prompt);
     anyhow::ensure!(
         answer > 0,
-        "--prompt {}: the samples of {} have {} tokens; write fewer",
+        "--prompt {}: the samples of {} have only {} tokens",
         arguments.prompt,
         path.display(),
         rl.tokens_per_sample
@@ -331,7 +332,7 @@ fn text(result: &RlResult) -> String {
     let lead = match best(&[Way::Adaptive]) {
         0.0 => format!("{:.0} tokens/s", best(&[Way::Fixed])),
         adaptive => format!(
-            "replicas that follow the tail give {:.2}× the tokens/s of the best of one size",
+            "replicas that follow the tail give {:.2}× the tokens/s of the best single size",
             adaptive / best(&[Way::Fixed, Way::FixedEven])
         ),
     };
@@ -339,11 +340,11 @@ fn text(result: &RlResult) -> String {
     let sizes: Vec<String> = rates.map(|(gpus, rate)| format!("{gpus}: {rate:.0}")).collect();
     let columns = format!("{}{}", four_columns(result), death(result));
     format!(
-        "{} on {} {} that generate and {} that train ({}), {} samples:\n{lead}\n\n{table}\n{columns}\
-         Tokens/s by GPUs of a replica, one size and a shared queue: {}.\n\
-         No sizes generate in less than {}. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
-         Assumed: in closed form; networks that block nothing; rewards cost nothing; 16-bit weights and caches; a cache is\n\
-         reserved for all its tokens; the scheduler knows the lengths of the step before, not of this one.\n",
+        "{} on {} {} for generation and {} for training ({}), {} samples:\n{lead}\n\n{table}\n{columns}\
+         Tokens/s by GPUs per replica, one size and a shared queue: {}.\n\
+         Generation takes at least {} with any sizes. Trainer: TP {}, CP {}, PP {}, DP {}.\n\
+         Assumed: in closed form; non-blocking networks; rewards cost no time; 16-bit weights and caches; a cache is\n\
+         reserved for all its tokens; the scheduler knows the lengths of the previous step only.\n",
         result.model,
         result.generation_gpus,
         result.accelerator,
@@ -373,13 +374,13 @@ fn four_columns(result: &RlResult) -> String {
     let best = fixed.max_by(|a, b| a.tokens_per_second.total_cmp(&b.tokens_per_second));
     let Some(base) = best.map(|step| rates(step)[0]) else { return String::new() };
     let adaptive = steps.iter().find(|step| step.way == Way::Adaptive);
-    for (name, step) in [("the best of one size", best), ("size follows the tail", adaptive)] {
+    for (name, step) in [("best single size", best), ("size follows the tail", adaptive)] {
         let Some(step) = step else { continue };
         let [one, follow] = rates(step).map(|rate| format!("{rate:.0} ({:.3}×)", rate / base));
         table.row([name.to_owned(), one, follow]);
     }
     format!(
-        "{table}One topology communicates for {:.0} ms a step longer, all of it taken to be waited for.\n\n",
+        "{table}With one topology a step communicates for {:.0} ms longer; assumed to extend the step fully.\n\n",
         1e3 * longer
     )
 }
@@ -387,8 +388,8 @@ fn four_columns(result: &RlResult) -> String {
 fn death(result: &RlResult) -> String {
     let Some(death) = result.report.death else { return String::new() };
     format!(
-        "A replica of the best one size that dies at {:.2} s: {} samples go on elsewhere, {} tokens of their caches are worked on \
-         again, generation ends {:.2} s later, at {:.2} s.\n\n",
+        "A replica of the best single size fails at {:.2} s: {} samples continue elsewhere, {} tokens of their caches are recomputed, \
+            and generation ends {:.2} s later, at {:.2} s.\n\n",
         death.at_seconds, death.samples, death.tokens, death.later_seconds, death.seconds
     )
 }

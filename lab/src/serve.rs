@@ -32,7 +32,7 @@ use lightloom::table::TextTable;
   lightloom serve --model llama-3.1-70b --gpus 64 --per-minute 1000 --prefixes 2000 --prefix-tokens 4000
   lightloom serve --model step-3 --accelerator h800 --gpus 64 --per-minute 2000 --precision fp8 --cache-bits 8 --attention-ffn
 
-Exit status 1 if no layout keeps the objective for the share of requests that is asked for.")]
+Exit status 1 if no layout keeps the objective for the requested share of requests.")]
 pub(crate) struct Arguments {
     /// A shipped model, or a YAML file with its dimensions.
     #[arg(long, value_name = "NAME|FILE")]
@@ -151,7 +151,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let (rate, lasts) = (f64::from(arguments.per_minute) / 60.0, seconds(arguments.lasts));
     anyhow::ensure!(
         rate * lasts >= 1.0 && rate * lasts <= MOST_REQUESTS,
-        "--per-minute {} --for {}: {:.0} requests in all; write times and rates of 1 to {MOST_REQUESTS:.0}",
+        "--per-minute {} --for {}: {:.0} requests in total; write times and rates for 1 to {MOST_REQUESTS:.0}",
         arguments.per_minute,
         arguments.lasts,
         rate * lasts
@@ -168,7 +168,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let precision = Precision::from(arguments.precision);
     anyhow::ensure!(
         card.peak_flops(precision).is_some(),
-        "--precision {}: {} has no such products; leave it out, or name another card",
+        "--precision {}: {} does not support it; leave it out, or name another accelerator",
         precision.label(),
         card.name
     );
@@ -200,7 +200,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let layouts = job.report();
     anyhow::ensure!(
         !layouts.is_empty(),
-        "{} fits on no replica of {} whose GPUs divide both {} and its {} heads: give a multiple of 8 GPUs, or a card with more memory",
+        "{} does not fit on any replica of {} whose GPU count divides both {} GPUs and {} heads: give a multiple of 8 \
+            GPUs, or an accelerator with more memory",
         job.model.name,
         job.card.name,
         job.gpus,
@@ -335,10 +336,10 @@ fn text(result: &ServeResult, arguments: &Arguments) -> String {
     };
     let prefixes = prefixes(result);
     format!(
-        "{} on {} {} ({}), {} requests a minute:\n{:.2} % within {} and {} a token, {} {} %\n\n{table}\n{prefixes}{refused}{exchanged}\
-         Assumed: in closed form; {formats}; a network that blocks nothing; a cache\n\
+        "{} on {} {} ({}), {} requests per minute:\n{:.2} % within {} and {} per token, {} {} %\n\n{table}\n{prefixes}{refused}{exchanged}\
+         Assumed: in closed form; {formats}; a non-blocking network; a cache\n\
          reserved for a whole request; no chunked prefill; decode times follow from training's constants and\n\
-         were held against no measured serving. TPOT has the wait for decoding in it.\n",
+         were not compared with measured serving. TPOT includes the wait for decoding.\n",
         result.model,
         result.gpus,
         result.accelerator,

@@ -24,7 +24,7 @@ mod job;
   lightloom twin fault n4 dead --dir /tmp/twin
   lightloom twin down --dir /tmp/twin
 
-LIGHTLOOM_TWIN names the folder where --dir does not. docs/twin.md says what is real and what is emulated.")]
+LIGHTLOOM_TWIN names the folder if --dir is omitted. Real and emulated parts: docs/twin.md")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -86,8 +86,8 @@ struct Up {
   lightloom twin exec n4 --dir /tmp/twin -- ip address
   lightloom twin exec --all --timeout 60s --dir /tmp/twin -- ./train.py
 
-The program has LIGHTLOOM_NODE and LIGHTLOOM_TWIN; $LIGHTLOOM_TWIN/ranks.json says who its neighbours are.
-Exit status: that of the program; with --all 0 if each ended with 0, else 1.")]
+The program gets LIGHTLOOM_NODE and LIGHTLOOM_TWIN; $LIGHTLOOM_TWIN/ranks.json lists its neighbours.
+Exit status: the program's; with --all 0 if each program ended with 0, else 1.")]
 struct Exec {
     /// The node, such as n4.
     #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -128,7 +128,7 @@ struct Show {
   lightloom twin fault n4 dead --dir /tmp/twin
   lightloom twin fault n4/b0 unplug 1 --dir /tmp/twin
 
-`dead` of a node takes its light, its programs and its data-centre network; other faults are those of
+`dead` for a node stops its light, its programs and its data-centre network; other faults as in
 `lightloom device fault`.")]
 struct CutArguments {
     /// The node or transceiver: n4 or n4/b0.
@@ -181,12 +181,12 @@ fn bring_up(arguments: &Up) -> anyhow::Result<VerbOutcome> {
         return Ok(VerbOutcome::Good);
     }
     let rate = report.bytes_per_second.map_or_else(
-        || "as fast as this machine can".to_owned(),
+        || "no rate limit".to_owned(),
         |rate| format!("at most {:.3} Gbit/s each", rate as f64 * 8e-9),
     );
     output::print(&format!(
         "{} is up in {:.2} s: {} nodes, {} transceivers, {} fibres with light, {rate}\n\
-         joined by {}\n\
+         connected by {}\n\
          namespaces {:.0} ms, transceivers {:.0} ms, read by lightloomd after {:.0} ms\n\
          lightloomd: lightloom ctl --socket {} status\n\
          next: lightloom twin exec n0 --dir {} -- ping -c 1 n1\n",
@@ -212,14 +212,14 @@ fn exec(arguments: &Exec) -> anyhow::Result<VerbOutcome> {
     match status.code() {
         Some(0) => Ok(VerbOutcome::Good),
         Some(code) => Ok(VerbOutcome::Status(u8::try_from(code).unwrap_or(1))),
-        None => anyhow::bail!("the program was ended by {status}"),
+        None => anyhow::bail!("the program ended with {status}"),
     }
 }
 
 fn exec_all(arguments: &Exec, folder: &Folder) -> anyhow::Result<VerbOutcome> {
     let name = &arguments.name;
     if name.is_empty() || name.contains('/') || name.starts_with('.') {
-        let why = format!("`{name}` cannot be the name of a folder: write letters and digits");
+        let why = format!("`{name}` cannot be a folder name: use letters and digits");
         return Err(WrongUsage(why).into());
     }
     let programs = enter::NodePrograms {

@@ -186,7 +186,7 @@ fn run_described(arguments: &RunArguments) -> anyhow::Result<VerbOutcome> {
     }
     if let Some(path) = &arguments.goal_out {
         let text = goal::write(&graph, ranks).map_err(|name| {
-            anyhow::anyhow!("`{name}` is a collective, and GOAL has sends, receives and computing alone: leave out --goal-out")
+            anyhow::anyhow!("`{name}` is a collective, but GOAL only has sends, receives and computation: leave out --goal-out")
         })?;
         match path.extension().is_some_and(|extension| extension == "bin") {
             true => files::write(path, &goal::binary::bytes_of(&text)?)?,
@@ -208,7 +208,10 @@ impl FabricArguments {
 fn replay_recorded(arguments: &ReplayArguments) -> anyhow::Result<VerbOutcome> {
     let (recorded, tensor) = recorded_step(&arguments.files, arguments.fabric.tp)?;
     let scale = arguments.compute_scale;
-    anyhow::ensure!(scale > 0.0 && scale <= 1000.0, "--compute-scale is above 0, such as 0.5");
+    anyhow::ensure!(
+        scale > 0.0 && scale <= 1000.0,
+        "--compute-scale must be above 0 and at most 1000, such as 0.5"
+    );
     let recorded = recorded.with_compute(scale)?;
     let taken = recorded.recorded.as_secs_f64();
     let Some(network) = arguments.fabric.network()? else {
@@ -266,7 +269,7 @@ fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Reco
     if !taken.missing.is_empty() {
         let missing = profiles::ranges(&taken.missing);
         output::note(&format!(
-            "no file of ranks {missing}: they are taken to be ready whenever the others are"
+            "no files for ranks {missing}: assumed ready whenever the other ranks are"
         ));
     }
     if taken.unknown > 0 {

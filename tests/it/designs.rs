@@ -131,8 +131,10 @@ fn impossible_design_is_reported_and_not_priced() {
 
     let never = lightloom(&["compare", "--samples", "2", "--arch", "khop:2,dgx", "--tp", "4096"]);
     let shown = String::from_utf8_lossy(&never.stdout).into_owned();
-    assert!(shown.contains("TP-4096: no design holds it"), "{shown}");
-    assert!(shown.contains("khop:2: never: TP-4096 needs 4096 GPUs and the cluster has 2880"));
+    assert!(shown.contains("TP-4096: no design supports this group size"), "{shown}");
+    assert!(
+        shown.contains("khop:2: not possible: TP-4096 needs 4096 GPUs and the cluster has 2880")
+    );
 }
 
 #[test]

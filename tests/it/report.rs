@@ -574,8 +574,8 @@ fn rejects_wrong_inputs_with_the_reason() {
     let cases = [
         (vec!["no/such.yaml".to_owned()], "cannot read no/such.yaml"),
         (vec![file("empty", "")], "is empty"),
-        (vec![file("what.yaml", "a: 1\n")], "cannot tell what"),
-        (vec![file("half.json", "{\"schema\": ")], "is not whole JSON"),
+        (vec![file("what.yaml", "a: 1\n")], "unknown kind of file"),
+        (vec![file("half.json", "{\"schema\": ")], "is not valid JSON"),
         (vec![file("odd.json", "{\"schema\": \"x/v9\"}")], "has the schema `x/v9`"),
         (vec![file("run.json", "{\"packet_hops\": 1}")], "looks like a result of `emulate`"),
         (vec![file("bad.json", "[{\"node_id\": 3}]")], "is not a fault trace"),

@@ -252,7 +252,7 @@ impl GnmiSuite {
             Ok(Err(status)) => format!("a Get of it is refused: {}", shown(&status)),
             Ok(Ok(got)) => match flatten(&got) {
                 Ok(leaves) if ShownSwitch::of(&leaves).ports.is_empty() && !missing.is_empty() => {
-                    "a Get returns none of its ports".to_owned()
+                    "a Get returns no ports".to_owned()
                 }
                 _ => return Ok(None),
             },

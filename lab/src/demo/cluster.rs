@@ -127,7 +127,7 @@ impl Cluster {
     pub(super) fn new(folder: &Path, size: Size) -> anyhow::Result<Self> {
         ensure!(
             size.job_nodes.is_multiple_of(RING) && size.job_nodes < size.nodes,
-            "the job takes a multiple of {RING} nodes, and fewer than there are"
+            "the job must have a multiple of {RING} nodes, and fewer than the cluster"
         );
         for name in ["links", "state", "spool", "daemon"] {
             let path = folder.join(name);
@@ -137,7 +137,7 @@ impl Cluster {
         let shown = folder.display().to_string();
         ensure!(
             !shown.contains(|c: char| c.is_whitespace() || "%'\"#".contains(c)),
-            "{shown}: give --folder a name that slurm.conf can hold, without spaces and quotes"
+            "{shown}: give --folder a name without spaces and quotes, for slurm.conf"
         );
         let (processes, programs) = (Processes::new()?, Programs::find()?);
         let cluster = Self { folder, size, processes, lacks: lacks(), programs };
@@ -288,7 +288,7 @@ impl Cluster {
                 return Ok(found);
             }
             self.processes.check(what)?;
-            ensure!(Instant::now() < until, "{what}: not within {} s", WITHIN.as_secs());
+            ensure!(Instant::now() < until, "{what}: timed out after {} s", WITHIN.as_secs());
         }
     }
 
@@ -323,7 +323,7 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
             break;
         }
     }
-    ensure!(held.len() == count, "{count} free ports are not to be had");
+    ensure!(held.len() == count, "cannot find {count} free ports");
     Ok(held
         .iter()
         .map(TcpListener::local_addr)
@@ -342,5 +342,5 @@ fn lacks() -> Option<String> {
         ));
     }
     let is_root = rustix::process::geteuid().is_root();
-    (!is_root).then(|| "slurmd has to run as root".to_owned())
+    (!is_root).then(|| "slurmd must run as root".to_owned())
 }

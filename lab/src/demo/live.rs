@@ -104,7 +104,7 @@ impl Demonstration {
             format!("{rings} rings of {RING} nodes have light, plan {}", agree::short(&digest));
         self.step("first plan", since, found)?;
         if let Some(lacks) = &self.cluster.lacks {
-            return output::print(&format!("   no scheduler takes part: {lacks}\n"));
+            return output::print(&format!("   running without a scheduler: {lacks}\n"));
         }
         let since = Instant::now();
         self.cluster.start_slurm()?;
@@ -147,10 +147,10 @@ impl Demonstration {
             Ok((!shown.trim().is_empty()).then(|| read::hosts(shown.trim())))
         })?;
         let (digest, plan) = self.plan()?;
-        let whole = whole_rings(&placed, &plan).context("the job has a part of a ring")?;
+        let whole = whole_rings(&placed, &plan).context("the job uses only a part of a ring")?;
         ensure!(whole == rings as usize, "the job is on {whole} rings, not on {rings}");
         let is_left_out = without.is_none_or(|node| !placed.contains(node));
-        ensure!(is_left_out, "the job is on the node that died");
+        ensure!(is_left_out, "the job runs on the failed node");
         let but = without.map_or_else(String::new, |node| format!(", none with {node}"));
         let short = agree::short(&digest);
         self.step(name, since, format!("{nodes} nodes, {whole} whole rings of plan {short}{but}"))?;
@@ -175,7 +175,7 @@ impl Demonstration {
             Ok((status.plan_sha256 != before && is_over).then_some(status))
         })?;
         let (digest, plan) = self.plan()?;
-        ensure!(digest == status.plan_sha256, "the daemon's status names another plan than it has");
+        ensure!(digest == status.plan_sha256, "the daemon's status and its plan differ");
         let moved = status.transactions.first().map_or(0, |last| last.devices.len());
         let short = agree::short(&digest);
         let found = format!("lightloomd bypasses {DIES}: {moved} transceivers moved, plan {short}");
@@ -206,9 +206,9 @@ impl Demonstration {
         let named = reason.rsplit_once("plan ").map(|(_, digest)| digest.to_owned());
         self.live.digests.extend([
             ("topology.conf, as slurmctld loaded it".into(), loaded.unwrap_or_default().to_owned()),
-            (format!("Slurm's reason of {DIES}, its first digits"), named.unwrap_or_default()),
+            (format!("Slurm's reason for {DIES}, first digits"), named.unwrap_or_default()),
         ]);
-        ensure!(!after.is_empty(), "the daemon names no plan");
+        ensure!(!after.is_empty(), "the daemon has no plan");
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl Demonstration {
     fn end(mut self, after: &str) -> anyhow::Result<()> {
         for (place, digest) in &self.live.digests {
             let is_one = digest.len() >= 12 && after.starts_with(digest.as_str());
-            ensure!(is_one, "{place} is {digest}, and the daemon has {after}");
+            ensure!(is_one, "{place} is {digest}, but the daemon has {after}");
         }
         let count = self.live.digests.len();
         let of = |name: &str| self.live.steps.iter().find(|step| step.name == name);

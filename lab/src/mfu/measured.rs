@@ -77,7 +77,7 @@ fn shown(judged: &[Judged<'_>], path: &Path) -> String {
     }
     if judged.iter().any(is_off) {
         text.push_str(&format!(
-            "more than 10 % apart: `lightloom calibrate {}` fits the constants to your runs\n",
+            "errors above 10 %: `lightloom calibrate {}` fits the constants to your runs\n",
             path.display()
         ));
     }

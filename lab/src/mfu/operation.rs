@@ -79,7 +79,7 @@ impl OperationArguments {
             && self.straggler_loss < 1.0;
         anyhow::ensure!(
             are_sound,
-            "rates and times of faults are positive, and --straggler-loss is below 1"
+            "rates and times of faults must be positive, and --straggler-loss below 1"
         );
         let source = fault_source(text, self.trace_servers, inputs)?;
         let samples = source.samples(CLUSTER, self.samples, Seed(self.seed))?;

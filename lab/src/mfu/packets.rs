@@ -143,21 +143,23 @@ pub(crate) fn table<'r>(
     }
     let without = match features {
         Features::NONE => String::new(),
-        some => format!(", both without {some}, which packets do not show"),
+        some => format!(", both without {some}, which packets cannot model"),
     };
     format!(
-        "\npacket by packet; formula and packets of the same excerpt with nothing hidden and no stragglers{without}\n\n{table}{proofs}"
+        "\npacket by packet; formula and packets for the same excerpt, without overlap and stragglers{without}\n\n{table}{proofs}"
     )
 }
 
 fn sentence(proof: &Proof, step: &PacketStep) -> String {
     match proof {
         Proof::BothWays { packet_hops } => format!(
-            "reuse is exact: run again without it ({packet_hops} packet-hops), each of the {} tasks begins and ends at the same picosecond",
+            "reuse is exact: a run without it ({packet_hops} packet-hops) starts and ends each of the {} tasks at the \
+                same picosecond",
             step.tasks
         ),
         Proof::Sampled { checked } => format!(
-            "reuse is exact where it was looked at: {checked} collectives ran again in place (the 2nd, 4th, 8th … use of each time) and took the same time to the picosecond"
+            "reuse is exact in all samples: {checked} collectives were simulated again in place (the 2nd, 4th, 8th … use of \
+                each time) and took the same time to the picosecond"
         ),
     }
 }

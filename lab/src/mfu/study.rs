@@ -68,7 +68,7 @@ pub(crate) fn published(tables: &[PathBuf], format: ResultFormat) -> anyhow::Res
 
 /// Compares measured collectives with computed ones: writes the validation page or its rows.
 pub(crate) fn collectives(tables: &[PathBuf], format: ResultFormat) -> anyhow::Result<VerbOutcome> {
-    anyhow::ensure!(!tables.is_empty(), "no collectives to hold against: name tables with --runs");
+    anyhow::ensure!(!tables.is_empty(), "no measured collectives: name tables with --runs");
     let mut inputs = Inputs::new();
     let texts = texts(tables, &mut inputs)?;
     let (collectives, without) =

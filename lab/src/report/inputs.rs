@@ -156,7 +156,7 @@ impl Inputs {
 }
 
 fn once<T>(place: &mut Option<T>, value: T, kind: InputKind, name: &str) -> anyhow::Result<()> {
-    ensure!(place.is_none(), "{name} is a second {}: a report has room for one", kind.name());
+    ensure!(place.is_none(), "{name} is a second {}: a report accepts only one", kind.name());
     *place = Some(value);
     Ok(())
 }
@@ -172,7 +172,7 @@ fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn json<'b, T: Deserialize<'b>>(name: &str, bytes: &'b [u8], kind: InputKind) -> anyhow::Result<T> {
     serde_json::from_slice(bytes)
-        .with_context(|| format!("{name} looks like a {} and is not one", kind.name()))
+        .with_context(|| format!("{name} looks like a {}, but is not one", kind.name()))
 }
 
 fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
@@ -181,7 +181,7 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
         Some(b'[') => return Ok(InputKind::Trace),
         Some(b'{') => {
             let marks: Marks = serde_json::from_slice(bytes)
-                .with_context(|| format!("{name} is not whole JSON"))?;
+                .with_context(|| format!("{name} is not valid JSON"))?;
             match marks.schema.as_deref() {
                 Some(SCHEMA) => return Ok(InputKind::Plan),
                 Some(COMPARE_SCHEMA | COST_SCHEMA | REPRODUCE_SCHEMA) => {
@@ -209,6 +209,6 @@ fn recognise(name: &str, bytes: &[u8]) -> anyhow::Result<InputKind> {
             "{name} is a scenario: run it with `lightloom emulate {name} --format json > run.json` and give run.json"
         ),
         Some(other) => bail!("{name} is a {other} file; {READABLE}"),
-        None => bail!("cannot tell what {name} is; {READABLE}"),
+        None => bail!("unknown kind of file {name}; {READABLE}"),
     }
 }

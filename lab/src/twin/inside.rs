@@ -69,11 +69,11 @@ fn plan_in(journal: &str, sha256: &str) -> anyhow::Result<Option<Plan>> {
         body.starts_with(&whole) || (body.starts_with("{\"plan-after\":") && body.contains(&digest))
     };
     let Some(line) = bodies.find(is_of_plan) else { return Ok(None) };
-    match serde_json::from_str(line).context("the plan is not understood")? {
+    match serde_json::from_str(line).context("cannot parse the plan")? {
         Kept::Plan { plan } => Ok(Some(*plan)),
         Kept::PlanAfter { after, change } => {
-            let before = plan_in(journal, &after)?.context("the plan before it is not kept")?;
-            change.of(&before).map(Some).context("the plan before it is another")
+            let before = plan_in(journal, &after)?.context("the previous plan is missing")?;
+            change.of(&before).map(Some).context("the previous plan differs")
         }
     }
 }
@@ -82,7 +82,7 @@ fn committed(dir: &Dir) -> anyhow::Result<()> {
     let folder = dir.folder()?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    let hook: Hook = serde_json::from_str(&text).context("the change is not understood")?;
+    let hook: Hook = serde_json::from_str(&text).context("cannot parse the change")?;
     let journal = folder.path().join("state/journal.log");
     let journal = std::fs::read_to_string(&journal)
         .with_context(|| format!("cannot read {}", journal.display()))?;

@@ -21,7 +21,7 @@ use super::Dir;
 #[command(after_help = "Example:
   lightloom twin exec --all --name ring --timeout 60s --dir /tmp/twin -- lightloom twin ring --steps 500
 
-It runs in a node, which LIGHTLOOM_NODE names. When a neighbour is lost it waits for the next ranks.json and goes on.")]
+Runs in the node that LIGHTLOOM_NODE names. If a neighbour is lost, it waits for the next ranks.json and continues.")]
 pub(crate) struct JobRing {
     /// Steps of the job.
     #[arg(long, value_name = "N", default_value_t = 200)]
@@ -44,7 +44,7 @@ pub(crate) struct JobRing {
 #[command(after_help = "Example:
   lightloom twin report --name ring --dir /tmp/twin
 
-After `lightloom twin exec --all --name ring -- lightloom twin ring` and a `lightloom twin fault` in its middle.")]
+Needs a run of `lightloom twin exec --all --name ring -- lightloom twin ring` with a `lightloom twin fault` during it.")]
 pub(crate) struct JobReport {
     /// The name of the run.
     #[arg(long, value_name = "NAME", default_value = "ring")]
@@ -70,7 +70,9 @@ fn size(text: &str) -> Result<usize, String> {
 
 pub(crate) fn ring(arguments: &JobRing) -> anyhow::Result<VerbOutcome> {
     if arguments.steps == 0 {
-        return Err(WrongUsage("a job has at least one step: write --steps 1".into()).into());
+        return Err(
+            WrongUsage("a job has at least one step: write --steps 1 or more".into()).into()
+        );
     }
     let options =
         ring::Options { steps: arguments.steps, bytes: arguments.size, pause: arguments.pause };
@@ -116,7 +118,7 @@ fn junit(report: &report::FaultReport, within: Duration) -> String {
         let limit = within.as_secs_f64() * 1e3;
         let ended = match is_late(group, within) {
             true => JunitEnd::Failed(
-                format!("no step for {:.2} ms, and {limit:.2} ms are allowed", group.gap_ms),
+                format!("no step for {:.2} ms, but {limit:.2} ms are allowed", group.gap_ms),
                 String::new(),
             ),
             false => JunitEnd::Well,

@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &CollectiveArguments) -> anyhow::Result<VerbOutcome
     let card = cards::accelerator(&arguments.accelerator)?;
     let generation = card.generation().ok_or_else(|| {
         let name = &card.name;
-        WrongUsage(format!("`{name}` has no library times: write a100, h100, h200, b200 or gb200"))
+        WrongUsage(format!("no library times for `{name}`: write a100, h100, h200, b200 or gb200"))
     })?;
     let network = match &arguments.arch {
         Some(arch) => architecture(arch)?,

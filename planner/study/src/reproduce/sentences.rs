@@ -40,14 +40,13 @@ impl SentenceVerdict {
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Reproduced => "every case of what the paper leaves open comes out as published",
+            Self::Reproduced => "every case that the paper leaves open agrees with it",
             Self::InPart => "some cases do, and their range does not contain “no effect”",
             Self::Contradicted => {
                 "no case does, and their range contains neither the published figure nor “no effect”"
             }
             Self::Undetermined => {
-                "not every case does, and their range contains “no effect” (a ratio of 1, a change of 0 %), or no case does \
-                 and their range contains the published figure: what the paper leaves open decides"
+                "not every case does, and their range contains “no effect” (a ratio of 1, a change of 0 %), or no case does and their range contains the published figure: the result depends on cases that the paper leaves open"
             }
             Self::NotByOurMeans => "nothing here can compute it",
             Self::NeedsFaults => "no verdict: `--faults FILE` was not given",
