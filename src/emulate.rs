@@ -92,8 +92,8 @@ pub fn run(
     control: Option<&dyn MakeControl>,
 ) -> anyhow::Result<VerbOutcome> {
     if arguments.prove_reuse && arguments.look.is_asked_for() {
-        let message = "--prove-reuse has nothing to prove with --timeline, --pcap, --links-out or series, for which \
-                       everything is simulated";
+        let message = "--prove-reuse does not apply with --timeline, --pcap, --links-out or series: then \
+            everything is simulated";
         return Err(WrongUsage(message.to_owned()).into());
     }
     arguments.look.refuse_idle()?;

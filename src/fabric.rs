@@ -41,7 +41,7 @@ pub fn quietly(
 ) -> anyhow::Result<(Option<Fabric>, Vec<Diagnostic>)> {
     Ok(match document {
         Ok(bytes) if plan::is_plan(&bytes) => {
-            anyhow::bail!("{} is a plan: a fabric file belongs here", files::name(path))
+            anyhow::bail!("{} is a plan, but a fabric file is expected", files::name(path))
         }
         Ok(bytes) => match kinds::refuse_other(&files::name(path), &bytes, "fabric") {
             Some(other) => (None, vec![other]),

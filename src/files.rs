@@ -46,7 +46,7 @@ fn is_input(path: &Path) -> bool {
 pub fn destination(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if text == "-" {
-        return Err("results go to standard output without it: leave it out, or name a file".into());
+        return Err("results go to standard output by default: leave it out, or name a file".into());
     }
     if path.exists() && !path.is_file() {
         let is_folder = path.is_dir();
@@ -56,7 +56,7 @@ pub fn destination(text: &str) -> Result<PathBuf, String> {
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         return Err(format!(
-            "there is no folder {}: make it first, or name another",
+            "folder {} does not exist: create it first, or name another",
             folder.display()
         ));
     }
@@ -66,10 +66,9 @@ pub fn destination(text: &str) -> Result<PathBuf, String> {
             let _ = fs::remove_file(probe);
             Ok(path)
         }
-        Err(error) => Err(format!(
-            "nothing can be written to {}: {error}; name another folder",
-            folder.display()
-        )),
+        Err(error) => {
+            Err(format!("cannot write to {}: {error}; name another folder", folder.display()))
+        }
     }
 }
 

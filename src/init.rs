@@ -81,7 +81,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         return own_data::run(folder, output, arguments.format.format);
     }
     if arguments.format.format == Format::Json {
-        return Err(WrongUsage("`--format json` lists guesses: it goes with --from".into()).into());
+        return Err(WrongUsage("`--format json` lists guesses and requires --from".into()).into());
     }
     if let Some(path) = &arguments.daemon {
         let fabric = crate::fabric::read(path)?;
@@ -103,7 +103,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
         Some(gpus) => gpus,
         None => ask("How many GPUs?", "--gpus 2048", "2048")?
             .parse()
-            .map_err(|_| WrongUsage("a number of GPUs is wanted, such as 2048".into()))?,
+            .map_err(|_| WrongUsage("write a number of GPUs, such as 2048".into()))?,
     };
     let text = preset
         .file(Size { gpus, tp: arguments.tp })
@@ -134,22 +134,23 @@ fn is_new(path: &Path) -> anyhow::Result<()> {
 
 fn ask_for_preset() -> anyhow::Result<Preset> {
     if stdin().is_terminal() {
-        output::note("What is described?");
+        output::note("Designs:");
         for (_, name, about) in Preset::ALL {
             output::note(&format!("  {name:<8} {about}"));
         }
     }
     let answer = ask("Preset?", "--preset khop", "khop")?;
     let known = || Preset::ALL.map(|(_, name, _)| name).join(", ");
-    Preset::named(&answer)
-        .ok_or_else(|| WrongUsage(format!("no preset `{answer}`: write one of {}", known())).into())
+    Preset::named(&answer).ok_or_else(|| {
+        WrongUsage(format!("unknown preset `{answer}`: write one of {}", known())).into()
+    })
 }
 
 /// Asks a question on the terminal. `flag` is the equivalent option, for the error without a
 /// terminal.
 fn ask(question: &str, flag: &str, usual: &str) -> anyhow::Result<String> {
     if !stdin().is_terminal() {
-        return Err(WrongUsage(format!("no terminal to ask on: give {flag}")).into());
+        return Err(WrongUsage(format!("no terminal for a prompt: give {flag}")).into());
     }
     write!(stderr(), "{question} [{usual}] ")?;
     let mut answer = String::new();

@@ -50,7 +50,7 @@ pub fn role_of(bytes: &[u8]) -> &'static str {
 pub const KINDS: &[FileKind] = &[
     FileKind {
         name: "fabric",
-        about: "A cluster: what is installed, how it is cabled and what shall run on it",
+        about: "A cluster: installed parts, cabling and jobs",
         marks: &["hbd", "links", "step", "dcn", "jobs"],
         check: Some(|file, bytes| {
             let path = std::path::Path::new(file);
@@ -62,7 +62,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "scenario",
-        about: "A run of the emulator: on what, what runs, what breaks when, what is expected",
+        about: "An emulator run: network, workloads, faults and expectations",
         marks: &["on", "collectives", "traffic", "phases"],
         check: Some(|file, bytes| {
             let path = std::path::Path::new(file);
@@ -73,7 +73,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "faults",
-        about: "What breaks when, for any scenario that names the file",
+        about: "Faults and their times, for any scenario that names the file",
         marks: &["faults"],
         check: Some(scenario::file::check_faults),
         schema: include_str!("../docs/schemas/faults.json"),
@@ -81,7 +81,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "prices",
-        about: "What parts cost and draw, who says so and how sure that is",
+        about: "Cost and power of parts, with source and confidence",
         marks: &["quotes"],
         check: None,
         schema: include_str!("../docs/schemas/prices.json"),
@@ -89,7 +89,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "buy",
-        about: "What to buy: workload, size, budget, faults, and the designs to choose from",
+        about: "A purchase: workload, size, budget, faults, and the designs to choose from",
         marks: &["designs", "workload", "running", "checkpoint"],
         check: None,
         schema: include_str!("../docs/schemas/buy.json"),
@@ -97,7 +97,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "devices",
-        about: "Emulated transceivers and optical switches, and what goes wrong with them",
+        about: "Emulated transceivers and optical switches, with their faults",
         marks: &["transceivers", "fabric", "switches"],
         check: None,
         schema: include_str!("../docs/schemas/devices.json"),
@@ -105,7 +105,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "daemon",
-        about: "The daemon: its devices and how to reach them, its policies, who may do what",
+        about: "The daemon: its devices with their addresses, policies and access rights",
         marks: &["state_dir", "socket", "tls", "policies", "devices", "modules"],
         check: None,
         schema: include_str!("../docs/schemas/daemon.json"),
@@ -113,7 +113,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "agent",
-        about: "An agent of a host or switch: its modules, who may ask, whether light may move",
+        about: "An agent on a host or switch: its modules, permitted clients, and whether light may move",
         marks: &["listen", "state_dir", "allow_moves", "cages"],
         check: None,
         schema: include_str!("../docs/schemas/agent.json"),
@@ -121,7 +121,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "module-profile",
-        about: "How the optical switch inside a kind of module is set: registers, commands, codes, times",
+        about: "How to set the optical switch in a type of module: registers, commands, codes, times",
         marks: &["match", "active", "move", "moved", "limits"],
         check: None,
         schema: include_str!("../docs/schemas/module-profile.json"),
@@ -137,7 +137,7 @@ pub const KINDS: &[FileKind] = &[
     },
     FileKind {
         name: "accelerator",
-        about: "What an accelerator computes, holds and sends",
+        about: "Compute, memory and link rates of an accelerator",
         marks: &["peak_tflops", "best_gemm_efficiency"],
         check: Some(|file, bytes| cards::read_accelerator(file, bytes).1),
         schema: include_str!("../docs/schemas/accelerator.json"),
@@ -170,12 +170,12 @@ pub fn refuse_other(file: &str, bytes: &[u8], wanted: &str) -> Option<Diagnostic
     }
     let article = |name: &str| if name.starts_with('a') { "an" } else { "a" };
     let message = format!(
-        "this is {} {} file: {} {wanted} file belongs here",
+        "this is {} {} file, but {} {wanted} file is expected",
         article(found.name),
         found.name,
         article(wanted)
     );
-    let help = format!("what {wanted} files are: `lightloom schema {wanted}`");
+    let help = format!("format: `lightloom schema {wanted}`");
     Some(Diagnostic::whole_file(document::codes::UNKNOWN_KIND, file, message).with_help(help))
 }
 
@@ -257,9 +257,9 @@ mod tests {
             refuse_other("x.yaml", text.as_bytes(), wanted).map(|mistake| mistake.message)
         };
         let prices = said("quotes: []\n", "scenario").unwrap();
-        assert_eq!(prices, "this is a prices file: a scenario file belongs here");
+        assert_eq!(prices, "this is a prices file, but a scenario file is expected");
         let fabric = "name: x\nhbd: {}\njobs: []\n";
-        assert!(said(fabric, "accelerator").unwrap().ends_with("an accelerator file belongs here"));
+        assert!(said(fabric, "accelerator").unwrap().ends_with("an accelerator file is expected"));
         assert_eq!(said(fabric, "fabric"), None);
         assert_eq!(said("name: x\nhdb: {}\n", "fabric"), None);
         assert_eq!(said("name: x\nfabric: f.yaml\ncollectives: []\n", "scenario"), None);

@@ -42,7 +42,7 @@ fn read(path: &Path) -> anyhow::Result<Sweep> {
     let bytes = files::read_result(path)?;
     let sweep: Sweep = serde_json::from_slice(&bytes).with_context(|| {
         format!(
-            "{} is no result of a sweep (`lightloom emulate … --seed 0..99 --format json`)",
+            "{} is not the result of a sweep (`lightloom emulate … --seed 0..99 --format json`)",
             path.display()
         )
     })?;

@@ -336,11 +336,11 @@ fn groups_text(fabric: &Fabric, plan: &Plan) -> String {
         gpus.row([what.to_owned(), count.to_string(), percent(count as f64 / total as f64), bound]);
     };
     line("all", total, "-".into());
-    line("on broken nodes", metrics.gpus_faulty, "-".into());
+    line("on failed nodes", metrics.gpus_faulty, "-".into());
     line("working for jobs", metrics.gpus_used, "-".into());
     line("in spare rings", metrics.gpus_spare, "-".into());
     match plan.jobs.is_empty() {
-        true => line("idle, as there is no job", metrics.gpus_wasted, "-".into()),
+        true => line("idle, without jobs", metrics.gpus_wasted, "-".into()),
         false => line("wasted", metrics.gpus_wasted, percent(metrics.waste_ratio_lower_bound)),
     }
     if let Some(passing) = metrics.gpus_passing {
@@ -374,12 +374,12 @@ fn search_text((job, planned): (&Job, &JobPlan)) -> Option<String> {
 fn ring_proof(job: &JobPlan) -> Option<String> {
     let proof = job.most_rings?;
     let ended = match proof.ended {
-        RingSearch::Counting => "counting the nodes that fibres join",
+        RingSearch::Counting => "counting the connected nodes",
         RingSearch::IntegerProgram => "an integer program",
         RingSearch::TimeLimit => "the time limit of the integer program",
     };
     let gap = match proof.at_most - proof.rings {
-        0 => "the most there can be".to_owned(),
+        0 => "proven maximum".to_owned(),
         more => format!("{more} below the bound of {}", proof.at_most),
     };
     Some(format!("{}: {} rings of TP-{}, {gap}, by {ended}\n", job.name, proof.rings, job.tp))
@@ -449,8 +449,7 @@ fn assumed_text(fabric: &Fabric) -> String {
         return String::new();
     }
     format!(
-        "These times are for a fat-tree, {}:1, {} nodes below a leaf, {} a network interface, as of a file without \
-         `dcn`.\n",
+        "Assumed because the file has no `dcn`: a fat-tree, {}:1, {} nodes below a leaf, {} per network interface.\n",
         assumed.oversubscription, assumed.nodes_per_tor, assumed.link_rate
     )
 }
@@ -464,11 +463,11 @@ fn gain_text(plan: &Plan) -> String {
             format!("; no placement saves more than {}", percent(bound))
         }
         // A bound of 100 % is not informative.
-        Some(_) => "; no bound below all of it is known".to_owned(),
-        None => "; no bound is known for this step on this fabric".to_owned(),
+        Some(_) => "; upper bound unknown".to_owned(),
+        None => "; upper bound unknown".to_owned(),
     };
     format!(
-        "Planning rings and network together saves {} of that time over planning each alone{bound}.\n",
+        "Planning rings and network together saves {} of that time compared with separate planning{bound}.\n",
         percent(gain)
     )
 }
@@ -482,7 +481,7 @@ fn interface_text(plan: &Plan) -> String {
     match held.is_empty() {
         true => String::new(),
         false => format!(
-            "The network interfaces of its busiest GPU hold up {}: no circuits and no placement make that shorter.\n",
+            "NIC-bound: {}. Neither circuits nor placement can shorten this.\n",
             held.join(", ")
         ),
     }
@@ -499,7 +498,7 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
     }
     if verdict.phases > 0 {
         proven.push(format!(
-            "what {} ranks send is carried as stated in {} phases by {} cross-connects",
+            "traffic of {} ranks is carried as stated in {} phases by {} cross-connects",
             verdict.ranks, verdict.phases, verdict.cross_connects
         ));
     }
@@ -515,9 +514,9 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
     let cost =
         metrics.cost_per_gpu_usd.map_or(String::new(), |usd| match metrics.power_per_gpu_w {
             Some(power) => {
-                format!("transceivers and cables of the rings: {usd} and {power} a GPU; ")
+                format!("transceivers and cables of the rings: {usd} and {power} per GPU; ")
             }
-            None => format!("network and card cost {usd} a GPU; "),
+            None => format!("network and cards cost {usd} per GPU; "),
         });
     // A written plan contains its digest; computing it takes as long as serialising the plan.
     let name = if plan.digest.is_empty() { digest(plan) } else { plan.digest.clone() };
@@ -526,21 +525,21 @@ fn proof(plan: &Plan, verdict: &Verdict, took: Took) -> String {
 
 fn broken_parts(count: usize) -> String {
     match count {
-        0 => "nothing broken".to_owned(),
-        1 => "1 broken part".to_owned(),
-        _ => format!("{count} broken parts"),
+        0 => "no faults".to_owned(),
+        1 => "1 failed part".to_owned(),
+        _ => format!("{count} failed parts"),
     }
 }
 
 /// Explains avoidable waste: no jobs, or placement that respects ToRs.
 fn reserve_note(plan: &Plan) -> &'static str {
     if plan.jobs.is_empty() {
-        return "(the fabric has no `jobs`, so no GPU works for one: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";
+        return "(the fabric has no `jobs`, so all GPUs are idle: add `jobs: [{name: train, gpus: all, tp: 32}]`)\n";
     }
     let sized = plan.jobs.iter().any(|job| job.gpus_wanted.is_some());
     let reserves = sized && plan.metrics.gpus_passing.is_none();
     if reserves && plan.metrics.waste_ratio > plan.metrics.waste_ratio_lower_bound {
-        "(keeping equal ranks under one ToR leaves working nodes idle; bypasses draw on them)\n"
+        "(idle nodes are kept as spares so that data-parallel peers share a ToR)\n"
     } else {
         ""
     }
@@ -551,15 +550,15 @@ fn spare_note(plan: &Plan) -> String {
     match plan.metrics.rings_without_spare {
         None => String::new(),
         Some(0) => {
-            "(every ring has a spare node: any one death in it moves the modules of two nodes)\n"
+            "(every ring has a spare node: any single failure in it moves the modules of two nodes)\n"
                 .to_owned()
         }
         Some(1) => {
-            "(1 ring has no spare node left, or no fibre past one of its nodes)\n".to_owned()
+            "(1 ring has no spare node left, or cannot bypass one of its nodes)\n".to_owned()
         }
         Some(rings) => {
             format!(
-                "({rings} rings have no spare node left, or no fibre past one of their nodes)\n"
+                "({rings} rings have no spare node left, or cannot bypass one of their nodes)\n"
             )
         }
     }

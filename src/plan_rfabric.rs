@@ -81,8 +81,8 @@ fn is_of_several_jobs(plan: &Plan) -> bool {
 
 fn transition_table(plan: &Plan) -> String {
     if is_of_several_jobs(plan) {
-        return "No transitions: nothing keeps jobs in step, so one topology serves all phases. Times are those of a phase \
-                while no other job sends over its leaves.\n"
+        return "No transitions: jobs are not synchronised, so one topology serves all phases. Each time is for a phase \
+            while no other job sends over its leaves.\n"
             .into();
     }
     if plan.transitions.is_empty() {
@@ -148,14 +148,14 @@ pub fn break_even(
     let at_once = at_once.and_then(|fabric| rfabric::plan(&fabric, phases, &[], options).ok());
     let changes = at_once.as_ref().map_or(0, |plan| plan.transitions.len() as u64);
     let Some(best) = at_once.filter(|_| changes > 0) else {
-        return "Even changes that took no time would not pay.\n".to_owned();
+        return "Circuit changes would not pay off even at zero switching time.\n".to_owned();
     };
     let step = plan.metrics.step_time_ps.unwrap_or_default();
     let time = best.step_time_ps.unwrap_or_default();
     let gain = step.saturating_sub(time);
     format!(
-        "Changing circuits does not pay: with changes that took no time a step would communicate for {}. The {changes} changes of a step break \
-         even when each keeps traffic waiting for {}.\n",
+        "Circuit changes do not pay off: at zero switching time a step would communicate for {}. The {changes} changes per step \
+            break even if each delays traffic by {}.\n",
         rounded(time),
         rounded(Picoseconds(gain.0 / changes)),
     )
@@ -199,17 +199,17 @@ fn choice_text(choice: &SyncChoice) -> String {
         ]);
     }
     let heading = format!(
-        "\n{}: new weights, {:.3} of their bytes; its file says {}.\n",
+        "\n{}: new weights, {:.3} of the bytes; method in the file: {}.\n",
         choice.job,
         choice.delta_share,
         choice.written.name()
     );
     let planned = best_text(choice, "as planned", |method| method.planned_ps);
-    let packets = best_text(choice, "over the packet network alone", |method| method.packets_ps);
+    let packets = best_text(choice, "over the packet network only", |method| method.packets_ps);
     let rings = match choice.methods.iter().any(|method| method.ring_bytes.0 > 0) {
         true => "",
         false => {
-            "Rings carry none of it: trainer and replicas are on rings of their own, or there are none.\n"
+            "Rings carry no weights: trainer and replicas use separate rings, or the fabric has none.\n"
         }
     };
     let change = choice.switching_ps.map_or(String::new(), |switching| {

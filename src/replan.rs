@@ -32,6 +32,7 @@ const SCHEMA: &str = "lightloom.replan/v1";
   lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17
   lightloom replan next.json --fabric topologies/ring-2880.yaml --repair n17 --fresh")]
 pub struct Arguments {
+    /// Plan in force
     plan: PathBuf,
     /// Fabric file that the plan was made from
     #[arg(long, value_name = "FILE")]
@@ -119,12 +120,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
             }
             if next.phases.iter().any(|phase| !phase.circuits.is_empty()) {
                 let moved =
-                    format!("{circuits_made} cross-connects are made, {circuits_removed} go\n");
+                    format!("cross-connects: {circuits_made} made, {circuits_removed} removed\n");
                 output::print(&moved)?;
             }
             if let Some(changed) = &ranks_changed {
                 output::print(&format!(
-                    "{} groups take other ranks: with those that they had a step would communicate for {}\n",
+                    "{} groups change ranks: with their previous ranks a step would communicate for {}\n",
                     changed.groups, changed.step_time_kept_ps
                 ))?;
             }
@@ -148,12 +149,12 @@ fn change_faults(
     let mut notes = Vec::new();
     for part in fault {
         if !faults.insert(fabric, *part)? {
-            notes.push(format!("{part} was broken already"));
+            notes.push(format!("{part} had failed already"));
         }
     }
     for part in repair {
         if !faults.remove(fabric, *part)? {
-            notes.push(format!("{part} was not broken"));
+            notes.push(format!("{part} had not failed"));
         }
     }
     Ok(notes)
@@ -170,7 +171,7 @@ pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<
     plan_document::read(&bytes).map_err(|error| {
             let kind = kinds::of_keys(&documents::top_keys(&bytes));
             let is = kind.map_or("not a plan".to_owned(), |kind| {
-                format!("a {} file, not a plan: the plan in force comes first, the fabric file after --fabric", kind.name)
+                format!("a {} file, not a plan: give the plan in force first, and the fabric file with --fabric", kind.name)
             });
             anyhow::Error::new(error).context(format!("{file} is {is}"))
     })
@@ -180,11 +181,11 @@ pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<
 fn given_up(before: &Plan, next: &Plan) -> String {
     let new = next.given_up.iter().skip(before.given_up.len());
     let lines = new.map(|lost| {
-        format!("given up: job {} has {} GPUs fewer: {}\n", lost.job, lost.gpus, lost.why)
+        format!("given up: job {} has {} fewer GPUs: {}\n", lost.job, lost.gpus, lost.why)
     });
     let slower = match (before.metrics.step_time_ps, next.metrics.step_time_ps) {
         (Some(was), Some(is)) if is > was => {
-            format!("given up: a step communicates for {is}, and did for {was}\n")
+            format!("given up: a step communicates for {is} instead of {was}\n")
         }
         _ => String::new(),
     };
@@ -197,13 +198,13 @@ fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
     let (next, fresh) = (&next.metrics, &fresh.metrics);
     let mut gains = Vec::new();
     if let Some(more) = fresh.gpus_used.checked_sub(next.gpus_used).filter(|more| *more > 0) {
-        gains.push(format!("{more} GPUs more"));
+        gains.push(format!("{more} more GPUs"));
     }
     if let (Some(next), Some(fresh)) = (next.step_time_ps, fresh.step_time_ps)
         && fresh < next
     {
         let [fresh, next] = [fresh, next].map(|time| format!("{:.3} ms", time.as_secs_f64() * 1e3));
-        gains.push(format!("{fresh} of communication a step instead of {next}"));
+        gains.push(format!("{fresh} of communication per step instead of {next}"));
     }
     if fresh.cross_tor_share < next.cross_tor_share {
         let [fresh, next] = [fresh, next].map(|metrics| plan::percent(metrics.cross_tor_share));
@@ -211,9 +212,11 @@ fn beside_fresh(next: &Plan, fresh: &Plan) -> String {
     }
     match gains.split_last() {
         None => "a fresh plan would gain nothing\n".to_owned(),
-        Some((last, [])) => format!("a fresh plan would have {last}, but moves running groups\n"),
+        Some((last, [])) => {
+            format!("a fresh plan would have {last}, but would move running groups\n")
+        }
         Some((last, before)) => format!(
-            "a fresh plan would have {} and {last}, but moves running groups\n",
+            "a fresh plan would have {} and {last}, but would move running groups\n",
             before.join(", ")
         ),
     }
@@ -262,7 +265,7 @@ fn document(before: &Plan, change: &Change) -> serde_json::Value {
 
 fn describe(before: &Plan, change: &Change, k: u8) -> String {
     if change.bundles.is_empty() && change.groups.is_empty() {
-        return "nothing moves: the plan in force is right for these faults\n\n".to_owned();
+        return "no moves: the plan in force already covers these faults\n\n".to_owned();
     }
     let mut groups = TextTable::new(["group", "what", "nodes out", "nodes in"]);
     let list = |nodes: Vec<NodeId>| {

@@ -128,7 +128,7 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
         row.tables.iter().for_each(|name| place(&mut tables, name.as_str()));
     }
     if !tables.is_empty() {
-        output::note(&format!("not in the CSV, tables of their own: {}", tables.join(", ")));
+        output::note(&format!("the CSV omits these separate tables: {}", tables.join(", ")));
     }
     // A table without rows has no column names.
     if columns.is_empty() {

@@ -159,16 +159,16 @@ pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
     let program = own.with_file_name(PROGRAM);
     if own.is_absolute() && !program.is_file() {
         bail!(
-            "this `lightloom {verb}` is run by {PROGRAM}, which is not beside {}: the archive, the wheel and the \
-             Debian package have it; in the source folder `cargo build --release --locked -p {PROGRAM}` builds it, and \
-             `cargo install --locked --path lab` installs it",
+            "`lightloom {verb}` needs {PROGRAM}, which is not next to {}: the archive, the wheel and the Debian package \
+                include it; in the source folder `cargo build --release --locked -p {PROGRAM}` builds it, and \
+                `cargo install --locked --path lab` installs it",
             own.display()
         );
     }
     let mut command = Command::new(&program);
     command.args(std::env::args_os().skip(1));
     if let Some(read) = files::standard_input() {
-        command.stdin(again(read).context("cannot hand standard input on")?);
+        command.stdin(again(read).context("cannot pass on standard input")?);
     }
     // `exec` returns only on failure.
     let error = command.exec();

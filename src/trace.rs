@@ -85,6 +85,7 @@ struct Synth {
 #[command(after_help = "Example:
   lightloom trace convert fault_trace.json --to nodes-csv --nodes 720 --gpus-per-node 4")]
 struct Convert {
+    /// Trace file
     file: PathBuf,
     /// Output format
     #[arg(long, value_enum)]

@@ -102,11 +102,11 @@ pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutc
     let examined = arguments.files.iter().map(|path| examine(path, kind, &against, readers));
     let findings: Vec<FileFindings> = examined.collect::<anyhow::Result<_>>()?;
     if against.scenario.is_some() && !findings.iter().any(FileFindings::is_of_faults) {
-        let message = "--scenario is what a file of faults is held against, and none is given";
+        let message = "--scenario checks files of faults, but none is given";
         return Err(WrongUsage(message.to_owned()).into());
     }
     if against.fabric.is_some() && !findings.iter().any(|finding| finding.kind == Some(PLAN)) {
-        let message = "--fabric is what a plan is proven on, and none is given";
+        let message = "--fabric checks plans, but none is given";
         return Err(WrongUsage(message.to_owned()).into());
     }
     match arguments.format {
@@ -149,8 +149,8 @@ fn examine(
 /// Returns the errors of a plan on its fabric.
 fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Diagnostic> {
     let Some(fabric) = fabric else {
-        let message = "this is a plan, which says nothing without its fabric";
-        let help = "write `--fabric FILE` to prove it there";
+        let message = "this is a plan, which can only be checked with its fabric";
+        let help = "give `--fabric FILE` to check it";
         return vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)];
     };
     let not_sound = |text: String| Diagnostic::whole_file(codes::NOT_SOUND, file, text);
@@ -173,8 +173,8 @@ fn unknown_kind(file: &str, bytes: &[u8]) -> Vec<Diagnostic> {
         return mistakes;
     }
     let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-    let message = "the keys of the file do not tell what kind it is";
-    let help = format!("say it with `--kind KIND` (known: {})", names.join(", "));
+    let message = "cannot detect the kind of file from its keys";
+    let help = format!("give `--kind KIND` (known: {})", names.join(", "));
     vec![Diagnostic::whole_file(codes::UNKNOWN_KIND, file, message).with_help(help)]
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn answer(call: impl FnOnce() -> Result<(), CallFailure>) -> c_int {
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
             CallFailure::new(
                 ErrorCode::Panicked,
-                text.unwrap_or_else(|| "a panic without words".to_owned()),
+                text.unwrap_or_else(|| "a panic without a message".to_owned()),
             )
         }
     };

@@ -77,7 +77,7 @@ fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, CallF
 /// Writes a result to a C pointer.
 fn write<T>(there: *mut T, value: T) -> Result<(), CallFailure> {
     if there.is_null() {
-        return Err(CallFailure::argument("a result has nowhere to go: its pointer is null"));
+        return Err(CallFailure::argument("the pointer for a result is null"));
     }
     // SAFETY: the caller guarantees that a value of this type can be written there.
     unsafe { there.write(value) };
@@ -107,9 +107,7 @@ fn stream(
     for rank in [stream.source, stream.destination] {
         if rank >= network.ranks {
             let ranks = network.ranks;
-            return Err(CallFailure::argument(format!(
-                "there is no rank {rank}, of {ranks} from 0"
-            )));
+            return Err(CallFailure::argument(format!("unknown rank {rank}, of {ranks} from 0")));
         }
     }
     match bytes {
@@ -162,7 +160,7 @@ pub unsafe extern "C" fn lightloom_last_error(buffer: *mut c_char, size: usize) 
 pub unsafe extern "C" fn lightloom_open(path: *const c_char, network: *mut *mut Handle) -> c_int {
     answer(|| {
         let path =
-            text(path, "the path")?.ok_or_else(|| CallFailure::argument("there is no path"))?;
+            text(path, "the path")?.ok_or_else(|| CallFailure::argument("the path is null"))?;
         open(network, || OpenNetwork::open(path))
     })
 }
@@ -179,7 +177,7 @@ pub unsafe extern "C" fn lightloom_open_text(
 ) -> c_int {
     answer(|| {
         let contents = text(contents, "the file")?;
-        let contents = contents.ok_or_else(|| CallFailure::argument("there is no text"))?;
+        let contents = contents.ok_or_else(|| CallFailure::argument("the text is null"))?;
         let folder = Path::new(text(folder, "the folder")?.unwrap_or(""));
         open(network, || OpenNetwork::read("<text>", contents.as_bytes(), folder))
     })

@@ -151,7 +151,7 @@ impl OpenNetwork {
         if waiting.is_empty() {
             return Ok(());
         }
-        let mut text = String::from("receives wait for what was not sent:");
+        let mut text = String::from("receives wait for messages that were never sent:");
         for (stream, receives, missing) in waiting.iter().take(MOST_LISTED) {
             let _ = write!(
                 text,

@@ -56,7 +56,7 @@ pub(super) fn replay_command(subject: &SweepSubject, run: &SeedRun) -> String {
 
 /// Returns the start time of a fault.
 pub(super) fn when(fault: &FaultResult) -> String {
-    fault.at.map_or("a time that the run never came to".to_owned(), |at| at.to_string())
+    fault.at.map_or("a time after the end of the run".to_owned(), |at| at.to_string())
 }
 
 fn quoted(file: &str) -> String {

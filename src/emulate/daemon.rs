@@ -44,14 +44,14 @@ pub(super) fn describe(result: &Run) -> String {
         let PhaseCounts { asked, lit, kept, missed } = daemon.phases;
         let _ = writeln!(
             text,
-            "phases: {asked} asked for, {lit} lit, {kept} kept (too short for the way into them), {missed} missed"
+            "phases: {asked} requested, {lit} lit, {kept} kept (too short for their transition), {missed} missed"
         );
     }
     let assumed = &daemon.assumed;
     let _ = writeln!(
         text,
-        "assumed of its processor: {} a message and {} for each transceiver, {} a bypass and {} for each node, \
-         {} a node at its end, {} between a line and its task, up to {} late",
+        "assumed CPU time: {} per message and {} per transceiver, {} per bypass and {} per node, \
+            {} per node at the end, {} between a line and its task, up to {} late",
         assumed.per_input,
         assumed.per_input_and_device,
         assumed.per_plan,
@@ -62,13 +62,13 @@ pub(super) fn describe(result: &Run) -> String {
     );
     let _ = writeln!(
         text,
-        "assumed of the packet network: {} until flows have other ways",
+        "assumed for the packet network: {} until flows are rerouted",
         daemon.reroute
     );
     match daemon.violations.len() {
-        0 => text.push_str("invariants I1 to I9: none broken\n"),
+        0 => text.push_str("invariants I1 to I9: all hold\n"),
         count => {
-            let _ = writeln!(text, "INVARIANTS BROKEN: {count}");
+            let _ = writeln!(text, "INVARIANTS VIOLATED: {count}");
             daemon.violations.iter().for_each(|one| {
                 let _ = writeln!(text, "  {one}");
             });

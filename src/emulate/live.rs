@@ -56,7 +56,7 @@ impl Live {
             RunPass::Faults => String::new(),
             RunPass::Calm => " (without faults)".to_owned(),
             RunPass::Without(fault) => format!(" (without fault {})", fault + 1),
-            RunPass::Only(fault) => format!(" (fault {} alone)", fault + 1),
+            RunPass::Only(fault) => format!(" (only fault {})", fault + 1),
         };
         format!(
             "{now} simulated, {millions:.1} M packet-hops, {:.1} M/s{which}",

@@ -58,9 +58,7 @@ pub(super) struct Recordings {
 
 fn interval(text: &str) -> Result<Picoseconds, String> {
     match text.parse::<Picoseconds>() {
-        Ok(Picoseconds::ZERO) => {
-            Err("ports cannot be looked at without a pause: write `10us`".into())
-        }
+        Ok(Picoseconds::ZERO) => Err("the interval must be above 0: write `10us`".into()),
         other => other.map_err(|error| error.to_string()),
     }
 }
@@ -81,8 +79,8 @@ impl Recordings {
     /// If nothing is sampled.
     pub(super) fn refuse_idle(&self) -> anyhow::Result<()> {
         if self.series_every.is_some() && self.series().is_none() {
-            let message = "--series-every says how often ports and flows are looked at: write --series-out, \
-                           --flow-series-out or --timeline with it";
+            let message = "--series-every is the sampling interval of ports and flows: add --series-out, \
+                --flow-series-out or --timeline";
             return Err(WrongUsage(message.into()).into());
         }
         Ok(())
@@ -98,7 +96,7 @@ impl Recordings {
         if !is_scaled || !looks {
             return Ok(());
         }
-        let message = "a run of phases is scaled down and each of its packets stands for many, so `--pcap`, \
+        let message = "a run of phases is scaled down and each packet represents many, so `--pcap`, \
                        `--pcap-port` and series would mislead: use `--timeline`, `--links-out` or `--flows-out`, or write \
                        `phases: {scale: 1}`";
         Err(WrongUsage(message.into()).into())
@@ -258,7 +256,7 @@ fn workload_tracks(result: &Run) -> Vec<TimelineTrack> {
         let track = tracks.last_mut().expect("one was added");
         let name = match collective.restarts {
             0 => collective.name.clone(),
-            restarts => format!("{} (begun again {restarts} times)", collective.name),
+            restarts => format!("{} (restarted {restarts} times)", collective.name),
         };
         let (begin, end) = (collective.start, collective.end.unwrap_or(result.head.simulated));
         track.slices.push(Slice { name, begin, end: end.max(begin) });

@@ -28,8 +28,8 @@ pub(super) fn run(
         || arguments.reports.is_asked_for()
         || arguments.shard.is_some();
     if shows_a_run {
-        let message = "a scenario with `span` has no single run to show or to divide: of these flags it takes --seed, \
-                       --threads, --format and --output; the runs of its table are in the JSON, each with its faults";
+        let message = "a scenario with `span` has no single run to show or to divide: it accepts only --seed, \
+            --threads, --format and --output; the JSON contains the runs of the table, each with its faults";
         return Err(WrongUsage(message.to_owned()).into());
     }
     let scenario = &source.scenario;
@@ -75,7 +75,7 @@ fn describe(result: &MonthsResult) -> String {
     }
     for row in &result.failures {
         let rates = row.mtbf_hours.zip(row.repair_hours).map(|(mtbf, repair)| {
-            format!(" fails every {mtbf:.0} h and is repaired in {repair:.1} h, in the mean")
+            format!(" fails every {mtbf:.0} h and is repaired in {repair:.1} h, on average")
         });
         let _ = writeln!(text, "{}{}: {}", row.part, rates.unwrap_or_default(), row.source);
     }
@@ -100,13 +100,14 @@ fn describe(result: &MonthsResult) -> String {
 
 /// Returns the response of a job to the loss of a node.
 fn policy(job: &JobRow) -> String {
-    let checkpoint = format!("the last of every {}", count(job.saved_every_steps.into(), "step"));
+    let checkpoint =
+        format!("the last checkpoint (every {})", count(job.saved_every_steps.into(), "step"));
     match (job.answer, job.step_with_fewer_seconds) {
-        ("restart", _) => format!("begins again at {checkpoint}"),
-        ("in_memory", _) => format!("begins again at a copy in memory, else at {checkpoint}"),
-        ("migrate", _) => format!("moves to a spare node, else begins again at {checkpoint}"),
+        ("restart", _) => format!("restarts from {checkpoint}"),
+        ("in_memory", _) => format!("restarts from a copy in memory, else from {checkpoint}"),
+        ("migrate", _) => format!("moves to a spare node, else restarts from {checkpoint}"),
         (_, step) => format!(
-            "goes on with fewer than {}, a step of {:.3} s, else begins again at {checkpoint}",
+            "continues with fewer than {}, a step of {:.3} s, else restarts from {checkpoint}",
             count(job.replicas.into(), "replica"),
             step.unwrap_or_default()
         ),
@@ -117,14 +118,14 @@ fn policy(job: &JobRow) -> String {
 fn losses_from(from: &LossesFrom) -> String {
     let LossesFrom { file, control, gpus, stretched, stand_in } = from;
     if !stand_in {
-        return format!("losses: those of {file}, control {control}");
+        return format!("losses from {file}, control {control}");
     }
     let jobs = gpus.iter().zip(stretched);
     let jobs: Vec<String> = jobs
         .map(|(gpus, stretch)| format!("{}, steps × {stretch:.3}", count(*gpus, "GPU")))
         .collect();
     format!(
-        "losses: assumed to be those of another fabric, {file}, control {control}: jobs of {}, as their closed forms are",
+        "losses assumed from another fabric, {file}, control {control}, scaled by closed forms: jobs of {}",
         jobs.join("; ")
     )
 }
@@ -135,7 +136,7 @@ fn spares(result: &MonthsResult) -> String {
         months.iter().map(of).sum::<u64>() as f64 / months.len() as f64
     };
     format!(
-        "{} to spare; in the mean {:.1} failures, {:.1} of which cost a job something, and {:.2} waits for nodes",
+        "spares: {}; on average {:.1} failures, {:.1} with a loss for a job, and {:.2} waits for nodes",
         count(result.spare_nodes as u64, "node"),
         sum(|month| month.failures),
         sum(|month| month.hits),
@@ -181,7 +182,7 @@ fn changes(result: &MonthsResult) -> String {
     }
     let verdict = match result.saves_most {
         Some(_) => format!("saves most: {}\n", result.alternatives[0].words),
-        None => "none of these changes saves anything\n".to_owned(),
+        None => "no change saves anything\n".to_owned(),
     };
     format!("{table}{verdict}\n")
 }
@@ -208,8 +209,8 @@ fn table(result: &MonthsResult) -> String {
         ]);
     }
     format!(
-        "{table}computed, for no run covers it: waiting for nodes, checkpoints, whole steps since the last one; with more \
-         nodes out than in the table its last row counts, and what steps take longer adds up\n"
+        "{table}computed, not simulated: waiting for nodes, checkpoints, whole steps since the last checkpoint; with more \
+            nodes out than in the table its last row applies, and the delays of steps add up\n"
     )
 }
 

@@ -21,10 +21,10 @@ pub(super) fn describe(result: &Run) -> String {
     if let Some(ports) = &result.ports {
         let faults = match result.faults.is_empty() {
             true => String::new(),
-            false => format!(", {:.3} % dark for faults", 100.0 * ports.fault_share),
+            false => format!(", dark because of faults for {:.3} %", 100.0 * ports.fault_share),
         };
         let switching = 100.0 * ports.switching_share;
-        let _ = writeln!(text, "optical ports: {switching:.3} % of their time in changes{faults}");
+        let _ = writeln!(text, "optical ports: changing for {switching:.3} % of the time{faults}");
     }
     text.push_str(&undrained(result));
     text
@@ -37,8 +37,8 @@ fn undrained(result: &Run) -> String {
         return String::new();
     }
     format!(
-        "{lost} packets were still under way when mirrors moved, although their circuits were drained: the time from \
-         the command to the mirrors is divided by {}, a round trip is not; choose a smaller `scale`\n",
+        "{lost} packets were still in flight when mirrors moved, although their circuits were drained: the time from \
+            the command to the mirrors is divided by {}, but the round trip is not; choose a smaller `scale`\n",
         result.scale
     )
 }
@@ -47,7 +47,7 @@ fn scale(result: &Run) -> String {
     match result.scale {
         1 => "phases at full size".to_owned(),
         scale => format!(
-            "phases scaled down: sizes and times were divided by {scale}, the figures below are multiplied by it again"
+            "phases scaled down: sizes and times are divided by {scale}; the figures below are scaled back"
         ),
     }
 }

@@ -32,8 +32,8 @@ fn of_step(name: &str) -> String {
 /// Converts an error in a generated scenario to an error about the fabric that it was generated
 /// for.
 fn without_place(mistake: Diagnostic, fabric: &str) -> Diagnostic {
-    const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once as it is planned; \
-                        for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";
+    const HELP: &str = "`emulate` with a fabric file runs the `step:` of its jobs once as planned; \
+        for rings, other traffic and faults write a scenario with `on: {fabric: FILE}`";
     let bare = Diagnostic::whole_file(mistake.code, fabric, mistake.message);
     Diagnostic { severity: mistake.severity, ..bare.with_help(HELP) }
 }
@@ -49,8 +49,9 @@ fn read_plan(path: &Path, inputs: &mut Inputs) -> Result<Arc<Plan>, Box<Diagnost
             format!("this is {error}"),
         );
         Box::new(
-            mistake
-                .with_help("give --plan a file that `lightloom plan`, `replan` or `ctl plan` made"),
+            mistake.with_help(
+                "give --plan a file that `lightloom plan`, `replan` or `ctl plan` wrote",
+            ),
         )
     })
 }

@@ -50,7 +50,7 @@ pub(super) fn describe(result: &Run) -> String {
     if let Some(reused) = result.exchanges_reused.filter(|reused| *reused > 0) {
         let _ = writeln!(
             text,
-            "{reused} exchanges round idle rings took the time of an equal one, found once packet by packet"
+            "{reused} identical exchanges around idle rings were simulated once and reused"
         );
     }
     text

@@ -48,7 +48,7 @@ fn one_run(text: &mut String, run: &SeedRun) {
         let _ =
             writeln!(text, "| {} | {} | {mark} |", escaped(&result.expect), escaped(&result.value));
     }
-    text.push_str("\n| fault | what it did |\n| --- | --- |\n");
+    text.push_str("\n| fault | effect |\n| --- | --- |\n");
     for fault in &run.faults {
         let _ = writeln!(
             text,
@@ -72,7 +72,7 @@ fn many_runs(text: &mut String, subject: &SweepSubject, runs: &[SeedRun]) {
     if let Some(worst) = Sweep::worst(runs) {
         let what = match worst.passed {
             true => "Nearest to failing: seed",
-            false => "Most that failed: seed",
+            false => "Most failures: seed",
         };
         let _ = writeln!(text, "{what} {}, `{}`\n", worst.seed.0, replay_command(subject, worst));
     }

@@ -66,7 +66,7 @@ fn recoveries(sweep: &Sweep) -> String {
         return String::new();
     }
     let mut table = TextTable::new([
-        "from the fault to going on",
+        "from fault to recovery",
         "faults",
         "recovered",
         "never",

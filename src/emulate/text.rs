@@ -79,12 +79,12 @@ pub(crate) fn describe(result: &Run) -> String {
         result.head.wall_seconds,
         result.head.packet_hops,
         result.head.packet_hops_per_second / 1e6,
-        if result.faults.is_empty() { "" } else { " (the run without faults comes on top)" },
+        if result.faults.is_empty() { "" } else { " (excluding the run without faults)" },
     );
     if let Some(reuse) = &result.reuse {
         let _ = writeln!(
             text,
-            "of {} independent islands {} were simulated; {} took the result of an equal one",
+            "{1} of {0} independent islands were simulated; {2} reused the result of an identical one",
             reuse.islands,
             reuse.simulated,
             reuse.islands - reuse.simulated
@@ -92,7 +92,7 @@ pub(crate) fn describe(result: &Run) -> String {
         if reuse.leapt_packet_hops > 0 {
             let _ = writeln!(
                 text,
-                "{} packet-hops of what was simulated are leaps over packets that do the same as the one before",
+                "{} of these packet-hops were skipped, because the packets repeat the previous one",
                 reuse.leapt_packet_hops
             );
         }
@@ -152,7 +152,7 @@ pub(crate) fn never_ended(result: &Run) -> String {
     }
     let waiting: Vec<String> = result.waiting.iter().map(|line| format!("\n  {line}")).collect();
     if let Some(Stop::Standstill) = &result.stop {
-        return format!("the scenario came to {stop} with work left:{}", waiting.concat());
+        return format!("the scenario reached {stop} with work left:{}", waiting.concat());
     }
     format!(
         "the scenario was stopped at {stop}: it may never end (write `time_limit` if it should end there){}",
@@ -300,11 +300,8 @@ fn describe_fault(result: &Run, fault: &FaultResult) -> String {
     if let Some(free) = fault.groups_unaffected.as_ref().filter(|_| result.faults.len() > 1) {
         let all = result.groups.iter().filter(|group| group.unaffected.is_some()).count();
         let count = free.len();
-        let names = if count == 0 { String::new() } else { format!(": {}", listed(free)) };
-        let _ = writeln!(
-            text,
-            "{count} of {all} groups end every step at the same picosecond without this fault{names}"
-        );
+        let names = if count == 0 { String::new() } else { format!(" ({})", listed(free)) };
+        let _ = writeln!(text, "groups unaffected by this fault: {count} of {all}{names}");
     }
     text
 }

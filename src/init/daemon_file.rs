@@ -20,14 +20,14 @@ pub(super) fn text(fabric: &Fabric, fabric_file: &str) -> anyhow::Result<String>
         );
     }
     let mut text = format!(
-        "# The daemon for `{}`. Addresses, certificates and drivers are to be filled in; `lightloomd --config FILE --check`
-# says what is missing, and nothing moves before `lightloom ctl apply`.
+        "# The daemon for `{}`. Fill in addresses, certificates and drivers; `lightloomd --config FILE --check` lists
+# missing entries. Nothing moves before `lightloom ctl apply`.
 state_dir: /var/lib/lightloom
 fabric: {fabric_file}
 policies:
-  on_failure: rollback        # or hold: leave devices where they are and say which are where
+  on_failure: rollback        # or hold: leave devices in place and report their positions
   on_drift: report            # or restore
-  on_fault: report            # or bypass: go around dead nodes without being asked
+  on_fault: report            # or bypass: bypass failed nodes automatically
   poll_every: 1s
 ",
         fabric.name
@@ -36,7 +36,7 @@ policies:
         let last = fabric.hbd.nodes() - 1;
         let _ = write!(
             text,
-            "# Transceivers, by an agent on each host (docs/hardware.md); of emulated ones `serial: \"/dev/…/n{{node}}-b{{bundle}}\"`.
+            "# Transceivers, by an agent on each host (docs/hardware.md); emulated ones: `serial: \"/dev/…/n{{node}}-b{{bundle}}\"`.
 modules:
   - nodes: [0, {last}]
     bundles: {bundles}
@@ -48,7 +48,7 @@ modules:
         );
     }
     if switches > 0 {
-        text += "# Optical switches; `scpi` may be `tl1`, `sonic` or `gnmi`, each with keys of its own (docs/hardware.md).\ndevices:\n";
+        text += "# Optical switches; `scpi` may be `tl1`, `sonic` or `gnmi`, each with its own keys (docs/hardware.md).\ndevices:\n";
         for switch in 0..switches {
             let _ = writeln!(
                 text,

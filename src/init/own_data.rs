@@ -35,13 +35,13 @@ pub(super) fn run(folder: &Path, output: &Path, format: Format) -> anyhow::Resul
         let known: Vec<String> =
             KINDS.iter().map(|kind| format!("\n  {}: {}", kind.name, kind.from)).collect();
         anyhow::bail!(
-            "no file of {} is a log that is known. These are:{}",
+            "no file in {} is a known log. Known logs:{}",
             folder.display(),
             known.concat()
         );
     }
     if logs.say_nothing() {
-        anyhow::bail!("no file of {} could be read: nothing is drafted", folder.display());
+        anyhow::bail!("no file in {} could be read, so no files are written", folder.display());
     }
     let draft = lightloom_import::draft(&logs, &|log| way(output, log));
     let written = write(&draft, output)?;
@@ -91,7 +91,7 @@ fn write(draft: &Draft, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let paths: Vec<PathBuf> = draft.files.iter().map(|file| folder.join(file.name)).collect();
     paths.iter().try_for_each(|path| is_new(path))?;
     fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     for (file, path) in draft.files.iter().zip(&paths) {
         files::write(path, file.text.as_bytes())?;
     }

@@ -169,7 +169,7 @@ fn github_action_reports_success_and_failure() {
     let build = format!("install --locked --quiet --path {}\n", root().display());
     assert_eq!(read(folder.path(), "cargo-calls"), build);
     let page = read(folder.path(), "page.md");
-    assert!(page.contains("❌ failed: small") && page.contains("Most that failed: seed"), "{page}");
+    assert!(page.contains("❌ failed: small") && page.contains("Most failures: seed"), "{page}");
     assert!(read(folder.path(), "lightloom-junit.xml").contains("<failure"));
     let result: Value =
         serde_json::from_str(&read(folder.path(), "lightloom-result.json")).unwrap();

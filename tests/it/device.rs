@@ -91,10 +91,7 @@ fn missing_second_program_error_explains_installation() {
     let output = Command::new(&alone).args(["conform", "gnmi://127.0.0.1:1"]).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(
-        shown.contains("is run by lightloom-lab") && shown.contains("cargo install"),
-        "{shown}"
-    );
+    assert!(shown.contains("needs lightloom-lab") && shown.contains("cargo install"), "{shown}");
 }
 
 #[test]

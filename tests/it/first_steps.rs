@@ -174,7 +174,7 @@ fn result_file_never_overwrites_an_input() {
 fn unwritable_output_is_refused_before_the_work() {
     let folder = tempfile::tempdir().expect("a folder");
     for (file, wanted) in
-        [("none/r.json", "there is no folder none"), ("-", "leave it out"), (".", "is a folder")]
+        [("none/r.json", "folder none does not exist"), ("-", "leave it out"), (".", "is a folder")]
     {
         for verb in [&["compare", "-o", file][..], &["emulate", "no.yaml", "--timeline", file]] {
             let refused = lightloom(folder.path(), verb);

@@ -160,7 +160,7 @@ fn nothing_remains_after_the_holder_is_killed() {
     assert!(twin.run("exec", &background).status.success());
     assert!(twin.run("status", &[]).status.success());
     let again = twin.run("up", &[&twin.file("ring.yaml")]);
-    assert!(text(&again.stderr).contains("there is a twin in"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("already contains a twin"), "{}", text(&again.stderr));
     let init = twin.read("holder.json")["init"]["pid"].to_string();
     assert!(Command::new("kill").args(["-9", &init]).status().unwrap().success());
     let until = std::time::Instant::now() + std::time::Duration::from_secs(5);

@@ -322,7 +322,7 @@ fn fabric_file_supplies_its_rates_and_tiers() {
     assert!(slow > 1.5 * plain, "slow network cards: {slow} against {plain}");
     let path = folder.path().join("fabric.yaml");
     let text = complaint(&format!("--model llama-3.1-8b --gpus 512 --fabric {}", path.display()));
-    assert!(text.contains("has 256 GPUs"), "{text}");
+    assert!(text.contains("has only 256 GPUs"), "{text}");
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn plan_is_made_proven_written_and_replanned() {
     );
     let shown = text(&made.stdout);
     assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
-    assert!(shown.contains("3 broken parts") && shown.contains("are single cycles"), "{shown}");
+    assert!(shown.contains("3 failed parts") && shown.contains("are single cycles"), "{shown}");
 
     let next = lightloom(
         folder.path(),
@@ -240,7 +240,7 @@ fn exact_method_agrees_and_reports_how_it_ended() {
     assert_eq!(used(&plan(&[])), used(&plan(&["--exact"])));
     // Far more candidates than the limit; none needs a search.
     let large = lightloom(Path::new("."), &["plan", &shipped("ring-2880.yaml"), "--exact"]);
-    let how = "90 rings of TP-32, the most there can be, by counting the nodes that fibres join";
+    let how = "90 rings of TP-32, proven maximum, by counting the connected nodes";
     assert!(text(&large.stdout).contains(how), "{}", text(&large.stdout));
 }
 
@@ -345,7 +345,7 @@ fn plan_without_circuit_changes_states_the_break_even() {
     };
     let slow = shipped("rfabric-slow-links.yaml");
     let printed = plan(&slow);
-    assert!(printed.contains("break even when each keeps traffic waiting for"), "{printed}");
+    assert!(printed.contains("break even if each delays traffic by"), "{printed}");
     assert!(!plan(&shipped("rfabric-shapes.yaml")).contains("break even"));
     let lonely = std::fs::read_to_string(&slow).unwrap().replace(
         "loss: {budget_db: 4.0, path_db: 1.0}",

@@ -118,7 +118,7 @@ impl Judge {
         let unnamed = moves.iter().find(|one| !named.contains_key(&one.slot)).map(|one| one.slot);
         let slots: BTreeSet<_> = moves.iter().map(|one| one.slot).collect();
         if slots.len() != moves.len() {
-            self.note(format!("I1: at {now} {device} is asked for a slot twice"));
+            self.note(format!("I1: at {now} {device} gets two requests for a slot"));
         }
         if let Some(slot) = unnamed {
             self.note(format!("I4: at {now} {device} slot {slot} is not named in the change"));

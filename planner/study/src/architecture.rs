@@ -138,7 +138,7 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     /// # Errors
     /// Fails if no parts list is known, or the design cannot be built for this site.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
-        Err(NoBill(format!("no parts list of {} is known", self.name())))
+        Err(NoBill(format!("no parts list for {}", self.name())))
     }
 }
 

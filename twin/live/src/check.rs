@@ -21,13 +21,13 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
     if folder.file(RECORD).exists() {
         let shown = folder.path().display();
         return Err(Error::Refused(format!(
-            "there is a twin in {shown} already: `lightloom twin down --dir {shown}` ends it, or name another folder"
+            "{shown} already contains a twin: end it with `lightloom twin down --dir {shown}`, or name another folder"
         )));
     }
     for name in &record.files {
         if folder.file(name).exists() {
             return Err(Error::Refused(format!(
-                "{} is there already and is not of a twin: name an empty folder with --dir",
+                "{} exists already and does not belong to a twin: name an empty folder with --dir",
                 folder.file(name).display()
             )));
         }
@@ -36,7 +36,7 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
     if folder.daemon_socket().as_os_str().len() > 100 {
         let shown = folder.path().display();
         return Err(Error::Refused(format!(
-            "{shown} is too long a name for sockets in it: name a folder of at most 80 characters with --dir"
+            "{shown} is too long for socket names: name a folder of at most 80 characters with --dir"
         )));
     }
     size(record)?;
@@ -52,8 +52,7 @@ fn size(record: &Record) -> Result<(), Error> {
         && modules + used > most
     {
         return Err(Error::Refused(format!(
-            "{modules} transceivers need as many ptys, and this machine has {} left of {most}: raise \
-             kernel.pty.max with sysctl, or take a smaller fabric",
+            "{modules} transceivers need as many ptys, and this machine has {} left of {most}: raise kernel.pty.max with sysctl, or use a smaller fabric",
             most.saturating_sub(used)
         )));
     }
@@ -63,8 +62,7 @@ fn size(record: &Record) -> Result<(), Error> {
         && files > most
     {
         return Err(Error::Refused(format!(
-            "a twin of this size needs {files} open files in one process, and the limit is {most}: raise it \
-             (`ulimit -Hn {files}` as root), or take a smaller fabric"
+            "a twin of this size needs {files} open files in one process, and the limit is {most}: raise it (`ulimit -Hn {files}` as root), or use a smaller fabric"
         )));
     }
     let needed = BASE_KIB + NODE_KIB * u64::from(record.nodes);
@@ -88,7 +86,7 @@ fn kernel(own: &std::path::Path) -> Result<(), Error> {
     let mut command = Command::new(own);
     command.args(["twin", "probe"]).stdin(Stdio::null());
     let output =
-        command.output().map_err(|error| Error::system("try what the kernel allows", error))?;
+        command.output().map_err(|error| Error::system("test the kernel's permissions", error))?;
     if output.status.success() {
         return Ok(());
     }
@@ -104,7 +102,7 @@ pub fn probe() -> Result<(), Error> {
     use nix::sched::{CloneFlags, unshare};
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {
         Error::Refused(format!(
-            "this system does not let unprivileged users make namespaces ({error}): set \
+            "this system does not let unprivileged users create namespaces ({error}): set \
              user.max_user_namespaces above 0 (on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0) with \
              sysctl; in a container start it with --security-opt seccomp=unconfined"
         ))
@@ -112,7 +110,7 @@ pub fn probe() -> Result<(), Error> {
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS)
         .map_err(|error| {
             Error::Refused(format!(
-                "this system makes no network, process and mount namespaces ({error}): see \
+                "this system does not create network, process and mount namespaces ({error}): see \
                  user.max_net_namespaces, user.max_pid_namespaces and user.max_mnt_namespaces with sysctl"
             ))
         })?;

@@ -72,7 +72,7 @@ fn open(path: String) -> Result<File, Error> {
 
 pub(crate) fn own_user_namespace() -> Result<u64, Error> {
     let file = fs::metadata("/proc/self/ns/user");
-    file.map(|of| of.ino()).map_err(|error| Error::system("see its user namespace", error))
+    file.map(|of| of.ino()).map_err(|error| Error::system("read its user namespace", error))
 }
 
 /// Returns the holder's process id as seen by this process, and its state.
@@ -87,7 +87,7 @@ pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
         (_, Some(ready)) if ready.user_namespace == inside => Ok((INIT, ready)),
         (Some(holder), Some(ready)) if holder.init.runs() => Ok((holder.init.pid, ready)),
         _ => Err(Error::Refused(format!(
-            "the twin in {} is not up (its process has ended): `lightloom twin down --dir {}` removes what is left",
+            "the twin in {} is not up (its process has ended): remove its files with `lightloom twin down --dir {}`",
             folder.path().display(),
             folder.path().display()
         ))),
@@ -205,7 +205,7 @@ pub fn run(
     rustix::process::nice(LEAST_FAVOURED)
         .map_err(|error| Error::system("let the daemon go first", error))?;
     let Some((program, arguments)) = command.split_first() else {
-        return Err(Error::Refused("which program? write it after --".into()));
+        return Err(Error::Refused("no program: write it after --".into()));
     };
     let started = Instant::now();
     let mut starting = Command::new(program);

@@ -72,7 +72,7 @@ fn say(folder: &Folder, line: &str) -> Result<(), Error> {
 fn kill_all(network: &fs::File) -> Result<u32, Error> {
     let identity = |of: fs::Metadata| (of.dev(), of.ino());
     let wanted = network.metadata().map(identity);
-    let wanted = wanted.map_err(|error| Error::system("see the network of a node", error))?;
+    let wanted = wanted.map_err(|error| Error::system("read the network of a node", error))?;
     let processes =
         fs::read_dir("/proc").map_err(|error| Error::system("list processes", error))?;
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

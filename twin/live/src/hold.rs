@@ -82,7 +82,7 @@ pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let record = folder.record()?;
     let text = read(&folder.file("fabric.yaml"))?;
     let (fabric, _) = lightloom_fabric::file::load("fabric.yaml", text.as_bytes());
-    let fabric = fabric.ok_or_else(|| Error::Refused("the fabric file has mistakes".into()))?;
+    let fabric = fabric.ok_or_else(|| Error::Refused("the fabric file has errors".into()))?;
     raise_file_limit();
     let start = Instant::now();
     let namespaces = nodes::make(&record, &fabric)?;

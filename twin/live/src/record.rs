@@ -116,7 +116,7 @@ impl Folder {
         let record: Option<Record> = self.read(RECORD)?;
         record.ok_or_else(|| {
             Error::Refused(format!(
-                "there is no twin in {}: `lightloom twin up FABRIC --dir {}` makes one",
+                "no twin in {}: start one with `lightloom twin up FABRIC --dir {}`",
                 self.0.display(),
                 self.0.display()
             ))
@@ -185,7 +185,7 @@ impl Record {
         let number = name.strip_prefix('n').and_then(|digits| digits.parse().ok());
         number.filter(|number| *number < self.nodes).ok_or_else(|| {
             let last = self.nodes.saturating_sub(1);
-            Error::Refused(format!("there is no node `{name}`: write n0 to n{last}"))
+            Error::Refused(format!("unknown node `{name}`: write n0 to n{last}"))
         })
     }
 }
@@ -251,7 +251,7 @@ mod tests {
     fn documents_are_replaced_atomically() {
         let folder = tempfile::tempdir().unwrap();
         let folder = Folder::new(folder.path()).unwrap();
-        assert!(folder.record().unwrap_err().to_string().contains("there is no twin in"));
+        assert!(folder.record().unwrap_err().to_string().contains("no twin in"));
         folder.write(RECORD, &Record::new("ring", 4, 8, 2)).unwrap();
         let record = folder.record().unwrap();
         assert_eq!(record.node("n3").unwrap(), 3);

@@ -69,13 +69,13 @@ pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<FaultRepor
     let faults: Vec<InjectedFault> = lines(folder, fault::FILE)?;
     let Some(fault) = faults.last() else {
         return Err(Error::Refused(
-            "nothing broke: `lightloom twin fault NODE dead` while the job runs".into(),
+            "no fault was injected: run `lightloom twin fault NODE dead` while the job runs".into(),
         ));
     };
     let steps = steps(folder, name)?;
     if steps.is_empty() {
         return Err(Error::Refused(format!(
-            "no step was done in {}: start `lightloom twin ring` with exec --all --name {name}",
+            "no steps in {}: start `lightloom twin ring` with exec --all --name {name}",
             folder.file("log").join(name).display()
         )));
     }
@@ -182,9 +182,9 @@ impl FaultReport {
         let restored: fn(&Modelled) -> Option<f64> = |one| one.restored_ms;
         let nothing: fn(&Modelled) -> Option<f64> = |_| None;
         let rows = [
-            ("the last light is on its new way", self.dark_ms, switched),
-            ("the groups may go on (ranks written)", self.ranks_ms, restored),
-            ("the job goes on (its longest gap)", gap, nothing),
+            ("the last circuit has moved", self.dark_ms, switched),
+            ("groups can continue (ranks written)", self.ranks_ms, restored),
+            ("the job continues (longest gap)", gap, nothing),
         ];
         let _never_fails = writeln!(
             text,
@@ -201,7 +201,7 @@ impl FaultReport {
         }
         let _never_fails = writeln!(
             text,
-            "\nthe kernel's part of it, from the device's last word to packets: {}",
+            "\nshare of the kernel, from the device's last event to packets: {}",
             shown(self.rewired_ms)
         );
         let _never_fails = writeln!(

@@ -46,15 +46,15 @@ impl Programs {
     /// # Errors
     /// If one is missing.
     pub fn find() -> Result<Self, Error> {
-        let own = std::env::current_exe()
-            .map_err(|error| Error::system("find where this program is", error))?;
+        let own =
+            std::env::current_exe().map_err(|error| Error::system("find this program", error))?;
         let beside = |name: &str| {
             let program = own.with_file_name(name);
             if program.is_file() {
                 return Ok(program);
             }
             Err(Error::Refused(format!(
-                "{name} is not beside {}: the archive and the Debian package have both; in the source folder \
+                "{name} is not next to {}: the archive and the Debian package contain both; in the source folder \
                  `cargo build --release --workspace` builds them",
                 own.display()
             )))
@@ -127,7 +127,7 @@ fn load(file: &Path, bytes: &[u8]) -> Result<Fabric, Error> {
     fabric.ok_or_else(|| {
         let style = lightloom_fabric::document::Style::Plain;
         Error::Refused(format!(
-            "the fabric file has mistakes:\n{}",
+            "the fabric file has errors:\n{}",
             lightloom_fabric::document::render(&mistakes, style)
         ))
     })
@@ -227,7 +227,7 @@ fn write_all(
     write(
         "daemon.yaml",
         format!(
-            "# lightloomd of a live twin: what it bypasses by itself, and who hears of it.\n\
+            "# lightloomd of a live twin, with automatic bypasses and a hook after each change.\n\
              state_dir: {}\nsocket: {}\nfabric: {}\n\
              policies: {{on_fault: bypass, heartbeat: 5s, poll_every: 1s}}\n\
              hooks:\n  after: {{command: [{}, twin, committed, --dir, {}]}}\n\
@@ -272,7 +272,7 @@ fn make(folder: &Folder, programs: &Programs, start: Instant) -> Result<(Ready, 
     let until = Instant::now() + Duration::from_secs(10);
     while folder.read::<Ranks>(crate::ranks::FILE)?.is_none() {
         if Instant::now() > until {
-            return Err(early(folder, "lightloomd.log", "no rank file was written within 10 s"));
+            return Err(early(folder, "lightloomd.log", "no rank file within 10 s"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -130,7 +130,7 @@ impl Architecture for Nvl {
                     ),
                 ],
             ),
-            _ => return Err(NoBill(format!("no parts list of {} is known", self.name()))),
+            _ => return Err(NoBill(format!("no parts list for {}", self.name()))),
         };
         lines.insert(1, copper);
         let basis = format!("domains of {} GPUs, {basis}", gpus * racks);

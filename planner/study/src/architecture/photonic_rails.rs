@@ -34,7 +34,7 @@ impl Architecture for PhotonicRails {
 
     fn bill(&self, site: &Site) -> Result<Bill, NoBill> {
         let counts = DcnCounts {
-            switch_ports: (0.0, "packets are switched in hosts alone".to_owned()),
+            switch_ports: (0.0, "hosts switch all packets".to_owned()),
             optics: (1.0, "one a network card".to_owned()),
             ocs_ports: Some((1.0, "one a network card".to_owned())),
         };

@@ -27,7 +27,7 @@ pub(super) struct Rfabric {
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("rfabric", "electrical leaves, optical switches above; price only"),
-        ("rfabric:thin", "the same beside a 4:1 electrical core"),
+        ("rfabric:thin", "the same with a 4:1 electrical core"),
         ("rfabric:core", "optical switches in the core only"),
     ],
     parse: |text| {
@@ -65,7 +65,7 @@ impl Architecture for Rfabric {
                 "network card, leaf down, leaf up",
             ),
             Optical::AboveLeavesThinCore => (
-                "electrical leaves, optical above, beside a 4:1 electrical core",
+                "electrical leaves, optical above, with a 4:1 electrical core",
                 2.0 + 0.25 * 3.0,
                 "2 of the leaf, a quarter of the 3 above",
                 3.0 + 0.25 * 3.0,

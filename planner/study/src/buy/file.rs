@@ -244,7 +244,7 @@ pub fn load_buy(file: &str, bytes: &[u8]) -> (Option<Question>, Vec<Diagnostic>)
 }
 
 /// The help text for an unusable value in a file.
-const REMEDY: &str = "docs/buy.md says what belongs here";
+const REMEDY: &str = "for valid values, see docs/buy.md";
 
 /// Reports an error at `path` of a buy file that was read, for a reason outside the file.
 #[must_use]
@@ -263,7 +263,7 @@ fn question(file: BuyFile, check: &mut Check<'_>) -> Option<Question> {
     let candidates = candidates(&file, &network, check);
     let nic = NicRate::ALL.into_iter().find(|rate| rate.gbps() == file.nic_gbps);
     if nic.is_none() {
-        let message = format!("there is no price of a network card of {} Gb/s", file.nic_gbps);
+        let message = format!("no price for a network card of {} Gb/s", file.nic_gbps);
         check.error(codes::BAD_VALUE, "/nic_gbps", message).help("write 100, 200, 400 or 800");
     }
     let jobs = jobs(&file, check);
@@ -345,8 +345,8 @@ fn check_size(file: &BuyFile, check: &mut Check<'_>) {
     }
     if file.designs.is_empty() {
         check
-            .error(codes::BAD_VALUE, "/designs", "there is no design to choose from")
-            .help("write `- {design: khop:3}`, one line a design");
+            .error(codes::BAD_VALUE, "/designs", "no designs are listed")
+            .help("write `- {design: khop:3}`, one line per design");
     }
 }
 
@@ -392,13 +392,13 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
                 .error(
                     codes::BAD_VALUE,
                     "/workload/step/from",
-                    "shares, `seconds` or `mfu` are written beside it",
+                    "shares, `seconds` or `mfu` are also given",
                 )
-                .help("leave `from` out, or what it gives");
+                .help("leave out `from`, or the values that it provides");
         }
         (None, _) if file.workload.mfu.is_none() => {
             check
-                .error(codes::BAD_VALUE, "/workload/mfu", "there is no MFU")
+                .error(codes::BAD_VALUE, "/workload/mfu", "the MFU is missing")
                 .help("write `mfu`, or `step.from` with the result of `lightloom mfu`");
         }
         _ => {}
@@ -411,7 +411,7 @@ fn check_numbers(file: &BuyFile, check: &mut Check<'_>) {
                 "/workload/step",
                 format!("communication is {shares} of a step"),
             )
-            .help("write shares that leave some of the step to computing: their sum below 1");
+            .help("write shares with a sum below 1, to leave time for computation");
     }
     if step.nodes_per_tor == 0 || step.nodes_per_tor > 64 {
         let message = format!("{} nodes under a ToR", step.nodes_per_tor);
@@ -425,7 +425,7 @@ fn jobs(file: &BuyFile, check: &mut Check<'_>) -> Vec<JobKind> {
     let tp = file.workload.tp.max(1);
     if file.workload.jobs.is_empty() {
         check
-            .error(codes::BAD_VALUE, "/workload/jobs", "there is no job")
+            .error(codes::BAD_VALUE, "/workload/jobs", "no jobs are listed")
             .help("write `- {name: train, gpus: 8192, days: 30, every_days: 40}`");
     }
     let mut jobs = Vec::new();
@@ -458,7 +458,7 @@ fn design(name: &str, path: &str, check: &mut Check<'_>) -> Option<Box<dyn Archi
         Ok(design) => Some(design),
         Err(unknown) => {
             check
-                .error(codes::BAD_VALUE, path, format!("`{name}` is no design"))
+                .error(codes::BAD_VALUE, path, format!("unknown design `{name}`"))
                 .help(format!("write one of: {}", unknown.known));
             None
         }
@@ -470,7 +470,7 @@ fn network(name: &str, path: &str, check: &mut Check<'_>) -> Option<Arc<dyn Arch
         Ok(network) => Some(Arc::from(network)),
         Err(unknown) => {
             check
-                .error(codes::BAD_VALUE, path, format!("`{name}` is no data-centre network"))
+                .error(codes::BAD_VALUE, path, format!("unknown data-centre network `{name}`"))
                 .help(format!("write one of: {}", unknown.known));
             None
         }

@@ -380,7 +380,10 @@ fn sentence(verdict: &Verdict, first: &Row, rows: &[Row], beyond: &[PriceFlip]) 
             &format!(", {below:.1} % ({least:.1} to {most:.1}) below the next, {}", next.design);
     }
     if first.shares.idle >= UNWANTED {
-        text += &format!("; {:.0} % of its GPU-hours no job wants", 100.0 * first.shares.idle);
+        text += &format!(
+            "; {:.0} % of its GPU-hours are idle for lack of jobs",
+            100.0 * first.shares.idle
+        );
     }
     let same = |draw: &&DrawFlip| draw.winner.as_ref().is_some_and(|other| tied.contains(other));
     if verdict.level.is_empty() {

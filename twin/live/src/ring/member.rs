@@ -95,7 +95,7 @@ impl Job<'_> {
                 Ok(()) => {
                     let file = self.folder.file("done").join(&group.id);
                     return std::fs::write(&file, "")
-                        .map_err(|error| Error::system("say that the group is done", error));
+                        .map_err(|error| Error::system("report that the group is done", error));
                 }
                 Err(error) if error.kind() == ErrorKind::InvalidData => {
                     return Err(Error::system("sum over the ring", error));
