@@ -57,7 +57,7 @@ impl fmt::Display for Part {
 
 /// Error of parsing a [`Part`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` names no part: {hint}")]
+#[error("`{text}` is not a part: {hint}")]
 pub struct PartError {
     text: String,
     hint: String,

@@ -487,7 +487,9 @@ fn check_model(model: Model, check: &mut Check<'_>) -> Option<Model> {
     }
     for (path, value) in positive {
         if value == 0 {
-            check.error(codes::BAD_VALUE, path, "0 makes no model").help("write at least 1");
+            check
+                .error(codes::BAD_VALUE, path, "a model dimension cannot be 0")
+                .help("write at least 1");
         }
     }
     Some(model)

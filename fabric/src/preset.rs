@@ -109,7 +109,7 @@ fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
     match spare / group * group {
         0 if gpus >= group => Ok(gpus / group * group),
         0 => Err(Misfit(format!(
-            "one group is {group} GPUs, and there are {gpus}: write a smaller tp"
+            "a group has {group} GPUs, but the cluster only {gpus}: write a smaller tp"
         ))),
         used => Ok(used),
     }

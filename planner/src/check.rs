@@ -46,7 +46,7 @@ pub enum Violation {
     NoSuchBundle(BundleId),
     #[error("{0} does not exist in this fabric")]
     NoSuchGpu(GpuId),
-    #[error("{0} is broken, but the plan sets it")]
+    #[error("{0} has failed, but the plan sets it")]
     BrokenBundleUsed(BundleId),
     #[error("{0} is set twice")]
     BundleSetTwice(BundleId),
@@ -60,7 +60,7 @@ pub enum Violation {
     CircuitNotMade(Port, Port),
     #[error("the bundles make {made} circuits, but the plan lists {listed}")]
     CircuitCount { made: usize, listed: usize },
-    #[error("{group}: {node} is broken")]
+    #[error("{group}: {node} has failed")]
     BrokenNodeUsed { group: GroupId, node: NodeId },
     #[error(
         "{group} follows a spare group, or is not in the order of the job's data-parallel ranks"
@@ -75,7 +75,7 @@ pub enum Violation {
     #[error("{group}: {gpu} has {neighbours} lit neighbours, not 2")]
     Degree { group: GroupId, gpu: GpuId, neighbours: usize },
     #[error(
-        "{group}: its GPUs do not form one cycle: {gpu} is on another, or the cycle has others on it"
+        "{group}: the GPUs do not form one cycle: {gpu} is on another cycle, or the cycle includes other GPUs"
     )]
     NotOneCycle { group: GroupId, gpu: GpuId },
     #[error("{group}: {from} and {to} follow each other in its ring, but no lit edge joins them")]
@@ -95,10 +95,10 @@ pub enum Violation {
     )]
     Dimensions { job: String, ranks: usize },
     #[error(
-        "{group}: {node} passes its light on, and rings of this fabric have {allowed} such nodes"
+        "{group}: {node} only forwards light, and rings of this fabric have {allowed} such nodes"
     )]
     NotASpare { group: GroupId, node: NodeId, allowed: u8 },
-    #[error("{group}: {node} passes its light on, and has a rank in it or is broken")]
+    #[error("{group}: {node} only forwards light, but has a rank in the group or has failed")]
     SpareUsed { group: GroupId, node: NodeId },
     #[error(
         "{group}: if {node} fails, no fibre joins {a} and {b} over the other path of these bundles"
@@ -106,7 +106,7 @@ pub enum Violation {
     NoWayPast { group: GroupId, node: NodeId, a: BundleId, b: BundleId },
     #[error("{0}")]
     Network(String),
-    #[error("{name} is {stated} in the plan and {found} when counted again")]
+    #[error("{name} is {stated} in the plan, but its contents give {found}")]
     Metric { name: &'static str, stated: String, found: String },
 }
 

@@ -392,8 +392,10 @@ fn add_gnmi(
         ("acknowledges", file.acknowledges.is_some()),
     ];
     for (key, _) in others.iter().filter(|(_, is_there)| *is_there) {
-        let message =
-            format!("`{}` has `gnmi`, and `{key}` is of switches with SCPI and TL1", file.name);
+        let message = format!(
+            "`{}` has `gnmi`, but `{key}` applies to switches with SCPI and TL1",
+            file.name
+        );
         check.error(codes::BAD_VALUE, &place(key), message).help("leave one of the two out");
     }
     let Ok(address) = gnmi.listen.parse() else {

@@ -75,7 +75,7 @@ impl Problems {
         }
         for (field, rate) in [("circuit_rate", spec.circuit_rate), ("gpu_rate", spec.gpu_rate)] {
             if rate.0 == 0 {
-                self.add(field, "a rate of nothing", "write a rate such as `400Gbps`");
+                self.add(field, "the rate is zero", "write a rate such as `400Gbps`");
             }
         }
         let oversubscription = spec.electrical.oversubscription;
@@ -120,7 +120,7 @@ impl Problems {
                 field("ports_per_leaf"),
                 format!(
                     "{} ports per leaf on each switch: with an odd number some topologies cannot be \
-                     realised although every leaf has ports enough",
+                     realised although every leaf has enough ports",
                     bank.ports_per_leaf
                 ),
                 "wire an even number to each switch; half as many switches with twice the ports \

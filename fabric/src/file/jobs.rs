@@ -144,7 +144,7 @@ fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
             .error(
                 codes::BAD_GROUP,
                 &format!("{path}/gpus"),
-                "the step says itself which leaves send",
+                "the step already names the sending leaves",
             )
             .help("remove `gpus`, or add `tp`, so that its GPUs are placed");
     }
@@ -158,7 +158,7 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
         StepFile::Search(_) => return,
         StepFile::Rl(rl) => return check_placed_rl(job, (rl, tp), path, check),
         StepFile::Phases(_) => {
-            let message = "the step says itself which leaves send";
+            let message = "the step already names the sending leaves";
             check
                 .error(codes::BAD_GROUP, &format!("{path}/tp"), message)
                 .help("remove `tp` and `gpus`, or write `step: {training: …}`");
@@ -218,7 +218,7 @@ fn check_group(tp: u32, path: &str, sizes: &Sizes, check: &mut Check<'_>) {
     let node = sizes.gpus_per_node.unwrap_or(0);
     if let Some(gpus) = sizes.largest_group.filter(|gpus| u64::from(tp) > *gpus) {
         let message =
-            format!("a group of {tp} GPUs is larger than any the domain holds: {gpus} GPUs");
+            format!("a group of {tp} GPUs exceeds the largest group of the domain: {gpus} GPUs");
         check
             .error(codes::JOB_TOO_LARGE, &format!("{path}/tp"), message)
             .help(format!("write at most {gpus}"))

@@ -128,7 +128,7 @@ fn domain(raw: &FabricFile, check: &mut Check<'_>) -> Option<Domain> {
         }
         (None, _) => {
             check.error(document::codes::MISSING_KEY, "", "the key `hbd` is missing").help(
-                "say which GPUs are joined: `hbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}`, or \
+                "state which GPUs are joined: `hbd: {khop: {nodes: 720, gpus_per_node: 4, k: 3}}`, or \
                  `hbd: {none: {nodes: 256, gpus_per_node: 8}}`",
             );
             None
@@ -356,7 +356,7 @@ fn check_spares(raw: &FabricFile, khop: &KhopFile, ring: &KhopRing, check: &mut 
                 SPARES,
                 "no fibre over two hops works, so no node can be left out",
             )
-            .help("mend what such a hop loses, or remove `spare_per_ring`")
+            .help("reduce the loss of such hops, or remove `spare_per_ring`")
             .depends_on("/links");
     }
 }
@@ -456,7 +456,7 @@ fn lower_transceiver(raw: &TransceiverFile, check: &mut Check<'_>) -> Transceive
         check
             .error(codes::SWITCH_TIMES, "/transceiver/switch_min", message)
             .also("/transceiver/switch_max", "the longest is set here")
-            .help("exchange the two, or set both");
+            .help("swap the two values, or set both");
     }
     transceiver
 }

@@ -208,7 +208,7 @@ fn warn_of_implausible(raw: &ReconfigurableFile, check: &mut Check<'_>) {
                 format!("no optical switch has {ports} ports: the largest have {LARGEST_SWITCH}");
             check
                 .warning(super::codes::IMPLAUSIBLE, &place, message)
-                .help("write the ports of a switch that can be bought, and more switches");
+                .help("write the port count of an available switch, and use more switches");
         }
     }
 }

@@ -100,7 +100,7 @@ fn is_sound(k: u8, optics: &OpticsFile, check: &mut Check<'_>) -> bool {
         is_sound = false;
     };
     if optics.hops.len() != usize::from(k) {
-        let message = format!("{} lengths of hop, and k is {k}", optics.hops.len());
+        let message = format!("{} hop lengths are listed, but k is {k}", optics.hops.len());
         refuse(
             format!("{OPTICS}/hops"),
             message,
@@ -124,7 +124,7 @@ fn is_sound(k: u8, optics: &OpticsFile, check: &mut Check<'_>) -> bool {
     }
     let budget = optics.budget_db();
     if !(budget.is_finite() && budget > 0.0) {
-        let message = "a receiver that needs more than is launched sees no light".to_owned();
+        let message = "the receiver needs more power than is launched".to_owned();
         let help = "write a power below `launch_dbm`, such as -6".to_owned();
         refuse(format!("{OPTICS}/sensitivity_dbm"), message, help);
     }

@@ -12,7 +12,7 @@ pub enum TraceProblem {
     /// The file is not JSON or does not have the structure of a trace.
     #[error("{0}")]
     NotJson(String),
-    #[error("{bytes} bytes; a trace may have {MAX_TRACE_BYTES}")]
+    #[error("the file has {bytes} bytes, above the limit of {MAX_TRACE_BYTES}")]
     TooLarge { bytes: usize },
     /// A record lacks a field, or a field has the wrong type.
     #[error("{0}")]
@@ -30,7 +30,7 @@ pub enum TraceProblem {
     EndWithoutStart { node: String },
     #[error("unknown node `{node}`: no `fault_start` names it")]
     UnknownNode { node: String },
-    #[error("unknown node `{node}`: the trace has {servers} servers and this is one more")]
+    #[error("unknown node `{node}`: it exceeds the {servers} servers of the trace")]
     TooManyServers { node: String, servers: u32 },
     #[error(
         "a fault begins on day {start_days:.1}, but the trace declares {days} days of observation"

@@ -272,7 +272,7 @@ fn shows_job_mistakes_despite_an_invalid_domain() {
         ("2:45", "k is 9"),
         ("3:32", "a group of 6 GPUs does not fill whole nodes of 4"),
         ("2:39", "the GPUs of a node are set here"),
-        ("3:59", "a group of 64 GPUs is larger than any the domain holds: 32 GPUs"),
+        ("3:59", "a group of 64 GPUs exceeds the largest group of the domain: 32 GPUs"),
         ("3:80", "job `c` wants 80 GPUs, but only 0 are free for it"),
     ] {
         assert!(all.contains(message), "{message} in {all}");
@@ -309,7 +309,7 @@ fn fabric_omits_hops_with_excessive_loss() {
     let dark = shown(&text.replace("launch_dbm: 1", "launch_dbm: -1"));
     assert!(dark.contains("neighbours cannot be joined"), "{dark}");
     let short = shown(&text.replace("{fibre_m: 2, connectors: 2}, ", ""));
-    assert!(short.contains("2 lengths of hop, and k is 3"), "{short}");
+    assert!(short.contains("2 hop lengths are listed, but k is 3"), "{short}");
 }
 
 /// Circuit keys without circuits, prices of absent parts, experts in a model without them.

@@ -102,7 +102,7 @@ impl Claims<'_> {
         let is_silent = phase.duration_ps.0 == 0;
         if is_silent {
             let is_it = [lambda, bound, gap] == [0.0; 3] || !lambda.is_finite();
-            self.say(is_it, || format!("phase {} sends nothing and has a rate", phase.name));
+            self.say(is_it, || format!("phase {} sends nothing but has a rate", phase.name));
             return;
         }
         let open = if bound > 0.0 { 1.0 - lambda / bound } else { 0.0 };

@@ -123,7 +123,7 @@ pub(super) fn check(
     }
     let has_routes = fabric.dcn.direct().is_some() || fabric.dcn.circuits().is_some();
     if !has_routes && plan.phases.iter().any(|phase| !phase.routes.is_empty()) {
-        let text = "there are routes, and no leaves are joined leaf to leaf or by circuits";
+        let text = "the plan has routes, but no leaves are joined directly or by circuits";
         found.push(Violation::Network(text.to_owned()));
     }
     check_step_time(plan, &lengths, found);
@@ -147,7 +147,7 @@ fn check_step_time(plan: &Plan, lengths: &[usize], found: &mut Vec<Violation>) {
     let mut lit = plan.phases.iter().map(|phase| &phase.circuits).filter(|own| !own.is_empty());
     let first = lit.next();
     if lengths.len() > 1 && (lit.any(|own| Some(own) != first) || !plan.transitions.is_empty()) {
-        let text = "circuits change between phases of several jobs, which nothing keeps in step";
+        let text = "circuits change between phases of several jobs, which are not synchronised";
         found.push(Violation::Network(text.to_owned()));
     }
 }

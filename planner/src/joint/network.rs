@@ -209,7 +209,7 @@ fn over_packets(
         let mut ends = own.flat_map(|phase| phase.demand.flows());
         let cut_off = ends.find_map(|(from, to, bytes)| {
             let end = [from, to].into_iter().find(|leaf| rates[leaf.index()] <= 0.0)?;
-            Some(format!("{from} sends {bytes} to {to}, and {end} has no uplink that works"))
+            Some(format!("{from} sends {bytes} to {to}, but {end} has no working uplink"))
         });
         let why = cut_off.unwrap_or_else(|| "an aggregation domain has no uplinks".to_owned());
         return Err(rfabric::plan::PlanError::Unservable { phase: stuck.name.clone(), why }.into());

@@ -78,8 +78,8 @@ const ASSUMPTIONS: [&str; 6] = [
     "a phase takes as long as its busiest circuit, uplink or interface: no start-up of messages, no packing, no copy on a GPU",
     "relay and broadcast are counted by leaf, over all interfaces of the GPUs; a relay forwards while it receives",
     "shards: a replica splits every layer over all its GPUs, the trainer over tp and its layers over pp; data-parallel ranks send equal parts; experts are split like the rest",
-    "no other phase sends meanwhile; times on planned circuits are without the change to them",
-    "a change is compared with keeping the circuits of the phase before, which no earlier change left settling",
+    "no other phase sends meanwhile; times on planned circuits exclude the change to them",
+    "a change is compared with keeping the settled circuits of the previous phase",
 ];
 
 fn switching(fabric: &Fabric) -> Picoseconds {

@@ -74,8 +74,8 @@ pub enum PlanError {
     #[error("phase `{phase}` cannot be served: {why}")]
     Unservable { phase: String, why: String },
     #[error(
-        "no circuits serve the steps of all jobs, and nothing keeps jobs in step, so circuits cannot follow one of \
-         them: {0}, or give a step to one job"
+        "no circuits serve the steps of all jobs, and circuits cannot follow one job because jobs are not \
+         synchronised: {0}, or give only one job a step"
     )]
     NoneForAll(String),
     #[error("phase `{phase}`: {} circuits find no switch, because other jobs hold circuits, the first \

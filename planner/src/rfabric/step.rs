@@ -34,8 +34,8 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     if let StepFile::Search(_) = step {
         let place = "/search".to_owned();
         let message =
-            "its mapping has to be found first, which this program does not do".to_owned();
-        let fix = "write the step that `lightloom plan` found: it prints it".to_owned();
+            "its mapping must be searched first, which this command does not do".to_owned();
+        let fix = "run `lightloom plan` and write the step that it prints".to_owned();
         return Err(vec![Mistake { place, message, fix }]);
     }
     if let (StepFile::Rl(rl), true) = (step, job.is_placed()) {

@@ -35,8 +35,8 @@ pub(super) fn why(fabric: &ReconfigurableFatTree, phases: &[&Phase]) -> String {
             peers[leaf.index()].len(),
             fabric.free_ports(leaf)
         ),
-        None => "every leaf has ports enough, and no choice of circuits on these switches joins all that exchange \
-                 traffic; add ports, switches or electrical uplinks"
+        None => "every leaf has enough ports, but no choice of circuits on these switches joins all leaves that \
+                 exchange traffic; add ports, switches or electrical uplinks"
             .to_owned(),
     }
 }

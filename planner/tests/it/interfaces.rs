@@ -103,7 +103,7 @@ fn checker_rejects_claims_that_interfaces_rule_out() {
     };
     refused(&|plan| plan.phases[1].interface_ps = None, "interface_ps");
     refused(&|plan| plan.phases[1].lambda *= 2.0, "cannot be served");
-    refused(&|plan| plan.phases[1].lambda_upper_bound *= 2.0, "its bound exceeds");
+    refused(&|plan| plan.phases[1].lambda_upper_bound *= 2.0, "the bound exceeds");
     refused(&|plan| plan.phases[1].duration_ps.0 /= 2, "duration of a phase");
     refused(
         &|plan| plan.metrics.orchestration_gain_upper_bound = Some(0.5),

@@ -53,7 +53,7 @@ fn rejects_odd_ports_per_leaf() {
         &refusal(&text, GOOD),
         &[
             "error[LL0110]: 3 ports per leaf on each switch: with an odd number some topologies cannot be \
-             realised although every leaf has ports enough",
+             realised although every leaf has enough ports",
             "f.yaml:9:73",
             "help: wire an even number to each switch; half as many switches with twice the ports per \
              leaf keeps the fibre count",

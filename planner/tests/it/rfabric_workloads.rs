@@ -128,12 +128,12 @@ fn rejects_mismatched_workloads_with_location_and_fix() {
         (
             "after: 8,",
             "after: 16,",
-            ["a stage on a GPU that is not there", "f.yaml:", "help: GPUs run from 0 to 15"],
+            ["a stage on a GPU that does not exist", "f.yaml:", "help: GPUs run from 0 to 15"],
         ),
         (
             "speeds: [1, 1, 0.5, 1]",
             "speeds: [1, -1]",
-            ["a speed that no rank has", "f.yaml:", "help: write 0.001 to 1000"],
+            ["an implausible speed", "f.yaml:", "help: write 0.001 to 1000"],
         ),
         (
             "joining: {first_leaf: leaf2",

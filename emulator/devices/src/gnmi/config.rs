@@ -143,7 +143,7 @@ impl SwitchConfig {
                 self.switch_leaf(name, value)
             }
             (["state", ..], _) => Err("`state` is read only".into()),
-            _ => Err("the model has nothing there that can be set".into()),
+            _ => Err("no value at this path can be set".into()),
         }
     }
 
@@ -257,7 +257,7 @@ impl SwitchConfig {
             }
             ["config"] => intent.take(name, value),
             ["config", leaf] => intent.take_leaf(name, leaf, value),
-            _ => Err("the model has nothing there that can be set".into()),
+            _ => Err("no value at this path can be set".into()),
         }
     }
 

@@ -90,7 +90,7 @@ fn period(subscription: &Subscription) -> Result<Option<Picoseconds>, Status> {
     let mode = SubscriptionMode::try_from(subscription.mode)
         .map_err(|_| Status::invalid_argument("the mode of a subscription is 0, 1 or 2"))?;
     if subscription.suppress_redundant {
-        let why = "suppress_redundant is not done here: leave it out, or subscribe on change";
+        let why = "suppress_redundant is not supported: leave it out, or subscribe on change";
         return Err(Status::invalid_argument(why));
     }
     let nanos = match mode {

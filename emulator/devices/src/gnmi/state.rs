@@ -233,7 +233,7 @@ impl State {
             let path = leaf_path("optical-switch", "cold-boot-recovery");
             return Err(wrong(
                 &path,
-                &format!("{wanted} is more than this switch can: write {best} or less"),
+                &format!("this switch does not support {wanted}: write {best} or less"),
             ));
         }
         if let Some(name) = next.ports.keys().find(|name| self.spec.port(name).is_none()) {
@@ -391,7 +391,7 @@ impl State {
                 format!("the mirror of `{}` does not move", self.spec.port_name(port))
             }
             MatrixRefusal::InUse(port) => {
-                format!("light that should be gone still holds `{}`", self.spec.port_name(port))
+                format!("a removed connection still occupies `{}`", self.spec.port_name(port))
             }
             MatrixRefusal::Disabled(port) => format!("`{}` is disabled", self.spec.port_name(port)),
             MatrixRefusal::NoSuchPort(port) | MatrixRefusal::NotConnected(port) => {
@@ -462,7 +462,7 @@ impl GnmiSpec {
         let (first_is_in, second_is_in) = (first <= self.ingress, second <= self.ingress);
         if first_is_in == second_is_in {
             return Err(format!(
-                "`{input}` and `{output}` are of the same port group, which is not connected to itself"
+                "`{input}` and `{output}` are in the same port group: connect ports of different groups"
             ));
         }
         if first_is_in {

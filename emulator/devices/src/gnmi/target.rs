@@ -60,7 +60,7 @@ impl State {
         let of = DataType::try_from(request.r#type)
             .map_err(|_| Status::invalid_argument("the type of a Get is 0, 1, 2 or 3"))?;
         if request.path.len() > PATHS_MAX {
-            let why = format!("a Get names at most {PATHS_MAX} paths: ask in parts");
+            let why = format!("a Get names at most {PATHS_MAX} paths: split the request");
             return Err(Status::invalid_argument(why));
         }
         let root = [lightloom_gnmi::message::Path::default()];
@@ -145,7 +145,7 @@ async fn hear(
     mut asks: Streaming<SubscribeRequest>,
 ) -> Result<SubscriptionItem, Status> {
     let Some(SubscribeAsk::Subscribe(list)) = next(&mut asks).await? else {
-        return Err(Status::invalid_argument("a subscription begins with what to hear of"));
+        return Err(Status::invalid_argument("a subscription begins with a subscription list"));
     };
     let thought = locked(&shared.0).thought();
     thought.await.map_err(gone)?;

@@ -98,7 +98,7 @@ fn set_with_one_invalid_part_is_rejected_as_a_whole() {
         ),
         (at("c"), config("in-01", "out-4"), "port `in-01` does not exist"),
         (at("c"), config("in-4\u{0}", "out-4"), "does not exist: this switch has"),
-        (at("c"), config("in-4", "in-5"), "of the same port group"),
+        (at("c"), config("in-4", "in-5"), "in the same port group"),
         (at("c"), config("out-4", "in-4"), "swap them"),
         (at("c"), config("in-1", "out-4"), "`in-1` is in connection `"),
         (at("c"), config("in-4", "out-2"), "`out-2` is in connection `"),
@@ -124,7 +124,7 @@ fn set_with_one_invalid_part_is_rejected_as_a_whole() {
         (
             "/optical-switch/config".into(),
             json!({"cold-boot-recovery": "MAINTAIN"}),
-            "MAINTAIN is more than this switch can: write RESTORE",
+            "this switch does not support MAINTAIN: write RESTORE",
         ),
         (
             "/optical-switch/config".into(),

@@ -37,7 +37,7 @@ pub(super) fn proven(
     let shares =
         shares.clone().all(|own| is_leaf(own.from) && is_leaf(own.to) && is_share(own.share));
     if !(ports && core && shares) {
-        return Err("a price is of no port, below zero or no number".into());
+        return Err("a price has no port, is negative or is not a number".into());
     }
     let mut all = 0.0;
     let optics = Optics::of(network);

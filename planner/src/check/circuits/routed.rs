@@ -49,7 +49,7 @@ pub(super) fn seconds(
         let is_sent = asked.flows.contains_key(&pair) && route.weight > 0.0;
         if !is_hop || !is_sent || leaves(route).iter().any(|leaf| *leaf >= network.spec().leaves) {
             return Err(format!(
-                "phase {name}: a route from {} to {} leads nowhere",
+                "phase {name}: a route from {} to {} is not connected",
                 pair.0, pair.1
             ));
         }

@@ -101,7 +101,7 @@ pub(super) fn find_model(
         && card.layers <= LAYERS_MAX
         && card.hidden.max(card.cache_elements_per_layer) <= WIDTH_MAX;
     is_planned.then_some(card).ok_or_else(|| {
-        let message = format!("{name}: the model is larger than any whose bytes can be counted");
+        let message = format!("{name}: the model is too large to count its bytes");
         let fix = format!(
             "plan at most {LAYERS_MAX} layers, a width and a cache of {WIDTH_MAX} elements, and {PARAMETERS_MAX} weights"
         );

@@ -249,7 +249,7 @@ impl Lower<'_> {
         let place = self.place("tokens", PlaceFile { first_leaf: raw.first_leaf, gpus })?;
         if raw.tokens.iter().any(|tokens| *tokens > TOKENS_MAX) {
             let fix = format!("write at most {TOKENS_MAX}");
-            return refuse("tokens", "a GPU with more tokens than anybody attends to", fix);
+            return refuse("tokens", "too many tokens on one GPU", fix);
         }
         Ok(attention(raw.attention).balance(self.leaves(), &place, &raw.tokens))
     }
@@ -276,14 +276,13 @@ impl Lower<'_> {
                 let fix = format!("GPUs run from 0 to {}", place.gpus - 1);
                 return refuse(
                     &format!("boundaries/{at}"),
-                    "a stage on a GPU that is not there",
+                    "a stage on a GPU that does not exist",
                     fix,
                 );
             }
             if boundary.modality as usize >= modalities {
                 let message = format!("a micro-batch has no modality {}", boundary.modality);
-                let fix =
-                    "give every micro-batch as many numbers of tokens as there are modalities";
+                let fix = "give each micro-batch a token count for every modality";
                 return refuse(&format!("boundaries/{at}/modality"), message, fix);
             }
         }
@@ -308,7 +307,7 @@ impl Lower<'_> {
         }
         for (field, values) in [("speeds", &raw.speeds), ("low_precision_gain", &gains)] {
             if values.iter().any(|value| !(0.001..=1000.0).contains(value)) {
-                return refuse(field, "a speed that no rank has", "write 0.001 to 1000");
+                return refuse(field, "an implausible speed", "write 0.001 to 1000");
             }
         }
         let ranks = RanksFile { first_leaf: raw.first_leaf, leaves: count as u32 };
