@@ -61,7 +61,6 @@ pub struct Watch {
     queues: QueueHistograms,
     /// Checksum of the arrivals of each link; empty unless two runs are to be compared.
     sums: Vec<u64>,
-    /// Whether single arrivals are needed. The engine may skip ahead only if they are not.
     looks: bool,
 }
 
@@ -77,7 +76,6 @@ impl Watch {
         self
     }
 
-    /// Computes a checksum over the arrivals of each link, so that two runs can be compared.
     #[must_use]
     pub fn with_sums(mut self, links: usize) -> Self {
         self.sums = vec![0; links];

@@ -27,20 +27,17 @@ pub use bag::{BagWait, start_bag, start_ordered};
 pub struct StartedCollective {
     pub kind: CollectiveKind,
     pub ranks: usize,
-    /// Size in the sense of [`lightloom_collective`].
     pub size: Bytes,
     pub start: SimTime,
     /// Duration if no packet waits for another flow's packet: a lower bound on these paths.
     pub ideal: Picoseconds,
     /// Busy time of the most loaded link next to a host, sometimes the tighter lower bound.
     pub interface: Picoseconds,
-    /// A batch that contains exactly these flows.
     pub batch: BatchId,
     pub flows: Vec<FlowId>,
 }
 
 impl StartedCollective {
-    /// Returns when the last byte of the last flow arrived. `None` while a flow is unfinished.
     #[must_use]
     pub fn end<S: Stage>(&self, engine: &S) -> Option<SimTime> {
         self.flows
@@ -76,11 +73,8 @@ pub enum CollectiveStartError {
 #[derive(Clone, Debug)]
 pub struct Placement {
     pub members: Vec<VertexId>,
-    /// Route of flows of [`NetworkLevel::Inside`].
     pub inside: Route,
-    /// Route of flows of [`NetworkLevel::Between`].
     pub between: Route,
-    /// Priority of all flows at switches with bounded queues.
     pub priority: u8,
     pub start: SimTime,
     /// Routes of single pairs of hosts, which override `inside` and `between`.
@@ -88,7 +82,6 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Uses one route for all flows, starts at the beginning of the run, in the lowest priority.
     #[must_use]
     pub fn new(members: Vec<VertexId>, route: Route) -> Self {
         let (inside, between) = (route.clone(), route);

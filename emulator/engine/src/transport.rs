@@ -130,7 +130,6 @@ impl Transport {
     pub fn packets_for(&self, size: Bytes) -> u64 {
         size.0.div_ceil(self.payload.0).max(1)
     }
-    /// Returns the wire size of the last packet of a message of `size`.
     #[must_use]
     pub fn last_packet(&self, size: Bytes) -> Bytes {
         let rest = size.0 - (self.packets_for(size) - 1) * self.payload.0;

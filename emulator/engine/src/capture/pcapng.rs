@@ -27,7 +27,6 @@ const TRAILERS: usize = 4 + 4;
 const SEND_ONLY: u8 = 0x04;
 const ACKNOWLEDGE: u8 = 0x11;
 
-/// Writes one interface per link; `name` returns its name.
 pub fn write_pcapng<P: Probe>(
     out: &mut impl Write,
     engine: &Engine<P>,

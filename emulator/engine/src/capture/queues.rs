@@ -10,7 +10,6 @@ use crate::engine::LinkId;
 
 /// Largest backlog distinguished, in bytes. Larger ones count as this one.
 const MOST_BYTES: u64 = 1 << 32;
-/// Significant decimal digits kept of a backlog.
 const DIGITS: u8 = 3;
 /// Log2 of half the linear range: a histogram of three digits resolves single bytes up to 2¹¹, and
 /// each further factor of two at half the resolution.
@@ -21,7 +20,6 @@ const HALF_BITS: u32 = 10;
 pub struct QueueHistograms {
     classes: Arc<[u8]>,
     count: usize,
-    /// Packet counts, indexed by `bar * count + class` and grown as needed.
     packets: Vec<u64>,
 }
 
@@ -35,7 +33,6 @@ impl QueueHistograms {
         self.classes.get(link.index()).copied().unwrap_or_default()
     }
 
-    /// Returns empty histograms for a subnetwork whose links are `links` of this one.
     pub(crate) fn local(&self, links: &[LinkId]) -> Self {
         let classes: Vec<u8> = links.iter().map(|link| self.class(*link)).collect();
         Self { classes: classes.into(), count: self.count, packets: Vec::new() }
@@ -84,7 +81,6 @@ impl QueueHistograms {
     }
 }
 
-/// Returns the histogram bar of a backlog, at a resolution of [`DIGITS`] digits.
 #[inline]
 fn bar_of(backlog: Bytes) -> usize {
     let bytes = backlog.0.min(MOST_BYTES);

@@ -34,7 +34,6 @@ pub struct Counter {
     pub points: Vec<(SimTime, u64)>,
 }
 
-/// Returns a track per host with the finished flows it sent.
 pub fn host_tracks<P: Probe>(
     engine: &Engine<P>,
     name: &dyn Fn(VertexId) -> String,
@@ -90,7 +89,6 @@ fn busy_times<P: Probe>(engine: &Engine<P>, arrivals: &[&PacketArrival]) -> Vec<
     busy.into_iter().map(slice).collect()
 }
 
-/// Draws overlapping slices of a track on several rows of the same name.
 pub fn write_timeline(
     out: &mut impl Write,
     tracks: &[TimelineTrack],
@@ -127,7 +125,6 @@ pub fn write_timeline(
     write!(events.out, "]}}")
 }
 
-/// Distributes slices over as few rows as possible so that no two slices of a row overlap.
 fn rows(slices: &[Slice]) -> Vec<Vec<&Slice>> {
     let mut sorted: Vec<&Slice> = slices.iter().collect();
     sorted.sort_by_key(|slice| (slice.begin, slice.end));
@@ -191,7 +188,6 @@ impl<W: Write> TimelineEvents<'_, W> {
     }
 }
 
-/// Returns `text` as a JSON string; control characters become spaces.
 fn quoted(text: &str) -> String {
     let mut json = String::from("\"");
     for character in text.chars() {

@@ -82,7 +82,6 @@ fn add_bag<S: Stage>(
     Ok((StartedCollective { kind, ranks, size, start, ideal, interface, batch, flows }, alone))
 }
 
-/// Each flow starts when the flows it waits for have ended.
 fn longest_chain(alone: &[(Picoseconds, Picoseconds)], waits: &[BagWait]) -> Picoseconds {
     let mut awaited_by = vec![Vec::new(); alone.len()];
     let mut open = vec![0_usize; alone.len()];

@@ -11,21 +11,17 @@ use super::network::LinkId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A timer set with [`Engine::set_timer`](super::Engine::set_timer) expired.
     Timer {
         at: SimTime,
-        /// The number passed to `set_timer`.
         token: u64,
     },
     /// Reported one shortest link delay after the last byte of the batch arrived.
     BatchDone {
         batch: BatchId,
-        /// When the last byte of the last flow arrived.
         at: SimTime,
     },
 }
 
-/// A change of one direction of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkChange {
     /// Drops everything queued or in flight, and everything that arrives until the link is up
@@ -82,7 +78,6 @@ pub(crate) enum Act {
     LinkJitter(LinkId, Picoseconds),
     LinkHealthy(LinkId),
     LinkPaused(LinkId, u8),
-    /// Adaptive switches learn which links elsewhere are down.
     LinkNews,
     BatchDone(BatchId, SimTime),
     Timer(u64),

@@ -15,7 +15,6 @@ use super::queueing::CONTROL_PRIORITY;
 use super::run::Engine;
 use super::switch::SwitchQueues;
 
-/// The port before a link and its paused priority.
 type Paused = (LinkId, u8);
 
 impl<P: Probe> Engine<P> {
@@ -48,7 +47,6 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Returns switch ports that hold packets of a priority paused by the far end.
     fn paused(&self) -> Vec<Paused> {
         let links = (0..self.network().links().len()).map(LinkId::from_index);
         let all = links.flat_map(|link| (0..CONTROL_PRIORITY).map(move |p| (link, p)));
@@ -73,7 +71,6 @@ impl<P: Probe> Engine<P> {
         held.filter(|(_, bytes)| *bytes > 0).collect()
     }
 
-    /// Returns the queues of the switch before `link` and the index of its port there.
     fn switch_before(&self, link: LinkId) -> Option<(&SwitchQueues, u32)> {
         let vertex = self.layout().vertices[self.network().link(link).from.index()];
         let shard = &self.shards()[vertex.shard as usize];

@@ -91,17 +91,13 @@ pub struct FlowRecord {
     pub destination: VertexId,
     pub size: Bytes,
     pub sent: Bytes,
-    /// Bytes delivered in order.
     pub delivered: Bytes,
     pub start: SimTime,
     /// When the receiver had the last byte, including its
     /// [`host_delay`](super::EngineSettings::host_delay). `None` while unfinished or if cancelled.
     pub end: Option<SimTime>,
-    /// When the sender received the last acknowledgement.
     pub acknowledged: Option<SimTime>,
     pub retransmitted: u32,
-    /// Data packets received more than once.
     pub duplicates: u32,
-    /// Whether it was cancelled before its end.
     pub cancelled: bool,
 }

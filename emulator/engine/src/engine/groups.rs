@@ -7,7 +7,6 @@ use rand::Rng;
 
 use super::network::{LinkId, Network, VertexId};
 
-/// The group of each vertex and the links between groups.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VertexGroups {
     of: Vec<u32>,
@@ -18,7 +17,6 @@ pub struct VertexGroups {
 /// How a flow crosses between groups (Kim, Dally, Scott, Abts, ISCA 2008).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Crossing {
-    /// Over a direct link between the two groups.
     Minimal,
     /// Through a third group, drawn for each path (Valiant, SIAM Journal on Computing 11, 1982).
     Valiant,

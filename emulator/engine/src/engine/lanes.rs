@@ -31,7 +31,6 @@ const CONTROL: usize = CONTROL_PRIORITY as usize;
 /// the window and its index. Each list is sorted and ends with [`u64::MAX`].
 pub(crate) type WindowArrivals<'s> = [&'s [u64]; 2];
 
-/// State of a port that can be processed without queues.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain {
     /// The only priority among the data.

@@ -27,7 +27,6 @@ pub(crate) struct Layout {
     pub(crate) places: Vec<u16>,
     /// Wire of each link, in the shard of its far end.
     pub(crate) wires: Vec<Place>,
-    /// Link of each port, per shard.
     pub(crate) links: Vec<Vec<LinkId>>,
 }
 

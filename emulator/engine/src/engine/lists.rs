@@ -20,7 +20,6 @@ impl Lists {
         Self { keys: Vec::new(), lengths: vec![0; count], stride: 0 }
     }
 
-    /// Gives access to all lists for adding keys, with room for `count` keys in each.
     #[inline(always)]
     pub(crate) fn with_room(&mut self, count: usize) -> Adding<'_> {
         if count + BETWEEN > self.stride {

@@ -7,7 +7,6 @@ use rand::Rng;
 
 use super::network::LinkId;
 
-/// How a queue marks packets above [`LinkSpec::mark_from`](super::LinkSpec).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Marking {
     /// Marks every packet that meets at least that backlog, as switches do for DCTCP.
@@ -20,7 +19,6 @@ pub enum Marking {
     Ramp {
         /// Kmax in percent of the threshold. Up to 100 it acts like a plain threshold.
         full_at_percent: u32,
-        /// Pmax in percent.
         most_percent: u32,
     },
 }
@@ -54,7 +52,6 @@ impl Ramp {
         })
     }
 
-    /// The packet met a backlog of at least the threshold.
     #[cold]
     pub(crate) fn marks(&self, backlog: u64, number: u64) -> bool {
         if backlog >= self.full_at {

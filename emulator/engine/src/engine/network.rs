@@ -39,7 +39,6 @@ dense_index! {
 }
 
 impl LinkId {
-    /// Returns the other direction of the same cable, used by acknowledgements.
     #[must_use]
     pub const fn reverse(self) -> Self {
         Self(self.0 ^ 1)
@@ -89,7 +88,6 @@ impl LinkSpec {
     pub const fn new(rate: BitsPerSecond, delay: Picoseconds) -> Self {
         Self { rate, delay, queue: None, mark_from: None, plane: Plane(0) }
     }
-    /// Limits the queue to `capacity` and marks from a backlog of `mark_from`.
     #[must_use]
     pub const fn with_queue(mut self, capacity: Bytes, mark_from: Bytes) -> Self {
         self.queue = Some(capacity);
@@ -110,7 +108,6 @@ pub struct Link {
     pub spec: LinkSpec,
 }
 
-/// Longest supported delay of a link or host.
 pub(crate) const LONGEST_DELAY: Picoseconds = Picoseconds::from_micros(1_000_000);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -239,7 +236,6 @@ impl Network {
     pub fn link(&self, link: LinkId) -> &Link {
         &self.links[link.index()]
     }
-    /// Whether both paths have the same timing when idle.
     pub(crate) fn are_alike(&self, one: &[LinkId], other: &[LinkId]) -> bool {
         let kind = |link: &LinkId| self.kinds[link.index()];
         one.iter().map(kind).eq(other.iter().map(kind))

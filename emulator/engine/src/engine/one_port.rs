@@ -17,7 +17,6 @@ use super::store::{Room, Store};
 pub(crate) struct OnePort<'s> {
     /// Buffer space of the packet in transmission, or of the last one sent.
     pub(super) room: Room,
-    /// Where `room` is stored between windows.
     pub(super) kept_room: &'s mut Room,
     pub(super) queues: &'s mut Queues,
     pub(super) store: &'s mut Store,
@@ -61,7 +60,6 @@ impl OnePort<'_> {
         self.serve_before(end, sink);
     }
 
-    /// Returns the backlog that a packet arriving at `now` meets.
     pub(crate) fn stands_before(&self, now: u64) -> Bytes {
         Bytes(self.sending.backlog(now).get() + self.queues.all_bytes())
     }

@@ -35,7 +35,6 @@ pub(crate) mod flag {
 /// How far ahead of the window a packet may arrive. Times in packets are modulo 2⁴² ps, or 4.4 s.
 pub(crate) const HORIZON_BITS: u32 = 42;
 const TIME_SHIFT: u32 = 64 - HORIZON_BITS;
-/// Positions of the first six flags and of the rest.
 const LOW_FLAGS: u32 = 16;
 const HIGH_FLAGS: u32 = 59;
 const LOW_FLAG_COUNT: u32 = 6;
@@ -105,7 +104,6 @@ impl Packet {
     pub(crate) const fn extra(&self) -> u16 {
         self.when as u16
     }
-    /// Returns the number of the data packet that triggered this acknowledgement.
     #[inline]
     pub(crate) const fn answered(&self) -> u32 {
         if self.has(flag::GAP) {
@@ -119,7 +117,6 @@ impl Packet {
         let (low, high) = words_of(flag);
         self.when & low | self.what & high != 0
     }
-    /// Sets the arrival time, and the mark if `marked`.
     #[inline(always)]
     pub(crate) const fn sent(self, time: u64, marked: bool) -> Self {
         self.at(time).marked(marked)
@@ -178,7 +175,6 @@ impl Packet {
     pub(crate) const fn is_pause_frame(&self) -> bool {
         self.has(flag::PAUSE | flag::RESUME)
     }
-    /// Whether it is a data header that probes its path.
     #[inline(always)]
     pub(crate) const fn is_probe(&self) -> bool {
         self.has(flag::TRIMMED) && self.has(flag::PROBE) && !self.is_acknowledgement()
@@ -189,7 +185,6 @@ impl Packet {
     }
 }
 
-/// Positions the flags in the two words.
 #[inline(always)]
 const fn words_of(flags: u16) -> (u64, u64) {
     let low = flags as u64 & ((1 << LOW_FLAG_COUNT) - 1);

@@ -37,7 +37,6 @@ pub(crate) struct Port {
     quirks: Option<Box<Quirks>>,
     /// The wire behind the port, in the shard of its far end.
     pub(crate) wire: u32,
-    /// The vertex at the far end, in its shard.
     pub(crate) vertex: u32,
     /// The port of the reverse direction, in the shard of the far end.
     pub(crate) back: u32,
@@ -60,7 +59,6 @@ pub(crate) struct Line {
 
 #[derive(Clone, Copy, Debug)]
 struct Usual {
-    /// Transmission time in picoseconds.
     time: u32,
     bytes: u16,
 }
@@ -108,7 +106,6 @@ impl Line {
         (size, u64::from(usual.time))
     }
 
-    /// Returns the bytes that leave between `now` and `free`.
     #[inline(always)]
     fn backlog(&self, free: u64, now: u64) -> Bytes {
         if now < self.changed.0 {
@@ -149,12 +146,10 @@ pub struct PortCount {
     /// Packets put on the wire, which are packet-hops.
     pub packets: u64,
     pub bytes: u64,
-    /// Packets dropped at a full queue.
     pub dropped: u64,
     pub marked: u64,
     pub lost: u64,
     pub trimmed: u64,
-    /// Pauses requested from the far end.
     pub pauses: u64,
     /// Picoseconds during which at least one priority was paused by the far end. During a pause,
     /// the sum so far minus the start time of the pause.
@@ -302,7 +297,6 @@ impl Port {
         self.line.head_start(packet, rate, header)
     }
 
-    /// Whether it marks randomly, loses packets or adds jitter.
     pub(crate) fn has_quirks(&self) -> bool {
         self.quirks.is_some()
     }
@@ -482,7 +476,6 @@ impl SendingPort<'_> {
         self.line.unusual(bytes)
     }
 
-    /// See [`Port::head_start`].
     #[inline(always)]
     pub(crate) fn head_start(&self, packet: &Packet, rate: BitsPerSecond, header: Bytes) -> u64 {
         self.line.head_start(packet, rate, header)
@@ -497,7 +490,6 @@ impl SendingPort<'_> {
     }
 }
 
-/// Converts a size to the width of a packet's size field.
 pub(crate) fn wire_bytes(size: Bytes) -> u16 {
     u16::try_from(size.get()).expect("packets of more than 65,535 bytes are refused")
 }

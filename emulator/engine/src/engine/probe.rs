@@ -7,13 +7,11 @@ use super::network::LinkId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketArrival {
-    /// When the last bit arrived.
     pub at: SimTime,
     pub link: LinkId,
     /// Number of the packet in its flow; for an acknowledgement, the first one not received.
     pub sequence: u32,
     pub acknowledgement: bool,
-    /// Whether this or an earlier link marked it.
     pub marked: bool,
     pub wire_bytes: u16,
     /// Identifies its flow, through [`Engine::flow_of`](super::Engine::flow_of).
@@ -40,7 +38,6 @@ pub trait Probe: Clone + Send {
         false
     }
 
-    /// Repeats the counts gained since `before` another `times` times.
     fn leap(&mut self, _before: &Self, _times: u32) {}
 }
 

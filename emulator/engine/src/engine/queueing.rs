@@ -38,7 +38,6 @@ pub enum Schedule {
     Weighted([u32; PRIORITIES]),
 }
 
-/// A buffer shared by all ports of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
     pub size: Bytes,
@@ -53,9 +52,7 @@ pub struct Buffer {
 pub struct Pause {
     /// Lossless priorities, one bit each. The control priority is never paused.
     pub priorities: u8,
-    /// Pauses the sender when more than this is buffered.
     pub pause_above: Bytes,
-    /// Resumes the sender when the buffered bytes have dropped to this.
     pub resume_at: Bytes,
     /// Room for packets in flight until the sender stops. Packets that find it full are dropped.
     pub headroom: Bytes,

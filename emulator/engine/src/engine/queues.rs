@@ -26,12 +26,9 @@ pub(super) struct Queues {
     /// Weighted schedule: the current class, and whether it has received its share for this round.
     turn: u8,
     granted: bool,
-    /// Limit of each class in bytes.
     pub(super) capacity: u64,
-    /// Marking threshold on the backlog of a class, in bytes.
     mark_from: u64,
     ramp: Option<Box<Ramp>>,
-    /// Packets considered for marking so far.
     seen: u64,
     classes: Box<[PriorityQueue; PRIORITIES + 1]>,
 }
@@ -53,7 +50,6 @@ impl Queues {
         self.occupied & !u16::from(paused) != 0
     }
 
-    /// Decides whether a packet that arrives now is marked.
     #[inline]
     pub(super) fn marks(&mut self, class: usize) -> bool {
         let backlog = self.classes[class].bytes;
@@ -66,7 +62,6 @@ impl Queues {
         }
     }
 
-    /// Whether a data queue of `bytes` bytes would mark.
     #[inline]
     pub(super) fn would_mark(&self, bytes: u64) -> bool {
         bytes >= self.mark_from
@@ -96,7 +91,6 @@ impl Queues {
         self.waiting as usize
     }
 
-    /// Returns the packets that wait in a class in order, each with its ingress port.
     pub(super) fn waiting(&self, class: usize) -> impl Iterator<Item = (u32, &Packet)> {
         self.classes[class].queue.iter().map(|packet| (packet.ingress(), packet))
     }

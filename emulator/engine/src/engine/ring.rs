@@ -46,7 +46,6 @@ impl PacketFifo {
         self.len += 1;
     }
 
-    /// Returns the end of the queue with room for `most` packets.
     #[inline(always)]
     pub(crate) fn tail(&mut self, most: usize) -> FifoTail<'_> {
         while self.slots.len() < self.len() + most {

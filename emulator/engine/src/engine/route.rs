@@ -26,7 +26,6 @@ use super::packet::MOST_CURSORS;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// A shortest path, selected by the flow's hash (ECMP per flow).
     #[default]
     Shortest,
     /// A shortest path that stays in one plane.
@@ -53,14 +52,8 @@ impl Route {
 pub enum RouteError {
     #[error("no path from vertex {} to vertex {} over links that are up", from.0, to.0)]
     Unreachable { from: VertexId, to: VertexId },
-    /// The given links do not lead from source to destination.
     #[error("link {} does not continue the path at vertex {}", link.0, at.0)]
-    Broken {
-        link: LinkId,
-        /// The end of the path before it.
-        at: VertexId,
-    },
-    /// The route table is too small for the paths of all flows.
+    Broken { link: LinkId, at: VertexId },
     #[error(
         "the paths of all flows take {words} words of the route table, which holds {MOST_CURSORS}: draw fewer paths for each"
     )]
@@ -78,14 +71,12 @@ impl FlowName {
         Self { ends: (self.ends.1, self.ends.0), ..self }
     }
 
-    /// Returns the seed of the flow's own draws.
     pub(crate) fn salt(self) -> u64 {
         let ends = u64::from(self.ends.0.0) << 32 | u64::from(self.ends.1.0);
         mix(mix(ends).wrapping_add(u64::from(self.number)))
     }
 }
 
-/// A choice among several links on the way of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub at: VertexId,
@@ -343,7 +334,6 @@ fn drawn(
     Ok(paths)
 }
 
-/// Checks that `links` lead from `from` to `to`.
 fn follow<'l>(
     network: &Network,
     from: VertexId,

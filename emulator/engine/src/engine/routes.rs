@@ -16,7 +16,6 @@ const CHOICE: u16 = 1 << 14;
 /// Marks a port of a choice that does not lead to the destination.
 const NOWHERE: u16 = 1 << 15;
 
-/// Limit on the ports of a vertex.
 pub(crate) const MOST_PORTS: usize = CHOICE as usize;
 
 #[derive(Clone, Debug, Default)]
@@ -33,11 +32,8 @@ pub(crate) const fn words_of_choice(ports: usize) -> u64 {
     3 + 3 * ports as u64
 }
 
-/// The next hop of a packet.
 pub(crate) enum NextHop {
-    /// A single port, by its index.
     Port(u32),
-    /// A choice among this many ports.
     Choice(u32),
 }
 
@@ -76,7 +72,6 @@ impl Routes {
             .then(|| u32::from(word & !DELIVER) << 16 | u32::from(self.words[at + 1]))
     }
 
-    /// Returns where the reverse route starts, given the end of a route.
     #[inline(always)]
     pub(crate) const fn answer(cursor: u32) -> u32 {
         cursor + 2
@@ -116,7 +111,6 @@ impl Routes {
         self.write(place);
     }
 
-    /// Writes the end of a route: the index of the flow's end.
     pub(crate) fn push_end(&mut self, end: u32) {
         assert!(end < 1 << 31, "a part has fewer than 2^31 flows");
         self.write(DELIVER | (end >> 16) as u16);

@@ -63,7 +63,6 @@ pub struct Engine<P = NoProbe> {
     now: SimTime,
     window: u64,
     windows: u64,
-    /// Whether the last window had enough work for several threads.
     is_worth_sharing: bool,
     /// Empty outboxes, least recently emptied first.
     spares: VecDeque<Outbox>,
@@ -252,7 +251,6 @@ impl<P: Probe> Engine<P> {
         self.settle_completions();
     }
 
-    /// Exchanges full outboxes for empty ones. The previous ones have been received.
     fn exchange(&mut self) {
         for from in 0..self.shards.len() {
             for to in (0..self.shards.len()).filter(|to| *to != from) {

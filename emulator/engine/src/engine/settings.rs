@@ -20,13 +20,11 @@ pub(super) const MOST_IN_FLIGHT: u64 = 1 << 24;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
-    /// Packet sizes, windows and loss recovery of all flows.
     pub transport: Transport,
     /// Random seed, which also selects among shortest paths.
     pub seed: Seed,
     /// `None` means one first-in first-out queue per port, which is faster.
     pub queueing: Option<Queueing>,
-    /// Marking of packets in long queues.
     pub marking: Marking,
     pub switching: Switching,
     /// Time from the last bit of a packet for one of the host's flows to its reaction: an
@@ -69,7 +67,6 @@ impl EngineSettings {
         self.switching.head_start(rates, (size, self.transport.header))
     }
 
-    /// Checks that these packet sizes and switches can be emulated over `network`.
     pub(crate) fn check(&self, network: &Network) -> Result<(), EngineError> {
         let vertices = (0..network.vertex_count()).map(VertexId::from_index);
         for vertex in vertices {

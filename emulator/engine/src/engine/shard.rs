@@ -56,7 +56,6 @@ pub(crate) struct Shared {
     pub(crate) header_bytes: u16,
     pub(crate) switching: Switching,
     pub(crate) gives_credit: bool,
-    /// Whether some switches choose among ports.
     pub(crate) chooses: bool,
     /// Processing time of hosts, in picoseconds.
     pub(crate) host_delay: u64,
@@ -68,7 +67,6 @@ pub(crate) struct SimSpan {
     pub(crate) end: u64,
 }
 
-/// A vertex, with the ranges of its wires and ports in the shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Vertex {
     pub(crate) first_wire: u32,
@@ -101,7 +99,6 @@ pub(crate) struct HostState {
     timer_due: u64,
     /// No port accepts data before this time.
     pull_due: u64,
-    /// Time of the next credit, or `u64::MAX` if none waits.
     credit_due: u64,
     pacer: credit::Pacer,
     /// Pending flow starts, and flows that wait until their rate permits: time, flow, sender.
@@ -184,7 +181,6 @@ pub(crate) struct Shard<P> {
     pub(crate) senders: Vec<Sender>,
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) outboxes: Vec<Outbox>,
-    /// Packets that each shard sent in the previous window.
     pub(crate) inboxes: Vec<Outbox>,
     pub(crate) worked: u64,
     pub(crate) completions: Vec<Completion>,
@@ -198,7 +194,6 @@ struct Scratch {
     arrivals: Vec<Packet>,
     /// Replaces `arrivals` at a host with a delay.
     acted_on: Vec<Packet>,
-    /// Packets sent by a host, by port.
     sent: Vec<Vec<Packet>>,
     /// Upper bound on the bytes that arrived over each port's cable.
     came: Vec<u64>,
@@ -355,7 +350,6 @@ impl<P: Probe> Shard<P> {
         wire.queue = queue;
     }
 
-    /// Drops all packets on a wire and returns their number.
     pub(crate) fn cut_wire(&mut self, wire: u32) -> u64 {
         let queue = &mut self.wires[wire as usize].queue;
         let lost = queue.len() as u64;

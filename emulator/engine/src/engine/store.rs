@@ -31,7 +31,6 @@ impl SendingPort<'_> {
     }
 }
 
-/// Limits of priority flow control in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lossless {
     /// Lossless priorities, one bit each.
@@ -41,7 +40,6 @@ pub(super) struct Lossless {
     most: u64,
 }
 
-/// The shared buffer of a switch with its accounting.
 #[derive(Clone, Debug)]
 pub(super) struct Store {
     buffer: Option<Buffer>,
@@ -75,7 +73,6 @@ impl Store {
         }
     }
 
-    /// Whether the ports share a limited resource.
     pub(super) fn is_bounded(&self) -> bool {
         self.lossless.priorities != 0 || self.buffer.is_some()
     }
@@ -186,7 +183,6 @@ impl Store {
     }
 }
 
-/// Returns the limit of a queue while `free` bytes of the buffer are free.
 fn share(buffer: &Buffer, free: u64) -> u64 {
     let share = u128::from(free) * u128::from(buffer.alpha_percent) / 100;
     u64::try_from(share).unwrap_or(u64::MAX)

@@ -40,7 +40,6 @@ pub(crate) struct SwitchQueues {
     /// Whether packets wait at each port, while ports are processed separately. A compact copy,
     /// because most ports of a wide switch are idle in most windows.
     waiting: Vec<bool>,
-    /// Number of pauses in force that it requested.
     asked: u32,
     /// End of each port's transmission, past or future, and the buffer space that it frees.
     ends: Vec<u64>,
@@ -56,7 +55,6 @@ pub(crate) trait Outlet {
     /// Puts a packet on the wire of port `place`; it arrives at `arrival`.
     fn launch(&mut self, place: u32, packet: Packet, arrival: u64);
     fn frame_made(&mut self);
-    /// Returns how long before its last bit arrives a packet may leave over port `place`.
     fn head_start(&self, place: u32, packet: &Packet) -> u64;
     fn header_bytes(&self) -> u16;
 }
@@ -131,7 +129,6 @@ impl SwitchQueues {
         self.waiting[place as usize] = !self.ports[place as usize].is_empty();
     }
 
-    /// Whether a packet that waits at a port may start before `end`.
     #[inline(always)]
     pub(crate) fn begins_before(&self, place: u32, end: u64) -> bool {
         self.ends[place as usize] < end
@@ -216,7 +213,6 @@ impl SwitchQueues {
         self.earliest.take(&self.ends);
     }
 
-    /// Switches back to processing ports separately.
     pub(crate) fn end_together(&mut self) {
         for place in 0..self.sending.len() {
             self.store.give_back(self.sending[place]);
@@ -227,7 +223,6 @@ impl SwitchQueues {
         }
     }
 
-    /// Ends a transmission and starts the next one on the port.
     #[inline]
     fn end_transmission(&mut self, place: u32, out: &mut impl Outlet) {
         let now = std::mem::replace(&mut self.ends[place as usize], IDLE);
@@ -288,7 +283,6 @@ impl SwitchQueues {
         }
     }
 
-    /// Sends a pause or resume frame for the priority and ingress port of `room`.
     fn send_frame(&mut self, room: Room, kind: u16, now: u64, out: &mut impl Outlet) {
         let Room { ingress: place, priority, .. } = room;
         out.frame_made();
@@ -371,7 +365,6 @@ impl SwitchQueues {
         waiting.filter(|(by, _)| *by == ingress).map(|(_, packet)| port.size(packet)).sum()
     }
 
-    /// Whether the sender behind `ingress` has been asked to pause `priority`.
     pub(crate) fn has_asked(&self, ingress: u32, priority: u8) -> bool {
         self.store.asked[ingress as usize] & (1 << priority) != 0
     }

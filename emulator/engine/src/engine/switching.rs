@@ -24,7 +24,6 @@ pub enum Switching {
 }
 
 impl Switching {
-    /// Zero if the switch does not cut through at these rates.
     pub(super) fn head_start(
         self,
         (comes, leaves): (BitsPerSecond, BitsPerSecond),

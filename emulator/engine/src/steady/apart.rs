@@ -23,7 +23,6 @@ pub(super) struct GlobalFlow {
     pub(super) name: FlowName,
     /// The initial path, then those of later reroutings.
     pub(super) paths: Vec<Vec<LinkId>>,
-    /// Its island, once it has been handed over.
     pub(super) place: Option<FlowPlace>,
     pub(super) cancelled: bool,
 }
@@ -61,9 +60,7 @@ pub(super) struct Island {
     pub(super) batches: Vec<BatchId>,
     /// Whether nothing happens there any more, so that its links are free for other islands.
     pub(super) retired: bool,
-    /// Whether it has merged into another island.
     pub(super) superseded: bool,
-    /// Delay of its start relative to its class.
     pub(super) shift: u64,
     pub(super) past: Vec<IslandAct>,
 }
@@ -85,7 +82,6 @@ pub(super) enum Asked {
     Gate(FlowId, FlowGate),
     Cancel(FlowId),
     Change(LinkId, LinkChange),
-    /// Changes the flow to its path with this index.
     Reroute(FlowId, u32),
 }
 
@@ -214,7 +210,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Checks whether the flow fits an engine, by adding it to one that has only its path.
     fn check_fit(&mut self, spec: &FlowSpec, path: &[LinkId]) -> Result<(), EngineError> {
         let both =
             |link: &LinkId| (self.network.link(*link).spec, self.network.link(link.reverse()).spec);
@@ -384,7 +379,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Plans the end of a batch for every island of a class.
     fn spread(&mut self, class: usize, news: News) {
         let class = &mut self.classes[class];
         for member in &class.members {
@@ -401,13 +395,11 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Continues the class of an island after the end of a batch was reported.
     fn release(&mut self, island: u32) {
         let class = self.islands[island as usize].class;
         self.classes[class as usize].untold -= 1;
     }
 
-    /// Whether a planned end of a batch is still valid.
     fn is_news(&self, batch: BatchId, from: From) -> bool {
         let batch = &self.batches[batch.index()];
         match from {

@@ -30,16 +30,13 @@ pub(super) struct Class<P> {
     /// Members that have yet to receive the current event. The class pauses until it is zero.
     pub(super) untold: u32,
     pub(super) begin: u64,
-    /// All completions reported while running ahead.
     pub(super) news: Vec<News>,
-    /// Final state of a class that has run ahead to its end.
     ended: Option<ClassEnd>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct ClassEnd {
     packets: PacketCount,
-    /// Start of the permanent idle state.
     quiet_from: u64,
 }
 
@@ -139,7 +136,6 @@ impl<P: Probe> Class<P> {
         Self { members, ..self.clone() }
     }
 
-    /// Applies changes at `now`, which must not be in the past.
     pub(super) fn apply(&mut self, now: SimTime, acts: Vec<IslandChange>) {
         for act in acts {
             match act {
@@ -182,7 +178,6 @@ impl<P: Probe> Class<P> {
         self.control = self.engine.control_due();
     }
 
-    /// Whether [`Self::advance`] has events to process.
     pub(super) fn may_advance(&self, bound: SimTime) -> bool {
         let next = SimTime(bound.0.saturating_add(1));
         self.untold == 0 && (self.due < next.0 || self.control == Some(next))

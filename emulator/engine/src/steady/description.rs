@@ -41,7 +41,6 @@ pub(super) struct CableLinks {
     ends: (VertexId, VertexId),
     there: LinkSpec,
     back: LinkSpec,
-    /// The probe's kind for each direction.
     kinds: [u8; 2],
 }
 

@@ -16,7 +16,6 @@ use crate::engine::{
 };
 use crate::transport::{Balance, CongestionControl, FlowInterfaces};
 
-/// A probe that can observe a part of the network.
 pub trait LocalProbe: Probe {
     /// Islands are identical only if their links have equal classes.
     fn kind(&self, _link: LinkId) -> u8 {
@@ -41,7 +40,6 @@ impl LocalProbe for ArrivalLog {
     }
 }
 
-/// Hashes time, number, size and marks of an arrival.
 #[must_use]
 pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
     let mut hasher = FxHasher::default();
@@ -50,14 +48,12 @@ pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
     hasher.finish()
 }
 
-/// A difference between the results of a single engine and of islands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
     #[error(transparent)]
     Event(#[from] OtherEvent),
     #[error("flow {} ended otherwise in one engine for all", .0.0)]
     Flow(FlowId),
-    /// Different arrivals or counts on a link.
     #[error("link {} carried other packets in one engine for all", .0.0)]
     Link(LinkId),
     /// Skipping periodic traffic led to a wrong state.
@@ -128,7 +124,6 @@ impl<P: LocalProbe> IslandEngine<P> {
         }
     }
 
-    /// Creates an engine that never uses islands.
     pub fn whole(
         network: Network,
         settings: EngineSettings,
@@ -138,7 +133,6 @@ impl<P: LocalProbe> IslandEngine<P> {
         Ok(Self { mode: Mode::Whole(Box::new(engine)) })
     }
 
-    /// Returns the single engine if the run is not split, or no longer.
     #[must_use]
     pub fn engine(&self) -> Option<&Engine<P>> {
         match &self.mode {

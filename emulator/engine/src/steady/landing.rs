@@ -130,7 +130,6 @@ impl<P: LocalProbe> Apart<P> {
         Ok(())
     }
 
-    /// Frees the links of inactive islands that new flows use.
     fn retire(&mut self, asked: &[Asked]) {
         let mut looked_at = FxHashSet::default();
         let present = self.present();
@@ -359,7 +358,6 @@ impl<P: LocalProbe> Apart<P> {
         }
     }
 
-    /// Creates a class without members from a description, starting at `begin`.
     pub(super) fn new_class(
         &self,
         island: u32,
@@ -376,7 +374,6 @@ impl<P: LocalProbe> Apart<P> {
         class
     }
 
-    /// Creates an island with these requests since its start, and describes it.
     pub(super) fn describe(
         &mut self,
         island: u32,
@@ -470,7 +467,6 @@ impl<P: LocalProbe> Apart<P> {
     }
 }
 
-/// Returns the changes of a description for a class that starts at `begin`.
 pub(super) fn acts_from(description: &Description, begin: SimTime) -> Vec<(u64, IslandChange)> {
     let absolute = |(after, act): &(u64, IslandChange)| {
         let act = match act {

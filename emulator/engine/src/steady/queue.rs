@@ -21,11 +21,9 @@ pub(super) enum PlannedAct {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
-    /// The caller cancelled its last flow.
     Caller,
     /// An island whose class is paused at the completion.
     Held(u32),
-    /// An island that has run ahead.
     Ahead(u32),
 }
 
@@ -36,7 +34,6 @@ type Key = (u64, u64, u8, u64);
 pub(super) struct Queue {
     heap: BinaryHeap<Reverse<(Key, u64)>>,
     acts: Vec<PlannedAct>,
-    /// Free indices in `acts`.
     free: Vec<u64>,
     calls: u64,
 }
@@ -47,7 +44,6 @@ impl Queue {
         self.push((at.0, now.0, 0, self.calls), act);
     }
 
-    /// Adds a batch completion; its last byte arrived at `at` with flow `last`.
     pub(super) fn plan_end(
         &mut self,
         reported: SimTime,

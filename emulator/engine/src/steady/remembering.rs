@@ -124,7 +124,6 @@ impl<P: LocalProbe> Apart<P> {
         if self.is_faster_whole() { Err(Entangled) } else { Ok(()) }
     }
 
-    /// Whether a single engine, which simulates everything once, would have been faster.
     fn is_faster_whole(&mut self) -> bool {
         if self.redone > MOST_REDONE && self.redone > self.ran {
             return true;
@@ -136,7 +135,6 @@ impl<P: LocalProbe> Apart<P> {
         self.redone > self.redone_limit
     }
 
-    /// Starts a new island, reusing the result of an identical one if possible.
     fn begin_like(&mut self, asked: Vec<IslandAct>, first: usize, waiting: &mut Vec<PendingClass>) {
         let (island, now) = (self.islands.len() as u32, self.now);
         let description = self.describe(island, (now, asked));
@@ -171,7 +169,6 @@ impl<P: LocalProbe> Apart<P> {
         self.classes[class as usize].members.push(island);
     }
 
-    /// Runs the classes from index `first` on and plans their completions.
     fn run_new(&mut self, first: usize, waiting: Vec<PendingClass>) {
         let now = self.now;
         let limit = now + AHEAD;

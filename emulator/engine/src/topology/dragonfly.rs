@@ -13,7 +13,6 @@ pub struct Dragonfly {
     pub routers_per_group: u32,
     /// Cables to other groups per router (`h`).
     pub global_per_router: u32,
-    /// Cables to hosts and inside groups.
     pub local: LinkSpec,
     pub global: LinkSpec,
 }

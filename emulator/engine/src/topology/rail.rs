@@ -8,7 +8,6 @@ use crate::engine::{LinkSpec, NetworkBuilder, VertexId, VertexRole};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOptimised {
     pub servers: u32,
-    /// GPUs per server, and number of rails.
     pub gpus_per_server: u32,
     pub spines: u32,
     pub inside: LinkSpec,
@@ -35,7 +34,6 @@ impl RailOptimised {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailOnly {
     pub domains: u32,
-    /// GPUs per domain, and number of rails.
     pub gpus_per_domain: u32,
     pub inside: LinkSpec,
     pub rail: LinkSpec,

@@ -42,7 +42,6 @@ pub enum Balance {
     Adaptive,
 }
 
-/// Interfaces over which a flow leaves its host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowInterfaces {
     /// One interface, drawn for the flow.
@@ -63,12 +62,10 @@ impl Balance {
         if paths == 0 { 1 } else { paths }
     }
 
-    /// Whether each path is drawn independently.
     pub(crate) const fn is_hashed(self) -> bool {
         matches!(self, Self::Entropy { hashed: true, .. })
     }
 
-    /// Whether a retransmission may take another path.
     #[must_use]
     pub const fn spreads_packets(self) -> bool {
         matches!(self, Self::Spray { .. } | Self::Entropy { .. } | Self::Adaptive)
@@ -95,17 +92,14 @@ const SPRAY_PROBE: Picoseconds = Picoseconds::from_micros(50);
 #[derive(Clone, Debug)]
 pub(crate) struct Balancer {
     balance: Balance,
-    /// Start of each path in the route table, grouped by lane.
     cursors: Box<[u32]>,
     lanes: Box<[SenderLane]>,
     salt: u64,
     drawn: u64,
     /// For spraying: the paths grouped by lane, with those already drawn in this round first.
     order: Box<[u16]>,
-    /// The sender's knowledge of each path.
     known: Box<[PathHistory]>,
     retired: Vec<RetiredPath>,
-    /// Path of each packet, by packet number modulo the length.
     taken: Box<[u16]>,
 }
 
@@ -113,7 +107,6 @@ pub(crate) struct Balancer {
 /// path at the same time, and it would be idle before they learn of it.
 const CAUTIOUS: u8 = 4;
 
-/// A sender's knowledge of a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct PathHistory {
     /// One more than the highest number of an acknowledged packet on it.
@@ -237,7 +230,6 @@ impl Balancer {
         Some(path.min(self.cursors.len() - 1))
     }
 
-    /// Records that a packet arrived, and whether it was marked.
     #[inline]
     pub(crate) fn echo(&mut self, sequence: u32, marked: bool) {
         if let Some(path) = self.path_of(sequence) {
@@ -272,7 +264,6 @@ impl Balancer {
         }
     }
 
-    /// Records at `now` that a packet was lost and is resent.
     pub(crate) fn lost(&mut self, now: u64, sequence: u32) {
         let Some(path) = self.path_of(sequence) else { return };
         // The last path in use is never retired.
@@ -323,7 +314,6 @@ impl Balancer {
         lane.probe_due = own.map(|at| at.probe).min().unwrap_or(u64::MAX);
     }
 
-    /// Restores a path that works again.
     pub(crate) fn returned(&mut self, path: u32) {
         // The path may have been replaced since the probe.
         let Some(place) = self.retired.iter().position(|at| u32::from(at.path) == path) else {

@@ -64,7 +64,6 @@ pub(crate) enum Came {
 pub(crate) struct Feedback {
     pub(crate) now: u64,
     pub(crate) acked: u32,
-    /// Whether the packet was marked or trimmed.
     pub(crate) marked: bool,
     pub(crate) trimmed: bool,
     pub(crate) round_trip: u64,
@@ -134,7 +133,6 @@ impl CongestionController {
         }
     }
 
-    /// Processes the acknowledgement of packet `answered`.
     pub(crate) fn acknowledged(&mut self, now: u64, (answered, acked): (u32, u32), came: Came) {
         let sent_at = self.sent_at[answered as usize & (self.sent_at.len() - 1)];
         let (marked, trimmed) = (came != Came::Well, came == Came::Trimmed);

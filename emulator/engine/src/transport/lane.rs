@@ -8,12 +8,9 @@ use std::ops::Range;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SenderLane {
-    /// Number of the output port in the shard.
     pub(crate) port: u32,
-    /// Range of its paths among those of the flow.
     pub(crate) first: u16,
     pub(crate) end: u16,
-    /// Whether the flow is queued at the port.
     pub(crate) enlisted: bool,
     pub(crate) turn: u16,
     /// Time of the next probe of a retired path; `u64::MAX` if none is retired.

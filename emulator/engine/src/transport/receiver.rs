@@ -4,15 +4,12 @@ use super::{LossRecovery, SequenceSet};
 use crate::engine::packet::{Contents, Packet, flag};
 use crate::engine::shard::again::{End, StateLag};
 
-/// The receiving end of a flow: records arrivals and builds acknowledgements.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
     pub(crate) flow: u32,
-    /// Start of the acknowledgements' route in the route table.
     pub(crate) cursor: u32,
     /// Whether acknowledgements take the reverse of their packet's path.
     pub(crate) answers_by_path: bool,
-    /// Lowest number that has not arrived.
     expected: u32,
     total: u32,
     per_message: u32,
@@ -22,7 +19,6 @@ pub(crate) struct Receiver {
     keeps: Option<SequenceSet>,
     /// New packets that will still earn credit. Earlier ones are covered by the initial window.
     unpaid: u32,
-    /// Earned credits that wait for their turn.
     waiting: u32,
     duplicates: u32,
     /// Senders at the same host that wait for messages of this flow.
@@ -58,12 +54,10 @@ impl Receiver {
         }
     }
 
-    /// Returns the number of complete messages.
     pub(crate) fn delivered(&self) -> u32 {
         self.delivered
     }
 
-    /// Returns the number of packets received in order.
     pub(crate) fn packets_in_order(&self) -> u32 {
         self.expected
     }
@@ -76,7 +70,6 @@ impl Receiver {
         self.expected >= self.total
     }
 
-    /// Returns the number of missing packets.
     pub(crate) fn packets_missing(&self) -> u32 {
         let kept = self.keeps.as_ref().map_or(0, SequenceSet::len);
         self.total.saturating_sub(self.expected + kept)
@@ -131,7 +124,6 @@ impl Receiver {
         (acknowledgement, self.count_messages())
     }
 
-    /// Sets the sender's initial number of credits.
     pub(crate) fn begin_credits(&mut self, initial: u32) {
         self.unpaid = self.total.saturating_sub(initial);
     }
@@ -156,7 +148,6 @@ impl Receiver {
         self.waiting == 0
     }
 
-    /// Records a credit that waits for its turn.
     pub(crate) fn defer_credit(&mut self) {
         self.waiting += 1;
     }
@@ -167,7 +158,6 @@ impl Receiver {
         self.waiting > 0
     }
 
-    /// Returns a credit that acknowledges nothing.
     pub(crate) fn credit(&self) -> Packet {
         let flags = flag::ACKNOWLEDGEMENT | flag::RESENT | flag::CREDIT;
         Packet::new(Contents { cursor: self.cursor, sequence: self.expected, extra: 0, flags })

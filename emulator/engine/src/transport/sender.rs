@@ -33,7 +33,6 @@ pub(crate) struct Outgoing {
     pub(crate) wire_bytes: u16,
     pub(crate) resent: bool,
     pub(crate) cursor: u32,
-    /// Whether it is a bare header that probes a retired path; `sequence` is then the path.
     pub(crate) probe: bool,
 }
 
@@ -48,7 +47,6 @@ pub(crate) struct Sender {
     controller: Option<Box<CongestionController>>,
     /// Whether the receiver controls it by credit.
     by_credit: bool,
-    /// The receiver has reported that no credit is deferred.
     is_settled: bool,
     acked: u32,
     next: u32,
@@ -68,7 +66,6 @@ pub(crate) struct Sender {
     recovery: LossRecovery,
     /// Selective repeat: a packet counts as lost if one this much later has arrived.
     reordering: u32,
-    /// Go-back-N: the sender has already reacted to gaps below this number.
     answered: u32,
     /// Selective repeat: packets in `repair..repair_end` that are not in `held` are resent.
     repair: u32,
@@ -84,11 +81,9 @@ pub(crate) struct Sender {
     pub(crate) switches_choose: bool,
     /// When everything in flight counts as lost; `u64::MAX` with nothing in flight.
     pub(crate) deadline: u64,
-    /// Detects losses at the end of a burst before the deadline.
     tail: TailProbe,
     pub(crate) resent: u32,
     pub(crate) started: bool,
-    /// Whether it is queued at a port.
     pub(crate) enlisted: bool,
     /// State used only at the start or end of a message or flow.
     pub(crate) waits: Box<Waits>,
@@ -173,7 +168,6 @@ impl Sender {
         }
     }
 
-    /// Permits the first `messages` messages.
     pub(crate) fn release(&mut self, messages: u32) {
         let released = messages.saturating_mul(self.per_message).min(self.total);
         self.released = self.released.max(released);
@@ -277,7 +271,6 @@ impl Sender {
         Outgoing { sequence, wire_bytes, resent, cursor, probe: false }
     }
 
-    /// Returns a due probe of a retired path of this lane.
     #[inline(always)]
     fn probe_due(&mut self, now: u64, lane: usize) -> Option<Outgoing> {
         let (path, cursor) = self.balancer.as_mut()?.probe(now, lane)?;
@@ -306,7 +299,6 @@ impl Sender {
         }
     }
 
-    /// Returns the time before which no packet may be sent.
     #[inline]
     pub(crate) fn next_send(&self) -> u64 {
         self.controller.as_ref().map_or(0, |controller| controller.next_send())
@@ -370,7 +362,6 @@ impl Sender {
         matches!(self.recovery, LossRecovery::SelectiveRepeat { .. })
     }
 
-    /// Processes an acknowledgement that arrives at `now`.
     #[inline(always)]
     pub(crate) fn acknowledged(&mut self, packet: &Packet, now: u64) {
         if self.is_done() {
@@ -410,7 +401,6 @@ impl Sender {
         }
     }
 
-    /// Reports the outcome of a packet to congestion control and load balancing.
     fn feed_back(&mut self, packet: &Packet, now: u64, newly: u32) {
         let came = match (packet.has(flag::TRIMMED), packet.has(flag::ECHO)) {
             (true, _) => Came::Trimmed,
@@ -509,7 +499,6 @@ impl Sender {
         }
     }
 
-    /// Returns when it acts next without a response.
     #[inline]
     pub(crate) fn due(&self) -> u64 {
         self.deadline.min(self.tail.due())

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bitmap over a sliding window of the packets received beyond the first missing one.
 
-/// A set of packet numbers that all lie within one window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SequenceSet {
     words: Box<[u64]>,

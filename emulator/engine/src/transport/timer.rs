@@ -12,7 +12,6 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RetransmissionTimer {
     pub(crate) timeout: u64,
-    /// Minimum timeout. `None` if the timeout is fixed.
     least: Option<u64>,
     smoothed: u64,
     variation: u64,
@@ -49,7 +48,6 @@ impl RetransmissionTimer {
         timer
     }
 
-    /// Times every possible packet, for windows that change.
     pub(crate) fn time_any(&mut self) {
         self.mask = 0;
     }

@@ -80,7 +80,6 @@ impl Jitter {
     }
 }
 
-/// Returns the probability of either of two events, in units of 2⁻⁶⁴.
 fn either(a: u64, b: u64) -> u64 {
     let both = (u128::from(a) * u128::from(b)) >> 64;
     u64::try_from(u128::from(a) + u128::from(b) - both).unwrap_or(u64::MAX)

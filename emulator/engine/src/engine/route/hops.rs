@@ -21,9 +21,7 @@ pub(super) struct HopMap {
     out: Adjacent<NextStep>,
     /// Incoming links of each vertex: the vertex before and the link's index there.
     entering: Adjacent<(u32, u16)>,
-    /// Whether hosts are attached, which makes the vertex a likely destination.
     is_leaf: Vec<bool>,
-    /// Hop counts by destination, then by number.
     rows: FxHashMap<VertexId, Box<[Onward]>>,
 }
 
@@ -36,7 +34,6 @@ pub(super) struct Onward {
 
 pub(super) const SEVERAL: u16 = u16::MAX;
 
-/// A link with the number of the vertex it leads to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NextStep {
     pub(super) link: LinkId,

@@ -40,7 +40,6 @@ impl Paths {
         more.iter().for_each(|path| self.push(path));
     }
 
-    /// Returns the length of each path, while all are equal.
     fn each(&self) -> u32 {
         self.links.len() as u32 / self.count.max(1)
     }

@@ -37,7 +37,6 @@ impl UsableLinks<'_> {
         self.up[link.index()] && self.plane.is_none_or(|wanted| plane == wanted)
     }
 
-    /// Returns the forwarding vertices with a link to `to`.
     pub(super) fn before(&self, to: VertexId) -> Vec<VertexId> {
         let entering = self.network.outgoing(to).iter().map(|link| link.reverse());
         entering

@@ -19,7 +19,6 @@ pub(super) struct FlowBatch {
     flows: Vec<FlowId>,
     /// Index of the first flow that may still have new packets to send.
     sending: usize,
-    /// Whether the end is reported at the instant it happens.
     is_prompt: bool,
 }
 

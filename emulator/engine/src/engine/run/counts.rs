@@ -18,14 +18,12 @@ pub struct PacketCount {
     pub data_sent: u64,
     pub delivered: u64,
     pub dropped: u64,
-    /// Data packets trimmed to their headers and forwarded.
     pub trimmed: u64,
     pub pauses: u64,
     pub lost: u64,
     pub in_flight: u64,
     pub marked: u64,
     pub retransmitted: u64,
-    /// Data packets received more than once.
     pub duplicates: u64,
     /// Packets put on a wire, the unit of the engine's speed.
     pub hops: u64,

@@ -29,7 +29,6 @@ pub(super) struct FlowState {
     /// With adaptive routing: the choices of switches for each interface, for data and for
     /// acknowledgements. The path is then only one of those possible. Empty otherwise.
     pub(super) choices: Vec<[Vec<Choice>; 2]>,
-    /// Region of the route table, an index in [`Engine::ways`].
     pub(super) region: u32,
     pub(super) sender: Place,
     pub(super) receiver: Place,
@@ -287,7 +286,6 @@ impl<P: Probe> Engine<P> {
         (place(from, sender_index), place(to, receiver_index))
     }
 
-    /// Returns the interfaces over which a flow with these paths leaves.
     fn lanes_of(&self, paths: &Paths, ways: usize) -> Vec<SenderLane> {
         let port = |link: LinkId| self.layout.ports[link.index()].index;
         let firsts = first_links(paths);

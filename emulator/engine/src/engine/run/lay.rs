@@ -25,11 +25,9 @@ pub(super) const NEWS_PS: u64 = 10_000_000;
 /// Words written, plus a quarter of the table, between two scans of the packets in flight.
 const BETWEEN_LOOKS: u64 = 1 << 16;
 
-/// Regions of the route table that their flows may reuse.
 #[derive(Clone, Debug)]
 pub(super) struct SpareRegions {
     of: FxHashMap<FlowId, Vec<u32>>,
-    /// Words written since the last scan.
     written: u64,
     between_looks: u64,
 }
@@ -233,7 +231,6 @@ impl<P: Probe> Engine<P> {
         }
     }
 
-    /// Rewrites all choices for the current state of links.
     pub(super) fn hear_news(&mut self) {
         for flow in 0..self.flows.len() {
             let state: &mut FlowState = &mut self.flows[flow];
@@ -253,9 +250,7 @@ impl<P: Probe> Engine<P> {
 }
 
 struct Behind {
-    /// Start of the choice at each vertex.
     begins: FxHashMap<VertexId, u32>,
-    /// Vertices without a link towards the destination.
     nowhere: FxHashSet<VertexId>,
     end: u32,
 }

@@ -8,13 +8,11 @@ use crate::engine::flow::FlowId;
 use crate::engine::layout::Place;
 use crate::engine::probe::Probe;
 
-/// A snapshot of a sender. Packet counts start at the beginning of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendingEnd {
     pub acknowledged: u32,
     /// Packets sent and not yet acknowledged or known lost, including retransmissions.
     pub in_flight: u32,
-    /// Limit on the packets in flight.
     pub window: u32,
     /// Rate last set by congestion control. `None` if it only sets a window.
     pub pace: Option<BitsPerSecond>,

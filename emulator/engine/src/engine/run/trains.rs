@@ -46,9 +46,7 @@ struct PendingComparison<P> {
 
 #[derive(Clone, Copy, Debug)]
 enum Comparand {
-    /// Checks that the present state is the seen one, shifted by this lag.
     Again(StateLag),
-    /// Checks that the present state is the predicted one.
     Foretold,
 }
 
@@ -145,7 +143,6 @@ impl<P: Probe> Trains<P> {
 }
 
 impl<P: Probe> PendingComparison<P> {
-    /// Saves the state at `now` for a comparison one packet time later.
     fn begin(shard: &Shard<P>, now: u64, until: u64) -> Option<Self> {
         let pace = shard.pace(now)?;
         let again = now + pace.time;

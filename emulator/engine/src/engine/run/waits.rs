@@ -9,7 +9,6 @@ use crate::engine::layout::Place;
 use crate::engine::network::LinkId;
 use crate::engine::probe::Probe;
 
-/// The event that an unfinished flow waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowWait {
     Start,

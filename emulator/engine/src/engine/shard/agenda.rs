@@ -18,7 +18,6 @@ impl Agenda {
         Self { due: vec![u64::MAX; vertices], blocks: vec![u64::MAX; vertices.div_ceil(BLOCK)] }
     }
 
-    /// Returns the earliest event time, or [`u64::MAX`] if there is none.
     pub(super) fn earliest(&self) -> u64 {
         self.blocks.iter().copied().min().unwrap_or(u64::MAX)
     }

@@ -50,7 +50,6 @@ const DOWN: u64 = u64::MAX / 2;
 pub(super) struct Backlog {
     /// Time to send it, or [`DOWN`] if the port is down.
     time: u64,
-    /// Time to send a full packet.
     packet: u64,
 }
 
@@ -60,7 +59,6 @@ impl Backlog {
         Self { time: if port.up { time() } else { DOWN }, packet: port.packet_time() }
     }
 
-    /// Whether it is at most [`ABOUT`] packets above `least`.
     #[inline(always)]
     fn is_about(self, least: u64) -> bool {
         self.time <= least + ABOUT * self.packet
@@ -73,7 +71,6 @@ pub(super) fn backlog(port: &Port, now: u64) -> Backlog {
 }
 
 impl<P: Probe> Shard<P> {
-    /// Processes a window of a switch that chooses, with one first-in first-out queue per port.
     pub(super) fn advance_choosing(&mut self, shared: &Shared, index: usize, span: SimSpan) {
         let due = self.collect_all(shared, index, span);
         self.due.set(index, due);

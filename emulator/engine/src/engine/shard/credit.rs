@@ -15,18 +15,14 @@ use crate::transport::Receiver;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pacer {
-    /// Time between two credits, in picoseconds.
     gap: u64,
     /// Allowed burst of credits, in picoseconds.
     burst: u64,
-    /// Earliest time of the next credit.
     next: u64,
-    /// Receivers that have earned credit, in order of service.
     queue: VecDeque<u32>,
 }
 
 impl Pacer {
-    /// Returns when the next waiting credit is due, or `u64::MAX` if none waits.
     fn due(&self, now: u64) -> u64 {
         if self.queue.is_empty() { u64::MAX } else { self.next.max(now) }
     }

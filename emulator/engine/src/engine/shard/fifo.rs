@@ -75,7 +75,6 @@ impl<P: Probe> Shard<P> {
     }
 }
 
-/// Arrivals for one port in a window that starts at `start`.
 struct List<'s, const CUTS_THROUGH: bool> {
     keys: &'s [u64],
     arrivals: &'s [Packet],

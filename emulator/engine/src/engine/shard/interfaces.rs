@@ -14,7 +14,6 @@ pub(super) struct Interface<'s> {
     pub(super) port: &'s mut Port,
     pub(super) count: &'s mut PortCount,
     pub(super) link: LinkId,
-    /// Senders with data for this interface, in order of service.
     pub(super) ready: &'s mut VecDeque<u32>,
     pub(super) sent: &'s mut Vec<Packet>,
 }
@@ -53,9 +52,7 @@ pub(super) fn put<P: Probe>(
 pub(super) trait Interfaces {
     fn count(&self) -> usize;
     fn at(&mut self, place: usize) -> Interface<'_>;
-    /// Returns the index of the port that `cursor` leads to.
     fn place(&self, routes: &Routes, cursor: u32) -> usize;
-    /// Returns the index of a port from its number in the shard.
     fn place_of(&self, port: u32) -> usize;
     fn port(&self, place: u32) -> &Port;
 }

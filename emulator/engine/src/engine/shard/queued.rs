@@ -226,7 +226,6 @@ impl<P: Probe> Shard<P> {
         self.keep(vertex, switch, now);
     }
 
-    /// Handles a change of the incoming link of a port: cancels the pauses received over it.
     pub(crate) fn forget_pauses(&mut self, shared: &Shared, vertex: u32, port: u32, now: u64) {
         let before = std::mem::take(&mut self.ports[port as usize].paused);
         self.counts[port as usize].note_paused((before, 0), now);
@@ -275,7 +274,6 @@ impl Scratch {
     }
 }
 
-/// Returns the settings of a switch that cuts through, with the rates of its ingress wires.
 fn cut_through<'s>(shared: &Shared, rates: &'s [BitsPerSecond]) -> Option<CutThrough<'s>> {
     let cuts = shared.switching == Switching::CutThrough;
     cuts.then(|| CutThrough { rates, header: Bytes(shared.header_bytes.into()) })

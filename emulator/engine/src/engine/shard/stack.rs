@@ -17,7 +17,6 @@ pub(super) struct Stack<'s, P, I> {
     pub(super) shared: &'s Shared,
     pub(super) host: &'s mut HostState,
     pub(super) interfaces: I,
-    /// All senders and receivers of the shard.
     pub(super) senders: &'s mut [Sender],
     pub(super) receivers: &'s mut [Receiver],
     pub(super) completions: &'s mut Vec<Completion>,
@@ -199,7 +198,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Sends a data packet on each port that is free at `now`.
     #[inline(always)]
     fn pull(&mut self, now: u64) {
         self.host.pull_due = u64::MAX;
@@ -224,7 +222,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// The flow may have no packet left for this port.
     #[inline(always)]
     fn take_turn(&mut self, place: usize, turn: usize, now: u64) {
         let Interface { ready, .. } = self.interfaces.at(place);
@@ -280,7 +277,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         self.transmit(place, now, packet);
     }
 
-    /// Runs the timeout of the sender with the earliest deadline if it is due at `now`.
     #[cold]
     fn time_out(&mut self, now: u64) {
         let senders = &self.senders;

@@ -31,7 +31,6 @@ impl<P: Probe, I: Interfaces> Stack<'_, P, I> {
         }
     }
 
-    /// Sends the next packet of a flow on interface `place`, if the flow still has one for it.
     pub(super) fn take_striped_turn(
         &mut self,
         place: usize,

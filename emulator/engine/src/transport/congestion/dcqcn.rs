@@ -142,7 +142,6 @@ pub(super) struct State {
     raise_due: u64,
     /// Notified since the last change of `α`, and since the last chance to cut.
     came: [bool; 2],
-    /// Earliest due time of a timer.
     timers_due: u64,
     timer_steps: u32,
     byte_steps: u32,
@@ -179,7 +178,6 @@ impl State {
         self.current as u64
     }
 
-    /// Returns the usable share of the maximum window.
     pub(super) fn window_share(&self) -> f64 {
         if self.settings.window_follows_rate { self.current / self.line } else { 1.0 }
     }
@@ -213,7 +211,6 @@ impl State {
         }
     }
 
-    /// Cuts the rate and restarts the increase.
     fn cut(&mut self, now: u64) {
         let least = self.settings.least_rate.get() as f64;
         self.current = (self.current * (1.0 - self.alpha / 2.0)).max(least);

@@ -42,7 +42,6 @@ impl Sender {
         credits == Some(0) && self.next < self.released && self.acked < self.total
     }
 
-    /// Updates the window from congestion control.
     #[inline(always)]
     pub(super) fn fit_window(&mut self) {
         let in_flight = self.next - self.acked;

@@ -8,7 +8,6 @@ impl Sender {
         self.sent
     }
 
-    /// Whether every packet has been sent at least once.
     pub(crate) fn has_sent_all(&self) -> bool {
         self.sent >= self.total
     }

@@ -18,7 +18,6 @@ struct Asking {
     /// [`u64::MAX`] if nothing is in flight, or no response has arrived since the last probe.
     due: u64,
     asked: Option<u32>,
-    /// The resent packet that has yet to be acknowledged.
     out: Option<u32>,
 }
 
@@ -86,7 +85,6 @@ impl TailProbe {
         Some(asked)
     }
 
-    /// Whether a packet that arrived beyond a gap is the resent one.
     #[inline(always)]
     pub(super) fn is_answered(&mut self, arrived: u32) -> bool {
         let Some(tail) = self.0.as_mut().filter(|tail| tail.out == Some(arrived)) else {
