@@ -30,7 +30,6 @@ pub fn bytes(document: &impl Serialize, without: &[&[&str]]) -> serde_json::Resu
 struct Spelling<'a> {
     out: Vec<u8>,
     open: Vec<Open>,
-    /// Members of the open objects so far, object by object.
     members: Vec<Member>,
     scratch: Vec<u8>,
     without: &'a [&'a [&'a str]],
@@ -38,7 +37,6 @@ struct Spelling<'a> {
 
 struct Open {
     start: usize,
-    /// Index of its first member in `members`.
     first: usize,
 }
 

@@ -205,7 +205,6 @@ fn has_placed_step(fabric: &Fabric) -> bool {
     fabric.jobs.iter().any(|job| job.is_placed() && job.step.is_some())
 }
 
-/// Plans each half separately, with the same optimiser.
 fn alone(fabric: &Fabric, faults: &FaultSet, options: Options) -> Result<Plan, PlanError> {
     let mut layout = khop::plan(fabric, faults, Method::Blind)?;
     let mappings = mapping::mappings(fabric, &mut layout)?;

@@ -161,7 +161,6 @@ fn together(fabric: &Fabric, survey: &Survey<'_>, free: &mut [bool]) -> Vec<Vec<
     placed
 }
 
-/// `jobs` are several jobs whose rings are larger than a node, or a single job.
 fn groups_of(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -249,7 +248,6 @@ fn in_turn(
     Ok(placed)
 }
 
-/// Returns a lower bound on the share of inner hops of `groups` groups that cross ToRs.
 fn cross_tor_bound(fabric: &Fabric, survey: &Survey<'_>, job: &Job, groups: usize) -> f64 {
     let per_node = u32::from(fabric.hbd.gpus_per_node());
     if job.tp < per_node || fabric.hbd.grouping() != Grouping::Line {

@@ -18,7 +18,6 @@ pub(crate) fn check(tree: &Tree<'_>, shapes: &Shapes, problems: &mut Problems) -
     walk.value(root, ROOT, root.span()).then_some(walk.repairs)
 }
 
-/// Reports every duplicate key. The first one counts.
 fn check_duplicates(tree: &Tree<'_>, problems: &mut Problems, repairs: &mut Repairs) {
     let mut keys: Vec<(&str, u32)> = Vec::new();
     for index in (0..).take(tree.nodes.len()) {
@@ -450,7 +449,6 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns whether a value of this type can have this form.
 fn fits(form: &Form, found: Meaning<'_>, shapes: &Shapes) -> bool {
     match form {
         Form::Anything => true,
@@ -488,13 +486,11 @@ fn in_words<T: std::fmt::Display>(bounds: &Bounds<T>) -> String {
     }
 }
 
-/// Returns the text if it is short and plain enough to be quoted in help.
 fn quotable(text: &str) -> Option<&str> {
     let plain = text.len() <= 40 && !text.contains(|c: char| c.is_control() || c == '"');
     plain.then_some(text)
 }
 
-/// Converts `1_000`, `1,000` and `007` to plain numbers.
 fn plain_number(text: &str) -> Option<String> {
     let digits: String =
         quotable(text)?.chars().filter(|c| !matches!(c, '_' | ',' | ' ')).collect();

@@ -163,7 +163,6 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// Characters of a source line shown before and after the marked range.
 const CONTEXT_BEFORE: usize = 90;
 const CONTEXT_AFTER: usize = 100;
 
@@ -226,7 +225,6 @@ fn floor_char_boundary(source: &str, index: usize) -> usize {
     (0..=index).rev().find(|&index| source.is_char_boundary(index)).unwrap_or(0)
 }
 
-/// Maximum number of characters of user text that a message quotes.
 const LONGEST_QUOTE: usize = 40;
 
 /// Quotes user text for messages: shortened, on one line and without control characters.

@@ -155,7 +155,6 @@ impl<'s, 'l> Builder<'s, 'l> {
         self.remember(anchor, index)
     }
 
-    /// Most scalars appear verbatim in the source.
     fn place_in_source(&self, text: &str, kind: Kind, span: Span) -> Option<Span> {
         let inner = match kind {
             Kind::Plain if span.start == span.end => return Some(span),

@@ -21,7 +21,6 @@ pub(crate) type ShapeId = usize;
 pub(crate) struct Shape {
     /// First sentence of the documentation of the key or type.
     pub(crate) description: String,
-    /// Description of a named type, for messages about its values.
     pub(crate) what: String,
     pub(crate) example: Option<String>,
     pub(crate) form: Form,
@@ -46,9 +45,7 @@ pub(crate) enum Form {
         length: Bounds<usize>,
     },
     Record(Record),
-    /// An externally tagged enum: a mapping with exactly one of these keys.
     OneOf(Vec<Key>),
-    /// Alternatives distinguished by the type of value.
     Either(Vec<ShapeId>),
 }
 
@@ -65,7 +62,6 @@ impl<T: PartialOrd + Copy> Bounds<T> {
     }
 }
 
-/// A mapping with named keys, other keys, or both.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) keys: Vec<Key>,

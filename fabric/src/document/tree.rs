@@ -13,7 +13,6 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A byte range of the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -100,7 +99,6 @@ impl<'s> Tree<'s> {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// Location of the value, or of its nearest existing parent.
     pub(crate) span: Span,
     pub(crate) is_whole: bool,
     /// Whether part of it is skipped, so that checks of it are unreliable.
@@ -126,7 +124,6 @@ impl<'t> View<'t> {
         self.node().span
     }
 
-    /// Returns the text of a scalar; empty for lists and mappings.
     pub(crate) fn text(self) -> &'t str {
         let node = self.node();
         let from = if node.decoded { self.tree.decoded.as_str() } else { self.tree.source };

@@ -25,7 +25,6 @@ struct Reach {
     /// Loss of the bank's switches and of the fibre common to all paths, in dB.
     common_db: f64,
     budget_db: f64,
-    /// For each leaf, whether any circuit can end there.
     joins: Vec<bool>,
 }
 

@@ -13,7 +13,6 @@ use crate::dcn::Order;
 use crate::document::Check;
 use crate::khop::{Fibre, Hop, KhopRing, Port, Shape, hop_for_port, port_for_hop};
 
-/// Maximum number of fibres in the complete cabling of an explicit file.
 const MAX_FIBRES: u64 = 1_000_000;
 
 /// Returns the listed line order if the names are n0 to n(N-1), each once.
@@ -143,7 +142,6 @@ fn ends_exist(ring: &KhopRing, index: usize, link: &LinkFile, check: &mut Check<
     exist
 }
 
-/// Returns the fibre of a link, or reports why no such fibre can exist.
 fn fibre_of(
     ring: &KhopRing,
     index: usize,

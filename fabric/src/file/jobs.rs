@@ -150,7 +150,6 @@ fn check_unplaced(job: &JobFile, path: &str, check: &mut Check<'_>) {
     }
 }
 
-/// Checks the parallel dimensions of a training step against each other and the job's size.
 fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
     let Some(step) = &job.step else { return };
     let mapping = match step {

@@ -20,7 +20,6 @@ use crate::hbd::{Hbd, Islands};
 use crate::khop::{KhopError, KhopRing, MAX_GPUS_PER_NODE, MAX_NODES};
 use lightloom_units::{BitsPerSecond, Dollars, Picoseconds, Watts};
 
-/// Requires the two lines that say what the file is.
 pub(super) fn require_version(raw: &FabricFile, check: &mut Check<'_>) {
     if raw.kind.is_some() && raw.version.is_some() {
         return;
@@ -189,7 +188,6 @@ fn lower_network(raw: &DcnFile, check: &mut Check<'_>) -> Option<Network> {
 }
 
 impl Network {
-    /// Returns the network above the nodes of `hbd`, or reports why they do not fit.
     fn above(self, hbd: &Hbd, sizes: &Sizes, check: &mut Check<'_>) -> Option<Dcn> {
         let network = match self {
             Self::FatTree(tree) => {

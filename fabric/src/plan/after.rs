@@ -11,7 +11,6 @@ use super::{Circuit, Group, NOT_IDENTITY, Plan, Rank, Transceiver};
 use crate::canonical;
 use crate::provenance;
 
-/// Maximum distance at which equal entries of two lists are matched.
 const REACH: usize = 64;
 
 /// Replaces `gone` entries of the previous list, from index `at` on, with `new`.
@@ -96,7 +95,6 @@ fn runs<T: PartialEq>(before: &[T], next: &[T]) -> Vec<[usize; 3]> {
     found
 }
 
-/// If the next common entry is within [`REACH`].
 fn apart<T: PartialEq>(before: &[T], next: &[T]) -> (usize, usize) {
     let (Some(one), Some(other)) = (before.first(), next.first()) else {
         return (before.len(), next.len());

@@ -124,7 +124,6 @@ struct Pairing<'a> {
     bytes: &'a [u8],
     errors: Vec<TraceError>,
     servers: FxHashMap<String, ServerId>,
-    /// Record and offset of the first mention of each server.
     first_named: Vec<(usize, usize)>,
     names: Vec<String>,
     kinds: Vec<FaultKind>,
@@ -310,7 +309,6 @@ impl Pairing<'_> {
     }
 }
 
-/// Returns the byte offset of a one-based line and column.
 fn offset_of(bytes: &[u8], line: usize, column: usize) -> usize {
     let line_start: usize = bytes
         .split_inclusive(|&byte| byte == b'\n')

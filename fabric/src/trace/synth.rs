@@ -13,7 +13,6 @@ use super::{Fault, FaultKind, FaultTrace, ServerId, TraceTime};
 
 /// Servers of the public trace.
 pub const PUBLISHED_SERVERS: u32 = 400;
-/// Length of the public trace's window, in days.
 const PUBLISHED_DAYS: u32 = 348;
 const PUBLISHED_FAULTS: f64 = 584.0;
 const DAYS_PER_YEAR: f64 = 365.25;
@@ -117,7 +116,6 @@ impl Synthesis {
     }
 }
 
-/// Rounds to the public trace's resolution of a ten-thousandth of a day.
 fn at_resolution(days: f64) -> TraceTime {
     TraceTime::from_days((days * 1e4).round() / 1e4)
 }
@@ -137,7 +135,6 @@ fn duration_at(rank: f64) -> f64 {
     short * (long / short).powf(position)
 }
 
-/// Distribution of fault midpoints over equal bins of the window.
 struct Centres {
     cumulative: Vec<f64>,
     piece_days: f64,

@@ -23,9 +23,7 @@ pub trait Quantity: Sized + Copy + fmt::Display {
     const EXAMPLE: &'static str;
     /// Accepted suffixes with their factor to the base unit, as (numerator, denominator).
     const SUFFIXES: &'static [(&'static str, u128, u128)];
-    /// Creates the quantity from base units.
     fn from_base(base: u64) -> Self;
-    /// Returns the number of base units.
     fn base(self) -> u64;
 }
 
@@ -40,11 +38,8 @@ macro_rules! unit {
         pub struct $name(pub u64);
 
         impl $name {
-            /// Zero.
             pub const ZERO: Self = Self(0);
-            /// The largest representable value.
             pub const MAX: Self = Self(u64::MAX);
-            /// Returns the number of base units.
             #[must_use]
             pub const fn get(self) -> u64 {
                 self.0
@@ -164,7 +159,6 @@ impl Milliseconds {
     }
 }
 
-/// Picoseconds of a byte at one bit per second.
 const PS_OF_A_BYTE: u64 = 8 * 1_000_000_000_000;
 
 impl BitsPerSecond {

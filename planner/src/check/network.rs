@@ -28,7 +28,6 @@ pub(super) struct Sent {
     between: BTreeMap<(u32, u32), f64>,
     rings: f64,
     below: f64,
-    /// Bytes sent and received by the network interfaces of each GPU, if known.
     interfaces: BTreeMap<GpuId, [f64; 2]>,
     /// Usable share of a link's rate. `None` means all of it.
     usable_share: Option<f64>,
@@ -213,7 +212,6 @@ fn compare(stated: &PhasePlan, sent: &Sent, found: &mut Vec<Violation>) {
     near("leaf_bytes", stated.leaf_bytes.0, sent.below);
 }
 
-/// Derives every phase of the fabric file's jobs from the ranks of the plan, by job and name.
 fn expected(
     fabric: &Fabric,
     plan: &Plan,

@@ -26,10 +26,8 @@ pub struct Training<'a> {
     /// Useful work done.
     pub useful: i128,
     pending: VecDeque<(Cause, i128)>,
-    /// Whole steps among the work to repeat.
     again: i128,
     lost_step: bool,
-    /// Nodes that failed since the job last did useful work.
     deaths: u32,
     /// If set, the job waits until at most this many nodes are out.
     pub waits: Option<usize>,

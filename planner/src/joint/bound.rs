@@ -84,7 +84,6 @@ fn least_bytes(fabric: &Fabric, mapping: &Mapping) -> Option<f64> {
     Some(each * points / raw.usable_share)
 }
 
-/// Returns the traffic of a partial line out of its leaf, by the formulas of a training step.
 fn directions(mapping: &Mapping, raw: &MappingFile, card: &ModelCard, tp: u32) -> [Direction; 3] {
     let [tp, cp, pp] = [tp, mapping.cp, mapping.pp].map(f64::from);
     let layers = f64::from(card.layers / mapping.pp);
@@ -135,12 +134,10 @@ fn least_bytes_a_point(directions: &[Direction; 3], together: u32) -> f64 {
     least
 }
 
-/// Returns the possible numbers of lines of `size` ranks that `points` points touch.
 fn touchable(size: u32, points: u32) -> std::ops::RangeInclusive<u32> {
     points.div_ceil(size)..=points
 }
 
-/// Returns the minimum number of partial lines if `points` points touch `lines` lines.
 fn cut(size: u32, lines: u32, points: u32) -> u32 {
     if size == 1 {
         return 0;

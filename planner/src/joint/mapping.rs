@@ -175,7 +175,6 @@ fn mapping(job: u32, raw: &MappingFile, groups: u64) -> Mapping {
     Mapping { job, pp, cp, dp, ep, order: ORDERS[0], count: Count::AsPlaced }
 }
 
-/// Numbers the ranks of each job in the order that loads the links between leaves least.
 pub(super) fn rank_in_best_order(
     fabric: &Fabric,
     faults: &FaultSet,

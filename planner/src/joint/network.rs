@@ -152,7 +152,6 @@ pub(super) fn longest(
     phases.iter().map(|phase| of_job(&phase.job)).max()
 }
 
-/// The rate of a phase without traffic.
 const AT_ONCE: f64 = 0.0;
 
 fn silent(fabric: &Fabric, phase: &Phase) -> PhasePlan {
@@ -217,7 +216,6 @@ fn over_packets(
     Ok(CarriedStep::of(planned))
 }
 
-/// Returns the time in seconds of the slowest leaf to send or receive.
 fn busiest_seconds(demand: &Demand, rates: &[f64]) -> f64 {
     let leaves = by_leaf(demand).into_iter().zip(rates);
     let seconds = leaves.map(|((sent, received), rate)| match sent.max(received) {
@@ -253,7 +251,6 @@ fn by_leaf(demand: &Demand) -> Vec<(f64, f64)> {
 /// Above this number of directly joined leaves, estimates do not recompute all routes.
 const MOST_ROUTED_LEAVES: u32 = 256;
 
-/// The criterion that compares orders of ranks and sets of idle nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Estimate {
     /// Total time of the phases, in seconds.

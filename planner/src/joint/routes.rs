@@ -64,7 +64,6 @@ pub(super) fn estimate(network: &DirectNetwork, faults: &FaultSet, phases: &[Pha
 struct Routed {
     routes: Vec<RoutePlan>,
     seconds: f64,
-    /// Time of the cables in seconds, without the interfaces.
     between: f64,
     least_seconds: f64,
 }
@@ -81,7 +80,6 @@ impl<'a> Graph<'a> {
         Self { network, cables, neighbours }
     }
 
-    /// Returns the number of cables from every leaf to `to`. `None` if no path exists.
     fn distances(&self, to: LeafId) -> Vec<Option<u32>> {
         let mut distances = vec![None; self.neighbours.len()];
         distances[to.index()] = Some(0);

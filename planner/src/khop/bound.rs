@@ -22,7 +22,6 @@ use super::grouping::chains_on_line;
 
 const MOST_STEPS: usize = 400_000_000;
 
-/// Returns the minimum crossing inner hops if `groups` chains are cut from the usable nodes.
 pub(super) fn least_crossing(
     fabric: &Fabric,
     survey: &Survey<'_>,

@@ -26,7 +26,6 @@ pub(super) struct Columns<'a> {
     slots: usize,
     perfect: bool,
     usable: Vec<u64>,
-    /// The number of adjacent nodes that begin at each position, if rings have a spare node.
     runs: Option<Vec<usize>>,
 }
 
@@ -239,7 +238,6 @@ fn sets(found: &[Found]) -> usize {
     found.iter().map(|found| found.sets.len()).sum()
 }
 
-/// Returns the cheapest complete attempt, or else the one with the most sets.
 fn best(tries: Vec<Vec<Found>>, known: Vec<Found>) -> Vec<Found> {
     let rank = |found: &Vec<Found>| {
         let complete = is_complete(found);

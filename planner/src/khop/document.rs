@@ -80,7 +80,6 @@ fn working_bundles<'a>(
         .map(|(bundle, path)| Transceiver { bundle, path })
 }
 
-/// Returns the fibres selected at both ends, each once, from its lower end.
 fn circuits<'a>(
     hbd: &'a Hbd,
     faults: &'a FaultSet,
@@ -325,7 +324,6 @@ fn hops_along(hbd: &Hbd, layout: &Layout, nodes: &[NodeId]) -> Result<Vec<Hop>, 
     nodes.windows(2).map(hop).collect()
 }
 
-/// Inserts the node that passes light through where fibres join it.
 fn with_passing(
     hbd: &Hbd,
     layout: &Layout,

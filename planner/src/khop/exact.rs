@@ -120,7 +120,6 @@ pub(super) fn pieces(survey: &Survey<'_>, free: &[bool]) -> Vec<Vec<Position>> {
     pieces
 }
 
-/// Returns the candidates that the solver picks, and whether that is proven to be the maximum.
 fn pack(candidates: &[RingGroup], seconds: f64) -> Result<(Vec<RingGroup>, bool), ExactError> {
     #[cfg(feature = "highs")]
     return pack_with(

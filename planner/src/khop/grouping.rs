@@ -82,7 +82,6 @@ impl Track<'_> {
             })
     }
 
-    /// Returns whether a hop of this length excludes the same length on the other side of a node.
     fn excludes(&self, hop: u64) -> bool {
         self.reach % 2 == 1 && hop == u64::from(self.reach)
     }

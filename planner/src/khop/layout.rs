@@ -41,7 +41,6 @@ pub struct RingGroup {
 }
 
 impl RingGroup {
-    /// Returns the ring over all GPUs of the nodes of `chain`, given in ascending order.
     #[must_use]
     pub(crate) fn chain(hbd: &Hbd, chain: &[Position]) -> Self {
         let nodes: Vec<NodeId> = chain.iter().map(|position| hbd.node_at(*position)).collect();
@@ -207,7 +206,6 @@ impl Layout {
         id
     }
 
-    /// Prevents [`Self::next_id`] from reusing any of `ids`.
     pub(crate) fn keep_ids(&mut self, ids: impl Iterator<Item = GroupId>) {
         let next = ids.map(|id| id.0.saturating_add(1)).max();
         self.next_group = self.next_group.max(next.unwrap_or(0));
@@ -246,7 +244,6 @@ impl Layout {
     }
 }
 
-/// Returns the path of `bundle` on `node` if exactly the given hops are lit there.
 pub(crate) fn bundle_path(hbd: &Hbd, node: NodeId, bundle: u8, hops: [Option<Hop>; 2]) -> Path {
     let port = |hop: Hop| hbd.port(node, hop);
     let mut lit = hops.into_iter().flatten().map(port).filter(|port| port.bundle.bundle == bundle);

@@ -14,7 +14,6 @@ use super::{Chain, Survey, spare};
 /// Nodes per chain, and number of chains wanted.
 pub(super) type Need = (usize, usize);
 
-/// Maximum combinations of counts that the exact division examines, over all runs.
 const MOST_STEPS: usize = 2_000_000;
 
 /// Returns chains for every need. If not all fit, returns as many as possible, longest first.
@@ -113,7 +112,6 @@ fn divide(survey: &Survey<'_>, free: &[bool], needs: &[Need]) -> Option<Vec<Vec<
     dealt.iter().flatten().all(|chain| is_possible(survey, chain)).then_some(dealt)
 }
 
-/// Returns whether no node of the chain needs two hops that an odd K excludes.
 fn is_possible(survey: &Survey<'_>, chain: &Chain) -> bool {
     let (nodes, k) = (survey.hbd().nodes(), survey.hbd().k());
     let long = |pair: &[Position]| (pair[1].0 + nodes - pair[0].0) % nodes == u32::from(k);
@@ -144,7 +142,6 @@ struct Division<'a> {
 }
 
 impl Division<'_> {
-    /// Returns for every run the number of chains of each length.
     fn solve(&self, runs: &[Chain], last: usize) -> Option<Vec<Vec<usize>>> {
         let states: usize = self.counts.iter().map(|count| count + 1).product();
         let mut most: Vec<Vec<Option<usize>>> = vec![vec![None; states]];

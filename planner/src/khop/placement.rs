@@ -160,10 +160,8 @@ fn deal_ranks(dcn: &Dcn, groups: &mut [RingGroup]) {
     }
 }
 
-/// Maximum number of groups of a set tried as the starting point.
 const MOST_ORIGINS: usize = 8;
 
-/// Returns the ranks of every group if group `origin` keeps its ranks.
 fn dealt_from(dcn: &Dcn, set: &[RingGroup], origin: usize) -> Vec<Vec<NodeId>> {
     let mut dealt: Vec<Vec<NodeId>> = vec![Vec::new(); set.len()];
     let tors =

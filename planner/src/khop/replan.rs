@@ -130,7 +130,6 @@ struct Work<'a> {
     survey: &'a Survey<'a>,
     layout: &'a mut Layout,
     idle: Vec<bool>,
-    /// Original paths of the bundles that were set.
     before: BTreeMap<BundleId, Path>,
     places: BTreeMap<GroupId, usize>,
     groups: Vec<GroupChange>,
@@ -254,7 +253,6 @@ impl<'a> Work<'a> {
         true
     }
 
-    /// Returns whether lighting this group cuts no light that must stay.
     fn keeps_light(&self, group: &RingGroup) -> bool {
         let hbd = &self.fabric.hbd;
         let mut next = self.layout.clone();
@@ -412,7 +410,6 @@ impl<'a> Work<'a> {
         found
     }
 
-    /// Returns the nodes of spare rings that are in no ring of a job except `old`.
     fn nodes_of_spares_alone(&self, old: &RingGroup) -> Vec<NodeId> {
         let of = |is_spare: bool| {
             let groups =
@@ -462,7 +459,6 @@ impl<'a> Work<'a> {
         groups.into_iter().next().map(|group| RingGroup { job: Some(job), ..group })
     }
 
-    /// Gives available spare rings and idle chains to jobs that want more.
     fn fill_jobs(&mut self) {
         for job in (0..).take(self.layout.jobs.len()) {
             while self.wants_more(job) {
@@ -541,7 +537,6 @@ fn idle(fabric: &Fabric, survey: &Survey<'_>, layout: &Layout) -> Vec<bool> {
     idle
 }
 
-/// Returns the nodes that left `old` and the nodes that replaced them in `new`, in rank order.
 fn replaced(old: &RingGroup, new: &RingGroup) -> (Vec<NodeId>, Vec<NodeId>) {
     let pairs = old.ranks.iter().zip(&new.ranks).filter(|(old, new)| old != new);
     pairs.map(|(old, new)| (*old, *new)).unzip()

@@ -25,16 +25,13 @@ pub(super) trait Grid: Sync {
     fn usable(&self, column: usize) -> u64;
     /// Returns whether a working fibre joins the node to the one `back` columns before.
     fn joined(&self, column: usize, slot: usize, back: usize) -> bool;
-    /// Returns whether a chain of `length` nodes can begin here, as far as known.
     fn begins(&self, column: usize, slot: usize, length: usize) -> bool;
 }
 
 /// A demand for sets. Several demands are met one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// m, the number of nodes per chain.
     pub(super) length: usize,
-    /// Whole sets, with one chain in every slot.
     pub(super) sets: usize,
     pub(super) rest: usize,
     /// Whether one node of each chain only passes light through.
@@ -65,7 +62,6 @@ pub(super) struct Found {
     /// The chains of every set. The last set may have fewer.
     pub(super) sets: Vec<Vec<SlotChain>>,
     pub(super) cost: u32,
-    /// The first column after the last set.
     pub(super) end: usize,
     pub(super) complete: bool,
 }
@@ -90,7 +86,6 @@ struct Key<const P: usize> {
     long: u64,
     /// Bit i: the open chain of slot i already has its pass-through node.
     passed: u64,
-    /// Whether the partial set is placed.
     rest: bool,
 }
 
@@ -98,7 +93,6 @@ struct Key<const P: usize> {
 struct State<const P: usize> {
     key: Key<P>,
     cost: u32,
-    /// The part of the cost due to the two open sets.
     open: [u32; 2],
     /// Their cost if they become the partial set.
     as_rest: [u32; 2],
@@ -112,11 +106,8 @@ type Reached<const P: usize> = (State<P>, Move);
 #[derive(Clone, Copy, Default)]
 struct Move {
     used: u64,
-    /// Slots that gave up their open chain before.
     dropped: u64,
-    /// Slots whose node only passes light through.
     passing: u64,
-    /// Whether the oldest set is closed although it is partial.
     closes: bool,
 }
 

@@ -121,7 +121,6 @@ fn most_of_piece(
 struct Item {
     nodes: u64,
     cost: u64,
-    /// Index into the needs: 0 or 1.
     kind: usize,
     rings: Vec<usize>,
 }
@@ -130,7 +129,6 @@ fn crossing(fabric: &Fabric, groups: &[RingGroup]) -> u64 {
     super::cross_tor(&fabric.dcn, groups.iter().map(|group| group.ranks.as_slice())).crossing
 }
 
-/// Returns every possible ring, with all its nodes in `ranks`.
 fn rings(
     fabric: &Fabric,
     survey: &Survey<'_>,
@@ -144,7 +142,6 @@ fn rings(
     paths(survey, free, length)
 }
 
-/// Returns every ring along any path, going up the line where it does not turn.
 fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGroup>> {
     let mut rings = exact::candidates(survey, free, length, MOST_PATHS).ok()?;
     for ring in rings.iter_mut().filter(|ring| ring.hops.iter().all(|hop| *hop < 0)) {
@@ -157,18 +154,15 @@ fn paths(survey: &Survey<'_>, free: &[bool], length: usize) -> Option<Vec<RingGr
     Some(rings)
 }
 
-/// Sets of disjoint rings, each with the cost of its ranks.
 struct Sets<'a> {
     fabric: &'a Fabric,
     rings: &'a [RingGroup],
-    /// Sets that cost this much are useless.
     most: u64,
     nodes: Vec<u64>,
     /// Class of each ring. Rings with nodes under the same ToRs are in the same class.
     likeness: Vec<usize>,
     /// Minimum crossing hops between rings of two classes, both directions added.
     apart: Vec<Vec<u64>>,
-    /// The cheapest order and its cost, for each list of classes.
     ways: FxHashMap<Vec<usize>, (Vec<usize>, u64)>,
     items: FxHashMap<(usize, u64), Item>,
     looked_at: usize,
@@ -273,7 +267,6 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// Counts the ToRs that two sorted lists have in common.
 fn shared(one: &[TorId], other: &[TorId]) -> usize {
     let (mut shared, mut from) = (0, 0);
     for tor in one {
@@ -313,7 +306,6 @@ struct Search<'a> {
     items: &'a [Item],
     by_lowest: Vec<Vec<usize>>,
     sizes: [usize; 2],
-    /// Minimum cost per item of each kind.
     least: [u64; 2],
     below: u64,
     /// The least cost seen for the same remaining nodes and needs.

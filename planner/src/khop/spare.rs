@@ -35,7 +35,6 @@ fn ring(fabric: &Fabric, chain: &[Position]) -> RingGroup {
     group
 }
 
-/// Returns the length, up to `length`, of the run that starts at each position.
 pub(super) fn runs(survey: &Survey<'_>, free: &[bool], length: usize) -> Vec<usize> {
     let hbd = survey.hbd();
     let nodes = hbd.nodes() as usize;

@@ -39,7 +39,6 @@ const NEAR: f64 = 0.99;
 /// leaves, and a plan that gains less keeps the circuits of every phase.
 pub const WORTH_ROUTES: f64 = 0.5;
 
-/// The share used instead if the shortest time is wanted.
 pub(super) const WORTH_ANY: f64 = 0.99;
 
 /// A path with a smaller share of a pair's traffic does not justify a rule in a switch.
@@ -147,7 +146,6 @@ pub fn bound(
     RateBound { has_room: reached < worth * best.lambda, ..best }
 }
 
-/// Returns the number of bits per unit of traffic.
 fn unit(evaluator: &Evaluator) -> Option<f64> {
     let bits = (0..evaluator.lines()).flat_map(|line| evaluator.traffic(line));
     bits.map(|(_, bits)| *bits).reduce(f64::max)

@@ -16,9 +16,7 @@ pub struct Demand {
     leaves: usize,
     bytes: Vec<u64>,
     carried: Carried,
-    /// Bytes sent and received by the network interfaces of each GPU, if known.
     interfaces: Vec<[u64; 2]>,
-    /// Share of a link's rate that the sender can fill.
     usable_share: f64,
     /// Bytes by sending and receiving GPU over their interfaces. `None` if not recorded.
     exchanges: Option<BTreeMap<(u32, u32), u64>>,

@@ -27,7 +27,6 @@ use super::topology::Topology;
 #[derive(Clone, Debug)]
 struct Line {
     leaf: usize,
-    /// (peer, bits)
     traffic: Vec<(usize, f64)>,
     /// The limit set by the GPUs below the leaf, or by the busiest GPU of the phase.
     host_limit: f64,
@@ -239,7 +238,6 @@ impl LeafView {
         }
     }
 
-    /// Returns the bound with all ports full, in the heavier direction.
     fn fluid_bound(&self) -> f64 {
         let heaviest = self.total[0].max(self.total[1]);
         if heaviest <= 0.0 {

@@ -31,7 +31,6 @@ struct Flow {
     /// Initial bits, the weight of its share.
     bits: f64,
     circuits: u32,
-    /// The route over several hops. `None` for one hop.
     route: Option<RoutePlan>,
 }
 
@@ -227,7 +226,6 @@ fn rates(fabric: &ReconfigurableFatTree, topology: &Topology, flows: &[Flow]) ->
     max_min(&mut capacity, &ways)
 }
 
-/// Iterates over the hops of a route as (from, to, over the core).
 fn hops(route: &RoutePlan) -> impl Iterator<Item = (usize, usize, bool)> + '_ {
     let starts = std::iter::once(&route.from).chain(&route.via);
     let ends = route.via.iter().chain([&route.to]);

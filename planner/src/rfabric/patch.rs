@@ -44,7 +44,6 @@ struct Patch<'a> {
     lines: usize,
     circuits: Vec<CrossConnect>,
     topology: Topology,
-    /// Rate by phase and line, as a share of the phase's bound.
     shares: Vec<f64>,
     books: Vec<PortBook<'a>>,
 }
@@ -138,7 +137,6 @@ impl<'a> Patch<'a> {
         starved.into_iter().take(PEERS).map(|(_, peer)| peer).collect()
     }
 
-    /// Returns every exchange of two circuits of one switch that joins `a` and `b`.
     fn exchanges(&self, a: LeafId, b: LeafId) -> Vec<Step> {
         let of = |leaf: LeafId| -> Vec<usize> {
             let ends_at = |at: &usize| [self.circuits[*at].a, self.circuits[*at].b].contains(&leaf);
@@ -184,7 +182,6 @@ impl<'a> Patch<'a> {
         false
     }
 
-    /// Also updates the rates of the affected lines.
     fn rejoin(&mut self, old: &[CrossConnect], new: &[CrossConnect], touched: &BTreeSet<usize>) {
         for circuit in old {
             self.topology.remove(0, circuit.a.index(), circuit.b.index());

@@ -224,9 +224,7 @@ pub(super) fn best_static_at(rates: &CandidateRates) -> Schedule {
 
 pub(super) struct CandidateRates {
     pub(super) of: Vec<Vec<f64>>,
-    /// Upper bound over all circuits and routes, by phase.
     pub(super) bounds: Vec<RateBound>,
-    /// Minimum rate for multi-hop routes to be worthwhile, by phase.
     worth: Vec<f64>,
 }
 

@@ -159,7 +159,6 @@ fn best_of(
     Ok(CarriedStep { static_step_time_ps, ..best })
 }
 
-/// Target of exchanges, as a fraction of a phase's bound.
 const NEAR_ENOUGH: f64 = 0.95;
 
 /// Maximum exchanges for a changed demand. Beyond this, planning again is better.

@@ -252,7 +252,6 @@ impl Sides {
         sides
     }
 
-    /// Takes ports from a leaf, from the side that has more of them.
     fn lose(&mut self, leaf: usize, dead: u32, gets_tail: &mut impl FnMut(usize) -> bool) {
         let left = (self.tails[leaf] + self.heads[leaf]).saturating_sub(dead);
         let wanted = left / 2 + u32::from(left % 2 == 1 && gets_tail(leaf));
@@ -306,7 +305,6 @@ fn next_unwalked(peers: &mut Vec<(usize, usize)>, walked: &[bool]) -> Option<(us
 
 /// Reward of a circuit without which the later switches could not hold the rest.
 const MUST: i64 = -1_000;
-/// Reward of a circuit that stays in place.
 const KEEP: i64 = -2;
 /// Price of a circuit that a later switch already holds.
 const STEAL: i64 = 1;

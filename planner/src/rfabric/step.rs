@@ -86,7 +86,6 @@ fn beside_gpus(other: &Job) -> Mistake {
     Mistake { place: "/rl".to_owned(), message, fix }
 }
 
-/// Returns another job that needs its own GPUs.
 fn beside<'a>(fabric: &'a Fabric, job: &Job) -> Option<&'a Job> {
     let needs = |other: &&Job| other.is_placed() || matches!(other.step, Some(StepFile::Rl(_)));
     fabric.jobs.iter().filter(|other| other.name != job.name).find(needs)

@@ -202,7 +202,6 @@ impl<'a> Ports<'a> {
         }
     }
 
-    /// Takes a port of each of two leaves for a circuit of `reach`.
     pub(crate) fn take(&mut self, reach: usize, leaves: [usize; 2]) {
         for leaf in leaves {
             self.free[reach][leaf] -= 1;
@@ -228,7 +227,6 @@ impl<'a> Ports<'a> {
         self.reach_for(first, second).is_some()
     }
 
-    /// Returns the narrowest reach with a free port at both leaves.
     fn reach_for(&self, first: usize, second: usize) -> Option<usize> {
         self.permitted(first, second)
             .find(|reach| self.free[*reach][first] > 0 && self.free[*reach][second] > 0)
@@ -240,7 +238,6 @@ impl<'a> Ports<'a> {
         reach.is_some_and(|reach| self.join_within(reach, topology, first, second))
     }
 
-    /// Adds a circuit of one reach if it is permitted. Returns whether it did.
     pub(crate) fn join_within(
         &mut self,
         reach: usize,

@@ -208,7 +208,6 @@ impl<'a> Progress<'a> {
         self.judge(circuits);
     }
 
-    /// Updates the rates of the lines of every leaf at an end of `circuits`.
     fn judge(&mut self, circuits: &[CrossConnect]) {
         let mut leaves: Vec<usize> =
             circuits.iter().flat_map(|at| [at.a.index(), at.b.index()]).collect();

@@ -59,7 +59,6 @@ pub(super) fn proven(
 struct Optics<'a> {
     spec: &'a FatTreeSpec,
     free: Vec<Vec<u32>>,
-    /// Additional fibre loss in dB, by leaf.
     extra_db: Vec<f64>,
 }
 
@@ -105,7 +104,6 @@ impl<'a> Optics<'a> {
     }
 }
 
-/// Returns the price and the sending share of a port, by bank and leaf.
 fn by_port(prices: &Prices) -> BTreeMap<(u32, LeafId), (f64, f64)> {
     prices.ports.iter().map(|own| ((own.bank, own.leaf), (own.price, own.sending))).collect()
 }
@@ -127,7 +125,6 @@ fn by_uplink(network: &ReconfigurableFatTree, prices: &Prices) -> Vec<[f64; 2]> 
     bits
 }
 
-/// Returns the payment of a phase if each byte takes the cheapest path.
 fn by_all_paths(
     optics: &Optics<'_>,
     asked: &Asked,

@@ -9,7 +9,6 @@ use lightloom_units::id::LeafId;
 
 use super::{Asked, RATE_TOLERANCE};
 
-/// A resource on a route: the circuits of a pair in one direction, or the uplinks of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Passed {
     Circuits(u32, u32),

@@ -86,7 +86,6 @@ impl Work<'_> {
         new
     }
 
-    /// Lights every group, and darkens bundles that then have no far end.
     fn light_all(&mut self) {
         let nodes: Vec<NodeId> = (0..self.fabric.hbd.nodes()).map(NodeId).collect();
         self.remember(&nodes);

@@ -25,7 +25,6 @@ const MOST_JOBS: usize = 8;
 
 pub(super) struct Rearranged {
     pub(super) groups: Vec<RingGroup>,
-    /// Maps the place of a group before to its index in `groups`.
     pub(super) given: BTreeMap<usize, usize>,
     pub(super) at_least: u32,
 }
@@ -42,7 +41,6 @@ pub(super) fn is_sized(job: &Job) -> bool {
     job.is_placed() && job.size != JobSize::All
 }
 
-/// Returns the number of groups per unit that a job can use.
 pub(super) fn unit(job: &Job) -> usize {
     match &job.step {
         Some(StepFile::Training(raw)) => (raw.pp * raw.cp * raw.ep).max(1) as usize,
@@ -211,7 +209,6 @@ impl<'a> Task<'a> {
         levels.into_iter().map(|(_, level)| level).collect()
     }
 
-    /// Lets the fewest rings without a fault move.
     fn place(
         &mut self,
         regions: &[Region<'a>],

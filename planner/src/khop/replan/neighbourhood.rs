@@ -22,7 +22,6 @@ use super::super::document::selected_port;
 use super::super::layout::bundle_path;
 use super::super::{Layout, RingGroup, Survey};
 
-/// How much a rebuild may change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
     /// Every working node of the group stays, and at most 2K bundles switch.
@@ -65,7 +64,6 @@ fn keep_ranks(old: &RingGroup, nodes: &[NodeId]) -> Vec<NodeId> {
 }
 
 struct Candidate {
-    /// Place relative to the start of the window.
     place: u64,
     position: Position,
     is_own: bool,
@@ -92,7 +90,6 @@ struct State {
     replaced: usize,
     /// The candidate that joined last. Meaningless while `placed` is 0 or the chain is complete.
     last: usize,
-    /// The hop to the last candidate, 0 for the first.
     back: Hop,
     /// Bit d: the candidate d places below the current one joined, for d up to K.
     joined: u128,
@@ -154,7 +151,6 @@ impl<'a> Search<'a> {
         candidate
     }
 
-    /// Returns the distance from `from` up the line to `to`, in the shorter direction of a ring.
     fn apart(&self, from: Position, to: Position) -> i64 {
         let apart = i64::from(to.0) - i64::from(from.0);
         let nodes = i64::from(self.hbd.nodes());
@@ -203,13 +199,11 @@ impl<'a> Search<'a> {
         Some((self.walk_back(&trails, best.trail), best.switched))
     }
 
-    /// Counts the bundles that go dark because `candidate` stays outside the chain.
     fn stays_out(&self, candidate: &Candidate, joined: u128) -> u32 {
         let cut_off = candidate.lit_down.iter().filter(|down| joined >> **down & 1 == 1).count();
         candidate.widowed + u32::try_from(cut_off).expect("at most K")
     }
 
-    /// Adds candidate `index`. Returns the new state and the bundles that switch for it.
     fn join(&self, state: State, index: usize) -> Option<(State, u32)> {
         if state.placed == self.length {
             return None;

@@ -46,7 +46,6 @@ impl Add for MoveCost {
     }
 }
 
-/// A former ring of a job whose nodes may be used.
 pub(super) struct Old {
     pub(super) place: usize,
     pub(super) class: usize,
@@ -61,7 +60,6 @@ pub(super) struct RegionClass {
     pub(super) rings: u32,
 }
 
-/// The new use of some nodes.
 pub(super) enum Pick {
     Stays { old: usize },
     Chain { nodes: Vec<NodeId>, hops: Vec<Hop>, class: usize, old: Option<usize> },
@@ -70,7 +68,6 @@ pub(super) enum Pick {
 #[derive(Clone, Copy)]
 pub(super) struct Limit {
     pub(super) rings: u32,
-    /// Exclusive upper bound on the total cost.
     pub(super) below: MoveCost,
 }
 
@@ -92,13 +89,11 @@ pub(super) struct Region<'a> {
     closed: Option<u64>,
     pub(super) olds: Vec<Old>,
     pub(super) classes: Vec<RegionClass>,
-    /// The ring without a fault that has ranks on each node.
     owner: Vec<Option<usize>>,
     /// The nodes that working fibres reach from each node, with the hop.
     near: Vec<Vec<(usize, Hop)>>,
     /// Far ends of each node's lit bundles, and whether a ring without a fault uses the circuit.
     lit: Vec<Vec<(usize, bool)>>,
-    /// The same far ends as a set, by node.
     lit_to: Vec<u128>,
     /// Lit bundles whose far end is outside the search, by node.
     outside: Vec<u32>,
@@ -296,7 +291,6 @@ impl<'a> Region<'a> {
         sum >= missing
     }
 
-    /// Returns the ring without a fault that has ranks on this node, as a set.
     fn touched(&self, at: usize) -> u128 {
         self.owner[at].map_or(0, |old| 1 << old)
     }

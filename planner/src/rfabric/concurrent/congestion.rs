@@ -19,14 +19,12 @@ pub(super) struct PricedArc {
 pub(super) struct Congestion {
     pub(super) arcs: Vec<PricedArc>,
     pub(super) arcs_from: Vec<Vec<usize>>,
-    /// Fill by resource, in seconds.
     fill: Vec<f64>,
     /// Price per second by resource. Unused resources are free.
     prices: Vec<f64>,
     is_used: Vec<bool>,
     /// Prices rise by a factor of e per this many seconds of fill.
     slack: f64,
-    /// Fill of the fullest resource when prices were last set.
     top: f64,
 }
 
@@ -76,7 +74,6 @@ impl Congestion {
         self.refill();
     }
 
-    /// Recomputes sums that were updated incrementally.
     fn refill(&mut self) {
         self.fill.fill(0.0);
         for index in 0..self.arcs.len() {

@@ -34,7 +34,6 @@ pub(super) struct PricedFlow {
 #[derive(Clone, Debug)]
 pub(super) struct Settled {
     pub(super) flows: Vec<PricedFlow>,
-    /// Fill of the fullest resource, in seconds.
     pub(super) seconds: f64,
     /// Lower bound over all paths, in seconds.
     pub(super) least_seconds: f64,
@@ -123,7 +122,6 @@ fn prove(network: &Congestion, flows: &[PricedFlow], best: &mut Settled) {
     }
 }
 
-/// Moves traffic from every more expensive path to the cheapest one until both prices are equal.
 fn move_to_cheaper(network: &mut Congestion, flow: &mut PricedFlow, tree: &PriceTree) {
     let Some(arcs) = tree.path(network, flow.to) else { return };
     let cheapest = match flow.paths.iter().position(|path| path.arcs == arcs) {

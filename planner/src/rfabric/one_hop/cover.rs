@@ -28,7 +28,6 @@ pub(super) fn cover(
     (state.topology, covered)
 }
 
-/// A pair with traffic, and its traffic still on the core in either direction.
 struct Pair {
     ends: [usize; 2],
     rest: [f64; 2],
@@ -101,7 +100,6 @@ impl<'a> Cover<'a> {
     }
 }
 
-/// Returns the peers of `leaf` with a larger index, with the traffic to and from each.
 fn traffic_above(evaluator: &Evaluator, leaf: usize, lambda: f64) -> Vec<(usize, [f64; 2])> {
     let mut merged = std::collections::BTreeMap::<usize, [f64; 2]>::new();
     for direction in 0..2 {
@@ -117,7 +115,6 @@ fn traffic_above(evaluator: &Evaluator, leaf: usize, lambda: f64) -> Vec<(usize,
 /// A complete binary tree of winners. The earlier entry wins a tie.
 struct Tournament {
     scores: Vec<f64>,
-    /// Node 1 is the root; the leaves are the entries in order.
     winners: Vec<usize>,
 }
 

@@ -188,7 +188,6 @@ impl<'a> Search<'a> {
         loss.into_iter().map(|(_, peer)| Some(peer)).collect()
     }
 
-    /// Returns the larger of the two directions of a pair's traffic, in bits.
     fn heaviest(&self, leaf: usize, peer: usize) -> f64 {
         [2 * leaf, 2 * leaf + 1]
             .iter()

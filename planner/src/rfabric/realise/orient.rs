@@ -89,7 +89,6 @@ impl Orientation {
         }
     }
 
-    /// Turns around the path with the fewest agreed circuits.
     fn turn_path(&mut self, from: usize, ends: Ends) -> bool {
         let Some(path) = self.cheapest_path(from, ends) else { return false };
         for step in path.windows(2) {

@@ -80,7 +80,6 @@ impl Training {
         self.seats.0[rank as usize]
     }
 
-    /// Returns the residual stream of one context-parallel rank's share of a micro-batch.
     fn micro_batch_bytes(&self) -> Bytes {
         share(self.card.token_bytes() * u64::from(self.tokens), 1, u64::from(self.cp))
     }
