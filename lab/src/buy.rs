@@ -283,7 +283,6 @@ fn shares(rows: &[Row]) -> TextTable {
     table
 }
 
-/// Formats the winners at other fault rates and prices.
 fn flips(answer: &Answer) -> String {
     let mut rates = TextTable::new(["× fault rate", "cheapest useful PFLOP-year"]);
     for flip in &answer.verdict.by_fault_rate {

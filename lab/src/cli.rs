@@ -63,10 +63,6 @@ pub(crate) fn main() -> ExitCode {
     output::conclude(run(&arguments))
 }
 
-/// Runs the chosen verb.
-///
-/// # Errors
-/// The reason for a missing result, printed to standard error with exit status 1.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::First(first::Verb::Plan(arguments)) => plan::run(arguments, &Prices),

@@ -94,9 +94,6 @@ const MOST_MOMENTS: usize = 10;
 const USUAL_TP: [u32; 4] = [8, 16, 32, 64];
 
 /// Returns the requested group sizes, or those of the fabric's jobs.
-///
-/// # Errors
-/// If a size is 0.
 fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32>> {
     require_group(asked)?;
     let mut sizes: Vec<u32> = match (asked, fabric) {
@@ -116,10 +113,6 @@ fn group_sizes(asked: &[u32], fabric: Option<&Fabric>) -> anyhow::Result<Vec<u32
     Ok(sizes)
 }
 
-/// Rejects empty groups.
-///
-/// # Errors
-/// If a group has no GPU.
 pub(crate) fn require_group(sizes: &[u32]) -> anyhow::Result<()> {
     match sizes.contains(&0) {
         true => {
@@ -229,10 +222,6 @@ fn cross_tor(
     Ok(answers)
 }
 
-/// Returns a cluster with this number of GPUs.
-///
-/// # Errors
-/// If they do not fill whole nodes, or are too many.
 pub(crate) fn cluster(gpus: u32, gpus_per_node: u32) -> anyhow::Result<Cluster> {
     if gpus == 0 || gpus > 1 << 24 || !gpus.is_multiple_of(gpus_per_node) {
         let text = format!(
@@ -244,10 +233,6 @@ pub(crate) fn cluster(gpus: u32, gpus_per_node: u32) -> anyhow::Result<Cluster> 
     Ok(Cluster { nodes: gpus / gpus_per_node, gpus_per_node })
 }
 
-/// Parses a list of designs.
-///
-/// # Errors
-/// If a name is unknown.
 pub(crate) fn designs(names: &[String]) -> anyhow::Result<Vec<Box<dyn Architecture>>> {
     names
         .iter()
@@ -255,10 +240,6 @@ pub(crate) fn designs(names: &[String]) -> anyhow::Result<Vec<Box<dyn Architectu
         .collect()
 }
 
-/// Parses a fault source.
-///
-/// # Errors
-/// If the text has none of the forms, or the trace cannot be read.
 pub(crate) fn fault_source(
     text: &str,
     servers: Option<u32>,
@@ -346,7 +327,6 @@ fn cross_tor_text(answer: &CrossTorResult) -> String {
     )
 }
 
-/// Formats the planner's results for a fabric file.
 fn fabric_text(fabric: &FabricFigures) -> String {
     let percent = |share: f64| format!("{:.2} %", 100.0 * share + 0.0);
     let or_none = |share: Option<f64>| share.map_or("-".to_owned(), percent);

@@ -22,10 +22,7 @@ use link::{ExchangeError, Link};
 use report::SuiteReport;
 use target::{Options, Protocol};
 
-/// Tests one device.
-///
-/// # Errors
-/// If the device is unreachable or does not identify itself. Later problems are part of the report.
+/// Tests one device. Problems after it has identified itself are part of the report.
 pub fn run(
     protocol: Protocol,
     mut link: Box<dyn Link>,
@@ -43,10 +40,6 @@ pub fn run(
     Ok(SuiteReport::of(protocol, identity, options, results))
 }
 
-/// Tests a module through its profile.
-///
-/// # Errors
-/// If the module does not identify itself, or the profile does not fit it.
 pub fn run_profile(
     link: profile::ProfileLink,
     options: &Options,

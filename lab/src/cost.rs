@@ -137,9 +137,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 /// Reads a price file, or returns the shipped prices.
-///
-/// # Errors
-/// If the file has mistakes, which are printed.
 pub(crate) fn prices(path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<PriceList> {
     let mut read = |name: &str, file: &str, bytes: &[u8]| {
         inputs.insert("prices".to_owned(), Input::of(name, bytes));
@@ -269,7 +266,6 @@ fn summary(document: &CostResult) -> TextTable {
     table
 }
 
-/// Formats every part of every design with totals per GPU and for all GPUs.
 fn bills(rows: &[CostRow], gpus: u32) -> String {
     let mut text = String::new();
     let all = |per_gpu: f64| per_gpu * f64::from(gpus);

@@ -188,10 +188,6 @@ struct Devices {
     devices: Vec<String>,
 }
 
-/// Reads a document from the daemon at this socket.
-///
-/// # Errors
-/// If the daemon does not answer or refuses.
 pub(crate) fn read_at<T: DeserializeOwned>(socket: &Path, path: &str) -> anyhow::Result<T> {
     let response = DaemonClient::new(vec![DaemonAddress::Socket(socket.to_owned())]).get(path)?;
     anyhow::ensure!(response.is_good(), show::refusal(&response.body));
@@ -208,10 +204,6 @@ fn named(arguments: &Arguments) -> Vec<String> {
     named.as_deref().unwrap_or(SOCKET).split(',').map(str::to_owned).collect()
 }
 
-/// Runs the verb.
-///
-/// # Errors
-/// If the daemon is unreachable or a file cannot be read.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let is_table = matches!(
         arguments.verb,
@@ -425,14 +417,12 @@ impl CtlSession {
     }
 }
 
-/// Returns the lit circuits that a change would interrupt.
 fn light_cut_by(diff: Diff) -> Option<BTreeSet<String>> {
     let cuts = diff.moves.into_iter().filter(|one| one.cuts_light);
     let cuts: BTreeSet<String> = cuts.filter_map(|one| one.goes_dark).collect();
     (!cuts.is_empty()).then_some(cuts)
 }
 
-/// Prints text, coloured if the output supports it.
 fn print(page: &str) -> anyhow::Result<()> {
     if output::coloured_on(&std::io::stdout()) {
         output::print(&show::painted(page))

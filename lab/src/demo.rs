@@ -96,7 +96,6 @@ fn typed(command: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the page, or prints its path.
 fn shown(arguments: &Arguments) -> VerbOutcome {
     let page = arguments.folder.join("report.html");
     if !arguments.no_open && std::io::stdout().is_terminal() && opened() {

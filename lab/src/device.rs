@@ -136,7 +136,6 @@ fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
-/// Reads a list, at most as much as the limit for documents.
 fn read(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     let name = name(path);
     if path.as_os_str() == "-" {

@@ -73,9 +73,6 @@ pub(crate) struct HostNames {
 
 impl HostNames {
     /// Returns the names of `count` hosts whose ids begin with `prefix`.
-    ///
-    /// # Errors
-    /// A template or a file that does not name each host.
     pub(crate) fn read(&self, prefix: &'static str, count: u32) -> anyhow::Result<ExportNames> {
         if let Some(template) = &self.hostname {
             return Ok(ExportNames::from_template(template, count)?);
@@ -166,7 +163,6 @@ fn wrong_flag(flag: &str, why: &str) -> anyhow::Error {
     WrongUsage(format!("`{flag}` does not apply here: {why}")).into()
 }
 
-/// Writes the files: one file to standard output or to `-o`, several into the folder of `-o`.
 fn write(
     arguments: &Arguments,
     target: &Target,

@@ -283,7 +283,6 @@ fn networks(
 /// The name of the constants, and those that a refit changed.
 type ChosenConstants = (Option<String>, BTreeMap<String, f64>);
 
-/// Returns the constants of a name, or those in a file that `lightloom calibrate` wrote.
 fn constants(name: Option<&str>, inputs: &mut Inputs) -> anyhow::Result<ChosenConstants> {
     let Some(name) = name else { return Ok((None, BTreeMap::new())) };
     let path = Path::new(name);
@@ -424,7 +423,6 @@ fn text(report: &MfuReport<PacketStep>, convention: Convention) -> String {
     )
 }
 
-/// Prints why no mapping fits, by how much, and the nearest mapping that fits.
 fn explain(search: &Search<'_>, outcome: &SearchOutcome) {
     output::note(&format!("{} GPUs on {}: no mapping works", search.gpus, search.network.name));
     match (&outcome.closest, search.wanted()) {

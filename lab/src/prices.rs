@@ -16,7 +16,6 @@ use lightloom_study::rfabric::claims::{self, Comparison};
 
 use crate::cost;
 
-/// Prices from the price file of `lightloom cost`.
 pub(crate) struct Prices;
 
 impl Pricing for Prices {

@@ -189,7 +189,6 @@ fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyho
     Ok(render(&results, form))
 }
 
-/// Returns the results that every page has: the files, the missing inputs, and the command.
 fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
     Results {
         subject: Subject::None,
@@ -210,7 +209,6 @@ fn common<'a>(arguments: &Arguments, inputs: &Inputs) -> Results<'a> {
     }
 }
 
-/// Returns the command that makes the same page again.
 fn command(arguments: &Arguments) -> String {
     let mut words = vec!["lightloom report".to_owned()];
     words.extend(arguments.inputs.iter().map(|path| path.display().to_string()));
@@ -235,7 +233,6 @@ fn command(arguments: &Arguments) -> String {
     words.join(" ")
 }
 
-/// Returns sentences about what further input files would add.
 fn would_add(inputs: &Inputs) -> Vec<String> {
     if inputs.has_results_alone() {
         return vec![
@@ -398,7 +395,6 @@ fn cluster_of(arguments: &Arguments, inputs: &Inputs) -> anyhow::Result<Cluster>
     cluster(arguments.gpus, arguments.gpus_per_node)
 }
 
-/// Answers the question of the buy file, if there is one.
 fn bought(
     inputs: &Inputs,
     (price_name, prices): (&str, &PriceList),

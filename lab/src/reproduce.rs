@@ -190,7 +190,6 @@ fn infinitehbd_claims(
     Ok(infinitehbd(&ClaimInputs { trace: trace.as_ref(), prices, samples, seed })?)
 }
 
-/// Explains the gain in MFU by the choices that the abstract leaves open.
 pub(crate) fn why_mfu() -> Why {
     let hiding = [(Hiding::Fitted, "as measured with NeMo"), (Hiding::Nothing, "none")];
     let batch = [(1, "2,048 sequences"), (2, "4,096 sequences")];
@@ -224,7 +223,6 @@ fn shipped_rfabric() -> anyhow::Result<(ReconfigurableFatTree, Vec<Phase>)> {
     Ok((network.clone(), joint::phases(&fabric, &[])?))
 }
 
-/// Groups the claims by section, in order.
 fn sections(claims: &[Claim]) -> impl Iterator<Item = &[Claim]> {
     claims.chunk_by(|a, b| a.section == b.section)
 }

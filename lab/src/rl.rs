@@ -153,7 +153,6 @@ struct Asked {
     samples: u32,
     mean: u32,
     seed: u64,
-    /// Additional seconds of communication per step with one topology for all phases.
     one_topology_seconds: Option<f64>,
 }
 

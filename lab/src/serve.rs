@@ -270,7 +270,6 @@ fn layout(result: &ServingResult, all: u32) -> String {
     layout + prefixes
 }
 
-/// Formats the results for shared prefixes by layout, empty without prefixes.
 fn prefixes(result: &ServeResult) -> String {
     let mut table = TextTable::new([
         "prefixes",

@@ -260,7 +260,6 @@ fn rescaled(
     Ok((recorded.rescaled(from, to)?, to_tensor))
 }
 
-/// Reads the recorded step. Returns it with the ranks of a TP group.
 fn recorded_step(paths: &[PathBuf], tensor: Option<u32>) -> anyhow::Result<(Recorded, u32)> {
     let taken = match profiles::read(paths)? {
         Some(profile) => Taken::of(profile, tensor),
@@ -294,7 +293,6 @@ fn longest(recorded: &Recorded, tensor: u32, taken: f64) -> StepSummary {
     report(&recorded.graph, &spans, communication, (recorded.ranks, tensor), empty, Some(taken))
 }
 
-/// Replays the step with communication packet by packet.
 fn emulate(
     graph: &TaskGraph,
     machine: &Machine,

@@ -19,7 +19,6 @@ pub enum CaseVerdict {
     Misbehaves(String),
     /// The device reports a defect itself.
     Fault(String),
-    /// The rule could not be tested.
     NotTested(String),
 }
 
@@ -28,26 +27,17 @@ pub enum CaseVerdict {
 pub type CaseResult = Result<CaseVerdict, ExchangeError>;
 
 /// Ends a case with a violation.
-///
-/// # Errors
-/// Never; a case result has this type.
 pub fn found(what: impl Into<String>) -> CaseResult {
     Ok(CaseVerdict::Misbehaves(what.into()))
 }
 
-/// Ends a case as passed, or with the violation `what`.
-///
-/// # Errors
-/// Never; a case result has this type.
 pub fn holds(is_so: bool, what: impl FnOnce() -> String) -> CaseResult {
     Ok(if is_so { CaseVerdict::Passed } else { CaseVerdict::Misbehaves(what()) })
 }
 
-/// The changes that a suite may make.
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteScope<'a> {
     pub ports: &'a [String],
-    /// Number of circuits created to measure set-up times.
     pub rounds: u32,
     pub options: &'a Options,
 }
@@ -121,14 +111,9 @@ pub type Tested<S> = (Case, fn(&mut S) -> CaseResult);
 pub trait SuiteSession {
     fn reconnect(&mut self) -> Result<(), ExchangeError>;
 
-    /// Removes the circuits that a case created.
-    ///
-    /// # Errors
-    /// If this fails.
     fn clear(&mut self) -> Result<(), ExchangeError>;
 }
 
-/// Runs cases in order, and clears after each one.
 pub fn run_all<S: SuiteSession>(session: &mut S, cases: &[Tested<S>], results: &mut SuiteResults) {
     let mut unreachable: Option<String> = None;
     for (case, test) in cases {

@@ -61,10 +61,6 @@ const UNTESTABLE: [(&str, &str); 5] = [
     ("port enabled, alias and description", "the suite configures connections only"),
 ];
 
-/// Runs all cases.
-///
-/// # Errors
-/// If the device does not answer Capabilities.
 pub fn run(
     link: Box<dyn Link>,
     plan: &SuiteScope<'_>,
@@ -323,7 +319,6 @@ impl GnmiSuite {
         self.free.1.get(index).cloned().unwrap_or_default()
     }
 
-    /// Subscribes, and returns the number of the call.
     fn subscribe(&mut self, path: &str, mode: ListMode) -> Result<u32, ExchangeError> {
         let subscription = Subscription {
             path: Some(parse(path).map_err(ExchangeError::Nonsense)?),
@@ -378,7 +373,6 @@ impl GnmiSuite {
         }
     }
 
-    /// Selects the ports to move, and checks that they suffice.
     fn choose(
         &mut self,
         plan: &SuiteScope<'_>,

@@ -35,23 +35,11 @@ pub enum ExchangeError {
 }
 
 pub trait Link {
-    /// Connects or reconnects.
-    ///
-    /// # Errors
-    /// [`ExchangeError::Lost`].
     fn open(&mut self) -> Result<(), ExchangeError>;
 
-    /// Sends bytes.
-    ///
-    /// # Errors
-    /// [`ExchangeError::Lost`].
     fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError>;
 
     /// Returns received bytes, at the latest after `within`. May be empty.
-    ///
-    /// # Errors
-    /// [`ExchangeError::Lost`], and [`ExchangeError::Interrupted`] unless [`Link::shield`] is
-    /// active.
     fn receive(&mut self, within: Duration) -> Result<Vec<u8>, ExchangeError>;
 
     fn now(&self) -> Duration;

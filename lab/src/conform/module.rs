@@ -17,7 +17,6 @@ use super::case::{
 };
 use super::link::{ExchangeError, Link};
 
-/// Time to listen when no answer is expected.
 const SILENCE: Duration = Duration::from_millis(50);
 /// The device must answer every request except a fire within this time, plus the time of the line.
 const PROMPT: Duration = Duration::from_millis(10);
@@ -53,7 +52,6 @@ pub struct ModuleSuite {
     has_dark: bool,
     dwell: Duration,
     commit_max: Duration,
-    /// The group that may be moved, and its initial path.
     group: Option<(usize, u8)>,
     has_moved: bool,
     rounds: u32,
@@ -85,10 +83,6 @@ const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Cas
     Case { id, clause, says }
 }
 
-/// Runs all cases.
-///
-/// # Errors
-/// If the device does not answer Hello.
 pub fn run(
     link: Box<dyn Link>,
     plan: &SuiteScope<'_>,
@@ -98,9 +92,6 @@ pub fn run(
 }
 
 /// Runs all cases except `left_out`, which includes the reasons.
-///
-/// # Errors
-/// If the device does not answer Hello.
 pub(super) fn run_but(
     left_out: &[(&str, &str)],
     link: Box<dyn Link>,
@@ -271,7 +262,6 @@ impl ModuleSuite {
         self.ask(command::FIRE, &payload)
     }
 
-    /// Waits for the minimum time between two changes.
     fn dwell(&mut self) -> Result<(), ExchangeError> {
         let end = self.link.now() + self.dwell + Duration::from_millis(2);
         while self.link.now() < end {

@@ -76,10 +76,6 @@ pub struct ProfileLink {
 }
 
 impl ProfileLink {
-    /// Opens the module behind `eeprom` with this profile.
-    ///
-    /// # Errors
-    /// If the profile is unreadable or has mistakes.
     pub fn open(
         eeprom: &Path,
         profile: &Path,
@@ -154,10 +150,6 @@ impl Link for ProfileLink {
     }
 }
 
-/// Runs all cases and checks the written addresses.
-///
-/// # Errors
-/// If the module does not answer Hello, the profile does not fit it, or the bus fails.
 pub fn run(
     link: ProfileLink,
     plan: &SuiteScope<'_>,

@@ -20,7 +20,6 @@ pub struct Line {
     pub detail: String,
 }
 
-/// Set-up times of the circuits created by the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SetUps {
     pub count: usize,
@@ -36,23 +35,19 @@ pub struct Untestable {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SuiteReport {
-    /// `lightloom.conform/v1`.
     pub schema: &'static str,
     pub version: &'static str,
     pub target: String,
     /// `gnmi`, `scpi`, `tl1` or `serial`.
     pub protocol: &'static str,
-    /// The standard it is tested against.
     pub standard: &'static str,
     pub identity: String,
     pub seed: u64,
     pub may_move: Vec<String>,
     pub interrupted: bool,
-    /// Cases in the order of testing.
     pub cases: Vec<Line>,
     /// `None` if no circuit was created.
     pub set_up: Option<SetUps>,
-    /// Rules that no case tests, with the reason.
     pub untestable: Vec<Untestable>,
 }
 
@@ -110,7 +105,6 @@ impl SuiteReport {
         self.cases.iter().filter(|line| line.verdict == verdict).count()
     }
 
-    /// Returns whether the suite completed without findings.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.count("misbehaves") == 0 && self.count("fault") == 0 && !self.interrupted

@@ -12,11 +12,9 @@ use super::case::{
 use super::link::{ExchangeError, Link};
 use super::{ANSWER_WITHIN, REST_WITHIN};
 
-/// Time to listen when no answer is expected.
 const SILENCE: Duration = Duration::from_millis(200);
 /// Upper limit of the power reported by a port without light.
 const DARK_DBM: f64 = -40.0;
-/// Tolerance of a measured loss, in dB.
 const METER_ERROR_DB: f64 = 0.5;
 
 const UNTESTABLE: [(&str, &str); 4] = [
@@ -45,10 +43,6 @@ const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Cas
     Case { id, clause, says }
 }
 
-/// Runs all cases.
-///
-/// # Errors
-/// If the device does not answer `*IDN?`.
 pub fn run(
     link: Box<dyn Link>,
     plan: &SuiteScope<'_>,
@@ -122,7 +116,6 @@ impl ScpiSuite {
         }
     }
 
-    /// Sends a line with queries and returns the single answer line.
     fn ask(&mut self, line: &str) -> Result<String, ExchangeError> {
         // Discard late answers to earlier queries.
         self.received.clear();
@@ -133,7 +126,6 @@ impl ScpiSuite {
         answer.ok_or_else(|| ExchangeError::Silent(format!("no answer to `{line}`")))
     }
 
-    /// Returns the oldest error in the queue, or 0.
     fn error(&mut self) -> Result<i32, ExchangeError> {
         let line = self.ask(":syst:err?")?;
         error(&line)
@@ -200,7 +192,6 @@ impl ScpiSuite {
             .ok_or_else(|| ExchangeError::Nonsense(format!("`pmon:pow?` answered with `{line}`")))
     }
 
-    /// Selects the ports to move. Returns why there are not enough, if so.
     fn choose(
         &mut self,
         plan: &SuiteScope<'_>,

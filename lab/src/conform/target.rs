@@ -28,7 +28,6 @@ pub enum Protocol {
 impl Protocol {
     pub const ALL: [Self; 5] = [Self::Gnmi, Self::Scpi, Self::Tl1, Self::Serial, Self::Eeprom];
 
-    /// Returns the URL scheme of this protocol's targets.
     #[must_use]
     pub const fn scheme(self) -> &'static str {
         match self {
@@ -92,12 +91,9 @@ impl FromStr for Target {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub target: String,
-    /// Ports whose light may be moved.
     pub may_move: Vec<String>,
     pub seed: u64,
-    /// Number of circuits created to measure set-up times.
     pub rounds: u32,
-    /// TL1 and gNMI account with its password.
     pub login: Option<(String, String)>,
     /// Start in seconds since 1970, so that election ids of later runs are larger.
     pub started: u64,
@@ -109,17 +105,11 @@ pub struct Tls {
     pub ca: Option<PathBuf>,
     /// Name in its certificate. `None` means the host of the target.
     pub name: Option<String>,
-    /// Client certificate chain, PEM, if the device requires one.
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
-    /// Use plain text. For emulated devices.
     pub plaintext: bool,
 }
 
-/// Returns the address of a target.
-///
-/// # Errors
-/// A gNMI target with neither or both of TLS and plain text, or unreadable files.
 pub fn address(
     target: &Target,
     tls: &Tls,

@@ -89,10 +89,6 @@ const fn case(id: &'static str, clause: &'static str, says: &'static str) -> Cas
     Case { id, clause, says }
 }
 
-/// Runs all cases.
-///
-/// # Errors
-/// If no account is given, or the device does not answer.
 pub fn run(
     link: Box<dyn Link>,
     plan: &SuiteScope<'_>,
@@ -231,7 +227,6 @@ impl Tl1Suite {
         (self.free.0[index], self.free.1[index])
     }
 
-    /// Selects the ports to move. Returns why there are not enough, if so.
     fn choose(
         &mut self,
         plan: &SuiteScope<'_>,

@@ -14,7 +14,6 @@ use lightloom_daemon::protocol::tls;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-/// Time limit for connecting over the network.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
@@ -61,9 +60,6 @@ pub(super) enum DaemonAddress {
 
 impl DaemonAddress {
     /// Parses addresses, at least one.
-    ///
-    /// # Errors
-    /// An invalid address, or missing or unreadable certificates.
     pub(super) fn all(named: &[String], certificates: &Certificates) -> anyhow::Result<Vec<Self>> {
         let mut config = None;
         let mut one = |named: &String| {

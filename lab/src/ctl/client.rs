@@ -22,7 +22,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
 /// Delay before repeating a request that was dropped or found no capacity; doubles each time.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Number of times to repeat a dropped request.
 const TIMES_HUNG_UP_ON: u32 = 4;
 /// Time to wait for a leader. A lease expires in 3 s.
 const LEADS_WITHIN: Duration = Duration::from_secs(6);
@@ -47,10 +46,6 @@ impl Response {
         (200..300).contains(&self.code)
     }
 
-    /// Deserializes the body.
-    ///
-    /// # Errors
-    /// If the daemon's version sends a different document.
     pub(super) fn read<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         T::deserialize(&self.body).context(
             "cannot parse the daemon's answer: use the `lightloom` of the daemon's version, or --format json",
@@ -106,7 +101,6 @@ impl DaemonClient {
         self.until_room(|| parse(&self.raw_get(path)?))
     }
 
-    /// Returns the raw answer including the head.
     pub(super) fn raw_get(&self, path: &str) -> anyhow::Result<Vec<u8>> {
         let head = format!("GET {path} HTTP/1.1\r\nHost: lightloomd\r\nConnection: close\r\n\r\n");
         self.talk_to_leader(&[head.as_bytes()])
@@ -230,7 +224,6 @@ impl DaemonClient {
     }
 }
 
-/// Returns whether the answer comes from a standby.
 fn stands_by(answer: &[u8]) -> bool {
     answer.starts_with(b"HTTP/1.1 421")
 }

@@ -79,10 +79,6 @@ struct Rack {
 }
 
 impl CtlSession {
-    /// Runs the verb.
-    ///
-    /// # Errors
-    /// If a file cannot be read, or the daemon is unreachable or lacks the modules.
     pub(super) fn commission(&self, wanted: &CommissionArguments) -> anyhow::Result<VerbOutcome> {
         let site = self.site(wanted)?;
         let mut report = CommissionReport::load(&wanted.state)?;
@@ -139,7 +135,6 @@ impl CtlSession {
         Ok(Rack { fabric, planned, modules })
     }
 
-    /// Returns the serial number of each reachable module.
     fn serials(&self, site: &Rack, asked: bool) -> anyhow::Result<BTreeMap<String, String>> {
         let mut serials = BTreeMap::new();
         let present: Vec<&String> =

@@ -18,10 +18,6 @@ const HEAD_BYTES_MAX: u64 = 16 << 10;
 const CLIENTS_MAX: usize = 64;
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 
-/// Serves until interrupted.
-///
-/// # Errors
-/// If the address is reachable from other machines or in use.
 pub(super) fn serve(client: &DaemonClient, listen: SocketAddr) -> anyhow::Result<VerbOutcome> {
     if !listen.ip().is_loopback() {
         bail!(

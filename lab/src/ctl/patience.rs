@@ -18,7 +18,6 @@ use lightloom::result::ResultFormat;
 
 /// Time to wait for a daemon that stopped during a transaction.
 const DAEMON_BACK_WITHIN: Duration = Duration::from_secs(60);
-/// Timeout of one long poll for a change.
 const CHANGE_WITHIN_MS: u64 = 30_000;
 /// Delay before the first message about a wait; later ones follow every [`SAY_EVERY`].
 const SAY_AFTER: Duration = Duration::from_secs(1);

@@ -13,7 +13,6 @@ use lightloom::output::{self, VerbOutcome, WrongUsage};
 use lightloom::result::ResultFormat;
 use lightloom::table::TextTable;
 
-/// Timeout of one long poll for the end of a phase change.
 const WAIT_MS: u64 = 30_000;
 const DIGITS: usize = 12;
 

@@ -72,7 +72,6 @@ const PAINTED: [(u8, &[&str]); 3] = [
     ),
 ];
 
-/// Colours the keywords of a page.
 pub(super) fn painted(page: &str) -> String {
     let mut painted = page.to_owned();
     for (colour, words) in PAINTED {
@@ -89,12 +88,10 @@ fn or_dash(value: Option<impl Display>) -> String {
 
 const CUTS_SHOWN_MAX: usize = 6;
 
-/// Returns whether the name belongs to a transceiver, that is, a bundle.
 fn is_module(device: &str) -> bool {
     device.parse::<lightloom_units::id::BundleId>().is_ok()
 }
 
-/// Returns whether the name belongs to an optical switch of a plan.
 fn is_switch(device: &str) -> bool {
     device.parse::<lightloom_units::id::OcsId>().is_ok()
 }
@@ -137,7 +134,6 @@ pub(super) fn refusal(body: &Value) -> String {
     }
 }
 
-/// Explains why a manual change that interrupts these circuits is refused, with the remedy.
 pub(super) fn cuts(circuits: &BTreeSet<String>) -> String {
     let cut = count(circuits.len(), "circuit");
     let names = named(circuits.iter().cloned().collect(), CUTS_SHOWN_MAX);

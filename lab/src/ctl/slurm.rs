@@ -162,17 +162,12 @@ impl Scheduler for Scontrol<'_> {
 
 #[derive(Default)]
 struct DaemonPlan {
-    /// The leadership epoch and the number of ledger changes.
     last: (u64, u64),
     /// The digest of the plan and the plan itself, verified against the fabric.
     plan: Option<(String, Plan)>,
 }
 
 impl CtlSession {
-    /// Runs `ctl slurm`.
-    ///
-    /// # Errors
-    /// A file that cannot be read. With `once`, also a daemon or Slurm that does not answer.
     pub(super) fn slurm(&self, arguments: &SlurmArguments) -> anyhow::Result<VerbOutcome> {
         let fabric = lightloom::fabric::read(&arguments.fabric)?;
         let names = arguments.names.read("n", fabric.hbd.nodes())?;
@@ -193,7 +188,6 @@ impl CtlSession {
         self.follow(&mut Scontrol(arguments), &arguments.follow, &fabric, &names)
     }
 
-    /// Reconciles a scheduler with the plan, once or until interrupted.
     fn follow<S: Scheduler>(
         &self,
         scheduler: &mut S,

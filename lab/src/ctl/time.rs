@@ -6,9 +6,6 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, Local};
 
 /// Parses a duration such as `5m`, `90s` or `500ms`.
-///
-/// # Errors
-/// The mistake and the correct notation.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ms = match &text[digits.len()..] {
@@ -27,9 +24,6 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 const CONFIRM_WITHIN_MAX: Duration = Duration::from_secs(168 * 3600);
 
 /// Parses a [`duration`] for a confirmation: more than zero and at most a week.
-///
-/// # Errors
-/// The mistake and the correct notation.
 pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time.is_zero() {

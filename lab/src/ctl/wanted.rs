@@ -104,10 +104,6 @@ pub(super) struct FaultArguments {
 }
 
 impl FaultArguments {
-    /// Builds the request body.
-    ///
-    /// # Errors
-    /// No part, or a part that is both failed and repaired.
     pub(super) fn body(&self, request_id: String) -> anyhow::Result<FaultBody> {
         let (broken, repaired) = (listed(&self.broken), listed(&self.repaired));
         if broken.is_empty() && repaired.is_empty() {
@@ -149,10 +145,6 @@ impl Wanted {
         }
     }
 
-    /// Builds the request body.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is no plan.
     pub(super) fn body(&self) -> anyhow::Result<ApplyBody> {
         let wanted = match &self.plan {
             None => ApplyBody { again: self.again, restore: self.restore, ..ApplyBody::default() },
@@ -168,10 +160,6 @@ impl Wanted {
 }
 
 impl ApplyArguments {
-    /// Builds the request body.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is no plan.
     pub(super) fn body(&self, fresh_id: impl Fn(&str) -> String) -> anyhow::Result<ApplyBody> {
         Ok(ApplyBody {
             request_id: self.request_id.clone().unwrap_or_else(|| fresh_id("apply")),
@@ -184,10 +172,6 @@ impl ApplyArguments {
 }
 
 impl RollbackArguments {
-    /// Builds the request body.
-    ///
-    /// # Errors
-    /// A time that is too long.
     pub(super) fn body(&self, request_id: String) -> anyhow::Result<RollbackBody> {
         let confirm_within_ms = self.confirm_within.map(millis).transpose()?;
         Ok(RollbackBody { request_id, txn: self.txn, confirm_within_ms })

@@ -123,7 +123,6 @@ const SLURM: [&str; 8] =
     ["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "sinfo", "squeue", "scancel"];
 
 impl Cluster {
-    /// Writes the files and starts nothing.
     pub(super) fn new(folder: &Path, size: Size) -> anyhow::Result<Self> {
         ensure!(
             size.job_nodes.is_multiple_of(RING) && size.job_nodes < size.nodes,
@@ -158,7 +157,6 @@ impl Cluster {
         self.path(SOCKET)
     }
 
-    /// Returns the folder of our programs.
     fn beside(&self) -> &Path {
         self.programs.own.parent().unwrap_or(Path::new("/"))
     }
@@ -174,7 +172,6 @@ impl Cluster {
         fs::write(self.path(name), text).with_context(|| format!("cannot write {name}"))
     }
 
-    /// Returns a command with the environment of the cluster.
     fn command(&self, program: &Path) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(program);
@@ -222,7 +219,6 @@ impl Cluster {
         self.shown("lightloom ctl wait --for 60s").map(drop)
     }
 
-    /// Makes a plan, adopts all devices and applies the plan.
     pub(super) fn apply(&mut self) -> anyhow::Result<()> {
         self.shown("lightloom plan fabric.yaml -o plan.json")?;
         self.shown("lightloom ctl adopt all")?;
@@ -276,7 +272,6 @@ impl Cluster {
         self.seen(what, |cluster| Ok(cluster.path(name).exists().then_some(())))
     }
 
-    /// Polls the cluster until there is an answer.
     pub(super) fn seen<T>(
         &mut self,
         what: &str,
@@ -331,7 +326,6 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
         .collect::<std::io::Result<_>>()?)
 }
 
-/// Returns what keeps Slurm from running here.
 fn lacks() -> Option<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let is_there =

@@ -45,7 +45,6 @@ struct Demonstration {
     live: LiveRun,
 }
 
-/// Runs the demonstration and writes the inputs of the page.
 pub(super) fn run(folder: &Path, size: Size) -> anyhow::Result<()> {
     let cluster = Cluster::new(folder, size)?;
     let live = LiveRun { lacks: cluster.lacks.clone(), ..LiveRun::default() };
@@ -65,7 +64,6 @@ pub(super) fn run(folder: &Path, size: Size) -> anyhow::Result<()> {
     demonstration.end(&after)
 }
 
-/// Starts the cluster and keeps it running until interrupted.
 pub(super) fn stay(folder: &Path, size: Size) -> anyhow::Result<()> {
     let cluster = Cluster::new(folder, size)?;
     let mut demonstration = Demonstration { cluster, live: LiveRun::default() };
@@ -254,7 +252,6 @@ impl Demonstration {
 }
 
 impl Cluster {
-    /// Returns the drained nodes with the reasons.
     fn drained(&self) -> anyhow::Result<Vec<(String, String)>> {
         let shown = self.shown("scontrol --all --oneliner show node")?;
         let drained = read::nodes(&shown).filter(|(_, node)| node.is_drained);

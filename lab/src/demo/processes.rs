@@ -74,7 +74,6 @@ impl Processes {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Returns an error if a process has ended or a signal arrived.
     pub(super) fn check(&mut self, what: &str) -> anyhow::Result<()> {
         ensure!(!self.is_stopped(), "interrupted");
         for (name, child) in &mut self.children {

@@ -12,7 +12,6 @@ use serde::Serialize;
 use super::{Arguments, ChosenConstants, constants, study};
 use lightloom::output::{self, VerbOutcome};
 
-/// The error above which own constants are advised.
 const ALLOWED: f64 = 0.1;
 
 #[derive(Serialize)]

@@ -142,7 +142,6 @@ impl Faults<'_> {
     }
 }
 
-/// Formats the four factors, one row per mapping.
 pub(crate) fn table<'r>(rows: impl Iterator<Item = (&'r str, u64, u32, &'r Goodput)>) -> String {
     let mut table = TextTable::new([
         "arch",

@@ -46,10 +46,6 @@ impl PacketArguments {
         ran.map_err(|refusal| output::note(&format!("{} on {arch}: {refusal}", job.mapping))).ok()
     }
 
-    /// Writes the requested traces.
-    ///
-    /// # Errors
-    /// If a file cannot be created.
     pub(crate) fn write_traces(&self, ran: &ExcerptRun) -> anyhow::Result<()> {
         if let Some(folder) = &self.chakra_out {
             write_chakra(folder, &ran.graph, &ran.machine)?;
@@ -62,9 +58,6 @@ impl PacketArguments {
 }
 
 /// Writes a step as Chakra execution traces, one file per rank.
-///
-/// # Errors
-/// If the folder cannot be made or written.
 pub(crate) fn write_chakra(
     folder: &Path,
     graph: &TaskGraph,
@@ -87,10 +80,6 @@ pub(crate) fn write_chakra(
     Ok(())
 }
 
-/// Writes a completed step as a Chrome trace.
-///
-/// # Errors
-/// If the file cannot be created.
 pub(crate) fn write_chrome(
     path: &Path,
     graph: &TaskGraph,
@@ -102,7 +91,6 @@ pub(crate) fn write_chrome(
     files::write(path, text.as_bytes())
 }
 
-/// Formats formula and packet run side by side, one row per mapping.
 pub(crate) fn table<'r>(
     rows: impl Iterator<Item = (&'r str, u64, &'r PacketStep)>,
     features: Features,

@@ -97,7 +97,6 @@ fn texts(tables: &[PathBuf], inputs: &mut Inputs) -> anyhow::Result<Vec<String>>
     tables.iter().enumerate().map(|(place, path)| read(path, place, inputs)).collect()
 }
 
-/// Reads a table of runs and records it as an input.
 pub(crate) fn read(path: &Path, place: usize, inputs: &mut Inputs) -> anyhow::Result<String> {
     let bytes = files::read_result(path)?;
     inputs.insert(format!("runs-{}", place + 1), Input::of(files::name(path), &bytes));

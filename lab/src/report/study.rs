@@ -15,7 +15,6 @@ use lightloom_study::cost::{
 use lightloom_study::reproduce::{Claim, Inputs as ClaimInputs, infinitehbd};
 use lightloom_units::seed::Seed;
 
-/// The shares of failed nodes on the curves.
 const FAULT_RATIOS: [f64; 11] = [0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10];
 /// Node samples per point of a curve.
 const NODES_A_POINT: u32 = 100_000;
@@ -34,10 +33,6 @@ pub(super) struct StudyQuestion<'a> {
     pub(super) seed: Seed,
 }
 
-/// Returns the fault histories of the nodes.
-///
-/// # Errors
-/// If the trace does not fit the cluster.
 pub(super) fn samples(
     trace: Option<&(String, FaultTrace)>,
     cluster: Cluster,
@@ -85,10 +80,6 @@ pub(super) fn comparison(question: &StudyQuestion<'_>) -> Comparison {
     }
 }
 
-/// Computes the cost of the designs.
-///
-/// # Errors
-/// If the price file lacks a part.
 pub(super) fn costs(
     name: String,
     prices: &PriceList,
@@ -118,7 +109,6 @@ pub(super) const fn site(gpus: u32, gpus_per_node: u32) -> Site {
     Site { gpus, gpus_per_node, nic: NicRate::G400 }
 }
 
-/// Returns the cost per usable GPU of designs with known cost and waste.
 fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
     let of = |row: &CostRow| {
         let CostOutcome::Priced(cost) = &row.outcome else { return None };
@@ -134,9 +124,6 @@ fn usable(comparison: &Comparison, costs: &[CostRow]) -> Vec<(String, f64)> {
 
 /// Compares published figures with ours. Those about the public trace are included only with that
 /// trace.
-///
-/// # Errors
-/// If the price file lacks a part.
 pub(super) fn claims(
     trace: Option<&FaultTrace>,
     prices: &PriceList,

@@ -35,7 +35,6 @@ pub(super) const CASES: &[Tested<GnmiSuite>] = &[
     ),
 ];
 
-/// Sends an empty Set with this election id.
 fn ask(gnmi: &mut GnmiSuite, id: Option<u128>) -> Result<Result<(), Status>, ExchangeError> {
     let extension = vec![Extension::arbitration(Some(&gnmi.prefix), id)];
     let set = SetRequest { extension, ..SetRequest::default() };

@@ -15,7 +15,6 @@ use crate::conform::case::{Case, CaseResult, CaseVerdict, Tested, found, holds};
 /// The start of 2020 in nanoseconds since 1970. An earlier time means that a device's clock is
 /// wrong.
 const YEAR_2020: i64 = 1_577_836_800_000_000_000;
-/// Tolerance of a measured loss, in dB.
 const METER_ERROR_DB: f64 = 0.5;
 
 pub(super) const MODELS: Case = case(
@@ -310,7 +309,6 @@ fn peers(gnmi: &mut GnmiSuite) -> CaseResult {
     one_sided(&switch).map_or(Ok(CaseVerdict::Passed), found)
 }
 
-/// Returns a port whose peer does not name it.
 pub(super) fn one_sided(switch: &super::tree::ShownSwitch) -> Option<String> {
     switch.ports.iter().find_map(|(name, port)| {
         let peer = port.peer.as_ref()?;

@@ -7,7 +7,6 @@ use lightloom_gnmi::message::GetResponse;
 use lightloom_gnmi::path::{bare, joined, text};
 use serde_json::Value as Json;
 
-/// Leaves by path text, without module names.
 pub(super) type LeafTexts = BTreeMap<String, Json>;
 
 /// Key names of lists in this model and those it depends on.
@@ -179,7 +178,6 @@ impl ShownSwitch {
         None
     }
 
-    /// Returns the connections that differ between two states.
     pub(super) fn differences(&self, after: &Self) -> Vec<String> {
         let names: BTreeSet<_> = self.connections.keys().chain(after.connections.keys()).collect();
         let differs = names.into_iter().filter_map(|name| {

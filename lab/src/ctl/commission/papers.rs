@@ -36,10 +36,6 @@ fn rows<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     rows.with_context(|| format!("{shown} is not such a table"))
 }
 
-/// Reads an inventory.
-///
-/// # Errors
-/// If the file is unreadable, or contains a module or serial number twice.
 pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<InventoryRow>> {
     let places: Vec<InventoryRow> = rows(path)?;
     let (mut modules, mut serials) = (BTreeSet::new(), BTreeSet::new());
@@ -54,10 +50,6 @@ pub(super) fn inventory(path: &Path) -> anyhow::Result<Vec<InventoryRow>> {
     Ok(places)
 }
 
-/// Reads a cabling record.
-///
-/// # Errors
-/// If the file is unreadable or contains an end twice.
 pub(super) fn cabling(path: &Path) -> anyhow::Result<Vec<FibreEnds>> {
     let cables: Vec<FibreEnds> = rows(path)?;
     let mut ends = BTreeSet::new();
@@ -67,7 +59,6 @@ pub(super) fn cabling(path: &Path) -> anyhow::Result<Vec<FibreEnds>> {
     Ok(cables)
 }
 
-/// Compares the modules' serial numbers with the inventory.
 pub(super) fn compare_serials(
     inventory: &[InventoryRow],
     found: &BTreeMap<String, String>,

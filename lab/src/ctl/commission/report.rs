@@ -15,7 +15,6 @@ use super::{
     Positions, Rack, Slot, files, findings, mdbm, output, show, swaps,
 };
 
-/// Number of lines shown per item.
 const LINES_MAX: usize = 40;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +50,6 @@ pub(super) struct CommissionReport {
 }
 
 impl CommissionReport {
-    /// Loads earlier findings. Empty if the file does not exist.
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
         match std::fs::read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
@@ -69,10 +67,6 @@ impl CommissionReport {
         files::write(path, output::json(self)?.as_bytes())
     }
 
-    /// Starts a commissioning of this fabric.
-    ///
-    /// # Errors
-    /// If the file belongs to another fabric.
     pub(super) fn begin(&mut self, fabric: &Fabric) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.fabric_sha256.is_empty() || self.fabric_sha256 == fabric.sha256,
@@ -83,7 +77,6 @@ impl CommissionReport {
         Ok(())
     }
 
-    /// Records the positions of modules before they are lit.
     pub(super) fn remember_rest(&mut self, modules: &BTreeMap<String, DeviceStatus>) {
         for (name, module) in modules.iter().filter(|(_, module)| module.probed.is_empty()) {
             self.stood.insert(name.clone(), module.slots.get("0").copied().unwrap_or(0));
@@ -110,7 +103,6 @@ impl CommissionReport {
         }
     }
 
-    /// Marks modules that failed in the meantime.
     pub(super) fn leave_out(&mut self, commission: &Commission) {
         let left_out = commission.left_out();
         let found = commission.found();

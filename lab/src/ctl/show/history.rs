@@ -35,7 +35,6 @@ pub(in crate::ctl) fn transactions(all: &[Transaction], last: usize) -> String {
     if all.is_empty() { "no transactions yet\n".into() } else { table.to_string() }
 }
 
-/// Describes the result, and what happened to it since.
 fn result(past: &Transaction) -> String {
     let result = &past.result;
     match (past.undone_by, &past.state) {
@@ -54,7 +53,6 @@ fn devices(past: &Transaction) -> String {
     if names.len() > NAMES_MAX { names.len().to_string() } else { named(names, NAMES_MAX) }
 }
 
-/// Formats the journal's records, oldest first, and any damage.
 pub(in crate::ctl) fn records(log: &Log) -> String {
     let mut table = TextTable::new(["line", "when", "what", "txn", "who", "detail", "parts"]);
     for record in &log.records {
@@ -73,7 +71,6 @@ pub(in crate::ctl) fn records(log: &Log) -> String {
     table.to_string() + &damage.unwrap_or_default()
 }
 
-/// Describes the deadline for a confirmation, and what happens otherwise.
 pub(in crate::ctl) fn confirm_by(past: &Transaction) -> Option<String> {
     let until = past.confirm_until_unix_ms?;
     let left = time::until(until)?;
@@ -83,7 +80,6 @@ pub(in crate::ctl) fn confirm_by(past: &Transaction) -> Option<String> {
     ))
 }
 
-/// Formats a transaction: each device with a detail, and the next step.
 pub(in crate::ctl) fn transaction(past: &Transaction) -> String {
     let Transaction { txn, result, devices, .. } = past;
     let mut page = format!("transaction {txn}: {result}, {}", count(devices.len(), "device"));

@@ -14,11 +14,8 @@ use crate::ctl::time;
 use lightloom::table::TextTable;
 
 pub(in crate::ctl) struct PreviewStyle {
-    /// Show the bytes of every device, even if they are identical.
     pub(in crate::ctl) bytes: bool,
-    /// Show the confirmation text for mode overwrite.
     pub(in crate::ctl) overwrites: bool,
-    /// Start with a summary per device.
     pub(in crate::ctl) by_device: bool,
 }
 
@@ -112,7 +109,6 @@ fn what_becomes(diff: &Diff) -> String {
     page
 }
 
-/// Summarizes the changes per device: transceivers of rings first, then optical switches.
 fn by_device(moves: &[MoveView]) -> TextTable {
     #[derive(Default)]
     struct Change {
@@ -145,7 +141,6 @@ fn by_device(moves: &[MoveView]) -> TextTable {
     table
 }
 
-/// Lists the known faults after the change, and those considered repaired.
 fn parts(diff: &Diff) -> String {
     let mut page = String::new();
     let since = |part| since(part, time::moment);
@@ -198,7 +193,6 @@ fn table(moves: &[MoveView]) -> TextTable {
     table
 }
 
-/// Describes how long circuits are dark, as far as known in advance.
 fn darkness(moves: &[MoveView]) -> String {
     let dark = moves.iter().filter(|m| m.goes_dark.is_some()).count();
     let due_ps = moves.iter().map(|m| m.answer_within_ps).max().unwrap_or(0);

@@ -16,7 +16,6 @@ use lightloom::table::TextTable;
 const DEVICES_LISTED: usize = 40;
 const TRANSACTIONS_SHOWN: usize = 5;
 
-/// Returns whether the status is free of alarms.
 pub(in crate::ctl) fn all_is_well(status: &Status) -> bool {
     alarms(status, time::moment).is_empty()
 }
@@ -102,7 +101,6 @@ fn devices(devices: &[DeviceStatus]) -> String {
     page
 }
 
-/// Describes the positions of a device's first lit slots.
 fn standing(device: &DeviceStatus) -> String {
     let name = &device.name;
     let mut slots: Vec<(&String, u32)> =

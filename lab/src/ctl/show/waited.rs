@@ -20,24 +20,20 @@ pub(in crate::ctl) fn waited_for<'a>(named: &[&str], status: &'a Status) -> Vec<
     unseen(status).filter(waited_for).collect()
 }
 
-/// Returns the first name that is neither a device nor a node.
 pub(in crate::ctl) fn not_a_device<'a>(named: &[&'a str], status: &Status) -> Option<&'a str> {
     named.iter().copied().find(|part| !status.devices.iter().any(|device| is_of(device, part)))
 }
 
-/// Returns whether the device has this name or belongs to this node.
 fn is_of(device: &DeviceStatus, part: &str) -> bool {
     let rest = device.name.strip_prefix(part);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns whether the plan bypasses this unreachable device or its node.
 fn is_gone_around(device: &DeviceStatus, status: &Status) -> bool {
     let mut around = status.broken_parts.iter().filter(|part| part.bypassed);
     device.trouble.is_some() && around.any(|broken| is_of(device, &broken.part))
 }
 
-/// Reports the end of a wait, with the bypassed devices.
 pub(in crate::ctl) fn all_read(only: &[&str], status: &Status) -> String {
     if !only.is_empty() {
         return format!("read: {}\n", only.join(", "));

@@ -43,7 +43,6 @@ pub(super) struct Desired {
     /// The labels of each host, for schedulers that have labels.
     pub(super) labels: BTreeMap<String, BTreeMap<String, String>>,
     pub(super) topology: String,
-    /// The nodes that may start no job, with the reason.
     pub(super) drained: BTreeMap<String, String>,
 }
 
@@ -57,7 +56,6 @@ pub(super) struct Observed {
 pub(crate) struct NodeState {
     pub(crate) is_drained: bool,
     pub(crate) is_down: bool,
-    /// The reason for the drain, possibly empty.
     pub(crate) reason: String,
 }
 
@@ -66,7 +64,6 @@ impl NodeState {
         self.is_drained && self.reason.starts_with(OURS)
     }
 
-    /// Returns whether an operator or another program took it out of service.
     fn is_held_by_another(&self) -> bool {
         let ours = self.reason.starts_with(OURS);
         let is_explained = !self.reason.is_empty() && self.reason != SLURMS_OWN;
@@ -180,9 +177,6 @@ pub(crate) fn short(digest: &str) -> &str {
 /// Returns the state that the plan requires of Slurm. Each ring becomes a leaf switch. Drained are
 /// failed nodes, nodes in no ring, and all nodes of a ring with a fault that the plan does not
 /// bypass yet.
-///
-/// # Errors
-/// A plan without a ring that Slurm could use.
 pub(super) fn desired(
     fabric: &Fabric,
     plan: &Plan,

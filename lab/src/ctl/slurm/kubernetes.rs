@@ -24,7 +24,6 @@ use lightloom::output::{self, VerbOutcome};
 mod api;
 
 const MANAGER: &str = "lightloom";
-/// The annotation with the reason for a cordon.
 const REASON: &str = "lightloom.github.io/reason";
 const PAGE: usize = 500;
 
@@ -230,10 +229,6 @@ impl Scheduler for Kubernetes {
 }
 
 impl CtlSession {
-    /// Runs `ctl kubernetes`.
-    ///
-    /// # Errors
-    /// As for [`CtlSession::slurm`].
     pub(crate) fn kubernetes(
         &self,
         arguments: &KubernetesArguments,
