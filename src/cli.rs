@@ -38,7 +38,6 @@ pub enum Verb {
     Trace(trace::Arguments),
 }
 
-/// Runs the first program from its arguments to its exit status.
 #[must_use]
 pub fn main() -> ExitCode {
     let matches = command().get_matches();
@@ -55,11 +54,8 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Runs a verb as far as the first program can.
-///
-/// # Errors
-/// The reason the verb has no result, for standard error and exit status 1.
-/// [`Needed`](second::Needed) before any output if the second program must run the command.
+/// Runs a verb as far as the first program can. Returns [`Needed`](second::Needed) before any output
+/// if the second program must run the command.
 pub fn run(verb: &Verb) -> anyhow::Result<VerbOutcome> {
     match verb {
         Verb::Init(arguments) => init::run(arguments),
@@ -78,7 +74,6 @@ fn command() -> clap::Command {
     grouped(Arguments::command().subcommands(second::VERBS.iter().map(second::Verb::command)))
 }
 
-/// Verbs by purpose, as listed by `lightloom --help`.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Plan", &["init", "plan", "replan", "export"]),
     (

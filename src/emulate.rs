@@ -82,11 +82,8 @@ pub struct Arguments {
     result: ResultArguments,
 }
 
-/// Runs a scenario. `control` creates the production daemon if the scenario uses it.
-///
-/// # Errors
-/// The reason there is no result. [`Needed`] if the scenario uses the daemon and `control` is
-/// `None`.
+/// Runs a scenario. `control` creates the production daemon; without it, a scenario that uses the daemon
+/// returns [`Needed`].
 pub fn run(
     arguments: &Arguments,
     control: Option<&dyn MakeControl>,
@@ -164,7 +161,6 @@ fn run_once(
     conclude(arguments, source, &result)
 }
 
-/// Returns the heading: the plan of a fabric, or the size of a network.
 fn heading(scenario: &Scenario, start: &RunStart, took: plan::Took) -> String {
     match (&scenario.on, &start.plan) {
         (On::Fabric(fabric), Some((plan, verdict))) => plan::describe(fabric, plan, verdict, took),
@@ -172,7 +168,6 @@ fn heading(scenario: &Scenario, start: &RunStart, took: plan::Took) -> String {
     }
 }
 
-/// Writes and prints the result of one run.
 fn conclude(
     arguments: &Arguments,
     source: &ScenarioSource,

@@ -11,17 +11,11 @@ use crate::output::{self, InputRefused};
 use crate::{files, kinds};
 
 /// Reads a fabric file and prints its errors.
-///
-/// # Errors
-/// [`InputRefused`] if it has errors.
 pub fn read(path: &Path) -> anyhow::Result<Fabric> {
     of_document(path, files::read_document(path))
 }
 
 /// Parses a fabric file that has already been read and prints its errors.
-///
-/// # Errors
-/// If the file could not be read or has errors.
 pub fn of_document(
     path: &Path,
     document: Result<Vec<u8>, Box<Diagnostic>>,
@@ -31,10 +25,7 @@ pub fn of_document(
     fabric.ok_or(InputRefused.into())
 }
 
-/// Parses a fabric file that has already been read. Returns its errors without printing them.
-///
-/// # Errors
-/// If the file is a plan.
+/// Like [`of_document`], but returns the errors without printing them.
 pub fn quietly(
     path: &Path,
     document: Result<Vec<u8>, Box<Diagnostic>>,

@@ -34,15 +34,11 @@ fn note_read(path: &Path) {
     }
 }
 
-/// Returns whether this command has read the file as input.
 fn is_input(path: &Path) -> bool {
     READ.lock().is_ok_and(|read| read.iter().any(|input| input == path))
 }
 
 /// Parses an output file argument. Rejects unwritable destinations before any work is done.
-///
-/// # Errors
-/// Describes the problem and an alternative.
 pub fn destination(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if text == "-" {
@@ -77,9 +73,6 @@ fn is_standard_input(path: &Path) -> bool {
 }
 
 /// Reads a user-written file up to the size limit.
-///
-/// # Errors
-/// If it cannot be read or is too large.
 pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     let name = name(path);
     if is_standard_input(path) {
@@ -97,13 +90,9 @@ pub fn read_document(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     document::take(&name, metadata.is_file().then_some(metadata.len()), file)
 }
 
-/// Maximum size of a result file, in bytes.
 const LARGEST_RESULT: u64 = 1 << 30;
 
 /// Reads a result file of this program, up to a gigabyte.
-///
-/// # Errors
-/// If it cannot be read or is larger.
 pub fn read_result(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
@@ -128,9 +117,6 @@ pub fn note_input(inputs: &mut Inputs, role: &str, name: &str, bytes: &[u8]) {
 }
 
 /// Reads a file referenced by `path`, relative to its folder.
-///
-/// # Errors
-/// Explains in a sentence why it cannot be read.
 pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
     let folder = if is_standard_input(path) { None } else { path.parent() };
     let beside = folder.unwrap_or(Path::new("")).join(named);
@@ -144,9 +130,6 @@ pub fn beside(path: &Path, named: &str) -> Result<NamedFile, String> {
 }
 
 /// Reads the text of a file referenced by `path`, relative to its folder.
-///
-/// # Errors
-/// Explains in a sentence why it cannot be read.
 pub fn text_beside(path: &Path, named: &str) -> Result<String, String> {
     let NamedFile { name, bytes } = beside(path, named)?;
     String::from_utf8(bytes).map_err(|_| format!("{name} is not UTF-8 text"))

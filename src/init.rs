@@ -72,10 +72,6 @@ impl ValueEnum for Named {
     }
 }
 
-/// Writes a fabric file.
-///
-/// # Errors
-/// If there is no terminal for questions, the size does not fit, or the file cannot be written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     if let (Some(folder), Some(output)) = (&arguments.from, &arguments.output) {
         return own_data::run(folder, output, arguments.format.format);

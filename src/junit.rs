@@ -7,7 +7,6 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Returns a document with this name.
 #[must_use]
 pub fn document(name: &str, suites: &[Suite]) -> String {
     let mut xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
@@ -86,20 +85,17 @@ pub struct JunitCase {
 }
 
 impl JunitCase {
-    /// Creates a case of `class`.
     #[must_use]
     pub fn new(name: impl Into<String>, class: impl Into<String>, ended: JunitEnd) -> Self {
         let (name, class, output) = (name.into(), class.into(), String::new());
         Self { name, class, time: None, ended, output }
     }
 
-    /// Returns the case with its duration.
     #[must_use]
     pub fn took(self, time: Duration) -> Self {
         Self { time: Some(time), ..self }
     }
 
-    /// Returns the case with its output.
     #[must_use]
     pub fn printed(self, output: impl Into<String>) -> Self {
         Self { output: output.into(), ..self }

@@ -17,16 +17,13 @@ use crate::second::Needed;
 pub type FileCheck = fn(&str, &[u8]) -> Vec<Diagnostic>;
 
 pub struct FileKind {
-    /// Name in `lightloom schema NAME`.
     pub name: &'static str,
     pub about: &'static str,
     /// Top-level keys typical of this kind and rare in others.
     marks: &'static [&'static str],
     /// Check of the file; `None` if only the second program reads this kind.
     check: Option<FileCheck>,
-    /// JSON Schema, as stored in `docs/schemas`.
     pub schema: &'static str,
-    /// Error codes specific to this kind.
     codes: &'static [Code],
 }
 
@@ -34,7 +31,6 @@ pub struct FileKind {
 pub struct Reader {
     pub kind: &'static str,
     pub check: FileCheck,
-    /// Error codes specific to this kind.
     pub codes: &'static [Code],
 }
 
@@ -145,7 +141,6 @@ pub const KINDS: &[FileKind] = &[
     },
 ];
 
-/// Returns the kind with this name.
 pub fn named(name: &str) -> Option<&'static FileKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
@@ -196,10 +191,7 @@ fn most(keys: &[String], count: impl Fn(&FileKind) -> usize) -> Option<&'static 
 }
 
 impl FileKind {
-    /// Returns all errors of a file of this kind.
-    ///
-    /// # Errors
-    /// [`Needed`] if the second program reads this kind and its `readers` are missing.
+    /// Returns all errors of a file of this kind, or [`Needed`] if its reader is missing.
     pub fn check(
         &self,
         file: &str,
@@ -219,10 +211,6 @@ impl FileKind {
     }
 }
 
-/// Returns all error codes of files.
-///
-/// # Errors
-/// [`Needed`] if the `readers` of the second program are missing.
 pub fn all_codes(readers: &[Reader]) -> Result<Vec<Code>, Needed> {
     let readers = KINDS
         .iter()

@@ -26,10 +26,6 @@ pub struct Arguments {
     result: ResultArguments,
 }
 
-/// Combines the parts of a sweep.
-///
-/// # Errors
-/// If a file is not a part of the same sweep, or a seed is missing.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let parts: Vec<Sweep> =
         arguments.results.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;

@@ -70,12 +70,10 @@ pub fn set_colour(colour: Colour) {
     COLOUR.set(colour).expect("the colour is set once, by main");
 }
 
-/// Returns whether messages on standard error are coloured.
 pub fn coloured() -> bool {
     coloured_on(&io::stderr())
 }
 
-/// Returns whether output to this stream is coloured.
 pub fn coloured_on(stream: &impl IsTerminal) -> bool {
     match COLOUR.get().copied().unwrap_or_default() {
         Colour::Always => true,
@@ -89,35 +87,21 @@ pub fn coloured_on(stream: &impl IsTerminal) -> bool {
 }
 
 /// Prints a result verbatim.
-///
-/// # Errors
-/// If standard output cannot be written.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     Ok(stdout.flush()?)
 }
 
-/// Prints a result as one JSON document.
-///
-/// # Errors
-/// If standard output cannot be written.
 pub fn print_json(result: &impl Serialize) -> anyhow::Result<()> {
     print(&json(result)?)
 }
 
 /// Prints a result as one JSON document with its schema.
-///
-/// # Errors
-/// If standard output cannot be written.
 pub fn print_document(schema: &'static str, result: &impl Serialize) -> anyhow::Result<()> {
     print_json(&ResultDocument::new(schema, Inputs::new(), result))
 }
 
-/// Converts a result to one JSON document.
-///
-/// # Errors
-/// If it cannot be serialised.
 pub fn json(result: &impl Serialize) -> anyhow::Result<String> {
     let mut text = serde_json::to_string_pretty(result)?;
     text.push('\n');

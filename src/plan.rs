@@ -91,9 +91,6 @@ pub struct Arguments {
 }
 
 /// Plans a fabric, and prices networks with optical switches.
-///
-/// # Errors
-/// The reason there is no verified plan.
 pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<VerbOutcome> {
     let document = files::read_document(&arguments.fabric);
     let (fabric, mistakes) = fabric::quietly(&arguments.fabric, document)?;
@@ -186,7 +183,6 @@ pub fn run<P: Pricing>(arguments: &Arguments, pricing: &P) -> anyhow::Result<Ver
     Ok(VerbOutcome::Good)
 }
 
-/// Returns the fabric file as an input of a result.
 pub fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
     Input { file: files::name(path), sha256: fabric.sha256.clone() }
 }
@@ -194,7 +190,6 @@ pub fn fabric_input(path: &Path, fabric: &Fabric) -> Input {
 /// Duration of planning and verification. Only for text output, because it differs between runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Took {
-    /// Time until the plan was found.
     pub planned: Duration,
     /// Verification time; `None` if it is included in `planned`.
     pub proven: Option<Duration>,
@@ -211,7 +206,6 @@ impl fmt::Display for Took {
     }
 }
 
-/// A plan with the requested comparisons.
 #[derive(Serialize)]
 struct Printed<'a, R> {
     #[serde(flatten)]
@@ -229,10 +223,6 @@ fn sending(fabric: &Fabric, plan: &Plan) -> anyhow::Result<Vec<Phase>> {
     Ok(phases)
 }
 
-/// Returns the failed `parts` of a fabric.
-///
-/// # Errors
-/// Names every part that the fabric does not have.
 pub fn fault_set(
     fabric: &Fabric,
     parts: impl IntoIterator<Item = Part>,
@@ -248,9 +238,6 @@ pub fn fault_set(
 }
 
 /// Returns the nodes out of service on a day of a fault trace.
-///
-/// # Errors
-/// If the trace cannot be read or does not fit the fabric.
 pub fn broken_on(
     fabric: &Fabric,
     path: &Path,
@@ -273,9 +260,6 @@ pub fn broken_on(
 }
 
 /// Verifies a plan with the independent checker. A plan that fails is never written.
-///
-/// # Errors
-/// Lists all violations.
 pub fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<Verdict> {
     check(fabric, faults, plan).map_err(|found| {
         let shown: Vec<String> =
@@ -284,10 +268,6 @@ pub fn prove(fabric: &Fabric, faults: &FaultSet, plan: &Plan) -> anyhow::Result<
     })
 }
 
-/// Writes a plan to a file atomically.
-///
-/// # Errors
-/// If the file cannot be written.
 pub fn write(path: Option<&Path>, plan: &Plan) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     let mut text = serde_json::to_vec(plan)?;
@@ -442,7 +422,6 @@ fn ranks_text(fabric: &Fabric, plan: &Plan) -> String {
     if rows == 0 { String::new() } else { format!("{table}\n") }
 }
 
-/// Returns the assumed network if the file does not specify one.
 fn assumed_text(fabric: &Fabric) -> String {
     let assumed = FatTree::default();
     if fabric.dcn.packet_tree() != Some(&assumed) {
@@ -472,7 +451,6 @@ fn gain_text(plan: &Plan) -> String {
     )
 }
 
-/// Returns the phases limited by the network interfaces of a GPU.
 fn interface_text(plan: &Plan) -> String {
     let held = plan.phases.iter().filter(|phase| {
         phase.interface_ps.is_some_and(|time| time.0 > 0 && time == phase.duration_ps)

@@ -14,7 +14,6 @@ use crate::table::TextTable;
 
 pub const SOLVER_LIMITS: Limits = Limits { gap: 1e-3, seconds: 20.0 };
 
-/// Returns the phases and transitions as text.
 pub fn text(plan: &Plan) -> String {
     let changes = match plan.phases.iter().any(|phase| !phase.circuits.is_empty()) {
         true => transition_table(plan),
@@ -23,7 +22,6 @@ pub fn text(plan: &Plan) -> String {
     format!("{}{}\n{changes}", phase_table(plan), solver_lines(plan))
 }
 
-/// Returns the solver results of each phase, if any.
 fn solver_lines(plan: &Plan) -> String {
     let mut lines = String::new();
     for phase in &plan.phases {
@@ -74,7 +72,6 @@ fn phase_table(plan: &Plan) -> TextTable {
     table
 }
 
-/// Returns whether several jobs have a step.
 fn is_of_several_jobs(plan: &Plan) -> bool {
     plan.phases.iter().any(|phase| phase.job.is_some())
 }
@@ -109,7 +106,6 @@ fn transition_table(plan: &Plan) -> String {
     table.to_string()
 }
 
-/// Returns the communication time of a step with and without circuit changes.
 pub fn summary(plan: &Plan) -> String {
     let metrics = &plan.metrics;
     let Some(step) = metrics.step_time_ps else { return String::new() };

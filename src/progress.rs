@@ -39,7 +39,6 @@ impl Progress {
         }
     }
 
-    /// Records `steps` completed steps.
     pub fn advance(&self, steps: u64) {
         let before = self.done.fetch_add(steps, Ordering::Relaxed);
         match &self.bar {

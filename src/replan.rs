@@ -21,7 +21,6 @@ use crate::result::ResultFormat;
 use crate::table::TextTable;
 use crate::{files, kinds, plan};
 
-/// Schema version of the printed document.
 const SCHEMA: &str = "lightloom.replan/v1";
 
 /// Compute the next plan after faults and repairs with minimal moves
@@ -54,10 +53,6 @@ pub struct Arguments {
     format: ResultFormat,
 }
 
-/// Computes the next plan.
-///
-/// # Errors
-/// The reason there is no verified plan.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let fabric = crate::fabric::read(&arguments.fabric)?;
     let mut inputs = Inputs::new();
@@ -161,9 +156,6 @@ fn change_faults(
 }
 
 /// Reads the plan of a k-hop ring and records it as an input of the result.
-///
-/// # Errors
-/// If the file cannot be read or is not such a plan.
 pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<Plan> {
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     inputs.insert("plan".to_owned(), Input::of(files::name(path), &bytes));
@@ -177,7 +169,6 @@ pub fn read_plan(path: &std::path::Path, inputs: &mut Inputs) -> anyhow::Result<
     })
 }
 
-/// Returns the allocations lost in the next plan.
 fn given_up(before: &Plan, next: &Plan) -> String {
     let new = next.given_up.iter().skip(before.given_up.len());
     let lines = new.map(|lost| {

@@ -51,7 +51,6 @@ pub struct ResultDocument<T> {
 }
 
 impl<T> ResultDocument<T> {
-    /// Creates the document of a result with its schema and input files.
     pub fn new(schema: &'static str, inputs: Inputs, result: T) -> Self {
         Self { schema, version: VERSION, inputs, result }
     }
@@ -62,9 +61,6 @@ const ABOUT: [&str; 3] = ["schema", "version", "inputs"];
 
 impl ResultArguments {
     /// Prints and stores `result`; `rows` is the name of its main table.
-    ///
-    /// # Errors
-    /// If standard output or the file cannot be written.
     pub fn show(
         &self,
         result: &impl Serialize,
@@ -85,9 +81,6 @@ impl ResultArguments {
 
 impl ResultFormat {
     /// Prints `result`; `rows` is the name of its main table.
-    ///
-    /// # Errors
-    /// If standard output cannot be written.
     pub fn print(
         self,
         result: &impl Serialize,
@@ -105,9 +98,6 @@ impl ResultFormat {
 
 /// Returns the rows of a table as CSV, with a column for each value that occurs in any row, in
 /// document order. Nested tables are omitted, and a note names them.
-///
-/// # Errors
-/// If the document cannot be serialised.
 pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     let document: Tree = serde_json::from_str(&serde_json::to_string(result)?)?;
     let rows = match (document.field(rows), &document) {
@@ -143,7 +133,6 @@ pub fn csv_of(result: &impl Serialize, rows: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(csv.into_inner()?)?)
 }
 
-/// Converts a CSV table to Markdown.
 fn markdown_of(csv: &str) -> anyhow::Result<String> {
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(csv.as_bytes());
     let mut text = String::new();

@@ -27,10 +27,6 @@ pub struct Arguments {
     _format: FormatArgument,
 }
 
-/// Prints or writes a schema.
-///
-/// # Errors
-/// If it cannot be written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let kind = kinds::named(&arguments.kind).expect("the argument parser knows the kinds");
     match &arguments.output {
@@ -40,7 +36,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     Ok(VerbOutcome::Good)
 }
 
-/// Parser for the name of a file kind.
 #[derive(Clone, Copy)]
 pub struct KindName;
 

@@ -139,7 +139,6 @@ impl Verb {
     }
 }
 
-/// Returns whether the second program has a verb with this name.
 pub(crate) fn has(name: &str) -> bool {
     VERBS.iter().any(|verb| verb.name == name)
 }
@@ -150,9 +149,6 @@ pub(crate) fn has(name: &str) -> bool {
 pub struct Needed;
 
 /// Replaces this process with the second program, with the same arguments and standard input.
-///
-/// # Errors
-/// If it is not installed next to this program.
 pub(crate) fn hand_over(verb: &str) -> anyhow::Result<VerbOutcome> {
     // Without /proc, as in a bare chroot, the executable's path is unknown, so use the search path.
     let own = std::env::current_exe().unwrap_or_default();

@@ -2,9 +2,7 @@
 //! Files of `topologies/` that verbs use by default. They are embedded because a package may not
 //! access files outside its folder.
 
-/// Prices and power of parts: `topologies/prices.yaml`.
 pub const PRICES: &str = include_str!("../topologies/prices.yaml");
-/// 2,880 GPUs on rings: `topologies/ring-2880.yaml`.
 pub const RING_2880: &str = include_str!("../topologies/ring-2880.yaml");
 /// Failure of a node: `topologies/scenarios/node-fault.yaml`.
 pub const NODE_FAULT: &str = include_str!("../topologies/scenarios/node-fault.yaml");
@@ -12,7 +10,5 @@ pub const NODE_FAULT: &str = include_str!("../topologies/scenarios/node-fault.ya
 pub const JOB_64_CIRCUITS: &str = include_str!("../topologies/job-64-circuits.yaml");
 /// Cost of failures for that job: `topologies/scenarios/first-bill.yaml`.
 pub const FIRST_BILL: &str = include_str!("../topologies/scenarios/first-bill.yaml");
-/// A synthetic fault trace: `topologies/traces/synthetic.json`.
 pub const SYNTHETIC_TRACE: &str = include_str!("../topologies/traces/synthetic.json");
-/// A reconfigurable fat-tree of 2,048 GPUs: `topologies/rfabric-2048.yaml`.
 pub const RFABRIC_2048: &str = include_str!("../topologies/rfabric-2048.yaml");

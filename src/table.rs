@@ -5,11 +5,9 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, TableStyle};
 
-/// A table with one heading per column.
 pub struct TextTable(comfy_table::Table);
 
 impl TextTable {
-    /// Creates an empty table with these columns.
     pub fn new<const N: usize>(headings: [&str; N]) -> Self {
         Self::with_headings(headings.map(str::to_owned))
     }
@@ -24,7 +22,6 @@ impl TextTable {
         Self(table)
     }
 
-    /// Adds a row with one cell per column.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.0.add_row(cells);
     }

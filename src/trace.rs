@@ -116,10 +116,6 @@ enum Target {
     NodesCsv,
 }
 
-/// Runs a subcommand.
-///
-/// # Errors
-/// If a trace cannot be read, generated or written.
 pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     match &arguments.verb {
         Verb::Info(arguments) => info(arguments)?,
@@ -130,9 +126,6 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
 }
 
 /// Reads a trace and records it as an input of the result.
-///
-/// # Errors
-/// If the file cannot be read, is too large or has errors; lists the position and cause of each.
 pub fn read(
     path: &Path,
     observation: Observation,

@@ -90,9 +90,6 @@ impl FileFindings {
 }
 
 /// Checks files. `readers` read the kinds that the first program knows only by name.
-///
-/// # Errors
-/// If the scenario or fabric has errors; [`Needed`](crate::second::Needed) if a reader is missing.
 pub fn run(arguments: &Arguments, readers: &[Reader]) -> anyhow::Result<VerbOutcome> {
     let kind = arguments.kind.as_deref().and_then(kinds::named);
     let against = Against {
@@ -146,7 +143,6 @@ fn examine(
     Ok(FileFindings { file, kind: named(kind), mistakes })
 }
 
-/// Returns the errors of a plan on its fabric.
 fn prove(path: &std::path::Path, file: &str, fabric: Option<&Fabric>) -> Vec<Diagnostic> {
     let Some(fabric) = fabric else {
         let message = "this is a plan, which can only be checked with its fabric";

@@ -26,10 +26,6 @@ impl Reports {
         self.junit.is_some() || self.summary.is_some()
     }
 
-    /// Writes the requested files.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
     pub fn write(&self, subject: &SweepSubject, runs: &[SeedRun]) -> anyhow::Result<()> {
         if let Some(path) = &self.junit {
             files::write(path, junit::report(subject, runs).as_bytes())?;
@@ -49,12 +45,10 @@ fn write_summary(path: &Path, markdown: &str) -> anyhow::Result<()> {
     files::write(path, format!("{before}{markdown}").as_bytes())
 }
 
-/// Returns the command that repeats one seed.
 pub(super) fn replay_command(subject: &SweepSubject, run: &SeedRun) -> String {
     format!("lightloom emulate {} --seed {}", quoted(&subject.file), run.seed.0)
 }
 
-/// Returns the start time of a fault.
 pub(super) fn when(fault: &FaultResult) -> String {
     fault.at.map_or("a time after the end of the run".to_owned(), |at| at.to_string())
 }

@@ -24,7 +24,6 @@ pub(super) fn stages(stages: &[Stage]) -> String {
     table.to_string()
 }
 
-/// Returns the daemon's activity during the run and its assumed processing times.
 pub(super) fn describe(result: &Run) -> String {
     let Some(daemon) = &result.lightloomd else { return String::new() };
     let DaemonResult { bypasses, false_bypasses, committed, not_committed, .. } = **daemon;
@@ -77,7 +76,6 @@ pub(super) fn describe(result: &Run) -> String {
     text
 }
 
-/// Returns the devices that the daemon drives.
 fn devices(daemon: &DaemonResult) -> String {
     let transceivers = format!("{} transceivers", daemon.devices);
     let language = match daemon.switch_language {

@@ -21,7 +21,6 @@ use lightloom_units::{Picoseconds, SimTime};
 use crate::files;
 use crate::output::{self, WrongUsage};
 
-/// Maximum number of recorded packets of the selected ports.
 const MOST_PACKETS: usize = 5_000_000;
 
 /// Recordings to write.
@@ -64,7 +63,6 @@ fn interval(text: &str) -> Result<Picoseconds, String> {
 }
 
 impl Recordings {
-    /// Returns whether any recording is requested.
     pub(super) fn is_asked_for(&self) -> bool {
         self.timeline.is_some()
             || self.pcap.is_some()
@@ -74,9 +72,6 @@ impl Recordings {
     }
 
     /// Rejects a sampling interval if nothing is sampled.
-    ///
-    /// # Errors
-    /// If nothing is sampled.
     pub(super) fn refuse_idle(&self) -> anyhow::Result<()> {
         if self.series_every.is_some() && self.series().is_none() {
             let message = "--series-every is the sampling interval of ports and flows: add --series-out, \
@@ -87,9 +82,6 @@ impl Recordings {
     }
 
     /// Rejects packet recordings of a scaled-down run, where each packet stands for many.
-    ///
-    /// # Errors
-    /// If packets of individual ports are requested.
     pub(super) fn refuse_packets(&self, scenario: &Scenario) -> anyhow::Result<()> {
         let is_scaled = scenario.phases.is_some_and(|phases| phases.scale != Some(1));
         let looks = self.pcap.is_some() || !self.pcap_port.is_empty() || self.series().is_some();
@@ -111,10 +103,7 @@ impl Recordings {
         (looks.ports || looks.flows).then_some(looks)
     }
 
-    /// Returns the links to record.
-    ///
-    /// # Errors
-    /// Names every part that does not exist.
+    /// Returns the links to record. Names every part that does not exist.
     pub(super) fn watch(&self, substrate: &Substrate) -> anyhow::Result<Watch> {
         if self.pcap_port.is_empty() {
             return Ok(Watch::default());
@@ -135,9 +124,6 @@ impl Recordings {
     }
 
     /// Writes the requested recordings.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
     pub(super) fn write(
         &self,
         result: &Run,
@@ -283,7 +269,6 @@ fn fault_track(result: &Run, fault: &FaultResult) -> Option<TimelineTrack> {
     })
 }
 
-/// Returns the traffic of all links, one per line.
 fn links_csv(engine: &Engine<Watch>, substrate: &Substrate) -> String {
     let mut csv = String::from("link,bytes,packets,dropped,marked,lost\n");
     for link in (0..engine.network().links().len()).map(LinkId::from_index) {

@@ -15,7 +15,6 @@ use crate::output::{VerbOutcome, WrongUsage};
 use crate::progress::Progress;
 use crate::table::TextTable;
 
-/// Runs the months with the requested seeds.
 pub(super) fn run(
     arguments: &Arguments,
     source: &ScenarioSource,

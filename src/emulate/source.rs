@@ -20,7 +20,6 @@ use crate::output;
 pub struct ScenarioSource {
     path: PathBuf,
     pub(super) scenario: Scenario,
-    /// The scenario file and its referenced files.
     pub(super) inputs: Inputs,
 }
 
@@ -63,9 +62,6 @@ impl ScenarioSource {
     }
 
     /// Reads the scenario and its referenced files and prints all errors.
-    ///
-    /// # Errors
-    /// If there is an error in a file.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let (source, mistakes) = Self::read_under(None, path);
         output::diagnostics(&mistakes);

@@ -7,7 +7,6 @@ use lightloom_emulator::sweep::{ExpectationTally, SeedRun, Sweep, SweepSubject};
 
 use super::ci::{replay_command, when};
 
-/// Maximum number of failed seeds listed individually.
 const MOST_LISTED: usize = 10;
 
 pub(crate) fn markdown(subject: &SweepSubject, runs: &[SeedRun]) -> String {
@@ -94,7 +93,6 @@ fn losses(text: &mut String, runs: &[SeedRun]) {
     text.push('\n');
 }
 
-/// Escapes text for a Markdown table.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

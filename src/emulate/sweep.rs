@@ -16,7 +16,6 @@ use crate::progress::Progress;
 use crate::result::ResultArguments;
 use crate::table::TextTable;
 
-/// Runs `seeds`, or the requested shard of them, with `run_one`.
 pub(super) fn run(
     arguments: &Arguments,
     subject: SweepSubject,
@@ -52,9 +51,6 @@ pub(super) fn run(
 }
 
 /// Prints a sweep. The outcome says whether it passed.
-///
-/// # Errors
-/// If standard output cannot be written.
 pub fn show(sweep: &Sweep, result: &ResultArguments) -> anyhow::Result<VerbOutcome> {
     result.show(sweep, "runs", || describe(sweep))?;
     Ok(if sweep.passed() { VerbOutcome::Good } else { VerbOutcome::Bad })

@@ -14,7 +14,6 @@ use lightloom_units::Picoseconds;
 use super::{daemon, phases, steps};
 use crate::table::TextTable;
 
-/// Returns one line per expectation with its actual value.
 pub(super) fn expectations(results: &[ExpectationResult]) -> String {
     let mut text = String::new();
     for expectation in results {
@@ -127,7 +126,6 @@ fn percent(share: f64) -> String {
     format!("{:.3} %", share * 100.0)
 }
 
-/// Returns statistics of switches with priorities.
 fn queues(result: &Run) -> String {
     let drops = result.drops_by_priority.iter().enumerate().filter(|(_, drops)| **drops > 0);
     let drops: Vec<String> =
@@ -160,7 +158,6 @@ pub(crate) fn never_ended(result: &Run) -> String {
     )
 }
 
-/// Returns one line about the network of a scenario.
 pub(crate) fn network(substrate: &Substrate) -> String {
     let (hosts, all) = (substrate.hosts.len(), substrate.network.vertex_count());
     format!(
@@ -174,7 +171,6 @@ pub(crate) fn network(substrate: &Substrate) -> String {
     )
 }
 
-/// Returns one line per class of links.
 fn links(result: &Run) -> String {
     let mut table = TextTable::new([
         "links",
@@ -263,7 +259,6 @@ fn workloads(result: &Run) -> String {
     format!("{table}{}", flows_of(result))
 }
 
-/// Returns flow completion times by workload, if there are several.
 fn flows_of(result: &Run) -> String {
     let with_flows = result.workloads.iter().filter_map(|one| Some((one, one.flows?)));
     let with_flows: Vec<_> = with_flows.collect();

@@ -7,9 +7,6 @@ use anyhow::bail;
 use lightloom_fabric::fabric::Fabric;
 
 /// Returns a starter daemon file. `fabric_file` is inserted unchanged.
-///
-/// # Errors
-/// If plans of this fabric set no device.
 pub(super) fn text(fabric: &Fabric, fabric_file: &str) -> anyhow::Result<String> {
     let switches = fabric.dcn.circuits().map_or(0, |network| network.switches());
     let bundles = if fabric.hbd.ring().is_some() { fabric.hbd.k() } else { 0 };

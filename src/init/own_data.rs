@@ -15,7 +15,6 @@ use crate::files;
 use crate::output::{self, Format, VerbOutcome};
 use crate::table::TextTable;
 
-/// Schema version of the printed document.
 const SCHEMA: &str = "lightloom.init/v1";
 
 struct OwnFile {

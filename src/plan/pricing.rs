@@ -19,18 +19,11 @@ pub trait Pricing {
 
     /// Reads prices (the shipped ones if `path` is `None`) and records them as inputs of the
     /// result.
-    ///
-    /// # Errors
-    /// If the file cannot be read or has errors.
     fn read(&self, path: Option<&Path>, inputs: &mut Inputs) -> anyhow::Result<Self::Prices>;
 
     /// Returns the cost of the network per GPU, in dollars; `None` if a price is missing.
     fn per_gpu(&self, network: &ReconfigurableFatTree, prices: &Self::Prices) -> Option<f64>;
 
-    /// Returns performance per cost for the traffic of these phases.
-    ///
-    /// # Errors
-    /// If a price is missing.
     fn sensitivity(
         &self,
         network: &ReconfigurableFatTree,

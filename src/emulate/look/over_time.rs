@@ -14,7 +14,6 @@ use lightloom_units::{Bytes, SimTime};
 /// chosen.
 pub(super) const MOST_CURVES: usize = 64;
 
-/// Returns one line per sample of a port.
 pub(super) fn ports_csv(series: &Series, substrate: &Substrate) -> String {
     let mut csv = String::from(
         "time_ps,link,queue_bytes,sent_bytes,rate_bits_per_s,marked,dropped,lost,paused_ps\n",
@@ -90,7 +89,6 @@ fn busiest<K: Ord + Copy>(rows: impl Iterator<Item = (K, Bytes)>) -> Vec<K> {
     kept
 }
 
-/// Returns the curve of one quantity of a port or flow.
 fn curve(
     process: &'static str,
     name: String,
