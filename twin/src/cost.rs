@@ -21,17 +21,14 @@ pub const COST: CostModel = CostModel {
     jitter: Picoseconds::from_micros(40),
 };
 
-/// Returns the cost of one message with this number of devices.
 pub(crate) fn of_input(devices: usize) -> Picoseconds {
     Picoseconds(COST.per_input.get() + COST.per_input_and_device.get() * devices as u64)
 }
 
-/// Returns the cost of starting a bypass with this number of nodes.
 pub(crate) fn of_plan(nodes: u32) -> Picoseconds {
     Picoseconds(COST.per_plan.get() + COST.per_plan_and_node.get() * u64::from(nodes))
 }
 
-/// Returns the cost of completing a change with this number of nodes.
 pub(crate) fn of_end(nodes: u32) -> Picoseconds {
     Picoseconds(COST.per_end_and_node.get() * u64::from(nodes))
 }

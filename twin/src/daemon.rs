@@ -105,9 +105,6 @@ impl TwinDaemon {
     }
 
     /// Returns the target of a plan.
-    ///
-    /// # Errors
-    /// Parts of the plan without a device.
     pub(crate) fn wanted(&self, plan: &Plan, phase: Option<&str>) -> Result<Wanted, String> {
         let Setup { modules, switches, .. } = &self.setup;
         let wanted = desired::wanted(plan, phase, modules, switches, &Fabric::new());
@@ -169,7 +166,6 @@ impl TwinDaemon {
         turn
     }
 
-    /// Processes a job's request for a phase.
     pub(crate) fn book(&mut self, now: SimTime, id: &str, wish: Wish) -> Turn {
         let mut turn = Turn::default();
         let Some(control) = &mut self.control else { return turn };

@@ -169,7 +169,6 @@ fn device(bundle: BundleId, daemon: &DaemonSetup) -> Device {
     device
 }
 
-/// Returns every optical switch of a fabric with its port numbering.
 fn optical_switches(fabric: &Fabric) -> Vec<(OcsId, DevicePorts)> {
     let Some(network) = fabric.dcn.circuits() else { return Vec::new() };
     let switches = (0..network.switches()).map(OcsId::from_index);

@@ -77,9 +77,6 @@ pub struct World {
 
 impl World {
     /// Creates a daemon with `plan` in force on every transceiver and optical switch of `fabric`.
-    ///
-    /// # Errors
-    /// Why the daemon does not reach this state.
     pub fn new(
         fabric: &Fabric,
         plan: &Plan,
@@ -231,7 +228,6 @@ impl World {
         }
     }
 
-    /// Puts output of devices on their lines.
     fn spread(&mut self, out: Vec<Output>) {
         for output in out {
             let (line, bytes) = match output {

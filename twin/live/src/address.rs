@@ -9,9 +9,7 @@
 
 use std::net::Ipv4Addr;
 
-/// Maximum number of nodes in the address plan.
 pub const NODES_MAX: u32 = 65_000;
-/// Maximum number of bundles per node in the address plan.
 pub const BUNDLES_MAX: u8 = 16;
 
 /// Data-centre network interface in every node.
@@ -21,13 +19,11 @@ pub const DCN: &str = "eth0";
 /// ports.
 pub const LIGHT: &str = "light";
 
-/// Returns the address of a node in the data-centre network.
 #[must_use]
 pub fn dcn(node: u32) -> Ipv4Addr {
     numbered(64, node)
 }
 
-/// Returns the address of a bundle's port.
 #[must_use]
 pub fn port(node: u32, bundle: u8) -> Ipv4Addr {
     numbered(65 + bundle, node)
@@ -39,7 +35,6 @@ pub fn light(node: u32) -> Ipv4Addr {
     port(node, BUNDLES_MAX)
 }
 
-/// Returns the bundle of a port address.
 #[must_use]
 pub fn bundle(port: Ipv4Addr) -> u8 {
     port.octets()[1].saturating_sub(65)

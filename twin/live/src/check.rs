@@ -14,9 +14,6 @@ const NODE_KIB: u64 = 1_500;
 const BASE_KIB: u64 = 200_000;
 
 /// Checks the folder and the machine.
-///
-/// # Errors
-/// The missing requirement, and a remedy.
 pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Result<(), Error> {
     if folder.file(RECORD).exists() {
         let shown = folder.path().display();
@@ -95,9 +92,6 @@ fn kernel(own: &std::path::Path) -> Result<(), Error> {
 }
 
 /// Tries the required kernel features in new namespaces.
-///
-/// # Errors
-/// The refused feature, and a remedy.
 pub fn probe() -> Result<(), Error> {
     use nix::sched::{CloneFlags, unshare};
     unshare(CloneFlags::CLONE_NEWUSER).map_err(|error| {

@@ -23,10 +23,7 @@ const LEAST_FAVOURED: i32 = 19;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Moves this process into node `name`: its network, host name, `/etc/hosts` and processes. Child
-/// processes started afterwards are also in the node.
-///
-/// # Errors
-/// If the twin is not up, the node does not exist, or this process has several threads.
+/// processes started afterwards are also in the node. Fails if this process has several threads.
 pub fn enter(folder: &Folder, name: &str) -> Result<(), Error> {
     let record = folder.record()?;
     let node = record.node(name)?;
@@ -76,9 +73,6 @@ pub(crate) fn own_user_namespace() -> Result<u64, Error> {
 }
 
 /// Returns the holder's process id as seen by this process, and its state.
-///
-/// # Errors
-/// If the twin is not up.
 pub fn up(folder: &Folder) -> Result<(u32, Ready), Error> {
     let holder: Option<Holder> = folder.read("holder.json")?;
     let ready: Option<Ready> = folder.read("ready.json")?;
@@ -106,7 +100,6 @@ pub struct NodePrograms {
 #[derive(Clone, Debug, Serialize)]
 pub struct Ended {
     pub node: String,
-    /// Exit status. `None` if a signal ended it.
     pub code: Option<i32>,
     pub signal: Option<i32>,
     pub timed_out: bool,
@@ -123,9 +116,6 @@ impl Ended {
 }
 
 /// Starts the program on every node at the same time and waits for all.
-///
-/// # Errors
-/// If the twin is not up, or the log files cannot be created.
 pub fn everywhere(
     folder: &Folder,
     own: &Path,
@@ -183,15 +173,11 @@ fn outcome(name: &str, status: ExitStatus, timed_out: bool, start: Instant, log:
     }
 }
 
-/// Kills a program and its process group.
 pub fn kill_group(child: &Child) {
     let _ended_meanwhile = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
 }
 
 /// Runs a command in a node and waits for it.
-///
-/// # Errors
-/// If the node cannot be entered, or the command cannot be started or exceeds `timeout`.
 pub fn run(
     folder: &Folder,
     node: &str,

@@ -25,15 +25,11 @@ pub struct InjectedFault {
     pub fault: String,
     /// Unix time in microseconds when the light was gone.
     pub unix_us: u64,
-    /// Number of killed programs.
     pub killed: u32,
 }
 
 /// Injects a fault into a node or transceiver. `dead` on a node also kills its programs and
 /// disconnects its network.
-///
-/// # Errors
-/// If the twin is not up, or the emulated transceivers refuse the fault.
 pub fn inject(folder: &Folder, part: &str, fault: &str) -> Result<InjectedFault, Error> {
     let record = folder.record()?;
     let (holder, ready) = enter::up(folder)?;
@@ -68,7 +64,6 @@ fn say(folder: &Folder, line: &str) -> Result<(), Error> {
     }
 }
 
-/// Kills every process in a network namespace, and returns their number.
 fn kill_all(network: &fs::File) -> Result<u32, Error> {
     let identity = |of: fs::Metadata| (of.dev(), of.ino());
     let wanted = network.metadata().map(identity);

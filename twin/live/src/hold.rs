@@ -35,9 +35,6 @@ pub const WAY: &str = "u32 and mirred at tc ingress, in an unprivileged user nam
 const GO: &[u8] = b"go\n";
 
 /// Creates the namespaces and starts the first process in them. Returns when that process ends.
-///
-/// # Errors
-/// The operating system's error.
 pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     setsid().map_err(|error| Error::system("leave the session of the terminal", error))?;
     let (user, group) = (geteuid(), getegid());
@@ -70,10 +67,8 @@ pub fn hold(folder: &Folder, own: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs as the first process inside: sets everything up and serves until killed.
-///
-/// # Errors
-/// The operating system's error. Nothing remains, because everything ends with this process.
+/// Runs as the first process inside: sets everything up and serves until killed. If it fails, nothing
+/// remains, because everything ends with this process.
 pub fn init(folder: &Folder, own: &Path, daemon: &Path) -> Result<(), Error> {
     let mut word = [0; GO.len()];
     io::stdin().read_exact(&mut word).map_err(|error| Error::system("begin", error))?;
@@ -167,9 +162,6 @@ fn milliseconds(since: Instant) -> f64 {
 }
 
 /// Ends the twin of `folder` and removes the files that its record lists.
-///
-/// # Errors
-/// If it does not end within ten seconds, or a file cannot be removed.
 pub fn down(folder: &Folder) -> Result<(), Error> {
     let record = folder.record()?;
     if let Some(holder) = folder.read::<Holder>("holder.json")? {

@@ -45,7 +45,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an operating system error with the attempted action.
     pub fn system(what: impl Into<String>, error: impl Into<std::io::Error>) -> Self {
         Self::System { what: what.into(), error: error.into() }
     }

@@ -208,7 +208,6 @@ pub(crate) fn redirect(batch: &mut RequestBatch, index: u32, to: u32) {
     batch.add(what, RouteNetlinkMessage::NewTrafficFilter(message), NEW);
 }
 
-/// Removes the redirection of `index`, so its packets are dropped.
 pub(crate) fn part(batch: &mut RequestBatch, index: u32) {
     let what = format!("part interface {index}");
     batch.remove(what, RouteNetlinkMessage::DelTrafficFilter(filter(index)));

@@ -74,10 +74,7 @@ impl Kernel {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Executes a batch.
-    ///
-    /// # Errors
-    /// The first request that was refused. Later ones may have been executed.
+    /// Executes a batch. Fails at the first refused request; later ones may have been executed.
     pub(crate) fn run(&mut self, batch: RequestBatch) -> Result<(), Error> {
         let mut piece: Vec<(u32, Request)> = Vec::new();
         let mut bytes = Vec::new();

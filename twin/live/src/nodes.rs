@@ -44,7 +44,6 @@ struct FarEnd {
     address: Ipv4Addr,
 }
 
-/// Creates all namespaces. Each exists as long as its file is open.
 pub(crate) fn make(record: &Record, fabric: &Fabric) -> Result<Vec<File>, Error> {
     let outside = File::open("/proc/self/ns/net")
         .map_err(|error| Error::system("open the namespace of the fibres", error))?;

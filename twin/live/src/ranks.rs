@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use crate::record::Folder;
 use crate::{Error, address, routes};
 
-/// File name of [`Ranks`].
 pub const FILE: &str = "ranks.json";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,9 +73,6 @@ impl Ranks {
 
     /// Updates the routes along the lines of light, then writes the rank file with the next
     /// generation and host files for MPI.
-    ///
-    /// # Errors
-    /// If a route is refused, or the folder cannot be written.
     pub fn write(folder: &Folder, plan: &Plan) -> Result<Self, Error> {
         let before: Self = folder.read(FILE)?.unwrap_or_default();
         let mut ranks = Self::of(plan, before.generation + 1);
@@ -91,7 +87,6 @@ impl Ranks {
         Ok(ranks)
     }
 
-    /// Returns the group of a node, and the node's index in it.
     #[must_use]
     pub fn find(&self, node: &str) -> Option<(&Group, usize)> {
         self.groups.iter().find_map(|group| {

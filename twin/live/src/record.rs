@@ -22,10 +22,6 @@ const SCHEMA: &str = "lightloom.live-twin/v1";
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes the path absolute.
-    ///
-    /// # Errors
-    /// If the current folder cannot be determined.
     pub fn new(path: &Path) -> Result<Self, Error> {
         let absolute = std::path::absolute(path);
         Ok(Self(absolute.map_err(|error| Error::system("find the current folder", error))?))
@@ -41,7 +37,6 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// Returns the socket of the daemon's API.
     #[must_use]
     pub fn daemon_socket(&self) -> PathBuf {
         self.file("lightloomd.sock")
@@ -54,9 +49,6 @@ impl Folder {
     }
 
     /// Reads a JSON document. `None` if it does not exist.
-    ///
-    /// # Errors
-    /// If it is unreadable or malformed.
     pub fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let file = self.file(name);
         match fs::read(&file) {
@@ -70,17 +62,10 @@ impl Folder {
     }
 
     /// Writes a JSON document atomically.
-    ///
-    /// # Errors
-    /// If the folder is not writable.
     pub fn write(&self, name: &str, document: &impl Serialize) -> Result<(), Error> {
         self.write_in(&self.0, name, document)
     }
 
-    /// Writes a JSON document atomically in a subfolder.
-    ///
-    /// # Errors
-    /// If the folder is not writable.
     pub fn write_in(
         &self,
         folder: &Path,
@@ -96,10 +81,6 @@ impl Folder {
         fs::rename(&new, &file).map_err(failed)
     }
 
-    /// Appends a line to a file.
-    ///
-    /// # Errors
-    /// If the folder is not writable.
     pub fn add_line(&self, name: &str, line: &impl Serialize) -> Result<(), Error> {
         let file = self.file(name);
         let mut text = serde_json::to_string(line)
@@ -177,10 +158,6 @@ impl Record {
         }
     }
 
-    /// Parses a node name such as `n3`.
-    ///
-    /// # Errors
-    /// If the twin has no such node.
     pub fn node(&self, name: &str) -> Result<u32, Error> {
         let number = name.strip_prefix('n').and_then(|digits| digits.parse().ok());
         number.filter(|number| *number < self.nodes).ok_or_else(|| {
@@ -209,7 +186,6 @@ impl Process {
         (state != "Z" && state != "X").then_some(Self { pid, started })
     }
 
-    /// Returns whether it is still running.
     #[must_use]
     pub fn runs(self) -> bool {
         Self::find(self.pid) == Some(self)

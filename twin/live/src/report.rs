@@ -26,7 +26,6 @@ use crate::wiring::{self, Rewired};
 /// Effect of a fault on the groups of a job.
 #[derive(Clone, Debug, Serialize)]
 pub struct FaultReport {
-    /// Always `lightloom.live-report/v1`.
     pub schema: &'static str,
     pub part: String,
     pub fault: String,
@@ -62,9 +61,6 @@ pub struct GroupReport {
 }
 
 /// Evaluates the records of the run `name`.
-///
-/// # Errors
-/// Without a fault, or without such a run.
 pub fn of(folder: &Folder, name: &str, programs: &Programs) -> Result<FaultReport, Error> {
     let faults: Vec<InjectedFault> = lines(folder, fault::FILE)?;
     let Some(fault) = faults.last() else {
@@ -167,7 +163,6 @@ fn median(times: impl Iterator<Item = u64>) -> Option<f64> {
 }
 
 impl FaultReport {
-    /// Formats the report as a table with units.
     #[must_use]
     pub fn text(&self) -> String {
         let shown = |value: Option<f64>| {

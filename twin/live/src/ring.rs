@@ -27,7 +27,6 @@ pub struct RingStep {
     pub group: String,
     pub generation: u64,
     pub step: u64,
-    /// Number of ring members, two per node.
     pub members: usize,
     /// Completion time, Unix time in microseconds.
     pub unix_us: u64,

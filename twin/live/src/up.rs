@@ -14,9 +14,7 @@ use crate::ranks::Ranks;
 use crate::record::{Folder, RECORD, Ready, Record};
 use crate::{Error, address, check, environment, hold};
 
-/// Time limit for creating the namespaces.
 const HOLDER_WITHIN: Duration = Duration::from_secs(60);
-/// Time limit for a `lightloom ctl` command.
 const CTL_WITHIN: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Debug)]
@@ -34,17 +32,11 @@ pub struct Wanted {
 pub struct Programs {
     /// This program, which holds and enters the namespaces.
     pub own: PathBuf,
-    /// `lightloom` in the same directory.
     pub lightloom: PathBuf,
-    /// `lightloomd` in the same directory.
     pub daemon: PathBuf,
 }
 
 impl Programs {
-    /// Finds the other programs in the directory of this one.
-    ///
-    /// # Errors
-    /// If one is missing.
     pub fn find() -> Result<Self, Error> {
         let own =
             std::env::current_exe().map_err(|error| Error::system("find this program", error))?;
@@ -76,7 +68,6 @@ pub struct UpReport {
     pub daemon_socket: PathBuf,
     /// Time from the start until namespaces and interfaces existed, in milliseconds.
     pub namespaces_ms: f64,
-    /// Time to start the transceivers, in milliseconds.
     pub devices_ms: f64,
     /// Time from the start until the daemon had read every transceiver, in milliseconds.
     pub daemon_ms: f64,
@@ -85,9 +76,6 @@ pub struct UpReport {
 }
 
 /// Starts a twin. Removes everything again if that fails.
-///
-/// # Errors
-/// Why the input or the machine is unsuitable, and a remedy.
 pub fn up(folder: &Folder, wanted: &Wanted, programs: &Programs) -> Result<UpReport, Error> {
     let start = Instant::now();
     let bytes = fs::read(&wanted.fabric)

@@ -41,7 +41,6 @@ pub struct Rewired {
     pub parted: Vec<String>,
 }
 
-/// File name of [`Rewired`].
 pub(crate) const FILE: &str = "wiring.jsonl";
 
 #[derive(Clone, Copy, Default, PartialEq)]

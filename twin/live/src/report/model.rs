@@ -43,10 +43,6 @@ struct Stage {
     end_ps: u64,
 }
 
-/// Runs the fault with both models.
-///
-/// # Errors
-/// Why `lightloom emulate` failed.
 pub(super) fn both(
     folder: &Folder,
     name: &str,

@@ -20,7 +20,6 @@ const CONNECT_WITHIN: Duration = Duration::from_millis(100);
 /// How often a waiting member checks for a new rank file, in milliseconds.
 const WAIT_MS: u8 = 2;
 
-/// Position of a member in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seat {
     pub(super) index: usize,
@@ -51,7 +50,6 @@ pub(super) fn seats(group: &Group, at: usize) -> Option<[Seat; 2]> {
     ])
 }
 
-/// The established connections of a member.
 pub(super) struct Link {
     pub(super) to_next: TcpStream,
     pub(super) from_previous: TcpStream,

@@ -28,9 +28,6 @@ pub struct Options {
 
 /// Takes part as `node` until the steps are done. A node without a group waits until every group is
 /// done. Each step is reported to `done`.
-///
-/// # Errors
-/// If a sum is wrong or a port is in use.
 pub fn run(
     folder: &Folder,
     node: &str,
