@@ -59,7 +59,6 @@ impl Cluster {
         self.nodes * self.gpus_per_node
     }
 
-    /// Returns the site for a bill, with these network cards.
     #[must_use]
     pub const fn site(self, nic: NicRate) -> Site {
         Site { gpus: self.gpus(), gpus_per_node: self.gpus_per_node, nic }
@@ -72,14 +71,10 @@ impl Cluster {
 #[error("{0}")]
 pub struct CannotHold(pub String);
 
-/// A design of the network between GPUs.
 pub trait Architecture: fmt::Debug + Send + Sync {
     fn name(&self) -> String;
 
     /// Counts the GPUs that groups of `tp` GPUs can use, starting without faults.
-    ///
-    /// # Errors
-    /// Fails if no group of `tp` GPUs ever fits.
     fn usable(&self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold>;
 
     /// Returns theoretical bounds on the waste if a share `node_fault_ratio` of the nodes is
@@ -96,9 +91,6 @@ pub trait Architecture: fmt::Debug + Send + Sync {
 
     /// Like [`usable`](Self::usable), under a policy. Under [`FaultPolicy::Backup`] each domain
     /// reserves `spares` nodes.
-    ///
-    /// # Errors
-    /// Fails if no group of `tp` GPUs ever fits.
     fn usable_under(
         &self,
         _: FaultPolicy,
@@ -134,9 +126,6 @@ pub trait Architecture: fmt::Debug + Send + Sync {
     }
 
     /// Returns the interconnect parts per GPU.
-    ///
-    /// # Errors
-    /// Fails if no parts list is known, or the design cannot be built for this site.
     fn bill(&self, _: &Site) -> Result<Bill, NoBill> {
         Err(NoBill(format!("no parts list for {}", self.name())))
     }

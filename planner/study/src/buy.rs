@@ -39,9 +39,7 @@ use speed::StepTime;
 use verdict::Elsewhere;
 pub use verdict::{DrawFlip, FaultFlip, NextDesign, PriceFlip, Rival, Verdict};
 
-/// Factors of the fault rate for repeated comparisons.
 pub const FAULT_FACTORS: [f64; 6] = [0.0, 0.25, 0.5, 2.0, 4.0, 8.0];
-/// Number of additional seeds for faults and arrivals.
 pub const OTHER_DRAWS: u64 = 4;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +82,6 @@ pub struct Candidate {
 pub struct Running {
     /// Depreciation period of the purchase in years.
     pub service_years: f64,
-    /// Watts per GPU with its share of the server.
     pub gpu_watts: f64,
     pub usd_per_kwh: f64,
     /// Power of the site ÷ power of its equipment.
@@ -106,7 +103,6 @@ pub struct Question {
     pub peak_tflops: f64,
     /// Share of the peak that the jobs reach on the reference network.
     pub mfu: f64,
-    /// Picoseconds per step on the reference network.
     pub step: i128,
     /// The result that [`Question::take_step`] reads. `None` if the file states the step.
     pub step_from: Option<String>,
@@ -118,7 +114,6 @@ pub struct Question {
     /// Milliseconds until a job detects the loss of a node.
     pub outage_ms: u64,
     pub faults: FaultModel,
-    /// The fault rates of other parts, by their name in the bill.
     pub parts: Vec<PartRate>,
     pub running: Running,
 }
@@ -142,16 +137,12 @@ pub struct PlannedStep {
 #[derive(Clone, Debug, Deserialize)]
 pub struct PlannedSteps {
     pub model: String,
-    /// The accelerator whose peak is the reference of the MFU.
     pub accelerator: String,
     pub rows: Vec<PlannedStep>,
 }
 
 impl Question {
     /// Takes seconds, shares and MFU of a step from a planned one.
-    ///
-    /// # Errors
-    /// Fails if its groups, or the rate and hops of its domain, do not match the workload.
     pub fn take_step(&mut self, planned: &PlannedStep) -> Result<(), String> {
         if planned.tp != self.tp {
             let (theirs, ours) = (planned.tp, self.tp);
@@ -198,7 +189,6 @@ impl Question {
     }
 }
 
-/// The reason why a design could not be recommended.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum BuyError {
     #[error("{0}: add it to the price file")]
@@ -212,14 +202,12 @@ pub enum BuyError {
     Trace(#[from] NodesError),
 }
 
-/// A design that was left out, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     pub design: String,
     pub why: String,
 }
 
-/// The result of a design under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub design: String,
@@ -245,7 +233,6 @@ pub struct Row {
     pub cross_tor_share: f64,
     pub jobs_finished: u32,
     pub interruptions: u64,
-    /// Shares of all GPU-hours, which sum to 1.
     pub shares: Shares,
     /// Goodput, in the terms of monthly scenarios.
     pub goodput: Goodput,
@@ -265,7 +252,6 @@ pub struct Shares {
     pub restarting: f64,
     /// Share for writing checkpoints and in-memory copies.
     pub checkpoint: f64,
-    /// Share that steps take longer without a link, a transceiver or a switch.
     pub slower: f64,
     /// Share free in full groups while a waiting job needs more GPUs than are free.
     pub waiting: f64,
@@ -279,12 +265,10 @@ pub struct Shares {
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     pub verdict: Verdict,
-    /// Share of nodes out of service.
     pub node_fault_ratio: NodeFaultRatio,
     /// One row per design, cheapest useful PFLOP-year first.
     pub rows: Vec<Row>,
     pub left_out: Vec<LeftOut>,
-    /// Parts without watts, which the stated power excludes.
     pub parts_without_watts: Vec<String>,
 }
 
@@ -306,9 +290,6 @@ pub(crate) struct Priced<'a> {
 }
 
 /// Answers a question. `trace` is the trace of [`FaultModel::Trace`].
-///
-/// # Errors
-/// Fails if prices are missing, or the network cannot connect the requested number of GPUs.
 pub fn buy(
     question: &Question,
     prices: &PriceList,

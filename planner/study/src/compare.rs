@@ -51,7 +51,6 @@ pub struct Study<'a> {
     pub samples: &'a [Timeline],
 }
 
-/// The result of a design with one group size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub arch: String,
@@ -68,7 +67,6 @@ pub enum RowOutcome {
     CannotHold { cannot_hold: String },
 }
 
-/// The figures of a design. Ratios are shares of all GPUs of the cluster.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     pub samples: usize,
@@ -96,18 +94,15 @@ pub struct Figures {
     pub max_job_gpus: u32,
     /// The largest job that waits at most 1 % of the time.
     pub max_job_gpus_waiting_1pct: u32,
-    /// Waiting times of jobs of several sizes.
     pub waiting_share: Vec<Waiting>,
     /// Theoretical bounds at the 99th percentile of the node fault ratio, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounds: Option<WasteBounds>,
 }
 
-/// The share of time that a job waits for faulty nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Waiting {
     pub job_gpus: u32,
-    /// Share of the time with fewer usable GPUs.
     pub share: f64,
 }
 

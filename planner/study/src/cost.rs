@@ -38,7 +38,6 @@ pub enum Level {
     High,
 }
 
-/// The cost of a design, or the reason why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostRow {
     pub arch: String,
@@ -54,7 +53,6 @@ pub enum CostOutcome {
     CannotPrice { cannot_price: String },
 }
 
-/// The interconnect of one GPU in dollars and watts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostFigures {
     /// The size of the system for which the average number of parts per GPU was counted.
@@ -69,14 +67,12 @@ pub struct CostFigures {
     /// At mean watts. `None` if the file lacks watts for some part.
     pub power_per_gpu_w: Option<f64>,
     pub power_per_gbytes_per_s_w: Option<f64>,
-    /// Parts without watts in the file.
     pub parts_without_watts: Vec<String>,
     /// The lowest confidence among the prices.
     pub confidence: Confidence,
     pub bill: Vec<PricedLine>,
 }
 
-/// A part of a bill with its price.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PricedLine {
     pub part: String,
@@ -88,7 +84,6 @@ pub struct PricedLine {
     pub confidence: Confidence,
 }
 
-/// Parts of bills that the price file lacks, each with the designs that need it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the price file lacks {}", self.describe())]
 pub struct MissingPrices(pub BTreeMap<String, Vec<String>>);
@@ -102,10 +97,7 @@ impl MissingPrices {
     }
 }
 
-/// Prices every design for a site.
-///
-/// # Errors
-/// Fails if the price file lacks parts: all of them, each with the designs that need it.
+/// Prices every design for a site. Fails with all missing parts, each with the designs that need it.
 pub fn cost(
     designs: &[Box<dyn Architecture>],
     site: &Site,
@@ -127,9 +119,6 @@ pub fn cost(
 }
 
 /// Prices one design for a site.
-///
-/// # Errors
-/// Fails if the price file lacks parts.
 pub fn cost_of_one(
     design: &dyn Architecture,
     site: &Site,
@@ -148,7 +137,6 @@ pub fn cost_of_one(
     }
 }
 
-/// Returns the figures of a bill whose parts all have a price.
 fn figures(bill: &Bill, prices: &PriceList) -> CostFigures {
     let lines: Vec<PricedLine> = bill.lines.iter().map(|line| priced(line, prices)).collect();
     let cost = lines.iter().map(|line| line.usd_per_gpu).sum::<f64>();

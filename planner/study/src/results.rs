@@ -8,11 +8,8 @@ use crate::compare::{CrossTorPoint, FabricFigures, NodeFaultRatio, Row};
 use crate::cost::{Aggregate, CostRow, Sensitivity};
 use crate::reproduce::{Claim, Sentence, Why};
 
-/// Schema version of a [`CompareResult`].
 pub const COMPARE_SCHEMA: &str = "lightloom.compare/v1";
-/// Schema version of a [`CostResult`].
 pub const COST_SCHEMA: &str = "lightloom.cost/v1";
-/// Schema version of a [`ReproduceResult`].
 pub const REPRODUCE_SCHEMA: &str = "lightloom.reproduce/v1";
 
 /// The waste of designs and the largest jobs they carry.
@@ -32,7 +29,6 @@ pub struct CompareResult {
     /// The planner's figures for the fabric file. `None` if none was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric: Option<FabricFigures>,
-    /// Traffic that leaves its ToR, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cross_tor: Vec<CrossTorResult>,
 }
@@ -63,7 +59,6 @@ pub struct CostResult {
     pub samples: u64,
     pub rows: Vec<CostRow>,
     pub usable: Vec<UsableCost>,
-    /// Price of a GPU in the aggregate cost.
     pub gpu_usd: Option<f64>,
     /// Cost of the interconnect and of lost GPUs by fault ratio.
     pub aggregate: Vec<Aggregate>,
@@ -92,7 +87,6 @@ pub struct ReproduceResult {
     pub samples: u64,
     pub sentences: Vec<Sentence>,
     pub claims: Vec<Claim>,
-    /// Why figures differ from the published ones, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub why: Vec<Why>,
 }

@@ -11,7 +11,6 @@ use serde::Serialize;
 pub struct Site {
     /// GPUs, which decide the tiers of a fat-tree.
     pub gpus: u32,
-    /// GPUs per node, for the k-hop ring.
     pub gpus_per_node: u32,
     /// Rate of each GPU's single network card, for data-centre networks.
     pub nic: NicRate,
@@ -29,7 +28,6 @@ pub enum NicRate {
 impl NicRate {
     pub const ALL: [Self; 4] = [Self::G100, Self::G200, Self::G400, Self::G800];
 
-    /// Returns the rate in Gb/s per direction.
     #[must_use]
     pub const fn gbps(self) -> u32 {
         match self {
@@ -72,7 +70,6 @@ impl BillLine {
     }
 }
 
-/// The reason why a design has no bill.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NoBill(pub String);

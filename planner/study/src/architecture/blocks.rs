@@ -55,7 +55,6 @@ impl Blocks {
         }
     }
 
-    /// Changes the number of healthy blocks in the pod of a block.
     fn set(&mut self, block: usize, change: i32) {
         let healthy = &mut self.healthy_blocks[block / self.layout.blocks_per_pod as usize];
         self.usable -= self.layout.joined(*healthy);
@@ -63,7 +62,6 @@ impl Blocks {
         self.usable += self.layout.joined(*healthy);
     }
 
-    /// Iterates over the blocks that contain GPUs of a node.
     fn blocks_of(&self, node: NodeId) -> impl Iterator<Item = usize> + use<> {
         let Layout { gpus_per_domain, gpus_per_block, .. } = self.layout;
         let (blocks_per_domain, blocks) = (self.blocks_per_domain, self.faulty_nodes.len());

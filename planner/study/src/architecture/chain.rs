@@ -23,7 +23,6 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Creates a closed line of `nodes` healthy nodes.
     pub(super) fn ring(nodes: u32, reach: u32, nodes_per_group: u32) -> Self {
         let mut chain = Self {
             healthy: vec![true; nodes as usize],
@@ -113,7 +112,6 @@ impl Chain {
         size
     }
 
-    /// Changes the size of the component that contains `place`.
     fn resize(&mut self, place: u32, change: impl Fn(u32) -> u32) {
         match self.end_of(place) {
             // The line is unbroken, so its single component already has all nodes.
@@ -152,7 +150,6 @@ impl Chain {
         self.add_component(end, size - first_part);
     }
 
-    /// Joins the component that ends at `before` with the one that contains `after`.
     fn join(&mut self, before: u32, after: u32) {
         let first_part = self.drop_component(before);
         match self.end_of(after) {

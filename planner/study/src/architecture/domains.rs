@@ -19,7 +19,6 @@ pub(super) struct Domains {
     usable: u32,
 }
 
-/// Creates domains of `gpus_per_domain` GPUs each, whose groups are formed again after a fault.
 pub(super) fn domains(
     cluster: Cluster,
     gpus_per_domain: u32,
@@ -79,7 +78,6 @@ impl Domains {
         }
     }
 
-    /// Updates the healthy count of each domain that contains GPUs of a node.
     fn update(&mut self, node: NodeId, new_count: impl Fn(u32, u32) -> u32) {
         let first = node.0 * self.gpus_per_node;
         let end = first + self.gpus_per_node;

@@ -99,7 +99,6 @@ impl Architecture for FatTree {
     }
 }
 
-/// The reason why data-centre networks have no waste ratio.
 pub(super) fn not_a_domain() -> CannotHold {
     CannotHold("a data-centre network holds no tensor-parallel groups; it has a price only".into())
 }
@@ -111,7 +110,6 @@ pub(super) struct DcnCounts {
     pub(super) ocs_ports: Option<(f64, String)>,
 }
 
-/// Returns the bill of a data-centre network, including the network card.
 pub(super) fn dcn_bill(nic: NicRate, basis: String, counts: DcnCounts) -> Bill {
     let mut lines = vec![
         BillLine::new(nic.part("nic"), 1.0, "one a GPU"),

@@ -50,7 +50,6 @@ pub(super) struct Khop {
 /// Theoretical bounds on the mean waste of a k-hop ring, as shares of all GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct WasteBounds {
-    /// The share of faulty nodes assumed by the bounds.
     pub node_fault_ratio: f64,
     /// `2 (N_t − R) P^K`, for TP size N_t and node fault ratio P. Recalled from the paper's
     /// appendix, and reproduced by its recalled values.

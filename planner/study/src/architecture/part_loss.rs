@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The effect of losing one part of a design's bill until its repair.
 
-/// The effect of one failed part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PartLoss {
     /// No effect, because other paths carry the traffic of the part.
@@ -15,7 +14,6 @@ pub enum PartLoss {
     /// if it is in the data-centre network. If removing the GPUs around the part costs less than
     /// this slowdown, they go out of service instead.
     Slower {
-        /// Share of the bandwidth that is lost.
         share: f64,
         /// GPUs whose removal avoids the slowdown, in whole nodes. `None` if removing GPUs does not
         /// help.

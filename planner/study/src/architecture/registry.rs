@@ -32,7 +32,6 @@ const KINDS: [&DesignKind; 13] = [
 const NETWORKS: [&DesignKind; 5] =
     [&fat_tree::KIND, &multi_plane::KIND, &photonic_rails::KIND, &mixnet::KIND, &rfabric::KIND];
 
-/// The text does not name a design.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not an architecture; known: {known}")]
 pub struct UnknownArchitecture {
@@ -42,17 +41,11 @@ pub struct UnknownArchitecture {
 }
 
 /// Parses the name of a design.
-///
-/// # Errors
-/// Fails if the name is unknown; the error lists the known forms.
 pub fn parse(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&KINDS, text)
 }
 
 /// Parses the name of a data-centre network.
-///
-/// # Errors
-/// Fails if the name is unknown; the error lists the known forms.
 pub fn parse_network(text: &str) -> Result<Box<dyn Architecture>, UnknownArchitecture> {
     parse_of(&NETWORKS, text)
 }
@@ -68,7 +61,6 @@ fn parse_of(
     })
 }
 
-/// Parses an integer from 1 to `most`.
 pub(super) fn number(text: &str, most: u32) -> Option<u32> {
     text.parse().ok().filter(|number| (1..=most).contains(number))
 }

@@ -16,7 +16,6 @@ pub(super) struct Torus {
 }
 
 impl Torus {
-    /// Returns whether a box of `gpus` GPUs tiles the torus.
     fn has_box_of(&self, gpus: u32) -> bool {
         let [x, y, z] = self.sides;
         let divides = |a: u32, b: u32| b.is_multiple_of(a);

@@ -31,7 +31,6 @@ pub(super) const INNER_CABLES: f64 = (3 * SIDE * SIDE * (SIDE - 1)
     - CUBE / GPUS_PER_TRAY * BOARD_LINKS_PER_TRAY) as f64
     / CUBE as f64;
 
-/// The scope that a faulty node takes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
     Block,

@@ -17,9 +17,7 @@ use crate::architecture::{Architecture, Cluster, PartLoss};
 pub enum FaultModel {
     /// Nodes fail and are repaired independently, with exponential times.
     Exponential {
-        /// Mean time from repair to fault.
         mtbf_ms: f64,
-        /// Mean time from fault to repair.
         repair_ms: f64,
     },
     /// Resamples servers of a synthetic trace with the published rate, durations and months.
@@ -28,13 +26,9 @@ pub enum FaultModel {
 }
 
 const DAY_MS: u64 = 86_400_000;
-/// Servers of the synthetic trace before resampling.
 const SERVERS: u32 = 400;
 
 /// Returns one history per factor of the fault rate, with the same arrivals in all of them.
-///
-/// # Errors
-/// Fails if a server of the trace does not divide into nodes.
 pub fn histories(
     question: &Question,
     trace: Option<&FaultTrace>,

@@ -16,7 +16,6 @@ use lightloom_planner::goodput::{Answer, Cause, Policy, Replicas, TrainedJob, Tr
 use super::queue::{self, Waiting};
 use crate::architecture::{Architecture, CannotHold, Cluster, FaultPolicy, UsableGpus};
 
-/// Picoseconds per millisecond.
 pub(super) const MILLISECOND: i128 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +26,6 @@ pub struct Arrival {
     pub work_ms: u64,
 }
 
-/// A failed part that slows a job until it is repaired.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowPart {
     pub from_ms: u64,
@@ -56,11 +54,9 @@ pub struct History {
     /// along the running jobs.
     pub hits: Vec<f64>,
     pub arrivals: Vec<Arrival>,
-    /// Failed parts that slow a job.
     pub slow: Vec<SlowPart>,
 }
 
-/// The rules of jobs on a design.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
     pub tp: u32,
@@ -70,13 +66,11 @@ pub struct Rules {
     pub spares: u32,
     /// Step time ÷ step time on the reference network.
     pub stretch: f64,
-    /// Picoseconds per step on the reference network.
     pub step: i128,
     /// Recovery policy of a job; its checkpoint interval counts steps of this design.
     pub job: Policy,
     /// Minimum share of parts that an elastic job needs to continue.
     pub least: f64,
-    /// Picoseconds until a job detects the loss of a node.
     pub outage: i128,
 }
 
@@ -115,7 +109,6 @@ pub struct Spent {
     pub allocated: i128,
     pub finished: u32,
     pub interruptions: u64,
-    /// Number of times that a job lost its GPUs and waited.
     pub stops: u64,
 }
 
@@ -210,9 +203,6 @@ struct Fleet<'a> {
 }
 
 /// Runs a history on a design.
-///
-/// # Errors
-/// Fails if the design never holds the groups.
 pub fn run(
     design: &dyn Architecture,
     cluster: Cluster,

@@ -13,7 +13,6 @@ use super::{Candidate, History, Priced, Question};
 use crate::architecture::Cluster;
 use crate::compare::{CrossTorQuestion, NodeFaultRatio, cross_tor_shares};
 
-/// Number of snapshots averaged for the crossing share.
 const SNAPSHOTS: u64 = 2;
 
 /// Shares of a step on the reference network, with its parameters.
@@ -34,7 +33,6 @@ pub struct Speed {
 pub(super) struct StepTime {
     /// Ratio to the step time on the reference network.
     pub(super) stretch: f64,
-    /// Share of inner hops that cross ToRs.
     pub(super) cross_tor_share: f64,
     /// Share of the step in communication within groups.
     pub(super) inside: f64,

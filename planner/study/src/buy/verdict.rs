@@ -15,7 +15,6 @@ use crate::cost::{CostFigures, PriceList};
 const MS_PER_YEAR: f64 = 365.25 * 86_400_000.0;
 const PS_PER_YEAR: f64 = 1e9 * MS_PER_YEAR;
 const HOURS_PER_YEAR: f64 = 365.25 * 24.0;
-/// The price name of a kilowatt-hour.
 const ENERGY: &str = "kilowatt-hour";
 /// Maximum factor for changing a single price.
 const WIDEST: f64 = 10.0;
@@ -42,11 +41,9 @@ pub struct Verdict {
     pub level: Vec<NextDesign>,
     /// The cheapest design that costs more in every draw.
     pub next: Option<NextDesign>,
-    /// The winner in the other draws of faults and arrivals, from the next seeds.
     pub by_draw: Vec<DrawFlip>,
     /// Other designs that may be cheaper within the price ranges, nearest first.
     pub within_prices: Vec<Rival>,
-    /// The winner at other fault rates.
     pub by_fault_rate: Vec<FaultFlip>,
     /// Changes of a single price that make another design win, nearest to the current price first.
     pub by_price: Vec<PriceFlip>,
@@ -82,7 +79,6 @@ pub struct Rival {
     pub most_more_usd: f64,
 }
 
-/// The winner at another fault rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FaultFlip {
     /// Factor of the requested fault rate.
@@ -94,14 +90,12 @@ pub struct FaultFlip {
 /// A price beyond which another design wins.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PriceFlip {
-    /// The part, or `kilowatt-hour`.
     pub part: String,
     pub factor: f64,
     pub usd: f64,
     pub winner: String,
 }
 
-/// Returns the cost per useful PFLOP-year, infinite without useful work.
 pub(super) fn price_of(row: &Row) -> f64 {
     row.usd_per_pflop_year.unwrap_or(f64::INFINITY)
 }
@@ -338,7 +332,6 @@ fn rivals(rows: &[Row], prices: &PriceList) -> Vec<Rival> {
     rivals
 }
 
-/// Returns the winning designs with their policies, consistent with ties in the table.
 pub(super) fn winners(rows: &[Row]) -> Vec<String> {
     let first = rows.first().map_or(f64::INFINITY, price_of);
     rows.iter().take_while(|row| is_as_cheap(row, first)).map(name).collect()

@@ -25,13 +25,11 @@ pub struct CrossTorQuestion<'a> {
     pub tp: u32,
     /// The job's share of all GPUs, rounded down to whole groups.
     pub job_share: f64,
-    /// Shares of faulty nodes. Nodes fail independently.
     pub node_fault_ratios: &'a [f64],
     pub samples: u64,
     pub seed: Seed,
 }
 
-/// The result at one share of faulty nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CrossTorPoint {
     pub node_fault_ratio: f64,
@@ -52,9 +50,6 @@ pub fn aligned_limit(job_share: f64, nodes_per_tor: u32) -> f64 {
 }
 
 /// Returns the crossing shares for each fault ratio.
-///
-/// # Errors
-/// Fails if no such k-hop ring exists.
 pub fn cross_tor_shares(question: &CrossTorQuestion<'_>) -> Result<Vec<CrossTorPoint>, KhopError> {
     let fabric = fabric(question)?;
     Ok(question.node_fault_ratios.iter().map(|&ratio| point(question, &fabric, ratio)).collect())

@@ -11,7 +11,6 @@ use crate::architecture::{Architecture, Cluster};
 pub struct RatioQuestion<'a> {
     pub cluster: Cluster,
     pub tp: u32,
-    /// Shares of faulty nodes. Nodes fail independently.
     pub node_fault_ratios: &'a [f64],
     pub samples: u64,
     pub seed: Seed,
@@ -24,7 +23,6 @@ pub struct RatioCurve {
     pub points: Vec<RatioPoint>,
 }
 
-/// The waste at one share of faulty nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RatioPoint {
     pub node_fault_ratio: f64,

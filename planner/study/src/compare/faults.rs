@@ -22,9 +22,6 @@ pub enum FaultSource {
 
 impl FaultSource {
     /// Returns the histories of the nodes of a cluster, one per sample.
-    ///
-    /// # Errors
-    /// Fails if the trace does not fit the cluster.
     pub fn samples(
         &self,
         cluster: Cluster,
@@ -82,7 +79,6 @@ pub struct NodeFaultRatio {
 }
 
 impl NodeFaultRatio {
-    /// Computes the ratio over `samples` of one cluster.
     #[must_use]
     pub fn of(samples: &[Timeline]) -> Self {
         let nodes = samples.first().map_or(1.0, |sample| f64::from(sample.nodes().max(1)));

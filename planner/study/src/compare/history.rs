@@ -5,7 +5,6 @@ use lightloom_fabric::trace::{Health, Timeline, TraceTime};
 
 use crate::architecture::{Architecture, CannotHold, Cluster};
 
-/// The state of a cluster between two changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     pub from: TraceTime,
@@ -17,9 +16,6 @@ pub struct Moment {
 /// Replays `timeline` against a design. The first moment starts with the window, and each later one
 /// with a change. Changes at the same instant form one moment, so moments are in order and not
 /// empty.
-///
-/// # Errors
-/// Fails if the design never holds a group of `tp` GPUs.
 pub fn history(
     architecture: &dyn Architecture,
     cluster: Cluster,

@@ -9,7 +9,6 @@ use crate::architecture::{Architecture, CannotHold, Cluster, UsableGpus};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
     gpus: u32,
-    /// GPUs wasted while no node is faulty.
     pub(super) wasted_without_faults: u32,
     ms_by_wasted: Vec<u64>,
     ms_by_usable: Vec<u64>,

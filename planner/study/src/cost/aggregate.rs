@@ -27,7 +27,6 @@ pub struct Aggregate {
     pub points: Vec<AggregatePoint>,
 }
 
-/// The aggregate cost at one share of faulty nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AggregatePoint {
     pub node_fault_ratio: f64,

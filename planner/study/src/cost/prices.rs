@@ -81,7 +81,6 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    /// Returns the name used in the file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -96,7 +95,6 @@ impl Confidence {
 }
 
 impl QuoteRecord {
-    /// Returns the figure at a level.
     #[must_use]
     pub const fn at(&self, level: Level) -> f64 {
         match level {
@@ -125,7 +123,6 @@ impl PriceList {
         self.quotes.get(part)
     }
 
-    /// Iterates over all parts, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Quote)> {
         self.quotes.iter().map(|(part, quote)| (part.as_str(), quote))
     }

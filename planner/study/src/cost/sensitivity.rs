@@ -15,9 +15,7 @@ pub struct Sensitivity {
     pub unit_usd: [f64; 3],
     /// The designs that use it, most affected first.
     pub designs: Vec<PriceSwing>,
-    /// Designs by cost per GB/s, cheapest first, with this price at its low end.
     pub order_at_low: Vec<String>,
-    /// Designs by cost per GB/s, cheapest first, with this price at its high end.
     pub order_at_high: Vec<String>,
     /// Whether either differs from the order at mean prices.
     pub changes_order: bool,

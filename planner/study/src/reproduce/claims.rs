@@ -61,7 +61,6 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Formats a figure with its unit.
     #[must_use]
     pub fn show(self, figure: f64) -> String {
         match self {
@@ -76,7 +75,6 @@ impl Unit {
     }
 }
 
-/// A published value and the criterion for agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "relation", rename_all = "snake_case")]
 pub enum Published {
@@ -105,7 +103,6 @@ impl Published {
         }
     }
 
-    /// Formats the value or bound with its unit.
     #[must_use]
     pub fn show(self, unit: Unit) -> String {
         match self {
@@ -115,7 +112,6 @@ impl Published {
         }
     }
 
-    /// Formats the tolerance with its unit; empty for a bound.
     #[must_use]
     pub fn show_tolerance(self, unit: Unit) -> String {
         match self {

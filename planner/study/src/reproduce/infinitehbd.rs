@@ -18,7 +18,6 @@ use crate::compare::{
 };
 use crate::cost::{CostFigures, CostOutcome, CostRow, MissingPrices, PriceList, cost};
 
-/// The inputs of the claims.
 #[derive(Debug)]
 pub struct Inputs<'a> {
     /// The public fault trace. Without it, claims about it are not computed.
@@ -29,7 +28,6 @@ pub struct Inputs<'a> {
     pub seed: Seed,
 }
 
-/// The reason why the study cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StudyError {
     /// The trace does not have 400 servers of 8 GPUs.
@@ -48,9 +46,6 @@ const CROSSING: &str = "InfiniteHBD: cross-ToR traffic near zero with up to 7 % 
 pub const MFU: &str = "InfiniteHBD: MFU up to 3.37 times that of DGX";
 
 /// Returns every claim that was read, or recalled and reproduced, with our figure if there is one.
-///
-/// # Errors
-/// Fails if the trace or the prices do not fit the study.
 pub fn infinitehbd(inputs: &Inputs<'_>) -> Result<Vec<Claim>, StudyError> {
     let waste = match inputs.trace {
         None => None,

@@ -15,9 +15,6 @@ const RATIOS: [(NicRate, f64); 4] =
     [(NicRate::G100, 1.45), (NicRate::G200, 1.77), (NicRate::G400, 2.30), (NicRate::G800, 2.34)];
 
 /// Computes the cost of a three-tier fat-tree ÷ the cost of a network like MixNet's.
-///
-/// # Errors
-/// Fails if the price file lacks a part.
 pub fn mixnet(prices: &PriceList) -> Result<Vec<Claim>, MissingPrices> {
     let designs: Vec<Box<dyn Architecture>> =
         ["fat-tree:64:3", "mixnet"].map(|name| parse(name).expect("in the registry")).into();

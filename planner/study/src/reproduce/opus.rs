@@ -70,7 +70,6 @@ fn assumptions() -> Vec<Assumption> {
     ]
 }
 
-/// Returns cost and power for every combination of the open parameters.
 #[must_use]
 pub fn why(prices: &PriceList) -> Vec<Why> {
     let usd = |part: &str, level: usize| {

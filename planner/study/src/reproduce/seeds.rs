@@ -57,7 +57,6 @@ const NOT_COMPUTED: [(&str, &str, f64, &str); 6] = [
     ),
 ];
 
-/// Returns the claims, with our figure at the first choice of every open parameter.
 #[must_use]
 pub fn seeds(whys: &[Why]) -> Vec<Claim> {
     let mut section =

@@ -153,7 +153,6 @@ pub fn sentence_of(name: &str, why: &Why) -> Sentence {
     Sentence { sentence, verdict, cases: combinations, agree: within, range, unit }
 }
 
-/// Returns the summary line of a result.
 #[must_use]
 pub fn summary(sentences: &[Sentence]) -> String {
     let with = |verdict| sentences.iter().filter(|sentence| sentence.verdict == verdict).count();

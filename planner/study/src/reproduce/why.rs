@@ -41,14 +41,12 @@ pub struct PublishedRange {
 }
 
 impl PublishedRange {
-    /// Returns the range of a ratio, for which 1 means no effect.
     #[must_use]
     pub const fn times(low: f64, high: f64) -> Self {
         Self { low, high, no_effect: Some(1.0), unit: "×" }
     }
 }
 
-/// The reasons why a figure differs from the published one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Why {
     pub claim: String,
@@ -138,7 +136,6 @@ pub fn explain(
     }
 }
 
-/// Builds an assumption from choices with their names.
 #[must_use]
 pub fn assumption<T>(about: &'static str, choices: &[(T, &str)]) -> Assumption {
     Assumption { about, choices: choices.iter().map(|(_, name)| (*name).to_owned()).collect() }

@@ -40,7 +40,6 @@ pub enum Source {
     Derived,
 }
 
-/// A published range and our figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RfabricClaim {
     pub claim: String,
@@ -53,7 +52,6 @@ pub struct RfabricClaim {
 }
 
 impl RfabricClaim {
-    /// Returns whether our figure lies within the published range.
     #[must_use]
     pub fn agrees(&self) -> bool {
         self.ours >= self.low && self.high.is_none_or(|high| self.ours <= high)

@@ -21,12 +21,10 @@ pub struct Open {
     /// Whether copper instead of two modules joins hosts to leaves.
     pub copper_to_hosts: bool,
     pub core: f64,
-    /// Price of a port of an optical switch.
     pub ocs: OcsPrice,
     pub tiers: u32,
     /// Share of the tree's step that is communication.
     pub communication: f64,
-    /// Rate of network cards, ports and modules.
     pub rate: NicRate,
 }
 
@@ -49,7 +47,6 @@ impl<'a> PerCost<'a> {
         Self { base, phases, prices, planned: BTreeMap::new() }
     }
 
-    /// Returns the figure. `None` if the price file lacks a part.
     pub fn figure(&mut self, open: Open) -> Option<f64> {
         let (base, phases) = (self.base, self.phases);
         let planned = self.planned.entry((open.core * 100.0) as u64).or_insert_with(|| {
