@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The verbs of the first program, in help order.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -40,7 +41,7 @@ pub enum Verb {
 
 #[must_use]
 pub fn main() -> ExitCode {
-    let matches = command().get_matches();
+    let matches = command().get_matches_from(help_of_verb(std::env::args_os().collect()));
     let colour = matches.get_one::<Colour>("color").copied().unwrap_or_default();
     output::set_colour(colour);
     let verb = matches.subcommand_name().unwrap_or_default();
@@ -52,6 +53,16 @@ pub fn main() -> ExitCode {
         Err(error) if error.is::<second::Needed>() => second::hand_over(verb),
         ended => ended,
     })
+}
+
+/// Turns `lightloom help VERB` into `lightloom VERB --help`, whichever program has the verb.
+#[must_use]
+pub fn help_of_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|verb| verb == "help") {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
 }
 
 /// Runs a verb as far as the first program can. Returns [`Needed`](second::Needed) before any output

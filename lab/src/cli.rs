@@ -57,8 +57,9 @@ enum Verb {
 }
 
 pub(crate) fn main() -> ExitCode {
-    let arguments =
-        Arguments::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let given = first::help_of_verb(std::env::args_os().collect());
+    let arguments = Arguments::from_arg_matches(&command().get_matches_from(given))
+        .unwrap_or_else(|error| error.exit());
     output::set_colour(arguments.color);
     output::conclude(run(&arguments))
 }

@@ -435,11 +435,13 @@ fn explain(search: &Search<'_>, outcome: &SearchOutcome) {
         }
     }
     let wanted = outcome.closest.as_ref().map_or_else(|| search.asked(), |(mapping, _)| *mapping);
-    output::note(&match search.nearest(wanted) {
-        Some(near) => format!("  nearest that works: {}", near.mapping),
-        None => match search.nearest_gpus() {
-            Some((gpus, near)) => format!("  nearest that works: {gpus} GPUs, {}", near.mapping),
-            None => "  no number of GPUs works: use a smaller model".to_owned(),
-        },
+    let near = search.nearest(wanted).map(|near| (search.gpus, near));
+    let near = near.or_else(|| search.nearest_gpus());
+    output::note(&match near.or_else(|| search.without_limits().nearest_gpus()) {
+        Some((gpus, near)) if gpus == search.gpus => {
+            format!("  nearest that works: {}", near.mapping)
+        }
+        Some((gpus, near)) => format!("  nearest that works: {gpus} GPUs, {}", near.mapping),
+        None => "  no number of GPUs works: use a smaller model".to_owned(),
     });
 }

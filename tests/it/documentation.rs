@@ -38,6 +38,13 @@ fn kinds() -> Vec<String> {
 }
 
 #[test]
+fn help_of_a_verb_equals_its_help_option() {
+    for verb in ["plan", "mfu"] {
+        assert_eq!(lightloom(&["help", verb]), lightloom(&[verb, "--help"]));
+    }
+}
+
+#[test]
 fn schema_documents_match_the_program() {
     assert!(kinds().contains(&"fabric".to_owned()));
     for kind in kinds() {

@@ -76,6 +76,7 @@ fn every_constraint_has_its_message() {
             "--model llama-3.1-70b --gpus 1000 --tp 8",
             "2048 sequences of a step cannot be divided by DP×micro-batch 125 (remainder 48): the nearest DP×micro-batch that divides it is 128\n  nearest that works: 1024 GPUs, TP 8",
         ),
+        ("--model llama-3.1-70b --gpus 1000 --tp 3", "nearest that works: 1024 GPUs, TP "),
         (
             "--model llama-3.1-70b --gpus 64 --tp 8 --pp 8 --batch 30 --micro-batch 4",
             "30 sequences of a step cannot be divided by DP×micro-batch 4 (remainder 2): the nearest DP×micro-batch that divides it is 3\n  nearest that works: TP 8 CP 1 PP 8 DP 1 EP 1, micro-batch 2",

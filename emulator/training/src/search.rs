@@ -319,11 +319,17 @@ impl Search<'_> {
         counts.into_iter().find_map(|gpus| Some((gpus, best(gpus)?)))
     }
 
+    /// Returns this search with every degree free.
+    #[must_use]
+    pub fn without_limits(&self) -> Self {
+        Self { limits: Limits::default(), ..self.clone() }
+    }
+
     /// Returns the possible mapping closest to `wanted`, measured in doublings of its degrees. Ties
     /// go to the faster one.
     #[must_use]
     pub fn nearest(&self, wanted: Mapping) -> Option<Found> {
-        let free = Self { limits: Limits::default(), ..self.clone() };
+        let free = self.without_limits();
         let distance = |mapping: &Mapping| -> f64 {
             let doublings =
                 |a: u32, b: u32| (f64::from(a.max(1)) / f64::from(b.max(1))).log2().abs();
