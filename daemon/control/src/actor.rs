@@ -12,7 +12,6 @@ pub enum Policy {
     Fault,
     ConfirmTimeout,
     Drift,
-    /// Brings back devices that could not be reached when a change was undone.
     Undo,
     Late,
 }

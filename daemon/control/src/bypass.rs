@@ -54,7 +54,6 @@ impl MayMove {
     }
 }
 
-/// Describes the rings without a fault that move, and the reason. `None` if there are none.
 #[must_use]
 pub fn said(moved: &MovedForOthers) -> Option<String> {
     (*moved != MovedForOthers::default()).then(|| moved.to_string())
@@ -66,7 +65,6 @@ pub struct Around {
     pub moved: MovedForOthers,
 }
 
-/// Returns the next plan with the fewest changes.
 pub fn next_plan(
     fabric: &Fabric,
     plan: &Plan,
@@ -135,7 +133,6 @@ fn options(seed: Seed) -> Options {
     Options { compare: false, seed, ..Options::default() }
 }
 
-/// Plans the whole fabric around `faults`.
 pub fn plan_anew(fabric: &Fabric, faults: &FaultSet, seed: Seed) -> Result<Plan, Vec<String>> {
     let plan =
         joint::plan(fabric, faults, options(seed)).map_err(|error| vec![error.to_string()])?;
@@ -149,7 +146,6 @@ fn proven(fabric: &Fabric, faults: &FaultSet, plan: Plan) -> Result<Plan, Vec<St
     }
 }
 
-/// Returns whether a plan around `known` does not avoid `part` yet.
 #[must_use]
 pub fn is_news(fabric: &Fabric, known: &FaultSet, part: Part) -> bool {
     let covers =

@@ -40,7 +40,6 @@ pub struct Known<'a> {
     pub owned: &'a Positions,
     /// The slots that a probe set last, which carry no circuit.
     pub probed: &'a BTreeSet<Slot>,
-    /// The last reading, or `None` if there is none since the device came up.
     pub observed: Option<&'a Observation>,
     pub trouble: Option<&'a str>,
 }

@@ -304,7 +304,6 @@ impl Commission {
             let open = (0..self.rows.len()).find(is_open)?;
             let mut on: Vec<Option<usize>> = vec![None; self.groups.len()];
             on[self.group_of[open]] = Some(open);
-            // The candidates of this end, then other open ends that can share the same rounds.
             let may = self.rows[open].candidates.ones();
             let others = (0..self.rows.len()).filter(is_open);
             let others =

@@ -96,7 +96,6 @@ pub struct Apply {
     /// The known faults after the commit; `None` leaves them unchanged.
     pub broken: Option<BTreeMap<String, Broken>>,
     pub phase: Option<Box<Phase>>,
-    /// The plan to record with the intent; `None` if it is kept already or there is none.
     pub plan: Option<Box<KeptPlan>>,
     pub settles: BTreeSet<String>,
 }
@@ -418,7 +417,6 @@ impl Controller {
         actions
     }
 
-    /// The effects of an apply, without executing it.
     pub fn preview(&self, apply: &Apply) -> Result<Preview, Vec<String>> {
         let changes = match apply.cause.as_ref().is_some_and(Cause::undoes) {
             true => self.changes_back(&mut apply.clone())?,

@@ -165,7 +165,6 @@ pub(crate) fn paths_where(
     if missing.is_empty() { Ok(target) } else { Err(missing) }
 }
 
-/// Returns the path code of a module (docs/firmware-api.md).
 #[must_use]
 pub fn position(path: Path) -> Position {
     match path {

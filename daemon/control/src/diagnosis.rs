@@ -70,7 +70,6 @@ pub struct Loose {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     pub ends: [End; 2],
-    /// The switch between the ends; `None` for a single fibre.
     pub over: Option<OverSwitch>,
 }
 
@@ -100,7 +99,6 @@ impl fmt::Display for Culprit {
     }
 }
 
-/// A deviation from the usual readings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Symptom {
     Silent(DeviceName),
@@ -179,7 +177,6 @@ impl fmt::Display for Named {
 
 const NAMED_MAX: usize = 16;
 
-/// Returns the links of nodes with symptoms. No part of other nodes can explain these.
 fn near_symptoms(links: &[Link], loose: &[Loose]) -> Vec<Link> {
     let odd = links.iter().filter(|link| !symptoms::of(std::slice::from_ref(link)).is_empty());
     let silent = loose.iter().filter(|module| !module.answers).map(|module| module.node.as_str());

@@ -15,7 +15,6 @@ use lightloom_units::id::NodeId;
 pub struct Device {
     pub sharing: Sharing,
     pub limits: Limits,
-    /// The limits that follow its promises; `None` if it promises nothing.
     pub follows: Option<Follows>,
     /// It promised to arm and fire with one request, so a bypass does not arm it first.
     pub goes: bool,

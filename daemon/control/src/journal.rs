@@ -90,7 +90,6 @@ pub struct Opened<R> {
 #[derive(Debug)]
 pub struct Journal<R, S> {
     storage: S,
-    /// The chain after the last line that was written without an error.
     chain: Chain,
     good: usize,
     /// The same for the last durable line. `None` until the first sync, because a killed daemon may
@@ -107,7 +106,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         Self::open_keyed(storage, None)
     }
 
-    /// Creates a journal that is not read and accepts no records.
     pub fn open_unread(storage: S) -> Self {
         let (chain, poisoned) = (Chain::new(None), Some("it was not read".into()));
         let (good, durable, damaged, kind) = (0, None, true, PhantomData);
@@ -185,7 +183,6 @@ impl<R: Serialize + DeserializeOwned, S: Storage> Journal<R, S> {
         self.good
     }
 
-    /// Reads the durable records back and writes nothing.
     pub fn read_back(&mut self) -> Result<(Vec<R>, Proof), JournalError> {
         if self.durable.is_none() {
             let why = "records found at start may not be durable";

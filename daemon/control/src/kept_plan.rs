@@ -76,7 +76,6 @@ pub struct FollowingPlan {
 }
 
 impl FollowingPlan {
-    /// Stores a plan as a difference; `None` if its name is not its digest.
     #[must_use]
     pub fn new(plan: &KeptPlan, after: &KeptPlan) -> Self {
         let change = PlanChange::between(&after.plan, &plan.plan);
@@ -85,7 +84,6 @@ impl FollowingPlan {
         Self { after, sha256, change, made }
     }
 
-    /// Restores the plan from the other one; `None` if the result does not match the digest.
     #[must_use]
     pub fn plan(&self, after: &KeptPlan) -> Option<KeptPlan> {
         if let Some(made) = &self.made {

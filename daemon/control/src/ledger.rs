@@ -91,7 +91,6 @@ pub struct Ledger {
     /// The number of changes to owned positions; a request based on an older version is refused.
     pub version: u64,
     pub last_txn: Txn,
-    /// The plan in force, empty if unknown.
     pub plan_sha256: String,
     /// Applied by an operator and not undone; bypasses and repairs lead to others.
     #[serde(default)]
@@ -104,7 +103,6 @@ pub struct Ledger {
     pub probed: BTreeMap<DeviceName, BTreeSet<Slot>>,
     pub open: Option<Open>,
     pub pending: Option<Pending>,
-    /// Drain controls that an operator holds drained.
     pub held: BTreeSet<(DeviceName, Slot)>,
     pub attention: BTreeMap<DeviceName, String>,
     /// Devices that could not be reached when a change was undone, until they answer again.
@@ -119,7 +117,6 @@ pub struct Ledger {
     /// SHA-256 of the audit log's key; `None` in journals of versions without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_key: Option<String>,
-    /// The owner of the circuits as granted; the lease may have expired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
     /// Plans by the name that changes use. A restarted journal has a record for each.
@@ -131,7 +128,6 @@ pub struct Ledger {
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub sent_last: VecDeque<Sent>,
     pub history: VecDeque<Past>,
-    /// Request ids that have acted, with their digest and their transaction, if any.
     pub requests: BTreeMap<String, (String, Option<Txn>)>,
     request_order: VecDeque<String>,
 }
@@ -424,7 +420,6 @@ impl Ledger {
         found(self.history.iter().skip_while(|past| past.txn != txn))
     }
 
-    /// `None` if it is not in the history.
     #[must_use]
     pub fn stood_before(&self, txn: Txn) -> Option<Fabric> {
         let from = self.history.iter().position(|past| past.txn == txn)?;

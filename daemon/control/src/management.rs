@@ -37,7 +37,6 @@ impl fmt::Display for Domain {
     }
 }
 
-/// The domains of each device in addition to its line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Management {
     shared: BTreeMap<DeviceName, BTreeSet<Domain>>,

@@ -92,7 +92,6 @@ pub struct Promise {
     pub answer: Option<Micros>,
     /// It arms and fires with one request and refuses in its answer, so that no arming is needed.
     pub goes: bool,
-    /// It refuses commands of earlier epochs.
     pub refuses_late: bool,
 }
 
@@ -117,7 +116,6 @@ const DARK_LEAST: Micros = Micros::from_millis(5);
 const OPERATION_BYTES: u64 = 256;
 /// The bytes of a read without neighbours.
 const READ_BYTES: u64 = 160;
-/// The pause before a lost connection is tried again.
 pub const RECONNECT: Micros = Micros::from_millis(5);
 
 impl Limits {
@@ -161,11 +159,8 @@ impl Limits {
 pub enum StepEnd {
     Applied(Observation),
     Refused(String, Option<Observation>),
-    /// The device is at another position, or its light does not settle.
     Failed(String, Option<Observation>),
-    /// The device is at its position but sees too little light or another end's.
     Unlit(String, Observation),
-    /// The device could not be read within the reconcile time.
     Unknown(String),
 }
 

@@ -11,7 +11,6 @@ use crate::state::{DeviceName, Positions, Txn, at};
 pub struct Owed {
     pub txn: Txn,
     pub to: Positions,
-    /// The alternative positions of the slots that had to move.
     pub or: Positions,
 }
 

@@ -78,10 +78,8 @@ pub enum NoJournal {
 
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The fabric; `None` if no file names one.
     pub installed: Option<Installed>,
     pub modules: Modules,
-    /// The device, and its numbers of the plan's ports.
     pub switches: Switches,
     pub on_fault: OnFault,
     pub may_move: MayMove,
@@ -147,12 +145,10 @@ impl Control {
         self.plans_of_the_ledger();
     }
 
-    /// Confirms that all records are stored, so that answers may use the current state.
     pub fn stored(&mut self, proof: &Proof) {
         self.phases.is_stored(proof);
     }
 
-    /// Continues from the ledger once the journal accepts records again.
     pub fn go_on(&mut self, ledger: Ledger, now: &Now) -> Vec<Action> {
         self.failed = None;
         let actions = self.controller.go_on(ledger, now);
@@ -187,7 +183,6 @@ impl Control {
     pub fn plan_in_force(&self) -> Option<Arc<Plan>> {
         self.plan.clone()
     }
-    /// Returns the plan that a client applied last, if it is another one and known.
     #[must_use]
     pub fn applied(&self) -> Option<&Plan> {
         self.applied.as_deref()
@@ -282,7 +277,6 @@ impl Control {
         actions
     }
 
-    /// Handles actions that were not carried out, because writing an earlier record failed.
     pub fn not_sent(&mut self, actions: &[Action]) {
         self.controller.not_sent(actions);
     }
@@ -419,7 +413,6 @@ impl Control {
         Planned { plan_sha256: self.controller.ledger().plan_sha256.clone(), positions }
     }
 
-    /// Returns the current phase of the plan in force, by the last change that set one.
     #[must_use]
     pub fn phase_in_force(&self) -> Option<&str> {
         let ledger = self.controller.ledger();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Phases of a plan for a reconfigurable fat-tree: the order in which their circuits are made.
 
 use std::fmt;
 

@@ -13,7 +13,6 @@ pub type Way = Vec<Moves>;
 
 pub trait Domains {
     fn domain(&self, device: &DeviceName, slot: Slot) -> String;
-    /// Returns the most links of one domain that may be dark at a time; at least 2.
     fn dark_links_max(&self) -> usize;
     fn sharing(&self, device: &DeviceName) -> Sharing;
     /// Returns how far the position number of a duplex port is above its slot number, where ports
@@ -162,7 +161,6 @@ impl<'a, D: Domains> WavePlanner<'a, D> {
         self.steps(moves)
     }
 
-    /// `key` and all pending moves that must precede or accompany it.
     fn closure(&self, key: &Key, chosen: &BTreeSet<Key>) -> BTreeSet<Key> {
         let mut closure = BTreeSet::new();
         let mut next = vec![key.clone()];

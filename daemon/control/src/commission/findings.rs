@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::LightSource;
 
-/// A fibre of the fabric by its end names: `n0/b0.1`, `n1/b1.1`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FibreEnds {
     pub a: String,

@@ -30,12 +30,10 @@ pub(super) struct Dark {
 /// A fibre with proven darkness towards an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DarkFibre {
-    /// The end that misses the light: it is up and at its position.
     pub near: FibreEnd,
     pub far: FibreEnd,
     pub far_is_down: bool,
     pub power_mdbm: i32,
-    /// The name of the wrong end whose light the far end sees, if the cables are crossed.
     pub far_lit_by: Option<String>,
 }
 

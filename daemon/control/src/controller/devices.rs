@@ -193,7 +193,6 @@ impl Controller {
         let mut devices = self.all_due(now.mono);
         devices.retain(due);
         for device in devices {
-            // Answers to earlier requests no longer count.
             self.devices.get_mut(&device).and_then(|seen| seen.in_flight.take());
             let lit = self.ledger.owned.get(&device).map(|p| p.keys().copied().collect());
             let power = lit.unwrap_or_default();

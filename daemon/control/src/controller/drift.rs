@@ -204,7 +204,6 @@ impl Controller {
     }
 }
 
-/// Returns an end in the usual notation: `n17/b0.2`.
 #[must_use]
 pub fn end_name((device, _, position): &FibreEnd) -> String {
     format!("{device}.{}", position.0)

@@ -118,7 +118,6 @@ impl Controller {
         (tap >= limits.power_min_mdbm || counts).then_some(tap)
     }
 
-    /// Returns whether a device is unreachable and has had time to answer a hello.
     #[must_use]
     pub fn is_silent(&self, now: &Now, device: &DeviceName) -> bool {
         let Some(seen) = self.devices.get(device) else { return false };

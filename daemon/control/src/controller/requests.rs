@@ -107,7 +107,6 @@ impl Controller {
         let owned =
             |device: &DeviceName| self.ledger.owned.get(device).cloned().unwrap_or_default();
         let owned_before: Fabric = apply.target.keys().map(|d| (d.clone(), owned(d))).collect();
-        // Slots that a probe does not name stay ours.
         let mut goal = apply.target;
         if apply.mode == Mode::Probe {
             for (device, slots) in &mut goal {

@@ -110,7 +110,6 @@ impl Controller {
         of_node.filter(|name| *name != device).cloned().collect()
     }
 
-    /// Reads the node's other modules, and the far ends of all these modules.
     pub(super) fn look_around(&mut self, device: &DeviceName) {
         let mut around = self.of_same_node(device);
         let opposite = around.iter().chain([device]).flat_map(|device| self.opposite(device));

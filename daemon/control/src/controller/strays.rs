@@ -137,7 +137,6 @@ impl Controller {
                     goal.insert(drift.slot, drift.wanted);
                     last = last.max(Some(txn));
                 }
-                // Circuits of others stay.
                 None if drift.wanted.is_dark() => {}
                 None => return None,
             }

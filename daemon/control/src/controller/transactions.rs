@@ -18,7 +18,6 @@ impl Controller {
         let Some(open) = self.ledger.open.clone() else { return };
         let finish = !open.fired.is_empty() && self.inventory.recovery == Recovery::FinishForward;
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
-        // The dead daemon's last commands may still arrive.
         for device in open.intent.after.keys() {
             if let Some(seen) = self.devices.get_mut(device) {
                 seen.late_until = now.mono + self.inventory.limits(device).late_within;
@@ -28,7 +27,6 @@ impl Controller {
             let start = Start::WhatAnswers(self.long_silent(now));
             self.run(now, open.intent.after, start, actions);
         } else {
-            // The list of fired devices may be incomplete, so all are examined.
             let all = open.intent.before.keys().cloned().collect();
             self.go_back(now, &open, &all, BTreeMap::new(), actions);
         }
@@ -194,7 +192,6 @@ impl Controller {
         }
     }
 
-    /// The devices that did not move are at `before` and need no moves.
     fn go_back(
         &mut self,
         now: &Now,

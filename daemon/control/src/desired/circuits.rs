@@ -15,7 +15,6 @@ pub type Switches = BTreeMap<OcsId, (DeviceName, DevicePorts)>;
 
 const SWITCHES_NAMED: usize = 6;
 
-/// Returns the positions of every switch for these circuits. Slots that are not named are dark.
 #[must_use]
 pub fn on_switches(switches: &Switches, circuits: &[CrossConnect]) -> Fabric {
     let mut target: Fabric =

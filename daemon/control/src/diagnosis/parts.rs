@@ -8,7 +8,6 @@ use crate::state::DeviceName;
 /// The scores of a certain symptom: seen, and not seen although it could be.
 const SEEN: i32 = 10;
 const MISSING: i32 = -8;
-/// The score of a possible symptom that is seen.
 const ALSO: i32 = 4;
 
 #[derive(Clone, Debug)]
@@ -52,7 +51,6 @@ impl Explanation {
         }
     }
 
-    /// Returns how well this explains the remaining symptoms, or `None` if it explains none.
     pub(super) fn score(
         &self,
         left: &BTreeSet<Symptom>,

@@ -5,16 +5,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// At the target, read back and qualified.
     Applied,
-    /// No command that moves light was sent.
     Untouched,
     Refused,
-    /// The device is at another position after the attempt, or its light is insufficient.
     Failed,
-    /// The device could not be read, so its position is not known.
     Unknown,
-    /// The device was at the target and was brought back, read back and qualified.
     RolledBack,
 }
 

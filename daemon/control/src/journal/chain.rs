@@ -14,7 +14,6 @@ impl Key {
         Self(bytes)
     }
 
-    /// Returns the key as 64 hex digits, the form in files.
     #[must_use]
     pub fn to_hex(&self) -> String {
         hex(&self.0)

@@ -29,7 +29,6 @@ pub trait Storage {
     fn set_aside(&mut self) -> io::Result<()> {
         Ok(())
     }
-    /// Returns why a write would fail, if that is known in advance.
     fn trouble(&self) -> Option<String> {
         None
     }

@@ -34,7 +34,6 @@ impl Ledger {
         needed.filter(|name| !name.is_empty()).collect()
     }
 
-    /// Returns the plans that past changes name, the newest first; some more than once.
     pub fn plans_of_history(&self) -> impl Iterator<Item = &str> {
         let names = self.history.iter().rev();
         let names = names.flat_map(|p| [&p.plan_sha256, &p.plan_before, &p.applied_before]);

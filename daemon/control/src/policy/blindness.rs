@@ -15,13 +15,10 @@ use crate::state::{DeviceName, Micros, Now};
 /// Silence of at least one in this many devices is not explained by single lines.
 const SHARE: usize = 10;
 
-/// Devices that fell silent together while no far end misses their light.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagementLost {
     pub devices: Vec<DeviceName>,
-    /// The number of devices whose light others still see.
     pub lit: usize,
-    /// The domains with only silent devices.
     pub behind: Vec<Domain>,
     pub unasked: usize,
     pub since: Micros,
@@ -85,7 +82,6 @@ impl Control {
         silent.iter().any(shares) || self.is_share(silent.len())
     }
 
-    /// Returns the devices that this machine cannot ask.
     pub(super) fn unasked(&self) -> impl Iterator<Item = &DeviceName> {
         let is_local = |seen: &Seen| seen.trouble.as_ref().is_some_and(Trouble::is_local);
         let devices = self.controller.down_devices();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The faults that are found, and when the policy bypasses them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

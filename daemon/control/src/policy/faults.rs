@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The plan in force, the known faults, and the bypass around them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +24,6 @@ pub(super) const CROSSED: &str = "crossed cables?";
 pub(super) struct Around {
     pub(super) part: Part,
     pub(super) why: String,
-    /// The part is only suspected, because a bypass failed at it.
     pub(super) suspected: bool,
 }
 
@@ -401,7 +399,6 @@ impl Control {
         self.reports(|name| self.avoids(next, name) && !ledger.broken.contains_key(name))
     }
 
-    /// Returns the reports that a repair settles. `known` are the faults after it.
     fn repaired_by(&self, repaired: &[Part], known: &BTreeMap<String, Broken>) -> BTreeSet<String> {
         let ledger = self.controller.ledger();
         self.reports(|name| {
@@ -410,7 +407,6 @@ impl Control {
         })
     }
 
-    /// Returns the reports that a client's plan treats as repaired.
     pub(super) fn not_bypassed_by(&self, plan: &Plan) -> BTreeSet<String> {
         self.reports(|name| !self.avoids(plan, name))
     }
@@ -428,7 +424,6 @@ impl Control {
         name.parse().is_ok_and(|part| !bypass::is_news(installed, &covered, part))
     }
 
-    /// Returns the known failed parts, since when and why.
     #[must_use]
     pub fn broken(&self) -> BTreeMap<String, Broken> {
         let mut broken = self.reported_or_found();

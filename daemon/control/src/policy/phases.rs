@@ -61,7 +61,6 @@ impl Phases {
         self.waiting.iter().chain(self.past.iter().rev()).find(|b| b.asked.request == request)
     }
 
-    /// Returns the longest recent duration of this transition.
     #[must_use]
     pub fn measured(&self, from: &str, to: &str) -> Option<Micros> {
         self.took.get(&(from.to_owned(), to.to_owned()))?.iter().max().copied()
@@ -121,7 +120,6 @@ impl Control {
         &self.phases
     }
 
-    /// Returns the current lease and its remaining time.
     #[must_use]
     pub fn lease(&self, now: &Now) -> Option<(&Lease, Micros)> {
         let lease = self.controller.ledger().lease.as_ref()?;
@@ -470,7 +468,6 @@ impl Control {
         }
     }
 
-    /// Handles the end of a transaction: acknowledges its phase; another plan ends the lease.
     pub(super) fn phase_ended(&mut self, txn: Txn, result: TxnResult, now: Micros) {
         let past = self.controller.ledger().history.back();
         let parts = past.iter().flat_map(|past| &past.parts);

@@ -17,7 +17,6 @@ use crate::record::{Broken, Cause};
 use crate::state::{DeviceName, FibreEnd, Now, Position, Slot};
 
 impl Control {
-    /// Where a rollback leads, and the plan that is then in force, if known.
     pub fn way_back(&self, rollback: &Rollback) -> Result<(Apply, Option<Arc<Plan>>), Vec<String>> {
         let txn = rollback.txn;
         let past = self.controller.ledger().history.iter().find(|past| past.txn == txn);
@@ -67,7 +66,6 @@ impl Control {
         Ok((back, Some(next)))
     }
 
-    /// Where a bypass or repair leads, and the plan that is then in force.
     pub fn way_around(
         &self,
         now: &Now,
@@ -128,7 +126,6 @@ impl Control {
         Ok((bypass::sha256_of(&anew), Arc::new(anew)))
     }
 
-    /// Returns whether a known fault exists that this plan does not avoid.
     #[must_use]
     pub fn is_explained(&self, plan: &Plan) -> bool {
         let Some(installed) = self.replannable() else { return false };
@@ -164,7 +161,6 @@ impl Control {
         reasons
     }
 
-    /// Returns the first device that would send light into or within this part.
     fn lights(&self, back: &Apply, part: Part) -> Option<(DeviceName, Position)> {
         let of_part = |(device, slot, position): &FibreEnd| {
             let port = device.as_str().parse().ok().filter(|_| *slot == Slot(0));
