@@ -181,7 +181,7 @@ async fn metrics(
 /// Returns the status, now or after the next change.
 #[utoipa::path(get, path = "/v1/status", responses((status = 200, body = Status)),
     params(("wait_ms" = Option<u64>, Query, description = "Wait this long for a change first"),
-        ("since" = Option<u64>, Query, description = "The `changes` of the last answer: a change after it is none to wait for")))]
+        ("since" = Option<u64>, Query, description = "`changes` of the last answer; a later change is reported immediately")))]
 async fn status(
     State(mut shared): State<Shared>,
     Extension(client): Extension<Client>,
@@ -288,7 +288,7 @@ async fn module(
     match receiver.await.map_err(|_| Problem::Gone)? {
         Ok(told) => Ok(Json(view::module(&device, &told))),
         Err(Outcome::Unknown(why)) => {
-            let reasons = vec![format!("{device}: cannot be talked to ({why})")];
+            let reasons = vec![format!("{device}: unreachable ({why})")];
             Err(Problem::Refused(shared.with_times(reasons).await))
         }
         Err(Outcome::Refused(why) | Outcome::Failed(why)) => {
@@ -383,7 +383,7 @@ async fn wanted_by(
 
 fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
     if ms == Some(0) {
-        let reason = "nobody can confirm within no time: give at least 1 ms, or leave it out";
+        let reason = "a confirmation needs time: give at least 1 ms, or leave it out";
         return Err(Problem::Refused(vec![reason.into()]));
     }
     if ms.is_some_and(|ms| ms > CONFIRM_WITHIN_MS_MAX) {
@@ -745,7 +745,7 @@ async fn told(shared: &Shared, client: &Client, body: &FaultBody) -> Result<Told
         };
         parts.iter().map(parse).collect()
     };
-    let why = format!("told by {}", client.name);
+    let why = format!("reported by {}", client.name);
     let (broken, repaired) = (parse(&body.broken)?, parse(&body.repaired)?);
     let named = [broken.clone(), repaired.clone()].concat();
     let missing = shared.look(move |runtime| not_installed(runtime, &named)).await?;

@@ -118,7 +118,7 @@ impl Audit {
     pub fn mend(&self) {
         let mut lines = self.lines();
         if lines.journal.failure().is_some() && lines.journal.reopen().is_ok() {
-            tracing::info!("the audit log can be written again");
+            tracing::info!("the audit log accepts entries again");
         }
         if lines.journal.short_of_space().is_some() {
             let _still_full = lines.journal.set_aside();

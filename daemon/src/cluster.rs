@@ -42,8 +42,8 @@ pub enum JournalPlace {
 }
 
 impl JournalPlace {
-    pub const AFTER_FULL_DISK: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
-                                       lightloomd goes on automatically";
+    pub const AFTER_FULL_DISK: &str = "circuits stay lit and devices are still read: free space or repair the disk, \
+                                       then lightloomd resumes automatically";
 
     #[must_use]
     pub fn of(config: &Config) -> Self {
@@ -91,8 +91,8 @@ impl JournalPlace {
         match self {
             Self::File(_) => Self::AFTER_FULL_DISK,
             Self::Etcd(_) => {
-                "the light stays as it is and devices are read on: see that most of etcd's members answer, and lightloomd \
-                 goes on automatically"
+                "circuits stay lit and devices are still read: make sure that most etcd members answer, then \
+                 lightloomd resumes automatically"
             }
         }
     }

@@ -54,13 +54,14 @@ pub mod codes {
         error("LL0602", "A drain control names a device that is not a Linux switch");
     pub const DEFAULT_PASSWORD: Code =
         error("LL0603", "A device is reached with its vendor's default password");
-    pub const BAD_LIMIT: Code = error("LL0604", "A limit is out of its range");
-    pub const NO_EFFECT: Code = error("LL0610", "A policy has no effect beside another");
+    pub const BAD_LIMIT: Code = error("LL0604", "A limit is out of range");
+    pub const NO_EFFECT: Code = error("LL0610", "A policy has no effect with this setting");
     pub const BAD_CLIENT: Code = error("LL0605", "A client certificate hash is not 64 hex digits");
-    pub const NOT_INSTALLED: Code = error("LL0606", "A device is no part of the fabric");
-    pub const NO_LINE: Code = error("LL0607", "A management domain names a line that is not there");
+    pub const NOT_INSTALLED: Code = error("LL0606", "A device is not part of the fabric");
+    pub const NO_LINE: Code =
+        error("LL0607", "A management domain names a line that does not exist");
     pub const BAD_SERVER: Code =
-        error("LL0609", "What is said of etcd or a collector of traces cannot be");
+        error("LL0609", "The settings of etcd or of the trace collector are invalid");
     pub const ALL: &[Code] = &[
         NO_EFFECT,
         SAME_NAME,
@@ -262,7 +263,7 @@ impl Config {
         }
         let twice = self.inventory.devices.insert(name.clone(), device).is_some();
         if twice || self.inventory.devices.len() > DEVICES_MAX {
-            let message = format!("`{name}` is there already, or there are too many devices");
+            let message = format!("`{name}` is already defined, or there are too many devices");
             check.error(codes::SAME_NAME, path, message).help("give each device its own name");
         }
         self.drivers.insert(name, (file.driver, file.chaos));

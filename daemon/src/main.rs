@@ -65,7 +65,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             let is_passed = std::env::var_os("LISTEN_FDS").is_some();
             if !is_passed && std::os::unix::net::UnixStream::connect(&path).is_ok() {
                 let path = path.display();
-                anyhow::bail!("another daemon serves {path}: each has a `state_dir` of its own");
+                anyhow::bail!("another daemon serves {path}: each needs its own `state_dir`");
             }
             let listeners = Listeners::open(&path, tls)?;
             let identity = ClusterIdentity::of(&config, installed.as_ref());

@@ -47,7 +47,8 @@ pub type AnswerSender = oneshot::Sender<Result<Stored<Answer>, NotStored>>;
 /// Why it is unknown whether the journal holds a request.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the journal may or may not hold this request ({0}): send it again with the same request id once the journal can be written; it acts once"
+    "the journal may or may not hold this request ({0}): repeat it with the same request id once the journal accepts \
+     records; it takes effect once"
 )]
 pub struct NotStored(pub String);
 
@@ -417,7 +418,7 @@ impl Runtime {
         let after = self.journal.head().to_owned();
         let first = self.control.controller().ledger().begun_anew(after);
         match self.journal.restart(&first) {
-            Ok(()) => tracing::info!("the journal begins anew; the old one is beside it"),
+            Ok(()) => tracing::info!("the journal was restarted; the previous one is kept"),
             Err(error) => tracing::warn!(%error, "the journal could not be shortened"),
         }
         self.records = self.journal.length();
@@ -428,6 +429,6 @@ impl Runtime {
 
 fn full_disk(why: &str) -> String {
     format!(
-        "the disk is full ({why}), so nothing new is begun: free space, and it goes on automatically"
+        "the disk is full ({why}), so no change starts: free space, then it resumes automatically"
     )
 }

@@ -276,7 +276,7 @@ fn open_audit(
             result: format!("keyed from here on; lines 1 to {lines} are not"),
             ..Entry::default()
         }])?;
-        tracing::warn!(lines, "the audit log was not keyed so far; it is from here on");
+        tracing::warn!(lines, "earlier lines of the audit log are unkeyed, new lines are keyed");
     } else if without_key {
         let why = audit::key::unkeyed(lines, &key_file);
         tracing::error!(why, "the audit log is damaged: changes are refused");

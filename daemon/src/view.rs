@@ -377,9 +377,7 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
 
 fn full_disk(runtime: &Runtime) -> Option<(String, &'static str)> {
     let (why, folder) = (runtime.short_of_space()?, runtime.config.file.state_dir.display());
-    let what = format!(
-        "the disk of {folder} is full ({why}): only what is on its way is brought to its end"
-    );
+    let what = format!("the disk of {folder} is full ({why}): only open changes are completed");
     Some((what, JournalPlace::AFTER_FULL_DISK))
 }
 

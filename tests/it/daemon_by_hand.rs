@@ -177,7 +177,7 @@ fn first_hour_commands_work_as_documented() {
     assert_eq!(ends[ends.len() - 2..], expected(&last), "{shown}");
     says_what_is_seen("docs/first-hour.md", FIRST_STEPS, &shown, numberless);
     let watched = std::fs::read_to_string(folder.path().join("lightloom/watched")).unwrap();
-    assert!(watched.contains("BROKEN, the plan goes around 2 parts: n17/b0 (since"), "{watched}");
+    assert!(watched.contains("DEGRADED, 2 parts bypassed: n17/b0 (since"), "{watched}");
 }
 
 /// The commands of operations, after the first plan of the README.
@@ -404,7 +404,7 @@ fn live_page_shows_changes_and_faults_in_a_browser() {
     assert_eq!(count(&page, "<circle "), 32, "a dot for each node");
     assert!(count(&page, "class=\"circuit\"") > 0 && count(&page, "class=\"circuit open\"") == 0);
     assert!(
-        page.contains(": 40 of 40 circuits stand at both ends, 16 loopbacks")
+        page.contains(": 40 of 40 circuits up at both ends, 16 loopbacks")
             && page.contains("<td>committed, to confirm before ")
     );
 
@@ -416,7 +416,7 @@ fn live_page_shows_changes_and_faults_in_a_browser() {
 
     let page = looked(folder.path(), "bypassed");
     assert!(page.contains("; around n17"), "{page}");
-    assert!(page.contains(">BROKEN, the plan goes around 1 part: n17"), "{page}");
+    assert!(page.contains(">DEGRADED, 1 part bypassed: n17"), "{page}");
     assert!(page.contains("<code>lightloom ctl fault --repaired n17</code>"), "{page}");
     assert!(
         page.contains(">UNSEEN, 1 device: ") && page.contains("<td>bypass of n17</td>"),

@@ -123,11 +123,7 @@ fn rollback_preview_lists_undone_and_remaining_changes() {
         let end = format!("committed: bypass of {node}, by uid:");
         has(
             &shown,
-            &[
-                "committed: apply of plan ",
-                &end,
-                "paths and cross-connects as they stand; nothing moved",
-            ],
+            &["committed: apply of plan ", &end, "paths and cross-connects adopted; nothing moved"],
         );
     });
 }
@@ -147,8 +143,8 @@ fn commands_suggested_next_to_a_failed_device_are_accepted() {
         house.modules.fault(&format!("{drifts} reboot"));
         let shown = house.shows("status", "RESTARTED, 1 device").await;
         let put_back =
-            "  put it back where the plan and the journal say: lightloom ctl apply --restore\n";
-        has(&shown, &[&format!("circuits stand; nothing has moved since: {drifts}\n{put_back}")]);
+            "  restore the positions of plan and journal: lightloom ctl apply --restore\n";
+        has(&shown, &[&format!("; nothing has moved since: {drifts}\n{put_back}")]);
         assert!(!shown.contains("PROBABLY AT FAULT"), "{shown}");
         let (code, shown) = house.ctl(&apply).await;
         has(
@@ -207,9 +203,9 @@ fn refusal_explains_that_a_silent_module_is_not_treated_as_failed() {
         house.shows("status", "UNSEEN, 1 device").await;
         let (code, shown) = house.ctl(&format!("adopt {silent}")).await;
         let times =
-            "silence is no death: it is gone around when neighbours miss its light, and not before";
+            "silence is not a fault: it is bypassed when neighbours miss its light, and not before";
         has(&shown, &[&format!("{silent}: silent for "), times]);
-        has(&shown, &[&format!("or go around it: lightloom ctl fault {silent}\n")]);
+        has(&shown, &[&format!("or bypass it: lightloom ctl fault {silent}\n")]);
         assert_eq!(code, 1);
     });
 }
@@ -223,7 +219,7 @@ fn unknown_and_healthy_parts_get_different_answers() {
             ("fault --repaired n99", "n99 does not exist: the fabric has nodes n0 to n15"),
             ("fault n99 --dry-run", "n99 does not exist: the fabric has nodes n0 to n15"),
             ("fault n3/b7", "n3/b7 does not exist: a node has bundles b0 to b1"),
-            ("fault --repaired n3", "n3 is not known to be broken"),
+            ("fault --repaired n3", "n3 is not a known fault"),
         ] {
             let (code, shown) = house.ctl(words).await;
             assert_eq!((code, shown), (1, format!("refused: {why}\n")));
@@ -274,7 +270,7 @@ fn module_page_shows_identity_and_power_on_path() {
         assert_eq!(code, 0, "{shown}");
         house.modules.fault(&format!("{module} dead"));
         let (code, shown) = house.ctl(&format!("module {module}")).await;
-        assert!(code == 1 && shown.contains("cannot be talked to ("), "{shown}");
+        assert!(code == 1 && shown.contains("unreachable ("), "{shown}");
         has(&shown, &[&format!("{module}: silent for ")]);
         let (code, shown) = house.ctl("module ocs9").await;
         assert!(code == 1 && shown.contains("ocs9: no such device is configured here"), "{shown}");
@@ -332,7 +328,7 @@ fn failed_node_stays_listed_while_bypassed() {
         let house = House::with("on_fault: bypass", folder.path()).await;
         let node = node_in_use();
         house.modules.fault(&format!("{node} dead"));
-        house.shows("status", "BROKEN, the plan goes around 2 parts").await;
+        house.shows("status", "DEGRADED, 2 parts bypassed").await;
         let shown = house.shows("status", &format!("PROBABLY AT FAULT, node {node}: ")).await;
         has(&shown, &["does not answer", "look at the power of the node"]);
         house.modules.fault(&format!("{node} clear"));

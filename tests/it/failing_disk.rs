@@ -159,7 +159,7 @@ async fn change_on(switch: &str, folder: &Path, fault: Fault, after: u32) -> Opt
             panic!("{fault:?} {after}: {refused:?}")
         };
         assert!(
-            reasons[0].starts_with("the journal has failed, so nothing is changed"),
+            reasons[0].starts_with("the journal has failed, so changes are refused"),
             "{reasons:?}"
         );
         tokio::time::sleep(Duration::from_millis(50)).await;

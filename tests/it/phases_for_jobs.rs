@@ -176,7 +176,7 @@ fn failing_or_slow_before_hook_stops_the_change() {
     rig.with(&format!("hooks: {{before: {{command: [sh, -c, '{script}'], within: 20s}}}}\n"));
     let said = rig.refused(&rig.plan(), &["--phase", "experts"]);
     assert!(
-        said.contains("the hook `before` stopped the change") && said.contains("the job is busy"),
+        said.contains("the hook `before` refused the change") && said.contains("the job is busy"),
         "{said}"
     );
     let heard: Value = serde_json::from_slice(&std::fs::read(heard).unwrap()).unwrap();

@@ -188,7 +188,7 @@ fn rejects_foreign_or_edited_plans_without_moving() {
     let phase = rig.refused(&rig.plan(), &["--phase", "sync"]);
     assert!(phase.contains("it has experts, weights"), "{phase}");
     let none = rig.refused(&rig.plan(), &[]);
-    assert!(none.contains("name one of its phases with `--phase`: experts, weights"), "{none}");
+    assert!(none.contains("choose a phase with `--phase`: experts, weights"), "{none}");
     assert_eq!(rig.lit(), DARK);
 }
 

@@ -293,7 +293,7 @@ fn status_shows_leader_and_standbys_and_names_are_unique() {
     let output = hall.ctl(&["status"]);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = format!("standing by: {}", others.join(", "));
-    assert!(shown.contains(&line) && !shown.contains("NO DAEMON STANDS BY"), "{shown}");
+    assert!(shown.contains(&line) && !shown.contains("NO STANDBY"), "{shown}");
 
     let [same_name, other_devices] = others[..] else { panic!("{others:?}") };
     let edit = |hall: &Hall, name: &str, from: &str, to: &str| {
@@ -310,11 +310,11 @@ fn status_shows_leader_and_standbys_and_names_are_unique() {
     hall.until("refused", |hall| says(hall, other_devices, "give all daemons the same devices"));
     hall.until("refused", |hall| {
         let said = hall.ask(same_name, STATUS).map(|(_, body)| body.to_string());
-        said.is_some_and(|said| said.contains(&format!("another daemon is called `{leads}`")))
+        said.is_some_and(|said| said.contains(&format!("another daemon has the name `{leads}`")))
     });
     hall.until("alone", |hall| standbys(hall) == serde_json::json!([]));
     let shown = hall.ctl(&["status"]).stdout;
-    assert!(String::from_utf8_lossy(&shown).contains("NO DAEMON STANDS BY"));
+    assert!(String::from_utf8_lossy(&shown).contains("NO STANDBY"));
 }
 
 /// Writes an authority, and for each name a certificate with its key for `localhost`. Returns the

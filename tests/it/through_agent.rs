@@ -229,7 +229,7 @@ fn module_replaced_after_hello_is_not_moved() {
         assert_ne!(result, TxnResult::Committed, "{said}");
         assert_eq!((small.modules.path("n0/b0"), spare.path("x8/b0")), (1, 1));
         let log = small.agent.program.said();
-        assert!(log.contains("another module is in this place"), "{log}");
+        assert!(log.contains("the module in this cage was replaced"), "{log}");
         assert!(log.contains("E0000008") && log.contains("E0000000"), "both are named: {log}");
         // A module that the agent has elsewhere cannot be in this slot.
         std::fs::remove_file(&link).unwrap();

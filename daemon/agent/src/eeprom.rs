@@ -38,7 +38,7 @@ fn linear(at: RegisterAddress) -> io::Result<u64> {
     match (at.bank, at.offset) {
         (_, 0..128) => Ok(u64::from(at.offset)),
         (0, _) => Ok(128 * u64::from(at.page) + u64::from(at.offset)),
-        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "the driver has bank 0 alone")),
+        _ => Err(io::Error::new(io::ErrorKind::Unsupported, "the driver only has bank 0")),
     }
 }
 

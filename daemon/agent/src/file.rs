@@ -99,7 +99,7 @@ pub fn load(file: &str, bytes: &[u8]) -> (Option<AgentFile>, Vec<Diagnostic>) {
 
 fn check(file: AgentFile, check: &mut Check<'_>) -> Option<AgentFile> {
     if file.cages.is_empty() {
-        let report = check.error(codes::BAD_MODULE, "/cages", "there is no module");
+        let report = check.error(codes::BAD_MODULE, "/cages", "no module is listed");
         report.help("write `- {name: n0-b0, eeprom: FILE, profile: FILE}`");
     }
     let (mut names, mut places) = (BTreeSet::new(), BTreeSet::new());
@@ -111,7 +111,7 @@ fn check(file: AgentFile, check: &mut Check<'_>) -> Option<AgentFile> {
             check.error(codes::BAD_MODULE, &format!("{path}/name"), message).help(help);
         }
         if !names.insert(&module.name) {
-            let message = format!("two modules are called `{}`", module.name);
+            let message = format!("two modules have the name `{}`", module.name);
             let report = check.error(codes::SAME_MODULE, &format!("{path}/name"), message);
             report.help("give each module its own name");
         }
@@ -141,7 +141,7 @@ mod tests {
         let shown: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         for (line, said) in [
             ("6:3: error[LL0711]", "another module is at this place"),
-            ("6:10: error[LL0711]", "two modules are called `a`"),
+            ("6:10: error[LL0711]", "two modules have the name `a`"),
             ("7:10: error[LL0712]", "a name of 0 bytes"),
             ("8:3: error[LL0712]", "one way to the module is wanted"),
         ] {

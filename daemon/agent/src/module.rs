@@ -286,7 +286,12 @@ impl ServedModule {
         let ModuleNames { serial, .. } = self.read_names()?;
         if serial != known.serial {
             let (name, now, before) = (self.name.as_str(), text(&serial), text(&known.serial));
-            tracing::error!(name, now, before, "another module is in this place: nothing is moved");
+            tracing::error!(
+                name,
+                now,
+                before,
+                "the module in this cage was replaced: its light is not moved"
+            );
             self.identity = None;
             self.armed = None;
             self.boots = self.boots.wrapping_add(1);
@@ -379,7 +384,7 @@ impl ServedModule {
             let name = self.name.as_str();
             tracing::error!(
                 name,
-                "what is begun cannot be made durable, nothing is moved: {error:#}"
+                "the log of moves cannot be written, so no light moves: {error:#}"
             );
             return Err(RequestRefusal::WrongState.into());
         }

@@ -29,8 +29,10 @@ pub fn read(path: &std::path::Path) -> anyhow::Result<ModuleProfile> {
 pub mod codes {
     use lightloom_fabric::document::Code;
 
-    pub const NOT_VENDORS: Code =
-        Code { id: "LL0701", title: "a profile touches what is not left to vendors" };
+    pub const NOT_VENDORS: Code = Code {
+        id: "LL0701",
+        title: "a profile uses a register or command that CMIS does not reserve for vendors",
+    };
     pub const CANNOT_MOVE: Code = Code { id: "LL0702", title: "a profile that cannot move light" };
     pub const BAD_LIMIT: Code =
         Code { id: "LL0703", title: "a limit of a profile is out of range" };

@@ -94,7 +94,7 @@ impl AgentServer {
         };
         let Some(place) = self.modules.get(&name) else {
             line.say(&encode(&first, &Reply::Refused(RequestRefusal::NoSuchModule))).await?;
-            anyhow::bail!("there is no module `{name}` here");
+            anyhow::bail!("this agent serves no module `{name}`");
         };
         line.say(&encode(&first, &Reply::Done)).await?;
         let (taken, open) = (place.take(), ConnectionOpen::new());
@@ -209,7 +209,7 @@ fn reach(module: &ModuleFile) -> anyhow::Result<Box<dyn ModuleMemory>> {
             let wire = LinuxWire::open(bus, *address);
             Box::new(I2c::new(wire.with_context(|| format!("cannot open {}", bus.display()))?))
         }
-        (None, None) => anyhow::bail!("module {}: there is no way to it", module.name),
+        (None, None) => anyhow::bail!("module {}: neither `eeprom` nor `i2c` is set", module.name),
     })
 }
 

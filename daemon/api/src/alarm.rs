@@ -24,8 +24,8 @@ pub use devices::{crossed, silent_names};
 pub use faults::since;
 
 /// Remedy when the daemon cannot write a file.
-const FREE_SPACE: &str = "the light stays as it is and devices are read on: free space or repair the disk, and \
-                          lightloomd goes on automatically";
+const FREE_SPACE: &str = "circuits stay lit and devices are still read: free space or repair the disk, then \
+                          lightloomd resumes automatically";
 
 /// A condition that an operator must know about or act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,14 +135,14 @@ fn no_bypass_left(status: &Status) -> Option<Alarm> {
     let about = format!("the daemon changed something automatically {used} times within an hour");
     let next = "find out why: lightloom ctl journal; then: lightloom ctl resume; or bypass it yourself: lightloom ctl fault PART";
     (per_hour > 0 && used >= per_hour)
-        .then(|| Alarm::new("NO BYPASS LEFT, what breaks now is only reported", about, next))
+        .then(|| Alarm::new("NO BYPASS LEFT, further faults are only reported", about, next))
 }
 
 fn no_standby(status: &Status) -> Option<Alarm> {
     let of = status.leadership.as_ref().filter(|of| of.standbys.is_empty())?;
-    let about = format!("`{}` leads alone, and nothing is bypassed if it dies", of.leader);
+    let about = format!("`{}` is the only daemon: if it fails, no fault is bypassed", of.leader);
     let next = "start one on another machine with the same devices and `etcd.prefix`: lightloomd --config FILE";
-    Some(Alarm::new("NO DAEMON STANDS BY", about, next))
+    Some(Alarm::new("NO STANDBY", about, next))
 }
 
 fn held(status: &Status) -> Option<Alarm> {

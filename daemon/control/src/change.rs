@@ -48,12 +48,12 @@ pub struct Known<'a> {
 pub enum Objection {
     #[error("{device}: not configured here")]
     NoDevice { device: DeviceName },
-    #[error("{device}: cannot be talked to ({trouble}), so it can be neither read nor moved")]
+    #[error("{device}: unreachable ({trouble}), so it can be neither read nor moved")]
     Down { device: DeviceName, trouble: String },
-    #[error("{device}: not read yet, so nothing is known to change from")]
+    #[error("{device}: not read yet, so its positions are unknown")]
     Unread { device: DeviceName },
     #[error(
-        "{device} {}: stands at {}, but the journal says {}: {}{}",
+        "{device} {}: at {}, but the journal says {}: {}{}",
         .device.slot(*.slot), .device.place(*.observed), .device.place(*.owned),
         remedy(*.owned, .device.as_str()), or_update(*.update_helps)
     )]
@@ -75,7 +75,7 @@ pub enum Objection {
     )]
     Twice { device: DeviceName, position: Position, first: Slot, second: Slot },
     #[error(
-        "{device} {}: may carry a circuit at {}, and a probe moves dark ends alone",
+        "{device} {}: may carry a circuit at {}, and a probe only moves dark ends",
         .device.slot(*.slot), .device.place(*.position)
     )]
     InUse { device: DeviceName, slot: Slot, position: Position },
@@ -88,8 +88,8 @@ fn or_update(helps: bool) -> &'static str {
 /// The command that reconciles journal and device.
 fn remedy(owned: Position, adopt: &str) -> String {
     match owned.is_dark() {
-        true => format!("take what is lit as ours with `lightloom ctl adopt {adopt}`"),
-        false => "put it back with `lightloom ctl apply --restore`".into(),
+        true => format!("adopt its light with `lightloom ctl adopt {adopt}`"),
+        false => "restore it with `lightloom ctl apply --restore`".into(),
     }
 }
 
@@ -129,7 +129,7 @@ pub fn in_words(objections: &[Objection]) -> Vec<String> {
             more => (format!(" and {more} more"), "all".to_owned()),
         };
         format!(
-            "{shown}{more}: {slot} stands at {observed}, but the journal says {journal}: {}{}",
+            "{shown}{more}: {slot} at {observed}, but the journal says {journal}: {}{}",
             remedy(owned, &adopt),
             or_update(helps)
         )
@@ -372,14 +372,13 @@ mod tests {
             let objections = difference(&target, Mode::Safe, known).unwrap_err();
             objections.iter().map(ToString::to_string).collect()
         };
-        let drifted = "n1/b0 group 0: stands at loopback, but the journal says external-1: put it back with \
-                       `lightloom ctl apply --restore`";
+        let drifted = "n1/b0 group 0: at loopback, but the journal says external-1: restore it with `lightloom ctl \
+                       apply --restore`";
         let alone = said(None, "n1/b0");
         assert_eq!(alone, [format!("{drifted}, or apply with `--mode update`")]);
-        let dead =
-            "n2/b0: cannot be talked to (no answer in time), so it can be neither read nor moved";
+        let dead = "n2/b0: unreachable (no answer in time), so it can be neither read nor moved";
         assert_eq!(said(Some("no answer in time"), "n2/b0"), [drifted, dead]);
-        let unread = "n2/b0: not read yet, so nothing is known to change from";
+        let unread = "n2/b0: not read yet, so its positions are unknown";
         assert_eq!(said(None, "n2/b0"), [drifted, unread]);
     }
 
@@ -395,9 +394,9 @@ mod tests {
         let mut all: Vec<Objection> = (0..48).map(|node| drifted(format!("n{node}/b0"))).collect();
         all.push(Objection::Unread { device: "ocs0".into() });
         let expected = [
-            "n0/b0, n1/b0, n2/b0, n3/b0, n4/b0, n5/b0 and 42 more: group 0 stands at loopback, but the journal says dark: \
-             take what is lit as ours with `lightloom ctl adopt all`, or apply with `--mode update`",
-            "ocs0: not read yet, so nothing is known to change from",
+            "n0/b0, n1/b0, n2/b0, n3/b0, n4/b0, n5/b0 and 42 more: group 0 at loopback, but the journal says dark: \
+             adopt its light with `lightloom ctl adopt all`, or apply with `--mode update`",
+            "ocs0: not read yet, so its positions are unknown",
         ];
         assert_eq!(in_words(&all), expected);
     }

@@ -77,7 +77,7 @@ fn chosen<'a>(
     let mut lit = plan.phases.iter().filter(|phase| !phase.circuits.is_empty());
     match (lit.next(), lit.next()) {
         (Some(only), None) => Ok(only),
-        _ => Err(vec![format!("name one of its phases with `--phase`: {}", names())]),
+        _ => Err(vec![format!("choose a phase with `--phase`: {}", names())]),
     }
 }
 

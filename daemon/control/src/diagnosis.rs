@@ -140,14 +140,14 @@ impl fmt::Display for Symptom {
                 write!(f, "less light of {from} arrives at {at}, and least of the long wavelengths")
             }
             Self::LaneWeak(at, from, lane) => {
-                write!(f, "less light of {from} arrives at lane {} of {at} alone", lane + 1)
+                write!(f, "less light of {from} arrives only at lane {} of {at}", lane + 1)
             }
             Self::LaneErrors(at, lane) => {
-                write!(f, "more bit errors at lane {} of {at} alone, with light as usual", lane + 1)
+                write!(f, "more bit errors only at lane {} of {at}, with light as usual", lane + 1)
             }
             Self::Errors(at) => write!(f, "more bit errors at {at} than its light explains"),
             Self::PortStrayed(switch, slot) => {
-                write!(f, "port {slot} of {switch} does not stand where it should")
+                write!(f, "port {slot} of {switch} is not at its position")
             }
             Self::PortMisses(switch, slot) => {
                 write!(f, "too little arrives at port {slot} of {switch}")

@@ -276,7 +276,7 @@ impl Drive {
                 Some(PartEnd::new(Verdict::Unknown, detail))
             }
             Outcome::Done(None) => {
-                let detail = "it armed without saying where it stands".into();
+                let detail = "it armed without reporting its position".into();
                 Some(PartEnd::new(Verdict::Unknown, detail))
             }
         };
@@ -293,7 +293,7 @@ impl Drive {
             (found != position).then(|| {
                 let [found, stood] = [found, position].map(|at| device.place(at));
                 let slot = device.slot(slot);
-                format!("{slot} stands at {found}, stood at {stood} when this was planned")
+                format!("{slot} is at {found}, was at {stood} when this was planned")
             })
         })
     }

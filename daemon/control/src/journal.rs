@@ -53,9 +53,7 @@ pub enum JournalError {
     #[error("the journal's storage: {0}")]
     Storage(#[from] io::Error),
     /// The contents of the disk are unknown until they are [read back](Journal::reopen).
-    #[error(
-        "the journal has failed before ({0}) and takes no more records until it is written anew"
-    )]
+    #[error("the journal failed earlier ({0}) and accepts no records until it is rewritten")]
     Poisoned(String),
     /// The disk has no room for what would begin. Nothing was written, and the journal continues.
     #[error("the disk is full ({0})")]
@@ -67,7 +65,7 @@ pub enum JournalError {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("journal line {line}: {reason}. What is before it is good")]
+#[error("journal line {line}: {reason}; earlier lines are intact")]
 pub struct Damage {
     /// The line, from 1. Earlier lines can be read.
     pub line: usize,

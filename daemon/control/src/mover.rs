@@ -356,7 +356,7 @@ impl Mover {
         }
         let m = missing[0];
         let [from, to] = [m.from, m.to].map(|at| self.device.place(at));
-        let state = format!("{} stands at {from}, not at {to}", self.device.slot(m.slot));
+        let state = format!("{} is at {from}, not at {to}", self.device.slot(m.slot));
         match (&self.complaint, self.attempts < self.limits.attempts_max) {
             (Some(Outcome::Refused(why)), _) => {
                 finished(StepEnd::Refused(format!("{why}; {state}"), Some(seen)))

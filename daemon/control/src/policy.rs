@@ -70,9 +70,9 @@ pub enum OnFault {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJournal {
-    #[error("the journal is damaged, so nothing is changed: {0}")]
+    #[error("the journal is damaged, so changes are refused: {0}")]
     Damaged(String),
-    #[error("the journal has failed, so nothing is changed: {0}")]
+    #[error("the journal has failed, so changes are refused: {0}")]
     Failed(String),
 }
 

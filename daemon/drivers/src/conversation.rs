@@ -17,7 +17,7 @@ pub trait Conversation: Send {
     /// Repeats a read whose answer is still outstanding. Returns an outcome if the two answers
     /// could not be distinguished; the connection is then unusable.
     fn ask_again(&mut self, _op: &Op, _out: &mut Vec<u8>) -> Option<Outcome> {
-        Some(Outcome::Unknown("an answer to an older question is on its way".into()))
+        Some(Outcome::Unknown("the answer to an earlier request is outstanding".into()))
     }
     /// Reads a transceiver's identity and state. Nothing was sent before an error.
     fn look(&mut self, _out: &mut Vec<u8>) -> Result<(), Box<Outcome>> {

@@ -151,8 +151,8 @@ impl Gnmi {
             if names.is_empty() {
                 let (input, output) = self.names(slot, position)?;
                 return Err(format!(
-                    "the switch lists no connection from {input} to {output}, though light passes there: delete \
-                     on the switch what holds it"
+                    "the switch lists no connection from {input} to {output}, but light passes there: delete the \
+                     connection on the switch"
                 ));
             }
             gone.extend(names);
@@ -241,8 +241,8 @@ impl Gnmi {
             };
             if model.version != expected {
                 return Err(format!(
-                    "its `{module}` is version `{}`, and this speaks {expected}: write `model_version: \"{}\"` \
-                     if the two are known to agree",
+                    "its `{module}` is version `{}`, and this driver implements {expected}: write `model_version: \
+                     \"{}\"` if both versions agree",
                     model.version, model.version
                 ));
             }
@@ -301,7 +301,7 @@ impl Gnmi {
                 ["connection", "peer"] => {
                     let peer = value.as_str().unwrap_or_default();
                     let pair = self.layout.pair(port, peer).ok_or_else(|| {
-                        format!("`{port}` says that its peer is `{peer}`, which is no port it can be joined to")
+                        format!("`{port}` reports the peer `{peer}`, which is not a port of the other side")
                     })?;
                     let said =
                         if side == Side::Input { &mut from_inputs } else { &mut from_outputs };

@@ -197,7 +197,9 @@ impl<D: Dialect> Session<D> {
     pub fn ask_again(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         let is_numbered = self.waiting.front().is_some_and(|request| request.number != 0);
         if !is_numbered || !matches!(self.doing, Doing::Op(_)) {
-            return Some(Outcome::Unknown("an answer to an older question is on its way".into()));
+            return Some(Outcome::Unknown(
+                "the answer to an earlier request is outstanding".into(),
+            ));
         }
         (self.doing, self.was_asked_again) = (Doing::Idle, true);
         self.start(op, out)

@@ -17,7 +17,7 @@ pub(super) const READS: [(RegisterAddress, u8); 4] = [
     (RegisterAddress::page(page_b0::PAGE, 128), 128),
 ];
 
-pub const NO_MODULE: &str = "it is no transceiver that tells of itself";
+pub const NO_MODULE: &str = "it is not a transceiver that reports its identity";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Module {

@@ -355,7 +355,7 @@ impl OcsTrx {
                 self.registers.push((*address, bytes.to_vec()));
                 Progress::Answered
             }
-            _ => Progress::Ended(Outcome::Failed("other registers than were asked for".into())),
+            _ => Progress::Ended(Outcome::Failed("registers that were not requested".into())),
         }
     }
 

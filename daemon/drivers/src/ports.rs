@@ -96,7 +96,7 @@ impl Ports {
         }
         Err(format!(
             "the switch has {ingress} ingress and {egress} egress ports, and the fabric file says \
-             `ports_per_switch: {planned}`: write there what the switch has and plan anew, or connect the right switch"
+             `ports_per_switch: {planned}`: correct the file and plan again, or connect the right switch"
         ))
     }
 

@@ -93,8 +93,7 @@ impl Sonic {
             }
             // The claim has expired; the next read acquires it again.
             (Awaits::Holder, Reply::Nothing) => {
-                let why =
-                    "the claim on this switch has expired: it is taken again with the next read";
+                let why = "the claim on this switch has expired: the next read takes it again";
                 return Some(Progress::Ended(Outcome::Refused(why.into())));
             }
             _ => return None,
@@ -286,7 +285,7 @@ impl Reply {
         let (kind, line) = bytes[..end].split_first().ok_or("an empty line")?;
         let text = String::from_utf8_lossy(line).into_owned();
         let after = end + 2;
-        let count = || text.parse::<i64>().map_err(|_| "a count that is no number");
+        let count = || text.parse::<i64>().map_err(|_| "a count that is not a number");
         match kind {
             b'+' => Ok(Some((Self::Text(text), after))),
             b'-' => Ok(Some((Self::Error(text), after))),

@@ -27,7 +27,7 @@ impl Described for ApplyBody {
         Field::may("phase", Wanted::Text),
         Field::may("target", Wanted::Target),
         Field::may("mode", Wanted::Word(&["safe", "update", "overwrite"])),
-        Field::may("expected_version", Wanted::Whole("the version that was looked at")),
+        Field::may("expected_version", Wanted::Whole("the version that the client read")),
         CONFIRM_WITHIN,
         Field::may("on_failure", Wanted::Word(&["rollback", "hold"])),
         Field::may("confirmation", Wanted::Text),

@@ -161,7 +161,7 @@ impl Gate {
         clients.no_plan_until.retain(|_, until| *until > Instant::now());
         if let Some(until) = clients.no_plan_until.get(&client.name).filter(|_| plan) {
             let left = until.saturating_duration_since(Instant::now()).as_secs() + 1;
-            let reason = format!("the last plan of {} did not come in time", client.name);
+            let reason = format!("the last plan of {} did not arrive in time", client.name);
             return Err(busy(reason, left));
         }
         if clients.bodies.get(&client.name).is_some_and(|count| *count >= BODIES_OF_ONE_MAX) {
@@ -228,7 +228,7 @@ fn too_long(most: usize) -> Problem {
 }
 
 pub(super) fn too_slow() -> Problem {
-    let reason = "the body did not come in time: send it again at once and whole";
+    let reason = "the body did not arrive in time: send it again without pauses";
     Problem::Body(StatusCode::REQUEST_TIMEOUT, vec![reason.into()])
 }
 

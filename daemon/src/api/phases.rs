@@ -58,7 +58,7 @@ pub(super) async fn phase_status(
                 }
             }
             (None, _) => {
-                let reason = "no phase was asked for under this id since the daemon started";
+                let reason = "no phase was requested under this id since the daemon started";
                 return Err(Problem::NotFound(reason.into()));
             }
         }

@@ -59,7 +59,7 @@ impl IntoResponse for Problem {
             Self::NotStored(why) => (StatusCode::SERVICE_UNAVAILABLE, vec![why.to_string()]),
             Self::Audit(why) => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                vec![format!("the audit log cannot be written, so nothing is changed: {why}")],
+                vec![format!("the audit log is not writable, so changes are refused: {why}")],
             ),
             Self::NotAudited { answer, why } => (
                 StatusCode::SERVICE_UNAVAILABLE,

@@ -60,7 +60,7 @@ impl Wanted {
             Self::Flag => "true or false".into(),
             Self::Plan => "a plan, the whole document as `lightloom plan` writes it".into(),
             Self::Target => {
-                "for each device where its ports or groups shall stand, such as {\"ocs0\": {\"1\": 25}}; 0 is dark"
+                "the position of each port or group, by device, such as {\"ocs0\": {\"1\": 25}}; 0 is dark"
                     .into()
             }
         }
@@ -200,7 +200,7 @@ fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
     }
     let example = || format!("a whole one: {}", T::EXAMPLE);
     let value: Value = serde_json::from_slice(bytes).map_err(|error| {
-        (StatusCode::BAD_REQUEST, vec![format!("the body is no JSON: {error}"), example()])
+        (StatusCode::BAD_REQUEST, vec![format!("the body is not JSON: {error}"), example()])
     })?;
     let mut reasons = wrong(T::FIELDS, &value);
     if reasons.is_empty() {
@@ -231,8 +231,9 @@ fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
     }
     let known = |name: &String| fields.iter().any(|field| field.name == name);
     let unknown = object.keys().filter(|name| !known(name));
-    reasons
-        .extend(unknown.map(|name| format!("`{name}` is no field here: {}", names().join(", "))));
+    reasons.extend(
+        unknown.map(|name| format!("`{name}` is not a field here: {}", names().join(", "))),
+    );
     reasons
 }
 
@@ -272,16 +273,19 @@ mod tests {
         assert_eq!(
             said::<FaultBody>(r#"{"request_id": "a", "broken": "n17", "fixed": ["n3"]}"#),
             "`broken` is \"n17\"; wanted: a list of texts, such as [\"n17\", \"n9/b0\", \"n3/b0.2\"]\n\
-             `fixed` is no field here: `request_id`, `broken`, `repaired`\n\
+             `fixed` is not a field here: `request_id`, `broken`, `repaired`\n\
              a whole one: {\"request_id\": \"mine-1\", \"broken\": [\"n17\"]}"
         );
         let apply = said::<ApplyBody>(r#"{"target": {"ocs0": {"one": 25}}, "mode": "force"}"#);
-        assert!(apply.starts_with("`target` is an object; wanted: for each device"), "{apply}");
+        assert!(
+            apply.starts_with("`target` is an object; wanted: the position of each"),
+            "{apply}"
+        );
         let mode = "`mode` is \"force\"; wanted: one of \"safe\", \"update\", \"overwrite\"";
         assert!(apply.contains(mode), "{apply}");
         let syntax = said::<DevicesBody>("{\"devices\": [n17]}");
         assert!(
-            syntax.starts_with("the body is no JSON: expected ident at line 1 column"),
+            syntax.starts_with("the body is not JSON: expected ident at line 1 column"),
             "{syntax}"
         );
         assert!(said::<RollbackBody>("[1]").starts_with("the body is a list, and an object"));

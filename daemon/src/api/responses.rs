@@ -29,7 +29,7 @@ impl Modify for InCommon {
         ]);
         let components = document.components.get_or_insert_with(Components::default);
         let scheme = SecurityScheme::MutualTls {
-            description: Some("A client certificate; its roles stand in the daemon's file".into()),
+            description: Some("A client certificate; the daemon's file lists its roles".into()),
             deprecated: None,
             extensions: None,
         };
@@ -104,12 +104,12 @@ fn meaning(code: &str) -> &'static str {
         "202" => "Journalled and begun: ask for the transaction of this number",
         "400" => "The body is not JSON, or was not sent whole",
         "403" => "The client lacks the role that this operation needs",
-        "404" => "There is no such transaction or device",
-        "409" => "Another change is in the way: read the state and decide again",
+        "404" => "The transaction or device does not exist",
+        "409" => "Another change is in progress or came first: read the state and decide again",
         "413" => "The body is too long",
         "422" => "It cannot be done as asked, with every reason; no device was touched",
-        "429" => "There is no room now; `Retry-After` says when to ask again",
-        _ => "The daemon stops, or something cannot be written: the body gives the reason",
+        "429" => "Too many requests; `Retry-After` says when to ask again",
+        _ => "The daemon is stopping or cannot write a file: the body gives the reason",
     }
 }
 
@@ -127,9 +127,13 @@ fn answer_schema() -> Option<RefOr<Schema>> {
     let number = json!({"type": "integer", "minimum": 0});
     let variants = [
         one("accepted", "Journalled and begun", json!({"txn": number})),
-        one("done", "Done, or nothing has to move", json!({})),
-        one("adopted", "What has light is ours now", json!({"devices": number, "slots": number})),
-        one("nothing-to-do", "Nothing to do, and why", json!({"reasons": reasons})),
+        one("done", "Done, or no light has to move", json!({})),
+        one("adopted", "The current light is adopted", json!({"devices": number, "slots": number})),
+        one(
+            "nothing-to-do",
+            "Not necessary; the body gives the reason",
+            json!({"reasons": reasons}),
+        ),
         one("conflict", "Another change was first", json!({"reason": {"type": "string"}})),
         one(
             "booked",
@@ -148,6 +152,6 @@ fn answer_schema() -> Option<RefOr<Schema>> {
         ),
         one("refused", "No device was touched", json!({"reasons": reasons})),
     ];
-    serde_json::from_value(json!({"description": "What the controller answers", "oneOf": variants}))
+    serde_json::from_value(json!({"description": "The controller's answer", "oneOf": variants}))
         .ok()
 }

@@ -133,8 +133,8 @@ impl Shared {
         let result = tokio::task::spawn_blocking(run).await.map_err(|_| Problem::Gone)?;
         result.map_err(|error| {
             Problem::Refused(vec![format!(
-                "the hook `before` stopped the change: {error}; nothing moved. Do what it asks for, or take it out \
-                 of `hooks:` in the daemon's file"
+                "the hook `before` refused the change: {error}; nothing moved. Fix what it reports, or remove it \
+                 from `hooks:` in the daemon's file"
             )])
         })
     }

@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> anyhow::Result<Option<Key>> {
     }
     let key = Key::from_hex(text.trim());
     key.map(Some)
-        .with_context(|| format!("{shown} is no key of 64 hex digits: put it back from a copy"))
+        .with_context(|| format!("{shown} is not a key of 64 hex digits: restore it from a backup"))
 }
 
 /// Returns whether the key was created.
@@ -79,7 +79,7 @@ impl Verified {
             Some(1) => format!("{lines} lines, all keyed: none was changed without the key"),
             Some(from) => format!(
                 "{lines} lines; unkeyed from line 1 to {}, which anybody could have written before line {from}; keyed \
-                 from line {from}: none of these was changed without the key",
+                 from line {from}: no later line was changed without the key",
                 from - 1
             ),
             None => format!(
@@ -95,8 +95,8 @@ pub fn not_the_one(path: &Path, key: Option<&Key>, known: Option<&str>) -> Optio
     let (shown, known) = (path.display(), known?);
     match key {
         Some(key) if key.sha256() == known => None,
-        Some(_) => Some(format!("the key {shown} is another than the log was written with")),
-        None => Some(format!("its key {shown} is missing: without it nothing is proven")),
+        Some(_) => Some(format!("the key {shown} is not the key of this log")),
+        None => Some(format!("its key {shown} is missing, so the log cannot be verified")),
     }
 }
 
@@ -129,7 +129,7 @@ pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> 
 #[must_use]
 pub fn unkeyed(lines: u64, key: &Path) -> String {
     format!(
-        "none of its {lines} lines is keyed, and the key {} was made before: it was written anew without the key",
+        "its {lines} lines are unkeyed, but the key {} is older: the log was rewritten without the key",
         key.display()
     )
 }

@@ -155,7 +155,7 @@ pub fn take_seat(
             }
             Ok(ElectionTurn::NameTaken) => {
                 let trouble = format!(
-                    "another daemon is called `{name}`, or was until a moment ago: each has an `etcd.name` of its own"
+                    "another daemon has the name `{name}`, or had it a moment ago: give each its own `etcd.name`"
                 );
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
                 std::thread::sleep(AGAIN_AFTER);

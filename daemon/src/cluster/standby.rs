@@ -26,7 +26,7 @@ async fn refused(State(known): State<StandbyNews>) -> Response {
     let standing = known.now();
     let reason = match (standing.leader, standing.trouble) {
         (_, Some(trouble)) => {
-            format!("standing by, and {trouble}; the light stays as it is, and nothing is moved")
+            format!("standing by, and {trouble}; circuits stay lit, and no light moves")
         }
         (Some(leader), None) => format!("standing by: {leader} leads; ask there"),
         (None, None) => "standing by: no daemon leads yet".to_owned(),

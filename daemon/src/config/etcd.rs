@@ -97,7 +97,7 @@ impl EtcdFile {
         }
         let inside = self.prefix.trim_start_matches('/');
         if inside.is_empty() || inside.len() == self.prefix.len() || self.prefix.ends_with('/') {
-            let message = format!("`{}` is no prefix of keys", self.prefix);
+            let message = format!("`{}` is not a key prefix", self.prefix);
             bad("/etcd/prefix", message, "write `/lightloom/NAME`, a name for each fabric");
         }
         let lasts = self.lasts();
@@ -138,7 +138,7 @@ fn check_url(
     let (message, help) = match (url.starts_with("https://"), tls) {
         (true, None) => ("`https` without `tls`".to_owned(), "write `tls: {ca: FILE}`".to_owned()),
         (false, _) if !url.starts_with("http://") => {
-            (format!("`{url}` is no URL"), format!("write `{example}`"))
+            (format!("`{url}` is not a URL"), format!("write `{example}`"))
         }
         _ => return,
     };
@@ -147,7 +147,7 @@ fn check_url(
 
 fn check_tls(check: &mut Check<'_>, path: &str, tls: Option<&HttpTlsFile>) {
     if tls.is_some_and(|tls| tls.certificate.is_some() != tls.key.is_some()) {
-        let message = "a certificate without its key, or the other way round";
+        let message = "a certificate without its key, or a key without its certificate";
         let help = "write both `certificate` and `key`, or neither";
         check.error(super::codes::BAD_SERVER, path, message).help(help);
     }
@@ -171,15 +171,15 @@ mod tests {
         for (etcd, said) in [
             ("endpoints: [], prefix: /a", "no member of etcd"),
             ("endpoints: [\"http://h:2379\"], prefix: /a, name: \"\"", "a name without a letter"),
-            ("endpoints: [\"h:2379\"], prefix: /a", "`h:2379` is no URL"),
+            ("endpoints: [\"h:2379\"], prefix: /a", "`h:2379` is not a URL"),
             ("endpoints: [\"https://h:2379\"], prefix: /a", "`https` without `tls`"),
-            ("endpoints: [\"http://h:2379\"], prefix: a", "`a` is no prefix of keys"),
-            ("endpoints: [\"http://h:2379\"], prefix: /a/", "`/a/` is no prefix of keys"),
+            ("endpoints: [\"http://h:2379\"], prefix: a", "`a` is not a key prefix"),
+            ("endpoints: [\"http://h:2379\"], prefix: /a/", "`/a/` is not a key prefix"),
             ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 90s", "a lease of 90 s"),
             ("endpoints: [\"http://h:2379\"], prefix: /a, lease: 2500ms", "a lease of 2.5 s"),
             (
                 "endpoints: [\"https://h:1\"], prefix: /a, tls: {ca: c, key: k}",
-                "a certificate without its key, or the other way round",
+                "a certificate without its key, or a key without its certificate",
             ),
         ] {
             assert_eq!(mistakes(etcd), [said], "{etcd}");

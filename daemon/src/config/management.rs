@@ -23,17 +23,18 @@ impl Config {
         for (index, written) in self.file.management.clone().into_iter().enumerate() {
             if !names.insert((written.kind, written.name.clone())) {
                 let path = format!("/management/{index}/name");
-                let message = format!("`{}` is there already", written.name);
+                let message = format!("`{}` is already defined", written.name);
                 check
                     .error(codes::SAME_NAME, &path, message)
-                    .help("name all of its lines in one place");
+                    .help("list all its lines in one entry");
             }
             let domain = Domain { kind: written.kind, name: written.name.as_str().into() };
             for (number, line) in written.lines.iter().enumerate() {
                 let devices = self.lines_of(line);
                 if devices.is_empty() {
                     let path = format!("/management/{index}/lines/{number}");
-                    let message = format!("`{line}` is no device and no node with modules here");
+                    let message =
+                        format!("`{line}` is neither a device nor a node with modules here");
                     let help = match self.inventory.devices.keys().next() {
                         Some(first) => format!(
                             "write the name of a device, such as `{first}`, or of a node, such as `n0`"

@@ -25,7 +25,9 @@ pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>>
 pub fn authorities(path: &Path) -> anyhow::Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
-        roots.add(certificate).with_context(|| format!("{} is no authority", path.display()))?;
+        roots
+            .add(certificate)
+            .with_context(|| format!("{} is not a CA certificate", path.display()))?;
     }
     Ok(roots)
 }
@@ -71,5 +73,5 @@ pub fn server(
 pub fn server_name(written: Option<&str>, address: &str) -> anyhow::Result<ServerName<'static>> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let name = written.unwrap_or_else(|| host.trim_matches(['[', ']'])).to_owned();
-    ServerName::try_from(name.clone()).with_context(|| format!("`{name}` is no name of a host"))
+    ServerName::try_from(name.clone()).with_context(|| format!("`{name}` is not a host name"))
 }

@@ -93,7 +93,7 @@ impl Runtime {
     fn nothing_is_ours(&mut self) {
         if !std::mem::replace(&mut self.said_nothing_is_ours, true) {
             tracing::info!(
-                "the journal is new: what is lit is not ours until `lightloom ctl adopt all`"
+                "the journal is new: lit circuits are not ours until `lightloom ctl adopt all`"
             );
         }
     }

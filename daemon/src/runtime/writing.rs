@@ -16,7 +16,7 @@ const COUNT_EVERY: Micros = Micros::from_secs(10);
 
 impl Runtime {
     pub(super) fn journal_failed(&mut self, error: &JournalError) {
-        tracing::error!(%error, "the journal failed: changes are refused, light stays as it is");
+        tracing::error!(%error, "the journal failed: changes are refused, circuits stay lit");
         self.metrics.journal_failed.set(1);
         self.mend_at = self.clock.now().mono + MEND_EVERY;
         let read = self.journal.read_back();
@@ -78,9 +78,7 @@ impl Runtime {
                 return;
             }
         };
-        tracing::info!(
-            "the journal can be written again: what was left open is brought to its end"
-        );
+        tracing::info!("the journal accepts records again: open changes are completed");
         self.metrics.journal_failed.set(0);
         self.proof = Ok(proof);
         self.records = self.journal.length();

@@ -83,9 +83,9 @@ fn missed(known: &Knowledge<'_>, txn: Txn) -> String {
     let mut history = known.control.controller().ledger().history.iter();
     match history.find(|past| past.txn == txn).map(|past| &past.cause) {
         Some(Cause::Rollback(undone) | Cause::ConfirmTimeout(undone)) => {
-            format!("the undoing of {undone}")
+            format!("the undo of {undone}")
         }
-        _ => format!("the way back of {txn}"),
+        _ => format!("the rollback of {txn}"),
     }
 }
 
@@ -153,12 +153,12 @@ fn is_busy(known: &Knowledge<'_>) -> bool {
 
 fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
     if known.control.failed().is_some() {
-        return "nothing can be done before the journal is mended".into();
+        return "repair the journal first".into();
     }
     match known.control.controller().remedy(device) {
         Remedy::Answer { owed } => {
             let then = match owed {
-                true => "it is read and brought back by itself when it answers",
+                true => "it is restored automatically when it answers",
                 false => "it can be adopted or moved when it answers",
             };
             let around = around(known, device);
@@ -170,7 +170,7 @@ fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
         Remedy::Adopt { .. } if is_owed(known, device) => {
             let adopt = adopt(known, std::slice::from_ref(device));
             format!(
-                "it answers again and is brought back by itself; or take it as it stands: {adopt}"
+                "it answers again and is restored automatically; or accept its position: {adopt}"
             )
         }
         Remedy::Adopt { apply } => {
@@ -183,15 +183,16 @@ fn next(known: &Knowledge<'_>, device: &DeviceName) -> String {
                 .or_else(|| again(known).filter(|_| apply));
             match (back, lost) {
                 (Some(back), 0) => {
-                    format!("bring it back: {back}; or take it as it stands: {adopt}")
+                    format!("restore it: {back}; or accept its position: {adopt}")
                 }
                 (Some(back), lost) => {
                     let s = if lost == 1 { "" } else { "s" };
                     format!(
-                        "bring it back: {back}; or take it as it stands and give up {lost} lit position{s} of before: {adopt}"
+                        "restore it: {back}; or accept its position and give up {lost} earlier lit position{s}: \
+                         {adopt}"
                     )
                 }
-                (None, _) => format!("look at it, then take it as it stands: {adopt}"),
+                (None, _) => format!("check it, then accept its position: {adopt}"),
             }
         }
     }
@@ -227,10 +228,10 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
     let adopt = adopt(known, drifted);
     Some(match restore {
         Some(restore) if is_restart => {
-            format!("put it back where the plan and the journal say: {restore}")
+            format!("restore the positions of plan and journal: {restore}")
         }
         Some(restore) => format!(
-            "put it back where the plan and the journal say: {restore}; or take what is lit as ours: {adopt}"
+            "restore the positions of plan and journal: {restore}; or adopt the current light: {adopt}"
         ),
         None => {
             let silent = unseen(known);
@@ -238,9 +239,7 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
                 true => String::new(),
                 false => format!(" (it is not known of {})", named(silent, DRIFTED_NAMED_MAX)),
             };
-            format!(
-                "take what is lit as ours: {adopt}; or take it away there: it is not ours{silent}"
-            )
+            format!("adopt the current light: {adopt}; or remove the light at its source{silent}")
         }
     })
 }

@@ -160,7 +160,7 @@ fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceN
     let parts = names.iter().filter_map(|name| Some((name.parse::<Part>().ok()?, String::new())));
     let around = known.control.way_around(&known.now, &parts.collect::<Vec<_>>(), &[]).ok();
     match around.is_some_and(|(apply, _)| known.control.controller().preview(&apply).is_ok()) {
-        true => format!("go around them: lightloom ctl fault {}", names.join(" ")),
+        true => format!("bypass them: lightloom ctl fault {}", names.join(" ")),
         false => {
             "see why the plan would be refused now: lightloom ctl apply --again --dry-run".into()
         }
@@ -180,7 +180,7 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
         return None;
     }
     let adopt = match ledger.version {
-        0 => "take what stands as ours: lightloom ctl adopt all; then ",
+        0 => "adopt the current light: lightloom ctl adopt all; then ",
         _ => "",
     };
     // Only mode `update` lets a plan use parts that were reported as failed.
@@ -197,8 +197,8 @@ pub(super) fn other_fabric(known: &Knowledge<'_>) -> Option<String> {
     let file = known.fabric.as_deref().unwrap_or("FABRIC");
     (plan.fabric_sha256 != installed.sha256).then(|| {
         format!(
-            "plan it again: lightloom plan {file} -o plan.json, then lightloom ctl apply plan.json; or put the \
-             file back as it was and restart lightloomd"
+            "plan it again: lightloom plan {file} -o plan.json, then lightloom ctl apply plan.json; or restore the \
+             file and restart lightloomd"
         )
     })
 }

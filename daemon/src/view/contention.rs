@@ -25,11 +25,11 @@ pub(super) fn all(known: &Knowledge<'_>) -> Vec<ContendedDevice> {
 
 fn next(known: &Knowledge<'_>, device: &DeviceName, contended: &Contended) -> String {
     let keep = attention::adopt(known, std::slice::from_ref(device));
-    let keep = format!("keep what it sets: {keep}");
+    let keep = format!("keep its setting: {keep}");
     if contended.claimed_by.is_some() {
         return format!(
-            "stop one of the two controllers: a claim in a database ends 60 s after its holder, a role over gNMI is taken \
-             by a larger election id; {keep}"
+            "stop one of the two controllers: a claim in a database ends 60 s after its holder, a larger election id \
+             takes a role over gNMI; {keep}"
         );
     }
     let again = attention::restore(known).or_else(|| attention::again(known));
@@ -37,12 +37,12 @@ fn next(known: &Knowledge<'_>, device: &DeviceName, contended: &Contended) -> St
     let then = match contended.stopped_for {
         Some(left) => {
             let minutes = left.0.div_ceil(60_000_000);
-            format!("nothing is restored unless you decide, or for {minutes} min nobody moves it")
+            format!("restores resume when you decide, or after {minutes} min without a move")
         }
         None => {
             let minutes = QUIET.0 / 60_000_000;
             format!("restored with longer and longer waits; forgotten after {minutes} min of quiet")
         }
     };
-    format!("stop the other controller, then put ours back: {again}; or {keep}; {then}")
+    format!("stop the other controller, then restore ours: {again}; or {keep}; {then}")
 }

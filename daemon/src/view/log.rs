@@ -133,7 +133,7 @@ fn log_record(line: u64, record: &Record) -> LogRecord {
         }
         Record::Adopted { asked, positions, wall_ms } => {
             let slots: usize = positions.values().map(BTreeMap::len).sum();
-            let detail = format!("{slots} paths and cross-connects as they stand; nothing moved");
+            let detail = format!("{slots} paths and cross-connects adopted; nothing moved");
             (RecordKind::Adopted, *wall_ms, None, Some(asked), detail, names(&mut positions.keys()))
         }
         Record::Held { asked, levers, drained, wall_ms } => {

@@ -92,15 +92,14 @@ fn standing(booking: &Booking) -> Stands {
         Standing::Kept(needs) => {
             let (least, needs) = (ms(booking.wish.least), ms(*needs));
             let reason = format!(
-                "{least:.0} ms are too short: the way over {} keeps circuits dark for {needs:.1} ms",
+                "{least:.0} ms is too short: the transitions of {} keep circuits dark for {needs:.1} ms",
                 booking.wish.phase
             );
-            let fix =
-                format!("ask for at least {} ms, or leave the circuits as they are", needs.ceil());
+            let fix = format!("request at least {} ms, or keep the current circuits", needs.ceil());
             (PhaseState::Kept, None, Some(reason), Some(fix))
         }
         Standing::Missed(why) => {
-            let fix = "ask again; `lightloom ctl status` says what is wrong".to_owned();
+            let fix = "request it again; `lightloom ctl status` shows the cause".to_owned();
             (PhaseState::Missed, None, Some(why.to_string()), Some(fix))
         }
     }

@@ -73,7 +73,7 @@ pub(super) fn when(known: &Knowledge<'_>, silent: &BTreeSet<DeviceName>) -> Vec<
                 let next = match known.control.setup().on_fault {
                     OnFault::Bypass => String::new(),
                     OnFault::Report => {
-                        format!(" (`on_fault: report`); go around it: lightloom ctl fault {device}")
+                        format!(" (`on_fault: report`); bypass it: lightloom ctl fault {device}")
                     }
                 };
                 lines.push(format!("{device}: {}{next}", broken.why));
@@ -125,14 +125,14 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
     let is_lost = known.control.management_lost(&known.now).is_some();
     match kind {
         Kind::NotMissed | Kind::Reported if is_lost => format!(
-            "{shown}: silent for {} s, as much else is: management is lost; ask again when they answer",
+            "{shown}: silent for {} s, like many others: management is lost; ask again when they answer",
             silent.0 / 1_000_000,
         ),
         Kind::Unread => {
             let connect = CONNECT_WITHIN;
             format!(
-                "{shown}: not read yet; {} s after the daemon's start at the latest it is known whether it \
-                 answers: lightloom ctl wait, then ask again",
+                "{shown}: not read yet; known at the latest {} s after the daemon's start: lightloom ctl wait, then \
+                 ask again",
                 seconds(connect + replies.max().unwrap_or_default())
             )
         }
@@ -141,12 +141,12 @@ fn line(known: &Knowledge<'_>, kind: Kind, devices: &[(DeviceName, Micros)]) -> 
             seconds(replies.max().unwrap_or_default())
         ),
         Kind::NotMissed => format!(
-            "{shown}: silent for {} s; silence is no death: it is gone around when neighbours miss its light, and not \
-             before; ask again when it answers, or go around it: {fault}",
+            "{shown}: silent for {} s; silence is not a fault: it is bypassed when neighbours miss its light, and \
+             not before; ask again when it answers, or bypass it: {fault}",
             silent.0 / 1_000_000,
         ),
         Kind::Reported => format!(
-            "{shown}: silent for {} s; what dies is only reported here (`on_fault: report`); go around it: \
+            "{shown}: silent for {} s; failures are only reported here (`on_fault: report`); bypass it: \
              {fault}",
             silent.0 / 1_000_000,
         ),

@@ -90,9 +90,9 @@ impl Change<'_> {
                 let around = around(&broken, &repaired);
                 format!("{txn} was not confirmed in time{}{around}", back())
             }
-            Cause::Drift => "drift put back".into(),
-            Cause::Owed(txn) => format!("what was owed since {txn}"),
-            Cause::Late(txn) => format!("late command of {txn} put back"),
+            Cause::Drift => "drift restored".into(),
+            Cause::Owed(txn) => format!("deferred part of {txn}"),
+            Cause::Late(txn) => format!("late command of {txn} undone"),
             Cause::Probe => "probe of ends without a circuit".into(),
         }
     }
@@ -156,8 +156,8 @@ mod tests {
             "rollback to before 2 (back to plan 0123456789ab); n5 back in service",
             "rollback to before 1 (back to no plan)",
             "4 was not confirmed in time (back to plan 0123456789ab), around n9",
-            "what was owed since 3",
-            "drift put back",
+            "deferred part of 3",
+            "drift restored",
             "apply of plan phases, phase sync, which is lit already",
         ];
         assert_eq!(said, expected);

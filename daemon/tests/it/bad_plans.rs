@@ -100,10 +100,10 @@ fn rejects_management_inventory_with_unknown_names() {
     std::fs::write(folder.path().join("daemon.yaml"), file).unwrap();
     let error = start::read_files(&folder.path().join("daemon.yaml")).unwrap_err().to_string();
     for line in [
-        "daemon.yaml:5:48: error[LL0607]: `n9` is no device and no node with modules here",
-        "daemon.yaml:5:52: error[LL0607]: `ocs7` is no device and no node with modules here",
+        "daemon.yaml:5:48: error[LL0607]: `n9` is neither a device nor a node with modules here",
+        "daemon.yaml:5:52: error[LL0607]: `ocs7` is neither a device nor a node with modules here",
         "  = help: write the name of a device, such as `n0/b0`, or of a node, such as `n0`",
-        "daemon.yaml:6:10: error[LL0601]: `ts0` is there already",
+        "daemon.yaml:6:10: error[LL0601]: `ts0` is already defined",
     ] {
         assert!(error.contains(line), "{line} is not in:\n{error}");
     }

@@ -351,7 +351,7 @@ fn open_ring_is_never_reported_as_healthy() {
     let adopted = week.adopt(vec![device.clone()], true);
     assert!(matches!(adopted, Answer::Adopted { .. }), "{adopted:?}");
     let shown = text(&week.status().1);
-    let not = format!(" circuits of the plan stand at both ends: not {closes} (loopback)\n");
+    let not = format!(" circuits of the plan are up at both ends, not {closes} (loopback)\n");
     assert!(shown.starts_with("DARK CIRCUITS: ") && shown.contains(&not), "{shown}");
     // It restarts at the plan's position, so it does not drift.
     week.put(&device, 15);

@@ -35,9 +35,10 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "aborted",
             "undone",
             "WAITS FOR ITS CONFIRM",
-            "ON ITS WAY",
+            "IN PROGRESS",
             "HELD DRAINED",
-            "BROKEN",
+            "DEGRADED",
+            "NOT BYPASSED",
             "FEWER CIRCUITS",
             "DEFERRED",
             "NO PLAN",
@@ -225,11 +226,11 @@ mod tests {
     #[test]
     fn reasons_of_many_devices_are_folded_into_one_line() {
         let mut reasons: Vec<String> =
-            (0..64).map(|node| format!("n{node}/b0: cannot be talked to (gone)")).collect();
+            (0..64).map(|node| format!("n{node}/b0: unreachable (gone)")).collect();
         reasons.push("ocs0: not read yet".into());
         reasons.push("n1/b0, n2/b0: silent for 3 s; ask again".into());
         let said = refusal(&json!({"answer": "refused", "reasons": reasons}));
-        let expected = "refused: n0/b0, n1/b0, n2/b0, n3/b0, n4/b0, n5/b0 and 58 more: cannot be talked to \
+        let expected = "refused: n0/b0, n1/b0, n2/b0, n3/b0, n4/b0, n5/b0 and 58 more: unreachable \
                         (gone)\n         ocs0: not read yet\n         n1/b0, n2/b0: silent for 3 s; ask again";
         assert_eq!(said, expected);
     }

@@ -28,7 +28,7 @@ fn status_shows_problems_first_and_commands_to_run() {
     let silent = device("n3/b0", "unseen", Some("no answer within 2 s"));
     let wrong = status(json!({
         "attention": {"n2/b0": "slot 0 was read at 15"},
-        "attention_next": {"n2/b0": "take it as it stands: lightloom ctl adopt n2/b0; or apply again"},
+        "attention_next": {"n2/b0": "accept its position: lightloom ctl adopt n2/b0; or apply again"},
         "pending": {"txn": 7, "seconds_left": 299.0, "until_unix_ms": 3_600_000},
         "broken_parts": [
             {"part": "n17", "since_unix_ms": 0, "why": "reported by uid:0"},
@@ -48,7 +48,8 @@ fn status_shows_problems_first_and_commands_to_run() {
     let (code, shown, _) = run(&daemon, &["status"]);
     assert_eq!(code, 0, "{shown}");
     let lines = [
-        "NO BYPASS LEFT, what breaks now is only reported: the daemon changed something automatically 10 times within an hour",
+        "NO BYPASS LEFT, further faults are only reported: the daemon changed something automatically 10 times \
+         within an hour",
         "  find out why: lightloom ctl journal; then: lightloom ctl resume; or",
         "transaction 7 WAITS FOR ITS CONFIRM: apply of plan 0123456789ab, by uid:0: 4 min 59 s left, until 01:00:00, \
          then it is undone",
@@ -61,7 +62,7 @@ fn status_shows_problems_first_and_commands_to_run() {
          back when n3/b0 answers again\n",
         "NO LIGHT in 1 fibre: n3/b0.1 sees -99.0 dBm of n4/b1.1",
         "  look at the fibre; bypass it: lightloom ctl fault n3/b0.1",
-        "BROKEN, the plan goes around 2 parts: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
+        "DEGRADED, 2 parts bypassed: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
         "  when it works again:\n    lightloom ctl fault --repaired n4/b1\n    lightloom ctl fault --repaired n17\n",
         "automatic changes within the last hour: 10 of 10",
         "0 of 2 devices as wanted",
@@ -76,8 +77,8 @@ fn status_shows_problems_first_and_commands_to_run() {
     daemon.says("/v1/status", 200, status(json!({"journal_failure": "disk full"})));
     let (_, shown, _) = run(&daemon, &["status"]);
     let first = "JOURNAL CANNOT BE WRITTEN, changes are refused: disk full\n";
-    let next = "  the light stays as it is and devices are read on: free space or repair the disk, and lightloomd \
-                goes on automatically; see when: lightloom ctl watch\n";
+    let next = "  circuits stay lit and devices are still read: free space or repair the disk, then lightloomd \
+                resumes automatically; see when: lightloom ctl watch\n";
     assert!(shown.starts_with(&format!("{first}{next}")), "{shown}");
     assert!(shown.contains("as wanted"), "devices are read on: {shown}");
 }
@@ -129,14 +130,14 @@ fn another_controller_is_never_healthy() {
     let contended = json!([{
         "device": "ocs0", "times": 3, "first_unix_ms": 1, "last_unix_ms": 3_600_000, "stopped": true,
         "evidence": "port 1 was restored to port 9 and changed to port 10 again, 3 times within 20 s",
-        "next": "stop the other controller; or keep what it sets: lightloom ctl adopt ocs0",
+        "next": "stop the other controller; or keep its setting: lightloom ctl adopt ocs0",
     }]);
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
     daemon.says("/v1/status", 200, status(json!({"contended": contended})));
     let (_, shown, _) = run(&daemon, &["status"]);
     let said = "ANOTHER CONTROLLER changes ocs0: port 1 was restored to port 9 and changed to port 10 again, \
-        3 times within 20 s, last at 01:00:00; nothing is restored on it now\n  stop the other controller; or \
-        keep what it sets: lightloom ctl adopt ocs0\n";
+        3 times within 20 s, last at 01:00:00; restores are stopped\n  stop the other controller; or \
+        keep its setting: lightloom ctl adopt ocs0\n";
     assert!(shown.starts_with(said), "{shown}");
     assert_eq!(run(&daemon, &["status", "--check"]).0, 1);
 }
@@ -148,8 +149,7 @@ fn crossed_cables_are_never_healthy() {
     let crossed =
         json!([end("n1/b0.1", "n6/b1.1", "n5/b1.1"), end("n2/b0.1", "n5/b1.1", "n6/b1.1"),]);
     let expected = "CROSSED CABLES? 2 ends: n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1, n2/b0.1 is lit by \
-        n5/b1.1 and should be by n6/b1.1\n  swap the cables of n1/b0.1 and n2/b0.1 back; name swapped plugs: lightloom ctl commission FABRIC; or go around: \
-        lightloom ctl fault n1/b0.1 n2/b0.1\n";
+        n5/b1.1 and should be by n6/b1.1\n  swap the cables of n1/b0.1 and n2/b0.1 back; name swapped plugs: lightloom ctl commission FABRIC; or bypass: lightloom ctl fault n1/b0.1 n2/b0.1\n";
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, quiet())]);
     assert_eq!(run(&daemon, &["status", "--check"]).0, 0);
     daemon.says("/v1/status", 200, status(json!({"crossed": crossed})));
@@ -181,7 +181,7 @@ fn missing_circuits_are_shown_with_the_command_to_restore_them() {
     };
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, fewer(false))]);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let expected = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no broken part explains it\n  \
+    let expected = "FEWER CIRCUITS: 1 of the 2 circuits that could be lit, and no failed part explains it\n  \
         get the rest: lightloom ctl apply --again --cut-light\n";
     assert!(shown.starts_with(expected), "{shown}");
     let line = "circuits up: 1 of 1 (both ends); the applied plan has 1 more\n";
@@ -201,7 +201,7 @@ fn shows_failed_parts_that_no_plan_bypasses() {
     let of = |plan: &str| status(json!({"plan_sha256": plan, "broken_parts": [lit]}));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, of("0123456789abcdef"))]);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let expected = "BROKEN, and no plan goes around 1 part: n9 (reported by uid:0)\n  \
+    let expected = "NOT BYPASSED, 1 part at fault: n9 (reported by uid:0)\n  \
         bypass it: lightloom ctl fault n9\n";
     assert!(shown.starts_with(expected), "{shown}");
     let mut unplanned = of("");
@@ -224,7 +224,7 @@ fn dark_planned_circuits_and_a_missing_plan_are_never_healthy() {
     let unlit = status(json!({ "dark_circuits": dark }));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, unlit)]);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let expected = "DARK CIRCUITS: 23 of 24 circuits of the plan stand at both ends: not n3/b0.1\n  \
+    let expected = "DARK CIRCUITS: 23 of 24 circuits of the plan are up at both ends, not n3/b0.1\n  \
         light them again: lightloom ctl apply --again\n";
     assert!(code == 1 && shown.starts_with(expected) && !shown.contains("ALL IS WELL"), "{shown}");
 
@@ -241,8 +241,8 @@ fn dark_planned_circuits_and_a_missing_plan_are_never_healthy() {
         status(json!({"other_fabric": "plan it again: lightloom plan ring.yaml"})),
     );
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let expected = "ANOTHER FABRIC: the plan on the devices was made from another file than lightloomd has read: \
-        nothing that breaks can be bypassed\n  plan it again: lightloom plan ring.yaml\n";
+    let expected = "ANOTHER FABRIC: the plan in force was made from another fabric file than the one loaded: faults \
+                    cannot be bypassed\n  plan it again: lightloom plan ring.yaml\n";
     assert!(code == 1 && shown.starts_with(expected) && !shown.contains("ALL IS WELL"), "{shown}");
 }
 
@@ -262,7 +262,7 @@ fn suggests_no_refused_commands_without_a_journal() {
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, status(failed))]);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
     assert!(code == 1 && shown.starts_with("JOURNAL CANNOT BE WRITTEN, changes"), "{shown}");
-    assert!(!shown.contains("ON ITS WAY") && !shown.contains("ctl fault"), "{shown}");
+    assert!(!shown.contains("IN PROGRESS") && !shown.contains("ctl fault"), "{shown}");
 }
 
 #[test]
@@ -287,10 +287,10 @@ fn undo_in_progress_is_shown_first_with_its_waits() {
     let undone = status(json!({"transaction": open, "devices": [silent]}));
     let daemon = Daemon::plays(folder.path(), &[("/v1/status", 200, undone)]);
     let (_, shown, _) = run(&daemon, &["status"]);
-    let expected = "transaction 3 ON ITS WAY: undoes 2, which was not confirmed in time \
+    let expected = "transaction 3 IN PROGRESS: undoes 2, which was not confirmed in time \
         (policy:confirm-timeout), 4 devices, going forward; waits for n24/b0, 3 s at most\n";
     assert!(shown.starts_with(expected), "{shown}");
-    assert_eq!(shown.matches("ON ITS WAY").count(), 1, "{shown}");
+    assert_eq!(shown.matches("IN PROGRESS").count(), 1, "{shown}");
 
     let deferred = json!({"what": "the undoing of 2", "why": "it does not answer", "next": "check its management line and power"});
     let silent = device("n24/b0", "unseen", Some("no answer"));

@@ -130,7 +130,9 @@ impl ProfileRules<'_, '_, '_> {
             );
         } else if !file.moves.iter().any(acts) {
             let report = self.check.error(CANNOT_MOVE, "/move", "no step moves the light");
-            report.help("`arm` prepares; the write or command that moves stands in `move`");
+            report.help(
+                "`arm` only prepares; put the write or command that moves the light in `move`",
+            );
         }
     }
 
@@ -141,7 +143,8 @@ impl ProfileRules<'_, '_, '_> {
                 self.place(&format!("{path}/write/at"), *at, count);
                 if *mask != 0xff && count != 1 {
                     let place = format!("{path}/write/mask");
-                    let message = format!("a mask is of one byte, and {count} are written");
+                    let message =
+                        format!("a mask applies to one byte, and this step writes {count}");
                     self.check.error(CANNOT_MOVE, &place, message).help("write them one by one");
                 }
             }
@@ -193,7 +196,7 @@ impl ProfileRules<'_, '_, '_> {
             }
         }
         if file.armed.is_some() && file.arm.is_empty() {
-            let report = self.check.error(CANNOT_MOVE, "/armed", "there is no step of `arm`");
+            let report = self.check.error(CANNOT_MOVE, "/armed", "`armed` needs steps in `arm`");
             report.help("leave `armed` out, or write the steps that arm");
         }
         if let Some(taps) = file.taps {

@@ -280,7 +280,8 @@ impl FromStr for Register {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no register: write `64` (lower memory) or `B0h:136`");
+        let wrong =
+            || format!("`{text}` is not a register: write `64` (lower memory) or `B0h:136`");
         let number = |text: &str| text.parse::<u8>().map_err(|_| wrong());
         match text.split_once(':') {
             None => match number(text)? {
@@ -305,7 +306,7 @@ impl FromStr for CustomPage {
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.strip_suffix('h').filter(|digits| digits.len() == 2);
         let page = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        page.map(Self).ok_or_else(|| format!("`{text}` is no page: write it like `B0h`"))
+        page.map(Self).ok_or_else(|| format!("`{text}` is not a page: write it like `B0h`"))
     }
 }
 
@@ -319,7 +320,8 @@ impl FromStr for CommandId {
     fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.strip_suffix('h').filter(|digits| digits.len() == 4);
         let code = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
-        code.map(Self).ok_or_else(|| format!("`{text}` is no CDB command: write it like `8001h`"))
+        code.map(Self)
+            .ok_or_else(|| format!("`{text}` is not a CDB command: write it like `8001h`"))
     }
 }
 

@@ -83,7 +83,7 @@ impl ModuleProfile {
         for (path, code) in paths.iter_mut().zip(self.codes(memory, &self.file.active)?) {
             *path = self.path(code).ok_or_else(|| {
                 BusError(format!(
-                    "the light stands at code {code}, which the profile does not have"
+                    "the module reports path code {code}, which the profile does not list"
                 ))
             })?;
         }

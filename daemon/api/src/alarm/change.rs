@@ -46,7 +46,7 @@ pub(super) fn on_the_way(status: &Status) -> Option<Alarm> {
         Some(undone) if open.kind == Kind::ConfirmTimeout => {
             format!("undoes {undone}, which was not confirmed in time ({CONFIRM_TIMEOUT}), ")
         }
-        Some(undone) => format!("undoes {undone} and what came after it, "),
+        Some(undone) => format!("undoes {undone} and all later changes, "),
         None if summary.is_empty() => String::new(),
         None => format!("{summary}, "),
     };
@@ -57,7 +57,7 @@ pub(super) fn on_the_way(status: &Status) -> Option<Alarm> {
     for (device, left_ps) in &open.waits_for_ps {
         let _ = write!(about, "; waits for {device}, {} at most", span_ps(*left_ps));
     }
-    let what = format!("transaction {txn} ON ITS WAY");
+    let what = format!("transaction {txn} IN PROGRESS");
     Some(Alarm::new(what, about, "see it: lightloom ctl watch"))
 }
 
@@ -109,20 +109,21 @@ pub fn next(past: &Transaction) -> Option<String> {
     let is_bypass = past.kind == Kind::Bypass
         || (past.kind == Kind::default() && past.cause == Kind::Bypass.to_string());
     let again = match silent.is_empty() {
-        true => "mend what is named, then apply again: lightloom ctl apply PLAN".to_owned(),
+        true => "fix the named devices, then apply again: lightloom ctl apply PLAN".to_owned(),
         false => format!("when it answers, apply again: lightloom ctl wait {}", silent.join(" ")),
     };
     match past.result {
         TransactionResult::Aborted if is_bypass && !silent.is_empty() => Some(format!(
-            "nothing moved; the report is kept; to bypass what does not answer, too: lightloom ctl fault {}",
+            "nothing moved; the report is kept; to bypass the unreachable devices as well: lightloom ctl fault {}",
             silent.join(",")
         )),
         TransactionResult::Aborted => Some(format!("nothing moved: {again}")),
         TransactionResult::RolledBack => {
-            Some(format!("every device is back where it stood: {again}"))
+            Some(format!("every device is back at its previous position: {again}"))
         }
         TransactionResult::Partial => Some(
-            "not every device is at either end: `lightloom ctl status` names those that need a person and what to type"
+            "not every device is at either end: `lightloom ctl status` lists those that need an operator, with the \
+             command"
                 .into(),
         ),
         _ => None,

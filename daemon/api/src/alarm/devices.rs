@@ -45,7 +45,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
             "RESTARTED, {} elsewhere than the journal says",
             count(restarted.len(), "device")
         );
-        let about = format!("{up} of {of} circuits stand; nothing has moved since: {names}");
+        let about = format!("circuits up: {up} of {of}; nothing has moved since: {names}");
         let see = "see where: lightloom ctl drift".to_owned();
         let next = Some(next("")).filter(|next| !next.is_empty()).unwrap_or(see);
         alarms.push(Alarm::new(what, about, next));
@@ -74,7 +74,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
         0 => Alarm::new(
             format!("NOT ADOPTED, {count} with light that this daemon never set"),
             names,
-            "take it as it stands, nothing moves: lightloom ctl adopt all; see where: lightloom ctl drift",
+            "accept its positions (nothing moves): lightloom ctl adopt all; see where: lightloom ctl drift",
         ),
         _ => Alarm::new(
             format!("DRIFTED, {count} elsewhere than the journal says"),
@@ -104,7 +104,7 @@ pub fn silent_names(devices: &[&DeviceStatus]) -> String {
 pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
     let ManagementLostView { devices, of, lit, unasked, behind, since_unix_ms } = lost;
     let names = named(devices.clone(), NAMES_MAX);
-    let mut about = format!("no answer of {names} since {}", clock_at(moment, *since_unix_ms));
+    let mut about = format!("no answer from {names} since {}", clock_at(moment, *since_unix_ms));
     if !behind.is_empty() {
         let _ = write!(about, "; all of {}", behind.join(", "));
     }
@@ -113,11 +113,11 @@ pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
             write!(about, "; this machine cannot open the lines of {unasked}, see `trouble` below");
     }
     if *lit > 0 {
-        let _ = write!(about, "; light of {lit} of them arrives at who answers");
+        let _ = write!(about, "; the far ends of {lit} of them still receive light");
     }
     let what = format!("MANAGEMENT LOST, {} of {of}", count(devices.len(), "device"));
-    let next = "nothing is moved, and it is over when they answer: look at what carries their lines, and at this machine; \
-                then: lightloom ctl wait";
+    let next = "nothing is moved, and the alarm ends when they answer: check their management lines and this \
+                machine; then: lightloom ctl wait";
     Alarm::new(what, about, next)
 }
 
@@ -126,11 +126,11 @@ pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
 pub(super) fn unwitnessed(view: &UnwitnessedView) -> Option<Alarm> {
     let first = view.silent.first()?;
     let about = format!(
-        "no answer of {} for longer than {}, and no far end looks at a fibre of theirs",
+        "no answer from {} for longer than {}, and no other device can see their light",
         named(view.silent.clone(), NAMES_MAX),
         span_ps(view.heartbeat_ps)
     );
-    let what = format!("SILENT, and nothing can testify, {}", count(view.silent.len(), "node"));
+    let what = format!("SILENT without a witness, {}", count(view.silent.len(), "node"));
     Some(Alarm::new(what, about, format!("if it is dead: lightloom ctl fault {first}")))
 }
 
@@ -139,7 +139,7 @@ pub(super) fn contended(
     moment: Moment,
 ) -> impl Iterator<Item = Alarm> {
     contended.iter().map(move |known| {
-        let stopped = if known.stopped { "; nothing is restored on it now" } else { "" };
+        let stopped = if known.stopped { "; restores are stopped" } else { "" };
         let last = match known.last_unix_ms {
             0 => String::new(),
             last => format!(", last at {}", clock_at(moment, last)),
@@ -165,9 +165,9 @@ pub fn crossed(crossed: &[CrossedEnd], fabric: Option<&str>) -> Option<Alarm> {
     // If another end receives the light meant for this one, the two cables are swapped.
     let look = match ends.iter().find(|end| end.lit_by == first.should_be) {
         Some(other) => format!("swap the cables of {} and {} back", first.end, other.end),
-        None => "look where the cables lead".to_owned(),
+        None => "trace the cables".to_owned(),
     };
-    let next = format!("{look}; {find}; or go around: lightloom ctl fault {around}");
+    let next = format!("{look}; {find}; or bypass: lightloom ctl fault {around}");
     Some(Alarm::new(format!("CROSSED CABLES? {}", count(ends.len(), "end")), about, next))
 }
 
@@ -209,12 +209,12 @@ mod tests {
         assert!(
             about.starts_with("n1/b0.1 is lit by n6/b1.1 and should be by n5/b1.1, n2/b0.1 is")
         );
-        let typed = "swap the cables of n1/b0.1 and n2/b0.1 back; name swapped plugs: lightloom ctl commission ring.yaml; or \
-                     go around: lightloom ctl fault n1/b0.1 n2/b0.1";
+        let typed = "swap the cables of n1/b0.1 and n2/b0.1 back; name swapped plugs: lightloom ctl commission \
+                     ring.yaml; or bypass: lightloom ctl fault n1/b0.1 n2/b0.1";
         assert_eq!(next, typed);
         let Alarm { next, .. } = crossed(&[end(pair[0])], None).unwrap();
-        let typed = "look where the cables lead; name swapped plugs: lightloom ctl commission FABRIC; or go around: \
-                     lightloom ctl fault n1/b0.1";
+        let typed = "trace the cables; name swapped plugs: lightloom ctl commission FABRIC; or bypass: lightloom ctl \
+                     fault n1/b0.1";
         assert_eq!(next, typed);
     }
 }

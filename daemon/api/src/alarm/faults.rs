@@ -59,7 +59,7 @@ pub(super) fn shut_down(shut: &[ShutPort], moment: Moment) -> Option<Alarm> {
         format!("{end} since {since}, {why}; {far} sees no light of it")
     };
     let next = format!(
-        "no fault, so nothing is moved: turn it on again, or bypass it: lightloom ctl fault {module}"
+        "not a fault, so nothing moves: turn it on again, or bypass it: lightloom ctl fault {module}"
     );
     let about = named(shut.iter().map(one).collect(), NAMES_MAX);
     Some(Alarm::new(format!("SHUT DOWN {}", count(shut.len(), "port")), about, next))
@@ -84,11 +84,11 @@ pub(super) fn around_faults(status: &Status, moment: Moment) -> Vec<Alarm> {
             false => format!("bypass it: lightloom ctl fault {}", outermost(&parts).join(" ")),
         };
         let next = status.broken_next.clone().unwrap_or(next);
-        let what = format!("BROKEN, and no plan goes around {}", count(lit.len(), "part"));
+        let what = format!("NOT BYPASSED, {} at fault", count(lit.len(), "part"));
         alarms.push(Alarm::new(what, about(lit), next));
     }
     if !around.is_empty() {
-        let what = format!("BROKEN, the plan goes around {}", count(around.len(), "part"));
+        let what = format!("DEGRADED, {} bypassed", count(around.len(), "part"));
         let repairs = repairs(&names(&around));
         alarms.push(Alarm::new(what, about(around), repairs));
     }
@@ -193,7 +193,9 @@ fn probable(part: &NamedPart, fabric: Option<&str>, moment: Moment) -> Alarm {
         PartKind::Lane => {
             format!("exchange the transceiver when its light can be spared{meanwhile}")
         }
-        PartKind::Fibre => format!("{swapped}; if none is, measure the fibre, then exchange it"),
+        PartKind::Fibre => {
+            format!("{swapped}; if none are swapped, measure the fibre, then exchange it")
+        }
         PartKind::Connector => format!("clean the connector and look again; {swapped}"),
         PartKind::SwitchPort | PartKind::Other(_) => {
             "use another port of the switch, and a plan for it: lightloom ctl apply PLAN".to_owned()

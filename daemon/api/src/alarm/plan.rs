@@ -19,7 +19,7 @@ pub(super) fn dark_circuits(status: &Status) -> Option<Alarm> {
     let others =
         if others.is_empty() { others } else { format!("; not as planned either: {others}") };
     let about = format!(
-        "{standing} of {circuits} circuits of the plan stand at both ends: not {ends}{others}"
+        "{standing} of {circuits} circuits of the plan are up at both ends, not {ends}{others}"
     );
     Some(Alarm::new("DARK CIRCUITS", about, next))
 }
@@ -27,7 +27,7 @@ pub(super) fn dark_circuits(status: &Status) -> Option<Alarm> {
 /// Reports that the plan in force was made from a different fabric file.
 pub(super) fn other_fabric(status: &Status) -> Option<Alarm> {
     let next = status.other_fabric.as_ref()?;
-    let about = "the plan on the devices was made from another file than lightloomd has read: nothing that breaks can be bypassed";
+    let about = "the plan in force was made from another fabric file than the one loaded: faults cannot be bypassed";
     Some(Alarm::new("ANOTHER FABRIC", about, next))
 }
 
@@ -36,9 +36,9 @@ pub(super) fn no_plan(status: &Status) -> Option<Alarm> {
     let NoPlan { lit, next } = status.no_plan.as_ref()?;
     let about = match lit {
         0 if status.unseen.is_empty() => "no circuit is lit".to_owned(),
-        0 => "no circuit is known to be lit".to_owned(),
-        1 => "1 circuit is lit, and nothing that breaks is bypassed".to_owned(),
-        lit => format!("{lit} circuits are lit, and nothing that breaks is bypassed"),
+        0 => "no lit circuit is known".to_owned(),
+        1 => "1 circuit is lit, and faults are not bypassed".to_owned(),
+        lit => format!("{lit} circuits are lit, and faults are not bypassed"),
     };
     Some(Alarm::new("NO PLAN is applied", about, next))
 }
@@ -48,7 +48,7 @@ pub(super) fn fewer_than_applied(status: &Status) -> Option<Alarm> {
     let applied = status.applied.as_ref().filter(|applied| !applied.explained)?;
     let (now, all) = (status.circuits.len(), applied.circuits);
     let about =
-        format!("{now} of the {all} circuits that could be lit, and no broken part explains it");
+        format!("{now} of the {all} circuits that could be lit, and no failed part explains it");
     let next =
         applied.next.as_deref().unwrap_or("get the rest: lightloom ctl apply --again --cut-light");
     (now < all).then(|| Alarm::new("FEWER CIRCUITS", about, next))

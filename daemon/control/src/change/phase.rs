@@ -43,7 +43,7 @@ impl fmt::Display for PhaseChange {
             }
             PhaseOrder::NoStages => write!(
                 f,
-                "phase {name} without stages: the plan has none from what is lit, so removals come before \
+                "phase {name} without stages: the plan has none from the lit circuits, so removals come before \
                  additions where ports clash"
             ),
         }

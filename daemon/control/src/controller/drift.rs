@@ -190,7 +190,7 @@ impl Controller {
         let target: Fabric = target.collect();
         if target.is_empty() && is_foreign {
             let why =
-                "no light of ours is missing on a device that answers; what others lit is theirs";
+                "no answering device has lost light of ours; the light of others is not restored";
             return Err(vec![why.into()]);
         }
         Ok(self.put_back(target))

@@ -72,7 +72,7 @@ impl Controller {
             true => String::new(),
             false => format!(" and waits for {}", waits.join(", ")),
         };
-        Some(format!("transaction {txn} is on its way{waits}"))
+        Some(format!("transaction {txn} is in progress{waits}"))
     }
 
     /// Silent devices that the transaction awaits, with the longest remaining time.

@@ -229,8 +229,8 @@ impl Controller {
         let past = self.ledger.history.iter().find(|past| past.txn == txn);
         if past.is_some_and(|past| past.cause == Cause::Probe) {
             let reason = format!(
-                "transaction {txn} is a probe, and before it stood another: roll back the change before, or let \
-                 `lightloom ctl commission` put the modules back"
+                "transaction {txn} is one of several probes: roll back the change before them, or let `lightloom ctl \
+                 commission` restore the modules"
             );
             return Err(vec![reason]);
         }
@@ -289,8 +289,7 @@ impl Controller {
                     reasons.push(format!("{device}: no such device is configured here"));
                 }
                 None => reasons.push(format!(
-                    "{device}: cannot be read now, so what is lit on it is not known; `wait` until \
-                     it is seen again"
+                    "{device}: cannot be read now, so its lit slots are unknown; `wait` until it answers again"
                 )),
             }
         }
@@ -333,7 +332,7 @@ impl Controller {
         };
         let levers: BTreeSet<_> = slots.iter().filter_map(lever).collect();
         if levers.is_empty() {
-            let reasons = vec!["none of these has a lever that takes traffic off it".into()];
+            let reasons = vec!["these have no drain control".into()];
             return Answer::Refused { reasons };
         }
         let record = Record::Held { asked, levers: levers.clone(), drained, wall_ms: now.wall_ms };

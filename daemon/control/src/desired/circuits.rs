@@ -49,7 +49,7 @@ pub fn must_have_devices(switches: &Switches, phases: &[PhasePlan]) -> Result<()
         shown += &format!(" and {more} more");
     }
     Err(vec![format!(
-        "the plan has circuits on switches for which no device is configured, {shown}: add them under `devices:`"
+        "the plan has circuits on switches without a configured device, {shown}: add them under `devices:`"
     )])
 }
 

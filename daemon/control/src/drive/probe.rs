@@ -20,10 +20,10 @@ impl Drive {
                 self.seen.insert(device.clone(), seen);
                 return;
             }
-            Outcome::Done(None) => "it did not say what it sees".to_owned(),
+            Outcome::Done(None) => "it reported no reading".to_owned(),
             Outcome::Refused(why) | Outcome::Failed(why) | Outcome::Unknown(why) => why,
         };
-        let detail = format!("it could not be read once all stood: {why}");
+        let detail = format!("it could not be read after the moves: {why}");
         self.trouble.entry(device.clone()).or_insert(PartEnd::new(Verdict::Unknown, detail));
     }
 

@@ -17,7 +17,7 @@ use crate::record::{Asked, Broken, Cause};
 use crate::state::{DeviceName, Fabric, FibreEnd, Now, Position, Positions, Slot, at};
 
 pub(super) const ASKS_ALL: &str =
-    "groups would move: whether every other module answers is asked first";
+    "groups would move, so every other module is first checked for an answer";
 
 pub(super) const CROSSED: &str = "crossed cables?";
 
@@ -88,7 +88,7 @@ impl Control {
                 "the fabric `{}` is a reconfigurable fat-tree: bypasses are made on rings of transceivers",
                 fabric.name
             ),
-            None => "no fabric is named".into(),
+            None => "the configuration names no fabric".into(),
         }
     }
 
@@ -106,8 +106,8 @@ impl Control {
         }
         let devices = self.controller.devices();
         if !broken.is_empty() && !devices.is_empty() && devices.values().all(|seen| !seen.up) {
-            let why = "no device answers: nothing can be moved around what is broken, and the plan would be given up; \
-                       look at what carries their lines, then tell it again";
+            let why = "no device answers, so no bypass is possible and the plan would be abandoned: check the \
+                       management lines, then report it again";
             let reasons = vec![why.to_owned()];
             return vec![Action::Answer(reply_to, Answer::Refused { reasons })];
         }
@@ -150,10 +150,10 @@ impl Control {
         }
         let is = if kept.len() == 1 { "is" } else { "are" };
         let later = match self.setup.on_fault {
-            OnFault::Bypass => ", and bypassed automatically as soon as that can be done",
+            OnFault::Bypass => ", and bypassed automatically as soon as possible",
             OnFault::Report => "",
         };
-        let kept = format!("{} {is} known to be broken from now on{later}", kept.join(", "));
+        let kept = format!("{} {is} recorded as failed{later}", kept.join(", "));
         match answer {
             Answer::Refused { reasons } => reasons.push(kept),
             Answer::Conflict { reason } => *reason = format!("{reason}; {kept}"),
@@ -169,10 +169,8 @@ impl Control {
     ) -> Result<Apply, Answer> {
         let refused = |why: String| Answer::Refused { reasons: vec![why] };
         self.replannable().ok_or_else(|| refused(self.no_rings()))?;
-        let plan = self
-            .plan
-            .as_ref()
-            .ok_or_else(|| refused("no plan is known to be on the devices: apply one".into()))?;
+        let plan =
+            self.plan.as_ref().ok_or_else(|| refused("no plan is in force: apply one".into()))?;
         let again = self.controller.ledger().requests.contains_key(request);
         if let Some(reasons) = self.no_news(broken, repaired).filter(|_| !again) {
             // A part that failed already needs no change. A part that never failed is probably not
@@ -187,7 +185,7 @@ impl Control {
             let when =
                 format!("lightloom ctl wait {part} && lightloom ctl fault --repaired {part}");
             return Err(refused(format!(
-                "{part}: cannot be talked to, so it does not work again yet: {when}"
+                "{part}: unreachable, so it cannot be repaired yet: {when}"
             )));
         }
         let broken = match broken.is_empty() {
@@ -461,17 +459,17 @@ impl Control {
             let since = known.get(&part.to_string()).filter(|_| self.goes_around(*part))?;
             let since =
                 if since.why.is_empty() { String::new() } else { format!(": {}", since.why) };
-            reasons.push(format!("{part} is known to be broken already{since}"));
+            reasons.push(format!("{part} is already a known fault{since}"));
         }
         for part in repaired {
             if known.keys().any(|known| is_of(known, part)) {
                 return None;
             }
             reasons.push(match inside(part, &known) {
-                Some(whole) => format!(
-                    "{part} is not known to be broken, but all of {whole} is: repair {whole}"
-                ),
-                None => format!("{part} is not known to be broken"),
+                Some(whole) => {
+                    format!("{part} is not a known fault, but all of {whole} is: repair {whole}")
+                }
+                None => format!("{part} is not a known fault"),
             });
         }
         Some(reasons)
@@ -506,18 +504,16 @@ impl Control {
             .map(|(name, broken)| {
                 let why = if broken.why.is_empty() { "" } else { &broken.why };
                 let sep = if why.is_empty() { "" } else { ": " };
-                format!(
-                    "{name} is known to be broken{sep}{why}, and this plan was made as if it worked"
-                )
+                format!("this plan uses {name}, a known fault{sep}{why}")
             })
             .collect();
         if !reasons.is_empty() {
             let names = known.keys().cloned().collect::<Vec<_>>().join(",");
-            let mut ways = format!("make it again with `--fault {names}`");
+            let mut ways = format!("plan it again with `--fault {names}`");
             // No mode can move a part that does not answer.
             if known.keys().all(|name| self.answers(name)) {
-                ways += ", say `ctl fault --repaired PART` of what works again, or apply with mode \
-                         `update`, which forgets that they are broken";
+                ways += ", report repaired parts with `ctl fault --repaired PART`, or apply with mode `update`, \
+                         which forgets the faults";
             }
             reasons.push(ways);
         }

@@ -361,10 +361,10 @@ impl Control {
         let unseen = unseen.filter_map(|(device, wanted)| {
             let seen = devices.get(&device).filter(|seen| seen.up);
             let Some(read) = seen.and_then(|seen| seen.observed.as_ref()) else {
-                return Some(format!("{device}: does not answer, so that its light is not known"));
+                return Some(format!("{device}: does not answer, so its light is unknown"));
             };
             let stands = wanted.iter().all(|(slot, to)| at(&read.positions, *slot) == *to);
-            (!stands).then(|| format!("{device}: stands elsewhere than it was brought to"))
+            (!stands).then(|| format!("{device}: is not at the position that was set"))
         });
         unseen.collect()
     }
@@ -509,7 +509,7 @@ fn in_range(wish: &Wish) -> Result<(), Refusal> {
     let out = |field, time, what| Err(Refusal::OutOfRange { field, ms: ms(time), what });
     match wish {
         Wish { within, .. } if *within > AHEAD_MAX => {
-            out("in_ms", *within, "a phase is asked for at most an hour ahead: 3,600,000 ms")
+            out("in_ms", *within, "a phase can be requested at most an hour ahead: 3,600,000 ms")
         }
         Wish { least, .. } if *least == Micros(0) || *least > LEAST_MAX => {
             out("for_ms", *least, "a phase lasts 1 ms to a day: 86,400,000 ms")

@@ -34,7 +34,7 @@ impl Control {
         let plan = ledger.plan_named(&back.plan_sha256).cloned();
         if self.installed().is_some() && plan.is_none() && !back.plan_sha256.is_empty() {
             return Err(vec![format!(
-                "plan {} stood there, which is not kept any more, and nothing that breaks could be bypassed without it: \
+                "plan {} was in force then and is no longer kept; without it faults could not be bypassed: \
                  apply its file",
                 back.plan_sha256
             )]);
@@ -112,7 +112,7 @@ impl Control {
     pub fn applied_last(&self) -> Result<(String, Arc<Plan>), Vec<String>> {
         let sha256 = self.controller.ledger().applied_sha256.clone();
         let Some(plan) = self.controller.ledger().plan_named(&sha256).cloned() else {
-            return Err(vec!["no plan is known to have been applied: name its file".into()]);
+            return Err(vec!["the last applied plan is unknown: name its file".into()]);
         };
         let Some(installed) = self.replannable() else { return Ok((sha256, plan)) };
         let known = self.broken();
@@ -146,15 +146,14 @@ impl Control {
             .map(|((device, position), part, Broken { why, .. })| {
                 let sep = if why.is_empty() { "" } else { ": " };
                 format!(
-                    "{part} is known to be broken{sep}{why}, and {device} would be lit at \
-                     {device}.{position}, as it was then"
+                    "{part} is a known fault{sep}{why}, and this would light {device} at {device}.{position}"
                 )
             })
             .collect();
         if !reasons.is_empty() {
             reasons.push(
-                "no plan is known that stood there, so none can be led around: say `lightloom ctl \
-                 fault --repaired PART` of what works again, or apply a plan made with `--fault`"
+                "the plan that was in force then is unknown, so it cannot be changed to avoid these faults: report \
+                 repaired parts with `lightloom ctl fault --repaired PART`, or apply a plan made with `--fault`"
                     .into(),
             );
         }

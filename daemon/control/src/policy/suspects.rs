@@ -39,7 +39,7 @@ impl Control {
             let beside =
                 |(_, device): &(_, &DeviceName)| self.controller.is_silent_beside(device, now);
             for (sibling, _) in self.of_node(*bundle).filter(beside) {
-                let why = format!("suspect: it did not answer beside {bundle} of the same node");
+                let why = format!("suspect: like {bundle} of the same node, it did not answer");
                 more.insert(
                     Part::Bundle(sibling),
                     Around { part: Part::Bundle(sibling), why, suspected: true },

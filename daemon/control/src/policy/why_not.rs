@@ -48,12 +48,12 @@ impl Control {
             return "the policy is to report".into();
         }
         if let Some(open) = &self.controller.ledger().open {
-            return format!("transaction {} is on its way", open.intent.txn);
+            return format!("transaction {} is in progress", open.intent.txn);
         }
         let left = (self.backoff.not_before(parts) - now.mono).0;
         let again = match left.div_ceil(1_000_000) {
             _ if !self.controller.may_act_alone(now) => {
-                "too much was changed without being asked within an hour".to_owned()
+                "the hourly limit of automatic changes is reached".to_owned()
             }
             0 => "tried now".to_owned(),
             left => format!("tried again in {left} s"),

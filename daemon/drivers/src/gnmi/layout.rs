@@ -145,7 +145,7 @@ fn must_be_whole(name: &str, group: &Group) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "the indices of its ports in `{name}` do not count up from 0 or 1: a port is missing or there twice"
+        "the port indices in `{name}` do not count up from 0 or 1: a port is missing or listed twice"
     ))
 }
 
@@ -154,7 +154,7 @@ fn only(groups: &BTreeMap<String, Group>, direction: &str) -> Result<String, Str
     match (of.next(), of.next()) {
         (Some((name, _)), None) => Ok(name.clone()),
         _ => Err(format!(
-            "not exactly one of its port groups is {direction}: name the groups of the plan's ports with \
+            "not exactly one port group is {direction}: name the groups of the plan's ports with \
              `input_group` and `output_group` (it has {})",
             names(groups)
         )),

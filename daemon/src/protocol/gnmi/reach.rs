@@ -40,7 +40,7 @@ fn settings(file: &GnmiFile, epoch: Option<u64>) -> anyhow::Result<Settings> {
 pub(super) fn login(file: &GnmiFile) -> anyhow::Result<Option<GnmiLogin>> {
     match (&file.user, &file.password_file) {
         (Some(_), Some(_)) if file.plaintext => {
-            bail!("gnmi: a password over plain text can be read on the way: give `tls`")
+            bail!("gnmi: a password over plain text can be intercepted: give `tls`")
         }
         (Some(user), Some(password)) => {
             let login = GnmiLogin { user: user.clone(), password: secret(password)? };

@@ -146,7 +146,7 @@ fn reports_a_device_failed_before_an_apply_within_its_deadline() {
     world.ask(Micros::default(), "alice", "again", apply());
     world.run_for(Micros::from_millis(10));
     let refused = format!("{:?}", world.answers.last());
-    assert!(refused.contains("n2/b0: cannot be talked to (no answer in time)"), "{refused}");
+    assert!(refused.contains("n2/b0: unreachable (no answer in time)"), "{refused}");
 }
 
 /// A port that is shut down and turned on again is reported with place and time, and nothing moves.

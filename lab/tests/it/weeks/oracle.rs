@@ -268,7 +268,7 @@ impl World {
                 _ => continue,
             };
             if let Some((_, txn)) = ledger.requests.get(&asked.id)
-                && !said.contains("known to be broken from now on")
+                && !said.contains("recorded as failed")
             {
                 let what = format!("{} was refused ({said}), and is kept as {txn:?}", asked.what);
                 return finding(Property::Refused, what);
@@ -449,7 +449,7 @@ impl World {
         if !self.plant.is_sound() || touched || !amiss.is_empty() || plan.is_none() {
             return Vec::new();
         }
-        let expected = ["BROKEN", "NO BYPASS LEFT", "FEWER CIRCUITS", "JOURNAL"];
+        let expected = ["DEGRADED", "NOT BYPASSED", "NO BYPASS LEFT", "FEWER CIRCUITS", "JOURNAL"];
         let alarms = headers(&page).into_iter().filter(|header| {
             !expected.iter().any(|word| header.starts_with(word))
                 && !header.contains("WAITS FOR ITS CONFIRM")

@@ -38,7 +38,7 @@ pub enum Refusal {
     Overlaps { phase: String, free: Micros },
     #[error("{0} phases wait already")]
     TooMany(usize),
-    #[error("nothing is changed now: {0}")]
+    #[error("changes are refused now: {0}")]
     NoJournal(String),
     #[error("request id `{0}` was used for another request")]
     OtherRequest(String),
@@ -111,7 +111,7 @@ impl Refusal {
             }
             Self::TooMany(_) => "ask again when the first of them has begun".into(),
             Self::NoJournal(_) => "see `lightloom ctl status`".into(),
-            Self::OtherRequest(_) => "give each request an id of its own".into(),
+            Self::OtherRequest(_) => "give each request its own id".into(),
         }
     }
 }
@@ -151,7 +151,7 @@ impl fmt::Display for Missed {
             Self::Released => f.write_str("the job released its lease"),
             Self::LeaseOver => f.write_str("the lease was over before it could begin"),
             Self::NoTime => {
-                f.write_str("another change was on its way until the time for this was over")
+                f.write_str("another change was in progress until the time for this phase was over")
             }
             Self::OtherPlan => f.write_str("another plan is on the devices since"),
             Self::Refused(reasons) => f.write_str(&reasons.join("; ")),
