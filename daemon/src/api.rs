@@ -327,7 +327,7 @@ async fn read_apply(
     };
     let confirm_within = confirm_within(body.confirm_within_ms)?;
     if view::mode(body.mode) == Mode::Probe && (plan.is_some() || confirm_within.is_some()) {
-        let reason = "a probe takes a `target` and waits for no confirm";
+        let reason = "a probe needs a `target` and cannot wait for a confirm";
         return Err(Problem::Refused(vec![reason.into()]));
     }
     let apply = Apply {

@@ -91,7 +91,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     tokio::select! {
         () = daemon.runtime.run(daemon.calls, daemon.events) => {}
         () = is_lost(lost) => {
-            anyhow::bail!("the lease in etcd is gone: another daemon leads, and this one ends to stand by when it is started again")
+            anyhow::bail!("the lease in etcd is lost: another daemon leads, and this one exits to become a standby \
+                           when it is restarted")
         }
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}

@@ -367,8 +367,8 @@ fn lost(runtime: &Runtime) -> Vec<LostState> {
     let is_gone = runtime.journal_gone && runtime.control.plan().is_none();
     let gone = is_gone.then(|| LostState {
         what: runtime.place.to_string(),
-        why: "it was not there at the start, and the audit log says that changes were made: plans, reports of broken \
-              parts and leases were in it"
+        why: "it was missing at the start, although the audit log records changes: it held plans, fault reports and \
+              leases"
             .into(),
         next: "apply the plan's file again: lightloom ctl apply PLAN --mode update".into(),
     });

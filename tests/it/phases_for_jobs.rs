@@ -118,7 +118,7 @@ fn rejected_phase_has_a_code_reason_and_fix() {
     assert!(said.contains("next is experts: its transition takes"), "{said}");
     let said = rig.ctl_in_vain(&["phase", "experts", "--for", "100ms"]);
     assert!(
-        said.contains("phase experts was not set up, weights keeps its light: 100 ms are"),
+        said.contains("phase experts was not set up, weights keeps its light: 100 ms is"),
         "{said}"
     );
     let journal = rig.ctl(&["journal"]);

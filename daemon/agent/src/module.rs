@@ -178,9 +178,13 @@ impl ServedModule {
         let ModuleNames { vendor, part, serial } = names;
         let (shown, name) = (text(&serial), self.name.as_str());
         if let Some(expected) = self.serial.as_ref().filter(|expected| **expected != shown) {
-            tracing::error!(name, serial = shown, expected, "another module than the file says");
-            self.trouble =
-                Some(format!("it has serial number {shown}, and {expected} belongs here"));
+            tracing::error!(
+                name,
+                serial = shown,
+                expected,
+                "not the module that the configuration names"
+            );
+            self.trouble = Some(format!("it has serial number {shown}, expected {expected}"));
             return Err(RequestRefusal::OtherModule.into());
         }
         let fits = &self.profile.file().fits;
@@ -190,7 +194,8 @@ impl ServedModule {
             let (profile, vendor, part) = (&self.profile.file().name, text(&vendor), text(&part));
             tracing::error!(name, profile, vendor, part, "the profile does not fit the module");
             self.trouble = Some(format!(
-                "the profile `{profile}` does not fit: the module says vendor `{vendor}`, part `{part}`, and has to have its marks"
+                "the profile `{profile}` does not fit: the module reports vendor `{vendor}`, part `{part}`, and must \
+                 contain the profile's marks"
             ));
             return Err(RequestRefusal::OtherModule.into());
         }

@@ -210,7 +210,7 @@ impl Commission {
         let source = |name: &String, row: &EndRow| match &row.source {
             None => {
                 let left = row.candidates.count_ones(..);
-                LightSource::Untried { why: format!("{left} ends may be joined with it") }
+                LightSource::Untried { why: format!("it may be connected to any of {left} ends") }
             }
             // If the far end sent nothing, a dark end says nothing about the fibre.
             Some(LightSource::Nothing) => match self.far.get(name).filter(|far| !is_tried(far)) {

@@ -128,9 +128,9 @@ impl fmt::Display for Symptom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Silent(module) => write!(f, "{module} does not answer"),
-            Self::SendsNothing(module) => write!(f, "{module} says that it sends no light"),
+            Self::SendsNothing(module) => write!(f, "{module} reports that it sends no light"),
             Self::LaneSendsNothing(module, lane) => {
-                write!(f, "{module} says that lane {} sends no light", lane + 1)
+                write!(f, "{module} reports that lane {} sends no light", lane + 1)
             }
             Self::Deaf(module) => write!(f, "light arrives at {module} and not at its lanes"),
             Self::Strayed(module) => write!(f, "{module} is not where it was brought"),

@@ -363,7 +363,7 @@ impl Mover {
             }
             (_, true) => self.switch(Step::of(self.sharing, &missing)),
             (_, false) => {
-                let why = self.complaint_text().unwrap_or_else(|| "it said done".into());
+                let why = self.complaint_text().unwrap_or_else(|| "it reported success".into());
                 finished(StepEnd::Failed(format!("{why}; {state}"), Some(seen)))
             }
         }

@@ -182,7 +182,7 @@ impl fmt::Display for Shut {
         f.write_str(match self {
             Self::TxDisabled => "its transmitters are off (Tx disabled)",
             Self::NotActivated => "its data paths are not activated",
-            Self::Failed => "the switch says that the circuit has failed",
+            Self::Failed => "the switch reports that the circuit has failed",
         })
     }
 }

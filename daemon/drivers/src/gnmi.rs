@@ -259,7 +259,7 @@ impl Gnmi {
         self.layout = Layout::of(&leaves, self.settings.groups.as_ref())?;
         let (inputs, outputs) = (self.layout.inputs.len(), self.layout.outputs.len());
         let taken = self.ports.take_size(&inputs.to_string(), &outputs.to_string());
-        taken.ok_or_else(|| format!("it says that it has {inputs} and {outputs} ports"))
+        taken.ok_or_else(|| format!("it reports {inputs} and {outputs} ports"))
     }
 
     fn take_list(&mut self, said: &[leaves::Leaf]) {
@@ -315,9 +315,7 @@ impl Gnmi {
         }
         if let Some((slot, position)) = from_inputs.symmetric_difference(&from_outputs).next() {
             let (input, output) = self.names(*slot, *position)?;
-            return Err(format!(
-                "`{input}` and `{output}` do not agree on whether they are joined"
-            ));
+            return Err(format!("`{input}` and `{output}` report different connections"));
         }
         let twice = || "two circuits of it share a port".to_owned();
         self.ports.take_circuits(from_inputs.iter().copied()).ok_or_else(twice)?;

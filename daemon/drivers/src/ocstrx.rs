@@ -283,8 +283,9 @@ impl OcsTrx {
                 let serial = String::from_utf8_lossy(&identity.serial).trim().to_owned();
                 if let Some(expected) = self.serial.as_ref().filter(|expected| **expected != serial)
                 {
-                    let why =
-                        format!("the module has serial number {serial}, the file says {expected}");
+                    let why = format!(
+                        "the module has serial number {serial}, the configuration expects {expected}"
+                    );
                     return Progress::Lost(why);
                 }
                 self.identity = Some(*identity);

@@ -236,7 +236,7 @@ impl Tender {
                 self.looked(now, Err(outcome), out);
             }
             (Some(Reached::Ended(outcome)), _) => {
-                self.lost(now, format!("{outcome:?} before it said who it is"), out);
+                self.lost(now, format!("{outcome:?} before it identified itself"), out);
             }
             (Some(Reached::Lost(why)), &(State::Busy(ticket) | State::Resting(_, ticket, _))) => {
                 self.ended(now, ticket, Outcome::Unknown(why), out);

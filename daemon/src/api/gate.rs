@@ -149,7 +149,7 @@ impl Gate {
             return Err(too_long(most));
         }
         if rule.changes && !self.clients().rates.take(&client.name, self.shared.clock.now().mono) {
-            let reason = format!("{} asks too often: wait a second", client.name);
+            let reason = format!("{} sends too many requests: wait a second", client.name);
             return Err(Problem::Busy { reason, retry_after: RETRY_AFTER });
         }
         Ok(())

@@ -215,7 +215,7 @@ fn read<T: Described>(bytes: &[u8]) -> Result<T, (StatusCode, Vec<String>)> {
 
 fn wrong(fields: &[Field], value: &Value) -> Vec<String> {
     let Some(object) = value.as_object() else {
-        return vec![format!("the body is {}, and an object belongs here", kind(value))];
+        return vec![format!("the body is {}; wanted: an object", kind(value))];
     };
     let names = || fields.iter().map(|field| format!("`{}`", field.name)).collect::<Vec<_>>();
     let mut reasons = Vec::new();
@@ -288,7 +288,7 @@ mod tests {
             syntax.starts_with("the body is not JSON: expected ident at line 1 column"),
             "{syntax}"
         );
-        assert!(said::<RollbackBody>("[1]").starts_with("the body is a list, and an object"));
+        assert!(said::<RollbackBody>("[1]").starts_with("the body is a list; wanted: an object"));
     }
 
     #[test]

@@ -101,13 +101,13 @@ fn complete(operation: &mut Operation) {
 fn meaning(code: &str) -> &'static str {
     match code {
         "200" => "Done: the body is the answer",
-        "202" => "Journalled and begun: ask for the transaction of this number",
+        "202" => "Journalled and started: query the transaction with this number",
         "400" => "The body is not JSON, or was not sent whole",
         "403" => "The client lacks the role that this operation needs",
         "404" => "The transaction or device does not exist",
         "409" => "Another change is in progress or came first: read the state and decide again",
         "413" => "The body is too long",
-        "422" => "It cannot be done as asked, with every reason; no device was touched",
+        "422" => "The request is refused, with every reason; no device was touched",
         "429" => "Too many requests; `Retry-After` says when to ask again",
         _ => "The daemon is stopping or cannot write a file: the body gives the reason",
     }
@@ -126,7 +126,7 @@ fn answer_schema() -> Option<RefOr<Schema>> {
     };
     let number = json!({"type": "integer", "minimum": 0});
     let variants = [
-        one("accepted", "Journalled and begun", json!({"txn": number})),
+        one("accepted", "Journalled and started", json!({"txn": number})),
         one("done", "Done, or no light has to move", json!({})),
         one("adopted", "The current light is adopted", json!({"devices": number, "slots": number})),
         one(
@@ -137,12 +137,12 @@ fn answer_schema() -> Option<RefOr<Schema>> {
         one("conflict", "Another change was first", json!({"reason": {"type": "string"}})),
         one(
             "booked",
-            "A phase is scheduled: ask for it under its request id",
+            "The phase is scheduled: query it under its request id",
             json!({"request_id": {"type": "string"}, "paced": {"type": "boolean"}}),
         ),
         one(
             "phase-refused",
-            "A phase is not scheduled: the reason's name, the reason, what to do instead",
+            "The phase is not scheduled: code, reason and remedy",
             json!({
                 "conflict": {"type": "boolean"},
                 "code": {"type": "string"},

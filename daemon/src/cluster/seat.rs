@@ -105,7 +105,7 @@ impl Lease {
         let asked = Instant::now();
         let (id, lasts) = etcd.grant(wished.as_secs())?;
         if lasts > wished {
-            tracing::warn!(?wished, ?lasts, "etcd's election timeout asks for a longer lease");
+            tracing::warn!(?wished, ?lasts, "etcd's election timeout requires a longer lease");
         }
         Ok(Self { id, asked, lasts })
     }

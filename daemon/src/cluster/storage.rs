@@ -165,7 +165,7 @@ impl EtcdStorage {
         }
         let says = head.map_or("is missing".into(), |head| format!("says `{head}`"));
         self.missing = Some(format!(
-            "`{key}` in etcd {says}, and there is a journal of generation {}: whether that was in force is not known",
+            "`{key}` in etcd {says}, and there is a journal of generation {}: it is unknown whether that was in force",
             self.generation
         ));
         Ok(())

@@ -64,11 +64,11 @@ impl Runtime {
             }
             Note::Bypassing(parts, again_in) => {
                 let (parts, again_in_s) = (named(&parts), again_in.0 / 1_000_000);
-                tracing::warn!(parts, again_in_s, "broken: bypassing");
+                tracing::warn!(parts, again_in_s, "bypassing failed parts");
             }
             Note::TooMany(parts) => tracing::error!(
                 parts = named(&parts),
-                "broken, but too much was changed without being asked: `ctl fault`"
+                "failed parts, but the hourly limit of automatic changes is reached: `ctl fault`"
             ),
             Note::Fired(txn) => {
                 if let Some(event_at) = self.event_at.take() {

@@ -90,7 +90,7 @@ fn detects_a_lying_switch_and_survives_garbage_output() {
     let (_, answer) = daemon.apply("lie", &json!(circuits(0, 4)), &json!({}));
     let end = daemon.ends(&answer);
     assert_eq!(end["result"], "rolled-back", "{end}");
-    assert!(end["devices"][0]["detail"].as_str().unwrap().contains("it said done"), "{end}");
+    assert!(end["devices"][0]["detail"].as_str().unwrap().contains("it reported success"), "{end}");
     switch.lies.store(false, Ordering::Relaxed);
 
     switch.babbles.store(true, Ordering::Relaxed);

@@ -114,7 +114,7 @@ fn change_is_traced_under_the_requesting_client() {
     };
     let failed = wait_for("the second trace", || of_two(&spans(&bodies)));
     let message = failed["status"]["message"].as_str().unwrap();
-    assert!(message.starts_with("rolled-back: ocs0: it said done"), "{message}");
+    assert!(message.starts_with("rolled-back: ocs0: it reported success"), "{message}");
 
     let lines: Vec<String> = bodies.lock().unwrap().iter().map(Value::to_string).collect();
     let mut python = Command::new("python3");

@@ -57,7 +57,7 @@ fn expired_change_is_undone_now_and_on_failed_devices_later() {
         assert_eq!(ledger(&world).history[1].undone_by, Some(past.txn));
         assert!(ledger(&world).pending.is_none(), "nothing is waited for any more");
         let why = &ledger(&world).attention[&module(2)];
-        assert!(why.contains("brought back when it answers again"), "{why}");
+        assert!(why.contains("restored automatically when it answers"), "{why}");
         world.check_at_rest();
 
         // Its deferred changes survive the daemon. It is read before any command is sent.

@@ -292,12 +292,12 @@ fn undo_in_progress_is_shown_first_with_its_waits() {
     assert!(shown.starts_with(expected), "{shown}");
     assert_eq!(shown.matches("IN PROGRESS").count(), 1, "{shown}");
 
-    let deferred = json!({"what": "the undoing of 2", "why": "it does not answer", "next": "check its management line and power"});
+    let deferred = json!({"what": "the undo of 2", "why": "it does not answer", "next": "check its management line and power"});
     let silent = device("n24/b0", "unseen", Some("no answer"));
     let waits = status(json!({"owed": {"n24/b0": deferred}, "devices": [silent]}));
     daemon.says("/v1/status", 200, waits);
     let (code, shown, _) = run(&daemon, &["status", "--check"]);
-    let expected = "n24/b0 DEFERRED its part of the undoing of 2: it does not answer\n  check its management line and power: lightloom ctl wait n24/b0\n";
+    let expected = "n24/b0 DEFERRED its part of the undo of 2: it does not answer\n  check its management line and power: lightloom ctl wait n24/b0\n";
     assert!(code == 1 && shown.starts_with(expected), "{shown}");
     assert!(!shown.contains("UNSEEN") && !shown.contains("NEEDS ACTION"), "{shown}");
 }

@@ -143,8 +143,8 @@ fn undo_awaiting_an_unreachable_module_replaces_the_confirm() {
         let name = silent.to_string();
         assert!(!status.attention.contains_key(&name), "{:?}", status.attention);
         let deferred = status.owed.get(&name).unwrap_or_else(|| panic!("{:?}", status.owed));
-        assert_eq!(deferred.what, "the undoing of 2");
-        assert!(deferred.why.contains("brought back when it answers again"), "{deferred:?}");
+        assert_eq!(deferred.what, "the undo of 2");
+        assert!(deferred.why.contains("restored automatically when it answers"), "{deferred:?}");
     });
 }
 

@@ -124,10 +124,8 @@ impl ProfileRules<'_, '_, '_> {
             matches!(step, ProfileStepFile::Write { .. } | ProfileStepFile::Command { .. })
         };
         if !says(&file.arm) && !says(&file.moves) {
-            let report = self.check.error(CANNOT_MOVE, "/move", "no step says `paths`");
-            report.help(
-                "write the wanted paths somewhere: `- write: {at: \"B0h:136\", bytes: [paths]}`",
-            );
+            let report = self.check.error(CANNOT_MOVE, "/move", "no step writes `paths`");
+            report.help("write the target paths: `- write: {at: \"B0h:136\", bytes: [paths]}`");
         } else if !file.moves.iter().any(acts) {
             let report = self.check.error(CANNOT_MOVE, "/move", "no step moves the light");
             report.help(

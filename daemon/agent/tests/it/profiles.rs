@@ -110,7 +110,7 @@ fn rejects_every_profile_mistake_with_its_location() {
         ("groups: 1", "groups: 9", ["LL0702", "9 switch groups"]),
         ("loopback: 15", "loopback: 2", ["LL0702", "two paths have the code 2"]),
         ("loopback: 15", "loopback: 31", ["LL0702", "31 cannot be read back"]),
-        ("bytes: [paths]", "bytes: [7]", ["LL0702", "no step says `paths`"]),
+        ("bytes: [paths]", "bytes: [7]", ["LL0702", "no step writes `paths`"]),
         ("bits: 4", "bits: 5", ["LL0702", "5 bits a group"]),
         ("means: [{code: 1, is: success}, ", "means: [", ["LL0702", "no code means success"]),
         ("{code: 2, is: in-progress}", "{code: 1, is: rejected}", ["LL0702", "two meanings"]),

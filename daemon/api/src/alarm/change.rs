@@ -52,7 +52,7 @@ pub(super) fn on_the_way(status: &Status) -> Option<Alarm> {
     };
     let mut about = format!("{why}{}, {}", count(open.devices, "device"), way(open));
     if actor != CONFIRM_TIMEOUT {
-        let _ = write!(about, ", asked by {actor}");
+        let _ = write!(about, ", requested by {actor}");
     }
     for (device, left_ps) in &open.waits_for_ps {
         let _ = write!(about, "; waits for {device}, {} at most", span_ps(*left_ps));
@@ -85,7 +85,7 @@ pub(super) fn did_not_take(status: &Status) -> Option<Alarm> {
     let why = troubles(past).first().map(|d| format!("{}: {}", d.device, d.detail));
     let Transaction { txn, result, summary, actor, .. } = past;
     let what = (!summary.is_empty()).then(|| format!("{summary}, by {actor}: "));
-    let why = why.unwrap_or_else(|| "no device says why".into());
+    let why = why.unwrap_or_else(|| "no device reports why".into());
     let about = format!("{}{result}; {why}", what.unwrap_or_default());
     Some(Alarm::new(format!("transaction {txn} DID NOT TAKE"), about, next(past)?))
 }

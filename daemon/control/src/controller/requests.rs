@@ -208,8 +208,8 @@ impl Controller {
         }
         if let Some(pending) = pending.filter(|_| confirm_within.is_some()) {
             let reason = format!(
-                "transaction {pending} waits for its confirm, and what undoes it cannot wait for \
-                 one as well: leave `--confirm-within` out"
+                "transaction {pending} waits for its confirm, and its undo cannot wait for another: leave \
+                 `--confirm-within` out"
             );
             return Answer::Conflict { reason };
         }

@@ -259,7 +259,7 @@ fn makes_up(cause: &Cause) -> bool {
 
 fn owe(parts: &mut BTreeMap<DeviceName, PartEnd>) {
     for part in parts.values_mut().filter(|part| part.verdict == Verdict::Unknown) {
-        part.detail += "; it is read and brought back when it answers again";
+        part.detail += "; it is restored automatically when it answers";
     }
 }
 

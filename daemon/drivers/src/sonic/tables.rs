@@ -188,7 +188,7 @@ impl Tables {
     pub(super) fn refusal(&self, want: &Positions) -> Option<String> {
         if !matches!(&*self.switch_type, "" | "ocs") {
             return Some(format!(
-                "this SONiC says `switch_type: {}`, not `ocs`: connect the optical switch",
+                "this SONiC reports `switch_type: {}`, not `ocs`: connect the optical switch",
                 self.switch_type
             ));
         }

@@ -127,7 +127,7 @@ mod tests {
             "transaction": {"txn": 3, "kind": "dance", "actor": "uid:0", "devices": 1},
         });
         let shown = super::status(&serde_json::from_value(other).unwrap());
-        let first = "transaction 3 IN PROGRESS: 1 device, going forward, asked by uid:0\n";
+        let first = "transaction 3 IN PROGRESS: 1 device, going forward, requested by uid:0\n";
         assert!(shown.starts_with(first), "{shown}");
         assert!(shown.contains("n1/b0   dozing  external-1"), "{shown}");
         assert!(!shown.contains("NO BYPASS LEFT"), "{shown}");

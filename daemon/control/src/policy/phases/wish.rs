@@ -24,9 +24,9 @@ pub enum Refusal {
     NoPlan,
     #[error("the plan has no phase `{phase}`; it has {known}")]
     NoSuchPhase { phase: String, known: String },
-    #[error("the plan on the devices is {found}, and the request counts on {counted_on}")]
+    #[error("the plan in force is {found}, but the request expects {counted_on}")]
     OtherPlan { found: String, counted_on: String },
-    #[error("transaction {0} waits for its confirm, and no other change begins before")]
+    #[error("transaction {0} waits for its confirm, and no other change can begin before")]
     WaitsForConfirm(Txn),
     #[error("the job `{job}` of {actor} holds the circuits for {} ms more", .left.0.div_ceil(1000))]
     LeaseHeld { job: String, actor: String, left: Micros },
@@ -103,7 +103,7 @@ impl Refusal {
                 format!("ask again in {} ms, or let that job release its lease", ms(left))
             }
             Self::LeaseTooShort { needs, .. } => {
-                format!("ask for a lease of at least {} ms: `in_ms` and `for_ms` together", ms(needs))
+                format!("request a lease of at least {} ms: `in_ms` and `for_ms` together", ms(needs))
             }
             Self::OutOfRange { .. } => "write a time within that".into(),
             Self::Overlaps { free, .. } => {
@@ -149,7 +149,7 @@ impl fmt::Display for Missed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Released => f.write_str("the job released its lease"),
-            Self::LeaseOver => f.write_str("the lease was over before it could begin"),
+            Self::LeaseOver => f.write_str("the lease ended before the phase could begin"),
             Self::NoTime => {
                 f.write_str("another change was in progress until the time for this phase was over")
             }
