@@ -59,7 +59,6 @@ use shared::{asked, sha256};
 const LOG_RECORDS_SHOWN: usize = 100;
 /// One week. A longer deadline would be forgotten.
 const CONFIRM_WITHIN_MS_MAX: u64 = 7 * 24 * 3_600_000;
-/// Longest time that a request may wait for an event.
 const WAIT_MAX: Duration = Duration::from_secs(55);
 
 #[derive(OpenApi)]

@@ -27,9 +27,7 @@ pub struct Entry {
     pub result: String,
 }
 
-/// Longer fields are truncated, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// Longer results are truncated, in bytes.
 const RESULT_BYTES_MAX: usize = 512;
 /// Refusals of one client that get a line each.
 const REFUSALS_OF_EACH: Allowance = Allowance { burst: 60, per_second: 1 };
@@ -87,7 +85,6 @@ impl Audit {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends an entry durably.
     pub fn write(&self, entry: &Entry) -> Result<(), JournalError> {
         self.lines().journal.append([&entry.short()]).map(|_| ())
     }

@@ -10,7 +10,6 @@ use lightloom_control::state::{Micros, Now};
 #[derive(Clone, Debug)]
 pub struct Clock {
     boot: String,
-    /// Replaces the system clocks in simulations.
     simulated: Option<Arc<Mutex<Now>>>,
 }
 

@@ -12,7 +12,6 @@ pub struct Fence(Option<Arc<FencedLease>>);
 #[derive(Debug)]
 struct FencedLease {
     began: Instant,
-    /// In microseconds after `began`.
     open_until: AtomicU64,
 }
 

@@ -23,7 +23,6 @@ pub struct FileStorage<D: Disk = Real> {
     allocated: u64,
     /// Whether a crash might leave the old file under this name.
     astray: bool,
-    /// Why less space is reserved than intended.
     short: Option<String>,
 }
 
@@ -80,7 +79,6 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Time to wait for a terminating daemon to release the lock.
 const LOCK_WITHIN: Duration = Duration::from_secs(2);
 
 fn held<D: Disk>(disk: &D, path: &Path) -> io::Result<D::File> {

@@ -96,7 +96,6 @@ impl Hooks {
         self.file.before.is_some()
     }
 
-    /// Waits for the command. An error refuses the change.
     pub fn before(&self, change: &impl Serialize, metrics: &Metrics) -> Result<(), HookError> {
         let Some(before) = &self.file.before else { return Ok(()) };
         let result = run(before, &document(Hook::Before, "change", change));

@@ -11,7 +11,6 @@ use crate::protocol::{secret, tls as pem};
 
 const CONNECT_WITHIN: Duration = Duration::from_millis(300);
 
-/// The time limit is per call.
 pub fn agent(tls: Option<&HttpTlsFile>, within: Duration) -> anyhow::Result<Agent> {
     let mut config = Agent::config_builder()
         .timeout_connect(Some(CONNECT_WITHIN))

@@ -157,7 +157,6 @@ async fn stand_by(
     Ok(Some(seat))
 }
 
-/// Completes when the lease is lost; never without a cluster.
 async fn is_lost(lost: Option<watch::Receiver<bool>>) {
     match lost {
         Some(mut lost) => drop(lost.wait_for(|lost| *lost).await),

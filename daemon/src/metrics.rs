@@ -17,14 +17,11 @@ pub struct Metrics {
     pub journal_seconds: Histogram,
     pub journal_records: IntGauge,
     pub journal_failed: IntGauge,
-    /// Time from the detection of a fault to the first moved light.
     pub event_to_fired_seconds: Histogram,
     pub device_up: GaugeVec,
     pub drifted_slots: GaugeVec,
-    /// 1 while another controller changes the same device.
     pub contended: GaugeVec,
     pub crossed_ends: GaugeVec,
-    /// Planned circuits that are down for no known reason.
     pub dark_circuits: IntGauge,
     pub device_noise: GaugeVec,
     pub confirm_pending_seconds: Gauge,
@@ -33,10 +30,8 @@ pub struct Metrics {
     pub hooks: IntCounterVec,
     pub port_power_dbm: GaugeVec,
     pub attention: GaugeVec,
-    /// Known faults, by whether the plan bypasses them.
     pub broken_parts: GaugeVec,
     pub own_changes_left: IntGauge,
-    /// 1 for the current phase, for a plan with phases.
     pub phase: GaugeVec,
 }
 

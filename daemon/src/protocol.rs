@@ -127,10 +127,8 @@ impl Kind {
 pub struct Place<'a> {
     pub device: &'a str,
     pub ports: Option<DevicePorts>,
-    /// This daemon's name in claims on devices.
     pub claimant: &'a str,
     pub wall_ms: u64,
-    /// Epoch of the leader, in a cluster.
     pub epoch: Option<u64>,
 }
 

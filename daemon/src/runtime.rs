@@ -120,7 +120,6 @@ pub struct Parts {
     pub journal: Journal<Record, Box<dyn Storage + Send>>,
     pub audit: Audit,
     pub damage: Option<Damage>,
-    /// Proof for the records before the damage.
     pub proof: Option<Proof>,
     pub journal_gone: bool,
     pub config: Config,

@@ -26,7 +26,6 @@ use crate::protocol::tls as pem;
 
 /// One more connection replaces the one that has been idle longest, or is closed if all are busy.
 const CONNECTIONS_MAX: usize = 256;
-/// Time limit for the handshake and for a request head.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// Maximum lifetime of a connection. Watchers reconnect.
 const CONNECTION_WITHIN: Duration = Duration::from_secs(120);
@@ -38,7 +37,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// The error is the missing role.
     pub fn must_have(&self, role: Role) -> Result<(), Role> {
         let implied = role == Role::Phase && self.roles.contains(&Role::Apply);
         if implied || self.roles.contains(&role) { Ok(()) } else { Err(role) }
@@ -58,7 +56,6 @@ impl Client {
 /// Maximum number of connections per client, so that one client cannot exclude the others.
 const CONNECTIONS_OF_ONE_MAX: usize = CONNECTIONS_MAX / 2;
 
-/// The connections of a listener, limited so that idle clients cannot exclude others.
 #[derive(Debug, Default)]
 struct Places(VecDeque<Place>);
 

@@ -123,7 +123,6 @@ pub fn start(config: Config, installed: Option<Fabric>) -> anyhow::Result<Daemon
     start_on(config, installed, |file| Ok(Box::new(FileStorage::open(file)?)))
 }
 
-/// Tests inject disk failures through `open`.
 pub fn start_on(
     config: Config,
     installed: Option<Fabric>,

@@ -31,7 +31,6 @@ pub enum ToDevice {
 pub enum FromDevice {
     Event(Box<Event>),
     Identity(DeviceName, String),
-    /// Number of malformed messages so far.
     Noise(DeviceName, u64),
 }
 
@@ -70,7 +69,6 @@ impl Task {
         self.act(does, said);
     }
 
-    /// Executes the tender's actions on the connection and appends the others to `said`.
     pub(crate) fn act(&mut self, does: Vec<Does>, said: &mut Vec<Does>) {
         for one in does {
             match one {

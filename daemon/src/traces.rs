@@ -28,10 +28,8 @@ use crate::metrics::Metrics;
 use otlp::{Exporter, Span};
 
 const WAITING_MAX: usize = 8_192;
-/// Maximum number of requests with a remembered trace context.
 const REQUESTS_MAX: usize = 256;
 
-/// The parent span that a client sends in the `traceparent` header of W3C Trace Context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     trace: [u8; 16],
@@ -63,7 +61,6 @@ fn bytes_of<const LENGTH: usize>(hex: &str) -> Option<[u8; LENGTH]> {
     Some(bytes)
 }
 
-/// Trace contexts of requests that have not started a change yet.
 #[derive(Clone, Debug, Default)]
 pub struct Parents(Arc<Mutex<VecDeque<(String, TraceParent)>>>);
 
@@ -109,7 +106,6 @@ impl Traces {
         Ok((Self { to, parents: parents.clone(), metrics, ..Self::default() }, parents))
     }
 
-    /// Records a successful or failed write of journal records that began at `began`.
     pub fn written(&mut self, records: &[Record], began: SystemTime, is_written: bool) {
         if self.to.is_none() {
             return;

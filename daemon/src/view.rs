@@ -184,7 +184,6 @@ fn drifted(devices: &[DeviceStatus]) -> Vec<DeviceName> {
     drifted.map(|device| DeviceName::from(device.name.as_str())).collect()
 }
 
-/// Returns the number of planned circuits that are down for no known reason.
 #[must_use]
 pub fn circuits_dark(runtime: &Runtime) -> usize {
     let known = &runtime.into();
@@ -395,7 +394,6 @@ pub fn drift(runtime: &Runtime) -> DriftReport {
     }
 }
 
-/// Returns a completed transaction, and whether it is permanent.
 #[must_use]
 pub fn transaction(known: &Knowledge<'_>, past: &Past) -> Transaction {
     let mut shown = past::past(past);

@@ -176,7 +176,7 @@ impl Default for AppliedPlan {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct OwedView {
-    /// The missed work: `the undoing of 2`.
+    /// The missed work: `the undo of 2`.
     pub what: String,
     /// Why the device missed it.
     pub why: String,

@@ -26,7 +26,6 @@ pub trait Conversation: Send {
     fn module(&self) -> Option<Module> {
         None
     }
-    /// Processes bytes from the device, and writes the next request to `out` if one is due.
     fn received(&mut self, _bytes: &[u8], _out: &mut Vec<u8>) -> Option<Reached> {
         None
     }
@@ -40,7 +39,6 @@ pub trait Conversation: Send {
     fn signals(&mut self) -> Vec<Signal> {
         Vec::new()
     }
-    /// The operations are sent in sequence.
     fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, String>;
     fn noise(&self) -> u64 {
         0

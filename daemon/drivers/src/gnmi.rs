@@ -60,7 +60,6 @@ pub struct Gnmi {
     layout: Layout,
     ports: Ports,
     listed: BTreeMap<String, Listed>,
-    /// Connections that the last change should have created (true) or removed (false).
     expected: BTreeMap<String, bool>,
     signals: Vec<Signal>,
     foreign: Vec<Foreign>,
@@ -111,7 +110,6 @@ impl Gnmi {
         self
     }
 
-    /// Creates requests for calls. The first call starts now, the others in order.
     fn ask(&mut self, calls: Vec<(Awaits, GnmiCall)>) -> Vec<Request> {
         let mut requests = Vec::new();
         self.waiting.clear();
@@ -426,7 +424,6 @@ impl Gnmi {
     }
 }
 
-/// Name prefix of the daemon's own connections.
 const PREFIX: &str = "lightloom-";
 
 impl Dialect for Gnmi {

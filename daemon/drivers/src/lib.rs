@@ -57,7 +57,6 @@ pub enum Awaits {
     Events,
     /// Whether this session may change circuits, or which controller may.
     Claim,
-    /// The controller that may change circuits.
     Holder,
 }
 
@@ -70,30 +69,24 @@ pub struct Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     Wait,
-    /// The reply is good; continue with the next request.
     Answered,
     Ended(Outcome),
-    /// The stream is out of sync; reconnect.
     Lost(String),
 }
 
 pub trait Dialect: Send {
-    /// Returns the first requests on a new connection.
     fn hello(&mut self) -> Vec<Request>;
     /// The requests of an operation, in order. Nothing was sent before an error.
     fn requests(&mut self, op: &Op) -> Result<Vec<Request>, String>;
-    /// Returns further requests on a new connection, once the device has identified itself.
     fn after_hello(&mut self) -> Vec<Request> {
         Vec::new()
     }
-    /// Takes the reply to `request` from the input, if it is complete.
     fn reply(&mut self, request: &Request, input: &mut Input) -> Progress;
     fn finish(&mut self, op: &Op) -> Outcome;
     fn identity(&self) -> String;
     fn promise(&self) -> Option<Promise> {
         None
     }
-    /// Returns the requests that read a transceiver's identity and state. `None` for other devices.
     fn look(&mut self) -> Option<Vec<Request>> {
         None
     }
@@ -114,7 +107,6 @@ pub trait Dialect: Send {
     fn signals(&mut self) -> Vec<Signal> {
         Vec::new()
     }
-    /// Returns why an open connection is no longer usable. `None` while it is.
     fn broken(&mut self) -> Option<String> {
         None
     }
@@ -130,7 +122,6 @@ pub struct Session<D> {
     greeted: bool,
     foreign: Vec<Foreign>,
     signals: Vec<Signal>,
-    /// Whether an answer to an abandoned read may still arrive.
     was_asked_again: bool,
 }
 
@@ -145,10 +136,8 @@ enum Doing {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// The device has identified itself; operations can start.
     Ready(String),
     Ended(Outcome),
-    /// The connection is unusable. The current operation has ended as unknown.
     Lost(String),
 }
 
@@ -175,7 +164,6 @@ impl<D: Dialect> Session<D> {
         self.send(out);
     }
 
-    /// Starts an operation. Returns its outcome immediately if no bytes have to be sent.
     pub fn start(&mut self, op: &Op, out: &mut Vec<u8>) -> Option<Outcome> {
         if self.doing != Doing::Idle {
             return Some(Outcome::Unknown("not connected".into()));
@@ -329,7 +317,6 @@ impl<D: Dialect> Session<D> {
     }
 }
 
-/// For `--dry-run`: sends nothing.
 pub fn preview<D: Dialect + Clone>(dialect: &D, ops: &[Op]) -> Result<Vec<Vec<u8>>, String> {
     let mut dialect = dialect.clone();
     let mut bytes = Vec::new();

@@ -39,24 +39,18 @@ pub struct OcsTrx {
     identity: Option<Identity>,
     status: Option<StatusReport>,
     links: Option<LinksReport>,
-    /// Results of the last look, in the order of the requests.
     registers: Vec<(RegisterAddress, Vec<u8>)>,
     reads: u8,
-    /// Name to assign to the module, and the module's boot count when it was assigned.
     name: LinkName,
     named: Option<u16>,
     armed: Option<(TransactionId, Paths, Groups)>,
     last_transaction: u32,
-    /// Timing promises of events, if the module sends any.
     events: Option<EventsReport>,
-    /// Boot count and number of the last processed event.
     last_event: Option<(u16, u16)>,
     unacknowledged: Vec<Sequence>,
     signals: Vec<Signal>,
-    /// Its name at the agent; empty on a direct line.
     module: Vec<u8>,
     serial: Option<String>,
-    /// The leader's epoch, and whether the module checks epochs.
     epoch: Option<Epoch>,
     checks_epochs: bool,
 }
@@ -96,7 +90,6 @@ impl OcsTrx {
         self
     }
 
-    /// Addresses the module through an agent.
     pub fn at_agent(mut self, module: &str) -> Result<Self, String> {
         if !(1..=MODULE_NAME_BYTES_MAX).contains(&module.len()) {
             return Err(format!(
@@ -240,7 +233,6 @@ impl OcsTrx {
         });
     }
 
-    /// Returns the result of the reply to `request`.
     fn take_bytes(&mut self, request: Option<&Request>, input: &mut Input) -> Progress {
         let bytes = std::mem::take(&mut input.bytes);
         let mut progress = Progress::Wait;

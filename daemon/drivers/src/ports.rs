@@ -23,9 +23,7 @@ pub(super) struct Ports {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Nothing,
-    /// Read all circuits, and the power at these egress ports.
     Look(Vec<u32>),
-    /// Remove these circuits, given by ingress and egress port.
     Remove(Vec<(u32, u32)>),
     Add(Vec<(u32, u32)>),
 }
@@ -39,7 +37,6 @@ impl Ports {
         self.size = None;
     }
 
-    /// Records the number of ports. `None` if it is invalid.
     pub(super) fn take_size(&mut self, ingress: &str, egress: &str) -> Option<()> {
         let count = |text: &str| text.trim().parse().ok().filter(|count| *count <= PORTS_MAX);
         self.size = Some((count(ingress)?, count(egress)?));
@@ -63,7 +60,6 @@ impl Ports {
         })
     }
 
-    /// Returns whether every port was read at the wanted position.
     pub(super) fn stands(&self, want: &Positions) -> bool {
         want.iter().all(|(&slot, &to)| at(&self.seen.positions, slot) == to)
     }
@@ -112,7 +108,6 @@ impl Ports {
         Ok(())
     }
 
-    /// Records all circuits of the switch. `None` if they are inconsistent.
     pub(super) fn take_circuits(
         &mut self,
         circuits: impl IntoIterator<Item = (u32, u32)>,
@@ -132,7 +127,6 @@ impl Ports {
     }
 
     #[cfg(feature = "gnmi")]
-    /// Records slots whose light has not settled, by ingress port.
     pub(super) fn take_tuning(&mut self, slots: impl IntoIterator<Item = u32>) {
         self.seen.tuning.extend(slots.into_iter().map(Slot));
     }

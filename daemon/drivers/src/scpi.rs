@@ -181,7 +181,6 @@ fn parse_list(text: &str) -> Option<Vec<u32>> {
     text.split(',').map(|port| port.trim().parse().ok()).collect()
 }
 
-/// Parses `-3.2` as thousandths.
 pub(super) fn millis(text: &str) -> Option<i32> {
     let value: f64 = text.trim().parse().ok()?;
     // Some models report a port without light as minus infinity or a very low number.
@@ -189,7 +188,6 @@ pub(super) fn millis(text: &str) -> Option<i32> {
     (!value.is_nan()).then(|| (value * 1000.0).clamp(-99_000.0, 99_000.0).round() as i32)
 }
 
-/// Parses `-113, "Undefined header"`, preceded by `1;` after `*OPC?`.
 fn error(line: &str, awaits: Awaits) -> Option<(i32, String)> {
     let line = line.trim();
     let error = if awaits == Awaits::Done { line.strip_prefix("1;")? } else { line };

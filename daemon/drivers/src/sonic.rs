@@ -35,10 +35,8 @@ pub struct Sonic {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// Both the requested and the reported state.
     #[default]
     State,
-    /// The requested state only, for a database without a switch behind it.
     Config,
 }
 
@@ -277,7 +275,6 @@ enum Reply {
 }
 
 impl Reply {
-    /// Parses the first reply and returns its length. `None` while it is incomplete.
     fn parse(bytes: &[u8], depth: usize) -> Result<Option<(Self, usize)>, &'static str> {
         let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else {
             return if bytes.len() > 65_536 { Err("a line without an end") } else { Ok(None) };

@@ -26,13 +26,11 @@ const ASKED_MAX: usize = 8;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Does {
-    /// Open a new connection and discard pending data.
     Open,
     Close,
     Send(Vec<u8>),
     Identity(String),
     Event(Box<Event>),
-    /// A transceiver's identity and state, for the oldest pending query.
     Account(Box<Result<Module, Outcome>>),
 }
 
@@ -170,7 +168,6 @@ impl Tender {
         }
     }
 
-    /// The result is delivered as [`Does::Account`].
     pub fn look(&mut self, now: Micros, out: &mut Vec<Does>) -> Result<(), Box<Outcome>> {
         match self.state {
             State::Waiting(_) | State::Greeting(_) => {
@@ -186,7 +183,6 @@ impl Tender {
         Ok(())
     }
 
-    /// Sends nothing.
     pub fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, NoPreview> {
         match self.state {
             State::Waiting(_) | State::Greeting(_) => {
@@ -354,7 +350,6 @@ impl Tender {
     }
 }
 
-/// Returns why the connection is unusable after this outcome. `None` if it is usable.
 fn why_lost(outcome: &Outcome) -> Option<String> {
     match outcome {
         Outcome::Unknown(why) => Some(why.clone()),

@@ -24,9 +24,7 @@ pub struct Tl1 {
     ctag: u32,
     identity: String,
     ports: Ports,
-    /// Body lines of an incomplete reply.
     body: Vec<String>,
-    /// Circuits changed by other sessions, as reported by the switch and not passed on yet.
     foreign: Vec<String>,
 }
 
@@ -123,7 +121,6 @@ impl Tl1 {
         Some(())
     }
 
-    /// Interprets a block as a reply to this request. `None` if its ctag differs.
     fn block(&mut self, block: &Block, request: &Request) -> Option<Progress> {
         if block.ctag != Some(request.number) {
             return None;

@@ -40,7 +40,6 @@ const BODIES_MAX: usize = 16;
 const BODIES_OF_ONE_MAX: usize = 4;
 /// A client whose plan arrived too slowly may not send another one for this long.
 const NO_PLAN_FOR: Duration = Duration::from_secs(30);
-/// `Retry-After` in seconds without a better estimate.
 const RETRY_AFTER: u64 = 1;
 /// Time after the daemon's start within which reachable devices are read.
 const READ_WITHIN: Duration = Duration::from_secs(3);
@@ -202,7 +201,7 @@ impl Gate {
         Ok((Request::from_parts(head, Body::from(body)), room))
     }
 
-    /// After the start or a failover.
+    /// Delays requests after the start or a failover.
     async fn until_read(&self, within: Duration) {
         let until = self.began + within;
         let mut changes = self.shared.changes.clone();

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Handlers for circuits that follow a job.
 
 use std::time::Duration;
 

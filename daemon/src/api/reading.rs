@@ -71,7 +71,6 @@ impl Wanted {
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) wanted: Wanted,
-    /// Whether the field is required; an optional one may be null.
     pub(super) need: Need,
 }
 
@@ -124,7 +123,6 @@ const SILENT_MAX: Duration = Duration::from_secs(5);
 const BYTES_PER_SECOND_MIN: usize = 256 << 10;
 const PIECES_MAX: usize = 4;
 
-/// A blocking reader over the chunks of a body.
 struct Pieces {
     pieces: Receiver<Option<Bytes>>,
     piece: Bytes,

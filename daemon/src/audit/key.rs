@@ -50,7 +50,6 @@ pub fn read_or_make(path: &Path) -> anyhow::Result<(Key, bool)> {
     Ok((key, true))
 }
 
-/// Creates the key file atomically and durably.
 pub fn make(disk: &impl Disk, path: &Path, key: &Key) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

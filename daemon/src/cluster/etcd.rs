@@ -27,10 +27,8 @@ pub enum EtcdError {
     Silent(String),
     #[error("etcd refuses: {0}")]
     Refused(String),
-    /// A member of a different cluster answered.
     #[error("{0}: name the members of one cluster in `etcd.endpoints`")]
     OtherCluster(String),
-    /// The answer does not match etcd's interface.
     #[error("etcd's answer is not understood: {0}")]
     NotUnderstood(String),
 }
@@ -39,10 +37,8 @@ pub enum EtcdError {
 pub struct KeyValue {
     pub key: Vec<u8>,
     pub value: Vec<u8>,
-    /// Store revision of the key's creation.
     pub create_revision: u64,
     pub mod_revision: u64,
-    /// Attached lease; 0 if none.
     pub lease: u64,
 }
 
@@ -115,7 +111,6 @@ pub(super) fn newest_under(prefix: &str) -> Value {
 }
 
 impl Etcd {
-    /// Does not connect.
     pub fn new(file: &EtcdFile) -> anyhow::Result<Self> {
         Ok(Self {
             agent: http::agent(file.tls.as_ref(), ANSWER_WITHIN)?,
@@ -169,13 +164,12 @@ impl Etcd {
         Err(other.map_or(EtcdError::Silent(why), EtcdError::OtherCluster))
     }
 
-    /// Of at least this many seconds: etcd extends it to its election timeout.
+    /// Grants at least this many seconds; etcd extends the lease to its election timeout.
     pub fn grant(&self, seconds: u64) -> Result<(u64, Duration), EtcdError> {
         let answer = self.ask("/v3/lease/grant", &json!({"TTL": seconds.to_string()}))?;
         Ok((number(&answer["ID"])?, Duration::from_secs(number(&answer["TTL"])?)))
     }
 
-    /// Returns whether the lease still existed.
     pub fn keep_alive(&self, lease: u64) -> Result<bool, EtcdError> {
         let answer = self.ask("/v3/lease/keepalive", &json!({"ID": lease.to_string()}))?;
         let left = &answer["result"]["TTL"];
@@ -215,7 +209,6 @@ impl Etcd {
         Ok(key_values(&answer["kvs"])?.pop())
     }
 
-    /// Returns whether there are more than `limit` keys.
     pub fn page(
         &self,
         from: &[u8],

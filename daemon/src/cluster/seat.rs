@@ -25,7 +25,6 @@ pub(super) fn leader_key(prefix: &str) -> String {
     format!("{prefix}/leader")
 }
 
-/// Prefix of the keys with the daemons' names, each attached to its daemon's lease.
 fn daemons(prefix: &str) -> String {
     format!("{prefix}/daemons/")
 }
@@ -92,7 +91,6 @@ pub struct LeaderSeat {
     pub standbys: watch::Receiver<Vec<String>>,
 }
 
-/// A lease, with the time of the last request or renewal.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     id: u64,
@@ -126,7 +124,6 @@ impl Lease {
     }
 }
 
-/// Blocks until this daemon becomes leader.
 pub fn take_seat(
     file: &EtcdFile,
     identity: &ClusterIdentity,
@@ -260,7 +257,6 @@ fn turn(
     Ok(ElectionTurn::Waits { leader, revision, lasts })
 }
 
-/// Writes nothing.
 pub fn check_identity(file: &EtcdFile, identity: &ClusterIdentity) -> anyhow::Result<()> {
     let etcd = Etcd::new(file)?;
     for (what, ours) in [("fabric", &identity.fabric), ("devices", &identity.devices)] {
@@ -305,7 +301,6 @@ fn belongs(etcd: &Etcd, prefix: &str, identity: &ClusterIdentity) -> anyhow::Res
 }
 
 impl LeaderSeat {
-    /// Only this leader can write the journal.
     pub fn journal(&self) -> std::io::Result<EtcdStorage> {
         let (fence, tail) = (self.fence.clone(), self.tail.clone());
         EtcdStorage::open(self.etcd.clone(), &self.prefix, self.epoch, fence, tail)

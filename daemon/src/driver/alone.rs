@@ -29,7 +29,6 @@ impl Alone {
         Self::new(Endpoint::speaking(address, dialect))
     }
 
-    /// Returns the device's identity.
     pub async fn connect(&mut self) -> Result<String, String> {
         self.disconnect();
         let mut identity = String::new();
@@ -73,7 +72,6 @@ impl Alone {
         std::mem::take(&mut self.foreign)
     }
 
-    /// Operations are sent in sequence.
     pub fn preview(&self, ops: &[Op]) -> Result<Vec<Vec<u8>>, NoPreview> {
         self.task.tender.preview(ops)
     }

@@ -16,7 +16,6 @@ pub struct Chaos {
     inner: Box<dyn Conversation>,
     chances: Chances,
     rng: Stream,
-    /// Whether the current operation moves light. `None` if there is none.
     moves: Option<bool>,
 }
 

@@ -33,7 +33,6 @@ const ELSEWHERE: Position = Position(u32::MAX);
 pub struct Linux {
     file: LinuxFile,
     netlink: Option<Netlink>,
-    /// Nexthop object ids by gateway and interface.
     members: BTreeMap<(Ipv4Addr, String), u32>,
 }
 
@@ -163,7 +162,6 @@ impl Linux {
         Some(ways)
     }
 
-    /// Returns the positions of the daemon's groups. Missing groups are omitted.
     fn positions(&mut self) -> io::Result<BTreeMap<Slot, Position>> {
         let objects = self.nexthops()?;
         let groups = self.file.groups.clone();
@@ -219,7 +217,6 @@ impl Linux {
         }
     }
 
-    /// Returns the configured nodes whose links all lack a carrier.
     fn unlinked(&mut self) -> io::Result<Vec<NodeId>> {
         const IFF_LOWER_UP: u32 = 1 << 16;
         let mut linked = BTreeMap::<NodeId, bool>::new();

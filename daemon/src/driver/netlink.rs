@@ -33,9 +33,7 @@ const CREATE_NEW: u16 = 0x400 | 0x200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// Create it or replace it in place; never delete.
     Replace,
-    /// Create it; an existing one is accepted.
     Ensure,
     Change,
 }

@@ -117,7 +117,6 @@ enum State {
 pub(crate) enum Heard<'a> {
     Bytes(&'a [u8]),
     Broke(String),
-    /// The cause is on this host.
     Unopened(String),
 }
 

@@ -13,7 +13,6 @@ use crate::metrics::Metrics;
 /// Batch size, and maximum delay of the first span in a batch.
 const SPANS_MAX: usize = 512;
 const GATHERED_WITHIN: Duration = Duration::from_millis(500);
-/// Time limit for the collector's answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const INTERNAL: u8 = 1;
 const OK: u8 = 1;

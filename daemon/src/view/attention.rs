@@ -111,7 +111,6 @@ pub(super) fn again(known: &Knowledge<'_>) -> Option<String> {
     safe.or_else(|| typed(known, "apply --again --mode update", &apply))
 }
 
-/// Missing positions of the plan and of other owned circuits.
 pub(super) fn restore(known: &Knowledge<'_>) -> Option<String> {
     let home = known.control.controller().way_home().ok()?;
     let is_needed = !home.target.is_empty() && !is_busy(known);
@@ -244,7 +243,6 @@ pub(super) fn drifted_next(known: &Knowledge<'_>, drifted: &[DeviceName]) -> Opt
     })
 }
 
-/// `None` without such faults or without a plan.
 pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option<String> {
     let left = parts.iter().filter(|part| !part.bypassed).map(|broken| broken.part.as_str());
     let left: Vec<&str> = left.collect();
@@ -264,7 +262,6 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
     })
 }
 
-/// Suggests a bypass around an unreachable module, unless the plan already has one.
 fn around(known: &Knowledge<'_>, device: &DeviceName) -> String {
     let part = device.as_str();
     let broken = known.control.broken();

@@ -148,7 +148,6 @@ pub(super) fn dark(
     })
 }
 
-/// Restore them, apply the plan again, or decide about another change first.
 fn light_again<'a>(known: &Knowledge<'_>, dark: impl Iterator<Item = &'a DeviceName>) -> String {
     if let Some(first) = attention::decide_first(known) {
         return first;
@@ -191,7 +190,6 @@ pub(super) fn no_plan(known: &Knowledge<'_>, circuits: &[CircuitView]) -> Option
     (bypasses || devices.all(no_light)).then_some(NoPlan { lit: circuits.len(), next })
 }
 
-/// Returns the remedy if the plan was made from a different fabric file than the one loaded.
 pub(super) fn other_fabric(known: &Knowledge<'_>) -> Option<String> {
     let (plan, installed) = (known.control.plan()?, known.control.installed()?);
     let file = known.fabric.as_deref().unwrap_or("FABRIC");

@@ -19,7 +19,6 @@ use lightloom_daemon_api::diff::{Diff, MoveView, OtherChange};
 
 const PS_A_MICROSECOND: u64 = 1_000_000;
 
-/// Builds a preview without the bytes. `next` is the plan to be applied.
 #[must_use]
 pub fn diff(
     known: &Knowledge<'_>,
@@ -67,7 +66,6 @@ fn dark_links_max(known: &Knowledge<'_>, preview: &Preview) -> usize {
     preview.waves.iter().map(|wave| change::dark_links(wave, inventory)).max().unwrap_or(0)
 }
 
-/// Returns the digest of the plan in force after the apply, by the rules of the ledger.
 fn plan_after<'a>(ledger: &'a Ledger, apply: &'a Apply) -> &'a str {
     let touched = || apply.target.keys().any(|device| ledger.plan_devices.contains(device));
     match () {

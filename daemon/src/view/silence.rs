@@ -18,9 +18,7 @@ type Said = BTreeMap<Kind, Vec<(DeviceName, Micros)>>;
 enum Kind {
     Unread,
     Reading,
-    /// A module of the plan that is bypassed once its light is missing.
     NotMissed,
-    /// A module of the plan that only an operator bypasses.
     Reported,
     Tried,
 }

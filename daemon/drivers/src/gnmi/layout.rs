@@ -9,7 +9,6 @@ pub(super) struct Layout {
     /// Port names of the input group in index order, starting with slot 1.
     pub(super) inputs: Vec<String>,
     pub(super) outputs: Vec<String>,
-    /// Side and number from 1, by port name.
     numbers: BTreeMap<String, (Side, u32)>,
 }
 

@@ -9,10 +9,8 @@ use serde_json::Value as Json;
 const LEAVES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 24;
 
-/// A path element: node name, and the entry's key in a list.
 pub(super) type Step = (String, Option<String>);
 
-/// Path of a leaf from the root, and its value.
 pub(super) type Leaf = (Vec<Step>, Json);
 
 pub(super) fn leaves(notifications: &[Notification]) -> Result<Vec<Leaf>, String> {

@@ -18,7 +18,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// With power monitors, one group per direction, and neither account nor election.
+    /// A switch with power monitors, one group per direction, and neither account nor election.
     #[must_use]
     pub fn plain(authority: &str) -> Self {
         Self {

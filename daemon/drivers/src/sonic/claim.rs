@@ -22,7 +22,6 @@ const TAKE: &str = "local held = redis.call('GET', KEYS[1]) \
 
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
-    /// Controller name followed by a space; the same for all its sessions.
     owner: String,
     /// Start time of the daemon, which makes session names unique across restarts.
     life: u64,
@@ -56,7 +55,6 @@ impl Claim {
         super::command(&["EVAL", TAKE, "1", KEY, &self.owner, &self.session(), SECONDS])
     }
 
-    /// Records the holder; empty if it is this controller.
     pub(super) fn taken(&mut self, holder: &str) {
         let name = || holder.rsplit_once(' ').map_or(holder, |(name, _)| name).to_owned();
         self.holder = (!holder.is_empty()).then(name);

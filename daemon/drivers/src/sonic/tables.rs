@@ -83,9 +83,7 @@ impl Names {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables {
     pub(super) names: Names,
-    /// Switch type reported by SONiC; empty if it reports none.
     switch_type: String,
-    /// Ports that must not carry light, with their state.
     shut: BTreeMap<String, String>,
     asked: Positions,
     lit: BTreeMap<(Slot, Position), Health>,
@@ -158,7 +156,6 @@ impl Tables {
         })
     }
 
-    /// Returns the positions, and the circuits that do not match the request yet.
     pub(super) fn observation(&self) -> Observation {
         let mut seen = Observation { positions: self.asked.clone(), ..Observation::default() };
         let mut failed = Vec::new();
