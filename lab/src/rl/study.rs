@@ -59,7 +59,7 @@ const BASELINES: [(Baseline, &str); 2] = [
 ];
 /// The baseline that would explain the figure: a size chosen once, not the best for these samples.
 const SIZES: [(Baseline, &str); 3] = [
-    (Baseline::Size(4), "TP 4 whatever the samples"),
+    (Baseline::Size(4), "TP 4 for all samples"),
     (Baseline::Size(2), "TP 2"),
     (Baseline::Size(8), "TP 8"),
 ];
@@ -112,7 +112,7 @@ const STREAM_SAMPLES: [(u32, &str); 2] = [(2048, "2,048"), (512, "512")];
 const STREAM_SPLITS: [u32; 5] = [32, 64, 80, 96, 112];
 const LOOPS: [(&[TrainingLoop], &str); 2] = [
     (&[TrainingLoop::Streaming, TrainingLoop::OneStepOff], "streaming or one step off"),
-    (&[TrainingLoop::Streaming], "streaming alone"),
+    (&[TrainingLoop::Streaming], "streaming only"),
 ];
 
 /// Explains the throughput of streaming on separate GPUs, relative to consecutive stages on all

@@ -146,13 +146,13 @@ impl Question {
     pub fn take_step(&mut self, planned: &PlannedStep) -> Result<(), String> {
         if planned.tp != self.tp {
             let (theirs, ours) = (planned.tp, self.tp);
-            return Err(format!("its groups are of {theirs} GPUs, and `workload.tp` is {ours}"));
+            return Err(format!("its groups have {theirs} GPUs, but `workload.tp` is {ours}"));
         }
         let exchanges = planned.ep_exposed_seconds > 0.0;
         if exchanges && planned.ep != self.tp {
             let (theirs, ours) = (planned.ep, self.tp);
             return Err(format!(
-                "its experts exchange among {theirs} GPUs, and `workload.tp` is {ours}"
+                "its experts exchange among {theirs} GPUs, but `workload.tp` is {ours}"
             ));
         }
         let site = self.cluster.site(self.nic);
@@ -162,12 +162,12 @@ impl Question {
                 && (theirs / ours - 1.0).abs() > 0.01
             {
                 return Err(format!(
-                    "its exchange is at the {theirs} GB/s of {arch}, and `at_gbytes_per_s` is {ours}"
+                    "its exchange uses the {theirs} GB/s of {arch}, but `at_gbytes_per_s` is {ours}"
                 ));
             }
             if exchanges && design.all_to_all_hops(self.tp) > 1.0 {
                 return Err(format!(
-                    "its experts exchange over several links of {arch}: take a step of a switched domain"
+                    "its experts exchange over several links of {arch}: use a step of a switched domain"
                 ));
             }
         }
@@ -429,7 +429,7 @@ fn affordable(question: &Question, candidate: &Candidate, each: f64) -> Result<C
     let usable = state.usable_gpus();
     if usable < largest.gpus {
         return Err(format!(
-            "{} GPUs hold {usable} in groups of {} without any fault, and job `{}` wants {}",
+            "{} GPUs contain {usable} in groups of {} without any fault, but job `{}` needs {}",
             cluster.gpus(),
             question.tp,
             largest.name,

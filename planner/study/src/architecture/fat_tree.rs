@@ -42,7 +42,10 @@ impl FatTree {
 
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
-        ("fat-tree:K", "electrical fat-tree of K-port switches, as few tiers as do; price only"),
+        (
+            "fat-tree:K",
+            "electrical fat-tree of K-port switches, as few tiers as suffice; price only",
+        ),
         ("fat-tree:K:N", "the same of N tiers"),
     ],
     parse: |text| Some(Box::new(parse(text.strip_prefix("fat-tree:")?)?)),
@@ -100,7 +103,9 @@ impl Architecture for FatTree {
 }
 
 pub(super) fn not_a_domain() -> CannotHold {
-    CannotHold("a data-centre network holds no tensor-parallel groups; it has a price only".into())
+    CannotHold(
+        "a data-centre network contains no tensor-parallel groups; it only has a price".into(),
+    )
 }
 
 /// Counts per GPU with one network card, each with its derivation.

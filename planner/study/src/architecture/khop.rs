@@ -66,7 +66,7 @@ pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
         ("khop:K", "k-hop ring of OCS transceivers, closed; `khop:2`"),
         ("khop:K:line", "the same, not closed"),
-        ("khop:K:spare", "closed, with a node more in each ring that passes light on"),
+        ("khop:K:spare", "closed, with one more node per ring that passes light through"),
     ],
     parse: |text| Some(Box::new(parse(text.strip_prefix("khop:")?)?)),
 };
@@ -192,7 +192,7 @@ impl Architecture for Khop {
 impl Khop {
     fn spare_rings(self, cluster: Cluster, tp: u32) -> Result<Box<dyn UsableGpus>, CannotHold> {
         if self.k < 2 {
-            return Err(CannotHold("a node is left out over a hop of two, and K is 1".to_owned()));
+            return Err(CannotHold("a bypass needs a hop over one node, but K is 1".to_owned()));
         }
         if tp < cluster.gpus_per_node {
             return Err(CannotHold(format!("TP-{tp} stays inside a node and needs no spare node")));

@@ -17,7 +17,10 @@ const SWITCH_GBPS: u32 = 51_200;
 const LANE_GBPS: u32 = 100;
 
 pub(super) const KIND: DesignKind = DesignKind {
-    forms: &[("multi-plane:P", "two tiers, P planes a network card; `multi-plane:8`; price only")],
+    forms: &[(
+        "multi-plane:P",
+        "two tiers, P planes per network card; `multi-plane:8`; price only",
+    )],
     parse: |text| {
         let planes = number(text.strip_prefix("multi-plane:")?, 64)?;
         Some(Box::new(MultiPlane { planes }))
@@ -54,7 +57,7 @@ impl Architecture for MultiPlane {
         let (planes, nic) = (self.planes, site.nic.gbps());
         if nic % planes != 0 || nic / planes < LANE_GBPS {
             return Err(NoBill(format!(
-                "a network card of {nic} Gb/s has no {planes} planes of {LANE_GBPS} Gb/s or more"
+                "a network card of {nic} Gb/s cannot have {planes} planes of {LANE_GBPS} Gb/s or more"
             )));
         }
         let ports = SWITCH_GBPS / (nic / planes);

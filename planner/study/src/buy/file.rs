@@ -432,8 +432,9 @@ fn jobs(file: &BuyFile, check: &mut Check<'_>) -> Vec<JobKind> {
     for (index, job) in file.workload.jobs.iter().enumerate() {
         let place = format!("/workload/jobs/{index}");
         if job.gpus == 0 || job.gpus % tp != 0 || job.gpus > file.gpus {
-            let message = format!("job `{}` wants {} GPUs in groups of {tp}", job.name, job.gpus);
-            let help = format!("write a multiple of {tp} up to the {} GPUs wanted", file.gpus);
+            let message = format!("job `{}` needs {} GPUs in groups of {tp}", job.name, job.gpus);
+            let help =
+                format!("write a multiple of {tp} up to the {} GPUs of the cluster", file.gpus);
             check.error(codes::BAD_VALUE, &format!("{place}/gpus"), message).help(help);
         }
         for (key, days) in [("days", job.days), ("every_days", job.every_days)] {
@@ -504,7 +505,7 @@ fn candidates(
         let minutes = record.restart_minutes.unwrap_or(file.checkpoint.restart_minutes);
         check_range(&format!("{place}/restart_minutes"), minutes, 0.0, 1e5, check);
         if record.spares.is_some() && policy != FaultPolicy::Backup {
-            let message = format!("the policy `{policy}` keeps no spares back");
+            let message = format!("the policy `{policy}` reserves no spares");
             check
                 .error(codes::BAD_VALUE, &format!("{place}/spares"), message)
                 .help("write `policy: backup`, or leave `spares` out");

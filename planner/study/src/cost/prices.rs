@@ -162,7 +162,7 @@ fn check_range(check: &mut Check<'_>, quote: &QuoteRecord, path: &str) {
     let QuoteRecord { low, mean, high, .. } = *quote;
     let is_ordered = 0.0 <= low && low <= mean && mean <= high && high.is_finite();
     if !is_ordered {
-        let message = format!("{low}, {mean}, {high} are not low ≤ mean ≤ high from zero up");
+        let message = format!("{low}, {mean}, {high} are not low ≤ mean ≤ high, or are negative");
         check.error(codes::BAD_VALUE, path, message).help("put the three figures in order");
     }
 }

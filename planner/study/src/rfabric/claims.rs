@@ -73,15 +73,14 @@ pub fn rfabric(
         &mixnet_region(),
         ONE_SHOT_LAYERS,
         "MixNet: one topology a job (TopoOpt) ÷ one a layer, mixture",
-        "communication of 8 layers with gates of their own on 8 servers of 8 GPUs, 2 interfaces on the packet \
-         network and 6 on circuits as in the paper; how skewed its gates are was not available",
+        "communication of 8 layers with separate gates on 8 servers of 8 GPUs, 2 interfaces on the packet \
+         network and 6 on circuits as in the paper; the skew of its gates was not available",
     ));
     claims.push(one_shot_claim(
         base,
         2,
         "the same with larger leaves and two layers",
-        "leaves of this fabric: their GPUs' interfaces limit a phase before its circuits do, so following the \
-         gates gains nothing",
+        "leaves of this fabric: their GPUs' interfaces limit a phase before its circuits do, so following the gates has no gain",
     ));
     claims.extend(mixture_step_claim(base));
     claims.push(slow_link_claim(base, phases));

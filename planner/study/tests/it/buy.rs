@@ -176,11 +176,11 @@ fn accepts_answers_in_range_and_rejects_others() {
     }
     for (refused, at, why) in [
         (copies("2000000", 2), "2000000", "2000000 is not from 0.001 to 1000000"),
-        (copies("1", 0), "0", "copies that are always gone"),
+        (copies("1", 0), "0", "0 copies are always lost"),
         (
             said("{migrate: {minutes: 1}}"),
             "{minutes: 1}",
-            "the policy `regroup` keeps no spare to move to",
+            "the policy `regroup` reserves no spare to move to",
         ),
     ] {
         assert_eq!(refused.unwrap_err(), format!("{at}: {why}"));
@@ -372,7 +372,7 @@ fn rejects_a_step_with_other_group_sizes() {
     let planned: PlannedSteps = serde_json::from_str(planned).unwrap();
     let mut question = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes()).0.unwrap();
     let why = question.take_step(&planned.rows[0]).unwrap_err();
-    assert_eq!(why, "its groups are of 8 GPUs, and `workload.tp` is 32");
+    assert_eq!(why, "its groups have 8 GPUs, but `workload.tp` is 32");
     assert_eq!(question.mfu, 0.5);
 }
 

@@ -101,7 +101,7 @@ pub(super) fn answer(
         Some(AnswerRecord::Restart(NothingRecord {})) => (Answer::Restart, half()),
         Some(AnswerRecord::Migrate(record)) => {
             if policy != FaultPolicy::Backup {
-                let message = format!("the policy `{policy}` keeps no spare to move to");
+                let message = format!("the policy `{policy}` reserves no spare to move to");
                 check
                     .error(codes::BAD_VALUE, &format!("{place}/migrate"), message)
                     .help("write `policy: backup`, or `restart: {}`");
@@ -119,7 +119,7 @@ pub(super) fn answer(
                     .error(
                         codes::BAD_VALUE,
                         &format!("{place}/in_memory/copies"),
-                        "copies that are always gone",
+                        "0 copies are always lost",
                     )
                     .help("write 1 or more, or `restart: {}` in place of `in_memory`");
             }

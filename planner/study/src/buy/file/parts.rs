@@ -27,7 +27,7 @@ pub(super) fn rates(
         check_range(&format!("{place}/repair_hours"), record.repair_hours, 0.0, 1e6, check);
         let part = format!("{place}/part");
         if rates.iter().any(|rate| rate.part == record.part) {
-            let message = format!("`{}` has a rate already", record.part);
+            let message = format!("`{}` already has a rate", record.part);
             check.error(codes::BAD_VALUE, &part, message).help("write each part once");
         }
         if !known.contains(&record.part) {

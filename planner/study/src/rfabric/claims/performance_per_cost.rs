@@ -97,7 +97,7 @@ const WANTED: [Wanted; 4] = [
     Wanted {
         baseline: "3-tier fat-tree 1:1",
         name: "fat-tree",
-        why: "nothing can be much faster than a tree that blocks nothing, so price alone counts",
+        why: "no network can be much faster than a non-blocking tree, so only the price counts",
     },
     Wanted {
         baseline: "3-tier fat-tree 3:1",
