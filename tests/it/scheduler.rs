@@ -404,7 +404,7 @@ fn absent_daemon_changes_nothing_in_slurm() {
     until("grep -q \"Slurm is left unchanged\" ctl-slurm.err");
     cluster.shown(&format!("scontrol update nodename=n2 state=resume; sleep 0.6; ! {drained}"));
     let said = cluster.shown("lightloom ctl slurm fabric.yaml --starts n2 2>&1");
-    assert!(said.contains("not judged: cannot reach lightloomd"), "{said}");
+    assert!(said.contains("not checked: cannot reach lightloomd"), "{said}");
     let mut daemon = Command::new("lightloomd");
     let daemon = environment(daemon.args(["--config", "daemon.yaml"]), cluster.folder.path());
     let mut daemon = daemon.stderr(Stdio::null()).spawn().unwrap();

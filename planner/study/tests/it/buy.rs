@@ -142,7 +142,7 @@ fn names_designs_that_cannot_be_bought() {
     let network = said("{design: khop:2}", "network: \"fat-tree:8\"\n");
     assert!(network.contains("ends at 128 end points; 256 are wanted"), "{network}");
     let poor = said("{design: khop:2}", "budget_usd: 5000000\n");
-    assert!(poor.contains("job `a` wants 256"), "{poor}");
+    assert!(poor.contains("job `a` needs 256"), "{poor}");
     let (question, _) = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes());
     let none =
         buy(&question.unwrap(), &PriceList::default(), None, Seed(1)).unwrap_err().to_string();
