@@ -240,7 +240,7 @@ mod tests {
         tokio::io::AsyncWriteExt::write_u8(&mut device, b'!').await.unwrap();
         let answered = answered.await.unwrap();
         let no_module = Outcome::Refused(lightloom_drivers::module::NO_MODULE.into());
-        assert_eq!(answered.err(), Some(no_module), "it was asked, and not refused as busy");
+        assert_eq!(answered.err(), Some(no_module), "the query was not refused as busy");
         let mut order = Vec::new();
         while let Ok(event) = events.try_recv() {
             let FromDevice::Event(event) = event else { continue };

@@ -144,7 +144,7 @@ fn commands_suggested_next_to_a_failed_device_are_accepted() {
         let shown = house.shows("status", "RESTARTED, 1 device").await;
         let put_back =
             "  restore the positions of plan and journal: lightloom ctl apply --restore\n";
-        has(&shown, &[&format!("; nothing has moved since: {drifts}\n{put_back}")]);
+        has(&shown, &[&format!("; no device has moved since: {drifts}\n{put_back}")]);
         assert!(!shown.contains("PROBABLY AT FAULT"), "{shown}");
         let (code, shown) = house.ctl(&apply).await;
         has(

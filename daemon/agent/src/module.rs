@@ -387,10 +387,7 @@ impl ServedModule {
         let begun = BegunMove::new(&self.name, &serial, &order);
         if let Err(error) = self.shared.moves.begin(begun) {
             let name = self.name.as_str();
-            tracing::error!(
-                name,
-                "the log of moves cannot be written, so no light moves: {error:#}"
-            );
+            tracing::error!(name, "the log of moves is not writable, so no light moves: {error:#}");
             return Err(RequestRefusal::WrongState.into());
         }
         self.fired = Some((order, [GroupOutcome::None; 8]));

@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(waits, [1, 8, 64, 512, 1_800, 1_800, 1_800]);
         assert_eq!(backoff.not_before(&[one, other]).0, 0, "something else has broken");
         backoff.forget();
-        assert!(backoff.not_before(&[one]) <= now, "what breaks from now on is news");
+        assert!(backoff.not_before(&[one]) <= now, "a new fault waits for no earlier try");
     }
 
     #[test]
@@ -313,8 +313,8 @@ mod tests {
         };
         let mut plan = first.clone();
         for node in (0..32).map(|node| [Part::Node(lightloom_units::id::NodeId(node))]) {
-            plan = next_plan(&fabric, &plan, &node, &[]).expect("there is a way around");
-            plan = next_plan(&fabric, &plan, &[], &node).expect("there is a way back");
+            plan = next_plan(&fabric, &plan, &node, &[]).expect("a bypass exists");
+            plan = next_plan(&fabric, &plan, &[], &node).expect("a repair plan exists");
             assert_eq!(lit(&plan), lit(&first), "{node:?}");
         }
     }
@@ -336,11 +336,11 @@ mod tests {
         let lit = |plan: &Plan| plan.phases.iter().map(|phase| phase.circuits.len()).sum::<usize>();
         assert!(stages(&plan) > Some(0) && lit(&plan) > 0, "the pod has both halves");
         let dead = Part::Node(lightloom_units::id::NodeId(3));
-        let next = next_plan(&pod, &plan, &[dead], &[]).expect("there is a way around");
+        let next = next_plan(&pod, &plan, &[dead], &[]).expect("a bypass exists");
         assert_eq!(stages(&next), stages(&plan));
-        assert!(lit(&next) > 0, "the circuits are planned around it, too");
+        assert!(lit(&next) > 0, "circuits avoid it as well");
         assert!(next.transceivers.iter().all(|t| t.bundle.node.0 != 3));
-        let back = next_plan(&pod, &next, &[], &[dead]).expect("there is a way back");
+        let back = next_plan(&pod, &next, &[], &[dead]).expect("a repair plan exists");
         assert_eq!(stages(&back), stages(&plan));
     }
 
@@ -364,7 +364,7 @@ mod tests {
             let next = or_moving_what_stands_still(&fabric, &plan, &broken, first, own);
             plan = next.expect("a way").plan;
         }
-        assert_eq!(plan.metrics.gpus_used, 64, "as many as a plan made anew has");
+        assert_eq!(plan.metrics.gpus_used, 64, "as many as in a fresh plan");
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
                 plan = next.plan;
             }
         }
-        assert!(wider > 0, "some moved rings of their own job");
+        assert!(wider > 0, "some bypasses moved rings of the stopped job");
     }
 
     fn past(result: TxnResult, parts: &[(&str, Verdict, &str, bool)]) -> Past {

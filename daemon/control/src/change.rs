@@ -351,7 +351,7 @@ mod tests {
         let foreign = diff(&[], &[(9, 11)], &[(1, 11)], Mode::Safe).unwrap_err();
         assert!(matches!(foreign[..], [Objection::Foreign { .. }]), "{foreign:?}");
         let moves = diff(&[], &[(9, 11), (8, 12)], &[(1, 11)], Mode::Update).unwrap();
-        assert_eq!(moves.len(), 2, "slot 9 makes way, slot 8 stays: {moves:?}");
+        assert_eq!(moves.len(), 2, "slot 9 moves, slot 8 stays: {moves:?}");
         let moves = diff(&[], &[(9, 11), (8, 12)], &[(1, 11)], Mode::Overwrite).unwrap();
         assert_eq!(moves.len(), 3, "slot 8 goes too: {moves:?}");
     }
@@ -427,7 +427,7 @@ mod tests {
             assert!(matches!(why[..], [Objection::InUse { .. }]), "{why:?}");
         }
         let why = probe(Sharing::Exclusive, &[], &[(0, 15)], &[]).unwrap_err();
-        assert!(matches!(why[..], [Objection::InUse { .. }]), "port 15 is no loopback: {why:?}");
+        assert!(matches!(why[..], [Objection::InUse { .. }]), "port 15 is not a loopback: {why:?}");
         let why = probe(Sharing::Exclusive, &[(4, 2)], &[(4, 2)], &[]).unwrap_err();
         assert!(matches!(why[..], [Objection::Foreign { .. }]), "{why:?}");
     }

@@ -292,7 +292,7 @@ mod tests {
         let old = read(r#"{"wall_ms":1,"why":"suspect: 5 failed there: it said done"}"#);
         assert!(old.suspected);
         assert!(!read(r#"{"wall_ms":1,"why":"alice said so"}"#).suspected);
-        let text = serde_json::to_string(&old).expect("it can be written");
+        let text = serde_json::to_string(&old).expect("serializable");
         assert_eq!(read(&text), old);
     }
 }

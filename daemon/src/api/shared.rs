@@ -133,8 +133,8 @@ impl Shared {
         let result = tokio::task::spawn_blocking(run).await.map_err(|_| Problem::Gone)?;
         result.map_err(|error| {
             Problem::Refused(vec![format!(
-                "the hook `before` refused the change: {error}; nothing moved. Fix what it reports, or remove it \
-                 from `hooks:` in the daemon's file"
+                "the hook `before` refused the change: {error}; nothing moved. Fix the cause, or remove it from \
+                 `hooks:` in the daemon's file"
             )])
         })
     }

@@ -359,7 +359,7 @@ impl LeaderSeat {
     pub fn give_up(self) {
         self.fence.close();
         if let Err(error) = self.etcd.revoke(self.lease.id) {
-            tracing::warn!(%error, "the lease runs out by itself");
+            tracing::warn!(%error, "the lease will expire");
         }
     }
 }

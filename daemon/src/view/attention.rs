@@ -257,7 +257,7 @@ pub(super) fn broken_next(known: &Knowledge<'_>, parts: &[BrokenPart]) -> Option
         Ok(()) => format!("bypass it: lightloom ctl fault {names}"),
         Err(reasons) => format!(
             "it cannot be bypassed now ({}): repair or replace it, then: lightloom ctl fault --repaired {names}",
-            reasons.first().map_or("no reason is known", String::as_str)
+            reasons.first().map_or("unknown reason", String::as_str)
         ),
     })
 }

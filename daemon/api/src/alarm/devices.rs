@@ -45,7 +45,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
             "RESTARTED, {} elsewhere than the journal says",
             count(restarted.len(), "device")
         );
-        let about = format!("circuits up: {up} of {of}; nothing has moved since: {names}");
+        let about = format!("circuits up: {up} of {of}; no device has moved since: {names}");
         let see = "see where: lightloom ctl drift".to_owned();
         let next = Some(next("")).filter(|next| !next.is_empty()).unwrap_or(see);
         alarms.push(Alarm::new(what, about, next));
@@ -116,7 +116,7 @@ pub(super) fn management(lost: &ManagementLostView, moment: Moment) -> Alarm {
         let _ = write!(about, "; the far ends of {lit} of them still receive light");
     }
     let what = format!("MANAGEMENT LOST, {} of {of}", count(devices.len(), "device"));
-    let next = "nothing is moved, and the alarm ends when they answer: check their management lines and this \
+    let next = "no light moves, and the alarm ends when they answer: check their management lines and this \
                 machine; then: lightloom ctl wait";
     Alarm::new(what, about, next)
 }

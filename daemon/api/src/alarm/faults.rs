@@ -194,7 +194,7 @@ fn probable(part: &NamedPart, fabric: Option<&str>, moment: Moment) -> Alarm {
             format!("exchange the transceiver when its light can be spared{meanwhile}")
         }
         PartKind::Fibre => {
-            format!("{swapped}; if none are swapped, measure the fibre, then exchange it")
+            format!("{swapped}; if they are not swapped, measure the fibre, then exchange it")
         }
         PartKind::Connector => format!("clean the connector and look again; {swapped}"),
         PartKind::SwitchPort | PartKind::Other(_) => {

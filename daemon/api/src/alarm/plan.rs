@@ -36,7 +36,7 @@ pub(super) fn no_plan(status: &Status) -> Option<Alarm> {
     let NoPlan { lit, next } = status.no_plan.as_ref()?;
     let about = match lit {
         0 if status.unseen.is_empty() => "no circuit is lit".to_owned(),
-        0 => "no lit circuit is known".to_owned(),
+        0 => "no circuit is lit, as far as devices answer".to_owned(),
         1 => "1 circuit is lit, and faults are not bypassed".to_owned(),
         lit => format!("{lit} circuits are lit, and faults are not bypassed"),
     };

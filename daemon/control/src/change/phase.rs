@@ -43,8 +43,8 @@ impl fmt::Display for PhaseChange {
             }
             PhaseOrder::NoStages => write!(
                 f,
-                "phase {name} without stages: the plan has none from the lit circuits, so removals come before \
-                 additions where ports clash"
+                "phase {name} without stages: the plan has none from the lit circuits, so removals precede additions \
+                 where ports clash"
             ),
         }
     }

@@ -189,8 +189,7 @@ impl Controller {
         });
         let target: Fabric = target.collect();
         if target.is_empty() && is_foreign {
-            let why =
-                "no answering device has lost light of ours; the light of others is not restored";
+            let why = "no answering device has lost light of ours; foreign light is not restored";
             return Err(vec![why.into()]);
         }
         Ok(self.put_back(target))
