@@ -64,7 +64,7 @@ const PAINTED: [(u8, &[&str]); 3] = [
             "DAEMON AWAY",
             "MANAGEMENT LOST",
             "NO BYPASS LEFT",
-            "SILENT, and nothing can testify",
+            "SILENT without a witness",
             "NO LIGHT",
             "DARK CIRCUITS",
             "NOT AS PLANNED",
