@@ -81,7 +81,7 @@ pub struct SweepShard {
 
 /// A text that is not a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no shard: write `i/n` with i from 0 to n - 1, such as `0/4`")]
+#[error("`{0}` is not a shard: write `i/n` with i from 0 to n - 1, such as `0/4`")]
 pub struct ShardError(String);
 
 impl FromStr for SweepShard {
@@ -214,7 +214,7 @@ pub struct Sweep {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
     /// The list of sweeps is empty.
-    #[error("there is nothing to merge")]
+    #[error("no sweeps to merge were given")]
     Nothing,
     /// The scenarios differ.
     #[error("`{one}` and `{other}` are different scenarios")]
@@ -225,7 +225,7 @@ pub enum MergeError {
         other: String,
     },
     /// The fabrics differ.
-    #[error("scenario `{scenario}` was run on different versions of its fabric file")]
+    #[error("scenario `{scenario}` was run on different versions of the fabric file")]
     Fabrics {
         /// The name of the scenario.
         scenario: String,

@@ -108,11 +108,11 @@ fn every_constraint_has_its_message() {
         ),
         (
             "--model llama-3.1-8b --gpus 8 --arch nvl:7",
-            "no architecture is called `nvl:7` (there are: khop:2",
+            "unknown architecture `nvl:7` (known: khop:2",
         ),
         (
             "--model llama-3.1-8b --gpus 8 --accelerator h1000",
-            "no accelerator is called `h1000`: did you mean `h100`?",
+            "unknown accelerator `h1000`: did you mean `h100`?",
         ),
     ] {
         let text = complaint(line);
@@ -282,7 +282,7 @@ fn link_rates_of_the_accelerator_change_the_step() {
 fn every_constant_set_is_selectable_and_states_its_source() {
     let line = "--model llama-3.1-8b --gpus 8 --batch 64 --tp 2 --cp 1 --recompute full";
     let text = complaint(&format!("{line} --constants nemo-1.0"));
-    assert!(text.contains("no constants are called `nemo-1.0`"), "{text}");
+    assert!(text.contains("unknown constants `nemo-1.0`"), "{text}");
     for name in ["megatron-deepspeed", "megatron-lm-2022", "nemo-25.02", "llama-3"] {
         assert!(text.contains(name), "{text}");
         let output = mfu(&words(&format!("{line} --constants {name}")));
@@ -363,7 +363,10 @@ fn rejects_options_without_effect() {
         ("--ep 8", "--ep 8: llama-3.1-8b has no experts; leave it out"),
         ("--imbalance 0.2", "--imbalance 0.2: llama-3.1-8b has no experts; leave it out"),
         ("--features deep-ep", "--features deep-ep: llama-3.1-8b has no experts; leave it out"),
-        ("--features none,graphs", "`none` stands beside other words: leave out one or the others"),
+        (
+            "--features none,graphs",
+            "`none` cannot be combined with other features: leave out one or the others",
+        ),
         ("--features dual-pipe --schedule zero-bubble", "leave out one of them"),
         ("--features dual-pipe --pp 1", "--pp 1 is odd; write an even number of stages"),
         ("--features dual-pipe --pp 2,3", "--pp 3 is odd; write an even number of stages"),

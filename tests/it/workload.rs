@@ -109,7 +109,7 @@ fn rejects_unsupported_workloads_with_location() {
     let (status, message) =
         complaint("workload run topologies/workloads/simai-layer.txt --arch nvl:3");
     assert_eq!(status, Some(1));
-    assert!(message.contains("no architecture is called `nvl:3`"), "{message}");
+    assert!(message.contains("unknown architecture `nvl:3`"), "{message}");
 }
 
 /// Unpacks a file of `../shared/data/traces` into `folder`; `None` if it is not available.

@@ -68,13 +68,13 @@ impl ExpectationJudge<'_> {
         let log = self.ran.log;
         let moved = groups::moved(log, self.ran.baseline);
         match moved.get(group.index()) {
-            None => (false, format!("there is no {group} here"), None),
+            None => (false, format!("the run has no {group}"), None),
             Some(None) if log.groups[group.index()].steps.is_empty() => {
-                (false, format!("{group} never began anything"), None)
+                (false, format!("{group} never started a step"), None)
             }
             Some(None) => {
                 let text =
-                    format!("every completion time of {group} is that of the run without faults");
+                    format!("every completion time of {group} equals the run without faults");
                 (true, text, None)
             }
             Some(Some(at)) => {
@@ -224,7 +224,7 @@ fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
 }
 
 fn no_workload(name: &str) -> Found {
-    (false, format!("there is no workload `{name}` here"), None)
+    (false, format!("the run has no workload `{name}`"), None)
 }
 
 /// Returns whether no packets, or no packets of one priority, were dropped at a full queue.

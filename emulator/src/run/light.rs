@@ -77,7 +77,8 @@ impl Context<'_> {
 
     pub(super) fn let_go(&mut self, links: &[LinkId]) {
         for link in links {
-            let count = self.links.faulted.get_mut(link).expect("what is let go was put out");
+            let count =
+                self.links.faulted.get_mut(link).expect("only links with a fault are released");
             *count -= 1;
         }
         self.refresh(links);

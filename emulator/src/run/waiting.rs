@@ -105,11 +105,11 @@ impl fmt::Display for WaitsFor {
             }
             Self::Light => f.write_str("waits for light on its ring"),
             Self::Nodes => f.write_str(
-                "waits for working nodes: a group has too few, and none is idle where it could be",
+                "waits for working nodes: a group has too few, and no idle node can join it",
             ),
-            Self::Way => f.write_str("finds no way between its hosts"),
+            Self::Way => f.write_str("has no route between its hosts"),
             Self::GivenUp { flow } => {
-                write!(f, "waits for a message of {flow}, which was given up")
+                write!(f, "waits for a message of {flow}, which the run gave up")
             }
             Self::Message { flow } => write!(f, "waits for a message of {flow}"),
             Self::Paused { port } => write!(f, "waits for {port}, which is paused"),
@@ -119,7 +119,7 @@ impl fmt::Display for WaitsFor {
             }
             Self::Start => f.write_str("has not begun"),
             Self::Packets => f.write_str("is under way"),
-            Self::Held(bytes) => write!(f, "has not ended; {bytes} have no way"),
+            Self::Held(bytes) => write!(f, "has not ended; {bytes} have no route"),
             Self::More(count) => write!(f, "{count} more, not listed one by one"),
         }
     }

@@ -325,13 +325,13 @@ impl Comparison {
 pub enum ExpectationError {
     /// The sentence has no known form.
     #[error(
-        "`{0}` is no expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
+        "`{0}` is not an expectation: write `FIGURE < NUMBER`, `restored within TIME`, `completes within TIME`, \
          `group gN unaffected`, `workload NAME unaffected`, `workload NAME completes within TIME`, `workload NAME fct_p99 < TIME`, `no drops`, `no drops on priority N` or \
          `no deadlock`"
     )]
     Form(String),
     /// The figure is unknown.
-    #[error("there is no figure `{name}`: there are {known}", known = known_figures())]
+    #[error("unknown figure `{name}`: the figures are {known}", known = known_figures())]
     Figure {
         /// Name as written.
         name: String,
@@ -351,7 +351,7 @@ pub enum ExpectationError {
     #[error("{0}")]
     Time(String),
     /// The priority does not exist.
-    #[error("there is no priority `{0}`: data has priorities 0 to 6")]
+    #[error("unknown priority `{0}`: data has priorities 0 to 6")]
     Priority(String),
     /// The group name is invalid.
     #[error("{0}")]

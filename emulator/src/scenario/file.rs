@@ -193,8 +193,8 @@ const EARLIER: [(&str, &str); 3] = [
     ),
     (
         "rfabric",
-        "write `on: {fabric: FILE}` and `phases: {steps: …, in_flight: …}` instead of `rfabric: FILE` with `steps` and \
-         `in_flight` beside it, `- {part: ocs0/p0..p15, phase: NAME, at: …}` instead of `what: {driver_board: …}` with \
+        "write `on: {fabric: FILE}` and `phases: {steps: …, in_flight: …}` instead of `rfabric: FILE`, `steps` and \
+         `in_flight`, `- {part: ocs0/p0..p15, phase: NAME, at: …}` instead of `what: {driver_board: …}` with \
          `after`, and `transport: {payload: …}` instead of `payload`",
     ),
 ];
@@ -521,7 +521,7 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
             let report = match key {
                 "/on" => report,
                 "/on/plan" => report.help(
-                    "mend it with `lightloom replan PLAN --fabric FABRIC --fault PARTS -o FILE`, or plan anew with `lightloom plan FABRIC \
+                    "repair it with `lightloom replan PLAN --fabric FABRIC --fault PARTS -o FILE`, or make a new plan with `lightloom plan FABRIC \
                      --fault PARTS -o FILE`",
                 ),
                 _ => report.help(

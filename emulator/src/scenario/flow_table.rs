@@ -143,7 +143,7 @@ fn row<'a>(
     }
     let end = |cell: &CsvCell<'_>| {
         let unknown = || {
-            let message = format!("there is no host `{}` in this network", cell.text());
+            let message = format!("this network has no host `{}`", cell.text());
             Box::new(cell.mistake(codes::BAD_FLOW, message))
         };
         host(cell.text()).ok_or_else(unknown)
@@ -206,7 +206,7 @@ mod tests {
         let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         for (lines, wanted) in lines.iter().zip([
             "flows.csv:2:1: error[LL0323]: `soon` is not a time such as `10us`",
-            "flows.csv:3:3: error[LL0323]: there is no host `x` in this network",
+            "flows.csv:3:3: error[LL0323]: this network has no host `x`",
             "flows.csv:4:6: error[LL0323]: the flow begins and ends at the same host",
             "flows.csv:5:9: error[LL0323]: a flow of no bytes",
             "flows.csv:6:1: error[LL0323]: 3 cells where the first line names 4",

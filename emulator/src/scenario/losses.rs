@@ -83,7 +83,8 @@ pub struct KnownRun {
 
 fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<AnyPart, D::Error> {
     let name = String::deserialize(deserializer)?;
-    AnyPart::named(&name).ok_or_else(|| de::Error::custom(format!("`{name}` is no kind of part")))
+    AnyPart::named(&name)
+        .ok_or_else(|| de::Error::custom(format!("`{name}` is not a kind of part")))
 }
 
 /// Losses from an earlier result over months.

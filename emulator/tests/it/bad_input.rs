@@ -160,7 +160,7 @@ expect: [no drops on priority 3, all is well, workload q unaffected]
         ("t.yaml:9:28", "every host is itself"),
         ("t.yaml:9:32", "unknown key"),
         ("t.yaml:15:16", "unknown key"),
-        ("t.yaml:16:34", "no expectation"),
+        ("t.yaml:16:34", "not an expectation"),
         ("t.yaml:16:47", "workload `q`"),
     ] {
         let is_it = |line: &&String| line.starts_with(place) && line.contains(what);

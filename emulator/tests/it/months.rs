@@ -392,9 +392,9 @@ fn rejects_impossible_spans_with_their_location() {
             "the fabric has not any optical switch",
         ),
         (format!("span: 9d\n{TRAIN}{RATES}gpu_hour: 3 EUR\n"), "is not what a GPU-hour costs"),
-        (format!("span: 9d\n{TRAIN}{RATES}expect: [gpus_lost == 0]\n"), "no effect beside"),
-        (format!("span: 9d\n{TRAIN}{RATES}faults: [{{part: n1, at: 1s}}]\n"), "no effect beside"),
-        (format!("span: 9d\n{RATES}train: [{{job: job, steps: 3}}]\n"), "no effect beside"),
+        (format!("span: 9d\n{TRAIN}{RATES}expect: [gpus_lost == 0]\n"), "no effect together"),
+        (format!("span: 9d\n{TRAIN}{RATES}faults: [{{part: n1, at: 1s}}]\n"), "no effect together"),
+        (format!("span: 9d\n{RATES}train: [{{job: job, steps: 3}}]\n"), "no effect together"),
         (format!("{TRAIN}{RATES}"), "there is none"),
         (writes.to_owned(), "there is none"),
     ] {

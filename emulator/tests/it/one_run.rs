@@ -367,7 +367,7 @@ expect: [completes within 20ms]
     let (_, mistakes) = load(&text.replace("[late, gradients]", "[late, nothing]"));
     assert!(mistakes.iter().any(|one| one.message.contains("`nothing`") && one.help.is_some()));
     let (_, mistakes) = load(&text.replace("name: early", "name: tensor"));
-    assert!(mistakes.iter().any(|one| one.message.contains("both a collective and traffic")));
+    assert!(mistakes.iter().any(|one| one.message.contains("both a collective and a workload")));
 }
 
 /// Reads a scenario at a path.
@@ -500,7 +500,7 @@ fn rejects_keys_without_effect_and_suggests_others() {
     let network = "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
     let send = "traffic: [{name: a, run: permutation, bytes: 1KiB}]\n";
     for (more, wanted) in [
-        ("switches: {mark_from: 2MiB}\n", "no backlog comes so far"),
+        ("switches: {mark_from: 2MiB}\n", "no backlog reaches this size"),
         ("transport: {balance: {spray: {paths: 8}}, recovery: go_back_n}\n", "overtake"),
         ("faults: [{part: h0, at: 1us, lasts: 0us}]\n", "lasts no time"),
         (

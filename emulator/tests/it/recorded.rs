@@ -129,11 +129,11 @@ fn rejects_files_without_a_step_with_a_reason() {
         loaded(&format!("traffic: [{{name: step, run: {{recorded: {run}}}{hosts}}}]")).unwrap_err()
     };
     assert!(said("[none.goal]", "").contains("there is no none.goal"));
-    assert!(said("[]", "").contains("there is no file"));
+    assert!(said("[]", "").contains("no file given"));
     assert!(said("[packed.goal]", "").contains("gunzip"));
-    assert!(said("[step.goal, step.goal]", "").contains("stands alone"));
+    assert!(said("[step.goal, step.goal]", "").contains("give no other file"));
     assert!(said("[two.csv]", "").contains("two.csv"));
     assert!(said("[group.json]", ", hosts: [h0, h1]").contains("4 ranks, and 2 hosts"));
     assert!(said("[step.goal]", ", hosts: [h0..h3]").contains("2 ranks, and 4 hosts"));
-    assert!(said("[step.goal]", ", hosts: [h0, h1], bytes: 1MiB").contains("size of its own"));
+    assert!(said("[step.goal]", ", hosts: [h0, h1], bytes: 1MiB").contains("has no size"));
 }

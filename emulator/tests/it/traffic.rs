@@ -330,7 +330,7 @@ fn locates_every_mistake() {
     let good = "name: x\non: {leaf_spine: {leaves: 2, spines: 2, hosts_per_leaf: 2}}\n";
     for (more, wanted) in [
         ("traffic: [{name: a, run: permutation}]", "LL0322"),
-        ("traffic: [{name: a, run: {incast: h9}, bytes: 1KiB}]", "`h9` is no host"),
+        ("traffic: [{name: a, run: {incast: h9}, bytes: 1KiB}]", "`h9` is not a host"),
         ("traffic: [{name: a, run: {shift: 4}, bytes: 1KiB}]", "every host is itself"),
         ("traffic: [{name: a, run: {all_reduce: torus}, bytes: 1KiB}]", "torus"),
         ("traffic: [{name: a, run: circuit_exchange, bytes: 1KiB}]", "exchange"),

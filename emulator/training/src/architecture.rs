@@ -61,7 +61,7 @@ pub const ARCHITECTURES: [&str; 9] =
     ["khop:2", "khop:3", "khop:4", "nvl:36", "nvl:72", "nvl:576", "dgx", "tpuv4", "big-switch"];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no architecture is called `{name}` (there are: {})", ARCHITECTURES.join(", "))]
+#[error("unknown architecture `{name}` (known: {})", ARCHITECTURES.join(", "))]
 pub struct NoSuchArchitecture {
     name: String,
 }

@@ -177,7 +177,7 @@ fn rows<T: Deserialize<'static>>(table: &str) -> Vec<T> {
                 row.entry(field).or_insert_with(|| Map::new().into())[inner] = value(cell);
             }
         }
-        T::deserialize(Value::from(row)).expect("a shipped table has the columns of its type")
+        T::deserialize(Value::from(row)).expect("a shipped table has the columns of the type")
     };
     records.map(row).collect()
 }

@@ -247,7 +247,7 @@ const ACCELERATOR_FILES: &[(&str, &str)] = files!(
 
 /// No shipped card has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no {kind} is called `{name}`: did you mean `{nearest}`? (there are: {all})")]
+#[error("unknown {kind} `{name}`: did you mean `{nearest}`? (known: {all})")]
 pub struct UnknownName {
     kind: &'static str,
     name: String,
@@ -257,7 +257,7 @@ pub struct UnknownName {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no constants are called `{name}` (there are: {}; or those of a chip and a software, such as `h100/{}`)",
+    "unknown constants `{name}` (known: {}; or a chip and a software, such as `h100/{}`)",
     names(FRAMEWORKS.iter().map(|known| known.name)),
     FRAMEWORKS[0].name
 )]
@@ -302,7 +302,7 @@ pub fn read_accelerator(file: &str, bytes: &[u8]) -> (Option<Accelerator>, Vec<D
 fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Accelerator> {
     if !card.peak_tflops.contains_key(&NumberFormat::Bf16) {
         check
-            .error(codes::BAD_VALUE, "/peak_tflops", "there is no peak for `bf16`")
+            .error(codes::BAD_VALUE, "/peak_tflops", "no peak for `bf16`")
             .help("attention and output layer run in sixteen bits: write `bf16`");
     }
     for (format, peak) in &card.peak_tflops {
@@ -314,7 +314,7 @@ fn check_accelerator(card: Accelerator, check: &mut Check<'_>) -> Option<Acceler
     for (format, share) in &card.best_gemm_efficiency {
         if !(*share > 0.0 && *share <= 1.0) {
             let path = format!("/best_gemm_efficiency/{}", format.name());
-            let message = format!("{share} is no share of peak");
+            let message = format!("{share} is not a share of peak");
             check
                 .error(codes::BAD_VALUE, &path, message)
                 .help("write a share above 0 and at most 1, such as 0.8");
@@ -382,7 +382,8 @@ mod tests {
         assert!(card.is_none());
         let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         assert_eq!(lines.len(), 4, "{lines:?}");
-        for part in ["no peak for `bf16`", "compute nothing", "71 is no share", "0 makes no acc"] {
+        for part in ["no peak for `bf16`", "compute nothing", "71 is not a share", "0 makes no acc"]
+        {
             assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:?}");
         }
     }

@@ -115,7 +115,7 @@ fn best(
 ) -> Option<(Found, f64)> {
     let model = cards::model(model).expect("the model is shipped");
     let card = cards::accelerator("h100").expect("h100 is shipped");
-    let network = architecture(arch).expect("the architecture is known");
+    let network = architecture(arch).expect("the architecture exists");
     let search = Search {
         model: &model,
         batch,

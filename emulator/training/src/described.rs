@@ -35,7 +35,7 @@ pub struct Taken {
 /// Why files cannot be read as a step.
 #[derive(Debug, thiserror::Error)]
 pub enum DescribedError {
-    #[error("there is no file: name the files of a step")]
+    #[error("no file given: name the files of a step")]
     NoFile,
     /// A task names a rank or TP group that the step does not have.
     #[error(
@@ -43,7 +43,7 @@ pub enum DescribedError {
     )]
     Absent { file: String, task: String, ranks: u32 },
     /// The file is compressed with gzip.
-    #[error("{file} is packed: write `gunzip --keep {file}` and name what that makes")]
+    #[error("{file} is compressed: run `gunzip --keep {file}` and name the file that it writes")]
     Packed { file: String },
     /// A file that describes all ranks came together with other files.
     #[error("{0}")]
@@ -51,7 +51,7 @@ pub enum DescribedError {
     /// The requested TP differs from that of the file.
     #[error("the workload is for TP {own}: leave out --tp")]
     OtherTensor { own: u32 },
-    #[error("{file} is no text: {error}")]
+    #[error("{file} is not text: {error}")]
     NoText { file: String, error: std::str::Utf8Error },
     #[error("{file}: {error}")]
     Simai { file: String, error: simai::SimaiError },
@@ -112,7 +112,7 @@ pub fn read_described(
     let is = |extension: &str| files.iter().any(|file| has_extension(file.name, extension));
     let name = || first.name.to_owned();
     if is("txt") {
-        alone(files, "a SimAI text stands alone: it describes all ranks")?;
+        alone(files, "a SimAI text describes all ranks: give no other file")?;
         let workload = simai::read(text(first)?)
             .map_err(|error| DescribedError::Simai { file: name(), error })?;
         let simai::SimaiWorkload { tensor: own, ranks, graph } = workload;
@@ -122,7 +122,7 @@ pub fn read_described(
         return Ok(Described { graph, ranks, tensor: own });
     }
     if is("goal") || goal::binary::is_binary(first.bytes) {
-        alone(files, "a GOAL file stands alone: it has all ranks")?;
+        alone(files, "a GOAL file has all ranks: give no other file")?;
         let wrong = |error| DescribedError::Goal { file: name(), error };
         let (graph, ranks) = match goal::binary::is_binary(first.bytes) {
             true => goal::read(&goal::binary::text_of(first.bytes).map_err(wrong)?),
@@ -156,7 +156,7 @@ pub fn read_recorded(
 ) -> Result<Taken, DescribedError> {
     let first = unpacked(files)?;
     if !kineto::is_kineto(first.bytes) {
-        alone(files, &format!("{} is no profile of PyTorch, and stands alone", first.name))?;
+        alone(files, &format!("{} is not a PyTorch profile: give no other file", first.name))?;
         let tensor = tensor.unwrap_or(TENSOR);
         let recorded = recorded::read(first.bytes, tensor)
             .map_err(|error| DescribedError::Recorded { file: first.name.to_owned(), error })?;

@@ -56,10 +56,10 @@ pub struct Features(u16);
 /// Why a list of features is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownFeature {
-    #[error("no feature is called `{word}`: write `none` or some of {}", words().join(", "))]
+    #[error("unknown feature `{word}`: write `none` or some of {}", words().join(", "))]
     Word { word: String },
     /// `none` was combined with other names.
-    #[error("`none` stands beside other words: leave out one or the others")]
+    #[error("`none` cannot be combined with other features: leave out one or the others")]
     NoneAndOthers,
 }
 

@@ -54,7 +54,7 @@ pub enum KinetoError {
     },
     /// Ranks recorded different sizes of one collective.
     #[error(
-        "{file}: traceEvents[{event}]: rank {rank} has {bytes} B in collective {nth} of its group, another rank {others} B"
+        "{file}: traceEvents[{event}]: rank {rank} has {bytes} B in collective {nth} of the group, another rank {others} B"
     )]
     Sizes {
         file: String,

@@ -150,9 +150,9 @@ fn other_document(text: &[u8]) -> Option<String> {
     }
     let names: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
     let kind = if has("coll_perf") {
-        " (a log of NCCL Inspector: collectives alone, and not what computes between them)"
+        " (a log of NCCL Inspector, which has collectives but not the computation between them)"
     } else if has("pg_config") && has("entries") {
-        " (a flight recorder: collectives alone, and not what computes between them)"
+        " (a flight recorder dump, which has collectives but not the computation between them)"
     } else {
         ""
     };
@@ -200,7 +200,7 @@ fn meaning(
     };
     let peer = |peer: u32| {
         if peer == rank || peer >= MOST_RANKS {
-            return Err(format!("rank {peer} is no other rank"));
+            return Err(format!("rank {peer} is not another rank"));
         }
         Ok(peer)
     };
@@ -260,7 +260,7 @@ pub(super) fn is_time(micros: f64) -> bool {
 }
 
 pub(super) fn no_time(micros: f64) -> String {
-    format!("`dur` {micros} is no time in microseconds, up to a day")
+    format!("`dur` {micros} is not a time in microseconds, up to a day")
 }
 
 fn microseconds(micros: f64) -> Picoseconds {
@@ -316,7 +316,10 @@ fn wait(
     for (place, operation) in operations.iter().enumerate() {
         let Some(id) = &operation.source.args.id else { continue };
         if by_id.insert((operation.rank, id), place).is_some() {
-            return Err(event_error(operation, format!("the id `{id}` stands twice on this rank")));
+            return Err(event_error(
+                operation,
+                format!("the id `{id}` appears twice on this rank"),
+            ));
         }
     }
     let mut streams: BTreeMap<(u32, String), usize> = BTreeMap::new();

@@ -78,7 +78,7 @@ pub enum RequestError {
     #[error("--features dual-pipe: --pp {stages} is odd; write an even number of stages")]
     OddStages { stages: u32 },
     /// A refit file names an unknown constant.
-    #[error("no constant is called `{name}`: write the file of `lightloom calibrate` as it is")]
+    #[error("unknown constant `{name}`: use the file of `lightloom calibrate` unchanged")]
     NoConstant { name: String },
     #[error(transparent)]
     Constants(#[from] UnknownConstants),

@@ -38,7 +38,7 @@ pub enum RescaleError {
     #[error("EP {expert} is no divisor of DP {data}")]
     Expert { expert: u32, data: u32 },
     /// The recording has only one replica or one EP rank, so it has no communication to scale.
-    #[error("a step of {what} 1 was recorded: nothing in it says what more exchange")]
+    #[error("a step of {what} 1 was recorded, so it has no communication to scale")]
     One { what: &'static str },
     /// A group does not match the layout.
     #[error(

@@ -86,12 +86,12 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let [micro_batches, experts, stages, pieces] = ["ga:", "ep:", "pp:", "vpp:"].map(at_least_one);
     if !ranks.is_multiple_of(tensor.saturating_mul(stages)) {
         let reason =
-            format!("{ranks} ranks are no multiple of {stages} stages of groups of {tensor}");
+            format!("{ranks} ranks are not a multiple of {stages} stages of groups of {tensor}");
         return Err(wrong(1, reason));
     }
     let groups = ranks / tensor / stages;
     if !groups.is_multiple_of(experts) {
-        let reason = format!("ep {experts} is no divisor of the {groups} groups of {tensor}");
+        let reason = format!("ep {experts} does not divide the {groups} groups of {tensor}");
         return Err(wrong(1, reason));
     }
     let mut words = header.split_whitespace().skip_while(|word| !word.starts_with("pp_comm"));
@@ -104,7 +104,7 @@ pub fn read(text: &str) -> Result<SimaiWorkload, SimaiError> {
     let count: usize = count
         .trim()
         .parse()
-        .map_err(|_| wrong(at + 1, format!("`{}` is no number of layers", count.trim())))?;
+        .map_err(|_| wrong(at + 1, format!("`{}` is not a number of layers", count.trim())))?;
     let layers: Vec<SimaiLayer> = lines
         .take(count)
         .map(|(at, line)| layer(line).map_err(|reason| wrong(at + 1, reason)))
@@ -159,7 +159,7 @@ fn layer(line: &str) -> Result<SimaiLayer, String> {
 /// Parses the three columns of a pass: nanoseconds of computing, collective, bytes.
 fn part(words: &[&str]) -> Result<LayerPass, String> {
     let number = |word: &str| -> Result<u64, String> {
-        word.parse().map_err(|_| format!("`{word}` is no whole number"))
+        word.parse().map_err(|_| format!("`{word}` is not a whole number"))
     };
     let nanoseconds = number(words[0])?;
     let took = Picoseconds(nanoseconds.saturating_mul(1_000));
@@ -453,10 +453,10 @@ mod tests {
             (HEADER.replace("gpus: 16", "gpus: 999999992"), "line 1: `all_gpus:` 999999992 is"),
             (format!("{HEADER}\n2\n"), "line 2: 2 layers are announced, 0 follow"),
             (format!("{HEADER}\n1\nshort -1 1\n"), "line 3: a layer has 12 columns"),
-            (HEADER.replace("pp: 1", "pp: 4"), "line 1: 16 ranks are no multiple of 4 stages"),
+            (HEADER.replace("pp: 1", "pp: 4"), "line 1: 16 ranks are not a multiple of 4 stages"),
             (HEADER.replace("pp: 1", "pp: 2"), "line 1: 2 stages need `pp_comm`"),
             (HEADER.replace("all_gpus: 16", "all_gpus: 15"), "line 1: 15 ranks"),
-            (HEADER.replace("ep: 1", "ep: 3"), "line 1: ep 3 is no divisor"),
+            (HEADER.replace("ep: 1", "ep: 3"), "line 1: ep 3 does not divide"),
             (String::new(), "line 1: the file is empty"),
         ] {
             let error = read(&text).unwrap_err().to_string();

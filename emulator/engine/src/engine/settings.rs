@@ -100,7 +100,7 @@ pub enum EngineError {
     /// Packets carry their times modulo 4.4 s.
     #[error("hosts that take {delay} cannot be emulated: at most {LONGEST_DELAY}")]
     HostDelay { delay: Picoseconds },
-    #[error("vertex {} is no host: flows begin and end at hosts", vertex.0)]
+    #[error("vertex {} is not a host: flows begin and end at hosts", vertex.0)]
     NotAHost { vertex: VertexId },
     #[error("the flow begins and ends at vertex {}", vertex.0)]
     ToItself { vertex: VertexId },

@@ -225,7 +225,7 @@ impl<P: LocalProbe> Apart<P> {
             .zip(pairs)
             .map(|(ends, pair)| builder.connect_unequal(ends[0], ends[1], pair.0, pair.1));
         let links: Vec<LinkId> = links.collect();
-        let line = builder.build().expect("its links are those of a network that was built");
+        let line = builder.build().expect("its links come from a network that was built");
         let mut engine = Engine::new(line, self.settings)?;
         let alone = FlowSpec {
             messages: spec.messages,

@@ -26,7 +26,7 @@ impl Ring {
         edge: impl Fn(usize) -> LinkSpec,
     ) -> Self {
         let least = if shape == RingShape::Ring { 3 } else { 2 };
-        assert!(members.len() >= least, "a row of {} GPUs is no {shape:?}", members.len());
+        assert!(members.len() >= least, "{} GPUs cannot form a {shape:?}", members.len());
         let edges = members.len() - usize::from(shape == RingShape::Line);
         let after = |i: usize| members[(i + 1) % members.len()];
         let links = (0..edges).map(|i| builder.connect(members[i], after(i), edge(i))).collect();

@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(paths(&mut entropy, 2), [20, 10]);
         entropy.lost(50, 0);
         entropy.answered_by(25, 2);
-        assert_eq!(entropy.retired(), 1, "another packet says nothing of this one");
+        assert_eq!(entropy.retired(), 1, "an answer to another packet does not restore this one");
         entropy.answered_by(25, 0);
         assert_eq!(entropy.retired(), 0);
     }
@@ -428,7 +428,7 @@ mod tests {
         }
         entropy.lost(200, 10);
         entropy.lost(200, 11);
-        assert_eq!(entropy.lanes()[0].rests_until(), 300, "the other lane goes on");
+        assert_eq!(entropy.lanes()[0].rests_until(), 300, "the other lane continues");
         for number in [12, 13] {
             entropy.next(number, 1);
         }

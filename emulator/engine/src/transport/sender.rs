@@ -424,7 +424,7 @@ impl Sender {
     }
 
     fn progress(&mut self, acked: u32, now: u64) {
-        debug_assert!(acked <= self.sent, "only what was sent is acknowledged");
+        debug_assert!(acked <= self.sent, "only sent packets are acknowledged");
         let before = std::mem::replace(&mut self.acked, acked);
         if acked >= self.total {
             self.finished = now;

@@ -134,7 +134,7 @@ impl Traffic {
                 flows.iter_mut().for_each(|flow| flow.priority = self.priority);
                 flows
             }
-            _ => unreachable!("collectives and computations are no patterns of flows"),
+            _ => unreachable!("collectives and computations are not patterns of flows"),
         }
     }
 

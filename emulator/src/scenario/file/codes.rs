@@ -3,7 +3,7 @@
 
 lightloom_fabric::document::codes! {
     /// The sentence is not an expectation.
-    BAD_EXPECTATION = "LL0301", "a sentence that is no expectation";
+    BAD_EXPECTATION = "LL0301", "a sentence that is not an expectation";
     /// A fault has no part or several, or is repaired before it starts.
     REPAIR_BEFORE_FAULT = "LL0302", "a part is repaired before it breaks";
     /// The scenario runs nothing.
@@ -13,17 +13,17 @@ lightloom_fabric::document::codes! {
     /// Two collectives have the same name.
     COLLECTIVE_TWICE = "LL0305", "two collectives have the same name";
     /// A referenced fabric, trace or fault file cannot be used.
-    BAD_NEIGHBOUR = "LL0306", "a file that is named here cannot be used";
+    BAD_NEIGHBOUR = "LL0306", "a referenced file cannot be used";
     /// The fabric does not have the part, or the plan does not have the group.
-    NO_SUCH_THING = "LL0307", "something is named that the fabric does not have";
+    NO_SUCH_THING = "LL0307", "a name that the fabric does not have";
     /// The effect does not apply to this part, or is malformed.
     BAD_FAULT = "LL0308", "a fault that cannot happen to this part";
     /// The expectation is always true or always false.
     SAYS_NOTHING = "LL0309", "an expectation that no run could fail, or none could keep";
     /// The fabric's initial state cannot be planned.
-    NO_PLAN = "LL0310", "the fabric cannot be planned as it is at the start";
+    NO_PLAN = "LL0310", "the fabric cannot be planned in its initial state";
     /// The fault names a phase that does not exist.
-    NO_SUCH_PHASE = "LL0311", "a phase is named that the step does not have";
+    NO_SUCH_PHASE = "LL0311", "a phase that the step does not have";
     /// The queue, buffer, pause or priority settings are impossible.
     BAD_QUEUE = "LL0313", "switches cannot queue like this";
     /// The settings belong to an unused congestion control, or cannot work.

@@ -76,13 +76,13 @@ pub(super) fn lower(
                 .help("write `64MiB`");
         }
         if kind.is_between_groups() && ring.directions == Directions::One {
-            let message = "a reduction between groups uses both ways round";
+            let message = "a reduction between groups uses both directions";
             check
                 .error(codes::NOTHING_TO_RUN, &format!("{path}/directions"), message)
                 .help("leave it out");
         }
         if collectives.iter().any(|before| before.name == ring.name) {
-            let message = format!("another collective is called `{}`", ring.name);
+            let message = format!("another collective has the name `{}`", ring.name);
             check
                 .error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message)
                 .help("give it its own name, or use `repeat`");

@@ -308,7 +308,7 @@ fn warn_of_slow_return(
         return;
     }
     let message = format!(
-        "at {rate} half of the rate takes {takes} to come back by raises of {additive} every {timer}"
+        "at {rate}, raises of {additive} every {timer} take {takes} to restore half of the rate"
     );
     let scaled = BitsPerSecond(rate.get() / 1_000);
     check

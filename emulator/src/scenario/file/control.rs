@@ -97,7 +97,7 @@ pub(super) fn word_or_keys<'de, D: Deserializer<'de>>(from: D) -> Result<Control
                     ..Default::default()
                 }),
                 other => Err(E::custom(format!(
-                    "`{other}` is no control plane: write `lightloomd`, or `{{assumed: {{detection_delay: 1ms}}}}`"
+                    "`{other}` is not a control plane: write `lightloomd`, or `{{assumed: {{detection_delay: 1ms}}}}`"
                 ))),
             }
         }

@@ -88,8 +88,8 @@ type Idle = (String, String);
 
 const NOTHING_BREAKS: &str =
     "nothing breaks in this scenario, so this is true or false whatever happens";
-const BREAK_SOMETHING: &str = "declare what breaks under `faults`, or leave the sentence out";
-const NO_BOUND: &str = "the queues of these switches have no bound, so nothing is dropped";
+const BREAK_SOMETHING: &str = "declare a fault under `faults`, or leave the sentence out";
+const NO_BOUND: &str = "the queues of these switches have no bound, so they drop no packets";
 const NO_SWITCH: &str = "nothing that runs here crosses a switch, and only switches drop";
 const NO_PAUSE: &str = "no switch asks for pauses here, so this is true whatever happens";
 const ASK_FOR_PAUSES: &str =
@@ -102,7 +102,7 @@ impl Ground<'_> {
         let says = |message: String, help: &str| Some((message, help.to_owned()));
         match expectation {
             Expectation::Unaffected(_) if !self.has_groups => says(
-                "without `collectives` there are no groups".to_owned(),
+                "without `collectives` the run has no groups".to_owned(),
                 "write `workload NAME unaffected`",
             ),
             Expectation::Figure { figure, .. } => {

@@ -99,7 +99,7 @@ fn place_of(
 ) -> Option<usize> {
     let place = names.iter().position(|known| *known == name);
     if place.is_none() {
-        let message = format!("there is no host or switch `{name}`");
+        let message = format!("unknown host or switch `{name}`");
         check.error(codes::BAD_NETWORK, &format!("{own}/ends/{end}"), message);
     }
     place

@@ -40,13 +40,17 @@ pub(super) fn require_something(raw: &ScenarioFile, is_called: bool, check: &mut
             .depends_on("/on");
     }
     if on_fabric && check.is_written("/links") {
-        let message = "the cables of a fabric are those of its file";
+        let message = "the fabric file describes the cables";
         check.error(codes::NO_EFFECT, "/links", message).help("leave it out").depends_on("/on");
     }
     let is_mixed = !raw.collectives.is_empty() || !raw.traffic.is_empty();
     if raw.phases.as_ref().is_some_and(|phases| phases.scale.is_some_and(|s| s > 1)) && is_mixed {
         check
-            .error(codes::NO_EFFECT, "/phases/scale", "only phases alone can be scaled down")
+            .error(
+                codes::NO_EFFECT,
+                "/phases/scale",
+                "phases cannot be scaled down next to `collectives` or `traffic`",
+            )
             .help("leave it out, or make the demands of the fabric smaller");
     }
 }
@@ -62,10 +66,10 @@ fn refuse_judged(raw: &ScenarioFile, check: &mut Check<'_>) {
         ("/expect", !raw.expect.is_empty()),
     ];
     for (key, _) in keys.iter().filter(|(_, there)| *there) {
-        let message = "here a program sends, and what it does is its own";
+        let message = "a program decides what this run sends";
         check
             .error(codes::NO_EFFECT, key, message)
-            .help("leave it out; `traffic` may run beside the program");
+            .help("leave it out; `traffic` may run next to the program");
     }
 }
 
@@ -98,7 +102,7 @@ fn refuse_control(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<'_>
     for (key, _, _) in keys.iter().filter(|(_, written, used)| *written && !used) {
         check
             .error(codes::NO_EFFECT, key, "nothing in this scenario waits for that")
-            .help("groups wait for detection and planning, traffic for other ways: leave it out")
+            .help("groups wait for detection and planning, traffic for other routes: leave it out")
             .depends_on("/collectives")
             .depends_on("/traffic");
     }
@@ -110,7 +114,7 @@ fn refuse_switches(ground: &Ground<'_>, check: &mut Check<'_>) {
         let message = "nothing that runs here crosses a switch";
         check
             .error(codes::NO_EFFECT, "/switches", message)
-            .help("leave it out: rings and hosts that pass packets on have queues of their own")
+            .help("leave it out: rings and forwarding hosts have their own queues")
             .depends_on("/on")
             .depends_on("/collectives")
             .depends_on("/traffic");

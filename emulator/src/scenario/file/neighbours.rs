@@ -55,7 +55,7 @@ impl NamedFiles<'_, '_> {
         let mut beside = |other: &str| {
             let there = folder.join(other).display().to_string();
             let bytes = (self.read)(&there)?.bytes;
-            String::from_utf8(bytes).map_err(|_| format!("{there} is no text"))
+            String::from_utf8(bytes).map_err(|_| format!("{there} is not UTF-8 text"))
         };
         let (fabric, mistakes) =
             lightloom_planner::load_with(&file, &bytes, &mut beside, mapped::search);

@@ -335,8 +335,7 @@ fn lower_fat_tree(raw: &FatTreeFile, cable: LinkSpec, check: &mut Check<'_>) -> 
 pub(super) fn refuse_choice(raw: &OnFile, balance: Balance, check: &mut Check<'_>) {
     let OnFile::Dragonfly(raw) = raw else { return };
     if raw.routes != DragonflyRoutes::Shortest && balance == Balance::Adaptive {
-        let message =
-            "who sends draws the way from group to group, so switches have nothing to choose";
+        let message = "the sender draws the route from group to group, so switches have no choice";
         check
             .error(codes::BAD_NETWORK, "/on/dragonfly/routes", message)
             .help("leave `transport.balance: adaptive` out, or write `{spray: {paths: 16}}`")

@@ -105,7 +105,7 @@ impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Value<'_, A> {
         _: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, A::Error> {
-        Err(A::Error::custom("every network has a description of its own"))
+        Err(A::Error::custom("every network has its own description"))
     }
 }
 

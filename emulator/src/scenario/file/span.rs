@@ -186,9 +186,9 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
     for key in keys.map(str::to_owned).into_iter().chain(steps) {
         if check.is_written(&key) {
             let name = key.rsplit('/').next().unwrap_or_default();
-            let message = format!("`{name}` has no effect beside `span`");
+            let message = format!("`{name}` has no effect together with `span`");
             check.error(codes::NO_EFFECT, &key, message).also("/span", "it is here").help(
-                "leave it out: over a span `failures` says what breaks, and jobs make as many steps as they come to",
+                "leave it out: over a span `failures` sets the faults, and jobs run as many steps as they have time for",
             );
         }
     }
@@ -204,7 +204,7 @@ fn lower_failures(
         raw.rates().into_iter().filter_map(|(key, part, rate)| Some((key, part, rate?))).collect();
     let Some(file) = &raw.trace else {
         if raw.from_day.is_some() {
-            let message = "a day of a trace, and there is no trace";
+            let message = "a day of a trace, but no trace";
             check
                 .error(codes::NO_EFFECT, "/failures/from_day", message)
                 .help("write `trace: FILE`");
@@ -214,7 +214,11 @@ fn lower_failures(
     for (key, ..) in &written {
         let path = format!("/failures/{key}");
         check
-            .error(codes::NO_EFFECT, &path, "a rate beside a trace, which says all that fails")
+            .error(
+                codes::NO_EFFECT,
+                &path,
+                "a rate has no effect with a trace, which lists all failures",
+            )
             .also("/failures/trace", "it is here")
             .help("leave one of the two out");
     }
@@ -283,7 +287,7 @@ fn require_losses(scenario: &Scenario, span: &Span, check: &mut Check<'_>) {
     let FailureSource::Rates(rates) = &span.failures else { return };
     let has = |part: AnyPart| known.runs.iter().any(|run| run.part == part);
     for rate in rates.iter().filter(|rate| !has(rate.part)) {
-        let message = format!("{} has no run in which {} fails", known.file, rate.part.name());
+        let message = format!("{} has no run where {} fails", known.file, rate.part.name());
         check
             .error(codes::NO_SUCH_THING, "/losses", message)
             .help("leave `losses` out, or this rate");

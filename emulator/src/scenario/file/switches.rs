@@ -129,9 +129,9 @@ pub(super) fn lower(
             .error(
                 codes::NO_EFFECT,
                 "/switches/mark_from",
-                "no backlog comes so far, so nothing is marked",
+                "no backlog reaches this size, so no packet is marked",
             )
-            .also("/switches/queue", "what may wait in one queue")
+            .also("/switches/queue", "the limit of one queue")
             .help(format!("write at most {queue}"));
     }
     let buffer = raw.buffer.as_ref().map(|buffer| {
@@ -173,7 +173,7 @@ fn require_headroom(buffer: &Buffer, pause: &Pause, packet: Bytes, check: &mut C
         );
         check
             .error(codes::BAD_QUEUE, "/switches/buffer/size", message)
-            .also("/switches/pause", "what still comes after a pause needs room")
+            .also("/switches/pause", "packets that arrive after a pause need room")
             .help("write `32MiB`, or a smaller `headroom`");
     }
 }
@@ -209,7 +209,7 @@ fn lower_schedule(raw: &ScheduleFile, check: &mut Check<'_>) -> Schedule {
         *weight = u32::try_from(share.0.0).unwrap_or(0);
         if *weight == 0 || *weight > 1 << 30 {
             let path = format!("/switches/schedule/weighted/{index}");
-            let message = format!("{} is no share of a round", share.0);
+            let message = format!("{} is not a share of a round", share.0);
             check.error(codes::BAD_QUEUE, &path, message).help("write 1B to 1GiB");
         }
     }

@@ -149,7 +149,7 @@ pub(super) fn lower(
     for (index, file) in raw.iter().enumerate() {
         let path = format!("/traffic/{index}");
         if raw[..index].iter().any(|before| before.name == file.name) {
-            let message = format!("another workload is called `{}`", file.name);
+            let message = format!("another workload has the name `{}`", file.name);
             check.error(codes::COLLECTIVE_TWICE, &format!("{path}/name"), message);
         }
         let after = lower_after(&file.after, (&raw[..index], collectives), &path, check);
@@ -196,16 +196,16 @@ pub(super) fn lower_after(
         match (traffic, collective.map(Prior::Collective)) {
             (Some(prior), None) | (None, Some(prior)) => after.push(prior),
             (Some(_), Some(_)) => {
-                let message = format!("both a collective and traffic are called `{name}`");
+                let message = format!("both a collective and a workload have the name `{name}`");
                 check
                     .error(codes::BAD_WORKLOAD, &format!("{path}/after/{place}"), message)
                     .help("give one of the two another name");
             }
             (None, None) => {
-                let message = format!("no workload before this one is called `{name}`");
+                let message = format!("no workload above this one has the name `{name}`");
                 check
                     .error(codes::BAD_WORKLOAD, &format!("{path}/after/{place}"), message)
-                    .help("a workload waits for collectives, or for traffic that stands above it")
+                    .help("a workload waits for collectives, or for workloads above it")
                     .depends_on("/traffic")
                     .depends_on("/collectives");
             }
@@ -227,7 +227,7 @@ pub(super) fn refuse_sentences(raw: &[String], workloads: &[TrafficFile], check:
                 let message = format!("there is no workload `{name}` in this file");
                 check
                     .error(codes::NO_SUCH_THING, &path, message)
-                    .help("write the name of one that stands under `traffic`")
+                    .help("write the name of a workload under `traffic`")
                     .depends_on("/traffic");
             }
             Some(file)
@@ -321,7 +321,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             PatternFile::Incast(into) => {
                 let vertex = self.substrate.vertex(into).filter(|at| self.hosts.contains(at));
                 let Some(into) = vertex else {
-                    let message = format!("`{into}` is no host that takes part");
+                    let message = format!("`{into}` is not a host of this workload");
                     self.refuse("/run/incast", message, "write the name of a host");
                     return None;
                 };
@@ -431,7 +431,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             (Some(bytes), true) if bytes.0 > Bytes::ZERO => bytes.0,
             (None, false) => Bytes::ZERO,
             (Some(_), false) => {
-                let message = format!("a workload of kind `{}` has no size of its own", run.name());
+                let message = format!("a workload of kind `{}` has no size", run.name());
                 self.refuse("/bytes", message, "leave it out");
                 Bytes::ZERO
             }
@@ -453,7 +453,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             self.refuse("/run", message, "name 2, 4, 8 … hosts");
         }
         if self.file.directions.is_some() && !Traffic::is_ring(run) {
-            let message = format!("a workload of kind `{}` goes around no ring", run.name());
+            let message = format!("a workload of kind `{}` does not use a ring", run.name());
             self.refuse("/directions", message, "leave it out, or write `{all_reduce: ring}`");
         }
         match run {
@@ -475,7 +475,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             }
             Pattern::CircuitExchange => {}
             _ if self.substrate.exchange.is_some() && !matches!(run, Pattern::Compute(_)) => {
-                let message = "an exchange carries `circuit_exchange` alone: no other way is lit all the time";
+                let message = "an exchange carries only `circuit_exchange`: no other route is lit all the time";
                 self.refuse("/run", message, "use another network");
             }
             _ => {}

@@ -159,7 +159,7 @@ pub(super) fn require(
         };
         let file = at.map(|at| &raw.train[at]);
         if step.pool.is_none() && file.is_some_and(|file| file.rollout.is_some()) {
-            let message = format!("job `{}` only trains: nothing of it generates", train.job);
+            let message = format!("job `{}` only trains and does not generate", train.job);
             check
                 .error(codes::NO_EFFECT, &format!("{path}/rollout"), message)
                 .help("leave `rollout` out, or give the job `step: {rl: …}` in the fabric file")
@@ -200,8 +200,8 @@ fn refuse_beside(raw: &ScenarioFile, check: &mut Check<'_>) {
         return;
     }
     let beside = [
-        ("/collectives", !raw.collectives.is_empty(), "the rings of its jobs carry their steps"),
-        ("/phases", raw.phases.is_some(), "its jobs say what they send"),
+        ("/collectives", !raw.collectives.is_empty(), "the rings carry the steps of its jobs"),
+        ("/phases", raw.phases.is_some(), "its jobs define the traffic"),
     ];
     for (key, _, why) in beside.iter().filter(|(_, there, _)| *there) {
         let message = format!("{} does not run beside `train`: {why}", &key[1..]);

@@ -224,7 +224,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     }
     let is_credit = matches!(raw.congestion, CongestionFile::ReceiverCredit);
     if is_credit && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
-        let message = "a receiver that gives credit for each packet keeps what it has paid for, which go-back-N sends again";
+        let message = "a receiver that gives credit for each packet keeps the packets after a gap, but go-back-N sends them again";
         check
             .error(codes::BAD_PACKET, "/transport/recovery", message)
             .also("/transport/congestion", "receivers give credit here")
@@ -261,8 +261,7 @@ fn tail_probe(
         return usual.then_some(TAIL_PROBE);
     };
     if recovery == LossRecovery::GoBackN {
-        let message =
-            "go-back-N drops what comes after a gap, so that the last packet tells nothing";
+        let message = "go-back-N drops all packets after a gap, so the last packet tells nothing";
         check
             .error(codes::NO_EFFECT, "/transport/tail_probe", message)
             .help("leave it out, or write `recovery: {selective_repeat: {reordering: 64}}`");
@@ -304,7 +303,7 @@ fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> F
             .depends_on("/on");
     }
     if let BalanceFile::Entropy(EntropyFile { probe: Text(Picoseconds::ZERO), .. }) = raw.balance {
-        let message = "probes that follow each other at once leave no room for data";
+        let message = "probes without a pause between them leave no room for data";
         check
             .error(codes::BAD_PACKET, "/transport/balance/entropy/probe", message)
             .help("write `50us`");
@@ -386,7 +385,7 @@ fn check_packets(raw: &TransportFile, check: &mut Check<'_>) {
     }
     if raw.window_packets.is_some() && check.is_written("/transport/window_percent") {
         check
-            .error(codes::BAD_PACKET, "/transport/window_packets", "the window is given twice")
+            .error(codes::BAD_PACKET, "/transport/window_packets", "the window is set twice")
             .help("write either `window_percent` or `window_packets`");
     }
 }

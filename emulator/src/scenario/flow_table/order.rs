@@ -73,7 +73,7 @@ fn awaited(
         "acknowledged" => true,
         _ => {
             let help = format!("write `{name}`, `{name}:received` or `{name}:acknowledged`");
-            return Err((format!("`{text}` is nothing to wait for"), help));
+            return Err((format!("`{text}` is not a flow or message to wait for"), help));
         }
     };
     let Some(&flow) = names.get(name) else {

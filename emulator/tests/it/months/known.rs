@@ -94,7 +94,7 @@ fn rejects_losses_that_lack_the_job_or_part() {
     no_runs["runs"] = json!([]);
     for (text, known, wanted) in [
         (scenario(of, SAVED), &other, "has no job `job`"),
-        (scenario(of, SAVED), &no_runs, "has no run in which any node fails"),
+        (scenario(of, SAVED), &no_runs, "has no run where any node fails"),
         (scenario(of, SAVED), &json!({"runs": 7}), "has no losses"),
         (scenario(of, elastic), &known, "under another policy"),
         (scenario("losses: known.json\nsamples: 4", SAVED), &known, "no run is made"),

@@ -90,7 +90,7 @@ impl Reader {
         self.shared.extend(shared.map(|shared| (shared, task)));
         self.ranks[task].push(rank);
         if self.places.insert((rank, node.id), task).is_some() {
-            return Err(wrong("the same id stands twice in this stream".to_owned()));
+            return Err(wrong("the same id appears twice in this stream".to_owned()));
         }
         let waits = node.ctrl_deps.iter().chain(&node.data_deps).copied().collect();
         self.waits.push((rank, task, waits));

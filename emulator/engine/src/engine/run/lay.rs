@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn reuses_path_regions_without_packets() {
         let (always, grown) = (led_anew(0), led_anew(u64::MAX / 2));
-        assert_eq!(always.1, grown.1, "what is written where changes nothing");
+        assert_eq!(always.1, grown.1, "where the paths are stored does not change the result");
         let once = grown.0 / 401;
         assert!(always.0 < 40 * once, "{} words, and {once} for all flows once", always.0);
     }
