@@ -19,7 +19,6 @@ use lightloom_engine::{LinkId, Route, VertexId};
 use crate::substrate::Substrate;
 
 pub(super) struct Cut {
-    /// The names of the hosts inside.
     pub(super) name: String,
     pub(super) hosts: usize,
     /// Rates of the links that lead out, and of those that lead in, in bits per second.

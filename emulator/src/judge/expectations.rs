@@ -204,7 +204,6 @@ struct Restorable {
     took: Option<Picoseconds>,
 }
 
-/// Returns whether every fault was restored in time.
 fn restored(faults: &[Restorable], span: Picoseconds) -> Found {
     if let Some(never) = faults.iter().find(|one| one.took.is_none()) {
         return (false, format!("{} was never restored", never.what), None);
@@ -240,7 +239,6 @@ fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
     (drops == 0, format!("{drops} packets{of} dropped"), Some(margin))
 }
 
-/// Returns whether no cycle of ports paused each other.
 fn no_deadlock(outcome: &Outcome) -> Found {
     match &outcome.stop {
         Some(stop @ Stop::Deadlock { .. }) => (false, stop.to_string(), None),

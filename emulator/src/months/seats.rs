@@ -94,7 +94,6 @@ impl Seats {
         }
     }
 
-    /// Returns when the next replica is ready.
     pub(super) fn next_ready(&self) -> Option<i128> {
         self.left_out.values().filter_map(|out| out.ready).min()
     }
@@ -121,7 +120,6 @@ impl Seats {
         of.fold((0, 0), |(all, without), (_, out)| (all + 1, without + u32::from(out.vacant > 0)))
     }
 
-    /// Counts the seats of a job without a node.
     pub(super) fn vacant(&self, job: usize) -> usize {
         self.vacant.iter().filter(|(of, _)| *of == job).count()
     }

@@ -46,14 +46,17 @@ pub(crate) enum Notice {
     Groups(Vec<GroupMove>),
     /// Flows without a path may have one now.
     Routes,
-    /// A phase of a step begins.
-    PhaseBegan { step: u32, phase: usize },
+    PhaseBegan {
+        step: u32,
+        phase: usize,
+    },
     /// The set of circuits that carry traffic may have changed.
     Circuits,
-    /// A change of circuits begins.
     ChangeBegan,
-    /// A change of circuits ends.
-    ChangeEnded { began: SimTime, ended: SimTime },
+    ChangeEnded {
+        began: SimTime,
+        ended: SimTime,
+    },
     /// A change was missed because the control plane was down.
     ChangeMissed,
     /// A program that sends traffic has new orders.
@@ -137,7 +140,6 @@ impl<'a> Context<'a> {
         self.open_acts > 0
     }
 
-    /// Posts a notice to all parts.
     pub(crate) fn post(&mut self, notice: Notice) {
         self.notices.push_back(notice);
     }
@@ -218,7 +220,6 @@ impl<'a> Context<'a> {
         !self.is_disturbed
     }
 
-    /// Returns whether the control plane is down.
     pub(crate) fn control_is_gone(&self) -> bool {
         self.control_down > 0
     }

@@ -49,11 +49,9 @@ pub(crate) trait ControlPlane {
     ) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when the control plane is back.
     fn control_returned(&mut self, _context: &mut Context<'_>) -> Result<(), RunError> {
         Ok(())
     }
-    /// Called when a timer of this control plane expires.
     fn timer(&mut self, context: &mut Context<'_>, act: u64) -> Result<(), RunError>;
     /// Called when a fault or a workload posts a notice.
     fn hear(&mut self, _context: &mut Context<'_>, _notice: &Notice) -> Result<(), RunError> {
@@ -63,6 +61,5 @@ pub(crate) trait ControlPlane {
     fn only_polls(&self, _context: &Context<'_>) -> bool {
         false
     }
-    /// Writes its results to the log.
     fn finish(self: Box<Self>, _context: &mut Context<'_>, _log: &mut RunLog) {}
 }

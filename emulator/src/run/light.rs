@@ -17,7 +17,6 @@ pub(super) struct Links {
 }
 
 impl Context<'_> {
-    /// Returns whether a link carries packets.
     pub(crate) fn carries(&self, link: LinkId) -> bool {
         !self.links.unlit.contains(&link) && self.links.faulted.get(&link).is_none_or(|n| *n == 0)
     }
@@ -27,7 +26,6 @@ impl Context<'_> {
         !self.links.unlit.contains(&link)
     }
 
-    /// Returns whether a fault keeps a link dark.
     pub(crate) fn is_faulted(&self, link: LinkId) -> bool {
         self.links.faulted.get(&link).is_some_and(|count| *count > 0)
     }

@@ -76,7 +76,6 @@ pub struct Series {
     pub full_at: Option<SimTime>,
 }
 
-/// Returns the average rate of `bytes` over `time`.
 fn rate(bytes: Bytes, time: Picoseconds) -> BitsPerSecond {
     BitsPerSecond((bytes.0 as f64 * 8.0 / time.as_secs_f64().max(1e-12)).round() as u64)
 }

@@ -42,7 +42,6 @@ pub struct Replay {
     pub gpus_per_host: u32,
 }
 
-/// An outage of a replayed trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
     pub(crate) node: NodeId,

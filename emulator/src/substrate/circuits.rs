@@ -41,9 +41,7 @@ pub(crate) struct LaneHop {
 /// The connection between two leaves that a flow takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lane {
-    /// One circuit.
     Circuit(CrossConnect),
-    /// The electrical core.
     Core,
     /// A cable from leaf to leaf, as the link from the lower leaf to the higher.
     Cable(LinkId),
@@ -145,7 +143,6 @@ impl OpticalCircuits {
         both_ways(self.interfaces[leaf.index()])
     }
 
-    /// Returns whether there is an electrical core.
     pub(crate) fn has_core(&self) -> bool {
         !self.uplinks.is_empty()
     }

@@ -104,7 +104,6 @@ pub struct Band {
     pub mean_error: f64,
 }
 
-/// Returns the constants of `framework` on `chip`.
 #[must_use]
 pub fn compose(chip: &Chip, framework: &Framework) -> Calibration {
     let low = framework.gemm * framework.low;

@@ -245,7 +245,6 @@ const ACCELERATOR_FILES: &[(&str, &str)] = files!(
     "tpuv4", "tpuv5e", "tpuv5p", "tpuv6e"
 );
 
-/// No shipped card has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{name}`: did you mean `{nearest}`? (known: {all})")]
 pub struct UnknownName {

@@ -32,23 +32,18 @@ pub struct Taken {
     pub unknown: u64,
 }
 
-/// Why files cannot be read as a step.
 #[derive(Debug, thiserror::Error)]
 pub enum DescribedError {
     #[error("no file given: name the files of a step")]
     NoFile,
-    /// A task names a rank or TP group that the step does not have.
     #[error(
         "{file}: `{task}` is of a rank or a TP group that the step, of {ranks} ranks, does not have"
     )]
     Absent { file: String, task: String, ranks: u32 },
-    /// The file is compressed with gzip.
     #[error("{file} is compressed: run `gunzip --keep {file}` and name the file that it writes")]
     Packed { file: String },
-    /// A file that describes all ranks came together with other files.
     #[error("{0}")]
     Alone(String),
-    /// The requested TP differs from that of the file.
     #[error("the workload is for TP {own}: leave out --tp")]
     OtherTensor { own: u32 },
     #[error("{file} is not text: {error}")]

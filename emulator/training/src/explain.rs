@@ -56,7 +56,6 @@ pub struct MovedConstant {
     pub value: f64,
     /// 95 % confidence interval, provided that no other constant is wrong.
     pub interval: [f64; 2],
-    /// Whether the fit ended at a limit.
     pub is_at_limit: bool,
     /// Alternatives: constants that explain the runs equally well in its place.
     pub stands_in_for: Vec<&'static str>,
@@ -106,7 +105,6 @@ impl<'r> Model<'r> {
         self.runs.len() as f64 * FLOOR * FLOOR
     }
 
-    /// Returns the misfit term of the criterion.
     fn misfit(&self, fit: &Fit) -> f64 {
         let runs = self.runs.len() as f64;
         runs * (fit.squares / runs + FLOOR * FLOOR).ln()

@@ -53,12 +53,10 @@ pub const FEATURES: [(Feature, &str); 9] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features(u16);
 
-/// Why a list of features is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownFeature {
     #[error("unknown feature `{word}`: write `none` or some of {}", words().join(", "))]
     Word { word: String },
-    /// `none` was combined with other names.
     #[error("`none` cannot be combined with other features: leave out one or the others")]
     NoneAndOthers,
 }

@@ -19,12 +19,10 @@ use lightloom_units::{Bytes, Picoseconds};
 
 use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 
-/// Why a GOAL file cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GoalError {
     #[error("line {line}: `{text}`: {reason}")]
     Line { line: usize, text: String, reason: &'static str },
-    /// A send without a receive, or the reverse.
     #[error(
         "line {line}: rank {rank}, {label}: {count} more like it, and no {missing} that matches"
     )]
@@ -36,7 +34,6 @@ pub enum GoalError {
         count: usize,
         missing: &'static str,
     },
-    /// The message is larger than its receive buffer.
     #[error(
         "line {line}: rank {rank}, {label}: {room} B are received, and line {sent_line} sends {bytes} B"
     )]
@@ -58,7 +55,6 @@ pub enum GoalError {
         at: usize,
         reason: &'static str,
     },
-    /// The operations do not form a valid graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

@@ -15,7 +15,6 @@ pub struct FaultCosts {
     pub nodes: f64,
     /// Faults per node and day that stop the job.
     pub faults_per_node_day: f64,
-    /// Time from a fault to its detection.
     pub detect_seconds: f64,
     /// Time to plan around the fault and switch the circuits.
     pub replan_seconds: f64,

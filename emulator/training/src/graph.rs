@@ -64,7 +64,6 @@ pub(crate) const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
 /// days of the emulator's clock.
 const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 
-/// Why tasks do not form a valid graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
     #[error("task {task} `{name}` waits for task {missing}, which is not there")]

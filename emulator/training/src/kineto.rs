@@ -36,14 +36,12 @@ pub struct RankProfile<'f> {
 pub enum KinetoError {
     #[error("{file}: {error}")]
     File { file: String, error: RecordedError },
-    /// The file does not state its rank.
     #[error(
         "{file}: no `distributedInfo.rank`: the files of a job of several ranks need it (PyTorch 2.0 and later write it)"
     )]
     NoRank { file: String },
     #[error("{file}: rank {rank} has a file before this one")]
     Twice { file: String, rank: u32 },
-    /// The rank or job size exceeds the supported maximum.
     #[error(
         "{file}: `distributedInfo` names rank or size {count}: at most {MOST_RANKS} ranks are read"
     )]
@@ -52,19 +50,10 @@ pub enum KinetoError {
         /// The rank, or the size of the job.
         count: u32,
     },
-    /// Ranks recorded different sizes of one collective.
     #[error(
         "{file}: traceEvents[{event}]: rank {rank} has {bytes} B in collective {nth} of the group, another rank {others} B"
     )]
-    Sizes {
-        file: String,
-        event: usize,
-        rank: u32,
-        bytes: u64,
-        /// Size recorded by the other ranks.
-        others: u64,
-        nth: u64,
-    },
+    Sizes { file: String, event: usize, rank: u32, bytes: u64, others: u64, nth: u64 },
     #[error(
         "{file}: no kernels and no operators of the CPU: the file has {found}; record with ProfilerActivity.CUDA or .CPU"
     )]

@@ -39,12 +39,10 @@ pub struct Recorded {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RecordedError {
-    /// The file is not a JSON trace.
     #[error("line {}, column {}: {reason}", line, column)]
     Json { line: usize, column: usize, reason: String },
     #[error("traceEvents[{event}] `{name}` of rank {rank}: {reason}")]
     Event { event: usize, name: String, rank: String, reason: String },
-    /// The file is JSON but not a trace.
     #[error(
         "no `traceEvents`: the file has {found}; needed is a profile of PyTorch, or a Chrome trace with the ids and bytes of docs/mfu.md"
     )]

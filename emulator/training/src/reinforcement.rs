@@ -70,7 +70,6 @@ pub struct ReinforcementJob {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReinforcementError {
-    /// No replica holds the model and a sample.
     #[error(
         "no replica whose GPUs divide the {gpus} and the model's heads holds the weights and a sample of {tokens} tokens: give a multiple of 8 GPUs, or shorter samples"
     )]
@@ -110,7 +109,6 @@ pub struct ReinforcementStep {
 /// The steps with all methods, and their common data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReinforcementReport {
-    /// Replica sizes that hold the model and a sample.
     pub replica_gpus: Vec<u32>,
     /// Tokens per second for each of these sizes with a shared queue; 0 if the size cannot hold a
     /// sample.

@@ -61,12 +61,10 @@ pub struct Changes {
 pub enum RequestError {
     #[error("{card} has no {}: it has no peak for it; leave out --precision", precision.label())]
     NoFormat { card: String, precision: Precision },
-    /// The batch is empty or too large.
     #[error("--batch {sequences}, --seq {tokens}: write 1 to {MOST} for each")]
     Batch { sequences: u64, tokens: u64 },
     #[error("--{flag} {degree}: write at most {MOST_DEGREE}")]
     Degree { flag: &'static str, degree: u32 },
-    /// The expert imbalance is out of range.
     #[error("--imbalance is a share of at least 0, such as 0.2")]
     Imbalance,
     /// An option for mixtures of experts was used with a dense model.
@@ -74,10 +72,8 @@ pub enum RequestError {
     NoExperts { option: String, model: String },
     #[error("--features dual-pipe is an order of passes, as zero-bubble is: leave out one of them")]
     TwoOrders,
-    /// DualPipe requires an even number of stages.
     #[error("--features dual-pipe: --pp {stages} is odd; write an even number of stages")]
     OddStages { stages: u32 },
-    /// A refit file names an unknown constant.
     #[error("unknown constant `{name}`: use the file of `lightloom calibrate` unchanged")]
     NoConstant { name: String },
     #[error(transparent)]

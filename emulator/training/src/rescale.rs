@@ -32,7 +32,6 @@ pub struct RankLayout {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RescaleError {
-    /// The ranks do not form whole stages of this layout.
     #[error("{ranks} ranks are no whole stages of {data} replicas of TP {tensor}")]
     Stages { ranks: u32, data: u32, tensor: u32 },
     #[error("EP {expert} is no divisor of DP {data}")]
@@ -40,13 +39,11 @@ pub enum RescaleError {
     /// The recording has only one replica or one EP rank, so it has no communication to scale.
     #[error("a step of {what} 1 was recorded, so it has no communication to scale")]
     One { what: &'static str },
-    /// A group does not match the layout.
     #[error(
         "`{task}` is of replicas {replicas:?}: neither of one, nor of all of DP {data}, nor of an EP group of {expert}, nor of \
          one in each; say how the recorded ranks are cut"
     )]
     Group { task: String, replicas: Vec<u32>, data: u32, expert: u32 },
-    /// The rescaled tasks form a cycle.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

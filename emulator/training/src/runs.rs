@@ -51,7 +51,6 @@ pub struct MeasuredRun {
     pub assumed: Vec<String>,
 }
 
-/// A row that cannot be read as a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, row {id}: {why}")]
 pub struct RowError {

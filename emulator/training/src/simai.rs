@@ -25,12 +25,10 @@ use lightloom_units::{Bytes, Picoseconds};
 use super::graph::{GraphError, LONGEST, MOST_RANKS, Task, TaskGraph, TaskId, TaskWork};
 use super::schedule::{PassKind, Pipeline, Schedule};
 
-/// Why a text cannot be read as a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimaiError {
     #[error("line {line}: {reason}")]
     Line { line: usize, reason: String },
-    /// The rows do not form a valid graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

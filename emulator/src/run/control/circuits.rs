@@ -89,7 +89,6 @@ impl<'a> CircuitChanges<'a> {
         context.at(time, self.me, self.acts.len() as u64 - 1);
     }
 
-    /// Publishes the circuits that carry traffic now.
     fn publish(&self, context: &mut Context<'_>) {
         context.circuits_up = self.switches.up().copied().collect();
         context.post(Notice::Circuits);

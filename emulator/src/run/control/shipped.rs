@@ -42,9 +42,7 @@ enum ControlTimer {
     Relocked(LinkId),
     /// The link of a newly lit circuit has trained.
     Trained(CrossConnect),
-    /// A change has ended.
     Ended(Option<Box<Plan>>),
-    /// A phase is settled.
     Settled(PhaseAnswer),
 }
 

@@ -64,7 +64,6 @@ impl HostCircuits {
         Some(Self { hosts, fibres, switching, holds, wants, stuck })
     }
 
-    /// Returns the number of steps of an exchange.
     pub(super) fn steps(&self) -> usize {
         self.fibres.len()
     }

@@ -125,7 +125,6 @@ impl PhaseTraffic {
         self.pairs.iter().any(|pair| pair.is_cut)
     }
 
-    /// Handles the end of a batch of flows.
     pub(super) fn batch_done(&mut self, batch: BatchId, at: SimTime) {
         let Some(&index) = self.pair_of.get(&batch) else { return };
         let pair = &mut self.pairs[index];

@@ -39,7 +39,6 @@ pub(super) struct GroupProgress {
 #[derive(Clone, Debug)]
 pub(crate) struct GroupLog {
     pub(crate) job: u32,
-    /// The number of GPUs in the group.
     pub(crate) gpus: u32,
     /// One entry for each collective begun.
     pub(crate) steps: Vec<StepLog>,
@@ -135,7 +134,6 @@ pub(super) fn note_start(steps: &mut Vec<StepLog>, begun: &Begun, running: &Runn
     }
 }
 
-/// Logs the end of a collective.
 pub(super) fn finish_step(steps: &mut [StepLog], at: SimTime) {
     steps.last_mut().expect("what ends has begun").end = Some(at);
 }

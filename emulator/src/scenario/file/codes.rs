@@ -2,48 +2,32 @@
 //! Codes of errors specific to scenario and fault files.
 
 lightloom_fabric::document::codes! {
-    /// The sentence is not an expectation.
     BAD_EXPECTATION = "LL0301", "a sentence that is not an expectation";
     /// A fault has no part or several, or is repaired before it starts.
     REPAIR_BEFORE_FAULT = "LL0302", "a part is repaired before it breaks";
-    /// The scenario runs nothing.
     NOTHING_TO_RUN = "LL0303", "a scenario runs nothing";
-    /// The packet sizes are impossible.
     BAD_PACKET = "LL0304", "packets cannot have this size";
-    /// Two collectives have the same name.
     COLLECTIVE_TWICE = "LL0305", "two collectives have the same name";
-    /// A referenced fabric, trace or fault file cannot be used.
     BAD_NEIGHBOUR = "LL0306", "a referenced file cannot be used";
     /// The fabric does not have the part, or the plan does not have the group.
     NO_SUCH_THING = "LL0307", "a name that the fabric does not have";
     /// The effect does not apply to this part, or is malformed.
     BAD_FAULT = "LL0308", "a fault that cannot happen to this part";
-    /// The expectation is always true or always false.
     SAYS_NOTHING = "LL0309", "an expectation that no run could fail, or none could keep";
-    /// The fabric's initial state cannot be planned.
     NO_PLAN = "LL0310", "the fabric cannot be planned in its initial state";
-    /// The fault names a phase that does not exist.
     NO_SUCH_PHASE = "LL0311", "a phase that the step does not have";
-    /// The queue, buffer, pause or priority settings are impossible.
     BAD_QUEUE = "LL0313", "switches cannot queue like this";
     /// The settings belong to an unused congestion control, or cannot work.
     BAD_CONGESTION = "LL0314", "figures of congestion control that cannot be used";
     /// The file has version 1.
     EARLIER_VERSION = "LL0315", "a scenario of an earlier version";
-    /// The key has no effect on the run.
     NO_EFFECT = "LL0316", "a key that has no effect here";
-    /// The control plane cannot run in this scenario.
     BAD_CONTROL = "LL0317", "a control plane that cannot run here";
-    /// The network shape is impossible.
     BAD_NETWORK = "LL0321", "a network that cannot be laid out";
-    /// The workload cannot be run.
     BAD_WORKLOAD = "LL0322", "a workload that cannot be run like this";
-    /// Large packets lose far more to bit errors than real frames do.
     HEAVY_LOSS = "LL0324", "wrong bits lose far more packets of this size than real frames";
     /// Flows leave some of their paths unused and collide on the others.
     FEW_VALUES = "LL0325", "fewer paths drawn than there are";
-    /// The retransmission timeout is shorter than a round trip over such slow links.
     SHORT_TIMEOUT = "LL0326", "a timeout shorter than a round trip over links this slow";
-    /// A row of a flow table is invalid.
     BAD_FLOW = "LL0323", "a row of a table of flows that says no flow";
 }

@@ -147,7 +147,6 @@ impl Written {
         self.0
     }
 
-    /// Returns the message with its length prefix.
     pub(super) fn behind_its_length(&self) -> Vec<u8> {
         let mut stream = Self::default();
         stream.varint(self.0.len() as u64);

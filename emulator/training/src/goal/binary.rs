@@ -50,7 +50,6 @@ impl Bytes<'_> {
     }
 }
 
-/// Returns whether a file is in the binary form.
 #[must_use]
 pub fn is_binary(file: &[u8]) -> bool {
     file.starts_with(&COOKIE.to_le_bytes())

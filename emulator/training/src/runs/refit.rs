@@ -78,12 +78,10 @@ pub struct Refit {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefitError {
-    /// The runs mix several accelerators or software versions.
     #[error(
         "the runs are of {count} pairs of accelerator and software ({pairs}): write one file for each"
     )]
     Mixed { count: usize, pairs: String },
-    /// There are too few runs to fit and test.
     #[error(
         "{count} runs get a figure: at least 4 are needed, to fit on some and keep the others back"
     )]
@@ -183,7 +181,6 @@ impl Runs {
     }
 }
 
-/// Returns the shipped constants for a run.
 fn constants(run: &MeasuredRun) -> Option<(Chip, Framework)> {
     run.request.card.constants(Some(&run.software)).ok()
 }

@@ -162,7 +162,6 @@ fn message_sizes_match_the_published_library() {
     assert_eq!(of(back), [3_670_016.0; 2]);
 }
 
-/// The micro-batches together cover the whole batch.
 #[test]
 fn micro_batches_cover_the_whole_batch() {
     let world = world("step-3");
