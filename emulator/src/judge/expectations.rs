@@ -166,7 +166,7 @@ impl ExpectationJudge<'_> {
         let first = events.next().filter(|event| is_late(event))?;
         let When::At(at) = first.when else { return None };
         let why = format!(
-            "{} breaks at {at}, after the run has ended at {end}: nothing was tested",
+            "{} fails at {at}, after the end of the run at {end}: nothing was tested",
             first.what()
         );
         events.all(is_late).then_some((false, why, None))
@@ -242,7 +242,7 @@ fn no_drops(outcome: &Outcome, priority: Option<u8>) -> Found {
 fn no_deadlock(outcome: &Outcome) -> Found {
     match &outcome.stop {
         Some(stop @ Stop::Deadlock { .. }) => (false, stop.to_string(), None),
-        _ => (true, "no ports paused each other in a circle".to_owned(), None),
+        _ => (true, "no cycle of ports paused each other".to_owned(), None),
     }
 }
 

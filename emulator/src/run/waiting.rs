@@ -97,7 +97,7 @@ impl fmt::Display for WaitsFor {
             Self::DarkLink { link, control_is_gone: true } => {
                 write!(
                     f,
-                    "waits for {link}, which is dark; no plan is made, the control plane is gone"
+                    "waits for {link}, which is dark; the control plane is down and makes no plan"
                 )
             }
             Self::DarkLink { link, .. } => {
@@ -120,7 +120,7 @@ impl fmt::Display for WaitsFor {
             Self::Start => f.write_str("has not begun"),
             Self::Packets => f.write_str("is under way"),
             Self::Held(bytes) => write!(f, "has not ended; {bytes} have no route"),
-            Self::More(count) => write!(f, "{count} more, not listed one by one"),
+            Self::More(count) => write!(f, "{count} more are not listed"),
         }
     }
 }

@@ -338,7 +338,7 @@ pub enum ExpectationError {
     },
     /// The figure exists only for the whole run.
     #[error(
-        "`{figure}` is a figure of the whole run; of a workload there are `fct_p50`, `fct_p99` and `fct_max`"
+        "`{figure}` exists only for the whole run; a workload has `fct_p50`, `fct_p99` and `fct_max`"
     )]
     NotOfWorkloads {
         /// Name of the figure.

@@ -525,7 +525,7 @@ fn require_plan(base: &Scenario, raw: &ScenarioFile, check: &mut Check<'_>) -> O
                      --fault PARTS -o FILE`",
                 ),
                 _ => report.help(
-                    "say how many GPUs a host stands for, `gpus_per_host: 8`, or take a larger trace",
+                    "write how many GPUs a host of the trace has, `gpus_per_host: 8`, or use a larger trace",
                 ),
             };
             PLANNED_FROM.iter().fold(report, |report, key| report.depends_on(key));

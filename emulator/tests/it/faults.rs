@@ -204,7 +204,7 @@ fn control_plane_outage_only_postpones_repairs() {
     assert_eq!(waiting.since, Some(SimTime(50_000_000)), "{waiting}");
     let waiting = waiting.to_string();
     assert!(waiting.contains("`tensor`: waits for n4/"), "{waiting}");
-    assert!(waiting.contains("the control plane is gone"), "{waiting}");
+    assert!(waiting.contains("the control plane is down"), "{waiting}");
 }
 
 #[test]

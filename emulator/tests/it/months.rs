@@ -389,7 +389,7 @@ fn rejects_impossible_spans_with_their_location() {
         (format!("span: 999d\n{TRAIN}failures: {{trace: trace.json}}\n"), "longer than the trace"),
         (
             format!("span: 9d\n{TRAIN}failures: {{optical_switch: {{mtbf: 1h, repair: 1h}}}}\n"),
-            "the fabric has not any optical switch",
+            "the fabric does not have any optical switch",
         ),
         (format!("span: 9d\n{TRAIN}{RATES}gpu_hour: 3 EUR\n"), "is not what a GPU-hour costs"),
         (format!("span: 9d\n{TRAIN}{RATES}expect: [gpus_lost == 0]\n"), "no effect together"),

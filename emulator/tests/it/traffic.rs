@@ -331,7 +331,7 @@ fn locates_every_mistake() {
     for (more, wanted) in [
         ("traffic: [{name: a, run: permutation}]", "LL0322"),
         ("traffic: [{name: a, run: {incast: h9}, bytes: 1KiB}]", "`h9` is not a host"),
-        ("traffic: [{name: a, run: {shift: 4}, bytes: 1KiB}]", "every host is itself"),
+        ("traffic: [{name: a, run: {shift: 4}, bytes: 1KiB}]", "maps every host to itself"),
         ("traffic: [{name: a, run: {all_reduce: torus}, bytes: 1KiB}]", "torus"),
         ("traffic: [{name: a, run: circuit_exchange, bytes: 1KiB}]", "exchange"),
         ("traffic: [{name: a, run: permutation, bytes: 1KiB, after: [b]}]", "`b`"),

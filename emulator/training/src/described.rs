@@ -37,7 +37,7 @@ pub enum DescribedError {
     #[error("no file given: name the files of a step")]
     NoFile,
     #[error(
-        "{file}: `{task}` is of a rank or a TP group that the step, of {ranks} ranks, does not have"
+        "{file}: `{task}` names a rank or a TP group that the step of {ranks} ranks does not have"
     )]
     Absent { file: String, task: String, ranks: u32 },
     #[error("{file} is compressed: run `gunzip --keep {file}` and name the file that it writes")]

@@ -171,7 +171,7 @@ impl Reader {
                 }
                 self.operations.push(GoalOperation { line, rank, label, what, after: Vec::new() });
             }
-            _ => return Err(wrong("no statement of GOAL in this place")),
+            _ => return Err(wrong("not a GOAL statement here")),
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Reader {
         wrong: impl Fn(&'static str) -> GoalError,
     ) -> Result<usize, GoalError> {
         let place = self.labels.get(&(rank, label.to_owned())).copied();
-        place.ok_or_else(|| wrong("it names a label that this rank has not had yet"))
+        place.ok_or_else(|| wrong("it names a label that this rank has not defined before"))
     }
 
     fn graph(self) -> Result<TaskGraph, GoalError> {

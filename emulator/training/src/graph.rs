@@ -66,7 +66,7 @@ const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    #[error("task {task} `{name}` waits for task {missing}, which is not there")]
+    #[error("task {task} `{name}` waits for task {missing}, which does not exist")]
     Missing { task: u32, name: String, missing: u32 },
     #[error("{count} tasks wait for each other in a circle, `{name}` among them")]
     Circle {

@@ -40,7 +40,7 @@ pub enum KinetoError {
         "{file}: no `distributedInfo.rank`: the files of a job of several ranks need it (PyTorch 2.0 and later write it)"
     )]
     NoRank { file: String },
-    #[error("{file}: rank {rank} has a file before this one")]
+    #[error("{file}: an earlier file also has rank {rank}")]
     Twice { file: String, rank: u32 },
     #[error(
         "{file}: `distributedInfo` names rank or size {count}: at most {MOST_RANKS} ranks are read"
@@ -481,6 +481,6 @@ mod tests {
         assert!(error.contains("rank.json: traceEvents[1]: rank 1 has 3996 B"), "{error}");
         let twice = [profile(0, 1000, 0.0), profile(0, 1000, 0.0)];
         let error = read(&files(&twice)).unwrap_err().to_string();
-        assert!(error.contains("rank 0 has a file before"), "{error}");
+        assert!(error.contains("an earlier file also has rank 0"), "{error}");
     }
 }

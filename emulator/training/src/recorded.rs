@@ -44,7 +44,7 @@ pub enum RecordedError {
     #[error("traceEvents[{event}] `{name}` of rank {rank}: {reason}")]
     Event { event: usize, name: String, rank: String, reason: String },
     #[error(
-        "no `traceEvents`: the file has {found}; needed is a profile of PyTorch, or a Chrome trace with the ids and bytes of docs/mfu.md"
+        "no `traceEvents`: the file has {found}; expected a PyTorch profile or a Chrome trace with the ids and bytes of docs/mfu.md"
     )]
     NoTrace { found: String },
     #[error("the trace has no complete events (`\"ph\": \"X\"`)")]

@@ -59,7 +59,7 @@ pub struct Changes {
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum RequestError {
-    #[error("{card} has no {}: it has no peak for it; leave out --precision", precision.label())]
+    #[error("{card} has no peak for {}: leave out --precision", precision.label())]
     NoFormat { card: String, precision: Precision },
     #[error("--batch {sequences}, --seq {tokens}: write 1 to {MOST} for each")]
     Batch { sequences: u64, tokens: u64 },

@@ -52,14 +52,14 @@ pub fn arrival_sum(arrival: &PacketArrival) -> u64 {
 pub enum Difference {
     #[error(transparent)]
     Event(#[from] OtherEvent),
-    #[error("flow {} ended otherwise in one engine for all", .0.0)]
+    #[error("flow {} ended differently in a single engine", .0.0)]
     Flow(FlowId),
-    #[error("link {} carried other packets in one engine for all", .0.0)]
+    #[error("link {} carried other packets in a single engine", .0.0)]
     Link(LinkId),
     /// Skipping periodic traffic led to a wrong state.
-    #[error("island {0} did not do again what it had done a packet before")]
+    #[error("island {0} did not repeat the previous packet")]
     Leap(usize),
-    #[error("islands count {islands:?}, one engine for all {whole:?}")]
+    #[error("islands count {islands:?}, a single engine {whole:?}")]
     Packets { islands: Box<PacketCount>, whole: Box<PacketCount> },
 }
 

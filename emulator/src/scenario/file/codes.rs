@@ -4,7 +4,7 @@
 lightloom_fabric::document::codes! {
     BAD_EXPECTATION = "LL0301", "a sentence that is not an expectation";
     /// A fault has no part or several, or is repaired before it starts.
-    REPAIR_BEFORE_FAULT = "LL0302", "a part is repaired before it breaks";
+    REPAIR_BEFORE_FAULT = "LL0302", "a part is repaired before it fails";
     NOTHING_TO_RUN = "LL0303", "a scenario runs nothing";
     BAD_PACKET = "LL0304", "packets cannot have this size";
     COLLECTIVE_TWICE = "LL0305", "two collectives have the same name";
@@ -13,21 +13,21 @@ lightloom_fabric::document::codes! {
     NO_SUCH_THING = "LL0307", "a name that the fabric does not have";
     /// The effect does not apply to this part, or is malformed.
     BAD_FAULT = "LL0308", "a fault that cannot happen to this part";
-    SAYS_NOTHING = "LL0309", "an expectation that no run could fail, or none could keep";
+    SAYS_NOTHING = "LL0309", "an expectation that is always met, or never";
     NO_PLAN = "LL0310", "the fabric cannot be planned in its initial state";
     NO_SUCH_PHASE = "LL0311", "a phase that the step does not have";
-    BAD_QUEUE = "LL0313", "switches cannot queue like this";
+    BAD_QUEUE = "LL0313", "impossible settings of queues";
     /// The settings belong to an unused congestion control, or cannot work.
-    BAD_CONGESTION = "LL0314", "figures of congestion control that cannot be used";
+    BAD_CONGESTION = "LL0314", "settings of congestion control that cannot be used";
     /// The file has version 1.
     EARLIER_VERSION = "LL0315", "a scenario of an earlier version";
     NO_EFFECT = "LL0316", "a key that has no effect here";
     BAD_CONTROL = "LL0317", "a control plane that cannot run here";
-    BAD_NETWORK = "LL0321", "a network that cannot be laid out";
-    BAD_WORKLOAD = "LL0322", "a workload that cannot be run like this";
-    HEAVY_LOSS = "LL0324", "wrong bits lose far more packets of this size than real frames";
+    BAD_NETWORK = "LL0321", "a network that cannot be built";
+    BAD_WORKLOAD = "LL0322", "a workload that cannot run with these settings";
+    HEAVY_LOSS = "LL0324", "bit errors lose far more packets of this size than real frames";
     /// Flows leave some of their paths unused and collide on the others.
-    FEW_VALUES = "LL0325", "fewer paths drawn than there are";
+    FEW_VALUES = "LL0325", "fewer paths drawn than exist";
     SHORT_TIMEOUT = "LL0326", "a timeout shorter than a round trip over links this slow";
-    BAD_FLOW = "LL0323", "a row of a table of flows that says no flow";
+    BAD_FLOW = "LL0323", "an invalid row of a flow table";
 }

@@ -122,7 +122,7 @@ pub(super) fn refuse_without_priorities(path: &str, check: &mut Check<'_>) {
         .error(
             codes::NO_EFFECT,
             path,
-            "these switches have one queue a port, so a priority has no effect",
+            "these switches have one queue per port, so a priority has no effect",
         )
         .help("write `switches: {schedule: strict}`, or leave it out")
         .depends_on("/switches");

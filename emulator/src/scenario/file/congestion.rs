@@ -227,7 +227,7 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
                 .error(
                     codes::BAD_CONGESTION,
                     &format!("/transport/{name}"),
-                    format!("these are the figures of `{name}`, which flows do not use"),
+                    format!("these are settings of `{name}`, which flows do not use"),
                 )
                 .help(format!("write `congestion: {name}`, or leave them out"))
                 .depends_on("/transport/congestion");
@@ -239,7 +239,7 @@ fn refuse_others(raw: &TransportFile, check: &mut Check<'_>) {
 fn require_some(is_nothing: bool, key: &str, example: &str, check: &mut Check<'_>) {
     if is_nothing {
         let path = format!("/transport/{key}");
-        let message = "with nothing here the scheme never moves, or never stops";
+        let message = "with 0 here the scheme never changes its rate, or never stops";
         check.error(codes::BAD_CONGESTION, &path, message).help(format!("write `{example}`"));
     }
 }
@@ -284,7 +284,7 @@ fn dcqcn(raw: &DcqcnFile, rate: Option<BitsPerSecond>, check: &mut Check<'_>) ->
         window_follows_rate: raw.window_follows_rate.unwrap_or(preset.window_follows_rate),
     };
     if raw.clamp_target.is_some() && figures.decrease_interval.is_none() {
-        let message = "where each notification cuts, each takes the target down";
+        let message = "without `decrease_interval` every notification lowers the target";
         check
             .error(codes::NO_EFFECT, "/transport/dcqcn/clamp_target", message)
             .help("write `decrease_interval: 4us` as well, or leave it out");

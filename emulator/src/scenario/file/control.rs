@@ -202,7 +202,8 @@ pub(super) fn refuse(raw: &ScenarioFile, scenario: &Scenario, check: &mut Check<
         for (index, fault) in
             scenario.faults.iter().enumerate().filter(|(_, f)| f.effect.needs_daemon())
         {
-            let message = format!("`{}` shows only with the shipping daemon", fault.effect.name());
+            let message =
+                format!("`{}` has an effect only with the shipping daemon", fault.effect.name());
             check
                 .error(codes::BAD_CONTROL, &format!("/faults/{index}/effect"), message)
                 .help("write `control: lightloomd`");

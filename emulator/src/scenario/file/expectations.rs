@@ -87,11 +87,11 @@ pub(crate) fn lower_expectations(
 type Idle = (String, String);
 
 const NOTHING_BREAKS: &str =
-    "nothing breaks in this scenario, so this is true or false whatever happens";
+    "no fault occurs in this scenario, so every run gives the same verdict";
 const BREAK_SOMETHING: &str = "declare a fault under `faults`, or leave the sentence out";
 const NO_BOUND: &str = "the queues of these switches have no bound, so they drop no packets";
 const NO_SWITCH: &str = "nothing that runs here crosses a switch, and only switches drop";
-const NO_PAUSE: &str = "no switch asks for pauses here, so this is true whatever happens";
+const NO_PAUSE: &str = "no switch asks for pauses here, so this is always true";
 const ASK_FOR_PAUSES: &str =
     "write `switches: {pause: {priorities: [3], above: 100KiB}}`, or leave the sentence out";
 
@@ -133,15 +133,15 @@ impl Ground<'_> {
                 says(NOTHING_BREAKS, BREAK_SOMETHING)
             }
             Expectation::RestoredWithin(_) if !self.breaks.restorable => says(
-                "nothing that breaks in this scenario is restored, so this is true whatever happens",
-                "declare a fault that is, such as a part that is `down`, or leave the sentence out",
+                "no fault of this scenario is restored, so this is always true",
+                "declare a fault that is restored, such as a part that is `down`, or leave the sentence out",
             ),
             Expectation::RestoredWithin(_) if self.breaks.forever => says(
-                "a fault of this scenario lasts for ever and no plan bypasses it, so this is never true",
+                "a fault of this scenario is permanent and no plan bypasses it, so this is never true",
                 "write `lasts: 5ms` at the fault whose effect is a lower rate, bit errors or pauses, or leave the sentence out",
             ),
             Expectation::NoDrops { priority: Some(_) } if !self.switches.have_priorities() => says(
-                "these switches have one queue a port, which keeps no priorities apart",
+                "these switches have one queue per port, which does not separate priorities",
                 "write `switches: {schedule: strict}`, or expect `no drops`",
             ),
             Expectation::NoDrops { .. } if self.switches.queue.is_none() => {
@@ -168,8 +168,7 @@ impl Ground<'_> {
             return None;
         }
         let used: Vec<String> = self.priorities.iter().map(u8::to_string).collect();
-        let message =
-            format!("no data is sent on priority {priority}, so this is true whatever happens");
+        let message = format!("no data is sent on priority {priority}, so this is always true");
         let help = format!("data crosses switches on priority {}", used.join(" and "));
         Some((message, help))
     }
@@ -194,7 +193,7 @@ impl Ground<'_> {
             {
                 "never true"
             }
-            Some(true) => "true whatever happens",
+            Some(true) => "always true",
             Some(false) => "never true",
             None => return None,
         };

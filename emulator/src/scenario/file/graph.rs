@@ -84,7 +84,7 @@ fn check_names(raw: &GraphFile, names: &[&String], check: &mut Check<'_>) {
                 .help("write letters, digits, `_` and `.`");
         }
         if names[..place].contains(name) {
-            check.error(codes::BAD_NETWORK, &path, format!("`{name}` is there already"));
+            check.error(codes::BAD_NETWORK, &path, format!("`{name}` already exists"));
         }
     }
 }

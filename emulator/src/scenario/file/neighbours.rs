@@ -60,7 +60,7 @@ impl NamedFiles<'_, '_> {
         let (fabric, mistakes) =
             lightloom_planner::load_with(&file, &bytes, &mut beside, mapped::search);
         if fabric.is_none() {
-            let message = format!("{file} has mistakes, which are listed too");
+            let message = format!("{file} has errors, which are also listed");
             check.error(codes::BAD_NEIGHBOUR, path, message);
         }
         self.mistakes.extend(mistakes);

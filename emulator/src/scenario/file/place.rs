@@ -97,7 +97,7 @@ impl<'de, A: MapAccess<'de>> VariantAccess<'de> for Value<'_, A> {
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, A::Error> {
-        Err(A::Error::custom("no network is a list"))
+        Err(A::Error::custom("a network cannot be a list"))
     }
 
     fn struct_variant<V: Visitor<'de>>(

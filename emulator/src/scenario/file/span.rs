@@ -282,7 +282,7 @@ fn require_losses(scenario: &Scenario, span: &Span, check: &mut Check<'_>) {
         };
         check
             .error(codes::NO_SUCH_THING, "/losses", message)
-            .help("leave `losses` out: the runs are made then");
+            .help("leave `losses` out to make the runs");
     }
     let FailureSource::Rates(rates) = &span.failures else { return };
     let has = |part: AnyPart| known.runs.iter().any(|run| run.part == part);
@@ -331,7 +331,7 @@ pub(super) fn require(scenario: &Scenario, start: &RunStart, check: &mut Check<'
         Some(FailureSource::Rates(rates)) => {
             for rate in rates.iter().filter(|rate| start.substrate.count(rate.part) == 0) {
                 let path = format!("/failures/{}", key_of(rate.part));
-                let message = format!("the fabric has not {}", rate.part.name());
+                let message = format!("the fabric does not have {}", rate.part.name());
                 check
                     .error(codes::NO_SUCH_THING, &path, message)
                     .help("leave it out")

@@ -184,10 +184,10 @@ fn lower_ramp(raw: &RampFile, mark_from: Bytes, check: &mut Check<'_>) -> Markin
             .error(
                 codes::BAD_QUEUE,
                 "/switches/mark_ramp/all_from",
-                "the chance cannot rise to here",
+                "a ramp needs 0 < `mark_from` < `all_from`",
             )
-            .also("/switches/mark_from", "it rises from here")
-            .help("write more than `mark_from`, and a `mark_from` above nothing");
+            .also("/switches/mark_from", "marking starts here")
+            .help("write more than `mark_from`, and a `mark_from` above 0");
     }
     let percent = raw.all_from.0.0.saturating_mul(100) / mark_from.0.max(1);
     Marking::Ramp {
@@ -229,9 +229,9 @@ fn lower_pause(
             .error(
                 codes::BAD_QUEUE,
                 "/switches/pause/resume_at",
-                "it lies above where pauses begin",
+                "this is more than `above`, where pauses begin",
             )
-            .also("/switches/pause/above", "they begin here");
+            .also("/switches/pause/above", "pauses begin here");
     }
     let computed = cable.map_or(Bytes::ZERO, |cable| Pause::headroom_for(cable, packet));
     Pause {

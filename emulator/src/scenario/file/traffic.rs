@@ -308,7 +308,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             PatternFile::Permutation => Pattern::Permutation { by: None },
             PatternFile::Shift(by) => {
                 if (*by as usize).checked_rem(self.hosts.len()).is_none_or(|by| by == 0) {
-                    let message = format!("{by} places further every host is itself");
+                    let message = format!("a shift by {by} maps every host to itself");
                     self.refuse(
                         "/run/shift",
                         message,
@@ -411,7 +411,7 @@ impl Lowering<'_, '_, '_, '_, '_> {
             self.refuse(
                 "/run/random/sizes",
                 message,
-                "write sizes and shares that rise, the last 100",
+                "write rising sizes and shares, the last share 100",
             );
         }
         let load = raw.load;

@@ -212,7 +212,7 @@ pub(super) fn lower(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>
     let is_spread =
         !matches!(raw.balance, BalanceFile::PerFlow) || interfaces == FlowInterfaces::All;
     if is_spread && matches!(raw.recovery, Some(RecoveryFile::GoBackN)) {
-        let message = "packets of one flow that take several paths overtake each other, which go-back-N takes for loss";
+        let message = "packets of one flow that take several paths overtake each other, which go-back-N treats as loss";
         let because = match raw.balance {
             BalanceFile::PerFlow => "/on",
             _ => "/transport/balance",
@@ -281,7 +281,7 @@ fn tail_probe(
 fn interfaces(raw: &TransportFile, ports: HostPorts, check: &mut Check<'_>) -> FlowInterfaces {
     let is_many = ports.count.is_some_and(|count| count > 1);
     if raw.interfaces == Some(InterfacesFile::All) && ports.count == Some(1) {
-        let message = "every host has one interface, or one that leads on, in this network";
+        let message = "each host of this network has only one interface with a route";
         check
             .error(codes::NO_EFFECT, "/transport/interfaces", message)
             .help("leave it out, or write `nics: 4` or `planes: 4` in `leaf_spine`")

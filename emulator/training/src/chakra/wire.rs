@@ -16,7 +16,7 @@ pub(super) type WireError = &'static str;
 
 const SHORT: WireError = "it ends in the middle of a field";
 const LONG: WireError = "a number is longer than 64 bits";
-const KIND: WireError = "a field is of another kind than et_def.proto says";
+const KIND: WireError = "a field has another type than in et_def.proto";
 
 fn number(bytes: &mut &[u8]) -> Result<u64, WireError> {
     let mut value = 0;
@@ -62,7 +62,7 @@ pub(super) fn fields<'b>(
                 WireValue::Bytes(take(&mut bytes, length)?)
             }
             5 => take(&mut bytes, 4).map(|_| WireValue::Fixed)?,
-            _ => return Err("a field is of a kind that is not known"),
+            _ => return Err("a field has an unknown type"),
         };
         field(key >> 3, value)?;
     }

@@ -62,7 +62,10 @@ pub fn is_binary(file: &[u8]) -> bool {
 pub fn text_of(file: &[u8]) -> Result<String, GoalError> {
     let mut head = Bytes { all: file, at: 0 };
     if head.long()? != COOKIE {
-        return Err(GoalError::Binary { at: 0, reason: "no binary GOAL begins so" });
+        return Err(GoalError::Binary {
+            at: 0,
+            reason: "a binary GOAL file does not begin like this",
+        });
     }
     let base = head.at;
     let ranks = head.number()?;
@@ -94,7 +97,7 @@ fn rank_text(bytes: &mut Bytes<'_>, text: &mut String) -> Result<(), GoalError> 
             SEND => writeln!(text, "l{place}: send {size}b to {peer} tag {tag}"),
             RECEIVE => writeln!(text, "l{place}: recv {size}b from {} tag {tag}", any(peer)),
             CALC => writeln!(text, "l{place}: calc {size}"),
-            _ => return Err(GoalError::Binary { at, reason: "no send, receive or calc" }),
+            _ => return Err(GoalError::Binary { at, reason: "not a send, receive or calc" }),
         };
         for word in ["requires", "irequires"] {
             waits.push((place, bytes.number()?, bytes.number()?, word));
@@ -209,6 +212,6 @@ mod tests {
         let mut other = file;
         other[8 + 6 + 32 + 12 + 4] = 9;
         let error = text_of(&other).unwrap_err().to_string();
-        assert_eq!(error, "byte 58: no send, receive or calc");
+        assert_eq!(error, "byte 58: not a send, receive or calc");
     }
 }
