@@ -217,7 +217,6 @@ fn restored(faults: &[Restorable], span: Picoseconds) -> Found {
     }
 }
 
-/// Returns the relative margin of a time to its bound.
 fn time_margin(took: Picoseconds, bound: Picoseconds) -> f64 {
     Comparison::AtMost.margin(took.as_secs_f64(), bound.as_secs_f64())
 }

@@ -65,7 +65,6 @@ impl OutcomeHead {
     }
 }
 
-/// The scenario and the settings of a run.
 pub(crate) struct RunIdentity<'a> {
     pub(crate) scenario: &'a str,
     /// SHA-256 of the file that defines the network.

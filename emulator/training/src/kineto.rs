@@ -58,7 +58,6 @@ pub enum KinetoError {
         "{file}: no kernels and no operators of the CPU: the file has {found}; record with ProfilerActivity.CUDA or .CPU"
     )]
     Nothing { file: String, found: String },
-    /// Some ranks of a group have a file that lacks one of the group's collectives.
     #[error(
         "{kind} {nth} of ranks {group:?}: ranks {lacking:?} have a file and no such collective; {cause}"
     )]
@@ -74,10 +73,8 @@ pub enum KinetoError {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartialCause {
-    /// The rank has it with a different group.
     #[error("rank {rank} has it with ranks {group:?}: `Process Group Ranks` differ")]
     OtherGroup { rank: u32, group: Vec<u32> },
-    /// The rank has a collective whose arguments cannot be read.
     #[error(
         "traceEvents[{event}] of rank {rank} is a collective whose size, type or ranks cannot be read: see `In msg nelems`, \
          `Out msg nelems`, `dtype` and `Process Group Ranks`"

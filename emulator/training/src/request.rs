@@ -67,7 +67,6 @@ pub enum RequestError {
     Degree { flag: &'static str, degree: u32 },
     #[error("--imbalance is a share of at least 0, such as 0.2")]
     Imbalance,
-    /// An option for mixtures of experts was used with a dense model.
     #[error("--{option}: {model} has no experts; leave it out")]
     NoExperts { option: String, model: String },
     #[error("--features dual-pipe is an order of passes, as zero-bubble is: leave out one of them")]

@@ -51,7 +51,6 @@ pub(super) struct Pair(pub(super) usize, pub(super) usize, pub(super) usize);
 pub(super) enum JobTurn {
     /// It begins its first or next repetition.
     Begin(usize),
-    /// Its computation ends.
     Computed(usize),
     /// A task of a recorded step that sends nothing ends.
     Worked(usize, TaskId),
@@ -204,7 +203,6 @@ impl<'a> Jobs<'a> {
         job.steps.push(step);
     }
 
-    /// Returns the seed of the next repetition of a workload.
     fn seed_of(&self, place: usize) -> Seed {
         let round = self.jobs[place].steps.len() as u64;
         Seed(self.seed.stream("workload", (place as u64) << 32 | round).next_u64())

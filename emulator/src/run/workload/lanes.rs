@@ -114,7 +114,6 @@ impl<'a> Leaves<'a> {
     }
 }
 
-/// Returns the cables from leaf to leaf, by pair of leaves.
 fn cables(substrate: &Substrate) -> BTreeMap<LeafPair, Vec<Lane>> {
     let mut cables = BTreeMap::<LeafPair, Vec<Lane>>::new();
     let Some(rings) = &substrate.rings else { return cables };

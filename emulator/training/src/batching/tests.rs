@@ -119,7 +119,6 @@ proptest! {
         prop_assert!(served.most_reserved <= costs.cache_tokens);
     }
 
-    /// Stopping a run and resuming with its remaining requests neither loses nor repeats a token.
     #[test]
     fn run_in_two_parts_makes_the_same_tokens(
         outputs in proptest::collection::vec(2_u32..300, 4..40),

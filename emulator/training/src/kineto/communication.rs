@@ -76,7 +76,6 @@ impl Communication {
     }
 }
 
-/// Returns the kind of collective that a name contains.
 pub(super) fn kind_of(name: &str) -> Option<CollectiveKind> {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     if has(&["allreduce", "all_reduce"]) {

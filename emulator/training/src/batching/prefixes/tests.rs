@@ -113,7 +113,6 @@ proptest! {
         prop_assert!(served.ended.iter().all(|end| end.is_finite()));
     }
 
-    /// Without shared prefixes the times are those of a run without prefix caches.
     #[test]
     fn caches_change_nothing_without_shared_prefixes(
         parts in proptest::collection::vec((0.0_f64..0.05, 0_u32..1, 0_u32..1, 1_u32..200), 1..80),
@@ -129,7 +128,6 @@ proptest! {
         prop_assert_eq!(shared.first, plain.first);
     }
 
-    /// The copies and the stores agree, and no store exceeds its capacity.
     #[test]
     fn stores_agree_with_their_segments_and_capacity(
         uses in proptest::collection::vec((0_usize..3, 0_u32..5, 0_u32..400), 1..200),
@@ -158,7 +156,6 @@ proptest! {
     }
 }
 
-/// The rest of a prompt costs as much as the whole prompt minus its cached beginning.
 #[test]
 fn prompt_remainder_costs_the_whole_minus_its_prefix() {
     let costs = costs();
