@@ -64,9 +64,10 @@ pub(crate) const LONGEST: Picoseconds = Picoseconds(86_400_000_000_000_000);
 /// days of the emulator's clock.
 const LONGEST_CHAIN: Picoseconds = Picoseconds(100 * LONGEST.0);
 
+/// Why tasks do not form a valid graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    #[error("task {task} `{name}` waits for task {missing}, which does not exist")]
+    #[error("task {task} `{name}` waits for task {missing}, which is not there")]
     Missing { task: u32, name: String, missing: u32 },
     #[error("{count} tasks wait for each other in a circle, `{name}` among them")]
     Circle {

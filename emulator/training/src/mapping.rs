@@ -52,6 +52,7 @@ impl Batch {
 pub enum MappingRefusal {
     #[error("{what} is 0: every degree is at least 1")]
     Zero { what: &'static str },
+    /// A quantity is not divisible by a degree.
     #[error(
         "{whole} {of} cannot be divided by {what} {by} (remainder {remainder}): the nearest {what} that divides it is {nearest}"
     )]
@@ -64,10 +65,12 @@ pub enum MappingRefusal {
         /// The divisor nearest to `by`.
         nearest: u64,
     },
+    /// The schedule does not support virtual stages.
     #[error(
         "zero-bubble is not interleaved, and there are {virtual_stages} virtual stages: the nearest that works is 1"
     )]
     Interleaved { virtual_stages: u32 },
+    /// A GPU has too little memory.
     #[error(
         "needs {:.1} GB on the fullest GPU, {:.1} GB more than the {:.1} GB of its memory that a job may fill",
         *needed_bytes as f64 / 1e9, *over_bytes as f64 / 1e9, *available_bytes as f64 / 1e9
