@@ -28,6 +28,8 @@ const LAUNCH: [f64; 3] = [34e-6, 25e-6, 25e-6];
 const TREE_LAUNCH: f64 = 15e-6;
 /// Time of a step between the switches of two domains, in seconds.
 const TREE_STEP: f64 = 11.3e-6;
+/// Channels of a tree.
+const CHANNELS: f64 = 16.0;
 /// Forwarding rate of one channel, in bytes per second.
 const CHANNEL_RATE: f64 = 2e9;
 /// Fractions of the cards' rate achieved by rings and trees.
@@ -342,10 +344,29 @@ impl Site {
             _ => (inside, chunk(bytes)),
         };
         let chain = (self.inside() - 1.0) * (inside + 16.0 * chunk / self.lanes());
-        let trees = self.depth() * (between + chunk / CHANNEL_RATE);
-        // A domain sends each byte up one tree and down both.
-        let rate = self.limit(protocol, self.slowest(CARD_SHARES[1]) / 2.0, 0.5);
-        self.launch() + base + 2.0 * (chain + trees) + bytes / rate
+        let rate = 2.0 * self.limit(protocol, self.slowest(CARD_SHARES[1]) / 2.0, 0.5);
+        let trees = self.in_trees(bytes, chunk, rate, between);
+        self.launch() + base + 2.0 * chain + trees
+    }
+
+    /// Returns the time of messages of double trees in chunks. Each of two domains is the root of one
+    /// tree and the leaf of the other: it sends each byte once, first the halves up and then the sums
+    /// down. More domains send each byte twice: up one tree and down both.
+    fn in_trees(&self, bytes: f64, chunk: f64, rate: f64, step: f64) -> f64 {
+        let passed = step + chunk / CHANNEL_RATE;
+        let seconds = bytes / rate;
+        if self.domains > 2 {
+            return 2.0 * (self.depth() * passed + seconds);
+        }
+        let piece = seconds / self.pieces(bytes, chunk, rate);
+        passed + seconds.max((seconds + piece) / 2.0 + passed)
+    }
+
+    /// Returns the number of pieces of double trees. Each channel forwards a chunk for every rank of
+    /// a domain at the same time.
+    fn pieces(&self, bytes: f64, chunk: f64, rate: f64) -> f64 {
+        let most = (CHANNELS * self.inside() * chunk).min(rate * chunk / CHANNEL_RATE);
+        (bytes / most).ceil().max(1.0)
     }
 
     /// Returns the rate of a collective in the switch of a domain, in bytes per second.
@@ -371,7 +392,8 @@ impl Site {
         }
         let passed = TREE_STEP + chunk(bytes) / CHANNEL_RATE;
         let cards = self.cards(CARD_SHARES[1]);
-        let trees = TREE_LAUNCH + 2.0 * self.depth() * passed + bytes / switch.min(cards / 2.0);
+        let rate = cards.min(if self.domains == 2 { switch } else { 2.0 * switch });
+        let trees = TREE_LAUNCH + self.in_trees(bytes, chunk(bytes), rate, TREE_STEP);
         let network = TREE_LAUNCH + 2.0 * passed + bytes / switch.min(cards);
         vec![(Algorithm::NvlsTree, trees), (Algorithm::Sharp, network)]
     }

@@ -59,3 +59,13 @@ fn trees_nearly_match_their_closed_form_in_packets() {
         }
     }
 }
+
+/// Regression test: the formula counted each byte between two domains twice, like a tree with more.
+#[test]
+fn trees_between_two_domains_send_each_byte_once() {
+    let trees = [Algorithm::Tree, Algorithm::NvlsTree];
+    for mebibytes in [8.0, 32.0] {
+        let percent = largest(hopper(16, 2), CollectiveKind::AllReduce, mebibytes, &trees);
+        assert!(percent < 2.0, "{percent} %");
+    }
+}

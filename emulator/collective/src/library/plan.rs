@@ -4,13 +4,10 @@
 use lightloom_units::Bytes;
 
 use super::{
-    Algorithm, CARD_SHARES, CHANNEL_RATE, LibraryTime, Protocol, RING, Site, TREE, TREE_LAUNCH,
-    TREE_STEP, chunk,
+    Algorithm, CARD_SHARES, CHANNEL_RATE, CHANNELS, LibraryTime, Protocol, RING, Site, TREE,
+    TREE_LAUNCH, TREE_STEP, chunk,
 };
 use crate::{CollectiveError, CollectiveKind, Directions, Ring, Schedule, Tree, TreeOperation};
-
-/// Channels of a tree; each forwards a chunk for every rank of a domain at the same time.
-const CHANNELS: f64 = 16.0;
 
 #[derive(Clone, Debug)]
 pub struct LibraryPlan {
@@ -75,6 +72,7 @@ impl Site {
 
     fn tree_plan(&self, bytes: f64, way: LibraryTime) -> Result<LibraryPlan, CollectiveError> {
         let in_switch = way.algorithm == Algorithm::NvlsTree;
+        let sends = if self.domains == 2 { 1.0 } else { 2.0 };
         let size = if way.protocol == Protocol::Ll {
             (bytes / CHANNELS).min(16_384.0)
         } else {
@@ -82,7 +80,7 @@ impl Site {
         };
         let (start_seconds, step, rate) = if in_switch {
             let switch = self.in_switch_rate().unwrap_or(f64::INFINITY);
-            (TREE_LAUNCH, TREE_STEP, self.cards(CARD_SHARES[1]).min(2.0 * switch))
+            (TREE_LAUNCH, TREE_STEP, self.cards(CARD_SHARES[1]).min(sends * switch))
         } else {
             let (_, base, inside, between) = TREE[way.protocol as usize];
             let inside = if way.protocol == Protocol::Ll { 1.8 * inside } else { inside };
@@ -91,13 +89,13 @@ impl Site {
             (self.launch() + base + 2.0 * chain, between, 2.0 * rate)
         };
         let passing = size / CHANNEL_RATE;
-        let most = (CHANNELS * self.inside() * size).min(rate * passing);
-        let pieces = (bytes / most).ceil().max(1.0);
-        // Half of a piece is in each tree, and in half of the cases it waits for the other child's
-        // half.
-        let on_links = 0.75 * bytes / pieces / rate;
+        let pieces = self.pieces(bytes, size, rate);
+        let piece = bytes / pieces / rate;
+        // Half of a piece is in each tree. In half of the cases it waits for the other child's half,
+        // except between two domains, where none has two children.
+        let on_links = if self.domains == 2 { 0.5 } else { 0.75 } * piece;
         // The first piece also takes time on links, a part of it in each step.
-        let first = 2.0 * bytes / pieces / rate / (2.0 * self.depth());
+        let first = sends * piece / (2.0 * self.depth());
         let schedule = Tree {
             operation: TreeOperation::DoubleAllReduce,
             ranks: self.domains as usize,
