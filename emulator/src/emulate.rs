@@ -163,26 +163,10 @@ pub fn emulate_with(
             Some(making.run(&old, calm(), progress)?)
         }
     };
-    // Faults cannot be told apart by the flows of phases. If there are too many faults to leave
-    // each out, run each one separately.
-    let mut alone = Vec::new();
-    let without = making.without_each(&events, progress)?;
-    if without.is_empty() && scenario.phases.is_some() && events.len() > 1 {
-        alone = making.each_alone(&events, progress)?;
-    }
-    // If several faults are each enough for a result, leaving one out shows nothing. Run each one
-    // separately.
-    if let Some(baseline) = &baseline
-        && judge::is_overdetermined(&log, baseline, &without)
-    {
-        alone = making.each_alone(&events, progress)?;
-    }
     let ran = judge::JudgedRun {
-        without: &without,
         baseline: baseline.as_ref().unwrap_or(&log),
         traffic: &making.traffic,
         log: &log,
-        alone: &alone,
         scenario,
         start,
         scale,
@@ -201,34 +185,6 @@ pub(crate) fn run_alone(
 ) -> Result<RunLog, EmulateError> {
     let making = Making { maker, ..Making::new(scenario, start, (1, 1, IslandReuse::Reuse))? };
     Ok(making.run(events, (Watch::default(), None), &mut ())?)
-}
-
-/// Maximum number of faults that are left out in runs of their own. Such runs show the effects of a
-/// fault on traffic that it did not hit but that shares links with, or waits for, traffic that it
-/// hit.
-const MOST_LEFT_OUT: usize = 8;
-
-/// Returns, by fault, whether a run without it is made. Empty if there are none.
-fn left_out(scenario: &Scenario, events: &[FaultEvent]) -> Vec<bool> {
-    let is_news: Vec<bool> = events.iter().map(|event| !event.from_start).collect();
-    let news = is_news.iter().filter(|is_news| **is_news).count();
-    let shares =
-        !scenario.train.is_empty() || !scenario.traffic.is_empty() || scenario.phases.is_some();
-    let is_run = shares && (1..=MOST_LEFT_OUT).contains(&news);
-    if is_run { is_news } else { Vec::new() }
-}
-
-/// Returns how many times a scenario is run under its seed, for progress.
-#[must_use]
-pub fn runs(scenario: &Scenario, start: &RunStart) -> u64 {
-    let removed = left_out(scenario, &start.events);
-    let removed = removed.iter().filter(|is_removed| **is_removed).count() as u64;
-    match (start.events.len() as u64, scenario.phases.is_some()) {
-        (0, _) => 1,
-        (1, _) => 2,
-        (many, true) if removed == 0 => 2 + many,
-        _ => 2 + removed,
-    }
 }
 
 /// The inputs of the runs of a scenario.
@@ -385,44 +341,6 @@ impl<'a> Making<'a> {
         Ok(vec![Box::new(Shipped::new(rings, circuits, side, (daemon, self.scale)))])
     }
 
-    /// Runs each fault separately.
-    fn each_alone(
-        &self,
-        events: &[FaultEvent],
-        progress: &mut dyn Progress,
-    ) -> Result<Vec<RunLog>, RunError> {
-        let alone = |(fault, event)| {
-            progress.begins(RunPass::Only(fault));
-            self.run(std::slice::from_ref(event), (Watch::default(), None), &mut *progress)
-        };
-        events.iter().enumerate().map(alone).collect()
-    }
-
-    /// Makes the run without each fault, if workloads share links. Without the only fault, it is
-    /// the run without faults.
-    fn without_each(
-        &self,
-        events: &[FaultEvent],
-        progress: &mut dyn Progress,
-    ) -> Result<Vec<judge::Without>, RunError> {
-        let left_out = left_out(self.scenario, events);
-        let is_only_one = left_out.iter().filter(|is_left_out| **is_left_out).count() == 1;
-        let run = |(fault, is_left_out): (usize, bool)| {
-            if !is_left_out {
-                return Ok(judge::Without::NotRun);
-            }
-            if is_only_one {
-                return Ok(judge::Without::Calm);
-            }
-            let mut others = events.to_vec();
-            others.remove(fault);
-            progress.begins(RunPass::Without(fault));
-            let log = self.run(&others, (Watch::default(), None), &mut *progress)?;
-            Ok(judge::Without::Run(Box::new(log)))
-        };
-        left_out.into_iter().enumerate().map(run).collect()
-    }
-
     /// Returns the circuits of phases and the order for their changes.
     fn circuit_order(&self) -> Option<(&OpticalCircuits, CircuitOrder<'_>)> {
         let circuits = self.start.substrate.circuits.as_ref()?;
@@ -555,8 +473,8 @@ fn whole_because(
         Some("traffic between hosts shares links")
     } else if scenario.phases.is_some() {
         Some("the pairs of a phase share links")
-    } else if hits(|effect| matches!(effect, Effect::BitErrors(_))) {
-        Some("bit errors are drawn for each link by itself")
+    } else if hits(Effect::is_drawn) {
+        Some("bit errors, packet loss and jitter are random on each link")
     } else if hits(|effect| matches!(effect, Effect::PauseStorm(_))) {
         Some("pauses spread")
     } else if settings.series.is_some() {

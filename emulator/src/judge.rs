@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Turns the log of a run into its result: which fault affected what, and which expectations held.
 //!
-//! A group or flow is affected if it ends at another picosecond than in the run without faults. If
-//! there is a run without each fault, it is attributed to the faults without which it ends
-//! differently; otherwise to the faults that hit its links or moved it; otherwise to the last fault
-//! before its first changed end.
+//! A group or flow is affected if it ends at another picosecond than in the run without faults. The
+//! log of the run shows which faults caused that ([`account`]), so two runs are enough for any
+//! number of faults.
 
+mod account;
 mod bounds;
 mod cuts;
 mod expectations;
@@ -34,7 +34,7 @@ use crate::outcome::{
 };
 use crate::run::{FaultLog, RunLog, Waiting};
 use crate::scenario::{FaultEvent, On, RunStart, Scenario, Traffic};
-use flows::{Compared, SuspectFault};
+use flows::Compared;
 use groups::GroupImpact;
 
 /// A run and everything it is compared with.
@@ -45,43 +45,8 @@ pub(crate) struct JudgedRun<'a> {
     pub(crate) log: &'a RunLog,
     /// The log of the run without faults.
     pub(crate) baseline: &'a RunLog,
-    /// For each fault, the run without it. Empty if no fault was left out.
-    pub(crate) without: &'a [Without],
-    /// For each fault, the run with only that fault. Empty if these were not run.
-    pub(crate) alone: &'a [RunLog],
     pub(crate) scale: u64,
     pub(crate) threads: usize,
-}
-
-/// The run without one of the faults.
-pub(crate) enum Without {
-    /// Not run, because the fault is present from the start.
-    NotRun,
-    /// Identical to the run without faults.
-    Calm,
-    /// The log of that run.
-    Run(Box<RunLog>),
-}
-
-impl Without {
-    /// Returns the log, or `None` if the run was not made.
-    fn log<'a>(&'a self, baseline: &'a RunLog) -> Option<&'a RunLog> {
-        match self {
-            Self::NotRun => None,
-            Self::Calm => Some(baseline),
-            Self::Run(log) => Some(log),
-        }
-    }
-}
-
-/// Returns whether some result differs from the run without faults and is the same in every run
-/// that leaves out one fault. Each fault may then be enough to cause it.
-pub(crate) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[Without]) -> bool {
-    let others: Vec<&RunLog> = without.iter().filter_map(|one| one.log(baseline)).collect();
-    !others.is_empty()
-        && (groups::is_overdetermined(log, baseline, &others)
-            || Compared::is_overdetermined(log, baseline, &others)
-            || phases::is_overdetermined(log, baseline, &others))
 }
 
 impl<'a> JudgedRun<'a> {
@@ -217,10 +182,10 @@ fn faults(
     traffic: Option<&Compared<'_>>,
     groups: &[crate::outcome::GroupResult],
 ) -> Vec<FaultResult> {
-    let impacts = groups::impacts(ran, groups);
-    let moved = traffic.map(|traffic| traffic.attributed(&suspects(ran)));
-    let phases = phases::impacts(ran);
     let losses = losses::of_faults(ran);
+    let impacts = groups::impacts(ran, groups, &losses);
+    let moved = traffic.map(|traffic| traffic.attributed(ran));
+    let phases = phases::impacts(ran);
     let mut results = Vec::new();
     for (at, (event, log)) in ran.faults().enumerate() {
         if event.from_start {
@@ -229,7 +194,7 @@ fn faults(
         let GroupImpact { groups, gpus, delay, unaffected } = impacts[at].clone();
         let phase = phases.as_ref().map(|phases| phases[at].clone());
         let moved = traffic.zip(moved.as_ref().map(|moved| &moved[at]));
-        let late = moved.map(|(traffic, moved)| traffic.delay(at, moved));
+        let late = moved.map(|(traffic, moved)| traffic.delay(moved));
         let slowed = phase.as_ref().map(|phase| phase.delay);
         let delay = [late, slowed].into_iter().flatten().fold(delay, |a, b| {
             let (a, b) = (a?, b?);
@@ -296,15 +261,6 @@ fn not_restored(
         }
         None => NotRestored::NotDetected,
     })
-}
-
-/// Returns the faults that may have affected flows: those that took effect during the run.
-fn suspects<'a>(ran: &JudgedRun<'a>) -> Vec<Option<SuspectFault<'a>>> {
-    let suspect = |(event, log): (&FaultEvent, &'a FaultLog)| {
-        let at = log.mattered.filter(|_| !event.from_start)?;
-        Some(SuspectFault { at, hit: &log.flows_hit })
-    };
-    ran.faults().map(suspect).collect()
 }
 
 fn impact(

@@ -32,4 +32,4 @@ pub mod substrate;
 pub mod sweep;
 pub mod training;
 
-pub use emulate::{EmulateError, Finished, RunSettings, emulate, emulate_from, emulate_with, runs};
+pub use emulate::{EmulateError, Finished, RunSettings, emulate, emulate_from, emulate_with};

@@ -50,10 +50,6 @@ pub enum RunPass {
     Faults,
     /// Without faults, for comparison.
     Calm,
-    /// Without one of the faults, given by index, to find its effects.
-    Without(usize),
-    /// With only one fault, given by index, to find its effects.
-    Only(usize),
 }
 
 /// Receives the progress of a run.

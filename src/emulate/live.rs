@@ -15,8 +15,7 @@ use crate::progress::QUIET_FOR;
 /// run is reported.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows the progress of a scenario's runs: the run with faults and the runs that it is compared
-/// with.
+/// Shows the progress of a scenario's runs: with its faults and without.
 pub struct Live {
     bar: Option<ProgressBar>,
     begun: Instant,
@@ -53,10 +52,8 @@ impl Live {
         let seconds = self.begun.elapsed().as_secs_f64().max(1e-9);
         let millions = packet_hops as f64 / 1e6;
         let which = match self.pass {
-            RunPass::Faults => String::new(),
-            RunPass::Calm => " (without faults)".to_owned(),
-            RunPass::Without(fault) => format!(" (without fault {})", fault + 1),
-            RunPass::Only(fault) => format!(" (only fault {})", fault + 1),
+            RunPass::Faults => "",
+            RunPass::Calm => " (without faults)",
         };
         format!(
             "{now} simulated, {millions:.1} M packet-hops, {:.1} M/s{which}",

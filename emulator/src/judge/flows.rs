@@ -2,16 +2,15 @@
 //! Effects of faults on traffic between hosts, found by comparing each flow with the run without
 //! faults.
 //!
-//! A flow is affected if it ends at another picosecond than in the run without faults. If there is
-//! a run without each fault, it is attributed to the faults without which it ends differently, or
-//! that alone change it. Otherwise it is attributed to the faults that hit a link on its path, or
-//! if none did, to the last fault that began before it ended.
+//! A flow is affected if it ends at another picosecond than in the run without faults. It is
+//! attributed to the faults in effect on its route; if there are none, to the earliest fault in
+//! effect that hit other flows.
 
 use std::collections::BTreeSet;
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::{IslandEngine, Stage};
-use lightloom_engine::{FlowId, FlowRecord, VertexId};
+use lightloom_engine::{FlowId, FlowRecord, LinkId, VertexId};
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::JudgedRun as Whole;
@@ -21,7 +20,7 @@ use super::expectations::{Found, ended_by};
 use crate::outcome::{FlowFigures, TrafficImpact, WorkloadResult};
 use crate::run::RunLog;
 use crate::run::workload::{Job, Repetition};
-use crate::scenario::Traffic;
+use crate::scenario::{FaultEvent, Traffic};
 
 /// The workloads of one run, with their ends.
 #[derive(Clone, Copy)]
@@ -44,17 +43,6 @@ pub(super) struct MovedFlow {
     pub(super) flow: FlowId,
     pub(super) workload: usize,
     pub(super) at: SimTime,
-    place: Place,
-}
-
-/// Identifies a flow in every run of the same workloads: workload, repetition, range, and index in
-/// the range.
-type Place = [usize; 4];
-
-/// A fault that began, with the flows on its links.
-pub(super) struct SuspectFault<'a> {
-    pub(super) at: SimTime,
-    pub(super) hit: &'a [FlowId],
 }
 
 /// Two runs of the same workloads.
@@ -63,10 +51,6 @@ pub(super) struct Compared<'a> {
     cuts: Cuts,
     here: WorkloadEnds<'a>,
     calm: WorkloadEnds<'a>,
-    /// For each fault, the run without it, if there is one.
-    without: Vec<Option<WorkloadEnds<'a>>>,
-    /// For each fault, the run with only that fault. Empty if these were not run.
-    alone: Vec<WorkloadEnds<'a>>,
     pub(super) moved: Vec<MovedFlow>,
 }
 
@@ -75,16 +59,7 @@ impl<'a> Compared<'a> {
     pub(super) fn of(whole: &Whole<'a>) -> Self {
         let (here, calm) = (WorkloadEnds::of(whole.log), WorkloadEnds::of(whole.baseline));
         let cuts = Cuts::of(&whole.start.substrate);
-        let without = whole.without.iter().map(|one| one.log(whole.baseline).map(WorkloadEnds::of));
-        Self {
-            workloads: whole.traffic,
-            cuts,
-            here,
-            calm,
-            without: without.collect(),
-            alone: whole.alone.iter().map(WorkloadEnds::of).collect(),
-            moved: moved(here, calm),
-        }
+        Self { workloads: whole.traffic, cuts, here, calm, moved: moved(here, calm) }
     }
 
     /// Returns one result for each repetition.
@@ -126,41 +101,32 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Returns, by fault, the flows attributed to it. Faults that are not suspects get none.
-    pub(super) fn attributed(&self, suspects: &[Option<SuspectFault<'_>>]) -> Vec<Vec<MovedFlow>> {
-        let places = |here, other| -> BTreeSet<Place> {
-            moved(here, other).into_iter().map(|moved| moved.place).collect()
-        };
-        let without = self.without.iter().map(|other| other.map(|other| places(self.here, other)));
-        let without: Vec<BTreeSet<Place>> = without.map(Option::unwrap_or_default).collect();
-        let alone: Vec<BTreeSet<Place>> =
-            self.alone.iter().map(|alone| places(*alone, self.calm)).collect();
-        let by = |runs: &[BTreeSet<Place>], moved: &MovedFlow| -> Vec<usize> {
-            (0..runs.len()).filter(|fault| runs[*fault].contains(&moved.place)).collect()
-        };
-        let mut affected = vec![Vec::new(); suspects.len()];
+    /// Returns, by fault, the flows attributed to it.
+    pub(super) fn attributed(&self, ran: &Whole<'_>) -> Vec<Vec<MovedFlow>> {
+        let links: Vec<Vec<LinkId>> = ran.start.events.iter().map(FaultEvent::links).collect();
+        let mut affected = vec![Vec::new(); links.len()];
         for moved in &self.moved {
-            let ways = [by(&without, moved), by(&alone, moved)];
-            let found = ways.into_iter().find(|faults| !faults.is_empty());
-            let faults = found.unwrap_or_else(|| causes(moved, suspects));
+            let start = self.here.engine.record(moved.flow).start;
+            let routes = self.here.engine.paths(moved.flow);
+            let is_hit = |fault: &usize| {
+                let is_on = |link: &LinkId| {
+                    let both = [*link, link.reverse()];
+                    both.iter().any(|link| links[*fault].binary_search(link).is_ok())
+                };
+                let log = &ran.log.faults[*fault];
+                ran.began(*fault).is_some_and(|at| at < moved.at && log.over() > start)
+                    && (log.flows_hit.contains(&moved.flow)
+                        || routes.iter().any(|route| route.iter().any(is_on)))
+            };
+            let mut faults: Vec<usize> = (0..links.len()).filter(is_hit).collect();
+            if faults.is_empty() {
+                // It shared links with a flow that was hit, or waited for one.
+                let hits = |fault: usize| !ran.log.faults[fault].flows_hit.is_empty();
+                faults.extend(ran.culprit(start.min(moved.at), moved.at, &hits, &|_| true));
+            }
             faults.into_iter().for_each(|fault| affected[fault].push(*moved));
         }
         affected
-    }
-
-    /// Returns whether some flow ends differently than without faults, and still does in every run
-    /// that leaves out one fault.
-    pub(super) fn is_overdetermined(here: &RunLog, calm: &RunLog, without: &[&RunLog]) -> bool {
-        let mut left: BTreeSet<Place> = moved(WorkloadEnds::of(here), WorkloadEnds::of(calm))
-            .into_iter()
-            .map(|moved| moved.place)
-            .collect();
-        for other in without {
-            for moved in moved(WorkloadEnds::of(here), WorkloadEnds::of(other)) {
-                left.remove(&moved.place);
-            }
-        }
-        !left.is_empty()
     }
 
     /// Returns the impact of a fault that caused the flows in `moved` to end at another time.
@@ -188,26 +154,17 @@ impl<'a> Compared<'a> {
         records.flat_map(|record| [record.source, record.destination]).collect()
     }
 
-    /// Returns how much later the slowest workload of these flows ended because of `fault`. The run
-    /// is compared with the one without `fault` if there is one, otherwise with the run without
-    /// faults. If leaving out `fault` makes no difference, the run with only this fault is compared
-    /// with the run without faults. `None` if a workload did not end.
-    pub(super) fn delay(&self, fault: usize, moved: &[MovedFlow]) -> Option<Picoseconds> {
+    /// Returns how much later than without faults the slowest workload of these flows ended. `None`
+    /// if one did not end.
+    pub(super) fn delay(&self, moved: &[MovedFlow]) -> Option<Picoseconds> {
         let end = |ran: WorkloadEnds<'_>, place: usize| {
             let job = &ran.jobs[place];
             let is_whole = job.done && job.steps.iter().all(|step| given_up(ran, step) == 0);
             is_whole.then(|| job.steps.last().and_then(|step| step.end)).flatten()
         };
-        let late = |with, without| -> Option<Picoseconds> {
-            let late = |place| Some(end(with, place)?.0.saturating_sub(end(without, place)?.0));
-            let delays: Option<Vec<u64>> = workloads_of(moved).into_iter().map(late).collect();
-            Some(Picoseconds(delays?.into_iter().max().unwrap_or(0)))
-        };
-        let without = self.without.get(fault).copied().flatten().unwrap_or(self.calm);
-        match (late(self.here, without), self.alone.get(fault)) {
-            (Some(Picoseconds::ZERO), Some(alone)) => late(*alone, self.calm),
-            (late, _) => late,
-        }
+        let late = |place| Some(end(self.here, place)?.0.saturating_sub(end(self.calm, place)?.0));
+        let delays: Option<Vec<u64>> = workloads_of(moved).into_iter().map(late).collect();
+        Some(Picoseconds(delays?.into_iter().max().unwrap_or(0)))
     }
 
     /// Counts the hosts at an end of a flow that never arrived.
@@ -276,21 +233,15 @@ impl<'a> Compared<'a> {
 fn moved(here: WorkloadEnds<'_>, calm: WorkloadEnds<'_>) -> Vec<MovedFlow> {
     let mut moved = Vec::new();
     for (workload, (job, calm_job)) in here.jobs.iter().zip(calm.jobs).enumerate() {
-        for (repetition, (step, calm_step)) in job.steps.iter().zip(&calm_job.steps).enumerate() {
-            // Compare range by range, because a task that never began has none.
-            let stretches = step.flows.iter().cloned().zip(calm_step.flows.iter().cloned());
-            let flows = stretches.enumerate().flat_map(|(stretch, (here, calm))| {
-                here.zip(calm).enumerate().map(move |(number, both)| ((stretch, number), both))
-            });
-            for ((stretch, number), (flow, calm_flow)) in flows {
-                let (flow, calm_flow) = (FlowId(flow), FlowId(calm_flow));
-                let place = [workload, repetition, stretch, number];
-                let (end, calm_end) =
-                    (here.engine.record(flow).end, calm.engine.record(calm_flow).end);
-                if end != calm_end {
-                    let at = end.into_iter().chain(calm_end).min().unwrap_or(here.ended);
-                    moved.push(MovedFlow { flow, workload, at, place });
-                }
+        let steps = job.steps.iter().zip(&calm_job.steps);
+        // Compare range by range, because a task that never began has none.
+        let stretches = steps.flat_map(|(step, calm)| step.flows.iter().zip(&calm.flows));
+        let flows = stretches.flat_map(|(here, calm)| here.clone().zip(calm.clone()));
+        for (flow, calm_flow) in flows.map(|(flow, calm)| (FlowId(flow), FlowId(calm))) {
+            let (end, calm_end) = (here.engine.record(flow).end, calm.engine.record(calm_flow).end);
+            if end != calm_end {
+                let at = end.into_iter().chain(calm_end).min().unwrap_or(here.ended);
+                moved.push(MovedFlow { flow, workload, at });
             }
         }
     }
@@ -304,17 +255,4 @@ fn given_up(ran: WorkloadEnds<'_>, step: &Repetition) -> usize {
 
 fn workloads_of(moved: &[MovedFlow]) -> BTreeSet<usize> {
     moved.iter().map(|moved| moved.workload).collect()
-}
-
-/// Returns the faults that caused a moved flow.
-fn causes(moved: &MovedFlow, suspects: &[Option<SuspectFault<'_>>]) -> Vec<usize> {
-    let there = || suspects.iter().enumerate().filter_map(|(at, one)| Some((at, one.as_ref()?)));
-    let hit = there().filter(|(_, suspect)| suspect.hit.contains(&moved.flow));
-    let hit: Vec<usize> = hit.map(|(fault, _)| fault).collect();
-    if !hit.is_empty() {
-        return hit;
-    }
-    let before = there().filter(|(_, suspect)| suspect.at <= moved.at);
-    let last = before.max_by_key(|(_, suspect)| suspect.at);
-    last.map(|(fault, _)| fault).into_iter().collect()
 }

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
 
+use super::JudgedRun;
 use super::shares::Share;
-use super::{JudgedRun, Without};
-use crate::outcome::{GroupResult, WorkloadResult};
+use crate::outcome::{GroupResult, JobLoss, WorkloadResult};
 use crate::run::RunLog;
 use crate::run::workload::{GroupLog, StepLog};
 use crate::scenario::Scenario;
@@ -122,42 +122,58 @@ pub(super) struct GroupImpact {
     pub(super) gpus: u64,
     /// How much later the slowest of them ended. `None` if one has work left.
     pub(super) delay: Option<Picoseconds>,
-    /// Groups with work that end everything at the same picosecond without the fault. `None` if
-    /// that run was not made.
+    /// The other groups of training jobs that have work. `None` if no job trains.
     pub(super) unaffected: Option<Vec<GroupId>>,
 }
 
-/// Returns, by fault, its impact on groups. If there are runs without each fault, these decide.
-/// Otherwise a changed group was affected by the faults that hit its links or moved it. If no fault
-/// hit it, it was affected by the last ones before its first changed end; among faults of the same
-/// instant, those that hit its job take precedence.
-pub(super) fn impacts(ran: &JudgedRun<'_>, results: &[GroupResult]) -> Vec<GroupImpact> {
+/// Returns, by fault, its impact on groups. A changed group is affected by the faults that hit its
+/// links or moved it and by those that cost its job time; a group that only waited for others, by the
+/// earliest fault in effect at its first changed end, of those that hit its job if any did.
+pub(super) fn impacts(
+    ran: &JudgedRun<'_>,
+    results: &[GroupResult],
+    losses: &[Vec<JobLoss>],
+) -> Vec<GroupImpact> {
     let log = ran.log;
-    let affected = match ran.without.is_empty() {
-        true => by_hits(ran),
-        false => by_removal(ran),
+    let lost = |fault: usize, group: usize| {
+        let job = log.trained.iter().find(|job| job.step.job == log.groups[group].job);
+        let name = job.map(|job| &job.name)?;
+        Some(losses[fault].iter().find(|loss| loss.job == *name)?.late)
     };
+    // Delays that other faults caused do not count.
+    let delay = |fault: usize, group: usize| {
+        let others = (0..losses.len()).filter(|other| *other != fault);
+        let others = others.filter_map(|other| lost(other, group)).map(|late| late.max(0));
+        let delay = results[group].delay?.0.saturating_sub(others.sum::<i64>().cast_unsigned());
+        Some(Picoseconds(delay))
+    };
+    let mut affected = by_hits(ran);
+    let moved = moved(log, ran.baseline);
+    for (fault, groups) in affected.iter_mut().enumerate() {
+        groups.extend(
+            (0..moved.len())
+                .filter(|group| moved[*group].is_some() && lost(fault, *group).is_some()),
+        );
+    }
     let impact = |(fault, groups): (usize, BTreeSet<usize>)| GroupImpact {
         gpus: groups.iter().map(|group| u64::from(log.groups[*group].gpus)).sum(),
         delay: groups
             .iter()
-            .map(|group| delay(ran, fault, &results[*group]))
+            .map(|group| delay(fault, *group))
             .collect::<Option<Vec<_>>>()
             .and_then(|delays| delays.into_iter().max().or(Some(Picoseconds::ZERO))),
-        unaffected: ran.without.get(fault).and_then(|without| without.log(ran.baseline)).map(
-            |_| {
-                let others = (0..log.groups.len()).filter(|group| !groups.contains(group));
-                let at_work = others.filter(|group| !is_idle(log, &log.groups[*group]));
-                at_work.map(GroupId::from_index).collect()
-            },
-        ),
+        unaffected: (!log.trained.is_empty()).then(|| {
+            let others = (0..log.groups.len()).filter(|group| !groups.contains(group));
+            let at_work = others.filter(|group| !is_idle(log, &log.groups[*group]));
+            at_work.map(GroupId::from_index).collect()
+        }),
         groups: groups.into_iter().map(GroupId::from_index).collect(),
     };
     affected.into_iter().enumerate().map(impact).collect()
 }
 
 /// Returns, by fault, the groups that ended differently and that it hit or moved, and those that
-/// ended differently after it without being hit by any fault.
+/// waited for others because of it.
 fn by_hits(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
     let moved = moved(log, ran.baseline);
@@ -170,95 +186,15 @@ fn by_hits(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
     let mut affected: Vec<BTreeSet<usize>> = affected.map(Iterator::collect).collect();
     for (group, at) in moved.iter().enumerate() {
         let Some(at) = at.filter(|_| !hit.contains(&group)) else { continue };
-        for fault in causes(ran, group, at) {
-            affected[fault].insert(group);
-        }
-    }
-    affected
-}
-
-/// Returns, by fault, the groups that end a step at another picosecond without it. If several
-/// faults are each enough to delay a group, leaving one out changes nothing. Such a group counts
-/// for the faults that delay it in separate runs, or if there are none, for all faults that had
-/// begun.
-fn by_removal(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
-    let log = ran.log;
-    let without = |group: usize| {
-        let differs = move |other: &Without| {
-            let other = other.log(ran.baseline);
-            other.is_some_and(|other| fate(other, group) != fate(log, group))
+        let hits_job = |fault: usize| {
+            let mut hit = log.faults[fault].groups.iter();
+            hit.any(|hit| log.groups[*hit].job == log.groups[group].job)
         };
-        (0..ran.without.len()).filter(move |fault| differs(&ran.without[*fault]))
-    };
-    let moved = moved(log, ran.baseline);
-    let mut affected = vec![BTreeSet::new(); log.faults.len()];
-    for (group, at) in moved.iter().enumerate() {
-        let mut causes: Vec<usize> = without(group).collect();
-        if let (true, Some(at)) = (causes.is_empty(), at) {
-            let alone = ran.alone.iter().enumerate();
-            let alone = alone.filter(|(_, other)| fate(other, group) != fate(ran.baseline, group));
-            causes = alone.map(|(fault, _)| fault).collect();
-            if causes.is_empty() {
-                causes = began_before(ran, *at);
-            }
-        }
-        for fault in causes {
+        if let Some(fault) = ran.culprit(at, at, &hits_job, &|_| true) {
             affected[fault].insert(group);
         }
     }
     affected
-}
-
-/// Returns how much later a group ended because of a fault, compared with the run without it if
-/// that differs for the group.
-fn delay(ran: &JudgedRun<'_>, fault: usize, result: &GroupResult) -> Option<Picoseconds> {
-    let group = result.group.index();
-    let other = ran.without.get(fault).and_then(|without| without.log(ran.baseline));
-    let other = other.filter(|other| fate(other, group) != fate(ran.log, group));
-    let Some(other) = other else { return result.delay };
-    let without = end(other, &other.groups[group])?;
-    Some(Picoseconds(result.end?.0.saturating_sub(without.0)))
-}
-
-/// Returns the ends of a group's steps, including the collectives between groups, and whether the
-/// group is lost.
-fn fate(log: &RunLog, group: usize) -> Option<(Vec<Option<SimTime>>, bool)> {
-    let group = log.groups.get(group)?;
-    Some((steps(log, group).map(|step| step.end).collect(), group.lost))
-}
-
-/// Returns whether some group ended differently than without faults, and still does in every run
-/// that leaves out one fault.
-pub(super) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[&RunLog]) -> bool {
-    let is_same = |other: &RunLog, group| fate(other, group) == fate(log, group);
-    let is_enough = |group: usize| {
-        !is_same(baseline, group) && without.iter().all(|other| is_same(other, group))
-    };
-    (0..log.groups.len()).any(is_enough)
-}
-
-/// Returns the faults of the run that had taken effect by `at`.
-fn began_before(ran: &JudgedRun<'_>, at: SimTime) -> Vec<usize> {
-    let log = ran.log;
-    let began = |fault: &usize| {
-        let mattered = log.faults[*fault].mattered;
-        mattered.is_some_and(|time| time <= at) && !ran.start.events[*fault].from_start
-    };
-    (0..log.faults.len()).filter(began).collect()
-}
-
-/// Returns the faults that affected a group that no fault hit and that first differed at `at`.
-fn causes(ran: &JudgedRun<'_>, group: usize, at: SimTime) -> Vec<usize> {
-    let log = ran.log;
-    let before = began_before(ran, at);
-    let last = before.iter().filter_map(|fault| log.faults[*fault].mattered).max();
-    let latest: Vec<usize> =
-        before.into_iter().filter(|fault| log.faults[*fault].mattered == last).collect();
-    let job = log.groups[group].job;
-    let hits_job =
-        |fault: &usize| log.faults[*fault].groups.iter().any(|hit| log.groups[*hit].job == job);
-    let mine: Vec<usize> = latest.iter().copied().filter(hits_job).collect();
-    if mine.is_empty() { latest } else { mine }
 }
 
 /// Returns one result for every collective of every group and for every collective between groups.

@@ -1,43 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time that each fault cost each training job, by cause, compared with the run without the fault.
+//! Time that each fault cost each training job, by cause. Over all faults it adds up to the delay of
+//! the job.
+
+use std::collections::BTreeMap;
 
 use super::JudgedRun;
+use super::account::Levels;
 use crate::outcome::JobLoss;
-use crate::run::workload::{StepBreakdown, TrainLog};
+use crate::run::workload::{StepBreakdown, TrainLog, TrainStepLog};
 
-/// Returns, by fault, the losses of the jobs that ended later or differently because of it. Empty
-/// if there is no run without the fault or a job has steps left.
+/// Returns, by fault, the losses of all jobs. A job with steps left has none.
 pub(super) fn of_faults(ran: &JudgedRun<'_>) -> Vec<Vec<JobLoss>> {
-    let calm = (ran.start.events.len() == 1).then_some(ran.baseline);
-    let of = |fault: usize| {
-        let without = ran.without.get(fault).and_then(|one| one.log(ran.baseline));
-        let Some(without) = without.or(calm) else { return Vec::new() };
-        let jobs = ran.log.trained.iter().zip(&without.trained);
-        jobs.filter_map(|(log, without)| loss(log, without)).collect()
-    };
-    (0..ran.start.events.len()).map(of).collect()
+    let mut losses = vec![Vec::new(); ran.start.events.len()];
+    for (log, calm) in ran.log.trained.iter().zip(&ran.baseline.trained) {
+        for (fault, loss) in of_job(ran, log, calm).unwrap_or_default() {
+            if !loss.is_nothing() {
+                losses[fault].push(loss);
+            }
+        }
+    }
+    losses
 }
 
-fn loss(log: &TrainLog, without: &TrainLog) -> Option<JobLoss> {
-    let (end, calm) = (log.steps.last()?.end?, without.steps.last()?.end?);
-    if log.steps.len() != without.steps.len() {
+/// Returns the loss of one job, by fault. `None` if the job has steps left.
+fn of_job(
+    ran: &JudgedRun<'_>,
+    log: &TrainLog,
+    calm: &TrainLog,
+) -> Option<BTreeMap<usize, JobLoss>> {
+    let is_open = |log: &TrainLog| log.steps.last().is_none_or(|step| step.end.is_none());
+    if is_open(log) || is_open(calm) || log.steps.len() != calm.steps.len() {
         return None;
     }
-    let sum = |log: &TrainLog, part: fn(&StepBreakdown) -> u64| {
-        log.steps.iter().map(|step| part(&step.why)).sum::<u64>().cast_signed()
-    };
-    let more = |part: fn(&StepBreakdown) -> u64| sum(log, part) - sum(without, part);
-    let loss = JobLoss {
-        job: log.name.clone(),
-        gpus: log.step.gpus(),
-        late: end.0.cast_signed() - calm.0.cast_signed(),
-        outage: more(|why| why.fault.0),
-        redone: more(|why| why.restart.0),
-        contention: more(|why| why.contention.0),
-        transition: more(|why| why.transition.0),
-        exchange: more(|why| why.exposed.iter().map(|time| time.0).sum()),
-        compute: more(|why| why.compute.0),
-        generation: more(|why| why.generation.0),
-    };
-    (!loss.is_nothing()).then_some(loss)
+    let mut losses: BTreeMap<usize, JobLoss> = BTreeMap::new();
+    let none = || JobLoss { job: log.name.clone(), gpus: log.step.gpus(), ..JobLoss::default() };
+    let mut levels = Levels::default();
+    for (step, calm) in log.steps.iter().zip(&calm.steps) {
+        let end = step.end?;
+        let more = took(step)? - took(calm)?;
+        // A step as long as without faults lost nothing.
+        let why = if more == 0 { &calm.why } else { &step.why };
+        let mut lost = 0;
+        for (fault, [outage, redone]) in &why.by_fault {
+            let loss = losses.entry(*fault).or_insert_with(none);
+            loss.outage += outage.0.cast_signed();
+            loss.redone += redone.0.cast_signed();
+            lost += (*outage + *redone).0.cast_signed();
+        }
+        let (here, there) = (undisturbed(why), undisturbed(&calm.why));
+        let parts: [i64; 4] = std::array::from_fn(|part| here[part] - there[part]);
+        let contention = more - lost - parts.iter().sum::<i64>();
+        let [transition, exchange, compute, generation] = parts;
+        let is_hit = |fault| log.hit_by.contains(&fault);
+        let culprit = ran.culprit(step.start, end, &|_| true, &is_hit);
+        let all = [contention, transition, exchange, compute, generation];
+        for (fault, level) in levels.next(ran, step.start, culprit, all) {
+            let loss = losses.entry(fault).or_insert_with(none);
+            loss.contention += level[0];
+            loss.transition += level[1];
+            loss.exchange += level[2];
+            loss.compute += level[3];
+            loss.generation += level[4];
+        }
+    }
+    losses.values_mut().for_each(JobLoss::settle);
+    Some(losses)
+}
+
+fn took(step: &TrainStepLog) -> Option<i64> {
+    Some(step.end?.since(step.start).0.cast_signed())
+}
+
+/// Returns transitions of circuits, exchange, compute and generation.
+fn undisturbed(why: &StepBreakdown) -> [i64; 4] {
+    let exchange = why.exposed.iter().map(|time| time.0).sum();
+    [why.transition.0, exchange, why.compute.0, why.generation.0].map(u64::cast_signed)
 }

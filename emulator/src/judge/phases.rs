@@ -6,9 +6,10 @@ use lightloom_planner::rfabric::fluid;
 use lightloom_units::Picoseconds;
 
 use super::JudgedRun;
+use super::account::Levels;
 use super::shares::optical_ports;
 use crate::outcome::{PhaseImpact, PhaseResult, PortTime, StepResult, Times};
-use crate::run::RunLog;
+use crate::run::FaultLog;
 use crate::scenario::CircuitPlan;
 
 pub(super) fn results(ran: &JudgedRun<'_>) -> Vec<PhaseResult> {
@@ -81,68 +82,50 @@ pub(super) fn port_time(ran: &JudgedRun<'_>) -> Option<PortTime> {
 
 /// Returns, by fault, its impact on phases, or `None` without phases.
 pub(super) fn impacts(ran: &JudgedRun<'_>) -> Option<Vec<PhaseImpact>> {
-    let names: Vec<&str> =
-        ran.start.circuits.as_ref()?.plan.phases.iter().map(|phase| phase.name.as_str()).collect();
-    let impact = |(at, log): (usize, &crate::run::FaultLog)| {
-        let (with, without) = compared(ran, at);
-        let lost = |log: &RunLog| lightloom_engine::steady::Stage::packets(log.engine()).lost;
-        PhaseImpact {
-            circuits_lost: log.circuits.len(),
-            changes_missed: log.changes_missed,
-            leaves_affected: log.leaves.iter().copied().collect(),
-            packets_lost: lost(with).saturating_sub(lost(without)),
-            phases_slowed: slowed(with, without, &names),
-            delay: delay(with, without).map(|time| ran.longer(time)),
-        }
+    let planned = &ran.start.circuits.as_ref()?.plan.phases;
+    let impact = |log: &FaultLog| PhaseImpact {
+        circuits_lost: log.circuits.len(),
+        changes_missed: log.changes_missed,
+        leaves_affected: log.leaves.iter().copied().collect(),
+        packets_lost: 0,
+        phases_slowed: Vec::new(),
+        delay: Some(Picoseconds::ZERO),
     };
-    Some(ran.log.faults.iter().enumerate().map(impact).collect())
-}
-
-/// Returns two runs that differ only in this fault: this one and the one without it. If those are
-/// alike in every phase, returns the one with only this fault and the one without faults.
-fn compared<'a>(ran: &JudgedRun<'a>, fault: usize) -> (&'a RunLog, &'a RunLog) {
-    let without = ran.without.get(fault).and_then(|one| one.log(ran.baseline));
-    match (without, ran.alone.get(fault)) {
-        (Some(other), None) => (ran.log, other),
-        (Some(other), Some(_)) if times(other) != times(ran.log) => (ran.log, other),
-        (_, Some(alone)) => (alone, ran.baseline),
-        (None, None) => (ran.log, ran.baseline),
-    }
-}
-
-fn times(log: &RunLog) -> Vec<Option<Picoseconds>> {
-    log.phases.iter().map(|phase| phase.time).collect()
-}
-
-/// Returns whether some phase took another time than without faults, and still does in every run
-/// that leaves out one fault.
-pub(super) fn is_overdetermined(log: &RunLog, baseline: &RunLog, without: &[&RunLog]) -> bool {
-    let (here, calm) = (times(log), times(baseline));
-    let others: Vec<Vec<Option<Picoseconds>>> = without.iter().map(|other| times(other)).collect();
-    let is_enough = |at: &usize| {
-        here.get(*at) != calm.get(*at) && others.iter().all(|other| other.get(*at) == here.get(*at))
-    };
-    (0..here.len().max(calm.len())).any(|at| is_enough(&at))
-}
-
-fn slowed(only: &RunLog, baseline: &RunLog, names: &[&str]) -> Vec<String> {
-    let is_longer =
-        |(with, without): (Option<Picoseconds>, Option<Picoseconds>)| match (with, without) {
-            (Some(with), Some(without)) => with.0 > without.0 + without.0 / 1000,
-            (None, Some(_)) => true,
-            _ => false,
+    let mut impacts: Vec<PhaseImpact> = ran.log.faults.iter().map(impact).collect();
+    let mut late = vec![0; impacts.len()];
+    let mut levels: Vec<Levels<1>> = planned.iter().map(|_| Levels::default()).collect();
+    let phases = &ran.log.phases;
+    for (at, (phase, calm)) in phases.iter().zip(&ran.baseline.phases).enumerate() {
+        let kind = at % planned.len();
+        let name = format!("{}/{}", at / planned.len(), planned[kind].name);
+        let Some(without) = calm.time else { break };
+        let end = phases.get(at + 1).map_or(ran.log.ended, |next| next.start);
+        let is_likely = |fault: usize| {
+            let lost = &ran.log.faults[fault].circuits;
+            planned[kind].circuits.iter().any(|circuit| lost.contains(circuit))
         };
-    let time = |log: &RunLog, at: usize| log.phases.get(at).and_then(|phase| phase.time);
-    (0..baseline.phases.len())
-        .filter(|at| is_longer((time(only, *at), time(baseline, *at))))
-        .map(|at| format!("{}/{}", at / names.len(), names[at % names.len()]))
-        .collect()
-}
-
-fn delay(only: &RunLog, baseline: &RunLog) -> Option<Picoseconds> {
-    let whole = |log: &RunLog| -> Option<Picoseconds> {
-        let is_whole = log.phases.len() == baseline.phases.len();
-        is_whole.then(|| log.phases.iter().map(|phase| phase.time).sum()).flatten()
-    };
-    Some(whole(only)?.saturating_sub(whole(baseline)?))
+        let culprit = ran.culprit(phase.start, end, &|_| true, &is_likely);
+        if let Some(fault) = culprit {
+            impacts[fault].packets_lost += phase.packets_lost.saturating_sub(calm.packets_lost);
+        }
+        let Some(time) = phase.time else {
+            if let Some(fault) = culprit {
+                impacts[fault].phases_slowed.push(name);
+                impacts[fault].delay = None;
+            }
+            break;
+        };
+        let more = time.0.cast_signed() - without.0.cast_signed();
+        for (fault, [more]) in levels[kind].next(ran, phase.start, culprit, [more]) {
+            late[fault] += more;
+            if *more > without.0.cast_signed() / 1000 {
+                impacts[fault].phases_slowed.push(name.clone());
+            }
+        }
+    }
+    for (impact, late) in impacts.iter_mut().zip(late) {
+        let delay = ran.longer(Picoseconds(late.max(0).cast_unsigned()));
+        impact.delay = impact.delay.and(Some(delay));
+    }
+    Some(impacts)
 }

@@ -46,8 +46,7 @@ pub struct FaultResult {
     pub relock: Option<Picoseconds>,
     /// Groups whose collectives it stopped or delayed.
     pub groups_affected: Vec<GroupId>,
-    /// Groups of training jobs that end every step at the same picosecond in a run without this
-    /// fault. `None` if that run was not made.
+    /// Groups that lost no time to this fault. `None` if no job trains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups_unaffected: Option<Vec<GroupId>>,
     /// The unit of the next two figures: hosts if the number of GPUs per host is unknown.
@@ -64,8 +63,7 @@ pub struct FaultResult {
     /// The daemon's recovery by stage. Empty if the control plane is modelled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<Stage>,
-    /// Losses of training jobs by cause. Empty if there is no run without the fault or a job has
-    /// steps left.
+    /// Losses of training jobs by cause. A job with steps left has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<JobLoss>,
     /// Effects on traffic between hosts.
@@ -135,12 +133,11 @@ pub struct PhaseImpact {
     pub changes_missed: u32,
     /// Leaves at the ends of these circuits.
     pub leaves_affected: Vec<LeafId>,
-    /// Packets lost with only this fault, beyond those lost without faults.
+    /// Packets lost in phases that it affected, beyond those lost without faults.
     pub packets_lost: u64,
-    /// Phases that took at least a thousandth longer with only this fault than without faults, as
-    /// `step/phase`.
+    /// Phases that took at least a thousandth longer because of it, as `step/phase`.
     pub phases_slowed: Vec<String>,
-    /// How much longer all steps took with only this fault. `None` if they never ended.
+    /// How much longer all steps took because of it. `None` if they never ended.
     #[serde(rename = "delay_ps")]
     pub delay: Option<Picoseconds>,
 }

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 
 const HOUR: f64 = 3.6e15;
 
-/// The cost of a fault for a job, from its steps with and without the fault, in picoseconds. The
-/// causes add up to `late`; a cause that took less time than without the fault is negative.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The cost of a fault for a job, in picoseconds. The causes add up to `late`, and over all faults
+/// `late` adds up to the delay of the job relative to the run without faults. Only the change in
+/// contention can be negative.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLoss {
     /// The job.
     pub job: String,
@@ -25,7 +26,8 @@ pub struct JobLoss {
     /// Lost work that is repeated.
     #[serde(rename = "redone_ps")]
     pub redone: i64,
-    /// Sharing links with other traffic.
+    /// Change in contention: sharing links on the critical path of the step, which another path may
+    /// have replaced. It includes other causes that take less time than without faults.
     #[serde(rename = "contention_ps")]
     pub contention: i64,
     /// Waiting for changes of circuits.
@@ -48,6 +50,20 @@ fn is_nothing(time: &i64) -> bool {
 }
 
 impl JobLoss {
+    /// Adds up the causes. One that takes less time than without faults counts as a change in
+    /// contention.
+    pub(crate) fn settle(&mut self) {
+        let mut shorter = 0;
+        for part in
+            [&mut self.transition, &mut self.exchange, &mut self.compute, &mut self.generation]
+        {
+            shorter += (*part).min(0);
+            *part = (*part).max(0);
+        }
+        self.contention += shorter;
+        self.late = self.causes().iter().map(|(_, time)| time).sum();
+    }
+
     /// Returns whether the fault had no effect on the job.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
@@ -66,7 +82,7 @@ impl JobLoss {
         [
             ("outage", self.outage),
             ("work done again", self.redone),
-            ("contention", self.contention),
+            ("change in contention", self.contention),
             ("circuits that move", self.transition),
             ("exchange", self.exchange),
             ("compute", self.compute),

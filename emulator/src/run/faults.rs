@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use lightloom_engine::steady::Stage;
-use lightloom_engine::{BitErrors, LinkChange, LinkId};
+use lightloom_engine::{LinkChange, LinkId};
 use lightloom_fabric::fault::FaultSet;
 use lightloom_units::id::NodeId;
 
@@ -156,53 +156,58 @@ impl Context<'_> {
 
     /// Applies a fault to its links.
     fn apply(&mut self, fault: usize, links: &[LinkId]) {
-        match self.events[fault].effect {
-            Effect::Stuck
-            | Effect::Slower(_)
-            | Effect::FailsTest
-            | Effect::Lies
-            | Effect::Late(_)
-            | Effect::SlowDisk(_) => {}
-            Effect::PauseStorm(priority) => {
-                let interfaces = self.events[fault].interfaces();
-                self.change(&interfaces, LinkChange::Paused(1 << priority));
-            }
-            Effect::Down | Effect::Flapping { .. } => {
-                self.faults[fault].out = true;
-                self.put_out(links);
-                self.note_service(fault, links);
-            }
-            Effect::Rate(rate) => self.change(links, LinkChange::Rate(rate)),
-            Effect::RatePercent(percent) => {
-                for link in links {
-                    let full = self.substrate.network.link(*link).spec.rate.0;
-                    let rate = (full as f64 * f64::from(percent) / 100.0) as u64;
-                    self.change(&[*link], LinkChange::Rate(lightloom_units::BitsPerSecond(rate)));
-                }
-            }
-            Effect::BitErrors(share) => {
-                self.change(links, LinkChange::BitErrors(BitErrors::from_share(share)));
+        let effect = self.events[fault].effect;
+        if let Effect::PauseStorm(priority) = effect {
+            let interfaces = self.events[fault].interfaces();
+            self.change(&interfaces, LinkChange::Paused(1 << priority));
+        }
+        if effect.goes_dark() {
+            self.faults[fault].out = true;
+            self.put_out(links);
+            self.note_service(fault, links);
+        }
+        self.degrade(fault, links);
+    }
+
+    /// Lets links send at the rate, or with the losses or the jitter, of a fault.
+    fn degrade(&mut self, fault: usize, links: &[LinkId]) {
+        for link in links {
+            let full = self.substrate.network.link(*link).spec.rate;
+            if let Some(change) = self.events[fault].effect.change(full) {
+                self.change(&[*link], change);
             }
         }
     }
 
     fn undo(&mut self, fault: usize) {
         let event = &self.events[fault];
-        match event.effect {
-            Effect::Stuck
-            | Effect::Slower(_)
-            | Effect::FailsTest
-            | Effect::Lies
-            | Effect::Late(_)
-            | Effect::SlowDisk(_) => {}
-            Effect::PauseStorm(_) => {
-                let interfaces = event.interfaces();
-                self.change(&interfaces, LinkChange::Paused(0));
+        if let Effect::PauseStorm(_) = event.effect {
+            let interfaces = event.interfaces();
+            self.change(&interfaces, LinkChange::Paused(0));
+        } else if event.effect.goes_dark() {
+            self.blink(fault, false);
+        } else if event.effect.is_grey() {
+            let links = event.links();
+            self.change(&links, LinkChange::Healthy);
+            for other in 0..self.events.len() {
+                let mut shared = self.events[other].links();
+                shared.retain(|link| self.active[other] && links.binary_search(link).is_ok());
+                self.degrade(other, &shared);
             }
-            Effect::Rate(_) | Effect::RatePercent(_) | Effect::BitErrors(_) => {
-                self.change(&event.links(), LinkChange::Healthy);
-            }
-            Effect::Down | Effect::Flapping { .. } => self.blink(fault, false),
+        }
+    }
+
+    /// Takes the other direction of cables out of service if a fault turned one direction dark, as
+    /// routers do.
+    pub(super) fn close_other_direction(&mut self, fault: usize) {
+        let links = self.events[fault].links();
+        let log = &self.faults[fault];
+        let others = links.iter().map(|link| link.reverse());
+        let others: Vec<LinkId> =
+            others.filter(|link| links.binary_search(link).is_err()).collect();
+        if log.out && log.closed.is_empty() && !others.is_empty() {
+            self.put_out(&others);
+            self.faults[fault].closed = others;
         }
     }
 
@@ -217,6 +222,8 @@ impl Context<'_> {
             self.put_out(&links);
         } else {
             self.let_go(&links);
+            let closed = std::mem::take(&mut self.faults[fault].closed);
+            self.let_go(&closed);
         }
         self.note_service(fault, &links);
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use lightloom_engine::capture::Watch;
 use lightloom_engine::steady::IslandEngine;
-use lightloom_engine::{FlowId, VertexId};
+use lightloom_engine::{FlowId, LinkId, VertexId};
 use lightloom_fabric::fat_tree::CrossConnect;
 use lightloom_fabric::fault::FaultSet;
 use lightloom_planner::khop::Layout;
@@ -105,6 +105,8 @@ pub(crate) struct FaultLog {
     pub(crate) repaired: Option<SimTime>,
     /// Whether its links are dark now.
     pub(super) out: bool,
+    /// Opposite directions of its links that routers do not use.
+    pub(super) closed: Vec<LinkId>,
     pub(crate) bundles: usize,
     pub(crate) dark: Option<[Picoseconds; 2]>,
     /// The stages of recovery with their ends, in order. Empty if the control plane is modelled.
@@ -134,6 +136,11 @@ impl FaultLog {
     /// Returns the time from its effect to its restoration.
     pub(crate) fn took(&self) -> Option<Picoseconds> {
         Some(self.restored?.since(self.mattered?))
+    }
+
+    /// Returns the end of its effect: its repair, or its restoration if it is permanent.
+    pub(crate) fn over(&self) -> SimTime {
+        self.repaired.or(self.restored).unwrap_or(SimTime(u64::MAX))
     }
 
     /// Returns the recorded times.

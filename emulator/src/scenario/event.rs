@@ -90,7 +90,7 @@ impl FaultEvent {
     /// Whether its parts go dark or stop responding to commands, so that a plan takes them out of
     /// service.
     fn is_outage(&self) -> bool {
-        matches!(self.effect, Effect::Down | Effect::Flapping { .. } | Effect::Stuck)
+        self.effect.goes_dark() || self.effect == Effect::Stuck
     }
 
     /// Returns the parts that a ring planner takes out of service.

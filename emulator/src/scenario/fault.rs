@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The faults of a scenario: parts, effects, times and random choices.
 
+use lightloom_engine::{BitErrors, LinkChange, PacketLoss};
 use lightloom_units::seed::Seed;
 use lightloom_units::{BitsPerSecond, Picoseconds};
 use rand::RngExt;
@@ -74,6 +75,12 @@ pub enum Effect {
     /// Its links lose packets at this residual bit error rate after error correction. No plan
     /// bypasses it.
     BitErrors(f64),
+    /// Its links lose this share of packets. No plan bypasses it.
+    PacketLoss(f64),
+    /// Its links add up to this delay to each packet and keep their order. No plan bypasses it.
+    Jitter(Picoseconds),
+    /// A switch restarts: it is dark for this time and loses its queues.
+    Reboots(Picoseconds),
     /// The control plane takes this many times as long.
     Slower(u32),
     /// A host's interface continuously requests pauses of this priority.
@@ -92,10 +99,46 @@ impl Effect {
     /// Returns whether no plan bypasses the fault because its links stay up, degraded.
     #[must_use]
     pub const fn is_grey(&self) -> bool {
-        matches!(
-            self,
-            Self::Rate(_) | Self::RatePercent(_) | Self::BitErrors(_) | Self::PauseStorm(_)
-        )
+        matches!(self, Self::PauseStorm(_)) || self.is_of_links()
+    }
+
+    /// Returns whether its links go dark.
+    #[must_use]
+    pub const fn goes_dark(&self) -> bool {
+        matches!(self, Self::Down | Self::Flapping { .. } | Self::Reboots(_))
+    }
+
+    /// Returns whether it hits random packets.
+    #[must_use]
+    pub const fn is_drawn(&self) -> bool {
+        matches!(self, Self::BitErrors(_) | Self::PacketLoss(_) | Self::Jitter(_))
+    }
+
+    /// Returns whether its links carry packets, but degraded.
+    const fn is_of_links(&self) -> bool {
+        self.is_drawn() || matches!(self, Self::Rate(_) | Self::RatePercent(_))
+    }
+
+    /// Returns whether it can affect one direction of a cable.
+    #[must_use]
+    pub const fn has_direction(&self) -> bool {
+        self.is_of_links() || matches!(self, Self::Down | Self::Flapping { .. })
+    }
+
+    /// Returns the change of a link with this rate. `None` if links do not change.
+    #[must_use]
+    pub fn change(&self, full: BitsPerSecond) -> Option<LinkChange> {
+        Some(match *self {
+            Self::Rate(rate) => LinkChange::Rate(rate),
+            Self::RatePercent(percent) => {
+                let rate = full.0 as f64 * f64::from(percent) / 100.0;
+                LinkChange::Rate(BitsPerSecond(rate as u64))
+            }
+            Self::BitErrors(share) => LinkChange::BitErrors(BitErrors::from_share(share)),
+            Self::PacketLoss(share) => LinkChange::PacketLoss(PacketLoss::from_share(share)),
+            Self::Jitter(most) => LinkChange::Jitter(most),
+            _ => return None,
+        })
     }
 
     /// Returns whether the effect requires the production control plane.
@@ -115,6 +158,9 @@ impl Effect {
             Self::Rate(_) => "rate",
             Self::RatePercent(_) => "rate_percent",
             Self::BitErrors(_) => "bit_errors",
+            Self::PacketLoss(_) => "packet_loss",
+            Self::Jitter(_) => "jitter",
+            Self::Reboots(_) => "reboots",
             Self::Slower(_) => "slower",
             Self::PauseStorm(_) => "pause_storm",
             Self::Lies => "lies",
@@ -151,6 +197,10 @@ impl Effect {
             Self::FailsTest => {
                 Err("only links over an optical switch such as `ocs3/p7` are tested after a change")
             }
+            Self::Reboots(_) if part.is_switch => Ok(()),
+            Self::Reboots(_) => {
+                Err("only a packet switch such as `t3` or `s4` can be one that `reboots`")
+            }
             _ if is_optical => {
                 Err("a port of an optical switch can be `down`, `stuck` or `fails_test`")
             }
@@ -176,6 +226,8 @@ pub struct ScenarioFault {
     pub when: When,
     /// Length of the interval for the seed's draw of the start, after the earliest start.
     pub within: Picoseconds,
+    /// The end of a cable towards which it affects packets. `None` for both directions.
+    pub towards: Option<String>,
     /// Duration. `None` if permanent.
     pub lasts: Option<Picoseconds>,
     /// Fraction of seeds for which it occurs.
@@ -191,6 +243,7 @@ impl ScenarioFault {
             effect: Effect::Down,
             when: When::At(at),
             within: Picoseconds::ZERO,
+            towards: None,
             lasts: None,
             probability: 1.0,
         }
@@ -224,11 +277,15 @@ impl ScenarioFault {
             Some(any) => drawn(any, substrate, choice, works),
             None => substrate.part(&name.0).ok(),
         };
-        let parts: Vec<NetworkPart> = self.parts.iter().filter_map(part).collect();
+        let mut parts: Vec<NetworkPart> = self.parts.iter().filter_map(part).collect();
+        if let Some(end) = &self.towards {
+            parts.iter_mut().for_each(|part| substrate.keep_towards(part, end));
+        }
         let lasts = match self.effect {
             Effect::Flapping { down, up, times } => {
                 Some(Picoseconds((down + up).get() * u64::from(times)))
             }
+            Effect::Reboots(takes) => Some(takes),
             _ => self.lasts,
         };
         let (effect, when) = (self.effect, self.when.later(late));

@@ -5,7 +5,9 @@
 //! kinds of parts: an effect acts on its `links`, a planner of rings takes its `planned` parts out
 //! of service, and a controller of circuits its `ports`.
 
-use lightloom_engine::{LinkId, VertexId};
+use std::collections::BTreeSet;
+
+use lightloom_engine::{LinkId, VertexId, VertexRole};
 use lightloom_fabric::fault::{self, FaultError, FaultSet, Part as PlannedPart};
 use lightloom_units::id::{BundleId, GpuId, LeafId, NodeId, OcsId, TorId};
 
@@ -33,6 +35,8 @@ pub struct NetworkPart {
     pub leaves: Vec<LeafId>,
     /// Whether it can ignore commands: a bundle, a host or a port that changes its circuit.
     pub is_commanded: bool,
+    /// Whether it is a packet switch.
+    pub is_switch: bool,
     /// Whether it is the control plane itself.
     pub is_control: bool,
 }
@@ -299,10 +303,23 @@ impl Substrate {
         });
         NetworkPart {
             is_commanded: host.is_some() && self.exchange.is_some(),
+            is_switch: self.network.role(vertex) == VertexRole::Switch,
             hosts: host.into_iter().collect(),
             planned: nodes.map(PlannedPart::Node).collect(),
             ..self.of_links(name, self.around(vertex))
         }
+    }
+
+    /// Removes the links of a part that do not lead to `end`.
+    pub(crate) fn keep_towards(&self, part: &mut NetworkPart, end: &str) {
+        let leads_there = |link: &LinkId| self.name(self.network.link(*link).to) == end;
+        part.links.retain(leads_there);
+        part.name = format!("{} towards {end}", part.name);
+    }
+
+    /// Returns the ends of the links of a part, by name.
+    pub(crate) fn ends_of(&self, part: &NetworkPart) -> BTreeSet<&str> {
+        part.links.iter().map(|link| self.name(self.network.link(*link).to)).collect()
     }
 
     /// Returns a switch and its hosts, which fail together.

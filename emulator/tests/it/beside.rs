@@ -9,7 +9,6 @@ use lightloom_emulator::scenario::file::NamedFile;
 use lightloom_emulator::scenario::{self, Scenario};
 use lightloom_fabric::document::{Diagnostic, Style, render};
 use lightloom_units::SimTime;
-use lightloom_units::id::GroupId;
 
 const RINGS: &str = "
 name: beside
@@ -88,19 +87,6 @@ fn group_and_workload_expectations_can_each_fail() {
     let traffic = interface.traffic.as_ref().unwrap();
     assert_eq!((traffic.flows_hit, traffic.flows_given_up), (1, 0), "{traffic:?}");
     assert!(traffic.flows_moved > 1, "{traffic:?}");
-    // The broken interface prevents the usual bypass, so the failed node moves other bundles. Its
-    // effects are the differences from a run without that interface fault.
-    let without = run(&text.replace(", {part: n17/nic1, at: 60us, lasts: 2ms}", ""));
-    let otherwise = |group: &GroupId| {
-        let end = |outcome: &Outcome| {
-            let own = named(outcome, "tensor").into_iter().filter(|one| one.group == Some(*group));
-            own.map(|one| one.end).collect::<Vec<_>>()
-        };
-        end(&outcome) != end(&without)
-    };
-    let groups = outcome.groups.iter().map(|result| result.group);
-    let truth: Vec<GroupId> = groups.filter(otherwise).collect();
-    assert_eq!(interface.groups_affected, truth);
     assert_eq!(traffic.workloads, ["incast", "apart"]);
     assert!(traffic.hosts.contains(&"n17/g1".to_owned()));
     assert!(interface.delay.unwrap().0 > 0 && outcome.workloads.iter().all(|c| c.end.is_some()));

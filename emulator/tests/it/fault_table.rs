@@ -215,3 +215,35 @@ fn stuck_host_finishes_after_repair_and_mismatched_replay_is_rejected() {
     let [mistake] = mistakes.as_slice() else { panic!("{mistakes:?}") };
     assert!(scenario.is_none() && mistake.to_string().starts_with("t.yaml:4:17"), "{mistake}");
 }
+
+#[test]
+fn wrong_keys_of_a_fault_name_their_place_and_the_fix() {
+    let wrong = [
+        ("{part: h3-s0, towards: s1}", "no cable of `h3-s0` leads to `s1`", "write one of"),
+        ("{part: any cable, towards: s0}", "its ends are not known", "name a cable"),
+        ("{part: control, effect: {slower: 10}, towards: s0}", "has no direction", "leave it out"),
+        ("{part: h3, effect: {reboots: 1s}}", "only a packet switch such as", ""),
+        ("{part: s0, effect: {reboots: 0s}}", "takes some time to start", "write `90s`"),
+        (
+            "{part: s0, effect: {reboots: 1ms}, lasts: 1ms}",
+            "the end of `reboots`",
+            "change `reboots`",
+        ),
+        ("{part: h3-s0, effect: {packet_loss: 1.5}}", "between 0 and 1", "or `down`"),
+        ("{part: h3-s0, effect: {jitter: 20ms}}", "at most 10 ms", "write `2us`"),
+    ];
+    for (fault, what, fix) in wrong {
+        let text = format!(
+            "name: x\non: {{leaf_spine: {{leaves: 2, spines: 2, hosts_per_leaf: 4}}}}\n\
+             traffic: [{{name: a, run: permutation, bytes: 1KiB}}]\n\
+             faults: [{}]\n",
+            fault.replacen('{', "{at: 1us, ", 1)
+        );
+        let (scenario, mistakes) = scenario::file::load("t.yaml", text.as_bytes(), &mut read);
+        let named = |mistake: &_| {
+            let text = format!("{mistake} {mistake:?}");
+            text.contains("t.yaml:4:") && text.contains(what) && text.contains(fix)
+        };
+        assert!(scenario.is_none() && mistakes.iter().any(named), "{fault}: {mistakes:#?}");
+    }
+}

@@ -158,7 +158,24 @@ fn work_lost_to_two_faults_counts_as_restart_not_contention() {
     let faults = "faults: [{part: n0, at: 30ms}, {part: n2, at: 80ms}]";
     let outcome = run(&fabric, &scenario(&format!("train: [{{job: first}}]\n{faults}")));
     let why = steps(&outcome, "first")[0].why.unwrap();
-    assert!((millis(why.restart) - 74.0).abs() < 0.01, "30 and 80 − 36 ms: {why:?}");
-    assert!((millis(why.fault) - 12.0).abs() < 0.01, "twice 6 ms: {why:?}");
+    assert!((millis(why.restart) - 80.0).abs() < 0.01, "the group of n2 loses 80 ms: {why:?}");
+    assert!((millis(why.fault) - 6.0).abs() < 0.01, "and waits 6 ms: {why:?}");
     assert!(millis(why.contention) < 1.0, "{why:?}");
+}
+
+/// A plan that switches no bundle lets the group continue at once.
+#[test]
+fn loss_of_a_group_in_a_switch_domain_belongs_to_its_fault() {
+    let faults = "faults: [{part: n0, at: 30ms}, {part: n2, at: 500ms}]";
+    let train = "train: [{job: first, steps: 3}]";
+    let outcome = run(&fabric(SWITCH, JOBS), &scenario(&format!("{train}\n{faults}")));
+    let calm = run(&fabric(SWITCH, JOBS), &scenario(train));
+    let end = |outcome: &Outcome| steps(outcome, "first")[2].end.unwrap().0.cast_signed();
+    let [first, second] = [0, 1].map(|fault: usize| outcome.faults[fault].losses[0].clone());
+    assert_eq!(first.late + second.late, end(&outcome) - end(&calm));
+    let ms = |time: i64| time as f64 / 1e9;
+    assert!((ms(first.outage) - 6.0).abs() < 0.01, "{first:?}");
+    assert!((ms(first.redone) - 30.0).abs() < 0.01, "{first:?}");
+    assert!((ms(first.late) - 36.0).abs() < 0.5, "{first:?}");
+    assert!((ms(second.outage) - 6.0).abs() < 0.01, "{second:?}");
 }

@@ -26,8 +26,13 @@ impl Replanner<'_> {
     ) {
         let mut restored = lit_at.values().copied().max().unwrap_or(context.now());
         let mut moves = Vec::new();
+        // Look up all groups first: one may take nodes that another leaves by the same change.
+        let at = |nodes: &Vec<NodeId>| {
+            self.groups.iter().position(|group| !group.is_lost && group.nodes == *nodes)
+        };
+        let places: Vec<Option<usize>> = before.iter().map(at).collect();
         for changed in &change.groups {
-            let Some((group, to)) = self.moved(changed, before) else { continue };
+            let Some((group, to)) = self.moved(changed, before, &places) else { continue };
             let is_formed = matches!(changed, GroupChange::Formed { .. });
             if !is_formed {
                 self.attribute(context, fault, group, to.is_none());
@@ -77,17 +82,18 @@ impl Replanner<'_> {
         &mut self,
         change: &GroupChange,
         before: &[Vec<NodeId>],
+        places: &[Option<usize>],
     ) -> Option<(usize, Option<Vec<NodeId>>)> {
-        let (old, to) = match change {
+        let (group, to) = match change {
             GroupChange::Bypassed { group, out, into } => {
                 let replaced = |node: &NodeId| match out.iter().position(|gone| gone == node) {
                     Some(place) => into[place],
                     None => *node,
                 };
-                (&before[*group], Some(before[*group].iter().map(replaced).collect()))
+                (*group, Some(before[*group].iter().map(replaced).collect()))
             }
-            GroupChange::Moved { group, to, .. } => (&before[*group], Some(to.clone())),
-            GroupChange::Lost { job: Some(_), group, .. } => (&before[*group], None),
+            GroupChange::Moved { group, to, .. } => (*group, Some(to.clone())),
+            GroupChange::Lost { job: Some(_), group, .. } => (*group, None),
             GroupChange::Lost { job: None, .. } | GroupChange::Formed { job: None, .. } => {
                 return None;
             }
@@ -95,8 +101,7 @@ impl Replanner<'_> {
                 return Some((self.group_to_fill(*job, to), Some(to.clone())));
             }
         };
-        let group = self.groups.iter().position(|group| !group.is_lost && group.nodes == *old)?;
-        Some((group, to))
+        Some((places[group]?, to))
     }
 
     /// Returns the group whose work a newly possible group takes up: a lost one if there is one,

@@ -377,7 +377,7 @@ impl ControlPlane for Replanner<'_> {
     fn fault_ends(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         match context.events[fault].effect {
             Effect::Stuck => self.free_stuck(context, fault),
-            Effect::Down | Effect::Flapping { .. } => self.settle_bundles(context, fault),
+            effect if effect.goes_dark() => self.settle_bundles(context, fault),
             _ => {}
         }
         Ok(())

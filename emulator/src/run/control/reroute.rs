@@ -41,8 +41,7 @@ impl ControlPlane for Rerouter {
 
     fn fault_began(&mut self, context: &mut Context<'_>, fault: usize) -> Result<(), RunError> {
         let event = &context.events[fault];
-        let is_dark = matches!(event.effect, Effect::Down | Effect::Flapping { .. });
-        if is_dark && !event.is_of_control() {
+        if event.effect.goes_dark() && !event.is_of_control() {
             self.plan(context, fault as u64);
         }
         Ok(())
@@ -77,6 +76,9 @@ impl ControlPlane for Rerouter {
             return Ok(());
         }
         let fault = (act != FOR_REPAIR).then_some(act as usize);
+        if let Some(fault) = fault {
+            context.close_other_direction(fault);
+        }
         let own = fault.filter(|fault| context.events[*fault].planned().is_empty());
         if let Some(fault) = own {
             let now = context.now();

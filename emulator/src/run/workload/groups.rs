@@ -391,7 +391,7 @@ impl Workload for JobGroups<'_> {
         let (now, length) = (context.now(), self.length());
         let effect = context.events[fault].effect;
         let links = if let Effect::PauseStorm(_) = effect { &interfaces } else { links };
-        let goes_dark = matches!(effect, Effect::Down | Effect::Flapping { .. });
+        let goes_dark = effect.goes_dark();
         for (index, group) in self.groups.iter_mut().enumerate() {
             let is_hit = links.iter().any(|link| group.links.binary_search(link).is_ok());
             if group.log.lost || !is_hit {

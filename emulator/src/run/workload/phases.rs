@@ -194,8 +194,7 @@ impl Workload for Phases<'_> {
         links: &[LinkId],
     ) -> Result<(), RunError> {
         let effect = context.events[fault].effect;
-        if let (Effect::Down | Effect::Flapping { .. }, Some(traffic)) = (effect, &mut self.traffic)
-        {
+        if let Some(traffic) = self.traffic.as_mut().filter(|_| effect.goes_dark()) {
             traffic.cut(context, links);
         }
         // The removed circuits are not decided yet, so take those at the ports of the fault.

@@ -116,13 +116,24 @@ struct TrainingJob<'a> {
     round: SimTime,
     /// Whether it is reading a checkpoint.
     loads: bool,
-    /// Intervals from a fault until groups restarted.
-    outages: Vec<(SimTime, SimTime)>,
+    outages: Vec<Interruption>,
+    /// Faults that hit its groups or moved them.
+    hit_by: BTreeSet<usize>,
     changes: Vec<(SimTime, SimTime)>,
     /// Its phases, if circuits follow them.
     phases: Phases,
     restarts: u32,
     steps: Vec<TrainStepLog>,
+}
+
+/// The interval from a fault until groups restarted.
+#[derive(Clone, Debug)]
+struct Interruption {
+    began: SimTime,
+    ended: SimTime,
+    fault: Option<usize>,
+    /// The TP groups that lost their work.
+    rings: BTreeSet<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -142,6 +153,8 @@ pub(crate) struct TrainLog {
     pub(crate) step: TrainStep,
     pub(crate) closed_form: StepTime,
     pub(crate) steps: Vec<TrainStepLog>,
+    /// Faults that hit its groups or moved them.
+    pub(crate) hit_by: BTreeSet<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,6 +306,7 @@ impl<'a> TrainingJob<'a> {
             round: SimTime::START,
             loads: false,
             outages: Vec::new(),
+            hit_by: BTreeSet::new(),
             changes: Vec::new(),
             phases: Phases::default(),
             restarts: 0,
@@ -520,6 +534,7 @@ impl TrainingJob<'_> {
             step: self.order.step.clone(),
             closed_form: self.order.closed_form,
             steps: self.steps.clone(),
+            hit_by: self.hit_by.clone(),
         }
     }
 }

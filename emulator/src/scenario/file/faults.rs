@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Faults in a scenario or in a separate file.
 
+use std::collections::BTreeSet;
+
 use lightloom_engine::transport::Transport;
 use lightloom_fabric::document::{self, Check, Diagnostic};
 use lightloom_units::id::NodeId;
@@ -34,6 +36,9 @@ pub struct FaultFile {
     /// Effect of the fault.
     #[serde(default)]
     pub effect: EffectFile,
+    /// Limits the fault to one direction: towards this end of the cable, such as `s0` for `h3-s0`.
+    #[serde(default)]
+    pub towards: Option<String>,
     /// Start, since the start of the run; with `phase`, since the end of the phase before it.
     pub at: Text<Picoseconds>,
     /// Phase in which the fault occurs.
@@ -81,6 +86,13 @@ pub enum EffectFile {
     /// Residual bit error rate of its links after error correction, below 0.001; a packet with a
     /// bit error is lost.
     BitErrors(f64),
+    /// Its links lose this share of packets, such as `1e-4`; below 1.
+    PacketLoss(f64),
+    /// Its links add up to this delay to each packet, such as `2us`, without reordering; at most
+    /// 10 ms.
+    Jitter(Text<Picoseconds>),
+    /// A packet switch restarts and is dark for this time, such as `90s`.
+    Reboots(Text<Picoseconds>),
     /// The control plane takes this many times as long, 2 to 1,000,000.
     Slower(u32),
     /// The interfaces of a host continuously request pauses of this priority, 0 to 6.
@@ -170,20 +182,33 @@ pub(super) fn lower(
         let effect = lower_effect(&fault.effect, &path, check);
         let written = written_parts(fault, &path, check);
         for (name, path) in &written {
-            require(name, &effect, ground, path, check);
+            require(name, fault, &effect, ground, path, check);
         }
         let lasts = lower_duration(fault, &path, check);
-        if fault.lasts.is_some() && matches!(effect, Effect::Flapping { .. }) {
-            let message = "a flapping part is back after its last turn";
+        let ends_with = match effect {
+            Effect::Flapping { .. } => Some("times"),
+            Effect::Reboots(_) => Some("reboots"),
+            _ => None,
+        };
+        if let (Some(key), Some(_)) = (ends_with, lasts) {
+            let place = if fault.lasts.is_some() { "lasts" } else { "repaired_at" };
+            let message = format!("the end of `{}` is known", effect.name());
             check
-                .error(codes::NO_EFFECT, &format!("{path}/lasts"), message)
-                .help("leave it out, or change `times`");
+                .error(codes::NO_EFFECT, &format!("{path}/{place}"), message)
+                .help(format!("leave it out, or change `{key}`"));
+        }
+        if fault.towards.is_some() && !effect.has_direction() {
+            let message = format!("`{}` has no direction", effect.name());
+            check
+                .error(codes::NO_EFFECT, &format!("{path}/towards"), message)
+                .help("leave it out; `down`, `rate`, `packet_loss` and the like can have one");
         }
         faults.push(ScenarioFault {
             parts: written.into_iter().map(|(name, _)| name.clone()).collect(),
             effect,
             when: lower_time(fault, ground, &path, check),
             within: fault.within.map_or(Picoseconds::ZERO, |span| span.0),
+            towards: fault.towards.clone(),
             lasts,
             probability: fault.probability,
         });
@@ -194,6 +219,7 @@ pub(super) fn lower(
 /// Reports a part that does not exist or that the effect does not apply to.
 fn require(
     name: &PartName,
+    fault: &FaultFile,
     effect: &Effect,
     ground: Option<&FaultContext<'_>>,
     path: &str,
@@ -231,6 +257,9 @@ fn require(
     };
     if let Err(reason) = effect.suits(&part) {
         check.error(codes::BAD_FAULT, path, reason);
+    } else if let Some(end) = &fault.towards {
+        let ends = ground.substrate.ends_of(&part);
+        require_end(name, end, &ends, path, check);
     } else if !part.ports.is_empty() && !ground.uses_circuits {
         let message = "nothing uses the circuits of this optical switch";
         check
@@ -239,6 +268,29 @@ fn require(
             .depends_on("/phases");
     } else if let Effect::PauseStorm(_) = effect {
         require_priorities(&part, ground.switches, path, check);
+    }
+}
+
+/// Rejects a direction that no cable of a part has.
+fn require_end(
+    name: &PartName,
+    end: &str,
+    ends: &BTreeSet<&str>,
+    path: &str,
+    check: &mut Check<'_>,
+) {
+    let place = format!("{}/towards", path.split("/part").next().unwrap_or(path));
+    if AnyPart::named(&name.0).is_some() {
+        let message = format!("`{name}` is drawn, so its ends are not known");
+        check.error(codes::NO_EFFECT, &place, message).help("name a cable, such as `h3-s0`");
+    } else if !ends.contains(end) {
+        let some: Vec<String> = ends.iter().take(4).map(|end| format!("`{end}`")).collect();
+        let message = format!("no cable of `{name}` leads to `{end}`");
+        let help = match some.is_empty() {
+            true => "leave it out: this part has no cables of packets".to_owned(),
+            false => format!("write one of {}", some.join(", ")),
+        };
+        check.error(codes::NO_SUCH_THING, &place, message).help(help);
     }
 }
 
@@ -380,6 +432,22 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
             refuse(wrong, "the share of wrong bits lies between 0 and 0.001");
             Effect::BitErrors(*share)
         }
+        EffectFile::PacketLoss(share) => {
+            refuse(
+                !(*share > 0.0 && *share < 1.0),
+                "write a share of packets between 0 and 1, or `down`",
+            );
+            Effect::PacketLoss(*share)
+        }
+        EffectFile::Jitter(most) => {
+            let wrong = most.0 == Picoseconds::ZERO || most.0 > JITTER_MAX;
+            refuse(wrong, "a jitter is more than 0 and at most 10 ms: write `2us`");
+            Effect::Jitter(most.0)
+        }
+        EffectFile::Reboots(takes) => {
+            refuse(takes.0 == Picoseconds::ZERO, "a switch takes some time to start: write `90s`");
+            Effect::Reboots(takes.0)
+        }
         EffectFile::Lies => Effect::Lies,
         EffectFile::Late(by) => Effect::Late(by.0),
         EffectFile::SlowDisk(flush) => Effect::SlowDisk(flush.0),
@@ -393,6 +461,8 @@ fn lower_effect(raw: &EffectFile, path: &str, check: &mut Check<'_>) -> Effect {
         }
     }
 }
+
+const JITTER_MAX: Picoseconds = Picoseconds::from_millis(10);
 
 const LONGEST_FRAME: Bytes = Bytes(9_216);
 

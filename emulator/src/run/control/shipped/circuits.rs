@@ -224,10 +224,10 @@ impl<'a> ShippedCircuits<'a> {
             return Vec::new();
         }
         match (event.effect, begins) {
-            (Effect::Down | Effect::Flapping { .. }, true) => {
+            (effect, true) if effect.goes_dark() => {
                 ports.iter().for_each(|port| *self.dead.entry(*port).or_default() += 1);
             }
-            (Effect::Down | Effect::Flapping { .. }, false) => {
+            (effect, false) if effect.goes_dark() => {
                 for port in &ports {
                     if let Some(times) = self.dead.get_mut(port) {
                         *times -= 1;

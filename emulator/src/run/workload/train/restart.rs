@@ -12,8 +12,8 @@ use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::RunError;
 use super::super::super::context::{Context, GroupMove};
-use super::{TrainTimer, TrainingJob, Trainings, tasks};
-use crate::scenario::{Checkpoints, Effect};
+use super::{Interruption, TrainTimer, TrainingJob, Trainings, tasks};
+use crate::scenario::Checkpoints;
 
 /// Returns whether groups with this kind of exchange continue independently of each other's state.
 fn is_loose(purpose: TaskPurpose) -> bool {
@@ -113,10 +113,7 @@ impl TrainingJob<'_> {
     /// Restarts the step of a trainer, for the lost groups and all that exchange more than
     /// gradients with them.
     fn undo_training(&mut self, context: &mut Context<'_>, rings: &[usize]) {
-        let tied = match self.order.train.restart.rolls_back_to() {
-            None => self.tied_to(rings),
-            Some(_) => (0..self.seats.len() as u32).collect(),
-        };
+        let tied = self.rolled_back(rings);
         let (graph, tensor) = (&self.order.graph, self.order.tensor());
         let is_theirs =
             |work: &TaskWork| tasks::rings_of(work, tensor).iter().any(|r| tied.contains(r));
@@ -135,10 +132,35 @@ impl TrainingJob<'_> {
         }
     }
 
-    /// Returns the start of the fault that makes these groups restart.
-    fn outage_began(&self, context: &Context<'_>, rings: &[usize]) -> SimTime {
-        let since = rings.iter().filter_map(|ring| self.seats[*ring].down_since).min();
-        since.unwrap_or(context.now())
+    /// Returns the groups of a trainer that lose their work with these.
+    fn rolled_back(&self, rings: &[usize]) -> BTreeSet<u32> {
+        match self.order.train.restart.rolls_back_to() {
+            None => self.tied_to(rings),
+            Some(_) => (0..self.seats.len() as u32).collect(),
+        }
+    }
+
+    /// Records that a group of the run lost its work and restarts at `ended`, because of the
+    /// earliest fault that hit or moved it and was not restored before now.
+    fn note_outage(&mut self, context: &Context<'_>, group: usize, ring: usize, ended: SimTime) {
+        let now = context.now();
+        let is_cause = |fault: &usize| {
+            let log = &context.faults[*fault];
+            // A plan that switches no bundle restores at once.
+            let is_open = log.restored.is_none_or(|at| at >= now);
+            is_open && log.groups.contains(&group) && !context.events[*fault].planned().is_empty()
+        };
+        let causes = (0..context.faults.len()).filter(is_cause);
+        let rings = match self.order.is_pool(ring) {
+            true => BTreeSet::from([ring as u32]),
+            false => self.rolled_back(&[ring]),
+        };
+        self.outages.push(Interruption {
+            began: self.seats[ring].down_since.unwrap_or(now),
+            ended,
+            fault: causes.min_by_key(|fault| context.faults[*fault].mattered),
+            rings,
+        });
     }
 
     fn all_can_work(&self) -> bool {
@@ -150,7 +172,7 @@ impl Trainings<'_> {
     /// Handles a fault on these links.
     pub(super) fn fault_hits(&mut self, context: &mut Context<'_>, fault: usize, links: &[LinkId]) {
         let (event, now) = (&context.events[fault], context.now());
-        let goes_dark = matches!(event.effect, Effect::Down | Effect::Flapping { .. });
+        let goes_dark = event.effect.goes_dark();
         let nodes: BTreeSet<_> = event
             .planned()
             .into_iter()
@@ -171,6 +193,7 @@ impl Trainings<'_> {
                 continue;
             }
             context.faults[fault].groups.insert(group);
+            training.hit_by.insert(fault);
             let seat = &mut training.seats[ring];
             let on_ring = is_hit(&seat.ring_links);
             if !goes_dark {
@@ -189,7 +212,7 @@ impl Trainings<'_> {
     /// continue.
     pub(super) fn fault_is_over(&mut self, context: &mut Context<'_>, fault: usize) {
         let event = &context.events[fault];
-        let goes_dark = matches!(event.effect, Effect::Down | Effect::Flapping { .. });
+        let goes_dark = event.effect.goes_dark();
         let (links, soon) = (event.links(), context.now() + Picoseconds(1));
         for group in context.faults[fault].groups.clone() {
             let Some((job, ring)) = self.places.get(group).copied().flatten() else { continue };
@@ -217,6 +240,9 @@ impl Trainings<'_> {
             if training.is_done() {
                 continue;
             }
+            let moved_by = context.faults.iter().enumerate();
+            let moved_by = moved_by.filter(|(_, log)| log.groups.contains(&moved.group));
+            training.hit_by.extend(moved_by.map(|(fault, _)| fault));
             let seat = &mut training.seats[ring];
             seat.goes_down(context.now());
             let Some(members) = &moved.members else {
@@ -233,8 +259,7 @@ impl Trainings<'_> {
             let resumes = moved.resumes + Picoseconds(1);
             if has_lost_state {
                 again[job].push(ring);
-                let began = training.outage_began(context, &[ring]);
-                training.outages.push((began, resumes));
+                training.note_outage(context, moved.group, ring, resumes);
             }
             self.plan(context, resumes, (TrainTimer::Resume, job, 0, ring as u32));
         }
@@ -274,15 +299,15 @@ impl Trainings<'_> {
         ring: usize,
     ) -> Result<(), RunError> {
         let now = context.now();
+        let place = self.places.iter().position(|place| *place == Some((job, ring)));
         let training = &mut self.jobs[job];
         let seat = &training.seats[ring];
         if seat.is_lost || seat.is_stopped || !seat.has_light(context) {
             return Ok(());
         }
         // The node returned before a new plan, but its state of the step is lost.
-        if seat.is_dead {
-            let began = training.outage_began(context, &[ring]);
-            training.outages.push((began, now));
+        if let (true, Some(group)) = (seat.is_dead, place) {
+            training.note_outage(context, group, ring, now);
             training.seats[ring].is_dead = false;
             training.undo(context, &[ring]);
             self.ask(context, job, false);
@@ -299,7 +324,7 @@ impl Trainings<'_> {
             if let Some(Checkpoints { load, .. }) = training.order.train.restart.rolls_back_to() {
                 let turn = training.restarts as u16;
                 if let Some(outage) = training.outages.last_mut() {
-                    outage.1 = outage.1.max(context.now() + load);
+                    outage.ended = outage.ended.max(context.now() + load);
                 }
                 self.plan(context, context.now() + load, (TrainTimer::Loaded, job, turn, 0));
             }

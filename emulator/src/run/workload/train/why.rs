@@ -5,18 +5,21 @@
 //! Each segment of the path, from the end of the last prerequisite to the end of the task, is
 //! divided into causes: the task's time without contention counts as computation or as its
 //! dimension, waiting for a replaced node as fault, lost work as restart, and the rest as
-//! contention. The causes add up exactly to the step.
+//! contention. The causes add up exactly to the step. Each interval of fault and restart belongs to
+//! the earliest fault still in effect that stopped the groups of the task.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_training::graph::TaskId;
 use lightloom_training::step_graph::TaskPurpose;
 use lightloom_units::{Picoseconds, SimTime};
 
 use super::super::super::context::Context;
-use super::TrainingJob;
-use crate::scenario::FaultEvent;
+use super::tasks::rings_of;
+use super::{Interruption, TaskLog, TrainingJob};
 
 /// The time of a step by cause. The parts add up to the step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StepBreakdown {
     pub(crate) compute: Picoseconds,
     pub(crate) generation: Picoseconds,
@@ -26,9 +29,21 @@ pub(crate) struct StepBreakdown {
     pub(crate) transition: Picoseconds,
     pub(crate) fault: Picoseconds,
     pub(crate) restart: Picoseconds,
+    /// For each fault, its part of `fault` and of `restart`.
+    pub(crate) by_fault: BTreeMap<usize, [Picoseconds; 2]>,
 }
 
 impl StepBreakdown {
+    fn lose(&mut self, fault: Option<usize>, waited: Picoseconds, redone: Picoseconds) {
+        self.fault += waited;
+        self.restart += redone;
+        if let Some(fault) = fault {
+            let parts = self.by_fault.entry(fault).or_default();
+            parts[0] += waited;
+            parts[1] += redone;
+        }
+    }
+
     fn of(&mut self, dimension: TaskPurpose) -> &mut Picoseconds {
         match dimension {
             TaskPurpose::Compute => &mut self.compute,
@@ -74,15 +89,18 @@ impl TrainingJob<'_> {
         }
         // Before the last round, which follows the reading of a checkpoint, all work was lost or
         // repeated.
-        let again = self.before(start, self.round, &mut why);
-        why.restart += again;
+        let every: BTreeSet<u32> = (0..self.seats.len() as u32).collect();
+        let again = self.before(start, self.round, &every, &mut why);
+        why.lose(self.outages.last().and_then(|outage| outage.fault), Picoseconds::ZERO, again);
         why
     }
 
     /// Adds the segment of the path from `from` to the end of `task`.
     fn stretch(&self, context: &Context<'_>, task: TaskId, from: SimTime, why: &mut StepBreakdown) {
         let log = &self.tasks[task.index()];
-        let gap = self.before(from, log.begun.max(from), why);
+        let work = &self.order.graph.tasks()[task.index()].work;
+        let rings = rings_of(work, self.order.tensor()).into_iter().collect();
+        let gap = self.before(from, log.begun.max(from), &rings, why);
         let took = gap + span(log.begun.max(from), log.end);
         let alone = took.min(log.ideal);
         *why.of(self.order.dimensions[task.index()]) += alone;
@@ -90,28 +108,34 @@ impl TrainingJob<'_> {
         // An end is reported after one shortest delay, which belongs to the task that ended.
         if rest <= context.substrate.network.shortest_delay() {
             *why.of(self.order.dimensions[task.index()]) += rest;
-        } else if is_disturbed(context, log.begun, log.end) {
-            why.fault += rest;
         } else {
-            why.contention += rest;
+            self.disturbances(context, log, rest, why);
         }
     }
 
-    /// Divides the time before a task into lost work up to each fault and waiting until the groups
-    /// continued. Returns the rest.
-    fn before(&self, from: SimTime, to: SimTime, why: &mut StepBreakdown) -> Picoseconds {
+    /// Adds the time before a task of the groups `rings` began: work lost at each fault, then the
+    /// wait until the restart. Returns the rest.
+    fn before(
+        &self,
+        from: SimTime,
+        to: SimTime,
+        rings: &BTreeSet<u32>,
+        why: &mut StepBreakdown,
+    ) -> Picoseconds {
         let mut left = span(from, to);
-        let overlaps = |outage: &&(SimTime, SimTime)| outage.0 < to && outage.1 > from;
-        let mut outages: Vec<_> = self.outages.iter().filter(overlaps).collect();
-        outages.sort_unstable();
+        let overlaps = |outage: &&Interruption| {
+            outage.began < to && outage.ended > from && !outage.rings.is_disjoint(rings)
+        };
+        let mut outages: Vec<&Interruption> = self.outages.iter().filter(overlaps).collect();
+        outages.sort_unstable_by_key(|outage| (outage.began, outage.ended));
         let mut until = from;
-        for (began, ended) in outages {
-            let lost = span(until, *began);
-            let waited = span(until.max(*began), (*ended).min(to));
-            why.restart += lost;
-            why.fault += waited;
+        for outage in outages {
+            let ended = outage.ended.min(to);
+            let lost = span(until, outage.began);
+            let waited = span(until.max(outage.began), ended);
+            why.lose(outage.fault, waited, lost);
             left = left.saturating_sub(lost + waited);
-            until = until.max((*ended).min(to));
+            until = until.max(ended);
         }
         let changing =
             self.changes.iter().map(|(began, ended)| span(from.max(*began), to.min(*ended)));
@@ -119,13 +143,38 @@ impl TrainingJob<'_> {
         why.transition += changing;
         left.saturating_sub(changing)
     }
-}
 
-/// Returns whether a fault was active in the interval.
-fn is_disturbed(context: &Context<'_>, from: SimTime, to: SimTime) -> bool {
-    let is_there = |(event, log): (&FaultEvent, &super::super::super::FaultLog)| {
-        let over = log.repaired.or(log.restored).unwrap_or(SimTime(u64::MAX));
-        !event.from_start && log.mattered.is_some_and(|at| at < to) && over > from
-    };
-    context.events.iter().zip(&context.faults).any(is_there)
+    /// Adds the `delay` of a task by the faults in effect while it ran, in order of time. If some of
+    /// them hit the job, only these count. The rest is contention.
+    fn disturbances(
+        &self,
+        context: &Context<'_>,
+        task: &TaskLog,
+        mut delay: Picoseconds,
+        why: &mut StepBreakdown,
+    ) {
+        let (from, to) = (task.begun, task.end);
+        let in_effect = |fault: usize| {
+            let log = &context.faults[fault];
+            let began = log.mattered.filter(|at| *at < to && log.over() > from)?;
+            (!context.events[fault].from_start).then_some((began, fault))
+        };
+        let mut faults: Vec<_> = (0..context.faults.len()).filter_map(in_effect).collect();
+        if faults.iter().any(|(_, fault)| self.hit_by.contains(fault)) {
+            faults.retain(|(_, fault)| self.hit_by.contains(fault));
+        }
+        faults.sort_unstable();
+        let mut until = from;
+        for (at, (began, fault)) in faults.iter().enumerate() {
+            let over = context.faults[*fault].over();
+            // Its effects outlast the last fault, such as packets that are sent again.
+            let is_last = at + 1 == faults.len();
+            let part =
+                if is_last { delay } else { span(until.max(*began), over.min(to)).min(delay) };
+            why.lose(Some(*fault), part, Picoseconds::ZERO);
+            delay = delay.saturating_sub(part);
+            until = until.max(over);
+        }
+        why.contention += delay;
+    }
 }

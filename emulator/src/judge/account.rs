@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Finds the fault to which an interval of a run belongs: the earliest one still in effect.
+//!
+//! The run is compared with the same run without faults. These two are enough for any number of
+//! faults, and the parts add up to the difference.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use lightloom_units::SimTime;
+
+use super::JudgedRun;
+
+impl JudgedRun<'_> {
+    /// Returns when a fault of this run took effect. `None` if it was present from the start or
+    /// never began.
+    pub(super) fn began(&self, fault: usize) -> Option<SimTime> {
+        let log = &self.log.faults[fault];
+        log.mattered.or(log.at).filter(|_| !self.start.events[fault].from_start)
+    }
+
+    fn is_over(&self, fault: usize, at: SimTime) -> bool {
+        self.log.faults[fault].over() <= at
+    }
+
+    /// Returns the fault that caused a change in the interval `from..to`. The `able` ones come
+    /// first, then those that began in the interval, those in effect and those that are over;
+    /// within each of these the `likely` ones, and of them the earliest, or the last one that is
+    /// over. `None` if none began by `to`.
+    pub(super) fn culprit(
+        &self,
+        from: SimTime,
+        to: SimTime,
+        able: &dyn Fn(usize) -> bool,
+        likely: &dyn Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let began = |fault: usize| Some((fault, self.began(fault).filter(|at| *at <= to)?));
+        let rank = |(fault, at): &(usize, SimTime)| {
+            let is_over = self.is_over(*fault, from);
+            let state = if *at > from { 0 } else { 1 + u8::from(is_over) };
+            let order = if is_over { u64::MAX - at.0 } else { at.0 };
+            (!able(*fault), state, !likely(*fault), order)
+        };
+        (0..self.log.faults.len()).filter_map(began).min_by_key(rank).map(|(fault, _)| fault)
+    }
+}
+
+/// For each fault, by how much it makes a step or phase longer now, in `N` parts. A fault keeps its
+/// share until a later step or phase is shorter again.
+#[derive(Default)]
+pub(super) struct Levels<const N: usize>(BTreeMap<usize, [i64; N]>);
+
+impl<const N: usize> Levels<N> {
+    /// Takes the next step or phase, which began at `from` and took `more` than without faults.
+    /// What a fault that is over added goes first, then what the last one added; the rest of the
+    /// change belongs to `culprit`. Returns the parts of each fault.
+    pub(super) fn next(
+        &mut self,
+        ran: &JudgedRun<'_>,
+        from: SimTime,
+        culprit: Option<usize>,
+        more: [i64; N],
+    ) -> impl Iterator<Item = (usize, &[i64; N])> {
+        let mut faults: Vec<usize> = self.0.keys().copied().collect();
+        faults.sort_by_key(|fault| Reverse((ran.is_over(*fault, from), ran.began(*fault))));
+        for (part, more) in more.into_iter().enumerate() {
+            let mut change = more - self.0.values().map(|level| level[part]).sum::<i64>();
+            for fault in &faults {
+                let level = &mut self.0.get_mut(fault).expect("it is a key")[part];
+                let less = (-change).clamp(0, (*level).max(0));
+                *level -= less;
+                change += less;
+            }
+            if let Some(culprit) = culprit {
+                self.0.entry(culprit).or_insert([0; N])[part] += change;
+            }
+        }
+        self.0.iter().map(|(fault, level)| (*fault, level))
+    }
+}
