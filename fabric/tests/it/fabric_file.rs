@@ -228,7 +228,7 @@ jobs:
 }
 
 #[test]
-fn wrong_links_suggest_the_correct_one() {
+fn wrong_link_error_suggests_the_correct_link() {
     let text = "name: x
 hbd: {khop: {gpus_per_node: 4, k: 3, shape: line}}
 nodes: {n0: , n1: {tor: t1}, n2: , n3: , n4: , n5: , n6: }
