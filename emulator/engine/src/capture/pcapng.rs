@@ -24,6 +24,8 @@ const ROCE_PORT: u16 = 4_791;
 const FIRST_QUEUE_PAIR: u32 = 2;
 const HEADERS: usize = 14 + 20 + 8 + 12;
 const TRAILERS: usize = 4 + 4;
+const SHORTEST_MESSAGE: usize = HEADERS + TRAILERS + 4;
+const SEND_FIRST: u8 = 0x00;
 const SEND_ONLY: u8 = 0x04;
 const ACKNOWLEDGE: u8 = 0x11;
 
@@ -121,7 +123,13 @@ fn headers(
     bytes.extend(ROCE_PORT.to_be_bytes());
     bytes.extend((wire_bytes as u16 - 34).to_be_bytes());
     bytes.extend([0, 0]);
-    bytes.extend([if arrival.acknowledgement { ACKNOWLEDGE } else { SEND_ONLY }, 0x40, 0xff, 0xff]);
+    // Dissectors expect a whole message in a single send, which a trimmed packet does not have.
+    let opcode = match wire_bytes as usize {
+        _ if arrival.acknowledgement => ACKNOWLEDGE,
+        ..SHORTEST_MESSAGE => SEND_FIRST,
+        _ => SEND_ONLY,
+    };
+    bytes.extend([opcode, 0x40, 0xff, 0xff]);
     bytes.extend(((FIRST_QUEUE_PAIR + flow) & 0x00ff_ffff).to_be_bytes());
     bytes.extend((arrival.sequence & 0x00ff_ffff).to_be_bytes());
     bytes

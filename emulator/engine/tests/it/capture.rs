@@ -15,10 +15,14 @@ use lightloom_units::{BitsPerSecond, Bytes, Picoseconds, SimTime};
 
 /// Two flows over a switch that marks everything; the last link is watched.
 fn run() -> (Engine<Tap>, Vec<PacketArrival>) {
-    run_with(EngineSettings::default(), 1 << 20)
+    run_with(EngineSettings::default(), 1 << 20, Bytes(100))
 }
 
-fn run_with(settings: EngineSettings, queue: u64) -> (Engine<Tap>, Vec<PacketArrival>) {
+fn run_with(
+    settings: EngineSettings,
+    queue: u64,
+    second: Bytes,
+) -> (Engine<Tap>, Vec<PacketArrival>) {
     let link = LinkSpec::new(BitsPerSecond::from_gbps(400), Picoseconds::from_micros(1))
         .with_queue(Bytes(queue), Bytes(0));
     let mut builder = NetworkBuilder::new();
@@ -29,7 +33,7 @@ fn run_with(settings: EngineSettings, queue: u64) -> (Engine<Tap>, Vec<PacketArr
     let tap = Tap::new(&[links[0], links[0].reverse()], 1_000);
     let mut engine = Engine::with_probe(builder.build().unwrap(), settings, tap).unwrap();
     engine.add_flow(FlowSpec::new(hosts[1], hosts[0], Bytes(4_032 * 3))).unwrap();
-    engine.add_flow(FlowSpec::new(hosts[2], hosts[0], Bytes(100)).at(SimTime(5_000))).unwrap();
+    engine.add_flow(FlowSpec::new(hosts[2], hosts[0], second).at(SimTime(5_000))).unwrap();
     engine.run(SimTime(1_000_000_000));
     let arrivals = Tap::merge(engine.probes());
     (engine, arrivals)
@@ -95,9 +99,10 @@ fn tshark_finds_no_packet_malformed() {
     let queueing = Some(Queueing { trim: true, ..Queueing::default() });
     let trims = EngineSettings { transport, queueing, ..EngineSettings::default() };
     // A queue of one packet: what comes meanwhile is trimmed.
-    for (engine, arrivals) in [run(), run_with(trims, 4_096)] {
+    let cases = [(run(), false), (run_with(trims, 4_096, Bytes(4_032 * 16)), true)];
+    for ((engine, arrivals), trims) in cases {
         let trimmed = arrivals.iter().filter(|at| !at.acknowledgement && at.wire_bytes == 64);
-        assert_eq!(trimmed.count() > 0, engine.packets().trimmed > 0);
+        assert_eq!((trimmed.count() > 0, engine.packets().trimmed > 0), (trims, trims));
         let mut file = tempfile::NamedTempFile::new().unwrap();
         write_pcapng(&mut file, &engine, &arrivals, &|link| format!("port {}", link.0)).unwrap();
         file.flush().unwrap();
