@@ -26,12 +26,12 @@ def lightloom(*arguments):
 
 
 def ring(folder):
-    """The ring of the report, as a picture of its own: the page's own style goes with it."""
+    """The nodes of the report, as a separate picture with the page's style."""
     page = folder / "report.html"
     lightloom("report", "topologies/ring-2880.yaml", "--fault", "n17,n42,n200,n201,n416/b1", "-o", page)
     html = page.read_text()
     style = re.search(r"<style>(.*?)</style>", html, re.S).group(1)
-    drawn = re.search(r'<svg class="ring".*?</svg>', html, re.S).group(0)
+    drawn = re.search(r'<svg class="nodes".*?</svg>', html, re.S).group(0)
     drawn = drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
     begin = drawn.index(">") + 1
     # Titles are for a pointer that the picture does not have.

@@ -53,11 +53,12 @@ const FILES: [(&str, &str); 5] = [
     ("topologies/scenarios/first-bill.yaml", shipped::FIRST_BILL),
 ];
 
-const COMMANDS: [&str; 4] = [
+const COMMANDS: [&str; 5] = [
     "lightloom plan topologies/ring-2880.yaml --fault n17,n42 -o plan.json",
     "lightloom emulate topologies/scenarios/node-fault.yaml -o run.json",
+    "lightloom report topologies/ring-2880.yaml plan.json topologies/traces/synthetic.json run.json -o report.html",
     "lightloom emulate topologies/scenarios/first-bill.yaml --seed 0..19 -o bill.json",
-    "lightloom report topologies/ring-2880.yaml plan.json topologies/traces/synthetic.json run.json bill.json -o report.html",
+    "lightloom report bill.json -o bill.html",
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {

@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
     /// Size of a tensor-parallel group for the comparison [default: the first job's, else 32].
     #[arg(long, value_name = "N")]
     tp: Option<u32>,
-    /// Additional designs to compare with the fabric's own, separated by commas.
+    /// Designs to compare with the fabric's own, separated by commas [default: none; the usual ones
+    /// without a fabric, plan or buy file].
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     arch: Vec<String>,
     /// Without a fabric or a plan: GPUs of the cluster.
@@ -96,14 +97,15 @@ impl From<PageForm> for RenderForm {
 
 const DESIGNS: [&str; 8] =
     ["khop:2", "khop:3", "nvl:36", "nvl:72", "nvl:576", "tpuv4", "sip-ring", "big-switch"];
-const TREE_DESIGNS: [&str; 5] =
-    ["rfabric", "rfabric:thin", "rfabric:core", "mixnet", "fat-tree:64"];
+/// The cluster of the published study. Its figures are compared only on pages of that size.
+const STUDY_GPUS: u32 = 2880;
 const SAMPLES: u64 = 40;
 const MOST_SAMPLED_GPUS: u64 = 400_000;
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<VerbOutcome> {
     let form = form(arguments)?;
     let inputs = Inputs::read(&arguments.inputs)?;
+    inputs.must_be_of_one_cluster()?;
     let page = match inputs.circuits_alone() {
         Some(network) => circuits_page(arguments, &inputs, network, form)?,
         None if inputs.has_results_alone() => render(&common(arguments, &inputs), form),
@@ -154,38 +156,42 @@ fn rings_page(arguments: &Arguments, inputs: &Inputs, form: RenderForm) -> anyho
         };
         return Ok(render(&Results { subject, ..common(arguments, inputs) }, form));
     }
-    let designs = designs(&design_names(arguments, own.as_deref(), &DESIGNS))?;
-    let question = StudyQuestion {
-        cluster,
-        designs: &designs,
-        own,
-        tp: arguments.tp.unwrap_or_else(|| first_tp(inputs)),
-        faults: fault_source(inputs),
-        trace: inputs.trace.as_ref().map(|(_, trace)| trace),
-        samples: &samples,
-        planned_day: planned.as_ref().and_then(|planned| planned.day),
-        seed,
-    };
-    let comparison = study::comparison(&question);
+    let names = design_names(arguments, inputs, own.as_deref());
     let shipped = cost::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
-    let site = study::site(cluster.gpus(), cluster.gpus_per_node);
     let bought = bought(inputs, (&price_name, prices), seed)?;
-    let cost = study::costs(price_name, prices, &designs, site, Some(&comparison))?;
-    let claims = study::claims(question.trace, &shipped, samples.len().max(2) as u64, seed)?;
+    let (mut comparison, mut cost) = (None, None);
+    if !names.is_empty() {
+        let designs = designs(&names)?;
+        let question = StudyQuestion {
+            cluster,
+            designs: &designs,
+            own,
+            tp: arguments.tp.unwrap_or_else(|| first_tp(inputs)),
+            faults: fault_source(inputs),
+            trace: inputs.trace.as_ref().map(|(_, trace)| trace),
+            samples: &samples,
+            seed,
+        };
+        let compared = study::comparison(&question);
+        let site = study::site(cluster.gpus(), cluster.gpus_per_node);
+        cost = Some(study::costs(price_name, prices, &designs, site, Some(&compared))?);
+        comparison = Some(compared);
+    }
+    let claims = match cluster.gpus() == STUDY_GPUS && inputs.buy.is_none() {
+        true => {
+            let trace = inputs.trace.as_ref().map(|(_, trace)| trace);
+            study::claims(trace, &shipped, samples.len().max(2) as u64, seed)?
+        }
+        false => Vec::new(),
+    };
     let subject = match (fabric, &planned, &inputs.plan) {
         (Some(fabric), Some(planned), _) => planned.subject(fabric),
         (None, _, Some((_, plan))) => Subject::PlanAlone { plan },
         _ => Subject::None,
     };
-    let results = Results {
-        subject,
-        bought,
-        comparison: Some(comparison),
-        cost: Some(cost),
-        claims,
-        ..common(arguments, inputs)
-    };
+    let results =
+        Results { subject, bought, comparison, cost, claims, ..common(arguments, inputs) };
     Ok(render(&results, form))
 }
 
@@ -235,10 +241,7 @@ fn command(arguments: &Arguments) -> String {
 
 fn would_add(inputs: &Inputs) -> Vec<String> {
     if inputs.has_results_alone() {
-        return vec![
-            "A fabric file would add its drawing, a proven plan, and other designs for comparison."
-                .to_owned(),
-        ];
+        return vec!["A fabric file would add its picture and a proven plan.".to_owned()];
     }
     let mut missing = Vec::new();
     let mut lacks = |is_missing: bool, text: &str| {
@@ -247,10 +250,7 @@ fn would_add(inputs: &Inputs) -> Vec<String> {
         }
     };
     let is_compared = inputs.circuits_alone().is_none();
-    lacks(
-        inputs.fabric.is_none(),
-        "A fabric file would add the drawing of the ring or tree, and a proven plan.",
-    );
+    lacks(inputs.fabric.is_none(), "A fabric file would add its picture and a proven plan.");
     lacks(
         is_compared && inputs.trace.is_none(),
         "A fault trace of your own would replace the synthetic one, and add the plan at its worst moment.",
@@ -287,8 +287,6 @@ struct PlannedRing {
     plan: Plan,
     verdict: Verdict,
     faults: String,
-    /// The planned day of the trace.
-    day: Option<f64>,
 }
 
 impl PlannedRing {
@@ -320,21 +318,25 @@ fn planned(
         );
         let faults = FaultSet::of(fabric, plan.faults.iter().copied())?;
         let verdict = plan::prove(fabric, &faults, plan).with_context(|| name.clone())?;
-        let faults = format!("Plan from {name}, with {} failed parts.", plan.faults.len());
-        return Ok(PlannedRing { plan: plan.clone(), verdict, faults, day: None });
+        let faults = with_broken(plan.faults.len());
+        return Ok(PlannedRing { plan: plan.clone(), verdict, faults });
     }
-    let (mut broken, when, day) = broken(arguments, inputs, timeline)?;
+    let (mut broken, when) = broken(arguments, inputs, timeline)?;
     broken.extend(&arguments.fault);
     let faults = FaultSet::of(fabric, broken)?;
     let options = Options { seed: Seed(arguments.seed), ..Options::default() };
     let plan = lightloom_planner::plan(fabric, &faults, options).with_context(|| when.clone())?;
     let verdict = plan::prove(fabric, &faults, &plan)?;
-    let faults = match (plan.faults.len(), when.is_empty()) {
-        (0, true) => "No part has failed.".to_owned(),
-        (count, true) => format!("{count} parts have failed (--fault)."),
-        (_, false) => when,
-    };
-    Ok(PlannedRing { plan, verdict, faults, day })
+    let faults = if when.is_empty() { with_broken(plan.faults.len()) } else { when };
+    Ok(PlannedRing { plan, verdict, faults })
+}
+
+fn with_broken(parts: usize) -> String {
+    match parts {
+        0 => "with nothing broken".to_owned(),
+        1 => "with 1 broken part".to_owned(),
+        parts => format!("with {parts} broken parts"),
+    }
 }
 
 /// Returns the nodes that are out at the chosen moment of the trace, and that moment.
@@ -342,13 +344,13 @@ fn broken(
     arguments: &Arguments,
     inputs: &Inputs,
     timeline: Option<&Timeline>,
-) -> anyhow::Result<(Vec<Part>, String, Option<f64>)> {
+) -> anyhow::Result<(Vec<Part>, String)> {
     let (Some((name, _)), Some(timeline)) = (&inputs.trace, timeline) else {
         ensure!(
             arguments.at.is_none(),
             "--at is a day of a fault trace: add a trace to the inputs"
         );
-        return Ok((Vec::new(), String::new(), None));
+        return Ok((Vec::new(), String::new()));
     };
     let last = timeline.window().as_days();
     let (at, which) = match arguments.at {
@@ -357,19 +359,19 @@ fn broken(
                 (0.0..=last).contains(&day),
                 "day {day} is outside {name}, which has days 0 to {last}"
             );
-            (TraceTime::from_days(day), "as asked")
+            (TraceTime::from_days(day), "")
         }
-        None => (timeline.worst(), "when the most nodes are out"),
+        None => (timeline.worst(), ", its worst,"),
     };
     let broken: Vec<Part> = timeline.faulty_at(at).into_iter().map(Part::Node).collect();
     let when = format!(
-        "Planned for day {:.1} of {}, {which}: {} of {} nodes.",
+        "on day {:.1} of {}{which} with {} of {} nodes out",
         at.as_days(),
         short(name),
         broken.len(),
         timeline.nodes()
     );
-    Ok((broken, when, Some(at.as_days())))
+    Ok((broken, when))
 }
 
 /// Returns the cluster of the fabric or the plan, or one of the requested size.
@@ -423,15 +425,16 @@ fn first_tp(inputs: &Inputs) -> u32 {
     of_fabric.or_else(of_plan).or_else(of_question).unwrap_or(32)
 }
 
-fn design_names(arguments: &Arguments, own: Option<&str>, usual: &[&str]) -> Vec<String> {
-    let wanted = if arguments.arch.is_empty() {
-        usual.iter().map(|name| (*name).to_owned()).collect()
-    } else {
-        arguments.arch.clone()
+/// Returns the fabric's own design and the requested ones; the usual ones for a page that is only
+/// about a cluster size.
+fn design_names(arguments: &Arguments, inputs: &Inputs, own: Option<&str>) -> Vec<String> {
+    let is_of_size = inputs.fabric.is_none() && inputs.plan.is_none() && inputs.buy.is_none();
+    let wanted = match arguments.arch.is_empty() && is_of_size {
+        true => DESIGNS.map(str::to_owned).to_vec(),
+        false => arguments.arch.clone(),
     };
-    let own = own.map(str::to_owned);
-    let others = wanted.into_iter().filter(|name| Some(name) != own.as_ref());
-    own.iter().cloned().chain(others).collect()
+    let others = wanted.into_iter().filter(|name| Some(name.as_str()) != own);
+    own.map(str::to_owned).into_iter().chain(others).collect()
 }
 
 fn short(path: &str) -> String {
@@ -462,15 +465,15 @@ fn circuits_page(
     let planned = planned(arguments, inputs, fabric, None)?;
     let shipped = cost::prices(None, &mut Default::default())?;
     let (price_name, prices) = prices(inputs, &shipped);
-    let designs: Vec<Box<dyn Architecture>> =
-        designs(&design_names(arguments, None, &TREE_DESIGNS))?;
+    let designs: Vec<Box<dyn Architecture>> = designs(&arguments.arch)?;
     let spec = network.spec();
     let site = study::site(spec.leaves * spec.gpus_per_leaf, 8);
-    let results = Results {
-        bought: bought(inputs, (&price_name, prices), Seed(arguments.seed))?,
-        subject: planned.subject(fabric),
-        cost: Some(study::costs(price_name, prices, &designs, site, None)?),
-        ..common(arguments, inputs)
+    let bought = bought(inputs, (&price_name, prices), Seed(arguments.seed))?;
+    let cost = match designs.is_empty() {
+        true => None,
+        false => Some(study::costs(price_name, prices, &designs, site, None)?),
     };
+    let results =
+        Results { bought, subject: planned.subject(fabric), cost, ..common(arguments, inputs) };
     Ok(render(&results, form))
 }

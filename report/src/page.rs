@@ -2,35 +2,29 @@
 //! One self-contained page about a design, also as Markdown and CSV.
 //!
 //! ```text
-//!   Results ──compose──▶ Report ──┬──▶ html      one file with styles and drawings, without scripts
-//!   (known facts)     (sections,  ├──▶ markdown  the same tables and conclusions
-//!                      tables,    └──▶ csv       every number: table,row,column,value,unit
-//!                      drawings)
+//!   Results ──compose──▶ PageDocument ──┬──▶ html      one file with styles and pictures, without scripts
+//!   (known facts)     (first screen,    ├──▶ markdown  the same verdicts and tables
+//!                      sections)        └──▶ csv       every number: table,row,column,value,unit
 //! ```
 //!
 //! The page computes no results: shares, means and bounds come from the planner, the emulator and
-//! the training model. It adds order, units, drawings and conclusions.
+//! the training model. It adds order, units, pictures and verdicts. The first screen is a verdict,
+//! at most three figures and a picture; everything else is in sections that open.
 
-mod bars;
-mod chart;
 mod compose;
 mod csv;
 mod definitions;
 mod document;
-mod drawing;
-mod html;
-mod ink;
-mod markdown;
+mod picture;
 mod quantity;
 mod results;
 mod sections;
+mod tables;
+mod templates;
 
 pub use results::{
-    Billed, BilledCause, BilledChange, BilledFailure, BilledLoss, BilledPart, BilledRun,
-    BilledSeeds, Bought, Comparison, Cost, EmulatedCollective, EmulatedExpectation, EmulatedFault,
-    EmulatedGroup, EmulatedPackets, EmulatedRun, EmulatedStep, EmulatedWhy, History, LiveRun,
-    LiveStep, Lost, MonthFigure, Results, SourceFile, Subject, Swept, SweptRun, SweptSubject,
-    TrainingResult, TrainingRow,
+    Billed, Bought, Comparison, Cost, EmulatedRun, History, LiveRun, LiveStep, Results, SourceFile,
+    Subject, Swept, TrainingResult,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +40,8 @@ pub enum RenderForm {
 pub fn render(results: &Results<'_>, form: RenderForm) -> String {
     let report = compose::compose(results);
     match form {
-        RenderForm::Html => html::render(&report),
-        RenderForm::Markdown => markdown::render(&report),
+        RenderForm::Html => templates::html(&report),
+        RenderForm::Markdown => templates::markdown(&report),
         RenderForm::Csv => csv::render(&report),
     }
 }

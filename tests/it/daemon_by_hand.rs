@@ -418,8 +418,9 @@ fn live_page_shows_changes_and_faults_in_a_browser() {
     assert_eq!(count(&page, "<circle "), 32, "a dot for each node");
     assert!(count(&page, "class=\"circuit\"") > 0 && count(&page, "class=\"circuit open\"") == 0);
     assert!(
-        page.contains(">circuits up: 40 of 40 (both ends), including 16 loopbacks that close rings<")
-            && page.contains("<td>committed, to confirm before ")
+        page.contains(
+            ">circuits up: 40 of 40 (both ends), including 16 loopbacks that close rings<"
+        ) && page.contains("<td>committed, to confirm before ")
     );
 
     let page = looked(folder.path(), "quiet");

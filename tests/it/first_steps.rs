@@ -89,11 +89,20 @@ fn demo_shows_each_command_and_writes_a_page() {
         assert!(commands.contains(command), "{command} is not in\n{commands}");
     }
     assert!(text(&shown.stdout).contains("passed: groups_affected <= 1"), "the run is shown");
-    let page = folder.path().join("lightloom-demo/report.html");
-    let page = std::fs::read_to_string(page).expect("the page");
-    for drawn in ["<svg", "id=\"bill-bars\"", "GPU-hours are lost"] {
-        assert!(page.contains(drawn), "{drawn} is not on the page");
+    let page = |name: &str| {
+        let page = folder.path().join("lightloom-demo").join(name);
+        std::fs::read_to_string(page).expect("the page")
+    };
+    let [report, bill] = ["report.html", "bill.html"].map(page);
+    for (page, shown) in [
+        (&report, "of 2,880\u{a0}GPUs work with 2 broken parts"),
+        (&report, "<svg class=\"nodes\""),
+        (&bill, "<h1>Failures cost "),
+        (&bill, "id=\"bill-bars\""),
+    ] {
+        assert!(page.contains(shown), "{shown} is not on the page");
     }
+    assert!(!report.contains("id=\"bill"), "the bill is of another cluster");
     let twice = lightloom(folder.path(), &["demo"]);
     assert!(text(&twice.stderr).contains("give --folder another name"), "{}", text(&twice.stderr));
 }

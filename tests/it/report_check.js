@@ -2,6 +2,8 @@
 // tests/it/report.rs puts it into a copy of the page, behind a listener that collects script errors.
 addEventListener('load', () => {
   const found = [...window.lightloomErrors];
+  // What is folded is checked too.
+  document.querySelectorAll('details').forEach((section) => { section.open = true; });
   const name = (node) => {
     const owner = node.closest('[id]');
     const text = node.textContent.trim().replace(/\s+/g, ' ').slice(0, 40);
@@ -46,6 +48,13 @@ addEventListener('load', () => {
     return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
   };
 
+  for (const text of document.querySelectorAll('h1, h2, p, td, th, dd, figcaption')) {
+    if (ownText(text).length > 0 && contrast(getComputedStyle(text).color) < 2.4) found.push(`no contrast: ${name(text)}`);
+  }
+  for (const bars of document.querySelectorAll('table.bars')) {
+    const longest = Math.max(0, ...[...bars.querySelectorAll('.track i')].map((bar) => bar.getBoundingClientRect().width));
+    if (longest < bars.getBoundingClientRect().width / 20) found.push(`empty chart: ${name(bars)}`);
+  }
   for (const svg of document.querySelectorAll('svg')) {
     if (!isShown(svg)) continue;
     const frame = svg.getBoundingClientRect();

@@ -79,4 +79,8 @@ fn sweep_losses_match_each_seed_in_every_format() {
     assert!(page.contains("Seeds: job-any-fault") && page.contains("What the steps of jobs lose"));
     assert!(page.starts_with("# What was run") && !page.contains("GPUs wasted"), "designs: {page}");
     assert!(page.contains("of 6 seeds the longest wait"), "no timeline: {page}");
+    let worst = result["worst_seed"].as_u64().unwrap();
+    let verdict = page.lines().find(|line| line.starts_with("**")).unwrap();
+    let said = format!(" of 6 seeds passed; the worst is seed {worst}");
+    assert!(verdict.contains(&said), "{verdict}");
 }

@@ -112,6 +112,25 @@ impl Inputs {
             && self.buy.is_none()
     }
 
+    /// Refuses results of another fabric than the page's.
+    pub(super) fn must_be_of_one_cluster(&self) -> anyhow::Result<()> {
+        let runs = self.runs.iter().map(|run| (&run.scenario, &run.fabric_sha256));
+        let sweeps = self.sweeps.iter().map(|swept| &swept.subject);
+        let sweeps = sweeps.map(|subject| (&subject.scenario, &subject.fabric_sha256));
+        let bills = self.bills.iter().map(|billed| (&billed.scenario, &billed.fabric_sha256));
+        let mut results = runs.chain(sweeps).chain(bills).peekable();
+        let own = self.fabric.as_ref().map(|(_, fabric)| &fabric.sha256);
+        let Some(of) = own.or_else(|| results.peek().map(|(_, sha256)| *sha256)).cloned() else {
+            return Ok(());
+        };
+        match results.find(|(_, sha256)| **sha256 != of) {
+            Some((scenario, _)) => bail!(
+                "the result of scenario `{scenario}` is of another fabric: a report is about one cluster, so give each its own page"
+            ),
+            None => Ok(()),
+        }
+    }
+
     fn add(&mut self, path: &Path) -> anyhow::Result<()> {
         let name = files::name(path);
         let bytes = bytes(path)?;

@@ -29,7 +29,6 @@ pub(super) struct StudyQuestion<'a> {
     pub(super) faults: String,
     pub(super) trace: Option<&'a FaultTrace>,
     pub(super) samples: &'a [Timeline],
-    pub(super) planned_day: Option<f64>,
     pub(super) seed: Seed,
 }
 
@@ -73,7 +72,6 @@ pub(super) fn comparison(question: &StudyQuestion<'_>) -> Comparison {
         rows: compare(&study, &|_| ()),
         histories: histories.collect(),
         window: samples[0].window(),
-        planned_day: question.planned_day,
         curves: against_fault_ratio(designs, &ratios),
         snapshots: u64::from(snapshots),
         trace: question.trace.map(FaultTrace::statistics),

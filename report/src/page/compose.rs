@@ -2,49 +2,46 @@
 //! Composes a report from results: selects its sections and their order.
 
 use super::definitions;
-use super::document::{Cell, FigureTable, Headline, PageBlock, PageDocument, PageSection};
-use super::quantity::{ShownQuantity, ShownUnit, fixed};
+use super::document::{PageDocument, PageSection};
+use super::quantity::fixed;
 use super::results::{Results, Subject};
-use super::sections::{bill, buy, cost, fabric, live, published, run, sweep, training, waste};
-
-/// Definitions referenced by the page, each with the derivation of our value.
-pub(super) type Used = Vec<(&'static str, String)>;
+use super::sections::{bill, buy, cost, fabric, published, run, steps, waste};
+use super::tables;
 
 pub(super) fn compose(results: &Results<'_>) -> PageDocument {
     let mut report =
         PageDocument { title: title(results), lead: lead(results), ..PageDocument::default() };
-    let mut used = Used::new();
     if let Some(bought) = &results.bought {
-        buy::add(&mut report, &mut used, bought);
+        buy::add(&mut report, bought);
     }
-    if let Some(billed) = results.bills.first().filter(|_| report.answer.is_empty()) {
-        report.answer = bill::short_answer(billed);
+    if let Some(live) = &results.live {
+        steps::add_live(&mut report, live);
     }
+    fabric::add(&mut report, &results.subject, results.comparison.as_ref());
     for (index, billed) in results.bills.iter().enumerate() {
         bill::add(&mut report, billed, index);
     }
-    if let Some(live) = &results.live {
-        live::add(&mut report, live);
-    }
-    fabric::add(&mut report, &mut used, &results.subject);
-    if let Some(comparison) = &results.comparison {
-        waste::add(&mut report, &mut used, comparison);
-    }
-    if let Some(costs) = &results.cost {
-        cost::add(&mut report, &mut used, costs, results.comparison.as_ref());
+    for (index, swept) in results.sweeps.iter().enumerate() {
+        run::add_sweep(&mut report, swept, index);
     }
     for (index, emulated) in results.runs.iter().enumerate() {
         run::add(&mut report, emulated, index);
     }
-    for (index, swept) in results.sweeps.iter().enumerate() {
-        sweep::add(&mut report, swept, index);
+    if let Some(comparison) = &results.comparison {
+        waste::add(&mut report, comparison);
+    }
+    if let Some(costs) = &results.cost {
+        cost::add(&mut report, costs);
     }
     for (index, training) in results.training.iter().enumerate() {
-        training::add(&mut report, training, index);
+        steps::add_training(&mut report, training, index);
     }
     published::add(&mut report, &results.claims);
-    if !used.is_empty() {
-        report.sections.push(formulas(&used));
+    let definitions = definitions::table(&report);
+    if !definitions.rows.is_empty() {
+        let mut section = PageSection::new("formulas", "Definitions");
+        section.table(definitions);
+        report.sections.push(section);
     }
     report.sections.push(sources(results));
     // External runs have their own seeds.
@@ -60,7 +57,7 @@ fn title(results: &Results<'_>) -> String {
         Subject::Fabric { fabric, .. } => fabric.name.clone(),
         Subject::PlanAlone { .. } => "Plan".to_owned(),
         Subject::None if results.bought.is_some() => "What to buy".to_owned(),
-        Subject::None if results.is_bill_alone() => "What failures cost".to_owned(),
+        Subject::None if !results.bills.is_empty() => "What failures cost".to_owned(),
         Subject::None if results.is_of_runs_alone() => "What was run".to_owned(),
         Subject::None => "Designs compared".to_owned(),
     }
@@ -68,85 +65,44 @@ fn title(results: &Results<'_>) -> String {
 
 fn lead(results: &Results<'_>) -> String {
     match &results.subject {
-        Subject::Fabric { fabric, faults, .. } => fabric::lead(fabric, faults),
-        Subject::PlanAlone { plan } => {
-            format!(
-                "A plan of {} GPUs whose fabric file was not given.",
-                fixed(plan.metrics.gpus_total as f64, 0)
-            )
-        }
+        Subject::Fabric { fabric, .. } => fabric::lead(fabric),
+        Subject::PlanAlone { plan } => format!(
+            "A plan of {} GPUs whose fabric file was not given.",
+            fixed(plan.metrics.gpus_total as f64, 0)
+        ),
         Subject::None if results.bought.is_some() => {
-            "Designs side by side, for the size of the buy file.".to_owned()
+            "Designs for the size of the buy file, with the same jobs and faults.".to_owned()
         }
-        Subject::None if results.is_bill_alone() => {
+        Subject::None if !results.bills.is_empty() => {
             "GPU-hours that failures cost, by cause; each loss from runs, packet by packet."
                 .to_owned()
         }
         Subject::None if results.is_of_runs_alone() => {
             "Results of lightloom, as their files say.".to_owned()
         }
-        Subject::None => "No fabric was given: the designs stand side by side.".to_owned(),
+        Subject::None => {
+            "No fabric was given: the designs are compared with each other.".to_owned()
+        }
     }
 }
 
-/// Adds a headline in one line.
-pub(super) fn headline(
-    report: &mut PageDocument,
-    label: &'static str,
-    (value, unit): (f64, ShownUnit),
-    beside: String,
-    definition: &'static str,
-) {
-    report.headlines.push(Headline {
-        label,
-        quantity: ShownQuantity::new(value, unit),
-        beside,
-        definition,
-    });
-}
-
-fn formulas(used: &Used) -> PageSection {
-    let mut section = PageSection::new(
-        "formulas",
-        "Formulas",
-        "Where every figure comes from: its definition, and what went into it here.",
-    );
-    section.blocks.push(PageBlock::Table(definitions::table(used)));
-    section
-}
-
 fn sources(results: &Results<'_>) -> PageSection {
+    let mut section = PageSection::new("sources", "Sources");
     let seed = match results.is_of_runs_alone() {
         true => String::new(),
         false => format!(" with seed {}", results.seed),
     };
-    let conclusion = format!(
-        "Made by lightloom {}{seed}. The same command on the same files makes the same page, byte for byte.",
+    section.verdict = format!(
+        "Made by lightloom {}{seed}. The same command with the same files makes the same page, byte for byte.",
         results.version
     );
-    let mut section = PageSection::new("sources", "Sources", conclusion);
-    let mut table = FigureTable::new("sources", "Input files")
-        .words("file")
-        .words("read as")
-        .words("SHA-256")
-        .numbers("size");
-    for source in &results.sources {
-        table.row([
-            Cell::text(&source.name),
-            Cell::text(source.kind),
-            Cell::text(&source.sha256),
-            Cell::number(source.bytes as f64, ShownUnit::Bytes),
-        ]);
-    }
-    section.blocks.push(PageBlock::Table(table));
+    section.table(tables::table("sources", &results.sources));
     for source in &results.sources {
         if let Some(plan) = &source.plan {
-            section.blocks.push(PageBlock::Note(format!("{} is plan {plan}.", source.name)));
+            section.note(format!("{} is plan {plan}.", source.name));
         }
     }
-    section.blocks.push(PageBlock::Note(format!("Command: {}", results.command)));
-    for missing in &results.would_add {
-        section.blocks.push(PageBlock::Note(missing.clone()));
-    }
+    section.note(format!("Command: {}", results.command));
+    results.would_add.iter().for_each(|missing| section.note(missing));
     section
 }

@@ -10,18 +10,13 @@ use super::document::{Cell, FigureTable, PageBlock, PageDocument};
 
 pub(super) fn render(report: &PageDocument) -> String {
     let mut out = String::from("table,row,column,value,unit\n");
-    for headline in &report.headlines {
-        let (value, unit) = (headline.quantity.value, headline.quantity.unit.name());
-        line(&mut out, "summary", headline.label, headline.definition, &value.to_string(), unit);
+    for figure in &report.first.figures {
+        let (value, unit) = (figure.quantity.value.to_string(), figure.quantity.unit.name());
+        line(&mut out, "summary", figure.label, figure.definition.unwrap_or("value"), &value, unit);
     }
     for block in report.sections.iter().flat_map(|section| &section.blocks) {
-        match block {
-            PageBlock::Figure(figure) => figure.data.iter().for_each(|table| add(&mut out, table)),
-            PageBlock::Table(table) => add(&mut out, table),
-            PageBlock::Folded { tables, .. } => {
-                tables.iter().for_each(|table| add(&mut out, table))
-            }
-            PageBlock::Note(_) => {}
+        if let PageBlock::Table(table) | PageBlock::Data(table) = block {
+            add(&mut out, table);
         }
     }
     out
@@ -39,7 +34,7 @@ fn add(out: &mut String, table: &FigureTable) {
             let (value, unit) = match cell {
                 Cell::Text(text) => (text.clone(), ""),
                 Cell::Number(quantity) => (quantity.value.to_string(), quantity.unit.name()),
-                Cell::Shown { value: Some(value), unit, .. } => (value.to_string(), *unit),
+                Cell::Shown { value: Some(value), unit, .. } => (value.to_string(), unit.as_str()),
                 Cell::Shown { value: None, .. } | Cell::Missing => continue,
             };
             line(out, &table.id, &name, column, &value, unit);
@@ -88,18 +83,12 @@ mod tests {
 
     #[test]
     fn repeated_rows_and_columns_are_numbered_and_text_is_quoted() {
-        let mut table = FigureTable::new("waste", "Waste")
-            .words("design")
-            .numbers("from")
-            .numbers("from")
-            .words("note");
+        let mut table = FigureTable { id: "waste".to_owned(), ..FigureTable::default() };
+        for heading in ["design", "from", "from", "note"] {
+            table.column(heading.to_owned(), None);
+        }
         for value in [0.25, 1e-9] {
-            table.row([
-                Cell::text("a,b"),
-                Cell::share(value),
-                Cell::Missing,
-                Cell::text("say \"so\""),
-            ]);
+            table.row(["a,b".into(), Cell::share(value), Cell::Missing, "say \"so\"".into()]);
         }
         let mut out = String::new();
         add(&mut out, &table);

@@ -2,7 +2,8 @@
 //! Definitions of metrics, extracted from the documentation pages so that each metric is defined
 //! only once.
 
-use super::document::{Cell, FigureTable};
+use super::document::{FigureTable, PageBlock, PageDocument};
+use super::tables;
 
 /// The pages with their paths in the documentation.
 const PAGES: [(&str, &str); 3] = [
@@ -11,68 +12,68 @@ const PAGES: [(&str, &str); 3] = [
     ("docs/cost.md", include_str!("../../defined/cost.md")),
 ];
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Definition {
-    pub(super) name: &'static str,
-    pub(super) text: String,
-    pub(super) page: &'static str,
-}
+/// Metrics whose definition is not a row of a table there.
+const OTHERS: &str = include_str!("../../templates/definitions.txt");
 
-/// Returns the definition of a metric: the second cell of the table row that names it in the first
-/// cell.
-pub(super) fn definition(name: &'static str) -> Option<Definition> {
+/// Returns the definition of a metric and its page: the second cell of the table row that names it
+/// in the first cell.
+fn definition(name: &str) -> Option<(String, &'static str)> {
     let quoted = format!("`{name}`");
-    PAGES.iter().find_map(|(page, text)| {
+    let found = PAGES.iter().find_map(|(page, text)| {
         let row = text.lines().find_map(|line| {
             let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
-            (cells.len() > 1 && cells[0].contains(&quoted))
-                .then(|| cells[1].trim_end_matches(" |").trim())
+            (cells.len() > 1 && cells[0].contains(&quoted)).then(|| cells[1])
         })?;
-        Some(Definition { name, text: plain(row), page })
-    })
+        Some((plain(row.trim_end_matches(" |").trim()), *page))
+    });
+    let other = || {
+        let mut cells = OTHERS.lines().map(|line| line.split(" | "));
+        let mut row = cells.find(|row| row.clone().next() == Some(name))?.skip(1);
+        Some((row.next()?.to_owned(), row.next()?))
+    };
+    found.or_else(other)
 }
 
 /// Removes the Markdown markup of a line.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;
-    while let Some(open) = rest.find('[') {
-        let link = rest[open..]
-            .split_once("](")
-            .and_then(|(name, tail)| Some((name, tail.split_once(')')?.1)));
-        text.push_str(&rest[..open]);
-        match link {
-            Some((name, tail)) => {
-                text.push_str(&name[1..]);
-                rest = tail;
-            }
-            None => {
-                text.push('[');
-                rest = &rest[open + 1..];
-            }
+    while let Some((before, tail)) = rest.split_once('[') {
+        text.push_str(before);
+        rest = tail;
+        if let Some((name, target)) = tail.split_once("](")
+            && let Some((_, after)) = target.split_once(')')
+        {
+            text.push_str(name);
+            rest = after;
+        } else {
+            text.push('[');
         }
     }
     text.push_str(rest);
-    text.replace('`', "").replace("**", "").trim_end_matches(" |").to_owned()
+    text.replace('`', "").replace("**", "")
 }
 
-/// Returns the metrics used by the page, each with its definition and the derivation of our value.
-pub(super) fn table(used: &[(&'static str, String)]) -> FigureTable {
-    let mut table = FigureTable::new("definitions", "Formulas")
-        .words("figure")
-        .words("definition")
-        .words("here")
-        .words("defined in");
-    for (name, here) in used {
-        let found = definition(name);
-        // A figure without a definition in the documentation is defined by its derivation.
-        let (text, here, page) = match found {
-            Some(found) => (found.text, here.as_str(), found.page),
-            None => (here.clone(), "–", "–"),
-        };
-        table.row([Cell::text(*name), Cell::text(text), Cell::text(here), Cell::text(page)]);
+/// Returns the definitions of all metrics that the page names.
+pub(super) fn table(report: &PageDocument) -> FigureTable {
+    let figures = report.first.figures.iter().filter_map(|figure| figure.definition);
+    let blocks = report.sections.iter().flat_map(|section| &section.blocks);
+    let tables = blocks.filter_map(|block| match block {
+        PageBlock::Table(table) => Some(table),
+        _ => None,
+    });
+    let columns = tables.flat_map(|table| &table.columns).filter_map(|column| column.definition);
+    let mut names: Vec<&str> = Vec::new();
+    for name in figures.chain(columns) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
-    table
+    let row = |name| {
+        let (text, page) = definition(name).expect("every figure of the page is defined");
+        (name, text, page)
+    };
+    tables::table("definitions", names.into_iter().map(row))
 }
 
 #[cfg(test)]
@@ -81,14 +82,20 @@ mod tests {
 
     #[test]
     fn definition_is_the_row_that_names_the_figure() {
-        let waste = definition("waste_ratio").unwrap();
-        assert!(waste.text.starts_with("gpus_wasted / T"), "{waste:?}");
-        assert_eq!(waste.page, "docs/metrics.md");
+        let (text, page) = definition("waste_ratio").unwrap();
+        assert!(text.starts_with("gpus_wasted / T"), "{text}");
+        assert_eq!(page, "docs/metrics.md");
         assert_eq!(definition("no_such_figure"), None);
     }
 
     #[test]
+    fn crossing_traffic_is_defined_in_words() {
+        let (text, _) = definition("cross_tor_share").unwrap();
+        assert!(text.starts_with("hops of the inner"), "{text}");
+    }
+
+    #[test]
     fn removes_markdown_formatting() {
-        assert_eq!(plain("a `b` **c** [d](e.md) [f] |"), "a b c d [f]");
+        assert_eq!(plain("a `b` **c** [d](e.md) [f]"), "a b c d [f]");
     }
 }

@@ -7,11 +7,19 @@ use super::quantity::{ShownQuantity, ShownUnit};
 pub(super) struct PageDocument {
     pub(super) title: String,
     pub(super) lead: String,
-    /// The answer to a question, as a short sentence. Empty if there was none.
-    pub(super) answer: String,
-    pub(super) headlines: Vec<Headline>,
+    pub(super) first: FirstScreen,
     pub(super) sections: Vec<PageSection>,
     pub(super) footer: String,
+}
+
+/// The answer of a page or of a section.
+#[derive(Debug, Default)]
+pub(super) struct FirstScreen {
+    /// At most 25 words, with the range in which they hold.
+    pub(super) verdict: String,
+    /// At most three.
+    pub(super) figures: Vec<Headline>,
+    pub(super) picture: Option<Picture>,
 }
 
 #[derive(Debug)]
@@ -20,39 +28,85 @@ pub(super) struct Headline {
     pub(super) quantity: ShownQuantity,
     /// Comparison: the bound, the share or the spread.
     pub(super) beside: String,
-    pub(super) definition: &'static str,
+    /// Name of the metric among the definitions.
+    pub(super) definition: Option<&'static str>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PageSection {
-    pub(super) id: &'static str,
+    pub(super) id: String,
     pub(super) title: String,
-    /// Conclusion in one or two sentences.
-    pub(super) conclusion: String,
+    /// Shown while the section is closed. Empty for the section of the first screen.
+    pub(super) verdict: String,
     pub(super) blocks: Vec<PageBlock>,
 }
 
 #[derive(Debug)]
 pub(super) enum PageBlock {
-    Figure(Figure),
+    Picture(Picture),
     Table(FigureTable),
     Note(String),
-    /// Tables that are collapsed on screen and expanded in print.
-    Folded {
-        summary: String,
-        tables: Vec<FigureTable>,
+    /// A long table that only the CSV contains.
+    Data(FigureTable),
+}
+
+#[derive(Debug)]
+pub(super) struct Picture {
+    pub(super) id: String,
+    pub(super) caption: String,
+    pub(super) kind: PictureKind,
+}
+
+#[derive(Debug)]
+pub(super) enum PictureKind {
+    /// Horizontal bars with a linear scale.
+    Bars(Bars),
+    Drawn {
+        drawings: Vec<Drawing>,
+        legend: Vec<LegendRow>,
     },
 }
 
 #[derive(Debug)]
-pub(super) struct Figure {
-    pub(super) id: &'static str,
-    /// One `<svg>` element, or one each for wide and narrow screens.
-    pub(super) svg: String,
-    /// Content and how to read it.
+pub(super) struct Bars {
+    pub(super) title: &'static str,
+    pub(super) bars: Vec<Bar>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Bar {
+    pub(super) name: String,
+    pub(super) tone: Tone,
+    /// Start of the bar: 0 unless it is part of a timeline.
+    pub(super) start: f64,
+    pub(super) length: f64,
+    /// Low and high ends, drawn as a whisker.
+    pub(super) spread: Option<[f64; 2]>,
+    pub(super) label: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Tone {
+    #[default]
+    Own,
+    Other,
+    Bound,
+    Lost,
+}
+
+/// One SVG with its caption.
+#[derive(Debug)]
+pub(super) struct Drawing {
     pub(super) caption: String,
-    /// The drawn numbers, for the CSV.
-    pub(super) data: Vec<FigureTable>,
+    pub(super) svg: String,
+}
+
+#[derive(Debug)]
+pub(super) struct LegendRow {
+    /// CSS class of the colour.
+    pub(super) class: String,
+    pub(super) name: String,
+    pub(super) gpus: String,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -63,10 +117,10 @@ pub(super) struct FigureTable {
     pub(super) rows: Vec<Vec<Cell>>,
 }
 
-/// A column with its heading and the anchor of its definition, if any.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) heading: String,
+    /// Name of the metric among the definitions.
     pub(super) definition: Option<&'static str>,
     pub(super) is_numeric: bool,
 }
@@ -78,41 +132,111 @@ pub(super) enum Cell {
     /// A figure with custom text: the plain number for the CSV, its unit, the text.
     Shown {
         value: Option<f64>,
-        unit: &'static str,
+        unit: String,
         text: String,
     },
     Missing,
 }
 
+impl PageDocument {
+    /// Adds a section. The first one with a verdict becomes the first screen.
+    pub(super) fn add(&mut self, first: FirstScreen, mut section: PageSection) {
+        if self.first.verdict.is_empty() {
+            self.first = first;
+        } else {
+            section.verdict = first.verdict;
+            section.blocks.splice(0..0, first.picture.map(PageBlock::Picture));
+        }
+        self.sections.push(section);
+    }
+}
+
+impl PageSection {
+    pub(super) fn new(id: &str, title: impl Into<String>) -> Self {
+        Self { id: id.to_owned(), title: title.into(), ..Self::default() }
+    }
+
+    /// Appends the index to the id, if there are several sections of a kind.
+    pub(super) fn numbered(id: &str, index: usize, title: String) -> Self {
+        let id = if index == 0 { id.to_owned() } else { format!("{id}-{}", index + 1) };
+        Self { id, title, ..Self::default() }
+    }
+
+    /// Adds a table unless it is empty.
+    pub(super) fn table(&mut self, table: FigureTable) {
+        if !table.rows.is_empty() {
+            self.blocks.push(PageBlock::Table(table));
+        }
+    }
+
+    pub(super) fn note(&mut self, note: impl Into<String>) {
+        self.blocks.push(PageBlock::Note(note.into()));
+    }
+}
+
+impl Picture {
+    pub(super) fn bars(
+        id: &str,
+        title: &'static str,
+        bars: impl IntoIterator<Item = Bar>,
+        caption: impl Into<String>,
+    ) -> Option<Self> {
+        let bars: Vec<Bar> = bars.into_iter().collect();
+        let is_visible = bars.iter().any(|bar| bar.length > 0.0);
+        is_visible.then(|| Self {
+            id: id.to_owned(),
+            caption: caption.into(),
+            kind: PictureKind::Bars(Bars { title, bars }),
+        })
+    }
+}
+
+impl Bars {
+    /// Returns the CSS of a bar on the linear axis from zero to the longest.
+    pub(super) fn track(&self, bar: &Bar) -> String {
+        self.span(bar.start, bar.length)
+    }
+
+    pub(super) fn whisker(&self, [low, high]: &[f64; 2]) -> String {
+        self.span(*low, high - low)
+    }
+
+    fn span(&self, start: f64, length: f64) -> String {
+        let reach =
+            |bar: &Bar| bar.spread.map_or(0.0, |[_, high]| high).max(bar.start + bar.length);
+        let most = self.bars.iter().map(reach).fold(f64::MIN_POSITIVE, f64::max);
+        let [start, length] = [start, length].map(|value| 100.0 * value / most);
+        format!("left:{start:.2}%;width:{length:.2}%")
+    }
+}
+
+impl Tone {
+    /// Returns the CSS class of the colour.
+    pub(super) const fn class(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::Other => "other",
+            Self::Bound => "bound",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+impl Headline {
+    pub(super) fn new(
+        label: &'static str,
+        quantity: ShownQuantity,
+        beside: impl Into<String>,
+        definition: Option<&'static str>,
+    ) -> Self {
+        Self { label, quantity, beside: beside.into(), definition }
+    }
+}
+
 impl FigureTable {
-    pub(super) fn new(id: impl Into<String>, title: impl Into<String>) -> Self {
-        Self { id: id.into(), title: title.into(), ..Self::default() }
-    }
-
-    pub(super) fn words(mut self, heading: &str) -> Self {
-        self.columns.push(Column {
-            heading: heading.to_owned(),
-            definition: None,
-            is_numeric: false,
-        });
-        self
-    }
-
-    pub(super) fn numbers(mut self, heading: &str) -> Self {
-        self.columns.push(Column {
-            heading: heading.to_owned(),
-            definition: None,
-            is_numeric: true,
-        });
-        self
-    }
-
-    /// Adds a numeric column whose definition is on the page.
-    pub(super) fn defined(mut self, heading: &str, definition: &'static str) -> Self {
-        let column =
-            Column { heading: heading.to_owned(), definition: Some(definition), is_numeric: true };
-        self.columns.push(column);
-        self
+    /// Adds a numeric column.
+    pub(super) fn column(&mut self, heading: String, definition: Option<&'static str>) {
+        self.columns.push(Column { heading, definition, is_numeric: true });
     }
 
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
@@ -122,21 +246,32 @@ impl FigureTable {
     }
 }
 
-impl Cell {
-    pub(super) fn text(text: impl Into<String>) -> Self {
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
         Self::Text(text.into())
     }
+}
 
+impl Cell {
     pub(super) const fn number(value: f64, unit: ShownUnit) -> Self {
         Self::Number(ShownQuantity::new(value, unit))
     }
 
     pub(super) const fn share(value: f64) -> Self {
-        Self::Number(ShownQuantity::share(value))
+        Self::number(value, ShownUnit::Share)
+    }
+
+    pub(super) const fn count(value: u64) -> Self {
+        Self::number(value as f64, ShownUnit::Count)
     }
 
     pub(super) fn maybe(value: Option<f64>, unit: ShownUnit) -> Self {
         value.map_or(Self::Missing, |value| Self::number(value, unit))
+    }
+
+    /// Returns a time in picoseconds.
+    pub(super) fn time(ps: impl Into<Option<u64>>) -> Self {
+        ps.into().map_or(Self::Missing, |ps| Self::Number(ShownQuantity::time(ps)))
     }
 
     pub(super) fn show(&self) -> String {
@@ -145,15 +280,5 @@ impl Cell {
             Self::Number(quantity) => quantity.show(),
             Self::Missing => "–".to_owned(),
         }
-    }
-}
-
-impl PageSection {
-    pub(super) fn new(
-        id: &'static str,
-        title: impl Into<String>,
-        conclusion: impl Into<String>,
-    ) -> Self {
-        Self { id, title: title.into(), conclusion: conclusion.into(), blocks: Vec::new() }
     }
 }

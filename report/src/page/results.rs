@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Input of a page: values of the planner, and JSON results of the emulator and the training model.
 
-mod billed;
-
-use std::collections::BTreeMap;
-
 use lightloom_fabric::fabric::Fabric;
 use lightloom_fabric::plan::Plan;
 use lightloom_fabric::trace::{Statistics, TraceTime};
@@ -15,11 +11,7 @@ use lightloom_study::compare::{Moment, NodeFaultRatio, RatioCurve, Row};
 use lightloom_study::cost::{Aggregate, CostRow, Sensitivity};
 use lightloom_study::reproduce::Claim;
 use serde::{Deserialize, Serialize};
-
-pub use billed::{
-    Billed, BilledCause, BilledChange, BilledFailure, BilledLoss, BilledPart, BilledRun,
-    BilledSeeds, MonthFigure,
-};
+use serde_json::Value;
 
 /// All known results. The page omits missing ones and names them.
 #[derive(Debug)]
@@ -44,14 +36,10 @@ pub struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// Returns whether the page is only about costs of failures.
-    pub(super) fn is_bill_alone(&self) -> bool {
-        !self.bills.is_empty() && self.is_of_runs_alone()
-    }
-
     /// Returns whether the page shows only external runs and results, without comparing designs.
     pub(super) fn is_of_runs_alone(&self) -> bool {
-        self.comparison.is_none() && self.cost.is_none()
+        let is_of_plan = matches!(self.subject, Subject::Fabric { .. } | Subject::PlanAlone { .. });
+        self.comparison.is_none() && self.bought.is_none() && !is_of_plan
     }
 }
 
@@ -61,7 +49,7 @@ pub enum Subject<'a> {
         fabric: &'a Fabric,
         plan: &'a Plan,
         verdict: Verdict,
-        /// Origin of the plan's faults: "day 75.2 of trace.json".
+        /// The faults of the plan, after a verb: "with 2 broken parts".
         faults: String,
     },
     /// A plan without its fabric file.
@@ -86,8 +74,6 @@ pub struct Comparison {
     /// First sample, change by change, for each design that holds the groups.
     pub histories: Vec<History>,
     pub window: TraceTime,
-    /// Day of the history that the plan is drawn for.
-    pub planned_day: Option<f64>,
     pub curves: Vec<RatioCurve>,
     /// Snapshots per point of the curves.
     pub snapshots: u64,
@@ -127,7 +113,7 @@ pub struct Bought {
 }
 
 /// An input file of the page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SourceFile {
     /// Path as the user wrote it.
     pub name: String,
@@ -158,7 +144,8 @@ pub struct LiveStep {
     pub took_ms: f64,
 }
 
-/// A run of the emulator, as printed by `lightloom emulate --format json`.
+/// A run of the emulator, as printed by `lightloom emulate --format json`. Rows that the page only
+/// shows stay JSON.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedRun {
     pub scenario: String,
@@ -166,17 +153,16 @@ pub struct EmulatedRun {
     pub fabric_sha256: String,
     pub seed: u64,
     pub simulated_ps: u64,
-    pub packet_hops: u64,
     pub packets: EmulatedPackets,
     /// Every collective of every group, and every repetition of every other workload.
     pub workloads: Vec<EmulatedCollective>,
-    /// Every step of every training job.
+    /// Every step of every training job. Steps of phases have no job.
     #[serde(default)]
-    pub steps: Vec<EmulatedStep>,
+    pub steps: Vec<Value>,
     #[serde(default)]
     pub groups: Vec<EmulatedGroup>,
     pub faults: Vec<EmulatedFault>,
-    pub expectations: Vec<EmulatedExpectation>,
+    pub expectations: Vec<Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -188,47 +174,15 @@ pub struct EmulatedPackets {
     pub retransmitted: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct EmulatedGroup {
-    pub group: String,
     /// Whether no fault affected it; `None` for a group without work.
     pub unaffected: Option<bool>,
-}
-
-/// A training step of a job. Steps of phases have no job.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct EmulatedStep {
-    pub job: Option<String>,
-    /// Index, from 0.
-    pub index: u32,
-    pub start_ps: u64,
-    pub end_ps: Option<u64>,
-    pub closed_form_ps: u64,
-    /// Model FLOPs as a fraction of the GPUs' peak.
-    pub mfu: Option<f64>,
-    /// Breakdown of its time, if it ended.
-    pub why: Option<EmulatedWhy>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct EmulatedWhy {
-    pub compute_ps: u64,
-    pub generation_ps: u64,
-    pub exposed_ps: BTreeMap<String, u64>,
-    pub contention_ps: u64,
-    pub transition_ps: u64,
-    /// From a fault until its groups continued.
-    pub fault_ps: u64,
-    pub restart_ps: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct EmulatedCollective {
     pub name: String,
-    /// Group; `None` for a collective between groups.
-    pub group: Option<String>,
     /// Ranks of the group, if stated.
     #[serde(default)]
     pub ranks: Option<u64>,
@@ -241,7 +195,8 @@ pub struct EmulatedCollective {
     pub restarts: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+/// The parts of a fault's outage, and the groups that waited for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EmulatedFault {
     pub parts: Vec<String>,
     /// Effect: `down`, `dark`, `slow`, …
@@ -262,13 +217,6 @@ pub struct EmulatedFault {
     pub gpus_lost: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct EmulatedExpectation {
-    pub expect: String,
-    pub passed: bool,
-    pub value: String,
-}
-
 /// A scenario over many seeds, as printed by `lightloom emulate --seed 0..99 --format json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Swept {
@@ -278,9 +226,9 @@ pub struct Swept {
     #[serde(default)]
     pub worst_seed: Option<u64>,
     #[serde(default)]
-    pub recoveries: Vec<SweptRecovery>,
+    pub recoveries: Vec<Value>,
     #[serde(default)]
-    pub expectations: Vec<SweptExpectation>,
+    pub expectations: Vec<Value>,
     /// Losses of job steps over all seeds.
     #[serde(default)]
     pub distributions: Vec<Lost>,
@@ -289,6 +237,7 @@ pub struct Swept {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SweptSubject {
     pub scenario: String,
+    pub fabric_sha256: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -297,30 +246,6 @@ pub struct SweptRun {
     pub passed: bool,
     #[serde(default)]
     pub faults: Vec<EmulatedFault>,
-}
-
-/// Recovery time of one kind of fault, over all seeds.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct SweptRecovery {
-    pub kind: String,
-    pub faults: u64,
-    pub recovered: u64,
-    pub p50_ps: Option<u64>,
-    /// 99th percentile.
-    pub p99_ps: Option<u64>,
-    pub max_ps: Option<u64>,
-    pub worst_seed: Option<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct SweptExpectation {
-    pub expect: String,
-    pub passed: u64,
-    pub failed: u64,
-    /// Seed closest to its bound or furthest beyond.
-    pub worst_seed: Option<u64>,
-    /// Actual value of that seed as text.
-    pub worst_value: Option<String>,
 }
 
 /// Distribution of a loss over seeds. Percentiles are `None` if a job never ends.
@@ -335,6 +260,76 @@ pub struct Lost {
     pub worst_seed: u64,
 }
 
+/// Cost of failures, as printed by `lightloom emulate` for a scenario with a span.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Billed {
+    pub scenario: String,
+    /// SHA-256 of its fabric.
+    pub fabric_sha256: String,
+    /// `assumed` delays, or `lightloomd`.
+    pub control: String,
+    pub seeds: BilledSeeds,
+    /// Length of the span in hours.
+    pub span_hours: f64,
+    pub gpus: u64,
+    pub spare_nodes: u64,
+    pub failures: Vec<Value>,
+    pub capacity_gpu_hours: f64,
+    pub lost_gpu_hours: MonthFigure,
+    #[serde(default)]
+    pub lost_usd: Option<f64>,
+    /// Lost GPU-hours by cause.
+    pub bill: Vec<Value>,
+    /// The same span with one change, the largest saving first.
+    pub alternatives: Vec<Value>,
+    /// Change with the largest saving. `None` if none saves anything.
+    #[serde(default)]
+    pub saves_most: Option<String>,
+    #[serde(default)]
+    pub runs: Vec<BilledRun>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct BilledSeeds {
+    pub first: u64,
+    pub last: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MonthFigure {
+    pub mean: f64,
+    pub p50: f64,
+    pub p99: f64,
+}
+
+/// A run of several steps in which a part fails.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct BilledRun {
+    #[serde(default)]
+    pub failed_at_start: Vec<String>,
+    pub fails: String,
+    pub at_ps: u64,
+    /// Cost to each job that continued.
+    #[serde(default)]
+    pub losses: Vec<BilledLoss>,
+}
+
+/// Cost of a failure to a job.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct BilledLoss {
+    pub gpus: u64,
+    /// One-time losses by part, in order.
+    pub once: Vec<BilledPart>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct BilledPart {
+    pub cause: String,
+    #[serde(default)]
+    pub stage: Option<String>,
+    pub time_ps: i64,
+}
+
 /// A result of `lightloom mfu --format json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct TrainingResult {
@@ -343,37 +338,6 @@ pub struct TrainingResult {
     pub batch_sequences: u64,
     pub sequence_tokens: u64,
     pub mappings_tried: u64,
-    pub rows: Vec<TrainingRow>,
-}
-
-/// A mapping and its step time.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct TrainingRow {
-    pub arch: String,
-    pub gpus: u64,
-    pub tp: u32,
-    pub pp: u32,
-    pub dp: u32,
-    pub cp: u32,
-    pub ep: u32,
-    pub micro_batch: u32,
-    pub recompute: String,
-    pub step_seconds: f64,
-    pub mfu: f64,
-    pub mfu_convention: String,
-    pub memory_bytes: u64,
-    pub compute_seconds: f64,
-    pub tp_exposed_seconds: f64,
-    #[serde(default)]
-    pub cp_exposed_seconds: f64,
-    #[serde(default)]
-    pub ep_exposed_seconds: f64,
-    pub dp_exposed_seconds: f64,
-    pub pp_bubble_seconds: f64,
-    #[serde(default)]
-    pub pp_transfer_seconds: f64,
-    #[serde(default)]
-    pub optimizer_seconds: f64,
-    #[serde(default)]
-    pub jitter_seconds: f64,
+    /// Mappings and their step times, best first.
+    pub rows: Vec<Value>,
 }

@@ -3,42 +3,33 @@
 
 use lightloom_study::reproduce::{Claim, Label, Published, Unit, Verdict};
 
-use super::super::document::{Cell, FigureTable, PageBlock, PageDocument, PageSection};
-use super::super::quantity::{ShownQuantity, ShownUnit as Shown};
+use serde_json::{Value, json};
 
-/// Number of expanded sections; the others are collapsed.
-const OPEN: usize = 1;
+use super::super::document::{PageDocument, PageSection};
+use super::super::quantity::{ShownQuantity, ShownUnit as Shown};
+use super::super::tables;
 
 /// Adds the section on published figures, if there are any.
 pub(in super::super) fn add(report: &mut PageDocument, claims: &[Claim]) {
-    let claims: Vec<Claim> = claims.iter().filter(|claim| is_shown(claim)).cloned().collect();
+    let claims: Vec<&Claim> = claims.iter().filter(|claim| is_shown(claim)).collect();
     if claims.is_empty() {
         return;
     }
     let agree = claims.iter().filter(|claim| claim.verdict == Verdict::Reproduced).count();
-    let conclusion = format!(
-        "{agree} of {} published figures are reproduced, on the study's own cluster of 2,880 GPUs. Others, and those that rest \
-         on files not given here: docs/validation.md.",
+    let mut section = PageSection::new("published", "Published figures and ours");
+    section.verdict = format!(
+        "{agree} of {} published figures are reproduced on the study's own cluster of 2,880 GPUs. Others: docs/validation.md.",
         claims.len()
     );
-    let mut section = PageSection::new("published", "Published figures and ours", conclusion);
     for (index, claims) in claims.chunk_by(|a, b| a.section == b.section).enumerate() {
-        let table = table(index, claims);
-        let reproduced = claims.iter().filter(|claim| claim.verdict == Verdict::Reproduced).count();
-        if index < OPEN {
-            section.blocks.push(PageBlock::Table(table));
-        } else {
-            let summary =
-                format!("{} ({reproduced} of {} reproduced)", claims[0].section, claims.len());
-            // The summary already names the table.
-            let table = FigureTable { title: String::new(), ..table };
-            section.blocks.push(PageBlock::Folded { summary, tables: vec![table] });
-        }
+        let mut table = tables::table("published", claims.iter().map(|claim| row(claim)));
+        (table.id, table.title) = (format!("published_{index}"), claims[0].section.to_owned());
+        section.table(table);
     }
     for label in Label::ALL.into_iter().filter(|label| claims.iter().any(|one| one.label == *label))
     {
         if let Some(meaning) = meaning(label) {
-            section.blocks.push(PageBlock::Note(format!("{}: {meaning}", label.name())));
+            section.note(format!("{}: {meaning}", label.name()));
         }
     }
     report.sections.push(section);
@@ -61,47 +52,28 @@ const fn meaning(label: Label) -> Option<&'static str> {
     }
 }
 
-fn table(index: usize, claims: &[Claim]) -> FigureTable {
-    let mut table = FigureTable::new(format!("published_{index}"), claims[0].section)
-        .words("figure")
-        .words("label")
-        .numbers("published")
-        .numbers("ours")
-        .numbers("difference")
-        .words("verdict");
-    for claim in claims {
-        let value = match claim.published {
-            Published::Near { value, .. }
-            | Published::AtMost { value }
-            | Published::AtLeast { value } => value,
+/// Figures with their text: `[number, unit in the CSV, text]`.
+fn row(claim: &Claim) -> Value {
+    let value = match claim.published {
+        Published::Near { value, .. }
+        | Published::AtMost { value }
+        | Published::AtLeast { value } => value,
+    };
+    let difference = match claim.published {
+        Published::Near { .. } => claim.ours.map(|ours| ours - value),
+        Published::AtMost { .. } | Published::AtLeast { .. } => None,
+    };
+    let difference = difference.map(|difference| {
+        let sign = if difference < 0.0 { "−" } else { "+" };
+        let text = match claim.unit {
+            Unit::Ratio => ShownQuantity::new(difference, Shown::Points).show(),
+            unit => format!("{sign}{}", unit.show(difference.abs())),
         };
-        let shown =
-            |value: Option<f64>, text: String| Cell::Shown { value, unit: unit(claim.unit), text };
-        let ours = claim.ours.map_or("–".to_owned(), |ours| claim.unit.show(ours));
-        table.row([
-            Cell::text(&claim.claim),
-            Cell::text(claim.label.name()),
-            shown(Some(value), claim.published.show(claim.unit)),
-            shown(claim.ours, ours),
-            difference(claim),
-            Cell::text(claim.verdict.to_string()),
-        ]);
-    }
-    table
-}
-
-/// Returns our value minus the published one; `None` for a bound.
-fn difference(claim: &Claim) -> Cell {
-    let (Published::Near { value, .. }, Some(ours)) = (claim.published, claim.ours) else {
-        return Cell::Missing;
-    };
-    let difference = ours - value;
-    let sign = if difference < 0.0 { "−" } else { "+" };
-    let text = match claim.unit {
-        Unit::Ratio => ShownQuantity::new(difference, Shown::Points).show(),
-        unit => format!("{sign}{}", unit.show(difference.abs())),
-    };
-    Cell::Shown { value: Some(difference), unit: unit(claim.unit), text }
+        json!([difference, unit(claim.unit), text])
+    });
+    let ours = claim.ours.map(|ours| json!([ours, unit(claim.unit), claim.unit.show(ours)]));
+    json!({"claim": claim.claim, "label": claim.label.name(), "ours": ours, "difference": difference,
+        "published": [value, unit(claim.unit), claim.published.show(claim.unit)], "verdict": claim.verdict.to_string()})
 }
 
 const fn unit(unit: Unit) -> &'static str {

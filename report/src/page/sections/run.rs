@@ -1,39 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An emulator run: collectives with their bounds, and the effects of each fault.
+//! Runs of the emulator, of one seed or of many: verdicts, collectives with their bounds, and the
+//! effects of faults.
 
-use super::super::bars::{Bar, Bars};
-use super::super::document::{Cell, Figure, FigureTable, PageBlock, PageDocument, PageSection};
-use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
-use super::super::results::{
-    EmulatedCollective, EmulatedFault, EmulatedRun, EmulatedStep, EmulatedWhy,
+use serde_json::json;
+
+use super::super::document::{
+    Bar, FigureTable, FirstScreen, Headline, PageBlock, PageDocument, PageSection, Picture, Tone,
 };
-use super::timeline;
-
-const SECONDS_PER_PS: f64 = 1e-12;
+use super::super::quantity::{ShownQuantity, ShownUnit, fixed};
+use super::super::results::{EmulatedCollective, EmulatedFault, EmulatedRun, Swept};
+use super::super::tables;
 
 pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index: usize) {
-    let mut section = PageSection::new(
-        if index == 0 { "run" } else { "another-run" },
-        format!("Packets: {}", run.scenario),
-        conclusion(run),
-    );
-    if !run.workloads.is_empty() {
-        section.blocks.push(against_bound(run));
-        section.blocks.push(PageBlock::Table(collectives(run)));
-    }
-    if steps_of_jobs(run).next().is_some() {
-        section.blocks.push(PageBlock::Table(steps(run)));
-    }
-    if !run.faults.is_empty() {
-        let worst = run.faults.iter().max_by_key(|fault| fault.delay_ps);
-        section.blocks.extend(worst.and_then(|fault| timeline::of_worst("run-fault", fault, "")));
-        section.blocks.push(PageBlock::Table(faults(&run.faults)));
-    }
-    if !run.expectations.is_empty() {
-        section.blocks.push(PageBlock::Table(expectations(run)));
-    }
+    let title = format!("Run: {}", run.scenario);
+    let mut section = PageSection::numbered("run", index, title);
+    let sets = alike(&run.workloads);
+    section.table(tables::table("expectations", &run.expectations));
+    section.table(tables::table("faults", &run.faults));
+    section.table(collectives(&sets));
+    let of_jobs = run.steps.iter().filter(|step| step["job"].is_string());
+    section.table(tables::table("steps", of_jobs));
     let packets = &run.packets;
-    section.blocks.push(PageBlock::Note(format!(
+    section.note(format!(
         "Packets: {} sent, {} delivered, {} dropped, {} lost on links, {} sent again. Seed {}; simulated {}.",
         fixed(packets.sent as f64, 0),
         fixed(packets.delivered as f64, 0),
@@ -41,226 +29,283 @@ pub(in super::super) fn add(report: &mut PageDocument, run: &EmulatedRun, index:
         fixed(packets.lost as f64, 0),
         fixed(packets.retransmitted as f64, 0),
         run.seed,
-        ShownQuantity::new(run.simulated_ps as f64 * SECONDS_PER_PS, ShownUnit::Seconds).show(),
-    )));
-    report.sections.push(section);
+        ShownQuantity::time(run.simulated_ps).show(),
+    ));
+    let worst = run.faults.iter().max_by_key(|fault| fault.delay_ps);
+    let timeline = worst.and_then(|fault| timeline("run-fault", fault, ""));
+    let bounds = against_bound(&sets);
+    let picture = match (timeline, bounds) {
+        (Some(timeline), Some(bounds)) => {
+            section.blocks.insert(0, PageBlock::Picture(bounds));
+            Some(timeline)
+        }
+        (timeline, bounds) => timeline.or(bounds),
+    };
+    report.add(FirstScreen { verdict: verdict(run), figures: figures(run), picture }, section);
 }
 
-fn conclusion(run: &EmulatedRun) -> String {
+/// Returns the number of groups with work, and of those that no fault affected.
+fn groups(run: &EmulatedRun) -> [usize; 2] {
     let at_work = || run.groups.iter().filter_map(|group| group.unaffected);
-    let (groups, unaffected) = (at_work().count(), at_work().filter(|same| *same).count());
-    let failed = run.expectations.iter().filter(|expectation| !expectation.passed).count();
-    let verdict = match (run.expectations.len(), failed) {
-        (0, _) => String::new(),
-        (all, 0) => format!(" All {all} expectations came true."),
-        (all, failed) => format!(" {failed} of {all} expectations did not come true."),
-    };
-    if run.faults.is_empty() {
-        return format!("{} groups ran without a fault.{verdict}", fixed(groups as f64, 0));
-    }
+    [at_work().count(), at_work().filter(|same| *same).count()]
+}
+
+fn verdict(run: &EmulatedRun) -> String {
+    let [groups, unaffected] = groups(run).map(|count| fixed(count as f64, 0));
     let faults = match run.faults.len() {
-        1 => "the fault".to_owned(),
-        count => format!("{count} faults"),
+        0 => format!("{groups} groups ran without a fault"),
+        1 => format!("{unaffected} of {groups} groups are unaffected by the fault"),
+        count => format!("{unaffected} of {groups} groups are unaffected by {count} faults"),
     };
-    format!(
-        "Groups unaffected by {faults}: {} of {}.{verdict}",
-        fixed(unaffected as f64, 0),
-        fixed(groups as f64, 0),
-    )
+    let failed = run.expectations.iter().filter(|one| one["passed"] != true).count();
+    let (before, after) = match (run.expectations.len(), failed) {
+        (0, _) => (String::new(), String::new()),
+        (1, 0) => (String::new(), "; the expectation is met".to_owned()),
+        (all, 0) => (String::new(), format!("; all {all} expectations are met")),
+        (all, failed) => (format!("FAILED: {failed} of {all} expectations; "), String::new()),
+    };
+    let simulated = ShownQuantity::time(run.simulated_ps).show();
+    format!("{before}{faults}{after} (seed {}, {simulated} simulated).", run.seed)
 }
 
-fn steps_of_jobs(run: &EmulatedRun) -> impl Iterator<Item = (&str, &EmulatedStep)> {
-    run.steps.iter().filter_map(|step| Some((step.job.as_deref()?, step)))
-}
-
-/// Returns the steps of jobs with a breakdown of their time.
-fn steps(run: &EmulatedRun) -> FigureTable {
-    let mut table = FigureTable::new("steps", "Steps of jobs, and where their time went")
-        .words("job")
-        .numbers("step")
-        .numbers("took")
-        .numbers("closed form")
-        .numbers("MFU")
-        .numbers("compute")
-        .numbers("generation")
-        .numbers("exchange")
-        .numbers("contention")
-        .numbers("circuits")
-        .numbers("fault")
-        .numbers("done again");
-    for (job, step) in steps_of_jobs(run) {
-        let seconds = |ps: u64| ps as f64 * SECONDS_PER_PS;
-        let took = step.end_ps.map(|end| seconds(end.saturating_sub(step.start_ps)));
-        let part = |of: fn(&EmulatedWhy) -> u64| {
-            Cell::maybe(step.why.as_ref().map(|why| seconds(of(why))), ShownUnit::Seconds)
-        };
-        table.row([
-            Cell::text(job),
-            Cell::number(f64::from(step.index), ShownUnit::Count),
-            Cell::maybe(took, ShownUnit::Seconds),
-            Cell::number(seconds(step.closed_form_ps), ShownUnit::Seconds),
-            Cell::maybe(step.mfu, ShownUnit::Share),
-            part(|why| why.compute_ps),
-            part(|why| why.generation_ps),
-            part(|why| why.exposed_ps.values().sum()),
-            part(|why| why.contention_ps),
-            part(|why| why.transition_ps),
-            part(|why| why.fault_ps),
-            part(|why| why.restart_ps),
-        ]);
+fn figures(run: &EmulatedRun) -> Vec<Headline> {
+    let count = |value: u64| ShownQuantity::new(value as f64, ShownUnit::Count);
+    let [groups, unaffected] = groups(run);
+    let packets = &run.packets;
+    let sent = format!("of {} packets", fixed(packets.sent as f64, 0));
+    let mut figures = Vec::new();
+    if !run.faults.is_empty() {
+        let beside = format!("of {} groups", fixed(groups as f64, 0));
+        figures.push(Headline::new("groups unaffected", count(unaffected as u64), beside, None));
     }
-    table
+    let longest = run.faults.iter().filter_map(|fault| Some((fault.delay_ps?, fault)));
+    if let Some((delay, fault)) = longest.max_by_key(|(delay, _)| *delay) {
+        let beside = format!("after {} {}", named(&fault.parts), fault.effect);
+        figures.push(Headline::new("longest wait", ShownQuantity::time(delay), beside, None));
+    } else {
+        let simulated = ShownQuantity::time(run.simulated_ps);
+        figures.push(Headline::new("simulated", simulated, format!("seed {}", run.seed), None));
+    }
+    if run.faults.is_empty() {
+        figures.push(Headline::new("packets dropped", count(packets.dropped), sent.clone(), None));
+    }
+    figures.push(Headline::new("packets lost on links", count(packets.lost), sent, None));
+    figures
+}
+
+/// Maximum number of parts or groups named in a sentence.
+const NAMED_MAX: usize = 8;
+
+fn named(names: &[String]) -> String {
+    let shown = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// Returns the timeline of a fault's longest-waiting group. `None` if the fault never occurred or
+/// had no consequences.
+fn timeline(id: &str, fault: &EmulatedFault, of: &str) -> Option<Picture> {
+    let began = fault.at_ps?;
+    let ends = [
+        ("detected", fault.detected_ps),
+        ("planned", fault.replanned_ps),
+        ("light restored", fault.restored_ps),
+    ];
+    let mut bars: Vec<Bar> = Vec::new();
+    let mut start = 0;
+    for (name, end) in ends {
+        let Some(end) = end.map(|end| end.saturating_sub(began)) else { break };
+        if end > start {
+            bars.push(Bar { tone: Tone::Own, ..time_bar(name.to_owned(), start, end - start) });
+            start = end;
+        }
+    }
+    let mut caption = format!(
+        "{} {} at {}{of}.",
+        named(&fault.parts),
+        fault.effect,
+        ShownQuantity::time(began).show()
+    );
+    if let Some(late) = fault.delay_ps.filter(|late| *late > 0) {
+        let name = match &fault.groups_affected[..] {
+            [group] => format!("{group} waits"),
+            groups => format!("{} groups wait", groups.len()),
+        };
+        bars.push(Bar { tone: Tone::Lost, ..time_bar(name, 0, late) });
+        let late = ShownQuantity::time(late).show();
+        caption +=
+            &format!(" Of {}, the last to continue is {late} late.", named(&fault.groups_affected));
+    }
+    Picture::bars(id, "the fault with the longest wait", bars, caption)
+}
+
+pub(super) fn time_bar(name: String, start_ps: u64, length_ps: u64) -> Bar {
+    let length = ShownQuantity::time(length_ps);
+    let start = ShownQuantity::time(start_ps).value;
+    Bar { name, start, length: length.value, label: length.show(), ..Bar::default() }
+}
+
+/// Collectives with the same name and bound.
+struct AlikeSet<'a> {
+    name: String,
+    all: Vec<&'a EmulatedCollective>,
+    /// Sorted durations.
+    times_ps: Vec<u64>,
 }
 
 /// Groups collectives by name and bound, in order of first appearance. Groups of several sizes have
 /// several bounds; an ambiguous name is extended with the ranks, or else with the bound.
-fn alike(run: &EmulatedRun) -> Vec<(String, Vec<&EmulatedCollective>)> {
-    let mut sets: Vec<Vec<&EmulatedCollective>> = Vec::new();
-    for collective in &run.workloads {
-        let is_alike = |set: &&mut Vec<&EmulatedCollective>| {
-            (&set[0].name, set[0].ideal_ps) == (&collective.name, collective.ideal_ps)
+fn alike(collectives: &[EmulatedCollective]) -> Vec<AlikeSet<'_>> {
+    let mut sets: Vec<AlikeSet<'_>> = Vec::new();
+    for collective in collectives {
+        let is_alike = |set: &&mut AlikeSet<'_>| {
+            (&set.name, set.all[0].ideal_ps) == (&collective.name, collective.ideal_ps)
         };
         match sets.iter_mut().find(is_alike) {
-            Some(set) => set.push(collective),
-            None => sets.push(vec![collective]),
+            Some(set) => set.all.push(collective),
+            None => sets.push(AlikeSet {
+                name: collective.name.clone(),
+                all: vec![collective],
+                times_ps: Vec::new(),
+            }),
         }
     }
-    let named = |set: &Vec<&EmulatedCollective>| {
-        let of = set[0];
-        let same: Vec<_> = sets.iter().filter(|other| other[0].name == of.name).collect();
-        let are_sized = same.iter().filter(|other| other[0].ranks == of.ranks).count() == 1;
-        match of.ranks {
-            _ if same.len() == 1 => of.name.clone(),
-            Some(ranks) if are_sized => format!("{} ({ranks} ranks)", of.name),
-            _ => {
-                let bound = of.ideal_ps as f64 * SECONDS_PER_PS;
-                let bound = ShownQuantity::new(bound, ShownUnit::Seconds).show();
-                format!("{} (bound {bound})", of.name)
-            }
+    let names: Vec<String> = sets.iter().map(|set| unambiguous(set, &sets)).collect();
+    for (set, name) in sets.iter_mut().zip(names) {
+        set.name = name;
+        let took = |one: &&EmulatedCollective| Some(one.end_ps?.saturating_sub(one.start_ps));
+        set.times_ps = set.all.iter().filter_map(took).collect();
+        set.times_ps.sort_unstable();
+    }
+    sets
+}
+
+fn unambiguous(set: &AlikeSet<'_>, sets: &[AlikeSet<'_>]) -> String {
+    let (name, of) = (&set.name, set.all[0]);
+    let same = || sets.iter().filter(|other| other.name == *name);
+    match of.ranks {
+        _ if same().count() == 1 => name.clone(),
+        Some(ranks) if same().filter(|other| other.all[0].ranks == of.ranks).count() == 1 => {
+            format!("{name} ({ranks} ranks)")
         }
-    };
-    let names: Vec<String> = sets.iter().map(named).collect();
-    names.into_iter().zip(sets).collect()
+        _ => format!("{name} (bound {})", ShownQuantity::time(of.ideal_ps).show()),
+    }
 }
 
-/// Returns the sorted durations of the collectives in seconds.
-fn times(all: &[&EmulatedCollective]) -> Vec<f64> {
-    let took = |c: &&EmulatedCollective| {
-        Some(c.end_ps?.saturating_sub(c.start_ps) as f64 * SECONDS_PER_PS)
-    };
-    let mut times: Vec<f64> = all.iter().filter_map(took).collect();
-    times.sort_by(f64::total_cmp);
-    times
-}
-
-fn against_bound(run: &EmulatedRun) -> PageBlock {
-    let mut bars = Vec::new();
-    for (name, all) in alike(run) {
-        let ideal = all[0].ideal_ps as f64 * SECONDS_PER_PS;
-        let times = times(&all);
-        let mut bar = |what: &str, ink, seconds: f64| {
-            bars.push(Bar {
-                name: format!("{name}: {what}"),
-                ink,
-                start: 0.0,
-                value: seconds,
-                spread: None,
-                label: ShownQuantity::new(seconds, ShownUnit::Seconds).show(),
-            });
+fn against_bound(sets: &[AlikeSet<'_>]) -> Option<Picture> {
+    let bars = sets.iter().flat_map(|AlikeSet { name, all, times_ps }| {
+        let bar = |what: &str, tone, ps: Option<u64>| {
+            Some(Bar { tone, ..time_bar(format!("{name}: {what}"), 0, ps?) })
         };
-        if let (Some(&fastest), Some(&slowest)) = (times.first(), times.last()) {
-            bar("fastest", 1, fastest);
-            bar("slowest", 4, slowest);
-        }
-        bar("bound", 9, ideal);
-    }
-    let bars = Bars { title: "time of a collective", unit: ShownUnit::Seconds, bars };
-    PageBlock::Figure(Figure {
-        id: "run-collectives",
-        svg: format!("<div class=\"pair\">{}</div>", bars.svg()),
-        caption: "Each collective's fastest and slowest group beside the closed form of its messages on these links.".to_owned(),
-        data: vec![],
-    })
+        [
+            bar("fastest", Tone::Own, times_ps.first().copied()),
+            bar("slowest", Tone::Other, times_ps.last().copied()),
+            bar("bound", Tone::Bound, Some(all[0].ideal_ps)),
+        ]
+    });
+    let caption = "Fastest and slowest group of each collective, and the closed form of its messages on these links.";
+    Picture::bars("run-collectives", "time of a collective", bars.flatten(), caption)
 }
 
-fn collectives(run: &EmulatedRun) -> FigureTable {
-    let mut table = FigureTable::new("collectives", "Collectives")
-        .words("collective")
-        .words("kind")
-        .numbers("size")
-        .numbers("runs")
-        .numbers("fastest")
-        .numbers("median")
-        .numbers("slowest")
-        .numbers("bound")
-        .numbers("bus bandwidth")
-        .numbers("restarts");
-    for (name, all) in alike(run) {
-        let times = times(&all);
-        let seconds = |time: Option<&f64>| Cell::maybe(time.copied(), ShownUnit::Seconds);
-        let bandwidth =
-            all.iter().filter(|c| c.restarts == 0).map(|c| c.busbw_bytes_per_s).fold(0.0, f64::max);
-        table.row([
-            Cell::text(name),
-            Cell::text(&all[0].kind),
-            Cell::number(all[0].bytes as f64, ShownUnit::Bytes),
-            Cell::number(all.len() as f64, ShownUnit::Count),
-            seconds(times.first()),
-            seconds(times.get(times.len() / 2)),
-            seconds(times.last()),
-            Cell::number(all[0].ideal_ps as f64 * SECONDS_PER_PS, ShownUnit::Seconds),
-            Cell::number(bandwidth / 1e9, ShownUnit::Bandwidth),
-            Cell::number(all.iter().map(|c| f64::from(c.restarts)).sum(), ShownUnit::Count),
-        ]);
-    }
-    table
+fn collectives(sets: &[AlikeSet<'_>]) -> FigureTable {
+    let row = |AlikeSet { name, all, times_ps: times }: &AlikeSet<'_>| {
+        let undisturbed = all.iter().filter(|one| one.restarts == 0);
+        let bandwidth = undisturbed.map(|one| one.busbw_bytes_per_s).fold(0.0, f64::max);
+        json!({
+            "name": name, "kind": all[0].kind, "bytes": all[0].bytes, "runs": all.len(), "fastest": times.first(),
+            "median": times.get(times.len() / 2), "slowest": times.last(), "bound": all[0].ideal_ps,
+            "bandwidth": bandwidth / 1e9, "restarts": all.iter().map(|one| one.restarts).sum::<u32>(),
+        })
+    };
+    tables::table("collectives", sets.iter().map(row))
 }
 
-fn faults(faults: &[EmulatedFault]) -> FigureTable {
-    let mut table = FigureTable::new("faults", "Faults and what followed, time since the fault")
-        .words("what broke")
-        .numbers("at")
-        .numbers("detected")
-        .numbers("replanned")
-        .numbers("restored")
-        .numbers("affected rings")
-        .numbers("their GPUs")
-        .numbers("out of service");
-    for fault in faults {
-        let since = |at: Option<u64>| {
-            Cell::maybe(
-                at.zip(fault.at_ps)
-                    .map(|(at, began)| at.saturating_sub(began) as f64 * SECONDS_PER_PS),
-                ShownUnit::Seconds,
-            )
+/// Adds a scenario over many seeds.
+pub(in super::super) fn add_sweep(report: &mut PageDocument, swept: &Swept, index: usize) {
+    let title = format!("Seeds: {}", swept.subject.scenario);
+    let mut section = PageSection::numbered("seeds", index, title);
+    section.table(tables::table("seeds-expectations", &swept.expectations));
+    section.table(tables::table("seeds-recoveries", &swept.recoveries));
+    if !swept.distributions.is_empty() {
+        section.table(losses(swept));
+        section.note(
+            "Compared with the run without faults under the same seed. P50, P90 and P99: that share of the seeds lose no more \
+             (nearest rank); `–` if a job never ends its steps.",
+        );
+    }
+    let faults = swept.runs.iter().flat_map(|run| run.faults.iter().map(|fault| (run.seed, fault)));
+    let picture = faults.max_by_key(|(_, fault)| fault.delay_ps).and_then(|(seed, fault)| {
+        let of = format!(" under seed {seed}, of {} seeds the longest wait", swept.runs.len());
+        timeline("seeds-fault", fault, &of)
+    });
+    let first =
+        FirstScreen { verdict: sweep_verdict(swept), figures: sweep_figures(swept), picture };
+    report.add(first, section);
+}
+
+/// Returns the number of all seeds, and of those that passed.
+fn seeds(swept: &Swept) -> [String; 2] {
+    let passed = swept.runs.iter().filter(|run| run.passed).count();
+    [swept.runs.len(), passed].map(|count| fixed(count as f64, 0))
+}
+
+fn sweep_verdict(swept: &Swept) -> String {
+    let [all, passed] = seeds(swept);
+    let verdict = format!("{passed} of {all} seeds passed");
+    let Some(seed) = swept.worst_seed else { return verdict + "." };
+    let of_seed = swept.expectations.iter().filter(|row| row["worst_seed"] == seed);
+    let found = of_seed.max_by_key(|row| row["failed"].as_u64()).and_then(|row| {
+        let [expected, value] = ["expect", "worst_value"].map(|key| row[key].as_str());
+        Some(format!(" (`{}`: {})", expected?, value?))
+    });
+    format!("{verdict}; the worst is seed {seed}{}.", found.unwrap_or_default())
+}
+
+fn sweep_figures(swept: &Swept) -> Vec<Headline> {
+    let [all, _] = seeds(swept);
+    let passed = swept.runs.iter().filter(|run| run.passed).count() as f64;
+    let passed = ShownQuantity::new(passed, ShownUnit::Count);
+    let mut figures = vec![Headline::new("seeds passed", passed, format!("of {all}"), None)];
+    let slowest = swept.recoveries.iter().max_by_key(|row| row["max_ps"].as_u64());
+    if let Some((row, longest)) = slowest.and_then(|row| Some((row, row["max_ps"].as_u64()?))) {
+        let seed =
+            row["worst_seed"].as_u64().map_or(String::new(), |seed| format!(", seed {seed}"));
+        let beside = format!("from a {} fault{seed}", row["kind"].as_str().unwrap_or_default());
+        figures.push(Headline::new("longest recovery", ShownQuantity::time(longest), beside, None));
+    }
+    let lost = swept.distributions.iter().find(|row| row.figure == "time_lost_ps");
+    if let Some((row, most)) = lost.and_then(|row| Some((row, row.max?))) {
+        let beside = format!("of a job's time, seed {}", row.worst_seed);
+        let most = ShownQuantity::new(most * 1e-12, ShownUnit::Seconds);
+        figures.push(Headline::new("most lost", most, beside, None));
+    }
+    let failed = swept.expectations.iter().filter(|row| row["failed"].as_u64() > Some(0)).count();
+    let failed = ShownQuantity::new(failed as f64, ShownUnit::Count);
+    let beside = format!("of {}, by at least one seed", swept.expectations.len());
+    figures.push(Headline::new("expectations failed", failed, beside, None));
+    figures.truncate(3);
+    figures
+}
+
+fn losses(swept: &Swept) -> FigureTable {
+    let rows = swept.distributions.iter().map(|row| {
+        let (words, unit, factor) = match row.figure.as_str() {
+            "time_lost_ps" => ("time in all steps", ShownUnit::Seconds, 1e-12),
+            "worst_step_lost_ps" => ("time in one step", ShownUnit::Seconds, 1e-12),
+            "goodput_lost" => ("goodput", ShownUnit::Share, 1.0),
+            "groups_affected" => ("groups affected", ShownUnit::Count, 1.0),
+            other => (other, ShownUnit::Count, 1.0),
         };
-        table.row([
-            Cell::text(fault.parts.join(", ")),
-            Cell::maybe(fault.at_ps.map(|at| at as f64 * SECONDS_PER_PS), ShownUnit::Seconds),
-            since(fault.detected_ps),
-            since(fault.replanned_ps),
-            since(fault.restored_ps),
-            Cell::number(fault.groups_affected.len() as f64, ShownUnit::Count),
-            Cell::number(fault.gpus_affected as f64, ShownUnit::Gpus),
-            Cell::number(fault.gpus_lost as f64, ShownUnit::Gpus),
-        ]);
-    }
-    table
-}
-
-fn expectations(run: &EmulatedRun) -> FigureTable {
-    let mut table = FigureTable::new("expectations", "Expectations")
-        .words("expected")
-        .words("found")
-        .words("verdict");
-    for expectation in &run.expectations {
-        table.row([
-            Cell::text(&expectation.expect),
-            Cell::text(&expectation.value),
-            Cell::text(if expectation.passed { "passed" } else { "FAILED" }),
-        ]);
-    }
-    table
+        let shown = |value: Option<f64>| {
+            let quantity = ShownQuantity::new(value? * factor, unit);
+            Some((quantity.value, unit.name(), quantity.show()))
+        };
+        json!({"words": words, "p50": shown(row.p50), "p90": shown(row.p90), "p99": shown(row.p99), "max": shown(row.max),
+            "worst_seed": row.worst_seed})
+    });
+    tables::table("seeds", rows)
 }
 
 #[cfg(test)]
@@ -281,27 +326,20 @@ mod tests {
     }
 
     fn names(run: &EmulatedRun) -> Vec<String> {
-        alike(run).into_iter().map(|(name, _)| name).collect()
+        alike(&run.workloads).into_iter().map(|set| set.name).collect()
     }
 
     /// Training groups have steps but no separate collectives.
     #[test]
     fn run_of_steps_counts_its_groups_and_has_no_empty_chart() {
         let mut of_steps = run(&[]);
-        let step = serde_json::json!({"job": "rl", "index": 0, "start_ps": 0, "end_ps": 9, "closed_form_ps": 8, "mfu": 0.1,
-            "why": {"compute_ps": 3, "exposed_ps": {"tp": 1, "weights": 2}, "restart_ps": 3}});
-        of_steps.steps = vec![serde_json::from_value(step).unwrap()];
-        let group = |name: &str, unaffected| EmulatedGroup { group: name.into(), unaffected };
-        of_steps.groups =
-            vec![group("g0", Some(true)), group("g1", Some(false)), group("g2", None)];
+        let groups = [Some(true), Some(false), None];
+        of_steps.groups = groups.map(|unaffected| EmulatedGroup { unaffected }).to_vec();
         let fault = serde_json::json!({"parts": ["n1"], "groups_affected": ["g1"], "gpus_affected": 8, "gpus_lost": 4});
         of_steps.faults = vec![serde_json::from_value(fault).unwrap()];
-        let said = conclusion(&of_steps);
-        assert!(said.starts_with("Groups unaffected by the fault: 1 of 2."), "{said}");
-        let phases: EmulatedStep =
-            serde_json::from_value(serde_json::json!({"step": 1, "times": {}})).unwrap();
-        of_steps.steps = vec![phases];
-        assert_eq!(steps_of_jobs(&of_steps).count(), 0);
+        let said = verdict(&of_steps);
+        assert!(said.starts_with("1 of 2 groups are unaffected by the fault"), "{said}");
+        assert!(against_bound(&alike(&of_steps.workloads)).is_none());
     }
 
     #[test]
@@ -312,5 +350,18 @@ mod tests {
         let paths = run(&[("tensor", Some(32), 19_000_000), ("tensor", Some(32), 14_000_000)]);
         assert_eq!(names(&paths), ["tensor (bound 19.00\u{a0}µs)", "tensor (bound 14.00\u{a0}µs)"]);
         assert_eq!(names(&run(&[("tensor", None, 19)])), ["tensor"]);
+    }
+
+    #[test]
+    fn sweep_leads_with_its_verdict_and_the_worst_seed() {
+        let swept = serde_json::json!({"subject": {"scenario": "s", "fabric_sha256": "f"}, "worst_seed": 7, "runs": [
+                {"seed": 6, "passed": true}, {"seed": 7, "passed": false}],
+            "expectations": [
+                {"expect": "goodput >= 0.98", "passed": 1, "failed": 1, "worst_seed": 7, "worst_value": "0.91"},
+                {"expect": "groups_lost == 0", "passed": 2, "failed": 0, "worst_seed": 7, "worst_value": "0"}]});
+        let swept: Swept = serde_json::from_value(swept).unwrap();
+        let said = sweep_verdict(&swept);
+        let expected = "1 of 2 seeds passed; the worst is seed 7 (`goodput >= 0.98`: 0.91).";
+        assert_eq!(said, expected);
     }
 }

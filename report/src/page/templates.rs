@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The page in HTML, as one file with styles and pictures and without external resources or
+//! scripts; and the same sections, verdicts and tables as Markdown.
+
+use askama::Template;
+
+use super::document::{Cell, Column, PageBlock, PageDocument, PictureKind};
+
+#[derive(Template)]
+#[template(path = "page.html")]
+struct HtmlPage<'a> {
+    report: &'a PageDocument,
+    style: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "page.md")]
+struct MarkdownPage<'a> {
+    report: &'a PageDocument,
+}
+
+pub(super) fn html(report: &PageDocument) -> String {
+    let page = HtmlPage { report, style: include_str!("style.css") };
+    page.render().expect("writing to a text does not fail")
+}
+
+pub(super) fn markdown(report: &PageDocument) -> String {
+    MarkdownPage { report }.render().expect("writing to a text does not fail")
+}
+
+/// Escapes a cell of a Markdown table.
+fn in_cell(text: impl std::fmt::Display) -> String {
+    text.to_string().replace('|', "\\|").replace('\n', " ")
+}
+
+/// Escapes text for SVG.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Returns the CSS class of a cell: numbers are right-aligned, verdicts coloured.
+fn class(cell: &Cell, column: &Column) -> &'static str {
+    match cell {
+        _ if column.is_numeric => "n",
+        Cell::Text(text) if matches!(text.as_str(), "reproduced" | "passed") => "good",
+        Cell::Text(text) if matches!(text.as_str(), "DIFFERS" | "FAILED") => "bad",
+        // Hashes contain no space to break at.
+        Cell::Text(text) if text.len() == 64 && !text.contains(' ') => "hash",
+        Cell::Text(text) if text.len() > 36 => "long",
+        _ => "",
+    }
+}
+
+/// Returns the digits of a cell and its unit.
+fn parts(cell: &Cell) -> (String, &'static str) {
+    match cell {
+        Cell::Number(quantity) => quantity.parts(),
+        other => (other.show(), ""),
+    }
+}
