@@ -249,7 +249,7 @@ async fn journal(
 
 /// Returns the records of the journal file up to the first damage, and its position.
 #[utoipa::path(get, path = "/v1/log", responses((status = 200, body = Log)),
-    params(("last" = Option<usize>, Query, description = "How many records at most, 100 if left out")))]
+    params(("last" = Option<usize>, Query, description = "Maximum number of records [default: 100]")))]
 async fn log(
     State(shared): State<Shared>,
     Extension(client): Extension<Client>,
@@ -386,7 +386,7 @@ fn confirm_within(ms: Option<u64>) -> Result<Option<Micros>, Problem> {
         return Err(Problem::Refused(vec![reason.into()]));
     }
     if ms.is_some_and(|ms| ms > CONFIRM_WITHIN_MS_MAX) {
-        let reason = "a confirm is waited for at most a week: 604,800,000 ms";
+        let reason = "the time to confirm is at most a week: 604,800,000 ms";
         return Err(Problem::Refused(vec![reason.into()]));
     }
     Ok(ms.map(Micros::from_millis))

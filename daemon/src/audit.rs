@@ -156,7 +156,7 @@ impl NotListed {
             actor: actor.to_owned(),
             verb: NOT_LISTED.into(),
             result: format!(
-                "{count} refused requests between {since_ms} and {until_ms} ms Unix time, not written one by one"
+                "{count} refused requests between {since_ms} and {until_ms} ms Unix time, not logged individually"
             ),
             ..Entry::default()
         }

@@ -71,7 +71,7 @@ impl JournalPlace {
     #[must_use]
     pub fn after_damage(&self, damage: &Damage) -> String {
         if damage.is_newer {
-            return "start lightloomd of that version, or a later one, in its place".into();
+            return "start that version of lightloomd, or a later one".into();
         }
         match self {
             Self::File(file) => format!(

@@ -304,7 +304,7 @@ impl Config {
                     }),
                     _ => {
                         check
-                            .error(codes::BAD_LIMIT, path, "one way to the modules is wanted")
+                            .error(codes::BAD_LIMIT, path, "the modules need exactly one connection")
                             .help("write either `serial` or `agent`");
                         return;
                     }

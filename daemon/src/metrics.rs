@@ -82,7 +82,7 @@ impl Metrics {
             journal_failed: int_gauge("journal_failed", "1 when the journal has failed.")?,
             event_to_fired_seconds: seconds(
                 "event_to_fired_seconds",
-                "From a fault being known to the first light moving.",
+                "From a known fault to the first movement of light.",
             )?,
             device_up: gauge_by("device_up", "1 when the device is reachable.")?,
             drifted_slots: gauge_by("drifted_slots", "Slots that differ from the journal.")?,
@@ -113,7 +113,7 @@ impl Metrics {
             )?,
             own_changes_left: int_gauge(
                 "own_changes_left",
-                "Automatic changes that are left within the hour.",
+                "Automatic changes left in this hour.",
             )?,
             phase: gauges("phase", "1 for the phase that is in force.", &["phase"])?,
             registry,

@@ -252,7 +252,7 @@ fn open_audit(
         tracing::error!(wrong, "the audit log is damaged: changes are refused");
         let mut journal = Journal::<Entry, _>::open_unread(storage);
         journal.distrust(format!(
-            "{wrong}; put the key back from a copy, or {}",
+            "{wrong}; restore the key from a copy, or {}",
             audit::key::WHAT_TO_DO
         ));
         return Ok((Audit::new(journal), None));

@@ -441,7 +441,7 @@ fn no_path_left(spec: &FatTreeSpec) -> FatTreeProblem {
     FatTreeProblem {
         field: "loss.budget_db".into(),
         problem: format!(
-            "no pair of leaves can be joined: a path loses at least {least_db:.1} dB and {:.1} dB are allowed, \
+            "no pair of leaves can be joined: a path loses at least {least_db:.1} dB, but {:.1} dB are allowed, \
              or every pair is forbidden",
             spec.loss.budget_db
         ),
@@ -531,7 +531,7 @@ mod tests {
     fn held_circuits_must_use_their_leaf_ports_once() {
         let held = CrossConnect { ocs: OcsId(0), a_port: 0, b_port: 2, a: LeafId(0), b: LeafId(1) };
         let text = problems(|spec| spec.held = vec![held, held]);
-        assert!(text.contains("held twice"), "{text}");
+        assert!(text.contains("used twice"), "{text}");
         let text = problems(|spec| spec.held = vec![CrossConnect { b_port: 5, ..held }]);
         assert!(text.contains("leaf1 is wired to ports 2 to 3"), "{text}");
         let mut sound = spec();

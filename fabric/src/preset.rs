@@ -99,7 +99,7 @@ fn whole(gpus: u32, unit: u32, least: u32, what: &str) -> Result<u32, Misfit> {
     let nearest = (gpus / unit).max(least) * unit;
     let above = if nearest < gpus { format!(" or {}", nearest + unit) } else { String::new() };
     Err(Misfit(format!(
-        "{gpus} GPUs are not at least {least} whole {what} of {unit} GPUs: write {nearest}{above}"
+        "{gpus} GPUs do not fill at least {least} whole {what} of {unit} GPUs: write {nearest}{above}"
     )))
 }
 
@@ -109,7 +109,7 @@ fn job_of(gpus: u32, group: u32) -> Result<u32, Misfit> {
     match spare / group * group {
         0 if gpus >= group => Ok(gpus / group * group),
         0 => Err(Misfit(format!(
-            "a group has {group} GPUs, but the cluster only {gpus}: write a smaller tp"
+            "a group has {group} GPUs, but the cluster has only {gpus}: write a smaller tp"
         ))),
         used => Ok(used),
     }

@@ -118,7 +118,7 @@ impl core::fmt::Display for FrameError {
             Self::Framing => "not COBS",
             Self::Crc => "wrong CRC",
             Self::Length => "wrong length field",
-            Self::Kind => "no kind of frame that is known",
+            Self::Kind => "unknown kind of frame",
         })
     }
 }

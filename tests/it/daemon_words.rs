@@ -299,7 +299,7 @@ fn failed_part_is_named_with_its_evidence() {
                 &there,
                 &back,
                 "lightloom ctl commission ",
-                "measure the fibre, then exchange it; if not, ",
+                "measure the fibre, then replace it; if not, ",
             ],
         );
         house.modules.fault(&format!("{one} clear"));
@@ -330,7 +330,7 @@ fn failed_node_stays_listed_while_bypassed() {
         house.modules.fault(&format!("{node} dead"));
         house.shows("status", "DEGRADED, 2 parts bypassed").await;
         let shown = house.shows("status", &format!("PROBABLY AT FAULT, node {node}: ")).await;
-        has(&shown, &["does not answer", "look at the power of the node"]);
+        has(&shown, &["does not answer", "check the node's power"]);
         house.modules.fault(&format!("{node} clear"));
         for bundle in ["b0", "b1"] {
             house.is_read(&format!("{node}/{bundle}")).await;

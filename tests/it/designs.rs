@@ -133,7 +133,7 @@ fn impossible_design_is_reported_and_not_priced() {
     let shown = String::from_utf8_lossy(&never.stdout).into_owned();
     assert!(shown.contains("TP-4096: no design supports this group size"), "{shown}");
     assert!(
-        shown.contains("khop:2: not possible: TP-4096 needs 4096 GPUs and the cluster has 2880")
+        shown.contains("khop:2: not possible: TP-4096 needs 4096 GPUs, but the cluster has 2880")
     );
 }
 

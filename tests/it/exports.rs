@@ -48,7 +48,7 @@ fn export_writes_format_to_stdout_and_losses_to_stderr() {
     assert!(text(&output.stdout).contains("nodes: \"gpu[0000,"), "{}", text(&output.stdout));
     let lost = text(&output.stderr);
     assert!(
-        lost.contains("note: slurm cannot express which nodes of a ring are neighbours"),
+        lost.contains("note: slurm cannot express the neighbours of a node in its ring"),
         "{lost}"
     );
     assert!(lost.contains("broken nodes (2)"), "{lost}");

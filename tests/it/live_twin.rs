@@ -191,7 +191,7 @@ fn unsupported_twins_are_rejected_before_setup() {
     let said = up(&[&ring, "--nodes", "18"]);
     assert!(said.contains("ring-17 has 17 nodes: write --nodes 1 to 17"), "{said}");
     let said = up(&["topologies/rfabric-2048.yaml"]);
-    assert!(said.contains("the twin takes fabrics with"), "{said}");
+    assert!(said.contains("the twin needs a fabric with"), "{said}");
     assert!(!Path::new(&twin).exists(), "nothing was made");
     std::fs::create_dir(&twin).unwrap();
     std::fs::write(at("twin/state"), "of another program").unwrap();

@@ -246,7 +246,7 @@ fn another_plan_ends_the_lease_and_drops_waiting_phases() {
     assert_eq!(rig.http("POST", "/v1/phase", &waits).0, 202);
     // An operator reverts the plan underneath it.
     rig.ctl(&["rollback", "1", "--cut-light"]);
-    assert_eq!(became(&rig, "w")["reason"], "another plan is on the devices since");
+    assert_eq!(became(&rig, "w")["reason"], "another plan has been applied since");
     assert_eq!(rig.http("GET", "/v1/phases", &Value::Null).1["lease"], Value::Null);
     assert_eq!(refused(&rig, &asked("y", "weights", 0, 60_000, "other")), (422, "no-plan".into()));
 }

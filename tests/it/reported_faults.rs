@@ -176,7 +176,7 @@ fn reported_fault_named_by_a_plan_survives_its_undo() {
         assert!(broken.bypassed && broken.why == "reported by test", "{broken:?}");
 
         let again = rig.ask(undo, None).await;
-        let said = "transaction 2 was undone by 3 already".to_owned();
+        let said = "transaction 2 was already undone by 3".to_owned();
         assert_eq!(again, Answer::Refused { reasons: vec![said] });
 
         // The node is repaired, and no record remains.

@@ -167,7 +167,7 @@ fn leader_without_its_key_exits_and_lost_records_are_rewritten() {
     assert!(etcdctl(&["put", "/lightloom/t/leader", "x"]));
     let status = hall.daemons.get_mut(next).unwrap().wait().unwrap();
     assert_eq!(status.code(), Some(1), "{}", hall.logs());
-    hall.until("said", |hall| hall.logs().contains("has no lease, as no daemon puts it"));
+    hall.until("said", |hall| hall.logs().contains("has no lease, so no daemon wrote it"));
     hall.start(next);
     assert!(etcdctl(&["del", "/lightloom/t/leader"]));
     hall.until("led", |hall| hall.daemons.keys().any(|name| hall.status(name).is_some()));
@@ -210,7 +210,7 @@ fn daemons_of_another_fabric_are_rejected_by_name() {
     std::fs::write(file, text.split("devices:").next().unwrap()).unwrap();
     hall.kill("c");
     hall.start("c");
-    let other = "`/lightloom/t` in etcd is of fabric ``, and this daemon's is `ring-32`";
+    let other = "`/lightloom/t` in etcd has fabric ``, but this daemon has `ring-32`";
     hall.until("refused", |hall| says(hall, "c", other));
 }
 

@@ -116,7 +116,7 @@ fn check(file: AgentFile, check: &mut Check<'_>) -> Option<AgentFile> {
             report.help("give each module its own name");
         }
         if module.eeprom.is_some() == module.i2c.is_some() {
-            let report = check.error(codes::BAD_MODULE, &path, "one way to the module is wanted");
+            let report = check.error(codes::BAD_MODULE, &path, "the module needs exactly one connection");
             report.help("write either `eeprom` or `i2c`");
         } else if !places.insert((&module.eeprom, &module.i2c)) {
             let report = check.error(codes::SAME_MODULE, &path, "another module is at this place");
@@ -143,7 +143,7 @@ mod tests {
             ("6:3: error[LL0711]", "another module is at this place"),
             ("6:10: error[LL0711]", "two modules have the name `a`"),
             ("7:10: error[LL0712]", "a name of 0 bytes"),
-            ("8:3: error[LL0712]", "one way to the module is wanted"),
+            ("8:3: error[LL0712]", "the module needs exactly one connection"),
         ] {
             let found = shown.iter().any(|one| one.contains(line) && one.contains(said));
             assert!(found, "{line} {said}: {shown:?}");

@@ -48,7 +48,7 @@ pub fn command(
             }
             _ if memory.now() > until => {
                 let last = status[0];
-                return Err(BusError(format!("CDB command {id:04x}h does not end: {last:02x}h")));
+                return Err(BusError(format!("CDB command {id:04x}h did not finish: last status {last:02x}h")));
             }
             _ => memory.pause(POLL),
         }
@@ -57,5 +57,5 @@ pub fn command(
     memory.read(at(128), &mut reply)?;
     cdb::parse_reply(&reply)
         .map(<[u8]>::to_vec)
-        .ok_or_else(|| BusError(format!("CDB command {id:04x}h: the reply's check is wrong")))
+        .ok_or_else(|| BusError(format!("CDB command {id:04x}h: wrong check code in the reply")))
 }

@@ -117,7 +117,7 @@ fn other_fabric(plan: &Plan, installed: &Installed) -> String {
         _ => format!("{nodes} nodes, {bundles} bundles a node, {gpus} GPUs"),
     };
     let hint = if theirs == ours {
-        ": the file was changed since, or it is another one of the same size"
+        ": the file has changed since, or it is another fabric of the same size"
     } else {
         ""
     };

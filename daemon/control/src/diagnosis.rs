@@ -133,11 +133,11 @@ impl fmt::Display for Symptom {
                 write!(f, "{module} reports that lane {} sends no light", lane + 1)
             }
             Self::Deaf(module) => write!(f, "light arrives at {module} and not at its lanes"),
-            Self::Strayed(module) => write!(f, "{module} is not where it was brought"),
+            Self::Strayed(module) => write!(f, "{module} is not at the path it was set to"),
             Self::Dark(at, from) => write!(f, "no light of {from} arrives at {at}"),
             Self::Weak(at, from) => write!(f, "less light of {from} arrives at {at}"),
             Self::Tilted(at, from) => {
-                write!(f, "less light of {from} arrives at {at}, and least of the long wavelengths")
+                write!(f, "less light of {from} arrives at {at}, least at long wavelengths")
             }
             Self::LaneWeak(at, from, lane) => {
                 write!(f, "less light of {from} arrives only at lane {} of {at}", lane + 1)

@@ -293,7 +293,7 @@ impl Drive {
             (found != position).then(|| {
                 let [found, stood] = [found, position].map(|at| device.place(at));
                 let slot = device.slot(slot);
-                format!("{slot} is at {found}, was at {stood} when this was planned")
+                format!("{slot} is at {found}, but was at {stood} when this was planned")
             })
         })
     }

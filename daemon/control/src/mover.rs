@@ -377,7 +377,7 @@ impl Mover {
             .find(|&&slot| at(before, slot) != at(&seen.positions, slot))?;
         let place = |positions| self.device.place(at(positions, *moved));
         let (moved, from, to) = (self.device.slot(*moved), place(before), place(&seen.positions));
-        Some(format!("{moved} was not to move and went from {from} to {to}"))
+        Some(format!("{moved} was not part of the change, but moved from {from} to {to}"))
     }
 
     fn missing(&self, seen: &Observation) -> Vec<Move> {

@@ -239,7 +239,7 @@ impl Gnmi {
             };
             if model.version != expected {
                 return Err(format!(
-                    "its `{module}` is version `{}`, and this driver implements {expected}: write `model_version: \
+                    "its `{module}` is version `{}`, but this driver implements {expected}: write `model_version: \
                      \"{}\"` if both versions agree",
                     model.version, model.version
                 ));
@@ -315,7 +315,7 @@ impl Gnmi {
             let (input, output) = self.names(*slot, *position)?;
             return Err(format!("`{input}` and `{output}` report different connections"));
         }
-        let twice = || "two circuits of it share a port".to_owned();
+        let twice = || "two of its circuits share a port".to_owned();
         self.ports.take_circuits(from_inputs.iter().copied()).ok_or_else(twice)?;
         let pending = |of: &&Listed| {
             matches!(

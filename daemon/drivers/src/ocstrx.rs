@@ -276,7 +276,7 @@ impl OcsTrx {
                 if let Some(expected) = self.serial.as_ref().filter(|expected| **expected != serial)
                 {
                     let why = format!(
-                        "the module has serial number {serial}, the configuration expects {expected}"
+                        "the module has serial number {serial}, but the configuration expects {expected}"
                     );
                     return Progress::Lost(why);
                 }

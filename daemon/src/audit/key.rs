@@ -112,7 +112,7 @@ pub fn verify(config: &Config, known: Option<&str>) -> anyhow::Result<Verified> 
     let has_key = key.is_some();
     let wrong = not_the_one(&key_file, key.as_ref(), known).filter(|_| !bytes.is_empty());
     if let Some(wrong) = wrong {
-        bail!("{}: {wrong}; put the key back from a copy, or {WHAT_TO_DO}", file.display());
+        bail!("{}: {wrong}; restore the key from a copy, or {WHAT_TO_DO}", file.display());
     }
     let read = read_keyed::<Entry>(&bytes, key);
     let lines = read.records.len();
@@ -133,4 +133,4 @@ pub fn unkeyed(lines: u64, key: &Path) -> String {
     )
 }
 
-pub const WHAT_TO_DO: &str = "stop the daemon, move the file away and keep it as evidence, put it back from a copy or start without it";
+pub const WHAT_TO_DO: &str = "stop the daemon and keep the file elsewhere as evidence, then restore a copy or start without it";

@@ -149,7 +149,7 @@ impl Etcd {
                 let first = self.cluster.get_or_init(|| cluster.clone());
                 if first != cluster {
                     other = Some(format!(
-                        "{member} belongs to the cluster {cluster}, and earlier answers came from {first}"
+                        "{member} belongs to the cluster {cluster}, but earlier answers came from {first}"
                     ));
                     continue;
                 }
@@ -306,7 +306,7 @@ mod tests {
         assert!(etcd.get("/x/head").unwrap().is_none());
         let why = etcd.get("/x/head").unwrap_err().to_string();
         assert!(
-            why.contains("belongs to the cluster \"12\", and earlier answers came from \"11\""),
+            why.contains("belongs to the cluster \"12\", but earlier answers came from \"11\""),
             "{why}"
         );
         serving.join().unwrap();

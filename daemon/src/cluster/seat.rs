@@ -159,7 +159,7 @@ pub fn take_seat(
             }
             Ok(ElectionTurn::Stuck { key, leader }) => {
                 let trouble = format!(
-                    "`{key}` in etcd says `{leader}` and has no lease, as no daemon puts it: see that none leads, then \
+                    "`{key}` in etcd names `{leader}` but has no lease, so no daemon wrote it: make sure that none leads, then \
                      `etcdctl del {key}`"
                 );
                 known.set(StandbyView { leader: None, trouble: Some(trouble) });
@@ -281,7 +281,7 @@ fn is_ours(prefix: &str, what: &str, theirs: &[u8], ours: &str) -> anyhow::Resul
         _ => "run one version of lightloomd".to_owned(),
     };
     bail!(
-        "`{prefix}` in etcd is of {what} `{theirs}`, and this daemon's is `{ours}`: write another `etcd.prefix`, or {or}"
+        "`{prefix}` in etcd has {what} `{theirs}`, but this daemon has `{ours}`: write another `etcd.prefix`, or {or}"
     )
 }
 
@@ -294,7 +294,7 @@ fn belongs(etcd: &Etcd, prefix: &str, identity: &ClusterIdentity) -> anyhow::Res
         if answer.succeeded {
             continue;
         }
-        let found = answer.found.first().context("etcd took it and has it not")?;
+        let found = answer.found.first().context("etcd accepted the key but does not return it")?;
         is_ours(prefix, what, &found.value, ours)?;
     }
     Ok(())

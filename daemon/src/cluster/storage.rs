@@ -165,7 +165,7 @@ impl EtcdStorage {
         }
         let says = head.map_or("is missing".into(), |head| format!("says `{head}`"));
         self.missing = Some(format!(
-            "`{key}` in etcd {says}, and there is a journal of generation {}: it is unknown whether that was in force",
+            "`{key}` in etcd {says}, but a journal of generation {} exists: it is unknown whether it was in force",
             self.generation
         ));
         Ok(())
@@ -290,7 +290,7 @@ impl Storage for EtcdStorage {
                 let name = String::from_utf8_lossy(&chunk.key[folder.len()..]).into_owned();
                 if u64::from_str_radix(&name, 16).ok() != Some(self.chunks) {
                     let missing = self.chunk(self.generation, self.chunks);
-                    let why = format!("`{missing}` is missing in etcd, and there are later ones");
+                    let why = format!("`{missing}` is missing in etcd, but later ones exist");
                     self.missing.get_or_insert(why);
                     break 'pages;
                 }
@@ -307,7 +307,7 @@ impl Storage for EtcdStorage {
             && (self.chunks, bytes.len() as u64) < (end.chunks, end.bytes)
         {
             self.missing.get_or_insert(format!(
-                "{} chunks with {} bytes are in etcd, and {} with {} were put: the last ones are missing",
+                "{} chunks with {} bytes are in etcd, but {} with {} were written: the last ones are missing",
                 self.chunks,
                 bytes.len(),
                 end.chunks,

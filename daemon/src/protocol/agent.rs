@@ -109,7 +109,7 @@ mod tests {
             let (config, mistakes) = load("daemon.yaml", both.as_bytes());
             assert!(config.is_none());
             assert!(
-                mistakes[0].to_string().contains("one way to the modules is wanted"),
+                mistakes[0].to_string().contains("the modules need exactly one connection"),
                 "{mistakes:?}"
             );
         }

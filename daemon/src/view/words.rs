@@ -158,7 +158,7 @@ mod tests {
             "4 was not confirmed in time (back to plan 0123456789ab), around n9",
             "deferred part of 3",
             "drift restored",
-            "apply of plan phases, phase sync, which is lit already",
+            "apply of plan phases, phase sync, which is already lit",
         ];
         assert_eq!(said, expected);
     }

@@ -135,7 +135,7 @@ misbehaviours! {
     Unquoted, "unquoted", Tl1, "each line of a body is in quotation marks";
 
     OtherSequence, "other-sequence", Module, "a reply repeats the number of the request";
-    AnswersBrokenFrames, "answers-broken-frames", Module, "a frame whose check is wrong is not answered";
+    AnswersBrokenFrames, "answers-broken-frames", Module, "a frame with a wrong checksum is not answered";
     AnswersOtherVersions, "answers-other-versions", Module, "a frame of another version is refused with status 7";
     AnswersUnknownCommands, "answers-unknown-commands", Module, "an unknown command is refused with status 1";
     TakesLongPayloads, "takes-long-payloads", Module, "a payload of the wrong length is refused with status 2";

@@ -35,11 +35,11 @@ fn expand_item(before: &str, item: &str, hosts: &mut Vec<String>) -> Result<(), 
     for range in ranges.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let number = |text: &str| {
-            text.trim().parse::<u64>().map_err(|_| format!("`{text}` in `{item}` is no number"))
+            text.trim().parse::<u64>().map_err(|_| format!("`{text}` in `{item}` is not a number"))
         };
         let (from, to) = (number(first)?, number(last)?);
         if to < from || to - from > MOST_HOSTS || hosts.len() as u64 > MOST_HOSTS {
-            return Err(format!("`{range}` in `{item}` is no range of hosts"));
+            return Err(format!("`{range}` in `{item}` is not a range of hosts"));
         }
         for value in from..=to {
             let start = format!("{before}{prefix}{value:0width$}", width = first.trim().len());

@@ -65,7 +65,7 @@ fn data(text: &str) -> String {
             && let Some((found, expected)) = rest.split_once(", expected ")
         {
             let expected = expected.trim_start_matches("one of ");
-            return format!("{what}{found}; there is {expected}");
+            return format!("{what}{found}; expected {expected}");
         }
     }
     text.to_owned()
@@ -157,10 +157,10 @@ mod tests {
         assert_eq!(said("[{\"time\": null}]"), "expected a number, found `null`");
         assert_eq!(said("[{}]"), "the key `time` is missing");
         assert_eq!(said("[{\"time\": 1, \"time\": 1}]"), "duplicate key `time`");
-        assert_eq!(said("[{\"when\": 1}]"), "unknown key `when`; there is `time`, `kind`, `count`");
+        assert_eq!(said("[{\"when\": 1}]"), "unknown key `when`; expected `time`, `kind`, `count`");
         assert_eq!(
             said("[{\"kind\": \"stop\"}]"),
-            "unknown word `stop`; there is `start` or `end`"
+            "unknown word `stop`; expected `start` or `end`"
         );
         assert_eq!(said("[{\"time\": 1,}]"), "nothing follows this comma: remove it");
         assert_eq!(said("[] []"), "the JSON ends before this: remove the rest");

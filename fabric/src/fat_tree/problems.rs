@@ -132,7 +132,7 @@ impl Problems {
             self.add(
                 field("ports_per_switch"),
                 format!(
-                    "{leaves} leaves with {} ports each need {needed} ports, a switch has {}",
+                    "{leaves} leaves with {} ports each need {needed} ports, but a switch has {}",
                     bank.ports_per_leaf, bank.ports_per_switch
                 ),
                 "use a larger switch, fewer ports per leaf, or fewer leaves",
@@ -193,7 +193,7 @@ impl Problems {
                 } else if !used.insert((held.ocs, port)) {
                     self.add(
                         &field,
-                        format!("port {port} of {} is held twice", held.ocs),
+                        format!("port {port} of {} is used twice", held.ocs),
                         "a port has one peer: remove one of the circuits",
                     );
                 }

@@ -207,7 +207,7 @@ impl Direct {
         let needed = hbd.nodes().div_ceil(self.nodes_per_leaf.max(1));
         if needed > self.leaves {
             let message = format!(
-                "{} nodes need {needed} leaves of {} nodes, and there are {}",
+                "{} nodes need {needed} leaves of {} nodes, but there are {}",
                 hbd.nodes(),
                 self.nodes_per_leaf,
                 self.leaves

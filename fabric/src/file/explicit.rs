@@ -78,7 +78,7 @@ pub(super) fn cable(
     let fibres = u64::from(ring.nodes()) * u64::from(ring.k());
     if fibres > MAX_FIBRES {
         let message =
-            format!("{fibres} fibres are more than the explicit form is for: {MAX_FIBRES}");
+            format!("{fibres} fibres exceed the limit of the explicit form, {MAX_FIBRES}");
         check
             .error(codes::TOO_MANY_FIBRES, "/hbd/khop/k", message)
             .help("use the generator form: `nodes: N` under `khop`");

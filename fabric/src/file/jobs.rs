@@ -96,7 +96,7 @@ pub(super) fn lower_jobs(raw: &[JobFile], sizes: &Sizes, check: &mut Check<'_>) 
         if is_searched && job.gpus == JobSizeFile::All {
             check
                 .error(document::codes::MISSING_KEY, &path, "the key `gpus` is missing")
-                .help("a mapping is searched for a number of GPUs: write it, such as `gpus: 512`");
+                .help("the search for a mapping needs a number of GPUs, such as `gpus: 512`");
             continue;
         }
         let Some(tp) = job.tp.or(is_searched.then_some(1)) else {
@@ -179,7 +179,7 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
         .iter()
         .fold(u64::from(tp), |all, ranks| all.saturating_mul(u64::from(*ranks)));
     if mapped != gpus {
-        let message = format!("tp · pp · cp · dp are {mapped} GPUs, and the job has {gpus}");
+        let message = format!("tp · pp · cp · dp are {mapped} GPUs, but the job has {gpus}");
         check
             .error(codes::BAD_GROUP, &path, message)
             .help(format!("write `gpus: {mapped}`, or leave `dp` out"));
@@ -190,7 +190,7 @@ fn check_mapping(job: &JobFile, tp: u32, path: &str, check: &mut Check<'_>) {
 fn check_placed_rl(job: &JobFile, (rl, tp): (&RlFile, u32), path: &str, check: &mut Check<'_>) {
     let step = format!("{path}/step/rl");
     if rl.tp != tp {
-        let message = format!("the job's groups have {tp} GPUs, and the trainer's {}", rl.tp);
+        let message = format!("the job's groups have {tp} GPUs, but the trainer's have {}", rl.tp);
         check
             .error(codes::BAD_GROUP, &format!("{step}/tp"), message)
             .help(format!("write `tp: {tp}`, or another `tp` at the job"));

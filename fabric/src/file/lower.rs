@@ -215,7 +215,7 @@ impl Network {
         let needed = hbd.nodes().div_ceil(nodes_per_leaf);
         if needed > leaves {
             let message = format!(
-                "{} nodes need {needed} leaves of {nodes_per_leaf} nodes, and there are {leaves}",
+                "{} nodes need {needed} leaves of {nodes_per_leaf} nodes, but there are {leaves}",
                 hbd.nodes()
             );
             check

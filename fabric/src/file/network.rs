@@ -221,7 +221,7 @@ fn warn_of_dark_banks(fabric: &ReconfigurableFatTree, check: &mut Check<'_>) {
         let Some(least_db) = fabric.least_loss_over(index) else { continue };
         let place = format!("{FAT_TREE}/banks/{index}/insertion_loss_db");
         let message = format!(
-            "no circuit can go over bank `{}`: its paths lose {least_db:.1} dB and more, and {:.1} dB are allowed",
+            "no circuit can go over bank `{}`: its paths lose {least_db:.1} dB or more, but {:.1} dB are allowed",
             bank.name, spec.loss.budget_db
         );
         check
@@ -248,7 +248,7 @@ fn warn_of_lonely_leaves(
             "no circuit can join {leaf} to any other leaf: {}",
             match least_db {
                 Some(least) => format!(
-                    "its best path loses {least:.1} dB, and {:.1} dB are allowed",
+                    "its best path loses {least:.1} dB, but {:.1} dB are allowed",
                     fabric.spec().loss.budget_db
                 ),
                 None => "every pair is forbidden".to_owned(),

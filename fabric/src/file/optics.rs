@@ -78,12 +78,12 @@ pub(super) fn cut(ring: &mut KhopRing, optics: &OpticsFile, check: &mut Check<'_
         }
         closed.push(hop);
         let message =
-            format!("a hop over {hop} loses {loss:.2} dB, and {budget:.2} dB are allowed");
+            format!("a hop over {hop} loses {loss:.2} dB, but {budget:.2} dB are allowed");
         let place = format!("{OPTICS}/hops/{place}");
         match hop {
             1 => check
                 .error(codes::OPTICAL_BUDGET, &place, message)
-                .help("neighbours cannot be joined: launch more, or use fewer connectors"),
+                .help("neighbours cannot be joined: launch more power, or use fewer connectors"),
             _ => check
                 .warning(codes::OPTICAL_BUDGET, &place, message)
                 .help("no ring is planned over such a hop; fewer bypasses are left"),

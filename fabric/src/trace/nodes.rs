@@ -22,7 +22,7 @@ pub enum NodesError {
     )]
     NotAPart { gpus_per_server: u32, gpus_per_node: u32 },
     #[error(
-        "{nodes} nodes of {gpus_per_node} GPUs need {needed} servers and the trace has \
+        "{nodes} nodes of {gpus_per_node} GPUs need {needed} servers, but the trace has \
          {servers}: make a larger one with `lightloom trace synth --servers {needed}`"
     )]
     TooFewServers { nodes: u32, gpus_per_node: u32, needed: u32, servers: u32 },

@@ -115,7 +115,7 @@ async fn answer<T: Target>(
         && request.uri().path() != CAPABILITIES
         && (header("username"), header("password")) != (Some(&*user), Some(&*password))
     {
-        let why = "the metadata has not the user and password of an account";
+        let why = "the metadata lacks the user and password of an account";
         return Ok(Status::unauthenticated(why).into_http());
     }
     let unary = Unary(Arc::clone(&target));
@@ -139,7 +139,7 @@ async fn answer<T: Target>(
         }
         other => {
             let why =
-                format!("there is no `{other}`: Capabilities, Get, Set and Subscribe are there");
+                format!("unknown method `{other}`: this server has Capabilities, Get, Set and Subscribe");
             Status::unimplemented(why).into_http()
         }
     })

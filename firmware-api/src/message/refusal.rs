@@ -78,12 +78,12 @@ impl core::fmt::Display for RequestRefusal {
             Self::NoSuchRegister => "no such register, or it cannot be written",
             Self::NoSuchModule => "the agent has no module of this name",
             Self::OtherModule => {
-                "another module is in this place than before, or one whose serial number the agent has twice: its \
-                 log names both"
+                "the module in this place has changed, or two modules of the agent have its serial number: \
+                 the agent's log names both"
             }
             Self::ReadOnly => "the agent moves no light: its file does not say `allow_moves: true`",
             Self::BusFailed => "the module's bus does not answer",
-            Self::EarlierEpoch => "another daemon has taken the lead since",
+            Self::EarlierEpoch => "another daemon has since become leader",
         })
     }
 }

@@ -122,7 +122,7 @@ fn became(status: &PhaseStatus) -> String {
             format!("phase {phase} has light: transaction {txn}{dark}{stated}\n")
         }
         (PhaseState::Lit, None) => {
-            format!("phase {phase} has light already: nothing had to move\n")
+            format!("phase {phase} already has light: nothing had to move\n")
         }
         (PhaseState::Kept, _) => {
             let lit = status.lit.as_deref().unwrap_or("other circuits");

@@ -78,7 +78,7 @@ impl Processes {
         ensure!(!self.is_stopped(), "interrupted");
         for (name, child) in &mut self.children {
             if let Some(status) = child.try_wait()? {
-                bail!("{name} ended ({status}) in the wait for {what}: see {name}.err");
+                bail!("{name} ended ({status}) while waiting for {what}: see {name}.err");
             }
         }
         std::thread::sleep(LOOK_EVERY);

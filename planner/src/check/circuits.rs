@@ -72,7 +72,7 @@ pub(crate) fn check_silent(phase: &PhasePlan, interface_seconds: f64) -> Option<
     let is_time = (stated - interface_seconds).abs() < 1e-12 + RATE_TOLERANCE * interface_seconds;
     let name = &phase.name;
     (!is_rate || !is_time).then(|| {
-        format!("phase {name}: takes {stated} s, and its interfaces need {interface_seconds} s")
+        format!("phase {name}: takes {stated} s, but its interfaces need {interface_seconds} s")
     })
 }
 
@@ -111,7 +111,7 @@ fn check_circuits(spec: &FatTreeSpec, phase: &PhasePlan, findings: &mut Vec<Stri
                 findings.push(format!("{place}: port {port} is not wired to {leaf}"));
             }
             if !owner.insert((circuit.ocs, port)) {
-                findings.push(format!("{place}: port {port} has another peer already"));
+                findings.push(format!("{place}: port {port} already has another peer"));
             }
         }
         if let Some(reason) = closed(spec, circuit) {

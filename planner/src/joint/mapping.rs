@@ -72,7 +72,7 @@ pub struct Coordinates {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message documents each field")]
 #[error(
-    "job `{job}` needs {needed} groups of {tp} GPUs for pp {pp} · cp {cp} · dp {dp}, and {got} fit: write a smaller \
+    "job `{job}` needs {needed} groups of {tp} GPUs for pp {pp} · cp {cp} · dp {dp}, but {got} fit: write a smaller \
      `dp`, or leave it out"
 )]
 pub struct MappingError {

@@ -30,7 +30,7 @@ pub const MAX_CANDIDATES: usize = 2_000;
 pub enum ExactError {
     /// There are more candidates than [`MAX_CANDIDATES`].
     #[error(
-        "the exact method searches at most {MAX_CANDIDATES} candidate rings and this fabric has more: plan without it, or a smaller fabric"
+        "the exact method searches at most {MAX_CANDIDATES} candidate rings, but this fabric has more: plan without it, or a smaller fabric"
     )]
     TooLarge,
     /// The solver failed.

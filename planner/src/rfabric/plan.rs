@@ -78,8 +78,8 @@ pub enum PlanError {
          synchronised: {0}, or give only one job a step"
     )]
     NoneForAll(String),
-    #[error("phase `{phase}`: {} circuits find no switch, because other jobs hold circuits, the first \
-             between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
+    #[error("phase `{phase}`: {} circuits have no free switch, because other jobs hold circuits; the first \
+             is between {} and {}; free a port or hold circuits in pairs", unplaced.len(), unplaced[0].a, unplaced[0].b)]
     Unplaced { phase: String, unplaced: Vec<LeafPair> },
 }
 

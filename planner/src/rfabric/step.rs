@@ -34,7 +34,7 @@ pub fn phases(fabric: &Fabric, job: &Job) -> Result<Vec<Phase>, Vec<Mistake>> {
     if let StepFile::Search(_) = step {
         let place = "/search".to_owned();
         let message =
-            "its mapping must be searched first, which this command does not do".to_owned();
+            "it needs a search for its mapping, which this command does not do".to_owned();
         let fix = "run `lightloom plan` and write the step that it prints".to_owned();
         return Err(vec![Mistake { place, message, fix }]);
     }

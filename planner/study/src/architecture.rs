@@ -164,7 +164,7 @@ fn check_size(cluster: Cluster, tp: u32) -> Result<(), CannotHold> {
     }
     if tp > cluster.gpus() {
         let gpus = cluster.gpus();
-        return Err(CannotHold(format!("TP-{tp} needs {tp} GPUs and the cluster has {gpus}")));
+        return Err(CannotHold(format!("TP-{tp} needs {tp} GPUs, but the cluster has {gpus}")));
     }
     Ok(())
 }

@@ -90,7 +90,7 @@ fn rejects_invalid_networks_with_the_reason() {
         ("{torus: {sides: [64, 64]}}", "more than 2048 leaves"),
         (
             "{torus: {sides: [2, 2], nodes_per_leaf: 1}}",
-            "8 nodes need 8 leaves of 1 nodes, and there are 4",
+            "8 nodes need 8 leaves of 1 nodes, but there are 4",
         ),
         ("{dragonfly: {groups: 2048, leaves_per_group: 2048}}", "more than 2048 leaves"),
         ("{dragonfly: {groups: 1, leaves_per_group: 4}}", "2"),

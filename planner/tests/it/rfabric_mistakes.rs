@@ -67,13 +67,13 @@ fn rejects_loss_budget_that_no_path_meets() {
     says(
         &refusal(&text, GOOD),
         &[
-            "error[LL0110]: no pair of leaves can be joined: a path loses at least 6.0 dB and 4.0 dB are allowed",
+            "error[LL0110]: no pair of leaves can be joined: a path loses at least 6.0 dB, but 4.0 dB are allowed",
             "f.yaml:3:3",
             "help: use optics with a budget above 6.0 dB or a switch with less loss",
         ],
     );
     let text = text.replace("    timing", "    loss: {budget_db: 2, path_db: 1}\n    timing");
-    says(&refusal(&text, GOOD), &["6.0 dB and 2.0 dB are allowed", "f.yaml:10:23", "help:"]);
+    says(&refusal(&text, GOOD), &["6.0 dB, but 2.0 dB are allowed", "f.yaml:10:23", "help:"]);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn rejects_non_square_or_wrongly_sized_matrices() {
     says(
         &refusal(SOUND, "0,1,1\n1,0\n1,1,0"),
         &[
-            "train.csv: row 2 has 2 entries and there are 3 rows\n",
+            "train.csv: row 2 has 2 entries, but there are 3 rows\n",
             "f.yaml:15:35",
             "help: a demand matrix is square: write one row and one column for each leaf",
         ],
@@ -130,7 +130,7 @@ fn rejects_non_square_or_wrongly_sized_matrices() {
     says(
         &refusal(SOUND, "0,1\n1,0"),
         &[
-            "the matrix has 2 leaves and the fabric 3\n",
+            "the matrix has 2 leaves, but the fabric has 3\n",
             "f.yaml:15:29",
             "help: write one row and one column for each of leaf0 to leaf2",
         ],

@@ -138,7 +138,7 @@ fn rejects_mismatched_workloads_with_location_and_fix() {
         (
             "joining: {first_leaf: leaf2",
             "joining: {first_leaf: leaf1",
-            ["leaf1 has the weights already", "f.yaml:", "help: let the ranks"],
+            ["leaf1 already has the weights", "f.yaml:", "help: let the ranks"],
         ),
         ("ratio: 0.01", "ratio: -0.5", ["-0.5", "f.yaml:", "help:"]),
         (

@@ -71,13 +71,13 @@ struct AstraDimension {
 
 fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
     let mut lost = vec![
-        "which GPU is where, ToRs and aggregation domains: its groups hang on one switch"
+        "GPU locations, ToRs and aggregation domains: its groups share one switch"
             .to_owned(),
     ];
     let grouping = plan.fabric.hbd.grouping();
     if let Grouping::Island { .. } = grouping {
         let domain = plan.fabric.hbd.name();
-        lost.push(format!("what joins the GPUs of a {domain}: they hang on one switch"));
+        lost.push(format!("the links inside a {domain}: its GPUs share one switch"));
     }
     if let Some(network) = plan.fabric.dcn.direct() {
         lost.push(format!("the {} cables of the {}", network.cables().len(), network.name()));
@@ -94,7 +94,7 @@ fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
     }
     let others = plan.plan.jobs.len().saturating_sub(1);
     if others > 0 {
-        lost.push(format!("{others} other jobs: it describes one (`--job` chooses)"));
+        lost.push(format!("{others} other jobs: it describes one job (choose it with `--job`)"));
     }
     lost
 }

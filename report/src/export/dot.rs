@@ -66,9 +66,9 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let dark = plan.fabric.hbd.fibres().count() - plan.plan.circuits.len();
     let mut lost = match plan.fabric.hbd.ring() {
         Some(_) => vec![format!(
-            "{dark} dark fibres and the GPUs inside a node: it shows what carries light"
+            "{dark} dark fibres and the GPUs inside a node: it shows only what carries light"
         )],
-        None => vec!["the GPUs inside a node and what joins them".to_owned()],
+        None => vec!["the GPUs inside a node and their links".to_owned()],
     };
     if plan.fabric.dcn.direct().is_none() {
         lost.push("the packet switches between nodes".to_owned());

@@ -110,7 +110,7 @@ fn ring(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
         Some(_) => vec![
             "the GPUs inside a node and the paths of dark bundles: a vertex is a node".to_owned(),
         ],
-        None => vec!["the GPUs inside a node and what joins them: a vertex is a node".to_owned()],
+        None => vec!["the GPUs inside a node and their links: a vertex is a node".to_owned()],
     };
     match plan.fabric.dcn.direct() {
         Some(network) => leaves(plan, network, &mut document),

@@ -170,8 +170,8 @@ fn edge(text: &mut String, low: (String, String), high: (String, String), link: 
 
 fn lost(plan: &RingPlan<'_>) -> Vec<String> {
     let mut lost = vec![
-        "names of hosts, jobs, ranks and broken parts: a node is its number".to_owned(),
-        "what joins GPUs inside a node, and that a bundle switches between paths".to_owned(),
+        "names of hosts, jobs, ranks and broken parts: nodes only have numbers".to_owned(),
+        "the links between GPUs of a node, and the paths between which a bundle switches".to_owned(),
     ];
     if let Hbd::Khop(ring) = &plan.fabric.hbd {
         let dark = ring.fibres().count() - plan.plan.circuits.len();
@@ -180,7 +180,7 @@ fn lost(plan: &RingPlan<'_>) -> Vec<String> {
     if let Some(network) = plan.fabric.dcn.direct() {
         lost.push(format!("the {} cables of the {}", network.cables().len(), network.name()));
     } else {
-        lost.push("how many uplinks a ToR has: one edge stands for all of them".to_owned());
+        lost.push("the number of uplinks of a ToR: one edge represents all of them".to_owned());
     }
     lost
 }

@@ -29,7 +29,7 @@ fn export(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     let mut lost = vec![
         "ToRs and aggregation domains: a Kueue topology is one tree, and rings cross ToRs"
             .to_owned(),
-        "which node is in which ring: that stands in the labels (`--to kubernetes`)".to_owned(),
+        "the ring of each node: the labels have it (`--to kubernetes`)".to_owned(),
     ];
     lost.extend(plan.lost_below_nodes());
     Ok(Export::one("kueue.yaml", text, lost))

@@ -15,7 +15,7 @@ pub enum NameError {
     Template(String),
     /// The name is not a valid host name.
     #[error(
-        "`{0}` is no host name: write lower-case letters, digits, `-` and `.`, \
+        "`{0}` is not a host name: write lower-case letters, digits, `-` and `.`, \
          with a letter or digit at both ends, 253 characters at most (RFC 1123)"
     )]
     NotAHost(String),
@@ -23,12 +23,12 @@ pub enum NameError {
     #[error("line {line}: write an id and a name, such as `{prefix}17 gpu-a-17`")]
     NoPair { line: usize, prefix: &'static str },
     /// The fabric does not have this id.
-    #[error("line {line}: there is no `{id}`; the fabric has {prefix}0 to {prefix}{last}")]
+    #[error("line {line}: `{id}` does not exist; the fabric has {prefix}0 to {prefix}{last}")]
     NoSuchId { line: usize, id: String, prefix: &'static str, last: u32 },
     /// The id or name appears in two lines.
-    #[error("line {line}: `{what}` stands in line {first} already")]
+    #[error("line {line}: `{what}` is already in line {first}")]
     Twice { line: usize, what: String, first: usize },
-    #[error("{count} have no name, the first `{first}`")]
+    #[error("{count} have no name; the first is `{first}`")]
     Missing { count: usize, first: String },
 }
 
@@ -149,9 +149,9 @@ mod tests {
         assert_eq!((names.of(0), names.of(1)), ("a", "b"));
         let error = |text: &str| ExportNames::from_list(text, "n", 2).unwrap_err().to_string();
         assert_eq!(error("n0 a\nn1"), "line 2: write an id and a name, such as `n17 gpu-a-17`");
-        assert_eq!(error("n0 a\nn2 b"), "line 2: there is no `n2`; the fabric has n0 to n1");
-        assert_eq!(error("n0 a\nn1 a"), "line 2: `a` stands in line 1 already");
-        assert_eq!(error("n0 a\nn0 b"), "line 2: `n0` stands in line 1 already");
-        assert_eq!(error("n1 a"), "1 have no name, the first `n0`");
+        assert_eq!(error("n0 a\nn2 b"), "line 2: `n2` does not exist; the fabric has n0 to n1");
+        assert_eq!(error("n0 a\nn1 a"), "line 2: `a` is already in line 1");
+        assert_eq!(error("n0 a\nn0 b"), "line 2: `n0` is already in line 1");
+        assert_eq!(error("n1 a"), "1 have no name; the first is `n0`");
     }
 }

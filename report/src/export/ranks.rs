@@ -109,7 +109,7 @@ fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     let named = hosts.iter().filter(|node| plan.name(**node).parse::<IpAddr>().is_err()).count();
     if named > 0 {
         lost.push(format!(
-            "the addresses of {named} nodes: DLRover asks for nodes by IP address, which `--hostnames FILE` can give"
+            "the addresses of {named} nodes: DLRover identifies nodes by IP address, which `--hostnames FILE` can give"
         ));
     }
     let shared = shared_hosts(ranks);
@@ -120,7 +120,7 @@ fn lost(plan: &RingPlan<'_>, ranks: &[&Rank]) -> Vec<String> {
     }
     let others = plan.plan.jobs.len().saturating_sub(1);
     if others > 0 {
-        lost.push(format!("{others} other jobs: it describes one (`--job` chooses)"));
+        lost.push(format!("{others} other jobs: it describes one job (choose it with `--job`)"));
     }
     lost
 }

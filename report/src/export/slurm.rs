@@ -31,7 +31,7 @@ pub(super) const BLOCK: ExportFormat = ExportFormat {
 
 pub(super) const RING: ExportFormat = ExportFormat {
     name: "slurm-ring",
-    about: "Slurm topology.yaml (26.05 or later): each ring a block, and beside it a ring of up to 16 nodes",
+    about: "Slurm topology.yaml (26.05 or later): each ring a block, up to 16 nodes also a ring",
     ring: Ok(|plan| export(plan, &RING)),
     fat_tree: Err(NO_HOSTS),
 };
@@ -62,8 +62,8 @@ fn tree(plan: &RingPlan<'_>) -> Result<Export, ExportError> {
     writeln!(text, "SwitchName=rings Switches={}", names.join(","))
         .expect("a string takes any text");
     let mut lost = vec![
-        "which nodes of a ring are neighbours: a switch has no order".to_owned(),
-        "ToRs: a tree of Slurm holds each node once, and here it is below its ring".to_owned(),
+        "the neighbours of a node in its ring: a switch has no order".to_owned(),
+        "ToRs: a Slurm tree holds each node once, here below its ring".to_owned(),
     ];
     lost.extend(unreached(plan));
     lost.extend(plan.lost_below_nodes());
@@ -115,7 +115,7 @@ fn export(plan: &RingPlan<'_>, format: &ExportFormat) -> Result<Export, ExportEr
         }
     }
     if !as_rings && topologies.iter().any(|(_, units)| units.iter().any(|u| u.nodes.len() > 1)) {
-        lost.push("which nodes of a ring are neighbours: a block has no order".to_owned());
+        lost.push("the neighbours of a node in its ring: a block has no order".to_owned());
     }
     lost.extend(unreached(plan));
     lost.extend(plan.lost_below_nodes());

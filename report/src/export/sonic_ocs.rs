@@ -41,8 +41,8 @@ fn commands(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         ExportedFile { name: format!("{ocs}.sh"), text }
     };
     let mut lost = plan.lost_beside_one_phase();
-    lost.push("cross-connects to be removed: the commands do not know what is set".to_owned());
-    lost.push("when to run them: a leaf whose circuits change has to be drained first".to_owned());
+    lost.push("cross-connects to be removed: the commands do not know the current ones".to_owned());
+    lost.push("the time to run them: a leaf must be drained before its circuits change".to_owned());
     Ok(Export { files: plan.switches().map(file).collect(), lost })
 }
 
@@ -92,7 +92,7 @@ fn export(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
     };
     let mut lost = plan.lost_beside_one_phase();
     lost.push(
-        "when it may be loaded: a leaf whose circuits change has to be drained first".to_owned(),
+        "the time to load it: a leaf must be drained before its circuits change".to_owned(),
     );
     Ok(Export { files: plan.switches().map(file).collect(), lost })
 }

@@ -57,11 +57,11 @@ fn status_shows_problems_first_and_commands_to_run() {
         "n2/b0 NEEDS ACTION: slot 0 was read at 15",
         "lightloom ctl adopt n2/b0; or apply",
         "UNSEEN, 1 device: n3/b0 (no answer within 2 s)",
-        "DRIFTED, 1 device elsewhere than the journal says: n1/b0",
+        "DRIFTED, 1 device out of step with the journal: n1/b0",
         "  see where: lightloom ctl drift; take what is lit as ours: lightloom ctl adopt n1/b0; it can be put \
          back when n3/b0 answers again\n",
         "NO LIGHT in 1 fibre: n3/b0.1 sees -99.0 dBm of n4/b1.1",
-        "  look at the fibre; bypass it: lightloom ctl fault n3/b0.1",
+        "  check the fibre; bypass it: lightloom ctl fault n3/b0.1",
         "DEGRADED, 2 parts bypassed: n4/b1, n17 (since 1970-01-01 00:00:00: reported by uid:0)",
         "  when it works again:\n    lightloom ctl fault --repaired n4/b1\n    lightloom ctl fault --repaired n17\n",
         "automatic changes within the last hour: 10 of 10",

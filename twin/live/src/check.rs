@@ -24,7 +24,7 @@ pub fn machine(folder: &Folder, record: &Record, own: &std::path::Path) -> Resul
     for name in &record.files {
         if folder.file(name).exists() {
             return Err(Error::Refused(format!(
-                "{} exists already and does not belong to a twin: name an empty folder with --dir",
+                "{} already exists and does not belong to a twin: name an empty folder with --dir",
                 folder.file(name).display()
             )));
         }

@@ -125,7 +125,7 @@ fn record(fabric: &Fabric, wanted: &Wanted) -> Result<Record, Error> {
     let all = fabric.hbd.nodes();
     if fabric.hbd.fibres().next().is_none() {
         return Err(Error::Refused(format!(
-            "{} has no transceivers that switch light ({}): the twin takes fabrics with `hbd: {{khop: …}}`",
+            "{} has no transceivers that switch light ({}): the twin needs a fabric with `hbd: {{khop: …}}`",
             fabric.name,
             fabric.hbd.name()
         )));

@@ -142,8 +142,8 @@ impl ProfileRules<'_, '_, '_> {
                 if *mask != 0xff && count != 1 {
                     let place = format!("{path}/write/mask");
                     let message =
-                        format!("a mask applies to one byte, and this step writes {count}");
-                    self.check.error(CANNOT_MOVE, &place, message).help("write them one by one");
+                        format!("a mask applies to one byte, but this step writes {count}");
+                    self.check.error(CANNOT_MOVE, &place, message).help("write one byte per step");
                 }
             }
             ProfileStepFile::Command { id, bytes, within } => {
@@ -252,7 +252,7 @@ impl ProfileRules<'_, '_, '_> {
 
     fn within(&mut self, path: &str, span: Text<Picoseconds>) {
         if span.0 == Picoseconds::ZERO || span.0 > WITHIN_MAX {
-            let report = self.check.error(BAD_LIMIT, path, "no time, or longer than a minute");
+            let report = self.check.error(BAD_LIMIT, path, "0, or longer than a minute");
             report.help("write up to 60s");
         }
     }

@@ -42,7 +42,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
         let (up, of) = status.circuits_up();
         let names = named(restarted.clone(), NAMES_MAX);
         let what = format!(
-            "RESTARTED, {} elsewhere than the journal says",
+            "RESTARTED, {} out of step with the journal",
             count(restarted.len(), "device")
         );
         let about = format!("circuits up: {up} of {of}; no device has moved since: {names}");
@@ -77,7 +77,7 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
             "accept its positions (nothing moves): lightloom ctl adopt all; see where: lightloom ctl drift",
         ),
         _ => Alarm::new(
-            format!("DRIFTED, {count} elsewhere than the journal says"),
+            format!("DRIFTED, {count} out of step with the journal"),
             names,
             format!("see where: lightloom ctl drift{}", next("; ")),
         ),

@@ -27,7 +27,7 @@ pub(super) fn without_light(status: &Status) -> Option<Alarm> {
     };
     let silent = silent(dark);
     let next = match silent.is_empty() {
-        true => format!("look at the fibre; bypass it: lightloom ctl fault {}", first.near),
+        true => format!("check the fibre; bypass it: lightloom ctl fault {}", first.near),
         false => {
             let silent = silent.join(" ");
             format!("the far end does not answer; if it is dead: lightloom ctl fault {silent}")
@@ -186,17 +186,17 @@ fn probable(part: &NamedPart, fabric: Option<&str>, moment: Moment) -> Alarm {
     };
     let swapped = commission(fabric);
     let next = match &part.kind {
-        PartKind::Node => format!("look at the power of the node{meanwhile}"),
+        PartKind::Node => format!("check the node's power{meanwhile}"),
         PartKind::Transceiver => {
-            format!("look at its power and its line, then exchange the transceiver{meanwhile}")
+            format!("check its power and its management line, then replace the transceiver{meanwhile}")
         }
         PartKind::Lane => {
-            format!("exchange the transceiver when its light can be spared{meanwhile}")
+            format!("replace the transceiver when its light can be spared{meanwhile}")
         }
         PartKind::Fibre => {
-            format!("{swapped}; if they are not swapped, measure the fibre, then exchange it")
+            format!("{swapped}; if they are not swapped, measure the fibre, then replace it")
         }
-        PartKind::Connector => format!("clean the connector and look again; {swapped}"),
+        PartKind::Connector => format!("clean the connector and check again; {swapped}"),
         PartKind::SwitchPort | PartKind::Other(_) => {
             "use another port of the switch, and a plan for it: lightloom ctl apply PLAN".to_owned()
         }
@@ -223,7 +223,7 @@ mod tests {
             without_light(&status).map(|alarm| alarm.next).unwrap_or_default()
         };
         let lit = next(&[fibre("n3/b0.1", "n4/b1.1", false)]);
-        assert_eq!(lit, "look at the fibre; bypass it: lightloom ctl fault n3/b0.1");
+        assert_eq!(lit, "check the fibre; bypass it: lightloom ctl fault n3/b0.1");
         let one = next(&[fibre("n1/b0.1", "n5/b1.1", true)]);
         assert!(one.ends_with("if it is dead: lightloom ctl fault n5/b1"), "{one}");
         let node = next(&[fibre("n1/b0.1", "n5/b1.1", true), fibre("n9/b1.1", "n5/b0.1", true)]);

@@ -36,7 +36,7 @@ impl fmt::Display for PhaseChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, order } = self;
         match order {
-            PhaseOrder::NothingMoves => write!(f, "phase {name}, which is lit already"),
+            PhaseOrder::NothingMoves => write!(f, "phase {name}, which is already lit"),
             PhaseOrder::Stages { from, count } => {
                 let s = if *count == 1 { "" } else { "s" };
                 write!(f, "phase {name} in the plan's {count} stage{s} from {from}")

@@ -77,7 +77,7 @@ impl Controller {
         }
         if let Some(version) = apply.version.filter(|v| *v != self.ledger.version) {
             let reason =
-                format!("planned against version {version}, now is {}", self.ledger.version);
+                format!("planned against version {version}, but the current version is {}", self.ledger.version);
             return Answer::Conflict { reason };
         }
         if apply.cause == Some(Cause::Drift) && apply.target.is_empty() {

@@ -21,7 +21,7 @@ impl Control {
         let txn = rollback.txn;
         let past = self.controller.ledger().history.iter().find(|past| past.txn == txn);
         if let Some(by) = past.and_then(|past| past.undone_by) {
-            return Err(vec![format!("transaction {txn} was undone by {by} already")]);
+            return Err(vec![format!("transaction {txn} was already undone by {by}")]);
         }
         let mut back = self.controller.way_back(txn, Cause::Rollback(txn))?;
         back.confirm_within = rollback.confirm_within;

@@ -33,7 +33,7 @@ pub(super) fn step(elem: &PathElem) -> Step {
 
 fn walk(value: Json, at: &mut Vec<Step>, found: &mut Vec<Leaf>) -> Result<(), String> {
     if at.len() > DEPTH_MAX || found.len() >= LEAVES_MAX {
-        return Err("an answer deeper or longer than any of the model".into());
+        return Err("an answer deeper or longer than the model allows".into());
     }
     match value {
         Json::Object(members) => {

@@ -156,6 +156,6 @@ fn sends_leader_epoch_only_to_modules_that_check_it() {
     let refused = Reply::Refused(RequestRefusal::EarlierEpoch);
     let lost = answer(&mut dialect, &hello[0], command::HELLO | command::IN_EPOCH, &refused);
     assert!(
-        matches!(lost, Progress::Lost(why) if why.contains("another daemon has taken the lead"))
+        matches!(lost, Progress::Lost(why) if why.contains("another daemon has since become leader"))
     );
 }

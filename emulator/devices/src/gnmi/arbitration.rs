@@ -30,7 +30,7 @@ impl State {
         };
         let role = role.as_ref().map(|role| role.id.clone()).unwrap_or_default();
         if self.masters.len() >= ROLES_MAX && !self.masters.contains_key(&role) {
-            let why = format!("there are {ROLES_MAX} roles already");
+            let why = format!("there are already {ROLES_MAX} roles");
             return Err(Status::resource_exhausted(why));
         }
         let id = match self.breaks(Misbehaviour::ComparesLowHalf) {

@@ -216,7 +216,7 @@ impl SwitchConfig {
     ) -> Result<(), Wrong> {
         if name.is_empty() || name.len() > KEY_BYTES_MAX || name.chars().any(char::is_control) {
             return Err(format!(
-                "a name of a connection has 1 to {KEY_BYTES_MAX} bytes and no control characters"
+                "a connection name has 1 to {KEY_BYTES_MAX} bytes and no control characters"
             ));
         }
         let names: Vec<_> = steps.iter().map(|step| bare(&step.name)).collect();
@@ -376,7 +376,7 @@ fn same_name(name: &str, value: &Json) -> Result<(), Wrong> {
     if given == name {
         return Ok(());
     }
-    Err(format!("`config/name` is `{given}` and the key is `{name}`: write the same"))
+    Err(format!("`config/name` is `{given}`, but the key is `{name}`: write the same"))
 }
 
 fn string<'a>(leaf: &str, value: &'a Json) -> Result<&'a str, Wrong> {

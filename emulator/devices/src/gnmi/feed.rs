@@ -107,7 +107,7 @@ fn period(subscription: &Subscription) -> Result<Option<Picoseconds>, Status> {
     }
     let span = Picoseconds(nanos.saturating_mul(1_000));
     if span < SAMPLE_LEAST {
-        let why = format!("an interval of {span} is too short: the least is {SAMPLE_LEAST}");
+        let why = format!("an interval of {span} is too short: the minimum is {SAMPLE_LEAST}");
         return Err(Status::invalid_argument(why));
     }
     Ok(Some(span))
@@ -202,7 +202,7 @@ pub(crate) fn subscribe(
         ));
     }
     if state.feeds.count() + list.subscription.len() > SUBSCRIBERS_MAX {
-        let why = format!("there are {SUBSCRIBERS_MAX} subscriptions already: end one of them");
+        let why = format!("there are already {SUBSCRIBERS_MAX} subscriptions: end one of them");
         return Err(Status::resource_exhausted(why));
     }
     let mut wanted = Vec::new();

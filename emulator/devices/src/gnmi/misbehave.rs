@@ -90,7 +90,7 @@ impl State {
                 };
                 let is_new = !self.config.connections.contains_key(name);
                 if is_new && self.config.connections.iter().any(holds) {
-                    return Err(Status::failed_precondition("a port of it is in use"));
+                    return Err(Status::failed_precondition("one of its ports is in use"));
                 }
             }
         }

@@ -111,7 +111,7 @@ impl State {
     ) -> oneshot::Receiver<Result<SetResponse, Status>> {
         let (reply, receiver) = oneshot::channel();
         if self.jobs.len() >= JOBS_MAX {
-            let why = format!("{JOBS_MAX} changes wait already; nothing was changed");
+            let why = format!("{JOBS_MAX} changes are already waiting; nothing was changed");
             // If it cannot be sent, the caller has stopped waiting.
             let _ = reply.send(Err(Status::resource_exhausted(why)));
             return receiver;
@@ -373,7 +373,7 @@ impl State {
         let (stands, reason) = if blocker.is_some() && self.breaks(Misbehaviour::TwoOnOnePort) {
             (Stands::Connected, None)
         } else if let Some((other, _)) = blocker {
-            (Stands::Invalid, Some(format!("a port of it is in connection `{other}`")))
+            (Stands::Invalid, Some(format!("one of its ports is in connection `{other}`")))
         } else {
             match self.matrix.connect(now, &[pair]).refusal {
                 None => (Stands::PendingConnection, None),

@@ -103,7 +103,7 @@ fn set_with_one_invalid_part_is_rejected_as_a_whole() {
         (at("c"), config("in-1", "out-4"), "`in-1` is in connection `"),
         (at("c"), config("in-4", "out-2"), "`out-2` is in connection `"),
         (at("c"), json!({"input-port-name": "in-4"}), "`config/output-port-name` is missing"),
-        (at("c"), json!({"name": "d"}), "`config/name` is `d` and the key is `c`"),
+        (at("c"), json!({"name": "d"}), "`config/name` is `d`, but the key is `c`"),
         (at("c"), json!({"lambda": 3}), "has no `lambda`"),
         (at("c"), json!({"input-port-name": 3}), "`input-port-name` is a text, not 3"),
         (at("c"), json!([1]), "a JSON object is expected"),
@@ -241,7 +241,7 @@ fn late_checking_switch_accepts_the_set_and_marks_it_invalid() {
     bench.must_add(&[("b", "in-1", "out-2")]);
     assert_eq!(bench.status("b"), "INVALID");
     let why = bench.get("/connections/port-connection[name=b]/state/status-reason");
-    assert_eq!(why, "a port of it is in connection `a`");
+    assert_eq!(why, "one of its ports is in connection `a`");
     assert_eq!(bench.status("a"), "CONNECTED");
     assert_eq!(bench.switch.true_pairs(), [(1, 9)]);
 }
@@ -462,7 +462,7 @@ fn rejects_invalid_subscriptions_with_a_reason() {
         other => panic!("{other:?}"),
     };
     let sample = list(STATUS, ListMode::Stream, SubscriptionMode::Sample, 10);
-    assert!(why(sample).contains("too short: the least is 100 ms"));
+    assert!(why(sample).contains("too short: the minimum is 100 ms"));
     let unknown = list("/fans", ListMode::Stream, SubscriptionMode::OnChange, 0);
     assert!(why(unknown).contains("the model has no `fans` there"));
     let none = GnmiCall::Subscribe(SubscriptionList { encoding: 4, ..SubscriptionList::default() });

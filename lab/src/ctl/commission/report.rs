@@ -187,7 +187,7 @@ impl CommissionReport {
             self.exchange
                 .iter()
                 .map(|Swap { plugs: [one, other], or: [third, fourth] }| {
-                    format!("exchange the plugs at {one} and {other}, or at {third} and {fourth}")
+                    format!("swap the plugs at {one} and {other}, or at {third} and {fourth}")
                 })
                 .collect(),
         );

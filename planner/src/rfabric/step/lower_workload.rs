@@ -322,7 +322,7 @@ impl Lower<'_> {
         let joining = self.ranks("joining", raw.joining)?;
         if let Some(both) = joining.iter().find(|leaf| members.contains(leaf)) {
             let fix = "let the ranks that join begin after the members";
-            return refuse("joining", format!("{both} has the weights already"), fix);
+            return refuse("joining", format!("{both} already has the weights"), fix);
         }
         let card = self.model(&raw.model)?;
         Ok(aryl::join(self.leaves(), &card, &members, &joining))

@@ -84,7 +84,7 @@ pub enum RlStepError {
     #[error("{tokens} tokens a step; plan at most {TOKENS_MAX}")]
     TooManyTokens { tokens: u64 },
     #[error(
-        "the step needs {needed} leaves and the fabric has {there}; add leaves or use fewer GPUs"
+        "the step needs {needed} leaves, but the fabric has {there}; add leaves or use fewer GPUs"
     )]
     TooFewLeaves { needed: u32, there: usize },
 }

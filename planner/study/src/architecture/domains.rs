@@ -46,7 +46,7 @@ pub(super) fn domains_under(
         let backup =
             if kept_back > 0 { format!(" and {kept_back} as backup") } else { String::new() };
         return Err(CannotHold(format!(
-            "TP-{tp} needs {tp} GPUs under one switch{backup} and a domain has {gpus_per_domain}"
+            "TP-{tp} needs {tp} GPUs under one switch{backup}, but a domain has {gpus_per_domain}"
         )));
     }
     let gpus = cluster.gpus();

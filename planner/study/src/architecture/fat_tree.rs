@@ -33,8 +33,8 @@ impl FatTree {
         (least..=most).find(fits).ok_or_else(|| {
             let (radix, capacity) = (self.radix, self.end_points(most));
             NoBill(format!(
-                "a tree of {most} tiers of {radix}-port switches ends at {capacity} end points; \
-                 {end_points} are wanted"
+                "a tree of {most} tiers of {radix}-port switches has {capacity} end points, \
+                 but {end_points} are needed"
             ))
         })
     }
@@ -151,7 +151,7 @@ mod tests {
         let error = bill(FatTree { radix: 64, tiers: None }, 65_537).unwrap_err().to_string();
         assert_eq!(
             error,
-            "a tree of 3 tiers of 64-port switches ends at 65536 end points; 65537 are wanted"
+            "a tree of 3 tiers of 64-port switches has 65536 end points, but 65537 are needed"
         );
         assert!(bill(FatTree { radix: 64, tiers: Some(2) }, 2_049).is_err());
     }

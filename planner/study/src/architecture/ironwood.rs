@@ -18,7 +18,7 @@ const CUBES: u32 = 144;
 const GBYTES_PER_S_PER_GPU: f64 = 600.0;
 
 pub(super) const KIND: DesignKind = DesignKind {
-    forms: &[("ironwood", "TPU v7: superpods of 144 cubes of 64, a fault loses its cube")],
+    forms: &[("ironwood", "TPU v7: superpods of 144 cubes of 64, a fault takes out its cube")],
     parse: |text| (text == "ironwood").then(|| Box::new(Ironwood) as _),
 };
 
@@ -34,7 +34,7 @@ impl Architecture for Ironwood {
         check_size(cluster, tp)?;
         if tp > CUBES * CUBE {
             let most = CUBES * CUBE;
-            return Err(CannotHold(format!("TP-{tp} needs {tp} chips and a superpod has {most}")));
+            return Err(CannotHold(format!("TP-{tp} needs {tp} chips, but a superpod has {most}")));
         }
         let joined = tp.div_ceil(CUBE);
         let gpus_joined = if tp < CUBE { CUBE / tp * tp } else { tp };

@@ -97,7 +97,7 @@ impl Architecture for Khop {
         let Cluster { nodes, gpus_per_node } = cluster;
         if self.k > gpus_per_node {
             return Err(CannotHold(format!(
-                "K is {} and a node of {gpus_per_node} GPUs has at most {gpus_per_node} bundles",
+                "K is {}, but a node of {gpus_per_node} GPUs has at most {gpus_per_node} bundles",
                 self.k
             )));
         }
@@ -201,7 +201,7 @@ impl Khop {
         let rings = cluster.nodes / nodes_per_ring;
         if rings == 0 {
             return Err(CannotHold(format!(
-                "TP-{tp} with a spare needs {nodes_per_ring} nodes and the cluster has {}",
+                "TP-{tp} with a spare needs {nodes_per_ring} nodes, but the cluster has {}",
                 cluster.nodes
             )));
         }

@@ -64,7 +64,7 @@ impl Architecture for MultiPlane {
         let ends = u64::from(ports).pow(2) / 2;
         if ends < u64::from(site.gpus) {
             return Err(NoBill(format!(
-                "two tiers of {ports}-port planes end at {ends} end points; {} are wanted",
+                "two tiers of {ports}-port planes have {ends} end points, but {} are needed",
                 site.gpus
             )));
         }
@@ -96,7 +96,7 @@ mod tests {
         assert!((planes[1] / tree[1] - 3.0 / 5.0).abs() < 1e-12, "{planes:?} {tree:?}");
         assert!((planes[2] / tree[2] - 2.0 / 3.0).abs() < 1e-12, "{planes:?} {tree:?}");
         let more = parse("multi-plane:8").unwrap().bill(&site(131_073)).unwrap_err().to_string();
-        assert!(more.contains("end at 131072 end points; 131073 are wanted"), "{more}");
+        assert!(more.contains("have 131072 end points, but 131073 are needed"), "{more}");
         let slow = Site { nic: NicRate::G400, ..site(8) };
         assert!(parse("multi-plane:8").unwrap().bill(&slow).is_err());
         assert!(parse("multi-plane:4").unwrap().bill(&slow).is_ok());

@@ -49,7 +49,7 @@ impl Architecture for Torus {
         let gpus_per_domain = self.sides.iter().product();
         if tp > gpus_per_domain {
             return Err(CannotHold(format!(
-                "TP-{tp} needs {tp} GPUs of one torus and a torus has {gpus_per_domain}"
+                "TP-{tp} needs {tp} GPUs of one torus, but a torus has {gpus_per_domain}"
             )));
         }
         if !self.has_box_of(tp) {

@@ -44,8 +44,8 @@ pub(super) struct Tpuv4 {
 
 pub(super) const KIND: DesignKind = DesignKind {
     forms: &[
-        ("tpuv4", "cubes of 64, a fault loses its block"),
-        ("tpuv4:strict", "cubes of 64, a fault loses its cube"),
+        ("tpuv4", "cubes of 64, a fault takes out its block"),
+        ("tpuv4:strict", "cubes of 64, a fault takes out its cube"),
     ],
     parse: |text| {
         let loss = match text {

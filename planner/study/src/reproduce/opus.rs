@@ -104,7 +104,7 @@ pub fn why(prices: &PriceList) -> Vec<Why> {
 /// parameter.
 #[must_use]
 pub fn opus(whys: &[Why]) -> Vec<Claim> {
-    let mut section = Section::new("Photonic rails, as the abstract has them", Label::Read);
+    let mut section = Section::new("Photonic rails, as in the abstract", Label::Read);
     for (why, sentence, value) in [(&whys[0], COST, 4.0), (&whys[1], POWER, 23.0)] {
         section.stands_for(sentence);
         section.add(&why.claim, Unit::Times, near(value, HALF), why.ours);

@@ -39,7 +39,7 @@ const NOT_COMPUTED: [(&str, &str, f64, &str); 6] = [
     ),
     (
         "DistCA: up to 1.35 times the throughput on 512 H200",
-        "throughput with attention on servers of its own",
+        "throughput with attention on separate servers",
         1.35,
         "samples of uneven length in one batch of training are not modelled",
     ),
@@ -60,7 +60,7 @@ const NOT_COMPUTED: [(&str, &str, f64, &str); 6] = [
 #[must_use]
 pub fn seeds(whys: &[Why]) -> Vec<Claim> {
     let mut section =
-        Section::new("Reinforcement learning and serving, as abstracts have them", Label::Read);
+        Section::new("Reinforcement learning and serving, as in the abstracts", Label::Read);
     let computed = [
         (ORCHESTRRL, Unit::Times, near(1.42, 0.05)),
         (STREAMRL, Unit::Times, near(2.66, 0.1)),

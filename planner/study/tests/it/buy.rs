@@ -136,11 +136,11 @@ fn names_designs_that_cannot_be_bought() {
     assert!(part.contains("no design here has a part `ocstrx`"), "{part}");
     assert!(part.contains("write one of: dac-1.6t, fibre, ocstrx-800g"), "{part}");
     let spares = said("{design: nvl:72, policy: backup, spares: 18}", "");
-    assert!(spares.contains("72 as backup and a domain has 72"), "{spares}");
+    assert!(spares.contains("72 as backup, but a domain has 72"), "{spares}");
     let small = said("{design: dgx}", "");
     assert!(small.contains("no parts list for dgx"), "{small}");
     let network = said("{design: khop:2}", "network: \"fat-tree:8\"\n");
-    assert!(network.contains("ends at 128 end points; 256 are wanted"), "{network}");
+    assert!(network.contains("has 128 end points, but 256 are needed"), "{network}");
     let poor = said("{design: khop:2}", "budget_usd: 5000000\n");
     assert!(poor.contains("job `a` needs 256"), "{poor}");
     let (question, _) = load_buy("t.yaml", file("{design: khop:2}", "").as_bytes());

@@ -183,11 +183,11 @@ fn group_that_never_fits_is_a_row_with_the_reason() {
         let row = rows.iter().find(|row| row.arch == arch && row.tp == tp).unwrap();
         serde_json::to_value(row).unwrap()["cannot_hold"].as_str().unwrap_or("it does").to_owned()
     };
-    assert_eq!(reason("nvl:36", 64), "TP-64 needs 64 GPUs under one switch and a domain has 36");
-    assert_eq!(reason("dgx", 64), "TP-64 needs 64 GPUs under one switch and a domain has 8");
+    assert_eq!(reason("nvl:36", 64), "TP-64 needs 64 GPUs under one switch, but a domain has 36");
+    assert_eq!(reason("dgx", 64), "TP-64 needs 64 GPUs under one switch, but a domain has 8");
     assert_eq!(reason("khop:2", 6), "TP-6 is not a whole number of nodes of 4 GPUs");
-    assert_eq!(reason("khop:2", 10_000), "TP-10000 needs 10000 GPUs and the cluster has 2880");
-    assert_eq!(reason("khop:5", 64), "K is 5 and a node of 4 GPUs has at most 4 bundles");
+    assert_eq!(reason("khop:2", 10_000), "TP-10000 needs 10000 GPUs, but the cluster has 2880");
+    assert_eq!(reason("khop:5", 64), "K is 5, but a node of 4 GPUs has at most 4 bundles");
     assert_eq!(reason("khop:2", 64), "it does");
 }
 

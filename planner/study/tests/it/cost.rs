@@ -149,7 +149,7 @@ fn design_without_a_price_is_a_row_with_the_reason() {
     };
     assert_eq!(
         reason(&rows[0]),
-        "a tree of 3 tiers of 64-port switches ends at 65536 end points; 131072 are wanted"
+        "a tree of 3 tiers of 64-port switches has 65536 end points, but 131072 are needed"
     );
     assert_eq!(reason(&rows[1]), "no parts list for dgx");
     assert_eq!(reason(&rows[2]), "a node of 8 GPUs has at most 8 bundles, not 9");

@@ -26,7 +26,7 @@ pub enum Refusal {
     NoSuchPhase { phase: String, known: String },
     #[error("the plan in force is {found}, but the request expects {counted_on}")]
     OtherPlan { found: String, counted_on: String },
-    #[error("transaction {0} waits for its confirm, and no other change can begin before")]
+    #[error("transaction {0} waits for its confirm, and no other change can begin until then")]
     WaitsForConfirm(Txn),
     #[error("the job `{job}` of {actor} holds the circuits for {} ms more", .left.0.div_ceil(1000))]
     LeaseHeld { job: String, actor: String, left: Micros },
@@ -36,7 +36,7 @@ pub enum Refusal {
     OutOfRange { field: &'static str, ms: u64, what: &'static str },
     #[error("phase {phase} is scheduled until {} ms from now", .free.0.div_ceil(1000))]
     Overlaps { phase: String, free: Micros },
-    #[error("{0} phases wait already")]
+    #[error("{0} phases are already waiting")]
     TooMany(usize),
     #[error("changes are refused now: {0}")]
     NoJournal(String),
@@ -153,7 +153,7 @@ impl fmt::Display for Missed {
             Self::NoTime => {
                 f.write_str("another change was in progress until the time for this phase was over")
             }
-            Self::OtherPlan => f.write_str("another plan is on the devices since"),
+            Self::OtherPlan => f.write_str("another plan has been applied since"),
             Self::Refused(reasons) => f.write_str(&reasons.join("; ")),
             Self::Failed(txn, result, parts) => {
                 let result = match result {
