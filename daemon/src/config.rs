@@ -304,7 +304,11 @@ impl Config {
                     }),
                     _ => {
                         check
-                            .error(codes::BAD_LIMIT, path, "the modules need exactly one connection")
+                            .error(
+                                codes::BAD_LIMIT,
+                                path,
+                                "the modules need exactly one connection",
+                            )
                             .help("write either `serial` or `agent`");
                         return;
                     }

@@ -116,7 +116,8 @@ fn check(file: AgentFile, check: &mut Check<'_>) -> Option<AgentFile> {
             report.help("give each module its own name");
         }
         if module.eeprom.is_some() == module.i2c.is_some() {
-            let report = check.error(codes::BAD_MODULE, &path, "the module needs exactly one connection");
+            let report =
+                check.error(codes::BAD_MODULE, &path, "the module needs exactly one connection");
             report.help("write either `eeprom` or `i2c`");
         } else if !places.insert((&module.eeprom, &module.i2c)) {
             let report = check.error(codes::SAME_MODULE, &path, "another module is at this place");

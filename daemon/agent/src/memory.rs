@@ -48,7 +48,9 @@ pub fn command(
             }
             _ if memory.now() > until => {
                 let last = status[0];
-                return Err(BusError(format!("CDB command {id:04x}h did not finish: last status {last:02x}h")));
+                return Err(BusError(format!(
+                    "CDB command {id:04x}h did not finish: last status {last:02x}h"
+                )));
             }
             _ => memory.pause(POLL),
         }

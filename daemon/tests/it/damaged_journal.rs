@@ -227,7 +227,11 @@ fn reports_a_changed_journal_file() {
         assert!(damage["reason"].as_str().unwrap().contains(reason), "{how}: {damage}");
         is_said(
             &socket,
-            if how == "newer" { "that version of lightloomd, or a later one" } else { "journal.log.damaged" },
+            if how == "newer" {
+                "that version of lightloomd, or a later one"
+            } else {
+                "journal.log.damaged"
+            },
         );
         daemon.kill();
     }

@@ -138,8 +138,9 @@ async fn answer<T: Target>(
             Grpc::new(codec).streaming(Subscriber(target), request).await
         }
         other => {
-            let why =
-                format!("unknown method `{other}`: this server has Capabilities, Get, Set and Subscribe");
+            let why = format!(
+                "unknown method `{other}`: this server has Capabilities, Get, Set and Subscribe"
+            );
             Status::unimplemented(why).into_http()
         }
     })

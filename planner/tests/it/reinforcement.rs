@@ -137,7 +137,10 @@ fn locates_steps_that_do_not_fit() {
     let good = text(HBDS[0], CIRCUITS, 8, "replica_gpus: 8");
     let cases = [
         (("gpus: 96", "gpus: 88"), "trainer and generation have 96 GPUs together"),
-        (("tp: 8, pp: 2", "tp: 4, pp: 2"), "the job's groups have 8 GPUs, but the trainer's have 4"),
+        (
+            ("tp: 8, pp: 2", "tp: 4, pp: 2"),
+            "the job's groups have 8 GPUs, but the trainer's have 4",
+        ),
         (("trainer_gpus: 32", "trainer_gpus: 28"), "28 GPUs cannot be divided into groups of 8"),
         (("samples: 64", "samples: 63"), "63 is not a multiple of 2"),
         (("replica_gpus: 8", "replica_gpus: 24"), "64 is not a multiple of 24"),

@@ -70,10 +70,8 @@ struct AstraDimension {
 }
 
 fn lost(plan: &RingPlan<'_>, crosses_nodes: bool) -> Vec<String> {
-    let mut lost = vec![
-        "GPU locations, ToRs and aggregation domains: its groups share one switch"
-            .to_owned(),
-    ];
+    let mut lost =
+        vec!["GPU locations, ToRs and aggregation domains: its groups share one switch".to_owned()];
     let grouping = plan.fabric.hbd.grouping();
     if let Grouping::Island { .. } = grouping {
         let domain = plan.fabric.hbd.name();

@@ -171,7 +171,8 @@ fn edge(text: &mut String, low: (String, String), high: (String, String), link: 
 fn lost(plan: &RingPlan<'_>) -> Vec<String> {
     let mut lost = vec![
         "names of hosts, jobs, ranks and broken parts: nodes only have numbers".to_owned(),
-        "the links between GPUs of a node, and the paths between which a bundle switches".to_owned(),
+        "the links between GPUs of a node, and the paths between which a bundle switches"
+            .to_owned(),
     ];
     if let Hbd::Khop(ring) = &plan.fabric.hbd {
         let dark = ring.fibres().count() - plan.plan.circuits.len();

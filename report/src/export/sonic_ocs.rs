@@ -91,9 +91,7 @@ fn export(plan: &FatTreePlan<'_>) -> Result<Export, ExportError> {
         ExportedFile { name: format!("{ocs}.json"), text }
     };
     let mut lost = plan.lost_beside_one_phase();
-    lost.push(
-        "the time to load it: a leaf must be drained before its circuits change".to_owned(),
-    );
+    lost.push("the time to load it: a leaf must be drained before its circuits change".to_owned());
     Ok(Export { files: plan.switches().map(file).collect(), lost })
 }
 

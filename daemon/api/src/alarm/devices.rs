@@ -41,10 +41,8 @@ pub(super) fn troubles(all: &[&DeviceStatus], status: &Status) -> Vec<Alarm> {
     if !restarted.is_empty() {
         let (up, of) = status.circuits_up();
         let names = named(restarted.clone(), NAMES_MAX);
-        let what = format!(
-            "RESTARTED, {} out of step with the journal",
-            count(restarted.len(), "device")
-        );
+        let what =
+            format!("RESTARTED, {} out of step with the journal", count(restarted.len(), "device"));
         let about = format!("circuits up: {up} of {of}; no device has moved since: {names}");
         let see = "see where: lightloom ctl drift".to_owned();
         let next = Some(next("")).filter(|next| !next.is_empty()).unwrap_or(see);

@@ -188,7 +188,9 @@ fn probable(part: &NamedPart, fabric: Option<&str>, moment: Moment) -> Alarm {
     let next = match &part.kind {
         PartKind::Node => format!("check the node's power{meanwhile}"),
         PartKind::Transceiver => {
-            format!("check its power and its management line, then replace the transceiver{meanwhile}")
+            format!(
+                "check its power and its management line, then replace the transceiver{meanwhile}"
+            )
         }
         PartKind::Lane => {
             format!("replace the transceiver when its light can be spared{meanwhile}")

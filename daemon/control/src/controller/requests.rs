@@ -76,8 +76,10 @@ impl Controller {
             return conflict;
         }
         if let Some(version) = apply.version.filter(|v| *v != self.ledger.version) {
-            let reason =
-                format!("planned against version {version}, but the current version is {}", self.ledger.version);
+            let reason = format!(
+                "planned against version {version}, but the current version is {}",
+                self.ledger.version
+            );
             return Answer::Conflict { reason };
         }
         if apply.cause == Some(Cause::Drift) && apply.target.is_empty() {

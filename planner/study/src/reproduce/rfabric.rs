@@ -25,8 +25,7 @@ pub fn rfabric(
     prices: &PriceList,
 ) -> Vec<Claim> {
     let mut read = Section::new("Reconfigurable fabrics, as papers report them", Label::Read);
-    let mut bands =
-        Section::new("Reconfigurable fabrics, claims in words", Label::ReadBandOurs);
+    let mut bands = Section::new("Reconfigurable fabrics, claims in words", Label::ReadBandOurs);
     let mut ours = Section::new("Reconfigurable fabrics, derived before", Label::Derived);
     for claim in acceptance_list(network, phases, prices) {
         let section = match claim.source {
