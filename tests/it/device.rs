@@ -63,7 +63,7 @@ fn served_device_accepts_faults_from_the_command_line() {
     let (code, message) = fault(&["n1/b0", "explode"]);
     assert!(code == Some(1) && message.contains("`explode` is not a fault"), "{message}");
     let (code, message) = fault(&["n7/b0", "lie"]);
-    assert!(code == Some(1) && message.contains("no device `n7/b0`"), "{message}");
+    assert!(code == Some(1) && message.contains("device `n7/b0` does not exist"), "{message}");
 }
 
 #[test]

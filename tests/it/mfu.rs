@@ -370,7 +370,7 @@ fn rejects_options_without_effect() {
         ("--features dual-pipe --schedule zero-bubble", "leave out one of them"),
         ("--features dual-pipe --pp 1", "--pp 1 is odd; write an even number of stages"),
         ("--features dual-pipe --pp 2,3", "--pp 3 is odd; write an even number of stages"),
-        ("--precision mxfp8", "h100 has no mxfp8"),
+        ("--precision mxfp8", "h100 has no peak for mxfp8"),
     ] {
         let text = refused(&format!("--model llama-3.1-8b --gpus 8 {line}"));
         assert!(text.contains(expected), "{line}: {text}");

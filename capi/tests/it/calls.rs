@@ -210,7 +210,7 @@ fn opens_fabric_file_and_stalls_on_failed_hosts() {
     let log = Log::of(network);
     assert_eq!(log.send(1, [0, 1], 4_000_000, 0), 0);
     assert_eq!(lightloom_run(network), ErrorCode::Stalled as c_int);
-    assert!(said().contains("h0 to h1: finds no way"), "{}", said());
+    assert!(said().contains("h0 to h1: has no route"), "{}", said());
     assert_eq!((log.numbers(), lightloom_close(network)), (vec![], 0));
 }
 

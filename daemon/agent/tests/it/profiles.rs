@@ -114,7 +114,7 @@ fn rejects_every_profile_mistake_with_its_location() {
         ("bits: 4", "bits: 5", ["LL0702", "5 bits a group"]),
         ("means: [{code: 1, is: success}, ", "means: [", ["LL0702", "no code means success"]),
         ("{code: 2, is: in-progress}", "{code: 1, is: rejected}", ["LL0702", "two meanings"]),
-        ("within: 1s", "within: 0s", ["LL0703", "no time"]),
+        ("within: 1s", "within: 0s", ["LL0703", "0, or longer than a minute"]),
         ("dwell: 1ms", "dwell: 2min", ["LL0703", "longer than a minute"]),
     ] {
         let mistakes = shipped("registers", &[(before, after)]).expect_err(after);
