@@ -271,7 +271,10 @@ fn commissioning_commands_work_as_documented() {
     };
     let (before, after) = (lit(&kept("before")), lit(&kept("after")));
     assert!(before.len() > 20 && before == after, "{before:?}\n{after:?}");
-    assert!(shown.contains("weak: ") && shown.contains("transaction 2 is one of several probes"), "{shown}");
+    assert!(
+        shown.contains("weak: ") && shown.contains("transaction 2 is one of several probes"),
+        "{shown}"
+    );
 }
 
 const WORST_NIGHTS: &str = "Three nights";

@@ -541,7 +541,7 @@ mod tests {
         let lines = mistakes(
             "transceivers:\n  - names: n{0..3}\nfaults:\n  - {at: 1s, device: n9, fault: lie}\n",
         );
-        assert!(lines[0].contains("no device `n9`"), "{lines:?}");
+        assert!(lines[0].contains("device `n9` does not exist"), "{lines:?}");
         assert!(mistakes("seed: 1\n")[0].contains("no device that can be reached"));
         let twice = "transceivers:\n  - names: a\n  - names: a\n";
         assert!(mistakes(twice)[0].contains("two devices have the name `a`"));

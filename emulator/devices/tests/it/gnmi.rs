@@ -164,7 +164,7 @@ fn rejects_unknown_paths_and_reports_missing_entries() {
         ("/connections/last-change-time/x", Code::InvalidArgument, "below a leaf"),
         ("/optical-switch[name=x]", Code::InvalidArgument, "is not a list"),
         ("/components/.../state", Code::InvalidArgument, "`...` is not understood"),
-        ("/components/component[name=in-1]/ocp-ocs-port/config/alias", Code::NotFound, "nothing"),
+        ("/components/component[name=in-1]/ocp-ocs-port/config/alias", Code::NotFound, "no data"),
     ] {
         let (got, why) = bench.refused_get(path);
         assert!(got == code && why.contains(expected), "{path}: {got:?} {why}");
