@@ -407,6 +407,6 @@ mod tests {
     #[test]
     fn rejects_a_matrix_of_another_size() {
         let text = Demand::none(4).must_fit(8).unwrap_err().to_string();
-        assert!(text.contains("4 leaves and the fabric 8"), "{text}");
+        assert!(text.contains("4 leaves, but the fabric has 8"), "{text}");
     }
 }

@@ -393,7 +393,7 @@ mod tests {
         assert!(message(&plain, &[]).contains("no phases"));
         let mut phases = step(8, Picoseconds::ZERO);
         phases[2].name = "train".into();
-        assert!(message(&plain, &phases).contains("called `train`"));
+        assert!(message(&plain, &phases).contains("have the name `train`"));
         assert!(message(&plain, &step(16, Picoseconds::ZERO)).contains("16 leaves"));
         phases = step(8, Picoseconds::ZERO);
         phases[1].demand = Demand::none(8);

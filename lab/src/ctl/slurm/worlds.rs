@@ -178,7 +178,7 @@ fn nodes_resume_after_the_topology_and_only_if_slurm_has_all() {
 
     slurm.now.nodes.remove("n3");
     let found = changes(&before, &slurm.now);
-    assert!(found.blocked.unwrap().contains("the first n3"));
+    assert!(found.blocked.unwrap().contains("the first is n3"));
     assert!(found.commands.iter().all(|command| matches!(command, SchedulerCommand::Drain { .. })));
 }
 
