@@ -120,11 +120,7 @@ fn rejects_mismatched_workloads_with_location_and_fix() {
             "gpu: 16, tokens",
             ["prefill GPU 16 does not exist", "f.yaml:", "help: they run from 0 to 15"],
         ),
-        (
-            "modality: 1",
-            "modality: 2",
-            ["no modality 2", "f.yaml:", "help: give every micro-batch"],
-        ),
+        ("modality: 1", "modality: 2", ["no modality 2", "f.yaml:", "help: give each micro-batch"]),
         (
             "after: 8,",
             "after: 16,",
