@@ -13,14 +13,25 @@ use crate::state::{DeviceName, Fabric, Micros, Now, Observation, Op, at};
 
 const READ_LATELY: Micros = Micros::from_secs(2);
 
+/// A bypass that began this long ago at most is finished even if nothing moved: the fault that it
+/// avoids is recent.
+const INTERRUPTED_LATELY: Micros = Micros::from_secs(10);
+
 impl Controller {
     pub(super) fn recover(&mut self, now: &Now, actions: &mut Vec<Action>) {
         let Some(open) = self.ledger.open.clone() else { return };
-        let finish = !open.fired.is_empty() && self.inventory.recovery == Recovery::FinishForward;
+        let interrupted = open.intent.cause == Cause::Bypass
+            && now.wall_ms.saturating_sub(open.intent.wall_ms) <= INTERRUPTED_LATELY.0 / 1_000;
+        let finish = self.inventory.recovery == Recovery::FinishForward
+            && (interrupted || !open.fired.is_empty());
         let forward = open.turned.is_none() && (finish || open.intent.cause.undoes());
-        for device in open.intent.after.keys() {
-            if let Some(seen) = self.devices.get_mut(device) {
-                seen.late_until = now.mono + self.inventory.limits(device).late_within;
+        // The dead daemon's last commands may still arrive. Those of an interrupted bypass lead to
+        // the same positions; if one removes a circuit that is up again, it is restored.
+        if !(forward && interrupted) {
+            for device in open.intent.after.keys() {
+                if let Some(seen) = self.devices.get_mut(device) {
+                    seen.late_until = now.mono + self.inventory.limits(device).late_within;
+                }
             }
         }
         if forward {
