@@ -349,9 +349,14 @@ impl Site {
         self.launch() + base + 2.0 * chain + trees
     }
 
-    /// Returns the time of messages of double trees in chunks. Each of two domains is the root of one
-    /// tree and the leaf of the other: it sends each byte once, first the halves up and then the sums
-    /// down. More domains send each byte twice: up one tree and down both.
+    /// Returns how often a domain sends each byte of double trees. Each of two domains is the root of
+    /// one tree and the leaf of the other and sends each byte once, first the halves up and then the
+    /// sums down. More domains send each byte twice: up one tree and down both.
+    const fn tree_sends(&self) -> f64 {
+        if self.domains == 2 { 1.0 } else { 2.0 }
+    }
+
+    /// Returns the time of messages of double trees in chunks.
     fn in_trees(&self, bytes: f64, chunk: f64, rate: f64, step: f64) -> f64 {
         let passed = step + chunk / CHANNEL_RATE;
         let seconds = bytes / rate;
@@ -392,7 +397,7 @@ impl Site {
         }
         let passed = TREE_STEP + chunk(bytes) / CHANNEL_RATE;
         let cards = self.cards(CARD_SHARES[1]);
-        let rate = cards.min(if self.domains == 2 { switch } else { 2.0 * switch });
+        let rate = cards.min(self.tree_sends() * switch);
         let trees = TREE_LAUNCH + self.in_trees(bytes, chunk(bytes), rate, TREE_STEP);
         let network = TREE_LAUNCH + 2.0 * passed + bytes / switch.min(cards);
         vec![(Algorithm::NvlsTree, trees), (Algorithm::Sharp, network)]

@@ -6,6 +6,7 @@
 //! attributed to the faults in effect on its route; if there are none, to the earliest fault in
 //! effect that hit other flows.
 
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
 use lightloom_engine::capture::Watch;
@@ -104,24 +105,26 @@ impl<'a> Compared<'a> {
     /// Returns, by fault, the flows attributed to it.
     pub(super) fn attributed(&self, ran: &Whole<'_>) -> Vec<Vec<MovedFlow>> {
         let links: Vec<Vec<LinkId>> = ran.start.events.iter().map(FaultEvent::links).collect();
+        let logs = &ran.log.faults;
+        let hit: Vec<BTreeSet<FlowId>> =
+            logs.iter().map(|log| log.flows_hit.iter().copied().collect()).collect();
         let mut affected = vec![Vec::new(); links.len()];
         for moved in &self.moved {
             let start = self.here.engine.record(moved.flow).start;
-            let routes = self.here.engine.paths(moved.flow);
+            let routes = LazyCell::new(|| self.here.engine.paths(moved.flow));
             let is_hit = |fault: &usize| {
                 let is_on = |link: &LinkId| {
                     let both = [*link, link.reverse()];
                     both.iter().any(|link| links[*fault].binary_search(link).is_ok())
                 };
-                let log = &ran.log.faults[*fault];
-                ran.began(*fault).is_some_and(|at| at < moved.at && log.over() > start)
-                    && (log.flows_hit.contains(&moved.flow)
+                ran.began(*fault).is_some_and(|at| at < moved.at && logs[*fault].over() > start)
+                    && (hit[*fault].contains(&moved.flow)
                         || routes.iter().any(|route| route.iter().any(is_on)))
             };
             let mut faults: Vec<usize> = (0..links.len()).filter(is_hit).collect();
             if faults.is_empty() {
                 // It shared links with a flow that was hit, or waited for one.
-                let hits = |fault: usize| !ran.log.faults[fault].flows_hit.is_empty();
+                let hits = |fault: usize| !hit[fault].is_empty();
                 faults.extend(ran.culprit(start.min(moved.at), moved.at, &hits, &|_| true));
             }
             faults.into_iter().for_each(|fault| affected[fault].push(*moved));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Effects of faults on each group: delay, downtime, and the remaining share of useful time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lightloom_units::id::GroupId;
 use lightloom_units::{Picoseconds, SimTime};
@@ -135,20 +135,30 @@ pub(super) fn impacts(
     losses: &[Vec<JobLoss>],
 ) -> Vec<GroupImpact> {
     let log = ran.log;
-    let lost = |fault: usize, group: usize| {
-        let job = log.trained.iter().find(|job| job.step.job == log.groups[group].job);
-        let name = job.map(|job| &job.name)?;
-        Some(losses[fault].iter().find(|loss| loss.job == *name)?.late)
+    let late: BTreeMap<(usize, &str), i64> = losses
+        .iter()
+        .enumerate()
+        .flat_map(|(fault, losses)| {
+            losses.iter().map(move |loss| ((fault, loss.job.as_str()), loss.late))
+        })
+        .collect();
+    let mut late_in_all: BTreeMap<&str, i64> = BTreeMap::new();
+    for ((_, job), late) in &late {
+        *late_in_all.entry(job).or_default() += (*late).max(0);
+    }
+    let job_of = |group: usize| {
+        let mut jobs = log.trained.iter();
+        jobs.find(|job| job.step.job == log.groups[group].job).map(|job| job.name.as_str())
     };
+    let lost = |fault: usize, group: usize| late.get(&(fault, job_of(group)?)).copied();
     // Delays that other faults caused do not count.
     let delay = |fault: usize, group: usize| {
-        let others = (0..losses.len()).filter(|other| *other != fault);
-        let others = others.filter_map(|other| lost(other, group)).map(|late| late.max(0));
-        let delay = results[group].delay?.0.saturating_sub(others.sum::<i64>().cast_unsigned());
-        Some(Picoseconds(delay))
+        let all = job_of(group).and_then(|job| late_in_all.get(job)).copied().unwrap_or(0);
+        let others = all - lost(fault, group).unwrap_or(0).max(0);
+        Some(Picoseconds(results[group].delay?.0.saturating_sub(others.cast_unsigned())))
     };
-    let mut affected = by_hits(ran);
     let moved = moved(log, ran.baseline);
+    let mut affected = by_hits(ran, &moved);
     for (fault, groups) in affected.iter_mut().enumerate() {
         groups.extend(
             (0..moved.len())
@@ -174,9 +184,8 @@ pub(super) fn impacts(
 
 /// Returns, by fault, the groups that ended differently and that it hit or moved, and those that
 /// waited for others because of it.
-fn by_hits(ran: &JudgedRun<'_>) -> Vec<BTreeSet<usize>> {
+fn by_hits(ran: &JudgedRun<'_>, moved: &[Option<SimTime>]) -> Vec<BTreeSet<usize>> {
     let log = ran.log;
-    let moved = moved(log, ran.baseline);
     let hit: BTreeSet<usize> = log.faults.iter().flat_map(|fault| fault.groups.clone()).collect();
     // A plan moves groups even if they have no work.
     let is_affected = |group: &&usize| {

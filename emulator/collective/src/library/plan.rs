@@ -72,7 +72,7 @@ impl Site {
 
     fn tree_plan(&self, bytes: f64, way: LibraryTime) -> Result<LibraryPlan, CollectiveError> {
         let in_switch = way.algorithm == Algorithm::NvlsTree;
-        let sends = if self.domains == 2 { 1.0 } else { 2.0 };
+        let sends = self.tree_sends();
         let size = if way.protocol == Protocol::Ll {
             (bytes / CHANNELS).min(16_384.0)
         } else {
